@@ -1,0 +1,1 @@
+"""Other people's protocols, codecs and frameworks, without I/O of their own."""

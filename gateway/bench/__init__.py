@@ -1,0 +1,1 @@
+"""Benches that users can run: `vivavoce bench ...`."""

@@ -1,0 +1,1 @@
+"""Sessions, chunks, scheduling and voices on file; no network and no protocol."""
