@@ -1,0 +1,55 @@
+"""What an operator watches: counters and histograms of the engine and of the calls that it feeds.
+
+One ``Metrics`` belongs to one engine and has its own registry, so that two engines in a process stay apart.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_TTFA_BUCKETS_S = (0.01, 0.02, 0.03, 0.045, 0.06, 0.09, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0)
+_LEAD_BUCKETS_S = (0.0, 0.02, 0.06, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+_CANCEL_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+
+
+class Metrics:
+    """The metrics of one engine and its gateway. Times are in seconds; names start with ``vivavoce_``."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.ttfa = Histogram(
+            "vivavoce_ttfa_seconds",
+            "From the text that completes the first clause to its first audio handed over.",
+            buckets=_TTFA_BUCKETS_S,
+            registry=registry,
+        )
+        self.playout_lead = Histogram(
+            "vivavoce_playout_lead_seconds",
+            "Unplayed speech a listener holds when more arrives.",
+            buckets=_LEAD_BUCKETS_S,
+            registry=registry,
+        )
+        self.cancel_latency = Histogram(
+            "vivavoce_cancel_seconds",
+            "From cancel() to the slot being free.",
+            buckets=_CANCEL_BUCKETS_S,
+            registry=registry,
+        )
+        self.underruns = Counter(
+            "vivavoce_underruns",
+            "Times a listener heard over 60 ms of nothing inside speech.",
+            registry=registry,
+        )
+        self.late_packets = Counter(
+            "vivavoce_late_packets", "Packets sent over 20 ms after they were due.", registry=registry
+        )
+        self.packets = Counter("vivavoce_packets", "Packets sent to listeners.", registry=registry)
+        self.active_calls = Gauge("vivavoce_active_calls", "Calls connected now.", registry=registry)
+        self.active_streams = Gauge(
+            "vivavoce_active_streams", "Utterance streams open now.", registry=registry
+        )
+        self.refusals = Counter(
+            "vivavoce_refusals", "Calls and streams refused at once.", ["reason"], registry=registry
+        )
+        self.audio_seconds = Counter(
+            "vivavoce_audio_seconds", "Seconds of speech rendered.", registry=registry
+        )
+        self.failures = Counter("vivavoce_stream_failures", "Streams ended by an error.", registry=registry)
