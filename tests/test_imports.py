@@ -1,0 +1,315 @@
+"""The house's walls: who may import whom, and who may touch the world. Read from the source with ``ast``.
+
+Imports hidden in functions and in ``importlib.import_module("...")`` count as well; nothing is executed.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = ("models", "tts_engine", "adapters", "gateway")
+
+# The arrows: gateway -> adapters -> tts_engine -> models, and gateway -> tts_engine.
+MAY_IMPORT = {
+    "models": {"models"},
+    "tts_engine": {"tts_engine", "models"},
+    "adapters": {"adapters", "tts_engine"},
+    "gateway": {"gateway", "adapters", "tts_engine"},
+    "": {"tts_engine"},  # the public face
+}
+PLUG_INS = ("adapters/pipecat_*.py", "adapters/webrtc.py", "adapters/client.py")
+TENSOR_PACKAGES = {"torch", "onnxruntime", "tensorrt", "onnx", "hibari", "TTS"}
+TENSOR_HOMES = ("models/*.py", "tts_engine/runner*.py", "tts_engine/*_runner.py")
+PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
+# In the standard library, but a protocol core has no I/O, no clock, no scheduler and no log.
+NOT_IN_A_CORE = {
+    "asyncio",
+    "concurrent",
+    "http",
+    "io",
+    "logging",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "queue",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "socketserver",
+    "ssl",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "threading",
+    "time",
+    "urllib",
+}
+NETWORK_PACKAGES = {
+    "aiohttp",
+    "fastapi",
+    "http",
+    "httpx",
+    "requests",
+    "socket",
+    "socketserver",
+    "ssl",
+    "starlette",
+    "urllib",
+    "uvicorn",
+    "websockets",
+}
+COMMAND_LINE_PACKAGES = {"click", "pydantic_settings", "rich", "tomllib"}
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module: ``target`` is its absolute dotted name, ``lazy``: in a function body."""
+
+    target: str
+    line: int
+    lazy: bool
+    written: str  # the absolute name as it stands in the source, "" for a relative import
+
+    @property
+    def package(self) -> str:
+        return self.target.partition(".")[0]
+
+    @property
+    def layer(self) -> str | None:
+        """The layer of ours that is imported; None for anybody else's module and for our root's own names."""
+        parts = self.target.split(".")
+        inside = parts[0] == "vivavoce" and len(parts) > 1 and parts[1] in LAYERS
+        return parts[1] if inside else None
+
+
+def layer_of(path: PurePosixPath) -> str:
+    return path.parts[0] if len(path.parts) > 1 else ""
+
+
+def is_plug_in(path: PurePosixPath) -> bool:
+    return any(fnmatch(str(path), pattern) for pattern in PLUG_INS)
+
+
+def imports_of(path: PurePosixPath, tree: ast.Module) -> Iterator[Import]:
+    lazy_lines = {
+        inner.lineno
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(function)
+        if isinstance(inner, ast.Import | ast.ImportFrom | ast.Call)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield Import(alias.name, node.lineno, node.lineno in lazy_lines, alias.name)
+            case ast.ImportFrom(module=module, names=names, level=0):
+                for alias in names:
+                    yield Import(
+                        f"{module}.{alias.name}", node.lineno, node.lineno in lazy_lines, str(module)
+                    )
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = _relative_base(path, level, module)
+                for alias in names:
+                    yield Import(f"{base}.{alias.name}", node.lineno, node.lineno in lazy_lines, "")
+            case ast.Call(
+                func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__")
+            ):
+                yield from _import_by_name(path, node, node.lineno in lazy_lines)
+
+
+def _import_by_name(path: PurePosixPath, call: ast.Call, lazy: bool) -> Iterator[Import]:
+    match call.args:
+        case [ast.Constant(value=str(name)), *_]:
+            relative = len(name) - len(name.lstrip("."))
+            target = _relative_base(path, relative, name.lstrip(".")) if relative else name
+            yield Import(target, call.lineno, lazy, "" if relative else name)
+
+
+def _relative_base(path: PurePosixPath, level: int, module: str | None) -> str:
+    package = ["vivavoce", *path.parts[:-1]]
+    return ".".join([*package[: len(package) - level + 1], *([module] if module else [])])
+
+
+def violations(path: PurePosixPath, source: str) -> list[str]:
+    """Every broken rule in one file of the package, as ``path:line: what is wrong``."""
+    tree = ast.parse(source)
+    found = [
+        (entry.line, complaint)
+        for entry in imports_of(path, tree)
+        for complaint in _complaints_about_import(path, entry)
+    ]
+    found += _environment_reads(path, tree)
+    if layer_of(path) == "adapters" and not is_plug_in(path):
+        found += _files_opened(tree)
+    return [f"{path}:{line}: {complaint}" for line, complaint in sorted(set(found))]
+
+
+def _complaints_about_import(path: PurePosixPath, entry: Import) -> Iterator[str]:
+    layer = layer_of(path)
+    if entry.written.partition(".")[0] == "vivavoce":
+        yield f"absolute import of {entry.written}; write it relative"
+    if entry.written.partition(".")[0] in LAYERS:
+        yield f"top-level import of {entry.written}; it collides with a user's own folder"
+    if entry.layer is not None and entry.layer not in MAY_IMPORT[layer]:
+        yield f"{layer or 'the root'} imports {entry.target}: a wrong arrow"
+    if entry.package in TENSOR_PACKAGES and not any(fnmatch(str(path), home) for home in TENSOR_HOMES):
+        yield f"{entry.package} belongs in models/ and the engine's runners"
+    if entry.package in NETWORK_PACKAGES and layer in ("models", "tts_engine"):
+        yield f"{entry.package}: no network below the adapters"
+    if entry.package in COMMAND_LINE_PACKAGES and layer != "gateway":
+        yield f"{entry.package}: command line and configuration belong to the gateway"
+    if layer == "adapters" and not is_plug_in(path):
+        yield from _complaints_about_core(entry)
+    yield from _complaints_about_plug_in_use(path, entry)
+
+
+def _complaints_about_core(entry: Import) -> Iterator[str]:
+    if entry.layer == "tts_engine" and not any(
+        entry.target == module or entry.target.startswith(f"{module}.") for module in PUBLIC_VALUES_OF_ENGINE
+    ):
+        yield f"a protocol core takes values of the engine only, not {entry.target}"
+    if entry.package == "vivavoce":
+        return
+    if entry.package in NOT_IN_A_CORE:
+        yield f"{entry.package}: a protocol core has no I/O, no clock and no log"
+    elif entry.package not in sys.stdlib_module_names | {"numpy", "audioop"}:
+        yield f"{entry.package}: a protocol core imports the standard library and numpy only"
+
+
+def _complaints_about_plug_in_use(path: PurePosixPath, entry: Import) -> Iterator[str]:
+    if entry.layer != "adapters" or is_plug_in(path):
+        return
+    module = PurePosixPath("/".join(entry.target.split(".")[1:3]) + ".py")
+    if not is_plug_in(module):
+        return
+    if layer_of(path) != "gateway":
+        yield f"only the gateway mounts {module}"
+    elif not entry.lazy:
+        yield f"{module} is imported where it is mounted, inside a function"
+
+
+def _environment_reads(path: PurePosixPath, tree: ast.Module) -> list[tuple[int, str]]:
+    if layer_of(path) == "gateway":
+        return []
+    names = {"environ", "environb", "getenv", "getenvb", "putenv", "expandvars"}
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os" | "path"), attr=name) if name in names:
+                found.append((node.lineno, f"os.{name}: only the gateway reads the environment"))
+            case ast.Attribute(value=ast.Attribute(attr="path"), attr="expandvars"):
+                found.append((node.lineno, "os.path.expandvars: only the gateway reads the environment"))
+            case ast.ImportFrom(module="os" | "os.path", names=aliases):
+                found += [
+                    (node.lineno, f"os.{alias.name}: only the gateway reads the environment")
+                    for alias in aliases
+                    if alias.name in names
+                ]
+    return found
+
+
+def _files_opened(tree: ast.Module) -> list[tuple[int, str]]:
+    return [
+        (node.lineno, "open(): a protocol core has no I/O")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+    ]
+
+
+def package_files() -> list[PurePosixPath]:
+    files = [ROOT / "__init__.py"] + [file for layer in LAYERS for file in (ROOT / layer).rglob("*.py")]
+    return [PurePosixPath(file.relative_to(ROOT).as_posix()) for file in sorted(files)]
+
+
+@pytest.mark.parametrize("path", package_files(), ids=str)
+def test_every_file_keeps_to_its_side_of_the_walls(path: PurePosixPath) -> None:
+    assert violations(path, (ROOT / path).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaint"),
+    [
+        ("tts_engine/engine.py", "from ..adapters.playout import Playout", "wrong arrow"),
+        ("tts_engine/engine.py", "from .. import gateway", "wrong arrow"),
+        ("models/packaged.py", "from ..tts_engine.engine import Engine", "wrong arrow"),
+        ("models/deep/net.py", "from ...tts_engine import engine", "wrong arrow"),
+        ("adapters/codecs.py", "from ..gateway import clock", "wrong arrow"),
+        ("adapters/codecs.py", "def f():\n    from ..models import packaged", "wrong arrow"),
+        ("gateway/serve.py", "from ..models.packaged import Voice", "wrong arrow"),
+        ("gateway/bench/call.py", "from ...models.packaged import Voice", "wrong arrow"),
+        (
+            "gateway/serve.py",
+            "import importlib\nimportlib.import_module('..models.x', __package__)",
+            "wrong arrow",
+        ),
+        ("__init__.py", "from .gateway.cli import main", "wrong arrow"),
+        ("gateway/serve.py", "import vivavoce.adapters.codecs", "absolute import"),
+        ("gateway/serve.py", "from vivavoce import Engine", "absolute import"),
+        ("gateway/serve.py", "import importlib\nimportlib.import_module('vivavoce.x')", "absolute import"),
+        ("gateway/serve.py", "from adapters import codecs", "top-level import"),
+        ("gateway/serve.py", "import tts_engine.engine", "top-level import"),
+        ("tts_engine/engine.py", "import torch", "torch belongs"),
+        ("tts_engine/scheduler.py", "from onnxruntime import InferenceSession", "onnxruntime belongs"),
+        ("gateway/http.py", "def f():\n    import torch.nn", "torch belongs"),
+        ("adapters/resample.py", "import soxr", "standard library and numpy only"),
+        ("adapters/resample.py", "from scipy.signal import firwin", "standard library and numpy only"),
+        ("adapters/audiosocket.py", "import asyncio", "no I/O, no clock"),
+        ("adapters/playout.py", "from time import monotonic", "no I/O, no clock"),
+        ("adapters/playout.py", "import logging", "no I/O, no clock"),
+        ("adapters/codecs.py", "def f(p):\n    return open(p).read()", "open()"),
+        ("adapters/playout.py", "from ..tts_engine.stream import Stream", "values of the engine only"),
+        ("adapters/playout.py", "from ..tts_engine import engine", "values of the engine only"),
+        ("adapters/playout.py", "from .webrtc import Leg", "only the gateway mounts"),
+        ("gateway/http.py", "from ..adapters.webrtc import Leg", "inside a function"),
+        ("gateway/http.py", "from ..adapters import pipecat_tts", "inside a function"),
+        ("models/packaged.py", "import os\nhome = os.environ['HOME']", "environment"),
+        ("tts_engine/engine.py", "from os import getenv", "environment"),
+        ("adapters/client.py", "import os\nkey = os.getenv('KEY')", "environment"),
+        ("tts_engine/bundle.py", "import os.path\np = os.path.expandvars('$X')", "environment"),
+        ("tts_engine/engine.py", "import socket", "no network"),
+        ("models/packaged.py", "import urllib.request", "no network"),
+        ("tts_engine/engine.py", "import click", "command line"),
+        ("models/packaged.py", "from rich.progress import Progress", "command line"),
+    ],
+)
+def test_a_planted_violation_is_found(path: str, source: str, complaint: str) -> None:
+    found = violations(PurePosixPath(path), source)
+    assert len(found) == 1, found
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("__init__.py", "from .tts_engine.engine import Engine"),
+        ("gateway/serve.py", "import os\nfrom .. import __version__\nx = os.environ"),
+        (
+            "gateway/serve.py",
+            "from ..adapters.playout import Playout\nfrom ..tts_engine.engine import Engine",
+        ),
+        ("gateway/http.py", "def mount():\n    from ..adapters.webrtc import Leg"),
+        ("adapters/webrtc.py", "import asyncio\nimport aiortc\nfrom ..tts_engine.engine import Engine"),
+        ("adapters/codecs.py", "import audioop\nimport struct\nimport numpy as np\nfrom . import resample"),
+        ("adapters/playout.py", "from ..tts_engine.chunk import AudioChunk\nfrom ..tts_engine import errors"),
+        ("models/packaged.py", "import onnxruntime\nfrom hibari import g2p"),
+        ("tts_engine/runner.py", "import onnxruntime\nfrom ..models import packaged"),
+        ("tts_engine/engine.py", "import asyncio\nimport threading\nimport os\nn = os.cpu_count()"),
+    ],
+)
+def test_what_the_design_allows_passes(path: str, source: str) -> None:
+    assert violations(PurePosixPath(path), source) == []
+
+
+def test_the_check_reads_the_whole_package() -> None:
+    files = package_files()
+    assert {layer_of(path) for path in files} == {"", *LAYERS}
+    assert PurePosixPath("gateway/bench/report.py") in files
