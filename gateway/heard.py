@@ -1,0 +1,196 @@
+"""What a phone heard: packets with their arrival times, and the figures that follow from them.
+
+Pure: no sockets and no clock, so that a test can write down a trace and know the answer.
+Times are ``time.monotonic()`` seconds; audio is s16le mono.
+"""
+
+import csv
+import json
+import wave
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+
+AUDIBLE_DBFS = -50.0  # quieter than this is silence to a listener on a phone
+JITTER_BUFFER_S = 0.060  # what a phone waits for a late packet before it plays nothing
+_FULL_SCALE = 32_768
+_AUDIBLE_LEVEL = round(_FULL_SCALE * 10 ** (AUDIBLE_DBFS / 20))
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One audio message as it arrived. ``arrived``: monotonic s; ``pcm``: s16le mono."""
+
+    arrived: float
+    sample_rate: int
+    pcm: bytes
+
+    @property
+    def seconds(self) -> float:
+        """Length in seconds of audio."""
+        return len(self.pcm) / 2 / self.sample_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One call from the phone's side.
+
+    ``connected`` and ``ended`` are monotonic s; ``reason`` says who ended it.
+    """
+
+    call: UUID
+    connected: float
+    packets: tuple[Packet, ...]
+    ended: float
+    reason: str
+
+
+def audible_span(pcm: bytes) -> tuple[int, int] | None:
+    """(first, one past the last) sample above -50 dBFS, or None in silence."""
+    loud = np.flatnonzero(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)) >= _AUDIBLE_LEVEL)
+    return (int(loud[0]), int(loud[-1]) + 1) if len(loud) else None
+
+
+def onset(packet: Packet) -> float | None:
+    """When a packet's first audible sample is heard (arrival plus its place inside), or None in silence."""
+    span = audible_span(packet.pcm)
+    return None if span is None else packet.arrived + span[0] / packet.sample_rate
+
+
+def first_audible(packets: Sequence[Packet]) -> float | None:
+    """When the first audible sample is heard, or None if all is silence."""
+    return next((at for at in map(onset, packets) if at is not None), None)
+
+
+def speech_s(packets: Sequence[Packet]) -> float:
+    """Seconds of packets with something audible in them."""
+    return sum(packet.seconds for packet in packets if audible_span(packet.pcm) is not None)
+
+
+def gaps_s(packets: Sequence[Packet]) -> list[float]:
+    """Seconds from each packet's arrival to the next one's."""
+    return [later.arrived - earlier.arrived for earlier, later in pairwise(packets)]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The figures of one call; times run from the connection, None where nothing came.
+
+    ``inter_arrival`` is between packets of audio, silence included; ``speech_s`` counts audible packets only.
+    """
+
+    call: str
+    reason: str
+    duration_s: float
+    packets: int
+    sample_rate: int | None
+    first_packet_ms: float | None
+    first_audible_ms: float | None
+    speech_s: float
+    inter_arrival_p50_ms: float | None
+    inter_arrival_p99_ms: float | None
+    gaps_over_40_ms: int
+    gaps_over_60_ms: int
+    gaps_over_100_ms: int
+    recording: str | None = None
+
+    def as_json(self) -> str:
+        """The same as one JSON object."""
+        return json.dumps(asdict(self))
+
+
+def summarize(heard: Heard, recording: Path | None = None) -> Summary:
+    """The figures of one call; ``recording`` is where its WAV lies."""
+    gaps = gaps_s(heard.packets)
+    start = heard.packets[0].arrived if heard.packets else None
+    return Summary(
+        call=str(heard.call),
+        reason=heard.reason,
+        duration_s=round(heard.ended - heard.connected, 3),
+        packets=len(heard.packets),
+        sample_rate=heard.packets[0].sample_rate if heard.packets else None,
+        first_packet_ms=_ms_after(heard.connected, start),
+        first_audible_ms=_ms_after(heard.connected, first_audible(heard.packets)),
+        speech_s=round(speech_s(heard.packets), 2),
+        inter_arrival_p50_ms=_percentile_ms(gaps, 50),
+        inter_arrival_p99_ms=_percentile_ms(gaps, 99),
+        gaps_over_40_ms=_count_over(gaps, 0.040),
+        gaps_over_60_ms=_count_over(gaps, 0.060),
+        gaps_over_100_ms=_count_over(gaps, 0.100),
+        recording=None if recording is None else str(recording),
+    )
+
+
+def _ms_after(start: float, moment: float | None) -> float | None:
+    return None if moment is None else round((moment - start) * 1000, 2)
+
+
+def _percentile_ms(gaps: Sequence[float], percent: float) -> float | None:
+    return round(float(np.percentile(gaps, percent)) * 1000, 2) if gaps else None
+
+
+def _count_over(gaps: Sequence[float], limit_s: float) -> int:
+    return sum(gap > limit_s for gap in gaps)
+
+
+def play(packets: Sequence[Packet]) -> list[tuple[float, Packet]]:
+    """(s of silence before it, packet) as a phone with a 60 ms jitter buffer plays what arrives.
+
+    A packet later than the buffer covers is played when it comes, and the schedule starts anew from it:
+
+        arrivals  |p0|p1|p2|..............|p3|p4|
+        heard     |p0|p1|p2|   silence    |p3|p4|
+    """
+    played: list[tuple[float, Packet]] = []
+    runs_dry_at = packets[0].arrived if packets else 0.0
+    for packet in packets:
+        late_s = packet.arrived - runs_dry_at
+        silence_s = late_s if late_s > JITTER_BUFFER_S else 0.0
+        played.append((silence_s, packet))
+        runs_dry_at += silence_s + packet.seconds
+    return played
+
+
+def write_wav(path: Path, packets: Sequence[Packet]) -> None:
+    """Record what was heard, silence where nothing came in time, at the first packet's sample rate.
+
+    Raises OSError; a packet of another rate than the first is left out as silence of its length.
+    """
+    sample_rate = packets[0].sample_rate if packets else 8000
+    with wave.open(str(path), "wb") as recording:
+        recording.setnchannels(1)
+        recording.setsampwidth(2)
+        recording.setframerate(sample_rate)
+        for silence_s, packet in play(packets):
+            recording.writeframes(_silence(silence_s, sample_rate))
+            same_rate = packet.sample_rate == sample_rate
+            recording.writeframes(packet.pcm if same_rate else _silence(packet.seconds, sample_rate))
+
+
+def _silence(seconds: float, sample_rate: int) -> bytes:
+    return bytes(2 * round(seconds * sample_rate))
+
+
+def write_packet_times(path: Path, heard: Heard) -> None:
+    """One line a packet: arrival after the connection, place in the WAV, rate, bytes, audible or not."""
+    at_s = 0.0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["packet", "arrived_ms", "recording_ms", "sample_rate", "bytes", "audible"])
+        for index, (silence_s, packet) in enumerate(play(heard.packets)):
+            at_s += silence_s
+            table.writerow(
+                [
+                    index,
+                    f"{(packet.arrived - heard.connected) * 1000:.3f}",
+                    f"{at_s * 1000:.3f}",
+                    packet.sample_rate,
+                    len(packet.pcm),
+                    int(audible_span(packet.pcm) is not None),
+                ]
+            )
+            at_s += packet.seconds

@@ -1,0 +1,355 @@
+"""The built-in caller: dials an AudioSocket gateway as Asterisk does, listens, and records what it hears.
+
+One thread and one selector carry every call, so that a hundred phones cost little beside the gateway.
+A phone sends its 0x01 and UUID, then 20 ms of silence on an absolute schedule, and the digits it is told to.
+Arrival is when the kernel took the packet (SO_TIMESTAMPNS), not when this thread got round to reading it.
+
+It is not a bridge: it never plays what it hears, and it hangs up as Asterisk does, by closing the connection.
+
+Source: app_audiosocket and chan_audiosocket of Asterisk, which connect within 2 s and hang up by closing.
+"""
+
+import heapq
+import random
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ..adapters.audiosocket import Audio, CallId, Connection, Dtmf, Error, Hangup, ProtocolError
+from ..tts_engine.errors import BadRequest, VivavoceError
+from .heard import Heard, Packet, Summary, summarize, write_packet_times, write_wav
+
+PTIME_S = 0.020  # one packet of silence each, as a phone's RTP makes Asterisk send
+SAMPLE_RATE = 8000  # Hz, of the silence that the phone sends
+CONNECT_TIMEOUT_S = 2.0  # as Asterisk
+DIGITS = "0123456789*#ABCD"
+_FIRST_DIGIT_S = 1.0  # after the connection
+_DIGIT_EVERY_S = 0.3
+_RECEIVE_BYTES = 65_536
+_SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
+_TIMESPEC = struct.Struct("@ll")
+
+
+class PhoneFailed(VivavoceError):
+    """The call could not be made, or its recording could not be written."""
+
+
+@dataclass(slots=True)
+class Line:
+    """One call in progress. ``arrivals`` are (monotonic s, bytes) as read; they are parsed after the call."""
+
+    call: UUID
+    sock: socket.socket
+    connected: float
+    next_silence: float
+    digits: str
+    next_digit: float
+    arrivals: list[tuple[float, bytes]] = field(default_factory=list)
+    ended: float | None = None
+    reason: str = ""
+
+    @property
+    def next_due(self) -> float:
+        """When this line has something to send, monotonic s."""
+        return min(self.next_silence, self.next_digit) if self.digits else self.next_silence
+
+
+class PhoneBank:
+    """Many phones on one thread. Dial with ``dial``, let time pass with ``run``, read what each ``heard``."""
+
+    def __init__(self, host: str, port: int, *, seed: int = 0) -> None:
+        self._address = (host, port)
+        self._selector = selectors.DefaultSelector()
+        self._lines: dict[UUID, Line] = {}
+        self._schedule: list[tuple[float, UUID]] = []
+        self._random = random.Random(seed)
+        self._encoder = Connection()
+        self._silence = self._encoder.send(Audio(SAMPLE_RATE, bytes(round(SAMPLE_RATE * PTIME_S) * 2)))
+
+    def dial(self, *, digits: str = "", call: UUID | None = None) -> UUID:
+        """Connect one more phone; ``digits`` are pressed from one second on.
+
+        Raises:
+            PhoneFailed: nobody answers there.
+            BadRequest: a digit that no phone has.
+        """
+        check_digits(digits)
+        sock = self._connect()
+        now = time.monotonic()
+        phase_s = self._random.uniform(0, PTIME_S)  # phones do not tick together
+        line = Line(call or uuid4(), sock, now, now + phase_s, digits, now + _FIRST_DIGIT_S)
+        self._lines[line.call] = line
+        self._selector.register(sock, selectors.EVENT_READ, line)
+        self._send(line, self._encoder.send(CallId(line.call)), now)
+        heapq.heappush(self._schedule, (line.next_due, line.call))
+        return line.call
+
+    def _connect(self) -> socket.socket:
+        host, port = self._address
+        try:
+            sock = socket.create_connection(self._address, timeout=CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise PhoneFailed(
+                f"nobody answers at {host}:{port} ({error.strerror or error}); is `vivavoce serve` running?"
+            ) from error
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _ask_for_kernel_times(sock)
+        sock.setblocking(False)
+        return sock
+
+    @property
+    def open_lines(self) -> int:
+        """Calls that nobody has hung up yet."""
+        return sum(line.ended is None for line in self._lines.values())
+
+    def run(self, until: float) -> None:
+        """Send and receive until then (monotonic s), or until the last call has ended."""
+        while self._schedule and (now := time.monotonic()) < until:
+            wait_s = max(0.0, min(self._schedule[0][0], until) - now)
+            for key, _ in self._selector.select(wait_s):
+                self._receive(key.data)
+            self._send_due(time.monotonic())
+
+    def _send_due(self, now: float) -> None:
+        while self._schedule and self._schedule[0][0] <= now:
+            _, call = heapq.heappop(self._schedule)
+            line = self._lines[call]
+            if line.ended is not None:
+                continue
+            self._send_next(line, now)
+            heapq.heappush(self._schedule, (line.next_due, call))
+
+    def _send_next(self, line: Line, now: float) -> None:
+        if line.digits and line.next_digit <= line.next_silence:
+            digit, line.digits = line.digits[0], line.digits[1:]
+            line.next_digit += _DIGIT_EVERY_S
+            self._send(line, self._encoder.send(Dtmf(digit)), now)
+            return
+        line.next_silence += PTIME_S
+        self._send(line, self._silence, now)
+
+    def _send(self, line: Line, message: bytes, now: float) -> None:
+        try:
+            sent = line.sock.send(message)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._end(line, now, f"the gateway dropped the connection ({error.strerror or error})")
+            return
+        if sent < len(message):  # Asterisk fails the call at a short write, too
+            self._end(line, now, "the gateway stopped reading")
+
+    def _receive(self, line: Line) -> None:
+        if line.ended is not None:
+            return
+        try:
+            data, ancillary, _, _ = line.sock.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_TIMESPEC.size))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(line, time.monotonic(), f"the gateway reset the connection ({error.strerror or error})")
+            return
+        if not data:
+            self._end(line, time.monotonic(), "the gateway hung up")
+            return
+        line.arrivals.append((_arrival(ancillary), data))
+
+    def hang_up(self, call: UUID, reason: str = "we hung up") -> None:
+        """End one call as Asterisk does, by closing; a call that has ended stays as it is."""
+        self._end(self._lines[call], time.monotonic(), reason)
+
+    def _end(self, line: Line, now: float, reason: str) -> None:
+        if line.ended is not None:
+            return
+        line.ended, line.reason = now, reason
+        self._selector.unregister(line.sock)
+        line.sock.close()
+
+    def close(self) -> None:
+        """Hang up every call and let go of the selector."""
+        for call in self._lines:
+            self.hang_up(call)
+        self._selector.close()
+
+    def heard(self) -> list[Heard]:
+        """What each phone heard so far, in the order of dialling."""
+        return [_parse(line) for line in self._lines.values()]
+
+
+def check_digits(digits: str) -> None:
+    """Raises BadRequest for a key that no phone has."""
+    wrong = [digit for digit in digits if digit not in DIGITS]
+    if wrong:
+        raise BadRequest(f"{wrong[0]!r} is not a key of a phone; keys are {DIGITS}")
+
+
+def _ask_for_kernel_times(sock: socket.socket) -> None:
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    except OSError:
+        return  # elsewhere than on Linux arrival is when we read
+
+
+def _arrival(ancillary: list[tuple[int, int, bytes]]) -> float:
+    now = time.monotonic()
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack(data)
+            waited_s = time.time() - (seconds + nanoseconds / 1e9)
+            return now - min(max(waited_s, 0.0), 1.0)  # 1 s: a stepped wall clock must not move a packet far
+    return now
+
+
+def _parse(line: Line) -> Heard:
+    packets: list[Packet] = []
+    reason = line.reason
+    try:
+        for arrived, event in _events(line.arrivals):
+            match event:
+                case Audio(sample_rate=sample_rate, payload=payload):
+                    packets.append(Packet(arrived, sample_rate, payload[: len(payload) // 2 * 2]))
+                case Hangup():
+                    reason = "the gateway hung up"
+                case Error(code=code):
+                    reason = f"the gateway sent error {code:#04x}, on which Asterisk ends the call"
+                case _:
+                    reason = f"the gateway sent {type(event).__name__}, on which Asterisk ends the call"
+    except ProtocolError as error:
+        reason = f"the gateway broke the protocol: {error}"
+    ended = time.monotonic() if line.ended is None else line.ended
+    return Heard(line.call, line.connected, tuple(packets), ended, reason)
+
+
+def _events(arrivals: list[tuple[float, bytes]]) -> Iterator[tuple[float, object]]:
+    connection = Connection()
+    for arrived, data in arrivals:
+        connection.receive_data(data)
+        for event in connection.events():
+            yield arrived, event
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneReport:
+    """The figures of every call of one run."""
+
+    calls: tuple[Summary, ...]
+
+    def as_json(self) -> str:
+        """One JSON object with a list of calls."""
+        return f'{{"calls": [{", ".join(summary.as_json() for summary in self.calls)}]}}'
+
+    def print_table(self, console: Console) -> None:
+        """The same as a table for people, one row a call."""
+        table = Table(title="what the phone heard", title_justify="left")
+        for heading in (
+            "call",
+            "first packet",
+            "first audible",
+            "packets",
+            "between p50/p99",
+            "gaps >40/60/100 ms",
+            "speech",
+            "ended",
+        ):
+            table.add_column(heading)
+        for summary in self.calls:
+            table.add_row(*_row(summary))
+        console.print(table)
+        for summary in self.calls:
+            if summary.recording is not None:
+                console.print(f"recorded to {summary.recording}")
+
+
+def _row(summary: Summary) -> tuple[str, ...]:
+    return (
+        summary.call[:8],
+        _ms(summary.first_packet_ms),
+        _ms(summary.first_audible_ms),
+        str(summary.packets),
+        f"{_ms(summary.inter_arrival_p50_ms)} / {_ms(summary.inter_arrival_p99_ms)}",
+        f"{summary.gaps_over_40_ms} / {summary.gaps_over_60_ms} / {summary.gaps_over_100_ms}",
+        f"{summary.speech_s:.1f} s",
+        summary.reason,
+    )
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} ms"
+
+
+def listen(
+    host: str,
+    port: int,
+    *,
+    seconds: float = 30.0,
+    out: Path | None = None,
+    calls: int = 1,
+    dtmf: str = "",
+    progress: Console | None = None,
+) -> PhoneReport:
+    """Make ``calls`` calls at once, listen for ``seconds`` or until the gateway hangs up, and report.
+
+    ``out`` is a WAV, with packet times beside it (``heard.wav``, ``heard.packets.csv``); several calls are
+    numbered (``heard-1.wav``). Control-C hangs up early and still reports. ``progress``: where to show it.
+
+    Raises:
+        PhoneFailed: nobody answers, or a recording cannot be written.
+        BadRequest: seconds, calls or digits that make no sense.
+    """
+    _check(seconds, calls, dtmf)
+    bank = PhoneBank(host, port)
+    try:
+        _hold(bank, seconds, calls, dtmf, progress or Console(quiet=True))
+    except KeyboardInterrupt:
+        pass  # hanging up early is a normal end of a call
+    finally:
+        bank.close()
+    return PhoneReport(tuple(_record(heard, path) for heard, path in _with_paths(bank.heard(), out)))
+
+
+def _check(seconds: float, calls: int, dtmf: str) -> None:
+    if seconds <= 0:
+        raise BadRequest(f"got {seconds} s to listen; more than 0 is needed")
+    if calls < 1:
+        raise BadRequest(f"got {calls} calls; at least 1 is needed")
+    check_digits(dtmf)
+
+
+def _hold(bank: PhoneBank, seconds: float, calls: int, dtmf: str, console: Console) -> None:
+    for _ in range(calls):
+        bank.dial(digits=dtmf)
+    start = time.monotonic()
+    columns = (TextColumn("listening to {task.fields[lines]} call(s)"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("", total=seconds, lines=calls)
+        while bank.open_lines and (now := time.monotonic()) < start + seconds:
+            bank.run(min(now + 0.5, start + seconds))
+            bar.update(task, completed=time.monotonic() - start, lines=bank.open_lines, refresh=True)
+
+
+def _with_paths(heard: list[Heard], out: Path | None) -> Iterator[tuple[Heard, Path | None]]:
+    for number, one in enumerate(heard, start=1):
+        if out is None or len(heard) == 1:
+            yield one, out
+        else:
+            yield one, out.with_name(f"{out.stem}-{number}{out.suffix}")
+
+
+def _record(heard: Heard, path: Path | None) -> Summary:
+    if path is None:
+        return summarize(heard)
+    try:
+        write_wav(path, heard.packets)
+        write_packet_times(path.with_suffix(".packets.csv"), heard)
+    except OSError as error:
+        raise PhoneFailed(f"cannot write {error.filename or path}: {error.strerror or error}") from error
+    return summarize(heard, path)
