@@ -1,0 +1,40 @@
+"""In CI a skip is a failure; elsewhere it is a skip. Run in a pytest of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).with_name("conftest.py")
+SKIPPED_IN_A_TEST = "import pytest\ndef test_it():\n    pytest.skip('no extra')\n"
+SKIPPED_AT_IMPORT = "import pytest\npytest.importorskip('no_such_package')\n"
+SKIPPED_FOR_WANT_OF_A_DEVICE = "import pytest\n@pytest.mark.gpu\ndef test_it():\n    pytest.skip('no GPU')\n"
+EXPECTED_TO_FAIL = "import pytest\n@pytest.mark.xfail\ndef test_it():\n    assert False\n"
+
+
+def exit_code(folder: Path, test: str, *, must_not_skip: str) -> int:
+    (folder / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    gpu: device\n", encoding="utf-8")
+    (folder / "test_one.py").write_text(f"{test}\ndef test_another():\n    pass\n", encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)],
+        env=os.environ | {"TESTS_MUST_NOT_SKIP": must_not_skip},
+        stdout=subprocess.DEVNULL,
+        cwd=folder,
+    ).returncode
+
+
+@pytest.mark.parametrize("test", [SKIPPED_IN_A_TEST, SKIPPED_AT_IMPORT])
+def test_a_skip_is_a_failure_where_nothing_may_be_skipped(tmp_path: Path, test: str) -> None:
+    assert exit_code(tmp_path, test, must_not_skip="1") in (1, 2)
+
+
+@pytest.mark.parametrize("test", [SKIPPED_FOR_WANT_OF_A_DEVICE, EXPECTED_TO_FAIL])
+def test_a_missing_device_and_an_expected_failure_stay_green(tmp_path: Path, test: str) -> None:
+    assert exit_code(tmp_path, test, must_not_skip="1") == 0
+
+
+def test_a_skip_is_a_skip_elsewhere(tmp_path: Path) -> None:
+    assert exit_code(tmp_path, SKIPPED_IN_A_TEST, must_not_skip="") == 0

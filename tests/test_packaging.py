@@ -1,0 +1,93 @@
+"""What is on disk is shipped: `packages`, the source archive, and the wheel built from that archive."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = ("models", "tts_engine", "adapters", "gateway")
+NOT_SOURCE = shutil.ignore_patterns(
+    ".git", ".venv", ".links", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis", "build", "dist", "out"
+)
+
+
+def package_folders() -> set[Path]:
+    """Folders of the package, relative to the root, that hold Python files."""
+    inner = {file.parent for layer in LAYERS for file in (ROOT / layer).rglob("*.py")}
+    return {Path(), *(folder.relative_to(ROOT) for folder in inner)}
+
+
+def files_to_ship() -> set[str]:
+    """Every module and data file of the package, as the path inside ``vivavoce/``."""
+    found = {"__init__.py", "py.typed"}
+    for layer in LAYERS:
+        for file in (ROOT / layer).rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                found.add(file.relative_to(ROOT).as_posix())
+    return found
+
+
+def test_packages_in_pyproject_are_the_folders_on_disk() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {".".join(("vivavoce", *folder.parts)) for folder in package_folders()}
+    assert set(settings["tool"]["setuptools"]["packages"]) == folders
+
+
+def test_every_folder_of_the_package_is_a_package() -> None:
+    assert [folder for folder in package_folders() if not (ROOT / folder / "__init__.py").is_file()] == []
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("source") / "checkout"  # the build leaves its own files beside the source
+    shutil.copytree(ROOT, copy, ignore=NOT_SOURCE)
+    return build(copy, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    unpacked = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(unpacked, filter="data")
+    (source,) = unpacked.iterdir()
+    return build(source, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def build(source: Path, kind: str, out: Path) -> Path:
+    done = subprocess.run(
+        [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", str(out), str(source)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = out.iterdir()
+    return built
+
+
+def test_the_source_archive_holds_everything_that_a_developer_needs(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*.py")}
+    wanted |= {file.relative_to(ROOT).as_posix() for file in (ROOT / "examples").rglob("*") if file.is_file()}
+    wanted |= {"README.md", "CHANGELOG.md", "LICENSE", "NOTICE", "Makefile", ".ci/run", "pyproject.toml"}
+    assert wanted - inside == set()
+
+
+def test_the_wheel_holds_every_module_and_data_file_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    package = {name.removeprefix("vivavoce/") for name in inside if name.startswith("vivavoce/")}
+    assert package == files_to_ship()
+    assert {name.partition("/")[0].partition("-")[0] for name in inside} == {"vivavoce"}
+
+
+def test_the_wheel_carries_licence_and_notice(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {Path(name).name for name in archive.namelist() if ".dist-info/licenses/" in name}
+    assert names == {"LICENSE", "NOTICE"}
