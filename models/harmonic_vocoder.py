@@ -1,0 +1,161 @@
+"""Turns predicted spectra into samples, a few frames at a time. Signal processing only, no network.
+
+A frame's spectrum is the sum of a harmonic part (a pulse train at the fundamental, filtered), a noise part
+and a free-phase part:
+
+    S = exp(h) e^{i pi tanh(theta)} STFT(pulses(f0)) + exp(n) Z + exp(r) e^{i phi},   Z complex normal
+
+and the samples are its inverse short-time Fourier transform: 1,200-point periodic Hann window, hop 300
+samples (12.5 ms at 24 kHz), so that a block of 300 samples is complete two frames later:
+
+    frame k covers    | k-2 | k-1 |  k  | k+1 |      blocks of 300 samples
+    complete after frame k:   block k-2
+
+The state carries the phase of the pulse train, the pulses that later frames still look at, and the three
+unfinished blocks of the overlap-add; any split into steps gives the same samples.
+Source: the signal model of hibari-tts 0.2.1 (Apache-2.0), after StyleTTS 2 and NSF-HiFiGAN.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLE_RATE = 24_000
+WINDOW = 1_200
+HOP = 300
+BINS = WINDOW // 2 + 1
+PARTS = 5  # harmonic magnitude, harmonic phase, noise, free-phase magnitude, free phase
+FRAME_S = HOP / SAMPLE_RATE
+DELAY_FRAMES = 2
+
+_UNVOICED_BELOW_HZ = 40.0
+_HIGHEST_HARMONIC_HZ = 11_000.0
+_LARGEST_EXPONENT = 7.0
+_BLOCKS = WINDOW // HOP
+
+Float = NDArray[np.float32]
+
+_HANN: Float = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).astype(np.float32)
+# A unit cosine peaks at sum(window) / 2 in the transform: scaled so that exp(h) is a harmonic's magnitude.
+_ANALYSIS: Float = (_HANN / (WINDOW / 4)).astype(np.float32)
+# Squared Hann windows a quarter apart sum to 3/2 everywhere.
+_SYNTHESIS: Float = (_HANN / 1.5).astype(np.float32)
+_RISE: Float = (((np.arange(HOP) + 0.5) / HOP - 0.5) % 1.0).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class VocoderState:
+    """What the vocoder remembers between steps.
+
+    ``frame``: the next frame. ``phase``: of the pulse train, in turns, at the next pulse block.
+    ``pulses``: (n, 300) float32, blocks ``frame - 2`` onwards that are computed already.
+    ``unfinished``: (3, 300) float32, overlap-add of blocks ``frame - 2`` to ``frame``.
+    """
+
+    frame: int
+    phase: float
+    pulses: Float
+    unfinished: Float
+
+
+def init_state(frame: int = 0) -> VocoderState:
+    """A beginning at ``frame``: silence before it, pulse phase zero."""
+    return VocoderState(
+        frame=frame,
+        phase=0.0,
+        pulses=np.zeros((DELAY_FRAMES, HOP), np.float32),
+        unfinished=np.zeros((_BLOCKS - 1, HOP), np.float32),
+    )
+
+
+def step(
+    spectrum: Float, f0: Float, state: VocoderState, noise: np.random.Generator
+) -> tuple[Float, VocoderState]:
+    """Render the next frames.
+
+    spectrum: (T, 3005) float32, the five parts of frames ``state.frame`` onwards.
+    f0: (F,) float32 Hz of the whole utterance, below 40 where unvoiced.
+    Returns (T * 300,) float32 samples, of blocks ``state.frame - 2`` to ``state.frame + T - 3``.
+    """
+    frames = len(spectrum)
+    harmonic, theta, breath, free, phi = spectrum.reshape(frames, PARTS, BINS).transpose(1, 0, 2)
+    source, state = _source(f0, state, frames)
+    mixed = _polar(_exp(harmonic), np.float32(np.pi) * np.tanh(theta))
+    mixed *= source
+    normal = noise.standard_normal((frames, 2 * BINS), dtype=np.float32).view(np.complex64)
+    normal *= _exp(breath)
+    mixed += normal
+    mixed += _polar(_exp(free), phi)
+    return _overlap_add(mixed, state)
+
+
+def finish(state: VocoderState) -> Float:
+    """The two blocks (600 samples) that are still unfinished after the last frame."""
+    return state.unfinished[:DELAY_FRAMES].reshape(-1)
+
+
+def _exp(log_magnitude: Float) -> Float:
+    return np.exp(np.minimum(log_magnitude, _LARGEST_EXPONENT))
+
+
+def _polar(magnitude: Float, angle: Float) -> NDArray[np.complex64]:
+    out = np.empty(magnitude.shape, np.complex64)
+    np.multiply(magnitude, np.cos(angle), out=out.real)
+    np.multiply(magnitude, np.sin(angle), out=out.imag)
+    return out
+
+
+def _source(f0: Float, state: VocoderState, frames: int) -> tuple[NDArray[np.complex64], VocoderState]:
+    """Spectrum of the pulse train under each of the next frames: (T, 601) complex64."""
+    first = state.frame - DELAY_FRAMES + len(state.pulses)
+    fresh, phase = _pulses(f0, first, state.frame + frames + 1, state.phase)
+    pulses = np.concatenate([state.pulses, fresh])
+    windows = np.lib.stride_tricks.sliding_window_view(pulses.reshape(-1), WINDOW)[::HOP][:frames]
+    source = np.fft.rfft(windows * _ANALYSIS, axis=1).astype(np.complex64, copy=False)
+    return source, replace(state, phase=phase, pulses=pulses[frames:])
+
+
+def _pulses(f0: Float, first: int, stop: int, phase: float) -> tuple[Float, float]:
+    """Blocks ``first`` to ``stop - 1`` of the band-limited pulse train: (stop - first, 300).
+
+    Every harmonic below 11 kHz at unit amplitude: sum cos(h t) = sin((H + 1/2) t) / (2 sin(t / 2)) - 1/2.
+    """
+    blocks = np.arange(first - 1, stop + 1).clip(0, len(f0) - 1)
+    frequency = _interpolate(f0[blocks])
+    voiced = frequency > _UNVOICED_BELOW_HZ
+    np.maximum(frequency, _UNVOICED_BELOW_HZ, out=frequency)
+    turns = np.cumsum(frequency, dtype=np.float64) / SAMPLE_RATE + phase
+    if not voiced.any():
+        return np.zeros((stop - first, HOP), np.float32), float(turns[-1] % 1.0)
+    angle = (2 * np.pi * (turns % 1.0)).astype(np.float32)
+    harmonics = np.floor(_HIGHEST_HARMONIC_HZ / frequency) + np.float32(0.5)
+    divisor = 2 * np.sin(angle * 0.5)
+    peak = np.abs(divisor) <= 2e-3
+    divisor[peak] = 1
+    train = np.where(peak, harmonics, np.sin(harmonics * angle) / divisor) - np.float32(0.5)
+    train[~voiced] = 0
+    return train.reshape(-1, HOP), float(turns[-1] % 1.0)
+
+
+def _interpolate(f0: Float) -> Float:
+    """Linear between frame centres: sample j of a frame lies at (j + 1/2) / 300 - 1/2 from its centre."""
+    half = HOP // 2
+    before, here, after = f0[:-2, None], f0[1:-1, None], f0[2:, None]
+    out = np.empty((len(f0) - 2, HOP), np.float32)
+    out[:, :half] = before + (here - before) * _RISE[:half]
+    out[:, half:] = here + (after - here) * _RISE[half:]
+    return out.reshape(-1)
+
+
+def _overlap_add(spectrum: NDArray[np.complex64], state: VocoderState) -> tuple[Float, VocoderState]:
+    frames = len(spectrum)
+    pieces = np.fft.irfft(spectrum, WINDOW, axis=1)
+    pieces *= _SYNTHESIS
+    pieces = pieces.reshape(frames, _BLOCKS, HOP)
+    blocks = np.zeros((frames + _BLOCKS - 1, HOP), np.float32)
+    blocks[: _BLOCKS - 1] = state.unfinished
+    for block in range(_BLOCKS):
+        blocks[block : block + frames] += pieces[:, block]
+    samples = blocks[:frames].reshape(-1)
+    return samples, replace(state, frame=state.frame + frames, unfinished=blocks[frames:])

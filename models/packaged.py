@@ -1,0 +1,295 @@
+"""The voice that ships: hibari-tts 0.2.1 ("heart", US English, 24 kHz), streamed, trimmed and levelled.
+
+Words in, samples out, one clause or sentence (a line) at a time:
+
+    read(words) -> Line     phoneme ids, and which of them belong to which word
+    encode(line) -> Utterance     hidden frames, fundamental frequency, word times; one call, whole line
+    init_state / step -> samples     decoder and vocoder, any number of frames at a time
+
+The model as shipped leads with 250-350 ms of silence, trails with 340-580 ms and speaks near -26 dBFS; here
+speech starts within 5 ms, ends where it ends (the pause after it is the caller's choice) and stands at
+-20 dBFS active speech level. Text normalisation is not here: words come spelled as they are said.
+
+Source: hibari-tts 0.2.1 (Apache-2.0): phoneme alphabet, G2P and weights.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import hibari
+import numpy as np
+import onnxruntime
+from hibari.g2p import G2P
+from numpy.typing import NDArray
+
+from . import harmonic_vocoder as vocoder
+from . import packaged_graph as graph
+from .level import limit
+
+SAMPLE_RATE = vocoder.SAMPLE_RATE
+FRAME_S = vocoder.FRAME_S
+MOST_PHONEMES = 400  # hibari's own bound for what its encoder sees at once
+SLOWEST, FASTEST = 0.5, 2.0
+
+# Brings the active speech level (P.56) from the -25.6 dBFS as shipped to -20 dBFS; test_packaged measures it.
+_GAIN = np.float32(10 ** (5.6 / 20))
+_FRAMES_PER_UNIT = 2  # the model's durations count 25 ms
+_ONSET_MARGIN_FRAMES = 12  # speech may begin this long before the first phoneme's nominal time
+_AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
+_WINDOW_SAMPLES = 24  # 1 ms, in which a level is judged
+_LEAD_SAMPLES = 96  # 4 ms kept before the first audible window
+_FADE_SAMPLES = 240  # 10 ms
+
+Float = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWord:
+    """A word as it is said: letters and apostrophes, and the punctuation after it ("" or one of ,.?!;:—)."""
+
+    text: str
+    punctuation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Phoneme ids of one line. ids: (L,) int64. words: (first, stop) id of each word, in order."""
+
+    ids: NDArray[np.int64]
+    words: tuple[tuple[int, int], ...]
+
+    @property
+    def speaks(self) -> bool:
+        """Whether there is any phoneme between the two boundary ids."""
+        return len(self.ids) > 2
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """A line with its timing, ready to be rendered.
+
+    hidden: (1, 130, F) float32. f0: (F,) float32, Hz. frames are 12.5 ms.
+    words: (first, stop) frame of each word. onset: the frame from which speech may be audible.
+    """
+
+    hidden: Float
+    f0: Float
+    words: tuple[tuple[int, int], ...]
+    onset: int
+
+    @property
+    def frames(self) -> int:
+        """Frames in all."""
+        return int(self.hidden.shape[2])
+
+
+@dataclass(frozen=True, slots=True)
+class RenderState:
+    """What rendering remembers between steps.
+
+    fed: frames given to the decoder. contexts: (1, C, 3 or 6) float32 of each convolution.
+    lead: samples of the model's leading silence that were cut; None while nothing was audible yet.
+    samples: given out so far. quiet: of these, how many at the end are inaudible.
+    """
+
+    fed: int
+    contexts: tuple[Float, ...]
+    vocoder: vocoder.VocoderState
+    lead: int | None
+    samples: int
+    quiet: int
+
+
+class PackagedVoice:
+    """The packaged voice: weights and pure steps. One instance a worker thread; twins share the reader."""
+
+    def __init__(self, graphs: graph.Graphs, reader: "Reader") -> None:
+        self._graphs = graphs
+        self.reader = reader
+        self._encoder = _session(graphs.encoder)
+        self._decoder = _session(graphs.decoder)
+        self._decoder_outputs = [output.name for output in self._decoder.get_outputs()]
+
+    @classmethod
+    def load(cls) -> "PackagedVoice":
+        """Load the voice from the installed package; raises graph.GraphMismatch for another version."""
+        assets = Path(hibari.__file__).parent / "assets"
+        return cls(graph.cut(assets / "hibari.onnx"), Reader(assets))
+
+    def twin(self) -> "PackagedVoice":
+        """The same voice for another thread."""
+        return PackagedVoice(self._graphs, self.reader)
+
+    def encode(self, line: Line, speed: float = 1.0) -> Utterance:
+        """Time a line. speed: 0.5 (slow) to 2.0 (fast)."""
+        feed = {"ids": line.ids[None], "speed": np.array([speed], np.float32)}
+        hidden, durations, f0 = self._encoder.run(None, feed)
+        ends = np.cumsum(durations.reshape(-1)).astype(int) * _FRAMES_PER_UNIT
+        starts = np.concatenate([[0], ends[:-1]])
+        words = tuple((int(starts[first]), int(ends[stop - 1])) for first, stop in line.words)
+        onset = max(0, int(ends[0]) - _ONSET_MARGIN_FRAMES)
+        return Utterance(hidden, f0[0], words, onset)
+
+    def step(
+        self, utterance: Utterance, state: RenderState, frames: int, noise: np.random.Generator
+    ) -> tuple[Float, RenderState]:
+        """Render up to ``frames`` more frames of speech; (N,) float32 samples, |x| < 1.
+
+        The first step also covers the leading silence and the decoder's lookahead of 27 frames; the last
+        is the one that reaches the end (``finished``). N may be 0 where nothing is audible yet.
+        """
+        first, stop = state.fed, _next_stop(utterance, state, frames)
+        last = stop == utterance.frames
+        spectrum, contexts = self._decode(utterance.hidden[:, :, first:stop], state.contexts, last)
+        spectrum = spectrum[_skip(state) :]
+        samples, vocoder_state = vocoder.step(spectrum, utterance.f0, state.vocoder, noise)
+        if last:
+            samples = np.concatenate([samples, vocoder.finish(vocoder_state)])
+        state = replace(state, fed=stop, contexts=contexts, vocoder=vocoder_state)
+        return _trim(limit(samples * _GAIN), state, last)
+
+    def _decode(
+        self, hidden: Float, contexts: tuple[Float, ...], last: bool
+    ) -> tuple[Float, tuple[Float, ...]]:
+        edge = graph.EDGE_FRAMES if last else 0
+        feed = {
+            "hidden": hidden,
+            "edge_in": np.zeros((1, graph.HIDDEN_CHANNELS, edge), np.float32),
+            "edge": np.zeros((1, graph.CHANNELS, edge), np.float32),
+        }
+        feed |= {f"context_{layer}": context for layer, context in enumerate(contexts)}
+        spectrum, *following = self._decoder.run(self._decoder_outputs, feed)
+        return spectrum[0], tuple(following)
+
+
+def init_state(utterance: Utterance) -> RenderState:
+    """The beginning of an utterance."""
+    contexts = tuple(
+        np.zeros((1, graph.CHANNELS if layer else graph.HIDDEN_CHANNELS, graph.EDGE_FRAMES), np.float32)
+        for layer in range(graph.LAYERS)
+    )
+    return RenderState(0, contexts, vocoder.init_state(utterance.onset), None, 0, 0)
+
+
+def finished(utterance: Utterance, state: RenderState) -> bool:
+    """Whether every frame has been rendered."""
+    return state.fed == utterance.frames
+
+
+def word_times(utterance: Utterance, state: RenderState) -> list[tuple[float, float]]:
+    """(start, stop) of each word in seconds from the first sample given out; needs one audible step."""
+    lead = (state.lead or 0) / SAMPLE_RATE
+    return [
+        (max(0.0, first * FRAME_S - lead), max(0.0, stop * FRAME_S - lead)) for first, stop in utterance.words
+    ]
+
+
+def _next_stop(utterance: Utterance, state: RenderState, frames: int) -> int:
+    """Where the decoder reads up to. What would be left for a tiny last step is taken along."""
+    stop = state.fed + frames
+    if state.fed == 0:
+        stop = utterance.onset + frames + graph.LOOKAHEAD_FRAMES + vocoder.DELAY_FRAMES
+    if utterance.frames - stop < graph.LOOKAHEAD_FRAMES:
+        stop = utterance.frames
+    return stop
+
+
+def _skip(state: RenderState) -> int:
+    """Decoded frames of the first step that lie before the vocoder's beginning."""
+    return state.vocoder.frame if state.fed == 0 else 0
+
+
+def _trim(samples: Float, state: RenderState, last: bool) -> tuple[Float, RenderState]:
+    """Cut the silence before the first and after the last audible sample, with short fades."""
+    if state.fed and state.lead is None:
+        samples, state = _trim_lead(samples, state)
+    audible = _audible_windows(samples)
+    quiet = len(samples) + state.quiet
+    if len(audible):
+        quiet = len(samples) - (int(audible[-1]) + 1) * _WINDOW_SAMPLES
+    if last:
+        samples, quiet = _trim_tail(samples, quiet)
+    return samples, replace(state, samples=state.samples + len(samples), quiet=max(0, quiet))
+
+
+def _trim_lead(samples: Float, state: RenderState) -> tuple[Float, RenderState]:
+    before = state.vocoder.frame * vocoder.HOP - vocoder.DELAY_FRAMES * vocoder.HOP - len(samples)
+    audible = _audible_windows(samples)
+    if not len(audible):
+        return samples[:0], state
+    cut = max(0, int(audible[0]) * _WINDOW_SAMPLES - _LEAD_SAMPLES)
+    kept = samples[cut:].copy()
+    kept[:_LEAD_SAMPLES] *= np.linspace(0, 1, len(kept[:_LEAD_SAMPLES]), dtype=np.float32)
+    return kept, replace(state, lead=before + cut)
+
+
+def _trim_tail(samples: Float, quiet: int) -> tuple[Float, int]:
+    surplus = min(len(samples), max(0, quiet - _FADE_SAMPLES))
+    kept = samples[: len(samples) - surplus].copy()
+    fade = kept[-_FADE_SAMPLES:]
+    fade *= np.linspace(1, 0, len(fade), dtype=np.float32)
+    return kept, quiet - surplus
+
+
+def _audible_windows(samples: Float) -> NDArray[np.int64]:
+    """Indices of the 1 ms windows whose level exceeds -50 dBFS."""
+    whole = len(samples) // _WINDOW_SAMPLES
+    windows = samples[: whole * _WINDOW_SAMPLES].reshape(whole, _WINDOW_SAMPLES)
+    return np.flatnonzero(np.mean(np.square(windows), axis=1) > _AUDIBLE**2)
+
+
+class Reader:
+    """Words to phoneme ids, by hibari's lexicon, tagger and out-of-vocabulary network."""
+
+    def __init__(self, assets: Path) -> None:
+        self._g2p = G2P()
+        self._vocabulary: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
+        self.read([ReadWord("vivavoce", ".")])  # loads the out-of-vocabulary network
+
+    def read(self, words: Sequence[ReadWord]) -> list[Line]:
+        """Lines of at most 400 phonemes, cut between words; words without phonemes have empty ranges."""
+        text = " ".join(word.text + word.punctuation for word in words)
+        spoken = self._phonemes(text, len(words))
+        return [self._line(part) for part in _split(spoken)]
+
+    def _phonemes(self, text: str, words: int) -> list[str]:
+        """The phonemes of each word: tokens joined up to the next white space."""
+        spoken = [""] * words
+        index = 0
+        for token in self._g2p.phonemize_tokens(self._g2p.tokenize(text)):
+            spoken[index] += token.phonemes or ""
+            index += bool(token.whitespace)
+        return spoken
+
+    def _line(self, spoken: Iterable[str]) -> Line:
+        ids = [0]
+        ranges = []
+        for phonemes in spoken:
+            known = [self._vocabulary[symbol] for symbol in phonemes.strip() if symbol in self._vocabulary]
+            if known and len(ids) > 1:
+                ids.append(self._vocabulary[" "])
+            ranges.append((len(ids), len(ids) + len(known)))
+            ids += known
+        ids.append(0)
+        return Line(np.array(ids, np.int64), tuple(ranges))
+
+
+def _split(spoken: list[str]) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    length = 0
+    for phonemes in spoken:
+        if parts[-1] and length + len(phonemes) + 1 > MOST_PHONEMES:
+            parts.append([])
+            length = 0
+        parts[-1].append(phonemes[:MOST_PHONEMES])
+        length += len(phonemes) + 1
+    return parts
+
+
+def _session(model: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

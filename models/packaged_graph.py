@@ -1,0 +1,237 @@
+"""Cuts the packaged voice's one ONNX graph into an encoder and a streaming decoder. No inference here.
+
+The graph as shipped (hibari-tts 0.2.1) maps phoneme ids to the spectrum of a whole sentence. Its encoder
+attends over phonemes and is cheap; its decoder is a ConvNeXt stack of nine convolutions of width 7 over
+12.5 ms frames, so a frame depends on 27 frames on either side and on nothing else. The cut gives
+
+    encoder(ids, speed)                      -> hidden (1, 130, F), durations (L), f0 (1, F)
+    decoder(hidden, edge, edge_in, context_*) -> spectrum (1, T', 3005), next_context_*
+
+Each convolution is made "valid" over  context | new frames | edge :
+
+    first step    context = 3 zero frames   (the zero padding on the left)     T' = T - 27
+    in between    context = last 6 frames                                      T' = T
+    last step     edge    = 3 zero frames   (the zero padding on the right)    T' = T + 27
+
+so that any split into steps gives the same spectrum. As shipped, activations are quantised by the range of
+whatever is in the call (DynamicQuantizeLinear), which would tie the result to the split; here each has one
+fixed range, measured once over call-centre text (``ACTIVATION_RANGES``).
+
+Source: graph of hibari-tts 0.2.1 (Apache-2.0), SHA-256 below; streaming convolution state as in
+Kyutai pocket-tts@9514983efd, modules/conv.py.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+SHA256 = "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"
+LAYERS = 9  # convolutions in a row: the input's, then one a block
+KERNEL = 7
+CONTEXT_FRAMES = KERNEL - 1
+EDGE_FRAMES = KERNEL // 2
+LOOKAHEAD_FRAMES = LAYERS * EDGE_FRAMES
+HIDDEN_CHANNELS = 130
+CHANNELS = 256
+
+_HIDDEN = "/Concat_43_output_0"
+_DURATIONS = "/Round_output_0"
+_SPECTRUM = "/head/Add_output_0"
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """Serialised encoder and decoder, ready for an inference session."""
+
+    encoder: bytes
+    decoder: bytes
+
+
+class GraphMismatch(ValueError):
+    """The model file is not the one that this cut was written for."""
+
+
+def cut(path: Path) -> Graphs:
+    """Read the shipped graph and cut it; raises GraphMismatch for any other file."""
+    data = path.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != SHA256:
+        raise GraphMismatch(f"{path.name} has SHA-256 {digest}, expected {SHA256} (hibari-tts 0.2.1)")
+    model = onnx.load_from_string(data)
+    return Graphs(encoder=_encoder(model), decoder=_decoder(model))
+
+
+def _encoder(model: onnx.ModelProto) -> bytes:
+    inputs = [
+        helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "L"]),
+        helper.make_tensor_value_info("speed", TensorProto.FLOAT, [1]),
+    ]
+    nodes = _needed(model, inputs={"ids", "speed"}, outputs=[_HIDDEN, _DURATIONS, "f0"])
+    return _assemble(model, nodes, inputs, [_HIDDEN, _DURATIONS, "f0"], extra=[])
+
+
+def _decoder(model: onnx.ModelProto) -> bytes:
+    nodes = _needed(model, inputs={_HIDDEN}, outputs=[_SPECTRUM])
+    streaming = _StreamingRewrite(nodes)
+    inputs = [helper.make_tensor_value_info("hidden", TensorProto.FLOAT, [1, HIDDEN_CHANNELS, "T"])]
+    for layer in range(LAYERS):
+        channels = CHANNELS if layer else HIDDEN_CHANNELS
+        inputs.append(
+            helper.make_tensor_value_info(f"context_{layer}", TensorProto.FLOAT, [1, channels, f"K{layer}"])
+        )
+    inputs.append(helper.make_tensor_value_info("edge_in", TensorProto.FLOAT, [1, HIDDEN_CHANNELS, "E"]))
+    inputs.append(helper.make_tensor_value_info("edge", TensorProto.FLOAT, [1, CHANNELS, "E"]))
+    outputs = [_SPECTRUM, *(f"next_context_{layer}" for layer in range(LAYERS))]
+    return _assemble(model, streaming.nodes, inputs, outputs, extra=streaming.constants)
+
+
+def _needed(model: onnx.ModelProto, *, inputs: set[str], outputs: list[str]) -> list[NodeProto]:
+    """The nodes between inputs and outputs, in the graph's own (topological) order."""
+    producer = {name: node for node in model.graph.node for name in node.output}
+    wanted: set[int] = set()
+    pending = list(outputs)
+    while pending:
+        name = pending.pop()
+        node = producer.get(name)
+        if name in inputs or node is None or id(node) in wanted:
+            continue
+        wanted.add(id(node))
+        pending.extend(node.input)
+    return [node for node in model.graph.node if id(node) in wanted]
+
+
+def _assemble(
+    model: onnx.ModelProto,
+    nodes: list[NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[str],
+    extra: list[TensorProto],
+) -> bytes:
+    used = {name for node in nodes for name in node.input}
+    weights = [tensor for tensor in model.graph.initializer if tensor.name in used]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    graph = helper.make_graph(nodes, "vivavoce", inputs, results, weights + extra)
+    opsets = [*model.opset_import, helper.make_opsetid("com.microsoft", 1)]
+    cut_model = helper.make_model(graph, opset_imports=opsets)
+    cut_model.ir_version = model.ir_version
+    return bytes(cut_model.SerializeToString())
+
+
+class _StreamingRewrite:
+    """Gives every convolution its context and edge, and every activation a fixed range."""
+
+    def __init__(self, nodes: list[NodeProto]) -> None:
+        self.constants = [
+            _constant("three", np.array([EDGE_FRAMES], np.int64)),
+            _constant("minus_three", np.array([-EDGE_FRAMES], np.int64)),
+            _constant("minus_six", np.array([-CONTEXT_FRAMES], np.int64)),
+            _constant("to_the_end", np.array([np.iinfo(np.int64).max], np.int64)),
+            _constant("time_axis", np.array([2], np.int64)),
+        ]
+        self.nodes: list[NodeProto] = []
+        self._residual: dict[str, str] = {}
+        self._products: dict[str, NodeProto] = {}  # value on its way to float -> its integer product
+        self._scales: set[str] = set()
+        self._convolutions = 0
+        for node in nodes:
+            self._rewrite(node)
+
+    def _rewrite(self, node: NodeProto) -> None:
+        match node.op_type:
+            case "Conv":
+                self._stream(node)
+            case "DynamicQuantizeLinear":
+                self._fix_range(node)
+            case "MatMulInteger" | "Cast":
+                self._products[node.output[0]] = self._products.get(node.input[0], node)
+            case "Mul" if node.input[0] in self._scales:
+                pass  # activation scale x weight scale: part of the fused product
+            case "Mul" if node.input[0] in self._products:
+                self._fuse(node)
+            case "Add" if any(name in self._residual for name in node.input):
+                inputs = [self._residual.get(name, name) for name in node.input]
+                self.nodes.append(helper.make_node("Add", inputs, node.output, name=node.name))
+            case _:
+                self.nodes.append(node)
+
+    def _stream(self, node: NodeProto) -> None:
+        """context | new | edge -> a convolution without padding; the middle is what the residual adds."""
+        layer = self._convolutions
+        self._convolutions += 1
+        new, weight, bias = node.input if layer else ("hidden", *node.input[1:])
+        joined, seen, middle = f"joined_{layer}", f"seen_{layer}", f"middle_{layer}"
+        edge = "edge" if layer else "edge_in"
+        slice_ = helper.make_node
+        self.nodes += [
+            slice_("Concat", [f"context_{layer}", new], [seen], axis=2),
+            slice_("Concat", [seen, edge], [joined], axis=2),
+            slice_("Slice", [seen, "minus_six", "to_the_end", "time_axis"], [f"next_context_{layer}"]),
+            slice_("Slice", [joined, "three", "minus_three", "time_axis"], [middle]),
+        ]
+        group = next(attribute.i for attribute in node.attribute if attribute.name == "group")
+        self.nodes.append(
+            helper.make_node(
+                "Conv",
+                [joined, weight, bias],
+                node.output,
+                name=node.name,
+                group=group,
+                kernel_shape=[KERNEL],
+                pads=[0, 0],
+            )
+        )
+        if layer:
+            self._residual = {new: middle}
+
+    def _fix_range(self, node: NodeProto) -> None:
+        low, high = ACTIVATION_RANGES[len(self._scales)]
+        quantised, scale, zero_point = node.output
+        step = (high - low) / 255
+        self.constants += [
+            _constant(scale, np.array(step, np.float32)),
+            _constant(zero_point, np.array(round(-low / step), np.uint8)),
+        ]
+        inputs = [node.input[0], scale, zero_point]
+        self._scales.add(scale)
+        self.nodes.append(helper.make_node("QuantizeLinear", inputs, [quantised], name=node.name))
+
+    def _fuse(self, node: NodeProto) -> None:
+        """Integer product, cast and scaling in one node of ONNX Runtime's own: less than half the time."""
+        activation, weight, zero_point, weight_zero_point = self._products[node.input[0]].input
+        scale = zero_point.replace("_zero_point", "_scale")
+        weight_scale = weight_zero_point.replace("_zero_point", "_scale")
+        inputs = [activation, weight, scale, weight_scale, zero_point, weight_zero_point]
+        fused = helper.make_node(
+            "MatMulIntegerToFloat", inputs, node.output, name=node.name, domain="com.microsoft"
+        )
+        self.nodes.append(fused)
+
+
+def _constant(name: str, value: np.ndarray) -> TensorProto:
+    return numpy_helper.from_array(value, name)
+
+
+# (lowest, highest) of each quantised activation: a block's input and hidden layer in turn, then the head.
+ACTIVATION_RANGES: tuple[tuple[float, float], ...] = (
+    (-6.5, 6.0),
+    (-0.17, 10.7),
+    (-6.2, 6.3),
+    (-0.17, 8.4),
+    (-6.2, 6.8),
+    (-0.17, 8.9),
+    (-6.0, 6.3),
+    (-0.17, 7.7),
+    (-7.7, 7.1),
+    (-0.17, 9.1),
+    (-9.4, 7.5),
+    (-0.17, 13.8),
+    (-9.3, 8.1),
+    (-0.17, 11.5),
+    (-10.0, 11.0),
+    (-0.17, 28.1),
+    (-5.8, 9.3),
+)

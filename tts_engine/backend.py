@@ -1,0 +1,87 @@
+"""What a speech backend is to the engine: slots, and one call that renders a step for a batch of them.
+
+The engine owns sessions, order and threads; a backend owns weights and the memory of each slot. A backend on
+CPU steps one slot a worker; a batched one on GPU has one worker and steps many slots at once. Either way:
+open a slot, step it while there is text, close it. Steps of one slot never overlap.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .chunk import Word
+from .text import Segment, Segmenter
+from .voices import Voice
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRequest:
+    """How a session wants to sound. speed: 0.5 to 2.0, 1.0 as the voice is. seed: of its own generator."""
+
+    voice: str
+    speed: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One slot's part of a step: begin ``segment`` and pause after it, or go on with the one begun (None)."""
+
+    slot: int
+    segment: Segment | None
+    pause_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a step made for one slot.
+
+    samples: (N,) float32 at 24 kHz, |x| <= 1; N may be 0. words: those that begin in these samples, with
+    times in seconds from the slot's first sample; their ``text`` is left empty, the session knows it.
+    segment_done: the segment is rendered whole, pause included.
+    """
+
+    samples: NDArray[np.float32]
+    words: tuple[Word, ...]
+    segment_done: bool
+    speech_ids: tuple[int, int] | None = None
+    mel_frames: tuple[int, int] | None = None
+    device_s: float = 0.0
+
+
+class Backend(Protocol):
+    """A voice engine behind ``Engine``. Methods but ``step`` are quick; ``step`` runs on a worker thread."""
+
+    @property
+    def voices(self) -> tuple[Voice, ...]:
+        """The voices loaded, the default first."""
+
+    @property
+    def workers(self) -> int:
+        """Steps that may run at once, each on a thread of its own."""
+
+    @property
+    def batch(self) -> int:
+        """Slots that one step takes at most."""
+
+    @property
+    def slots(self) -> int:
+        """Sessions that may be open at once."""
+
+    def segmenter(self) -> Segmenter:
+        """A new segmenter, of the policy that suits this voice."""
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot; the engine never asks for more than ``slots``."""
+
+    def close_slot(self, slot: int) -> None:
+        """Give a slot back, whatever state it is in; not while it is being stepped."""
+
+    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        """Render one step of each turn's slot; an exception in its place ends that session alone."""
+
+    def close(self) -> None:
+        """Free everything; no step is running."""

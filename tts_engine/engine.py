@@ -1,0 +1,252 @@
+"""The engine: opens a voice, admits streams, and renders their text on worker threads.
+
+    loop thread                                 worker thread (one a backend worker)
+    Stream.push_text -> Segmenter -> Session    schedule -> Backend.step -> commit
+    Stream.__anext__ <- call_soon_threadsafe <--------------------------------'
+
+One hop in, one hop out. The lock guards sessions only, never a step; asyncio never waits for tensors.
+"""
+
+import asyncio
+import functools
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .backend import Backend, Rendered, SlotRequest, Turn
+from .chunk import SAMPLE_RATE
+from .errors import BadRequest, BundleError, Overloaded
+from .metrics import Metrics
+from .scheduler import Cost, SchedulerPolicy, admit, schedule
+from .session import Session
+from .stream import Stream
+from .voices import Voices
+
+logger = logging.getLogger(__name__)
+
+_SLOWEST, _FASTEST = 0.5, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How an engine behaves. most_characters: text that one stream takes."""
+
+    scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
+    most_characters: int = 200_000
+
+
+class Engine:
+    """A voice, ready to speak for many listeners at once.
+
+    Open with ``await Engine.open()``, close with ``await engine.aclose()`` (or use ``async with``). Streams
+    belong to the event loop that opened them; the engine itself to none.
+    """
+
+    def __init__(self, backend: Backend, config: EngineConfig, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.voices = Voices(backend.voices)
+        self._backend = backend
+        self._config = config
+        self._cost = Cost()
+        self._streams: dict[Session, Stream] = {}
+        self._work = threading.Condition()
+        self._closing = False
+        self._threads = [
+            threading.Thread(target=self._run_worker, args=(worker,), name=f"vivavoce-{worker}", daemon=True)
+            for worker in range(backend.workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @classmethod
+    async def open(
+        cls,
+        bundle: str = "default",
+        *,
+        config: EngineConfig | None = None,
+        backend: Backend | None = None,
+        metrics: Metrics | None = None,
+    ) -> "Engine":
+        """Load a bundle ("default": the packaged voice) and warm it up; raises BundleError.
+
+        ``backend`` takes the place of the bundle's own.
+        """
+        if backend is None:
+            backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle)
+        engine = cls(backend, config or EngineConfig(), Metrics())
+        await asyncio.gather(*(engine._warm_up() for _ in range(backend.workers)))
+        engine.metrics = metrics or Metrics()
+        return engine
+
+    async def __aenter__(self) -> "Engine":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    @property
+    def active_streams(self) -> int:
+        """Streams open now."""
+        return len(self._streams)
+
+    def stream(self, *, voice: str | None = None, speed: float = 1.0, seed: int = 0) -> Stream:
+        """Open an utterance stream on the running loop.
+
+        Raises UnknownVoice, BadRequest (speed outside 0.5 to 2.0) or Overloaded, all at once.
+        """
+        voice = self.voices.get(voice).id
+        if not _SLOWEST <= speed <= _FASTEST:
+            raise BadRequest(f"speed {speed} is outside {_SLOWEST} to {_FASTEST}")
+        loop = asyncio.get_running_loop()
+        with self._work:
+            if self._closing:
+                raise BadRequest("the engine is closed")
+            self._admit()
+            slot = self._backend.open_slot(SlotRequest(voice, speed, seed))
+            session = Session(slot, opened_at=time.monotonic())
+            stream = Stream(self, session, self._backend.segmenter(), loop, self._config.most_characters)
+            self._streams[session] = stream
+        self.metrics.active_streams.inc()
+        return stream
+
+    async def aclose(self) -> None:
+        """Cancel every stream, stop the workers, free the voice. May be called twice."""
+        with self._work:
+            self._closing = True
+            streams = list(self._streams.values())
+            self._work.notify_all()
+        for stream in streams:
+            stream.cancel()
+        join = functools.partial(_join, self._threads)
+        await asyncio.get_running_loop().run_in_executor(None, join)
+        self._backend.close()
+
+    def _admit(self) -> None:
+        try:
+            admit(
+                len(self._streams),
+                self._backend.workers,
+                self._backend.slots,
+                self._cost,
+                self._config.scheduler,
+            )
+        except Overloaded as refusal:
+            self.metrics.refusals.labels(refusal.reason).inc()
+            raise
+
+    async def _warm_up(self) -> None:
+        """Speak a sentence to nobody, so that the first caller does not pay for lazy initialisation."""
+        async with self.stream() as stream:
+            stream.push_text("Thank you for calling, how can I help you today?")
+            stream.end_input()
+            async for _ in stream:
+                pass
+
+    # What streams call, on their loop
+
+    @property
+    def lock(self) -> threading.Condition:
+        """Guards sessions; held for microseconds, never during a step."""
+        return self._work
+
+    def wake(self) -> None:
+        """Tell a worker that there may be something to do; the lock is held."""
+        self._work.notify()
+
+    def release(self, session: Session) -> None:
+        """Free a session's slot unless it is being stepped (then the commit does); the lock is held."""
+        if session.running or session not in self._streams:
+            return
+        del self._streams[session]
+        self._backend.close_slot(session.slot)
+        self.metrics.active_streams.dec()
+        if session.cancelled_at is not None:
+            self.metrics.cancel_latency.observe(time.monotonic() - session.cancelled_at)
+
+    # Worker threads
+
+    def _run_worker(self, worker: int) -> None:
+        while True:
+            with self._work:
+                turns = self._next_turns()
+                while not turns:
+                    if self._closing:
+                        return
+                    self._work.wait()
+                    turns = self._next_turns()
+            self._run_step(worker, turns)
+
+    def _next_turns(self) -> dict[Session, Turn]:
+        """Schedule a batch and mark it running; the lock is held."""
+        turns = {}
+        for session in schedule(self._streams, self._backend.batch, self._config.scheduler):
+            session.running = True
+            turns[session] = _next_turn(session)
+        return turns
+
+    def _run_step(self, worker: int, turns: dict[Session, Turn]) -> None:
+        """Run one step and commit it. Boundary: what a backend raises ends only the sessions of the step."""
+        wall, cpu = time.monotonic(), time.thread_time()
+        results: Sequence[Rendered | Exception]
+        try:
+            results = self._backend.step(worker, list(turns.values()))
+        except Exception as error:
+            logger.exception("a step of %d sessions failed", len(turns))
+            results = [error] * len(turns)
+        wall, cpu = time.monotonic() - wall, time.thread_time() - cpu
+        with self._work:
+            for session, result in zip(turns, results, strict=True):
+                self._commit(session, result, wall, cpu / len(turns))
+
+    def _commit(self, session: Session, result: Rendered | Exception, wall_s: float, cpu_s: float) -> None:
+        """Hand a step's result to its stream; the lock is held."""
+        session.running = False
+        stream = self._streams[session]
+        if session.cancelled_at is not None:
+            self.release(session)
+            return
+        if isinstance(result, Exception):
+            self.metrics.failures.inc()
+            logger.error("slot %d failed: %s", session.slot, result)
+            stream.deliver_failure(result)
+            self.release(session)
+            return
+        audio_s = len(result.samples) / SAMPLE_RATE
+        self._cost.observe(max(cpu_s, result.device_s), audio_s)
+        self.metrics.audio_seconds.inc(audio_s)
+        self._observe_first_audio(session, audio_s)
+        stream.deliver(result, wall_s)
+        if result.segment_done:
+            session.current = None
+        if session.spoken_out:
+            stream.deliver_end()
+        if session.spoken_out or session.cancelled_at is not None:
+            self.release(session)
+
+    def _observe_first_audio(self, session: Session, audio_s: float) -> None:
+        if session.first_audio_at is not None or not audio_s or session.current is None:
+            return
+        session.first_audio_at = time.monotonic()
+        self.metrics.ttfa.observe(session.first_audio_at - session.current.ready_at)
+
+
+def _next_turn(session: Session) -> Turn:
+    if session.current is not None:
+        return Turn(session.slot, None)
+    session.current = session.pending.popleft()
+    return Turn(session.slot, session.current.segment, session.current.pause_s)
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
+
+
+def _load(bundle: str) -> Backend:
+    if bundle != "default":
+        raise BundleError(f"no bundle {bundle!r}; this version has 'default', the packaged voice")
+    from .packaged_backend import PackagedBackend
+
+    return PackagedBackend.load()

@@ -1,0 +1,167 @@
+"""The packaged voice as a backend: one slot a step, one set of networks a worker."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..models import packaged
+from .backend import Rendered, SlotRequest, Turn
+from .chunk import SAMPLE_RATE, Word
+from .normalize import SpokenWord
+from .text import Segment, Segmenter
+from .voices import Voice
+
+VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
+# Frames of 12.5 ms a step: 0.2 s so that the first sound comes soon, then larger, because a step costs
+# about half a millisecond whatever its size.
+STEP_FRAMES = (16, 32, 64)
+_MOST_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
+_SLOTS = 1024  # a slot holds under 100 kB between steps
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceWord:
+    """A word of the text: which spoken words say it (of the line), and where it stands."""
+
+    first: int
+    stop: int
+    text_start: int
+    text_stop: int
+
+
+@dataclass(slots=True)
+class _Rendering:
+    """A line on its way. untold: its words that have not been reported yet."""
+
+    utterance: packaged.Utterance
+    state: packaged.RenderState
+    untold: list[_SourceWord]
+    starts_at_s: float
+
+
+@dataclass(slots=True)
+class _Slot:
+    request: SlotRequest
+    noise: np.random.Generator
+    samples: int = 0
+    lines: list[tuple[packaged.Line, list[SpokenWord]]] = field(default_factory=list)
+    rendering: _Rendering | None = None
+    pause_s: float = 0.0
+    steps: int = 0  # of the segment
+
+
+class PackagedBackend:
+    """hibari's "heart" on CPU. At most one worker a core, at most two."""
+
+    voices: tuple[Voice, ...] = (VOICE,)
+    batch = 1
+    slots = _SLOTS
+
+    def __init__(self, voices: Sequence[packaged.PackagedVoice]) -> None:
+        self._voices = voices
+        self._slots: dict[int, _Slot] = {}
+        self._next_slot = 0
+        self.workers = len(voices)
+
+    @classmethod
+    def load(cls) -> "PackagedBackend":
+        """Load the voice from the installed package."""
+        voice = packaged.PackagedVoice.load()
+        workers = min(_MOST_WORKERS, os.cpu_count() or 1)
+        return cls([voice, *(voice.twin() for _ in range(workers - 1))])
+
+    def segmenter(self) -> Segmenter:
+        """Clauses and sentences."""
+        return Segmenter()
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot."""
+        self._next_slot += 1
+        self._slots[self._next_slot] = _Slot(request, np.random.default_rng(request.seed))
+        return self._next_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Give a slot back."""
+        del self._slots[slot]
+
+    def close(self) -> None:
+        """Forget every slot."""
+        self._slots.clear()
+
+    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        """Render one step of one slot."""
+        (turn,) = turns
+        return [_render(self._voices[worker], self._slots[turn.slot], turn)]
+
+
+def _render(voice: packaged.PackagedVoice, slot: _Slot, turn: Turn) -> Rendered:
+    if turn.segment is not None:
+        _begin(voice, slot, turn.segment, turn.pause_s)
+    if not slot.lines:
+        return Rendered(np.zeros(0, np.float32), (), segment_done=True)
+    if slot.rendering is None:
+        slot.rendering = _start_line(voice, slot)
+    rendering = slot.rendering
+    first = rendering.state.fed
+    frames = STEP_FRAMES[min(slot.steps, len(STEP_FRAMES) - 1)]
+    samples, rendering.state = voice.step(rendering.utterance, rendering.state, frames, slot.noise)
+    slot.steps += 1
+    words = _words_begun(rendering)
+    done = packaged.finished(rendering.utterance, rendering.state) and _end_line(slot)
+    if done:
+        samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
+    slot.samples += len(samples)
+    return Rendered(samples, words, done, mel_frames=(first, rendering.state.fed))
+
+
+def _begin(voice: packaged.PackagedVoice, slot: _Slot, segment: Segment, pause_s: float) -> None:
+    words = [packaged.ReadWord(word.text, word.punctuation) for word in segment.words]
+    rest = list(segment.words)
+    slot.lines = []
+    for line in voice.reader.read(words):
+        spoken, rest = rest[: len(line.words)], rest[len(line.words) :]
+        if line.speaks:
+            slot.lines.append((line, spoken))
+    slot.pause_s, slot.steps = pause_s, 0
+
+
+def _start_line(voice: packaged.PackagedVoice, slot: _Slot) -> _Rendering:
+    line, spoken = slot.lines[0]
+    utterance = voice.encode(line, slot.request.speed)
+    state = packaged.init_state(utterance)
+    return _Rendering(utterance, state, _source_words(spoken), slot.samples / SAMPLE_RATE)
+
+
+def _end_line(slot: _Slot) -> bool:
+    """Forget the line just rendered; whether it was the segment's last."""
+    slot.lines.pop(0)
+    slot.rendering = None
+    return not slot.lines
+
+
+def _source_words(spoken: Sequence[SpokenWord]) -> list[_SourceWord]:
+    """Words of the text: spoken words whose characters touch belong together ("0417" is said in four)."""
+    joined: list[_SourceWord] = []
+    for index, word in enumerate(spoken):
+        if joined and word.start <= joined[-1].text_stop:
+            last = joined[-1]
+            joined[-1] = replace(last, stop=index + 1, text_stop=max(last.text_stop, word.stop))
+        else:
+            joined.append(_SourceWord(index, index + 1, word.start, word.stop))
+    return joined
+
+
+def _words_begun(rendering: _Rendering) -> tuple[Word, ...]:
+    """Words of the line that begin in what has been rendered so far and were not told yet."""
+    times = packaged.word_times(rendering.utterance, rendering.state)
+    rendered_s = rendering.state.samples / SAMPLE_RATE
+    whole = packaged.finished(rendering.utterance, rendering.state)
+    begun = []
+    while rendering.untold and (whole or times[rendering.untold[0].first][0] < rendered_s):
+        word = rendering.untold.pop(0)
+        start_s = rendering.starts_at_s + times[word.first][0]
+        stop_s = rendering.starts_at_s + times[word.stop - 1][1]
+        begun.append(Word("", start_s, stop_s, word.text_start, word.text_stop))
+    return tuple(begun)

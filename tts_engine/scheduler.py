@@ -1,0 +1,91 @@
+"""Who is rendered next: pure policy over sessions, and the measured cost that decides who may enter.
+
+Order: first the streams without audio yet, longest waiting first; then the one whose listener runs dry
+soonest. A listener with enough unread audio is not rendered for at all (back-pressure).
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .chunk import SAMPLE_RATE
+from .errors import Overloaded
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerPolicy:
+    """Limits of the house.
+
+    most_unread_s: audio rendered ahead of a listener that does not take it; about five steps.
+    most_streams: open at once. most_load: share of the workers' time that open streams may cost.
+    """
+
+    most_unread_s: float = 1.0
+    most_streams: int = 256
+    most_load: float = 0.85
+
+
+def schedule(sessions: Iterable[Session], batch: int, policy: SchedulerPolicy) -> list[Session]:
+    """Up to ``batch`` sessions to step next, most urgent first."""
+    runnable = (session for session in sessions if _runnable(session, policy))
+    return heapq.nsmallest(batch, runnable, key=_urgency)
+
+
+def _runnable(session: Session, policy: SchedulerPolicy) -> bool:
+    idle = not session.running and session.cancelled_at is None
+    return idle and session.has_work and session.unread_s < policy.most_unread_s
+
+
+def _urgency(session: Session) -> tuple[bool, float]:
+    """Sorts before others that can wait longer."""
+    if session.first_audio_at is None:
+        waiting = session.current or session.pending[0]
+        return False, waiting.ready_at
+    if session.deadline is None:
+        return True, session.first_audio_at + session.samples / SAMPLE_RATE
+    return True, session.deadline + session.unread_s
+
+
+class Cost:
+    """Compute seconds for a second of audio, measured; decides whether one more stream fits.
+
+    An exponential average over about the last 30 s of audio; processor time where the backend runs on the
+    worker's thread, so that a noisy neighbour on the machine does not close the house.
+    """
+
+    _MEMORY_S = 30.0
+    _LEAST_MEASURED_S = 5.0
+
+    def __init__(self) -> None:
+        self._compute_s = self._audio_s = self._seen_s = 0.0
+
+    def observe(self, compute_s: float, audio_s: float) -> None:
+        """Add one step."""
+        keep = max(0.0, 1.0 - audio_s / self._MEMORY_S)
+        self._compute_s = self._compute_s * keep + compute_s
+        self._audio_s = self._audio_s * keep + audio_s
+        self._seen_s += audio_s
+
+    @property
+    def per_second(self) -> float:
+        """Compute seconds a second of audio; 0 until 5 s of audio have been measured."""
+        return self._compute_s / self._audio_s if self._seen_s >= self._LEAST_MEASURED_S else 0.0
+
+
+def admit(open_streams: int, workers: int, slots: int, cost: Cost, policy: SchedulerPolicy) -> None:
+    """Raise Overloaded if one more stream does not fit."""
+    most = min(policy.most_streams, slots)
+    if open_streams >= most:
+        raise Overloaded(
+            f"{open_streams} streams are open, at most {most} are allowed",
+            reason="streams",
+            retry_after_s=1.0,
+        )
+    load = (open_streams + 1) * cost.per_second / workers
+    if load > policy.most_load:
+        raise Overloaded(
+            f"one more stream would take {load:.0%} of the compute; {policy.most_load:.0%} is allowed",
+            reason="compute",
+            retry_after_s=2.0,
+        )

@@ -1,0 +1,66 @@
+"""One utterance stream on the host: text waiting, audio promised, deadlines and counters. No tensors.
+
+A session is shared by the loop that owns its stream (which adds text and takes audio) and by the workers
+(which take turns and commit them); every access is under the engine's lock.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .text import Ending, Segment
+
+# Silence after a segment, in seconds: what a listener takes for a comma, a full stop, a new thought.
+_PAUSES_S = {Ending.CLAUSE: 0.12, Ending.SENTENCE: 0.32, Ending.PARAGRAPH: 0.6, Ending.CUT: 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSegment:
+    """A segment waiting to be spoken; ``ready_at``: monotonic time of the text that completed it."""
+
+    segment: Segment
+    pause_s: float
+    ready_at: float
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """Who set what: the stream sets text and deadline, the scheduler ``running``, the commit all else.
+
+    unread_s: seconds of audio rendered and not yet taken by the listener.
+    deadline: monotonic time at which the listener has nothing left to play; None until it says so.
+    """
+
+    slot: int
+    opened_at: float
+    pending: deque[PendingSegment] = field(default_factory=deque)
+    current: PendingSegment | None = None
+    input_ended: bool = False
+    cancelled_at: float | None = None
+    running: bool = False
+    unread_s: float = 0.0
+    deadline: float | None = None
+    first_audio_at: float | None = None
+    samples: int = 0
+    chunks: int = 0
+
+    def add(self, segment: Segment, *, now: float) -> None:
+        """Queue a segment and the pause that its ending asks for."""
+        self.pending.append(PendingSegment(segment, _PAUSES_S[segment.ending], now))
+
+    def add_last(self, segments: Sequence[Segment], *, now: float) -> None:
+        """Queue what ends the stream: nothing follows the last segment, so no pause does."""
+        for segment in segments[:-1]:
+            self.add(segment, now=now)
+        for segment in segments[-1:]:
+            self.pending.append(PendingSegment(segment, 0.0, now))
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is a step to render."""
+        return self.current is not None or bool(self.pending)
+
+    @property
+    def spoken_out(self) -> bool:
+        """Whether all text is rendered and none will come."""
+        return self.input_ended and not self.has_work

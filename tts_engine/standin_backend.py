@@ -1,0 +1,85 @@
+"""A voice without weights: every word is a tone. For tests of everything around a voice.
+
+A voice is named after its pitch ("tone-440"), so that a listener can tell whose speech it hears; a word lasts
+0.2 s, which makes lengths, word times and cuts exact.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .backend import Rendered, SlotRequest, Turn
+from .chunk import SAMPLE_RATE, Word
+from .text import Segment, Segmenter
+from .voices import Voice
+
+WORD_S = 0.2
+AMPLITUDE = 0.25
+
+
+@dataclass(slots=True)
+class _Slot:
+    pitch_hz: float
+    samples: int = 0
+    segment: Segment | None = None
+    pause_s: float = 0.0
+    word: int = 0
+
+
+class StandInBackend:
+    """Tones for words, one word a step; ``pitches_hz`` names the voices."""
+
+    def __init__(
+        self, pitches_hz: Sequence[int] = (440,), *, workers: int = 1, batch: int = 1, slots: int = 256
+    ) -> None:
+        self.voices = tuple(Voice(f"tone-{pitch}", "zxx", f"a tone of {pitch} Hz") for pitch in pitches_hz)
+        self.workers = workers
+        self.batch = batch
+        self.slots = slots
+        self._open: dict[int, _Slot] = {}
+        self._next_slot = 0
+
+    @property
+    def open_slots(self) -> int:
+        """Slots that are taken."""
+        return len(self._open)
+
+    def segmenter(self) -> Segmenter:
+        """Clauses and sentences."""
+        return Segmenter()
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot."""
+        self._next_slot += 1
+        self._open[self._next_slot] = _Slot(float(request.voice.removeprefix("tone-")))
+        return self._next_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Give a slot back."""
+        del self._open[slot]
+
+    def close(self) -> None:
+        """Forget every slot."""
+        self._open.clear()
+
+    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        """Sound one word of each turn's slot."""
+        return [_sound(self._open[turn.slot], turn) for turn in turns]
+
+
+def _sound(slot: _Slot, turn: Turn) -> Rendered:
+    if turn.segment is not None:
+        slot.segment, slot.pause_s, slot.word = turn.segment, turn.pause_s, 0
+    assert slot.segment is not None
+    word = slot.segment.words[slot.word]
+    slot.word += 1
+    done = slot.word == len(slot.segment.words)
+    begins = slot.samples
+    time_s = (begins + np.arange(round(WORD_S * SAMPLE_RATE))) / SAMPLE_RATE
+    samples = (AMPLITUDE * np.sin(2 * np.pi * slot.pitch_hz * time_s)).astype(np.float32)
+    if done:
+        samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
+    slot.samples += len(samples)
+    start_s = begins / SAMPLE_RATE
+    return Rendered(samples, (Word("", start_s, start_s + WORD_S, word.start, word.stop),), done)

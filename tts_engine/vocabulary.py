@@ -1,0 +1,527 @@
+"""What the normaliser knows by heart: number words, abbreviations, units, currencies, acronyms.
+
+Tables and pure functions of one value; the reading of running text is in ``normalize.py``. American English.
+Number words are built here: `inflect` gives the same ones (a test compares them) but costs 1.5 s and 27 MB
+at import, which a phone call would wait for.
+Source: the Unicode CLDR names of months, days and currencies; everyday telephone usage for the rest.
+"""
+
+from enum import Enum, auto
+
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen")
+_ONES = (*DIGITS, *_TEENS, "nineteen")
+_TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_SCALES = ("", "thousand", "million", "billion", "trillion", "quadrillion")
+_IRREGULAR_ORDINALS = {
+    "one": "first",
+    "two": "second",
+    "three": "third",
+    "five": "fifth",
+    "eight": "eighth",
+    "nine": "ninth",
+    "twelve": "twelfth",
+}
+LARGEST = 10**18 - 1  # the last number that has a cardinal here
+
+
+def digits(text: str) -> str:
+    """The digits of ``text`` one by one: "0417" is "zero four one seven"."""
+    return " ".join(DIGITS[int(character)] for character in text if character.isdigit())
+
+
+def _below_thousand(number: int) -> list[str]:
+    words = [] if number < 100 else [_ONES[number // 100], "hundred"]
+    rest = number % 100
+    if rest >= 20:
+        words.append(_TENS[rest // 10])
+        rest %= 10
+    if rest:
+        words.append(_ONES[rest])
+    return words
+
+
+def cardinal(number: int) -> str:
+    """Number words without "and", commas and hyphens, from 0 to ``LARGEST``."""
+    if number == 0:
+        return "zero"
+    words: list[str] = []
+    for power in reversed(range(len(_SCALES))):
+        group = number // 1000**power % 1000
+        if group:
+            words += [*_below_thousand(group), _SCALES[power]]
+    return " ".join(filter(None, words))
+
+
+def ordinal(number: int) -> str:
+    """ "twenty first" for 21."""
+    head, _, last = cardinal(number).rpartition(" ")
+    if last in _IRREGULAR_ORDINALS:
+        last = _IRREGULAR_ORDINALS[last]
+    elif last.endswith("y"):
+        last = last[:-1] + "ieth"
+    else:
+        last += "th"
+    return f"{head} {last}".strip()
+
+
+def year(number: int) -> str:
+    """ "nineteen oh five", "two thousand five", "twenty twenty six"; for 1000 to 9999."""
+    century, rest = divmod(number, 100)
+    if century % 10 == 0 and rest < 10:
+        return cardinal(number)
+    return pairs(number)
+
+
+def pairs(number: int) -> str:
+    """A four-digit number in two halves: "fifteen hundred", "fifteen oh six", "fifteen sixty"."""
+    century, rest = divmod(number, 100)
+    if rest == 0:
+        return f"{cardinal(century)} hundred"
+    return f"{cardinal(century)} {'oh ' if rest < 10 else ''}{cardinal(rest)}"
+
+
+def plural(word: str) -> str:
+    """The plural of the number and calendar words that occur here."""
+    if word.endswith("y") and word[-2] not in "aeo":
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("x", "s")) else "s")
+
+
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+MONTH_OF = {name.lower(): name for name in MONTHS} | {name[:3].lower(): name for name in MONTHS}
+MONTH_OF["sept"] = "September"
+WEEKDAY_OF = {
+    "mon": "Monday",
+    "tue": "Tuesday",
+    "tues": "Tuesday",
+    "wed": "Wednesday",
+    "thu": "Thursday",
+    "thur": "Thursday",
+    "thurs": "Thursday",
+    "fri": "Friday",
+    "sat": "Saturday",
+    "sun": "Sunday",
+}
+FRACTIONS = {2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth"}
+ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+
+
+def roman(numeral: str) -> int:
+    """The value of a well-formed Roman numeral of I, V, X, L and C."""
+    values = [ROMAN[letter] for letter in numeral]
+    following = [*values[1:], 0]
+    return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
+
+
+class Abbreviation(Enum):
+    """What may follow an abbreviation's full stop."""
+
+    TITLE = auto()  # a name: never the end of a sentence
+    NUMBERED = auto()  # a number; without one it is an ordinary word and its stop a full stop
+    INNER = auto()  # more of the same sentence: "e.g.", "approx."
+    ENDING = auto()  # either; a capital after it begins a new sentence
+
+
+# As written, without the last full stop -> how it is said, and what may follow.
+ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
+    **{
+        short: (said, Abbreviation.TITLE)
+        for short, said in (
+            ("Mr", "Mister"),
+            ("Mrs", "Missus"),
+            ("Ms", "Miz"),
+            ("Dr", "Doctor"),
+            ("Prof", "Professor"),
+            ("Rev", "Reverend"),
+            ("Hon", "Honorable"),
+            ("Gen", "General"),
+            ("Gov", "Governor"),
+            ("Sen", "Senator"),
+            ("Rep", "Representative"),
+            ("Pres", "President"),
+            ("Capt", "Captain"),
+            ("Col", "Colonel"),
+            ("Lt", "Lieutenant"),
+            ("Sgt", "Sergeant"),
+            ("Cpl", "Corporal"),
+            ("St", "Saint"),
+            ("Mt", "Mount"),
+            ("Ft", "Fort"),
+            ("Atty", "Attorney"),
+            ("Supt", "Superintendent"),
+        )
+    },
+    **{
+        short: (said, Abbreviation.NUMBERED)
+        for short, said in (
+            ("No", "number"),
+            ("no", "number"),
+            ("Nos", "numbers"),
+            ("nos", "numbers"),
+            ("Ext", "extension"),
+            ("ext", "extension"),
+            ("EXT", "extension"),
+            ("x", "extension"),
+            ("Apt", "apartment"),
+            ("apt", "apartment"),
+            ("Ste", "suite"),
+            ("Rm", "room"),
+            ("rm", "room"),
+            ("Fl", "floor"),
+            ("Bldg", "building"),
+            ("bldg", "building"),
+            ("Vol", "volume"),
+            ("vol", "volume"),
+            ("Fig", "figure"),
+            ("fig", "figure"),
+            ("Ch", "chapter"),
+            ("ch", "chapter"),
+            ("Sec", "section"),
+            ("Art", "article"),
+            ("p", "page"),
+            ("pg", "page"),
+            ("pp", "pages"),
+            ("Ref", "reference"),
+            ("ref", "reference"),
+            ("Acct", "account"),
+            ("acct", "account"),
+            ("Tel", "telephone"),
+            ("tel", "telephone"),
+        )
+    },
+    **{
+        short: (said, Abbreviation.INNER)
+        for short, said in (
+            ("e.g", "for example"),
+            ("E.g", "for example"),
+            ("i.e", "that is"),
+            ("I.e", "that is"),
+            ("vs", "versus"),
+            ("cf", "compare"),
+            ("approx", "approximately"),
+            ("Approx", "approximately"),
+            ("appt", "appointment"),
+            ("Appt", "appointment"),
+            ("incl", "including"),
+            ("excl", "excluding"),
+            ("dept", "department"),
+            ("Dept", "department"),
+            ("est", "estimated"),
+            ("Est", "estimated"),
+            ("Univ", "University"),
+            ("Assn", "Association"),
+            ("Govt", "Government"),
+            ("govt", "government"),
+            ("intl", "international"),
+            ("Intl", "International"),
+            ("attn", "attention"),
+            ("Attn", "attention"),
+            ("asst", "assistant"),
+            ("Asst", "Assistant"),
+            ("Mgr", "Manager"),
+            ("temp", "temperature"),
+        )
+    },
+    **{
+        short: (said, Abbreviation.ENDING)
+        for short, said in (
+            ("etc", "et cetera"),
+            ("Inc", "Incorporated"),
+            ("Ltd", "Limited"),
+            ("Co", "Company"),
+            ("Corp", "Corporation"),
+            ("Bros", "Brothers"),
+            ("Jr", "Junior"),
+            ("Sr", "Senior"),
+            ("Esq", "Esquire"),
+            ("Ave", "Avenue"),
+            ("Blvd", "Boulevard"),
+            ("Rd", "Road"),
+            ("Ln", "Lane"),
+            ("Ct", "Court"),
+            ("Pl", "Place"),
+            ("Pkwy", "Parkway"),
+            ("Hwy", "Highway"),
+            ("Sq", "Square"),
+            ("Ter", "Terrace"),
+            ("min", "minutes"),
+            ("mins", "minutes"),
+            ("hr", "hours"),
+            ("hrs", "hours"),
+            ("sec", "seconds"),
+            ("secs", "seconds"),
+            ("max", "maximum"),
+            ("qty", "quantity"),
+            ("Qty", "quantity"),
+        )
+    },
+}
+STREETS = {
+    "Ave": "Avenue",
+    "Blvd": "Boulevard",
+    "Rd": "Road",
+    "Ln": "Lane",
+    "Pkwy": "Parkway",
+    "Hwy": "Highway",
+    "St": "Street",
+    "Dr": "Drive",
+}
+# Written with inner full stops only; the letters are said. The last full stop may end the sentence.
+HALF_DAYS = frozenset({"a.m", "p.m", "A.M", "P.M"})
+SCHEMES = frozenset({"http", "https", "ftp", "mailto", "tel", "sip", "sips", "ws", "wss"})
+TOP_DOMAINS = (
+    "com|org|net|edu|gov|mil|info|biz|app|dev|shop|store|online|site|tech|cloud|health|bank|travel|"
+    "io|ai|co|me|tv|us|uk|ca|au|de|fr|es|it|nl|eu|in|jp|cn|ch|at|be|se|no|dk|ie|nz|br|mx|example|test|local"
+)
+SPOKEN_DOMAINS = frozenset(
+    "com org net gov mil info biz app dev shop store online site tech cloud health bank travel co me "
+    "example test local".split()
+)
+
+# Singular, plural. A space inside is a pause-free word gap.
+UNITS: dict[str, tuple[str, str]] = {
+    "km": ("kilometer", "kilometers"),
+    "m": ("meter", "meters"),
+    "cm": ("centimeter", "centimeters"),
+    "mm": ("millimeter", "millimeters"),
+    "mi": ("mile", "miles"),
+    "ft": ("foot", "feet"),
+    "in": ("inch", "inches"),
+    "yd": ("yard", "yards"),
+    "yds": ("yards", "yards"),
+    "kg": ("kilogram", "kilograms"),
+    "g": ("gram", "grams"),
+    "mg": ("milligram", "milligrams"),
+    "mcg": ("microgram", "micrograms"),
+    "lb": ("pound", "pounds"),
+    "lbs": ("pound", "pounds"),
+    "oz": ("ounce", "ounces"),
+    "l": ("liter", "liters"),
+    "L": ("liter", "liters"),
+    "ml": ("milliliter", "milliliters"),
+    "mL": ("milliliter", "milliliters"),
+    "gal": ("gallon", "gallons"),
+    "mph": ("mile per hour", "miles per hour"),
+    "kph": ("kilometer per hour", "kilometers per hour"),
+    "km/h": ("kilometer per hour", "kilometers per hour"),
+    "m/s": ("meter per second", "meters per second"),
+    "Hz": ("hertz", "hertz"),
+    "kHz": ("kilohertz", "kilohertz"),
+    "MHz": ("megahertz", "megahertz"),
+    "GHz": ("gigahertz", "gigahertz"),
+    "KB": ("kilobyte", "kilobytes"),
+    "kB": ("kilobyte", "kilobytes"),
+    "MB": ("megabyte", "megabytes"),
+    "GB": ("gigabyte", "gigabytes"),
+    "TB": ("terabyte", "terabytes"),
+    "kbps": ("kilobit per second", "kilobits per second"),
+    "Kbps": ("kilobit per second", "kilobits per second"),
+    "Mbps": ("megabit per second", "megabits per second"),
+    "Gbps": ("gigabit per second", "gigabits per second"),
+    "W": ("watt", "watts"),
+    "kW": ("kilowatt", "kilowatts"),
+    "kWh": ("kilowatt hour", "kilowatt hours"),
+    "mAh": ("milliamp hour", "milliamp hours"),
+    "V": ("volt", "volts"),
+    "dB": ("decibel", "decibels"),
+    "ms": ("millisecond", "milliseconds"),
+    "s": ("second", "seconds"),
+    "sec": ("second", "seconds"),
+    "secs": ("second", "seconds"),
+    "min": ("minute", "minutes"),
+    "mins": ("minute", "minutes"),
+    "h": ("hour", "hours"),
+    "hr": ("hour", "hours"),
+    "hrs": ("hour", "hours"),
+    "wk": ("week", "weeks"),
+    "wks": ("week", "weeks"),
+    "mo": ("month", "months"),
+    "mos": ("month", "months"),
+    "yr": ("year", "years"),
+    "yrs": ("year", "years"),
+    "m2": ("square meter", "square meters"),
+    "km2": ("square kilometer", "square kilometers"),
+    "m3": ("cubic meter", "cubic meters"),
+    "sqft": ("square foot", "square feet"),
+    "sq ft": ("square foot", "square feet"),
+    "px": ("pixel", "pixels"),
+    "pct": ("percent", "percent"),
+    "x": ("times", "times"),
+}
+# Too short to be a unit after a space: "2 in the morning", "3 m" may be anything.
+TIGHT_UNITS = frozenset({"in", "s", "h", "x", "g", "l", "L", "V", "W", "m"})
+RATES = {
+    "mo": "month",
+    "yr": "year",
+    "hr": "hour",
+    "h": "hour",
+    "wk": "week",
+    "min": "minute",
+    "sec": "second",
+    "s": "second",
+} | {
+    unit: unit
+    for unit in "month year hour week minute second day night person user call line seat mile gallon unit".split()
+}
+# One, many, hundredth one, hundredth many.
+DOLLAR = ("dollar", "dollars", "cent", "cents")
+CURRENCIES: dict[str, tuple[str, str, str, str]] = {
+    "$": DOLLAR,
+    "US$": DOLLAR,
+    "USD": DOLLAR,
+    "£": ("pound", "pounds", "penny", "pence"),
+    "GBP": ("pound", "pounds", "penny", "pence"),
+    "€": ("euro", "euros", "cent", "cents"),
+    "EUR": ("euro", "euros", "cent", "cents"),
+    "¥": ("yen", "yen", "sen", "sen"),
+    "JPY": ("yen", "yen", "sen", "sen"),
+    "CNY": ("yuan", "yuan", "fen", "fen"),
+    "₹": ("rupee", "rupees", "paisa", "paise"),
+    "INR": ("rupee", "rupees", "paisa", "paise"),
+    "CA$": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
+    "CAD": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
+    "A$": ("Australian dollar", "Australian dollars", "cent", "cents"),
+    "AUD": ("Australian dollar", "Australian dollars", "cent", "cents"),
+    "CHF": ("Swiss franc", "Swiss francs", "centime", "centimes"),
+    "MXN": ("Mexican peso", "Mexican pesos", "centavo", "centavos"),
+}
+MAGNITUDES = {
+    "k": "thousand",
+    "K": "thousand",
+    "M": "million",
+    "m": "million",
+    "mm": "million",
+    "MM": "million",
+    "B": "billion",
+    "b": "billion",
+    "bn": "billion",
+    "T": "trillion",
+    "thousand": "thousand",
+    "million": "million",
+    "billion": "billion",
+    "trillion": "trillion",
+    "hundred": "hundred",
+}
+SYMBOLS = {
+    "&": "and",
+    "@": "at",
+    "+": "plus",
+    "=": "equals",
+    "%": "percent",
+    "±": "plus or minus",
+    "×": "times",
+    "÷": "divided by",
+    "≈": "about",
+    "≤": "at most",
+    "≥": "at least",
+    "→": "to",
+    "©": "copyright",
+    "§": "section",
+    "°": "degrees",
+    "¢": "cents",
+    "$": "dollars",
+    "£": "pounds",
+    "€": "euros",
+    "¥": "yen",
+    "₹": "rupees",
+}
+
+# What a number after it is: a code, said digit by digit.
+CODE_WORDS = frozenset(
+    "pin pins passcode passcodes password code codes otp confirmation reference tracking serial routing ssn zip "
+    "zipcode postcode digits pincode voucher coupon promo swift iban vin imei authorization verification".split()
+)
+# The same when the number comes at once, or after "number", "no.", "ID", "#", "is", a colon.
+NUMBERED_WORDS = frozenset(
+    "order account acct ticket case flight extension ext room invoice card policy claim member membership customer "
+    "gate suite apartment unit bus route booking reservation part model license licence contract receipt "
+    "transaction agent badge employee patient prescription rx locker channel area line number ref check "
+    "request incident id loan meter vehicle plate".split()
+)
+NUMBER_NOUNS = frozenset({"number", "numbers", "no", "id", "ids", "#", "nr", "num"})
+LINKING_WORDS = frozenset({"is", "was", "are", "ending", "in", "with", "the", "your", "new", "as", "reads"})
+# After a small number these show that it counts something, even beside a code.
+COUNTED = frozenset(
+    "minute minutes min mins hour hours day days week weeks month months year years second seconds time times "
+    "digit digits character characters letter letters percent dollar dollars cent cents euro euros pound pounds "
+    "item items attempt attempts people person users calls call points mile miles am pm a.m p.m o'clock "
+    "business working more or and of other".split()
+)
+LETTER_WORDS = frozenset(
+    "option plan letter letters vitamin grade press type section building apartment unit gate terminal exhibit "
+    "hepatitis class team part appendix choose row block zone group level schedule form box column side".split()
+)
+YEAR_WORDS = frozenset(
+    "in since from until till by year of during circa before after through to between and early late mid spring "
+    "summer fall autumn winter copyright model class fy".split()
+)
+DATE_WORDS = frozenset("on by until till before after since due from through dated date is".split())
+STREET_WORDS = frozenset(
+    "street avenue road lane drive boulevard court place way terrace parkway highway square circle st ave rd ln "
+    "dr blvd ct pl pkwy hwy".split()
+)
+NUMERAL_WORDS = frozenset(
+    "chapter part phase volume section act scene article appendix book level type stage tier title war bowl "
+    "class mark version".split()
+)
+RULER_NAMES = frozenset(
+    "king queen pope henry elizabeth louis charles george william edward richard james john paul mary philip "
+    "francis benedict frederick napoleon nicholas pius leo".split()
+)
+
+# Written in capitals and said as words, some with a spelling of their own.
+SPOKEN_ACRONYMS = {
+    word: word.lower()
+    for word in (
+        "NASA PIN PINS SIM RAM ROM LAN WAN NATO FEMA OSHA UNESCO UNICEF AIDS COVID OPEC SWAT ZIP CAPTCHA VIN GIF "
+        "SCUBA RADAR LASER NAFTA FICA MEDICARE MEDICAID CAPS SONAR MODEM NASDAQ ICANN DARPA GAAP".split()
+    )
+} | {
+    "NASA": "NASA",
+    "JPEG": "jaypeg",
+    "JPG": "jaypeg",
+    "HIPAA": "hippa",
+    "VOIP": "voip",
+    "VoIP": "voip",
+    "SaaS": "sass",
+    "PayPal": "PayPal",
+    "OK": "okay",
+    "GUI": "gooey",
+    "WIFI": "WiFi",
+    "Ok": "okay",
+    "ok": "okay",
+    "COVID-19": "covid nineteen",
+    "DIY": "D I Y",
+}
+SPELLED = frozenset(
+    "API APIS FAQ FAQS USA US UK EU UN UAE IBAN ASAP ETA EOD FYI AKA ATM ID IDS AI IT IP IOS IOU IRA IRS IVR ISP "
+    "UI UX URL URLS USB UPS USPS UPC APR APY APN AAA AARP ACH ACT AED AM PM AMEX ANI BIOS CEO CFO COO CTO CIA CPU "
+    "DIM DNI DOB DOA EFT EIN EMI EMV EOB ERA ETF EUR EV FBI FDA FDIC FICO GPA GPU HOA HIV HSA FSA IPO IPA IQ ISO "
+    "IT KPI MIA MIT MRI NBA OEM OTP PCI PIA POA POS RMA ROI RSVP SEO SLA SOS SUV TIA TOS UTC VA VIP AWS AOL AI "
+    "IEEE ACLU ABC AC DC AOK RV TV PC MD CD DVD OS EST EDT CST CDT MST MDT PST PDT GMT AP AR VR ER".split()
+)
+# Short English words that people shout in capitals.
+COMMON_WORDS = frozenset(
+    "a i an as at am be by do go he if in is it me my no of on or so to up us we ok hi oh all and any are ask bad "
+    "but buy can day did due end far few for fun get got had has her him his hot how job let lot low man may men "
+    "new not now off old one our out own pay put red run sad say see set she six sun ten the too top try two use "
+    "via war was way who why win won yes yet you your free stop help this that with from have here call only very "
+    "must what when will sale best more most open over done hold line does don't note next last then they them "
+    "sure also into just keep know like live look made make need once paid read real same save sell send some "
+    "take tell time wait want week were work year easy each ever back been both came come date down else area "
+    "able away card case code data fax".split()
+)
