@@ -18,7 +18,7 @@ import numpy as np
 AUDIBLE_DBFS = -50.0  # quieter than this is silence to a listener on a phone
 JITTER_BUFFER_S = 0.060  # what a phone waits for a late packet before it plays nothing
 _FULL_SCALE = 32_768
-_AUDIBLE_LEVEL = round(_FULL_SCALE * 10 ** (AUDIBLE_DBFS / 20))
+AUDIBLE_LEVEL = round(_FULL_SCALE * 10 ** (AUDIBLE_DBFS / 20))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Heard:
 
 def audible_span(pcm: bytes) -> tuple[int, int] | None:
     """(first, one past the last) sample above -50 dBFS, or None in silence."""
-    loud = np.flatnonzero(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)) >= _AUDIBLE_LEVEL)
+    loud = np.flatnonzero(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)) >= AUDIBLE_LEVEL)
     return (int(loud[0]), int(loud[-1]) + 1) if len(loud) else None
 
 
