@@ -38,8 +38,8 @@ _GAIN = np.float32(10 ** (5.6 / 20))
 _FRAMES_PER_UNIT = 2  # the model's durations count 25 ms
 _ONSET_MARGIN_FRAMES = 12  # speech may begin this long before the first phoneme's nominal time
 _AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
-_WINDOW_SAMPLES = 24  # 1 ms, in which a level is judged
-_LEAD_SAMPLES = 96  # 4 ms kept before the first audible window
+_WINDOW_SAMPLES = 25  # 1 ms, in which a level is judged; divides the vocoder's blocks
+_LEAD_SAMPLES = 100  # 4 ms kept before the first audible window
 _FADE_SAMPLES = 240  # 10 ms
 
 Float = NDArray[np.float32]
@@ -90,6 +90,7 @@ class RenderState:
     """What rendering remembers between steps.
 
     fed: frames given to the decoder. contexts: (1, C, 3 or 6) float32 of each convolution.
+    held: the last samples (at most 4 ms) before anything was audible.
     lead: samples of the model's leading silence that were cut; None while nothing was audible yet.
     samples: given out so far. quiet: of these, how many at the end are inaudible.
     """
@@ -97,6 +98,7 @@ class RenderState:
     fed: int
     contexts: tuple[Float, ...]
     vocoder: vocoder.VocoderState
+    held: Float
     lead: int | None
     samples: int
     quiet: int
@@ -170,7 +172,8 @@ def init_state(utterance: Utterance) -> RenderState:
         np.zeros((1, graph.CHANNELS if layer else graph.HIDDEN_CHANNELS, graph.EDGE_FRAMES), np.float32)
         for layer in range(graph.LAYERS)
     )
-    return RenderState(0, contexts, vocoder.init_state(utterance.onset), None, 0, 0)
+    nothing = np.zeros(0, np.float32)
+    return RenderState(0, contexts, vocoder.init_state(utterance.onset), nothing, None, 0, 0)
 
 
 def finished(utterance: Utterance, state: RenderState) -> bool:
@@ -203,7 +206,7 @@ def _skip(state: RenderState) -> int:
 
 def _trim(samples: Float, state: RenderState, last: bool) -> tuple[Float, RenderState]:
     """Cut the silence before the first and after the last audible sample, with short fades."""
-    if state.fed and state.lead is None:
+    if state.lead is None:
         samples, state = _trim_lead(samples, state)
     audible = _audible_windows(samples)
     quiet = len(samples) + state.quiet
@@ -215,14 +218,15 @@ def _trim(samples: Float, state: RenderState, last: bool) -> tuple[Float, Render
 
 
 def _trim_lead(samples: Float, state: RenderState) -> tuple[Float, RenderState]:
-    before = state.vocoder.frame * vocoder.HOP - vocoder.DELAY_FRAMES * vocoder.HOP - len(samples)
+    samples = np.concatenate([state.held, samples])
     audible = _audible_windows(samples)
     if not len(audible):
-        return samples[:0], state
+        return samples[:0], replace(state, held=samples[-_LEAD_SAMPLES:])
     cut = max(0, int(audible[0]) * _WINDOW_SAMPLES - _LEAD_SAMPLES)
-    kept = samples[cut:].copy()
+    kept = samples[cut:]
     kept[:_LEAD_SAMPLES] *= np.linspace(0, 1, len(kept[:_LEAD_SAMPLES]), dtype=np.float32)
-    return kept, replace(state, lead=before + cut)
+    rendered_to = (state.vocoder.frame - vocoder.DELAY_FRAMES) * vocoder.HOP
+    return kept, replace(state, held=samples[:0], lead=rendered_to - len(kept))
 
 
 def _trim_tail(samples: Float, quiet: int) -> tuple[Float, int]:
@@ -246,6 +250,8 @@ class Reader:
     def __init__(self, assets: Path) -> None:
         self._g2p = G2P()
         self._vocabulary: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
+        # Punctuation comes first in the model's alphabet; its time is a pause, not part of the word.
+        self._last_pause = self._vocabulary["…"]
         self.read([ReadWord("vivavoce", ".")])  # loads the out-of-vocabulary network
 
     def read(self, words: Sequence[ReadWord]) -> list[Line]:
@@ -270,7 +276,8 @@ class Reader:
             known = [self._vocabulary[symbol] for symbol in phonemes.strip() if symbol in self._vocabulary]
             if known and len(ids) > 1:
                 ids.append(self._vocabulary[" "])
-            ranges.append((len(ids), len(ids) + len(known)))
+            sounds = [symbol for symbol in known if symbol > self._last_pause]
+            ranges.append((len(ids), len(ids) + len(sounds)))
             ids += known
         ids.append(0)
         return Line(np.array(ids, np.int64), tuple(ranges))
