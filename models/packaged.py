@@ -37,6 +37,8 @@ SLOWEST, FASTEST = 0.5, 2.0
 _GAIN = np.float32(10 ** (5.6 / 20))
 _FRAMES_PER_UNIT = 2  # the model's durations count 25 ms
 _ONSET_MARGIN_FRAMES = 12  # speech may begin this long before the first phoneme's nominal time
+# The sound before a pause is given most of the pause's time; a word ends 150 ms into its last sound at most.
+_LONGEST_SOUND_FRAMES = 12
 _AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
 _WINDOW_SAMPLES = 25  # 1 ms, in which a level is judged; divides the vocoder's blocks
 _LEAD_SAMPLES = 100  # 4 ms kept before the first audible window
@@ -130,7 +132,11 @@ class PackagedVoice:
         hidden, durations, f0 = self._encoder.run(None, feed)
         ends = np.cumsum(durations.reshape(-1)).astype(int) * _FRAMES_PER_UNIT
         starts = np.concatenate([[0], ends[:-1]])
-        words = tuple((int(starts[first]), int(ends[stop - 1])) for first, stop in line.words)
+        sounding = np.minimum(ends, starts + _LONGEST_SOUND_FRAMES)
+        words = tuple(
+            (int(starts[first]), int(sounding[stop - 1] if stop > first else starts[first]))
+            for first, stop in line.words
+        )
         onset = max(0, int(ends[0]) - _ONSET_MARGIN_FRAMES)
         return Utterance(hidden, f0[0], words, onset)
 
