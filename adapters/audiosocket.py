@@ -99,7 +99,7 @@ class Hangup:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Asterisk failed: 1 its caller hung up, 2 audio could not be forwarded, 4 no memory; 0 without a code."""
+    """Asterisk failed: 1 its caller hung up, 2 audio was not forwarded, 4 no memory; 0 without a code."""
 
     code: int = 0
 
@@ -349,11 +349,11 @@ class Encoding(Enum):
 def guess_encoding(payload: bytes) -> Encoding | None:
     """Tell G.711 from 16-bit audio by a message's bytes; None for near-silence, which is either.
 
-        return None if payload[0] == 0 else Encoding.COMPANDED  # silence is 0xff, 0x7f, 0xd5 or 0x55
-    sample, so that odd and even places look the same.
+    In 16-bit audio the high bytes of neighbours are alike and the low bytes are noise; in G.711 every byte is
+    a sample, so that odd and even places look the same.
     """
     if payload == payload[:1] * len(payload):
-        return None if payload[0] == 0 else Encoding.COMPANDED  # 0xff, 0x7f, 0xd5, 0x55: silence in both laws
+        return None if payload[0] == 0 else Encoding.COMPANDED  # silence is 0xff, 0x7f, 0xd5 or 0x55
     if np.abs(np.frombuffer(payload, "<i2").astype(np.int32)).max() < 256:
         return None
     places = np.frombuffer(payload, np.int8).astype(np.int32).reshape(-1, 2)
