@@ -161,7 +161,7 @@ def write_wav(path: Path, packets: Sequence[Packet]) -> None:
     Raises OSError; a packet of another rate than the first is left out as silence of its length.
     """
     sample_rate = packets[0].sample_rate if packets else 8000
-    with wave.open(str(path), "wb") as recording:
+    with path.open("wb") as file, wave.open(file) as recording:
         recording.setnchannels(1)
         recording.setsampwidth(2)
         recording.setframerate(sample_rate)

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..adapters.audiosocket import Audio, CallId, Connection, Dtmf, Error, Hangup, ProtocolError
+from ..adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, ProtocolError, Role, encode
 from ..tts_engine.errors import BadRequest, VivavoceError
 from .heard import Heard, Packet, Summary, summarize, write_packet_times, write_wav
 
@@ -49,6 +49,7 @@ class Line:
 
     call: UUID
     sock: socket.socket
+    connection: Connection
     connected: float
     next_silence: float
     digits: str
@@ -72,8 +73,7 @@ class PhoneBank:
         self._lines: dict[UUID, Line] = {}
         self._schedule: list[tuple[float, UUID]] = []
         self._random = random.Random(seed)
-        self._encoder = Connection()
-        self._silence = self._encoder.send(Audio(SAMPLE_RATE, bytes(round(SAMPLE_RATE * PTIME_S) * 2)))
+        self._silence = encode(Audio(SAMPLE_RATE, bytes(round(SAMPLE_RATE * PTIME_S) * 2)))
 
     def dial(self, *, digits: str = "", call: UUID | None = None) -> UUID:
         """Connect one more phone; ``digits`` are pressed from one second on.
@@ -86,10 +86,11 @@ class PhoneBank:
         sock = self._connect()
         now = time.monotonic()
         phase_s = self._random.uniform(0, PTIME_S)  # phones do not tick together
-        line = Line(call or uuid4(), sock, now, now + phase_s, digits, now + _FIRST_DIGIT_S)
+        connection = Connection(Role.CALLER)
+        line = Line(call or uuid4(), sock, connection, now, now + phase_s, digits, now + _FIRST_DIGIT_S)
         self._lines[line.call] = line
         self._selector.register(sock, selectors.EVENT_READ, line)
-        self._send(line, self._encoder.send(CallId(line.call)), now)
+        self._send(line, connection.send(CallId(line.call)), now)
         heapq.heappush(self._schedule, (line.next_due, line.call))
         return line.call
 
@@ -132,7 +133,7 @@ class PhoneBank:
         if line.digits and line.next_digit <= line.next_silence:
             digit, line.digits = line.digits[0], line.digits[1:]
             line.next_digit += _DIGIT_EVERY_S
-            self._send(line, self._encoder.send(Dtmf(digit)), now)
+            self._send(line, line.connection.send(Dtmf(digit)), now)
             return
         line.next_silence += PTIME_S
         self._send(line, self._silence, now)
@@ -205,7 +206,7 @@ def _arrival(ancillary: list[tuple[int, int, bytes]]) -> float:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _TIMESPEC.size:
             seconds, nanoseconds = _TIMESPEC.unpack(data)
             waited_s = time.time() - (seconds + nanoseconds / 1e9)
-            return now - min(max(waited_s, 0.0), 1.0)  # 1 s: a stepped wall clock must not move a packet far
+            return now - min(max(float(waited_s), 0.0), 1.0)  # a stepped wall clock moves no packet farther
     return now
 
 
@@ -213,25 +214,21 @@ def _parse(line: Line) -> Heard:
     packets: list[Packet] = []
     reason = line.reason
     try:
-        for arrived, event in _events(line.arrivals):
+        for arrived, event in _events(line):
             match event:
                 case Audio(sample_rate=sample_rate, payload=payload):
-                    packets.append(Packet(arrived, sample_rate, payload[: len(payload) // 2 * 2]))
+                    packets.append(Packet(arrived, sample_rate, payload))
                 case Hangup():
                     reason = "the gateway hung up"
-                case Error(code=code):
-                    reason = f"the gateway sent error {code:#04x}, on which Asterisk ends the call"
-                case _:
-                    reason = f"the gateway sent {type(event).__name__}, on which Asterisk ends the call"
     except ProtocolError as error:
         reason = f"the gateway broke the protocol: {error}"
     ended = time.monotonic() if line.ended is None else line.ended
     return Heard(line.call, line.connected, tuple(packets), ended, reason)
 
 
-def _events(arrivals: list[tuple[float, bytes]]) -> Iterator[tuple[float, object]]:
-    connection = Connection()
-    for arrived, data in arrivals:
+def _events(line: Line) -> Iterator[tuple[float, object]]:
+    connection = Connection(Role.CALLER)
+    for arrived, data in line.arrivals:
         connection.receive_data(data)
         for event in connection.events():
             yield arrived, event
@@ -306,6 +303,8 @@ def listen(
         BadRequest: seconds, calls or digits that make no sense.
     """
     _check(seconds, calls, dtmf)
+    if out is not None and not out.parent.is_dir():
+        raise PhoneFailed(f"cannot write {out}: there is no folder {out.parent}")
     bank = PhoneBank(host, port)
     try:
         _hold(bank, seconds, calls, dtmf, progress or Console(quiet=True))
