@@ -1,9 +1,8 @@
 """Streaming resamplers for speech: 24 kHz s16le in, another rate out, in pushes of any size.
 
 ``Downsampler`` is the one for telephones: 24 kHz to 8 kHz with 2 ms of delay, where general resamplers
-withhold 20-155 ms in blocks. ``Passthrough`` keeps 24 kHz. ``SoxrResampler`` wraps soxr for the rates where
-latency does not matter. Not here: encoding (``codecs``), pacing (``playout``), or anything that knows what
-a call is.
+withhold 20-155 ms in blocks. ``Passthrough`` keeps 24 kHz. ``BlockResampler`` wraps soxr, or its like, where
+latency does not matter. Not here: encoding (``codecs``), pacing (``playout``).
 
 Source: windowed-sinc design after Kaiser, in Oppenheim & Schafer, Discrete-Time Signal Processing, 7.6.
 """
@@ -15,18 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tts_engine.chunk import SAMPLE_RATE
+from .codecs import whole_samples
 
 DECIMATION: Final = 3
 TAPS: Final = 97  # 2.0 ms each side at 24 kHz
 CUTOFF_HZ: Final = 3_925  # -6 dB; the pass band ends at 3,400 Hz, the stop band begins at 4,600 Hz
 KAISER_BETA: Final = 8.0
 COEFFICIENT_BITS: Final = 20
-BLOCK_IN: Final = (
-    96  # samples of one row; >= TAPS - DECIMATION, so that a row's outputs need only the row after it
-)
+BLOCK_IN: Final = 96  # samples of a row; >= TAPS - DECIMATION, so that outputs need only the row after theirs
 BLOCK_OUT: Final = BLOCK_IN // DECIMATION
-# OpenBLAS wakes its thread pool above 262,144 multiply-adds; 32 rows are 98,304 and 128 ms of speech.
-ROWS_AT_ONCE: Final = 32
+# OpenBLAS wakes its thread pool above 262,144 multiply-adds; 64 rows are 196,608 and 256 ms of speech.
+ROWS_AT_ONCE: Final = 64
 
 
 class Resampler(Protocol):
@@ -56,7 +54,9 @@ def coefficients() -> NDArray[np.float64]:
     one = 2**COEFFICIENT_BITS
     whole = np.rint(ideal / ideal.sum() * one)
     whole[centre] += one - whole.sum()
-    return np.asarray(whole / one)
+    taps: NDArray[np.float64] = whole / one
+    taps.flags.writeable = False
+    return taps
 
 
 @cache
@@ -87,7 +87,7 @@ class Downsampler:
 
     def push(self, pcm: bytes) -> bytes:
         """Take s16le at 24 kHz and return s16le at 8 kHz; ValueError for an odd number of bytes."""
-        samples = np.frombuffer(_whole_samples(pcm), "<i2")
+        samples = np.frombuffer(whole_samples(pcm), "<i2")
         room = ROWS_AT_ONCE * BLOCK_IN
         if len(samples) <= room:
             return self._filter(samples)
@@ -128,7 +128,7 @@ class Passthrough:
 
     def push(self, pcm: bytes) -> bytes:
         """Return the same bytes; ValueError for an odd number of them."""
-        return _whole_samples(pcm)
+        return whole_samples(pcm)
 
     def drain(self) -> bytes:
         """Return nothing: nothing is withheld."""
@@ -138,29 +138,37 @@ class Passthrough:
         """Do nothing: nothing is withheld."""
 
 
-class SoxrResampler:
-    """24 kHz to another rate through soxr HQ, for peers where latency does not matter.
+class BlockStream(Protocol):
+    """A resampler from elsewhere, mono int16 in and out; ``soxr.ResampleStream`` is one."""
 
-    soxr works in blocks, so the output comes in bursts. Measured with 20 ms pushes, the first output comes
-    after 37 ms of input at 16 kHz out and after 38 ms at 48 kHz out, and as much is withheld at most.
-    Lengths are right and no time shifts after ``drain``. Do not use it at 8 kHz, where it withholds up to
-    73 ms.
+    def resample_chunk(self, x: NDArray[np.int16], last: bool = ...) -> NDArray[np.int16]:
+        """Take samples and return what is ready; all that is left where ``last``."""
+        ...
+
+    def clear(self) -> None:
+        """Forget what is withheld."""
+        ...
+
+
+class BlockResampler:
+    """24 kHz to another rate through a general resampler, for peers where latency does not matter.
+
+    Such resamplers work in blocks: output comes in bursts, and what lies between two is withheld. With
+    ``soxr.ResampleStream(24_000, rate, 1, dtype="int16", quality="HQ")`` and pushes of 20 ms, the first
+    output comes after 37 ms of input at 16 kHz and after 38 ms at 48 kHz, and as much may be withheld later.
+    Lengths and times are right after ``drain``. At 8 kHz it would be 74 ms, and 155 ms with quality VHQ.
     """
 
-    def __init__(self, sample_rate: int) -> None:
-        # soxr is loaded only by calls that need it; a telephone gateway has none.
-        from soxr import ResampleStream
-
-        self._stream = ResampleStream(SAMPLE_RATE, sample_rate, 1, dtype="int16", quality="HQ")
+    def __init__(self, stream: BlockStream) -> None:
+        self._stream = stream
 
     def push(self, pcm: bytes) -> bytes:
         """Take s16le at 24 kHz and return what is ready; ValueError for an odd number of bytes."""
-        samples = np.frombuffer(_whole_samples(pcm), "<i2")
-        return bytes(self._stream.resample_chunk(samples).tobytes())
+        return self._stream.resample_chunk(np.frombuffer(whole_samples(pcm), "<i2")).tobytes()
 
     def drain(self) -> bytes:
         """Return the withheld tail; the next push begins anew."""
-        tail = bytes(self._stream.resample_chunk(np.empty(0, np.int16), last=True).tobytes())
+        tail = self._stream.resample_chunk(np.empty(0, np.int16), last=True).tobytes()
         self.reset()
         return tail
 
@@ -170,20 +178,16 @@ class SoxrResampler:
 
 
 def resampler_to(sample_rate: int) -> Resampler:
-    """The resampler from 24 kHz to ``sample_rate`` (Hz) that delays least."""
+    """The resampler from 24 kHz to 8 or 24 kHz; ValueError for rates that need a ``BlockResampler``."""
     match sample_rate:
         case 8_000:
             return Downsampler()
         case 24_000:
             return Passthrough()
         case _:
-            return SoxrResampler(sample_rate)
-
-
-def _whole_samples(pcm: bytes) -> bytes:
-    if len(pcm) % 2:
-        raise ValueError(f"got {len(pcm)} bytes of 16-bit samples; the number must be even")
-    return pcm
+            raise ValueError(
+                f"got {sample_rate} Hz; 8000 and 24000 are built in, others need a BlockResampler"
+            )
 
 
 def _as_pcm(samples: NDArray[np.float64]) -> bytes:
