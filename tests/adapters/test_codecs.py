@@ -26,6 +26,8 @@ from vivavoce.adapters.codecs import (
     whole_samples,
 )
 
+Codec = Callable[[bytes], bytes]
+
 EVERY_BYTE = bytes(range(256))
 EVERY_SAMPLE = np.arange(-32_768, 32_768)
 
@@ -74,7 +76,7 @@ def test_every_alaw_byte_survives_the_way_there_and_back() -> None:
     ("encode", "value", "loudest"), [(ulaw_encode, ulaw_value, 32_124), (alaw_encode, alaw_value, 32_256)]
 )
 def test_every_sample_is_encoded_to_a_code_next_to_it(
-    encode: Callable[[bytes], bytes], value: Callable[[int], int], loudest: int
+    encode: Codec, value: Callable[[int], int], loudest: int
 ) -> None:
     codes = encode(pcm(EVERY_SAMPLE))
     decoded = np.array([value(code) for code in codes])
@@ -89,9 +91,7 @@ def test_every_sample_is_encoded_to_a_code_next_to_it(
     ("decode", "milliwatt"),
     [(ulaw_decode, "1e0b0b1e9e8b8b9e"), (alaw_decode, "34212134b4a1a1b4")],
 )
-def test_the_digital_milliwatt_is_a_1_khz_tone_at_0_dbm0(
-    decode: Callable[[bytes], bytes], milliwatt: str
-) -> None:
+def test_the_digital_milliwatt_is_a_1_khz_tone_at_0_dbm0(decode: Codec, milliwatt: str) -> None:
     tone = np.frombuffer(decode(bytes.fromhex(milliwatt) * 100), "<i2") / 32_768
     rms_db = 20 * np.log10(np.sqrt(np.mean(tone**2)))
     # G.711 section 4: full scale of a sine is +3.17 dBm0 in µ-law and +3.14 in A-law.
@@ -120,7 +120,7 @@ def test_l16_there_and_back_changes_nothing(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("encode", [ulaw_encode, alaw_encode, l16_encode, l16_decode, whole_samples])
-def test_half_a_sample_is_refused(encode: Callable[[bytes], bytes]) -> None:
+def test_half_a_sample_is_refused(encode: Codec) -> None:
     with pytest.raises(ValueError, match="got 3 bytes of 16-bit samples; the number must be even"):
         encode(b"abc")
 
