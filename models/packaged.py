@@ -64,8 +64,8 @@ class Line:
 
     @property
     def speaks(self) -> bool:
-        """Whether there is any phoneme between the two boundary ids."""
-        return len(self.ids) > 2
+        """Whether any word has a phoneme that the model knows."""
+        return any(first < stop for first, stop in self.words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,11 @@ class Engine:
         if backend is None:
             backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle)
         engine = cls(backend, config or EngineConfig(), Metrics())
-        await asyncio.gather(*(engine._warm_up() for _ in range(backend.workers)))
+        try:
+            await asyncio.gather(*(engine._warm_up() for _ in range(backend.workers)))
+        except BaseException:
+            await engine.aclose()
+            raise
         engine.metrics = metrics or Metrics()
         return engine
 

@@ -1,0 +1,113 @@
+"""The scheduling policy and the admission arithmetic, without threads or clocks."""
+
+import pytest
+from vivavoce.tts_engine.chunk import SAMPLE_RATE
+from vivavoce.tts_engine.errors import Overloaded
+from vivavoce.tts_engine.scheduler import Cost, SchedulerPolicy, admit, schedule
+from vivavoce.tts_engine.session import Session
+from vivavoce.tts_engine.text import Ending, Segment
+
+POLICY = SchedulerPolicy(most_unread_s=1.0, most_streams=4, most_load=0.8)
+
+
+def session(slot: int, *, ready_at: float = 0.0) -> Session:
+    """A session with one segment waiting since ``ready_at``."""
+    opened = Session(slot, opened_at=0.0)
+    opened.add(Segment((), 0, 0, Ending.SENTENCE), now=ready_at)
+    return opened
+
+
+def speaking(slot: int, *, deadline: float | None, unread_s: float = 0.0) -> Session:
+    """A session that has given audio already."""
+    opened = session(slot)
+    opened.first_audio_at, opened.deadline, opened.unread_s = 10.0, deadline, unread_s
+    return opened
+
+
+def order(*sessions: Session, batch: int = 9) -> list[int]:
+    return [chosen.slot for chosen in schedule(sessions, batch, POLICY)]
+
+
+def test_streams_without_audio_go_first_longest_waiting_first() -> None:
+    assert order(speaking(1, deadline=0.1), session(2, ready_at=5.0), session(3, ready_at=4.0)) == [3, 2, 1]
+
+
+def test_then_the_one_whose_listener_runs_dry_soonest() -> None:
+    assert order(speaking(1, deadline=12.0), speaking(2, deadline=11.0), speaking(3, deadline=11.5)) == [
+        2,
+        3,
+        1,
+    ]
+
+
+def test_audio_not_yet_taken_counts_as_playing_time() -> None:
+    assert order(speaking(1, deadline=11.0, unread_s=0.9), speaking(2, deadline=11.5)) == [2, 1]
+
+
+def test_a_listener_that_says_nothing_is_taken_to_play_in_real_time() -> None:
+    silent = speaking(1, deadline=None)
+    silent.samples = 2 * SAMPLE_RATE  # has enough until 12.0
+    assert order(silent, speaking(2, deadline=11.9)) == [2, 1]
+    assert order(silent, speaking(2, deadline=12.1)) == [1, 2]
+
+
+def test_a_listener_with_enough_unread_audio_is_not_rendered_for() -> None:
+    assert order(speaking(1, deadline=1.0, unread_s=1.0), speaking(2, deadline=9.0, unread_s=0.99)) == [2]
+
+
+def test_running_cancelled_and_idle_sessions_are_left_alone() -> None:
+    running, cancelled, idle = session(1), session(2), Session(3, opened_at=0.0)
+    running.running, cancelled.cancelled_at = True, 1.0
+    assert order(running, cancelled, idle, session(4)) == [4]
+
+
+def test_no_more_than_a_batch_is_chosen() -> None:
+    assert order(session(1, ready_at=2), session(2, ready_at=1), session(3, ready_at=3), batch=2) == [2, 1]
+
+
+def test_the_last_segment_alone_has_no_pause_after_it() -> None:
+    ended = Session(1, opened_at=0.0)
+    sentence = Segment((), 0, 0, Ending.SENTENCE)
+    ended.add_last([sentence, sentence], now=0.0)
+    assert [pending.pause_s > 0 for pending in ended.pending] == [True, False]
+
+
+def test_cost_is_unknown_until_five_seconds_of_audio_were_measured() -> None:
+    cost = Cost()
+    cost.observe(0.4, 4.0)
+    assert cost.per_second == 0.0
+    cost.observe(0.2, 2.0)
+    assert cost.per_second == pytest.approx(0.1)
+
+
+def test_cost_follows_what_rendering_costs_now() -> None:
+    cost = Cost()
+    for _ in range(60):
+        cost.observe(0.1, 1.0)
+    for _ in range(120):
+        cost.observe(0.4, 1.0)
+    assert cost.per_second == pytest.approx(0.4, rel=0.05)
+
+
+def test_the_fifth_stream_of_four_is_refused_with_the_reason() -> None:
+    admit(3, workers=1, slots=9, cost=Cost(), policy=POLICY)
+    with pytest.raises(Overloaded, match="at most 4") as refusal:
+        admit(4, workers=1, slots=9, cost=Cost(), policy=POLICY)
+    assert refusal.value.reason == "streams"
+    assert refusal.value.retry_after_s > 0
+
+
+def test_slots_of_the_backend_bound_the_house_too() -> None:
+    with pytest.raises(Overloaded, match="at most 2"):
+        admit(2, workers=1, slots=2, cost=Cost(), policy=POLICY)
+
+
+def test_a_stream_that_does_not_fit_the_compute_is_refused() -> None:
+    cost = Cost()
+    for _ in range(10):
+        cost.observe(0.3, 1.0)
+    admit(1, workers=1, slots=9, cost=cost, policy=POLICY)  # 2 x 0.3 = 60 %
+    with pytest.raises(Overloaded, match="90%") as refusal:
+        admit(2, workers=1, slots=9, cost=cost, policy=POLICY)
+    assert refusal.value.reason == "compute"
+    admit(2, workers=2, slots=9, cost=cost, policy=POLICY)
