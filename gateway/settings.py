@@ -1,0 +1,205 @@
+"""What an operator can set: a TOML file, environment variables ``VIVAVOCE_*`` and flags, the later winning.
+
+Not a place for logic: the values go into the small frozen dataclasses of the modules that use them. Whatever
+is wrong stops the start with one ``SettingsError``: the key, what was got and what is allowed.
+"""
+
+import ipaddress
+import os
+import socket
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings import (
+    SettingsError as SourceError,
+)
+
+from ..tts_engine.errors import VivavoceError
+
+ENVIRONMENT_PREFIX = "VIVAVOCE_"
+
+
+class SettingsError(VivavoceError):
+    """A key or a value of the configuration is not allowed; the message is the one sentence to show."""
+
+
+def _not_a_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("a number is wanted")
+    return value
+
+
+def _digits_as_number(value: object) -> object:
+    # The environment has only text, and a Literal of numbers takes none.
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+_Whole = Annotated[int, BeforeValidator(_not_a_bool)]
+_Real = Annotated[float, BeforeValidator(_not_a_bool), Field(allow_inf_nan=False)]
+_Port = Annotated[_Whole, Field(ge=0, le=65_535, description="a port from 0 (any free one) to 65535")]
+_Host = Annotated[str, Field(min_length=1, max_length=253, description="a host name or an IP address")]
+
+
+class Settings(BaseSettings):
+    """Everything that an operator can set. Frozen; each field's description is what it allows."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix=ENVIRONMENT_PREFIX, env_ignore_empty=True
+    )
+
+    host: _Host = "127.0.0.1"  # of HTTP; only this machine, as /metrics tells who is being talked to
+    http_port: _Port = 8080
+    audiosocket_host: _Host = "127.0.0.1"  # AudioSocket has no authentication at all
+    audiosocket_port: _Port = 9092
+    listen_beyond_loopback: Annotated[bool, Field(description="true or false")] = False
+
+    agent: Annotated[
+        str, Field(pattern=r"^(keys|none|script:.+)$", description="script:FILE, keys or none")
+    ] = "keys"  # a first caller hears something and can try what the line does
+    script_tokens_per_s: Annotated[
+        _Real, Field(ge=1, le=10_000, description="tokens a second, 1 to 10000")
+    ] = 40.0  # as a hosted LLM of middle size writes
+    script_pause_s: Annotated[_Real, Field(ge=0, le=60, description="seconds from 0 to 60")] = (
+        0.7  # between two utterances, as between two turns of one speaker
+    )
+    script_loops: Annotated[bool, Field(description="true or false")] = False
+
+    voice: Annotated[
+        Annotated[str, Field(min_length=1)] | None, Field(description="the id of a loaded voice")
+    ] = None  # the first one of the bundle
+    speed: Annotated[_Real, Field(ge=0.5, le=2.0, description="a factor from 0.5 to 2.0")] = 1.0
+
+    audiosocket_rate: Annotated[
+        Literal[8000, 24000],
+        BeforeValidator(_digits_as_number),
+        Field(description="8000 or 24000 (Hz; 24000 needs Asterisk 20.17, 21.12, 22.7, 23.1 or later)"),
+    ] = 8000  # the kind that every Asterisk takes; an older one ends the call at any other
+    max_calls: Annotated[_Whole, Field(ge=1, le=10_000, description="calls from 1 to 10000")] = (
+        100  # what two cores serve without an underrun
+    )
+    max_streams: Annotated[_Whole, Field(ge=1, le=10_000, description="streams from 1 to 10000")] = (
+        100  # one a call
+    )
+    lead_s: Annotated[_Real, Field(ge=0.1, le=10, description="seconds from 0.1 to 10")] = (
+        0.6  # hides a busy moment of the engine, and little is thrown away when the caller interrupts
+    )
+    clock_phases: Annotated[
+        Literal[1, 2, 4, 5, 10, 20],
+        BeforeValidator(_digits_as_number),
+        Field(description="1, 2, 4, 5, 10 or 20"),
+    ] = 4  # 100 calls in groups of 25 every 5 ms: no burst of packets, no more wake-ups than needed
+    first_message_s: Annotated[_Real, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
+        5.0  # Asterisk sends a call's id within 1 ms of the connection
+    )
+    stalled_s: Annotated[_Real, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
+        10.0  # a network that swallows packets for longer does not come back within a conversation
+    )
+    drain_s: Annotated[_Real, Field(ge=0, le=600, description="seconds from 0 to 600")] = (
+        10.0  # a long sentence; supervisors kill after 30 s and more
+    )
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"],
+        Field(description="DEBUG (shows what is said), INFO, WARNING or ERROR"),
+    ] = "INFO"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(file: Path | None = None, flags: Mapping[str, object] | None = None) -> Settings:
+    """Read all sources: ``flags`` (those given, by field name) over the environment over ``file``.
+
+    Raises:
+        SettingsError: unreadable file, unknown key, value not allowed, or an address off loopback unasked.
+    """
+    flags = {key: value for key, value in (flags or {}).items() if value is not None}
+    if file is not None:
+        _check_readable(file)
+    _check_environment()
+
+    class Loaded(Settings):
+        model_config = SettingsConfigDict(toml_file=file)
+
+    try:
+        settings = Loaded(**flags)  # type: ignore[arg-type]  # pydantic checks them
+    except ValidationError as error:
+        raise SettingsError(_sentence(error.errors()[0], file, flags)) from None
+    except SourceError as error:
+        raise SettingsError(f"The environment does not make sense: {error}.") from None
+    for key, host in (("host", settings.host), ("audiosocket_host", settings.audiosocket_host)):
+        _check_loopback(key, host, settings)
+    return settings
+
+
+def _check_readable(file: Path) -> None:
+    try:
+        tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"--config {file}: cannot read it: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--config {file}: not TOML: {error}.") from None
+
+
+def _check_environment() -> None:
+    for name in os.environ:
+        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if name.startswith(ENVIRONMENT_PREFIX) and key not in Settings.model_fields:
+            allowed = ", ".join(ENVIRONMENT_PREFIX + field.upper() for field in Settings.model_fields)
+            raise SettingsError(f"{name}: unknown environment variable; allowed are {allowed}.")
+
+
+def _sentence(error: ErrorDetails, file: Path | None, flags: Mapping[str, object]) -> str:
+    key = str(error["loc"][0])
+    if error["type"] == "extra_forbidden":
+        return f"{key}: unknown key in {file}; allowed are {', '.join(Settings.model_fields)}."
+    origin = _origin(key, file, flags)
+    return f"{key} ({origin}): got {error['input']!r}; allowed is {_allowed(key)}."
+
+
+def _origin(key: str, file: Path | None, flags: Mapping[str, object]) -> str:
+    if key in flags:
+        return "--" + key.replace("_", "-")
+    name = ENVIRONMENT_PREFIX + key.upper()
+    return name if name in os.environ else str(file)
+
+
+def _allowed(key: str) -> str:
+    return str(Settings.model_fields[key].description)
+
+
+def _check_loopback(key: str, host: str, settings: Settings) -> None:
+    if settings.listen_beyond_loopback:
+        return
+    for address in _addresses(key, host):
+        if not address.is_loopback:
+            raise SettingsError(
+                f"{key}: got {host!r}, which other machines can reach; allowed is a loopback address, "
+                "or --listen-beyond-loopback (listen_beyond_loopback = true) to mean it."
+            )
+
+
+def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise SettingsError(f"{key}: got {host!r}, which is no address: {error.strerror}.") from None
+    for *_, address in found:
+        yield ipaddress.ip_address(str(address[0]).partition("%")[0])

@@ -1,0 +1,57 @@
+"""For tests of the gateway: time that costs none, and a clean environment."""
+
+import asyncio
+import os
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+
+class InstantSelector(selectors.DefaultSelector):
+    """Where a loop would wait for its next timer, time passes at once instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(0)
+        if not events:
+            assert timeout is not None, "the test waits for something that never comes"
+            self.now += max(timeout, 0.0)
+        return events
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._instant = InstantSelector()
+        super().__init__(self._instant)
+
+    def time(self) -> float:
+        return self._instant.now
+
+    def pass_time(self, seconds: float) -> None:
+        """As a stall does: timers find out afterwards."""
+        self._instant.now += seconds
+
+
+@pytest.fixture
+def run_virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
+    """Runs a coroutine on a loop whose time is virtual; ``loop.time`` is the clock to inject."""
+
+    def run(coroutine: Coroutine[Any, Any, T]) -> T:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            return runner.run(coroutine)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("VIVAVOCE_"):
+            monkeypatch.delenv(name)

@@ -1,0 +1,151 @@
+"""Settings: where they come from, and what a wrong one says."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from vivavoce.gateway.settings import Settings, SettingsError, load_settings
+
+
+def written(folder: Path, toml: str) -> Path:
+    file = folder / "vivavoce.toml"
+    file.write_text(toml, encoding="utf-8")
+    return file
+
+
+def test_without_sources_only_this_machine_is_served() -> None:
+    settings = load_settings()
+    assert (settings.host, settings.http_port) == ("127.0.0.1", 8080)
+    assert (settings.audiosocket_host, settings.audiosocket_port) == ("127.0.0.1", 9092)
+    assert settings.audiosocket_rate == 8000
+    assert not settings.listen_beyond_loopback
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, "http_port = 1\nmax_calls = 2\naudiosocket_port = 3\n")
+    monkeypatch.setenv("VIVAVOCE_HTTP_PORT", "11")
+    monkeypatch.setenv("VIVAVOCE_MAX_CALLS", "12")
+    settings = load_settings(file, {"http_port": "21"})
+    assert (settings.http_port, settings.max_calls, settings.audiosocket_port) == (21, 12, 3)
+
+
+def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
+    assert load_settings(written(tmp_path, "http_port = 1\n"), {"http_port": None}).http_port == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("audiosocket_rate", "24000", 24000),
+        ("clock_phases", "5", 5),
+        ("listen_beyond_loopback", "true", True),
+        ("speed", "1.25", 1.25),
+        ("voice", "anna", "anna"),
+    ],
+)
+def test_the_environment_has_text_for_every_kind_of_value(
+    name: str, value: str, expected: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"VIVAVOCE_{name.upper()}", value)
+    assert getattr(load_settings(), name) == expected
+
+
+def test_settings_do_not_change_afterwards() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        load_settings().max_calls = 7  # type: ignore[misc]
+
+
+def test_an_unknown_key_of_the_file_is_named_with_those_allowed(tmp_path: Path) -> None:
+    file = written(tmp_path, 'colour = "red"\n')
+    with pytest.raises(SettingsError) as error:
+        load_settings(file)
+    assert str(error.value).startswith(f"colour: unknown key in {file}; allowed are host, http_port, ")
+
+
+def test_a_table_of_the_file_is_an_unknown_key(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^server: unknown key"):
+        load_settings(written(tmp_path, "[server]\nhttp_port = 1\n"))
+
+
+def test_an_unknown_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIVAVOCE_HTPP_PORT", "1")
+    with pytest.raises(SettingsError, match=r"^VIVAVOCE_HTPP_PORT: unknown.* VIVAVOCE_HTTP_PORT"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("toml", "sentence"),
+    [
+        ('http_port = "x"', "http_port ({file}): got 'x'; allowed is a port from 0 (any free one) to 65535."),
+        (
+            "http_port = 65536",
+            "http_port ({file}): got 65536; allowed is a port from 0 (any free one) to 65535.",
+        ),
+        (
+            "http_port = true",
+            "http_port ({file}): got True; allowed is a port from 0 (any free one) to 65535.",
+        ),
+        ("http_port = 1.5", "http_port ({file}): got 1.5; allowed is a port from 0 (any free one) to 65535."),
+        ("max_calls = 0", "max_calls ({file}): got 0; allowed is calls from 1 to 10000."),
+        ('agent = "cat"', "agent ({file}): got 'cat'; allowed is script:FILE, keys or none."),
+        ('agent = "script:"', "agent ({file}): got 'script:'; allowed is script:FILE, keys or none."),
+        ("speed = nan", "speed ({file}): got nan; allowed is a factor from 0.5 to 2.0."),
+        ("clock_phases = 3", "clock_phases ({file}): got 3; allowed is 1, 2, 4, 5, 10 or 20."),
+        ('voice = ""', "voice ({file}): got ''; allowed is the id of a loaded voice."),
+        (
+            'log_level = "LOUD"',
+            "log_level ({file}): got 'LOUD'; allowed is DEBUG (shows what is said), INFO, WARNING or ERROR.",
+        ),
+    ],
+)
+def test_a_bad_value_says_key_origin_what_was_got_and_what_is_allowed(
+    toml: str, sentence: str, tmp_path: Path
+) -> None:
+    file = written(tmp_path, toml)
+    with pytest.raises(SettingsError) as error:
+        load_settings(file)
+    assert str(error.value) == sentence.format(file=file)
+
+
+def test_a_bad_value_names_the_flag_or_the_variable_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match=r"^max_calls \(--max-calls\): got 'many'"):
+        load_settings(None, {"max_calls": "many"})
+    monkeypatch.setenv("VIVAVOCE_MAX_CALLS", "few")
+    with pytest.raises(SettingsError, match=r"^max_calls \(VIVAVOCE_MAX_CALLS\): got 'few'"):
+        load_settings()
+
+
+def test_every_setting_says_what_it_allows() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_a_file_that_cannot_be_read_or_is_no_toml_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^--config .*absent.toml: cannot read it: No such file"):
+        load_settings(tmp_path / "absent.toml")
+    with pytest.raises(SettingsError, match=r"^--config .*: not TOML: "):
+        load_settings(written(tmp_path, "http_port 1"))
+    (tmp_path / "latin.toml").write_bytes(b'voice = "\xe9"')
+    with pytest.raises(SettingsError, match=r"^--config .*latin.toml: not TOML: "):
+        load_settings(tmp_path / "latin.toml")
+
+
+@pytest.mark.parametrize("key", ["host", "audiosocket_host"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_other_machines_are_let_in_only_in_so_many_words(key: str, host: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load_settings(None, {key: host})
+    assert str(error.value).startswith(f"{key}: got '{host}', which other machines can reach")
+    assert "--listen-beyond-loopback" in str(error.value)
+    assert getattr(load_settings(None, {key: host, "listen_beyond_loopback": True}), key) == host
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.2", "::1"])
+def test_names_and_addresses_of_this_machine_are_fine(host: str) -> None:
+    assert load_settings(None, {"host": host}).host == host
+
+
+def test_a_host_that_is_none_is_one_sentence() -> None:
+    with pytest.raises(SettingsError, match=r"^host: got 'not an address', which is no address: "):
+        load_settings(None, {"host": "not an address"})
