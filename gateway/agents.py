@@ -1,0 +1,212 @@
+"""Who speaks on calls that nobody drives: a script, an answer to keys, or nobody.
+
+An agent is one object for all calls with ``async def run(call)``; what belongs to one call lives in that run.
+When ``run`` returns, the call ends after what was said last has been heard.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from ..tts_engine.errors import BadRequest
+from .call import Call, Outcome
+
+_TOKEN = re.compile(r"\s*[^\W\d_]{1,6}|\s*\d{1,3}|\s*[^\w\s]|\s*_|\s+")
+_MOST_DIGITS = 40
+_AFTER_FAILURE_S = 1.0  # before the next utterance is tried; a script that loops must not hammer a full house
+
+
+class Agent(Protocol):
+    """Drives calls."""
+
+    async def run(self, call: Call) -> None:
+        """Drive one call; cancelled when the call ends first."""
+        ...
+
+
+class SilentAgent:
+    """Says nothing and holds the line."""
+
+    async def run(self, call: Call) -> None:
+        """Wait for the caller to hang up."""
+        await call.wait_closed()
+
+
+def llm_tokens(text: str) -> list[str]:
+    """Cut ``text`` as a language model would write it: words with the space before them, long ones in pieces.
+
+    Joined they are ``text`` again, character for character.
+    """
+    return _TOKEN.findall(text)
+
+
+def utterances(script: str) -> list[str]:
+    """The paragraphs of a script; blank lines part them, line ends inside one are spaces."""
+    return [" ".join(part.split()) for part in re.split(r"\n[^\S\n]*\n", script) if part.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptPolicy:
+    """How a script is read: language-model tokens a second, seconds between utterances."""
+
+    tokens_per_s: float
+    pause_s: float
+
+
+class ScriptAgent:
+    """Speaks a text at the pace at which a language model writes, then hangs up."""
+
+    def __init__(self, script: str, policy: ScriptPolicy) -> None:
+        self._utterances = utterances(script)
+        self._policy = policy
+
+    async def run(self, call: Call) -> None:
+        """Say every utterance once, each when the one before has been heard."""
+        for number, text in enumerate(self._utterances):
+            if number:
+                await asyncio.sleep(self._policy.pause_s)
+            outcome = await call.speak(at_pace(llm_tokens(text), self._policy.tokens_per_s))
+            if outcome is Outcome.CUT_SHORT:
+                return
+            if outcome is Outcome.FAILED:
+                await asyncio.sleep(_AFTER_FAILURE_S)
+            await call.wait_played()
+
+
+class LoopingScriptAgent(ScriptAgent):
+    """Speaks a text again and again until the caller hangs up."""
+
+    async def run(self, call: Call) -> None:
+        """Say the script, pause, begin anew."""
+        while True:
+            await super().run(call)
+            await asyncio.sleep(self._policy.pause_s)
+
+
+async def at_pace(
+    tokens: list[str],
+    tokens_per_s: float,
+    *,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> AsyncGenerator[str, None]:
+    """Yield tokens on an absolute schedule, the first at once."""
+    start = now()
+    for number, token in enumerate(tokens):
+        wait_s = start + number / tokens_per_s - now()
+        if wait_s > 0:
+            await sleep(wait_s)
+        yield token
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is said to a key ("" for nothing), and whether the call ends with it."""
+
+    text: str
+    ends_call: bool = False
+
+
+class KeyMenu:
+    """What the line answers to keys: pure, one key in, one reply out."""
+
+    MENU = (
+        "Press 1 for the time, 2 to have digits read back, 0 to hear this again, "
+        "star to interrupt me, or pound to hang up."
+    )
+
+    def __init__(self, local_time: Callable[[], datetime]) -> None:
+        self._local_time = local_time
+        self._typed: list[str] | None = None  # digits being typed, None outside of the entry
+
+    def greet(self) -> Reply:
+        """What is said first."""
+        return Reply(f"Hello, this is vivavoce. {self.MENU}")
+
+    def press(self, digit: str) -> Reply:
+        """Answer one key: ``0-9 * # A-D``."""
+        return self._choose(digit) if self._typed is None else self._enter(self._typed, digit)
+
+    def _choose(self, digit: str) -> Reply:
+        match digit:
+            case "0":
+                return Reply(self.MENU)
+            case "1":
+                return Reply(f"You pressed 1. It is {self._local_time():%I:%M %p}.".replace(" 0", " "))
+            case "2":
+                self._typed = []
+                return Reply("You pressed 2. Type your digits, then pound.")
+            case "*":
+                return Reply("")
+            case "#":
+                return Reply("You pressed pound. Goodbye.", ends_call=True)
+            case _:
+                return Reply(f"You pressed {digit}. {self.MENU}")
+
+    def _enter(self, typed: list[str], digit: str) -> Reply:
+        if digit == "*":
+            return Reply("")
+        if digit != "#":
+            typed.append(digit)
+            return Reply("") if len(typed) < _MOST_DIGITS else self._read_back(typed)
+        return self._read_back(typed)
+
+    def _read_back(self, typed: list[str]) -> Reply:
+        self._typed = None
+        return Reply(f"You typed {', '.join(typed)}." if typed else "You typed nothing.")
+
+
+class KeysAgent:
+    """Answers keys; a key pressed while it speaks interrupts it at once."""
+
+    def __init__(self, local_time: Callable[[], datetime] = datetime.now) -> None:
+        self._local_time = local_time
+
+    async def run(self, call: Call) -> None:
+        """Greet, then answer one key after another until the caller ends it."""
+        menu = KeyMenu(self._local_time)
+        reply = menu.greet()
+        while not reply.ends_call:
+            reply = menu.press(await _say_until_key(call, reply.text))
+        await call.speak(reply.text)
+
+
+async def _say_until_key(call: Call, text: str) -> str:
+    async with asyncio.TaskGroup() as tasks:
+        if text:
+            tasks.create_task(call.speak(text))
+        digit = await call.key()
+        call.discard()
+    return digit
+
+
+def make_agent(choice: str, policy: ScriptPolicy, *, loops: bool) -> Agent:
+    """The agent for ``script:FILE``, ``keys`` or ``none``.
+
+    Raises:
+        BadRequest: the script cannot be read or says nothing.
+    """
+    match choice.partition(":"):
+        case ("script", _, name):
+            return _script_agent(Path(name), policy, LoopingScriptAgent if loops else ScriptAgent)
+        case ("keys", _, _):
+            return KeysAgent()
+        case _:
+            return SilentAgent()
+
+
+def _script_agent(file: Path, policy: ScriptPolicy, kind: type[ScriptAgent]) -> ScriptAgent:
+    try:
+        script = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise BadRequest(f"agent: cannot read the script {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadRequest(f"agent: the script {file} is not UTF-8 text") from None
+    if not script.strip():
+        raise BadRequest(f"agent: the script {file} is empty")
+    return kind(script, policy)

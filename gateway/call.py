@@ -1,0 +1,214 @@
+"""One call: what is said on a leg, and what its caller does with it.
+
+It knows no protocol: packets leave through ``send``, and whoever owns the socket tells it of keys and of the
+end. A stream is read only as far as the leg shall hold, so that little is rendered for nothing when the
+caller interrupts, and the engine is told how long each listener still has to listen.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ..adapters.playout import Discarded, Playout
+from ..tts_engine.chunk import AudioChunk
+from ..tts_engine.errors import VivavoceError
+from .text_feed import TextFeed
+
+if TYPE_CHECKING:
+    from ..tts_engine.engine import Engine
+    from ..tts_engine.stream import Stream
+
+logger = logging.getLogger(__name__)
+
+_KEYS_HELD = 64  # more than anybody types ahead; later ones are dropped
+_TICKS_A_COUNT = 50  # a second: reading the playout's numbers at every packet would cost more than sending it
+
+
+class Outcome(Enum):
+    """How an utterance went."""
+
+    SPOKEN = "spoken"  # all of it is with the listener or on its way
+    DISCARDED = "discarded"  # by barge-in
+    CUT_SHORT = "cut short"  # after its sentence, because the call is ending
+    FAILED = "failed"  # the reason is in the log
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """How an utterance is said: voice id (None: the first one), speed factor, seed."""
+
+    voice: str | None = None
+    speed: float = 1.0
+    seed: int = 0
+
+
+class Call:
+    """One leg on which the engine speaks. All methods belong to the event loop's thread.
+
+    ``send(packet)`` takes one s16le packet, ``close(reason)`` ends the connection; neither blocks.
+    Utterances are said one after the other: a ``speak`` while another one runs waits for it.
+    """
+
+    def __init__(
+        self,
+        call_id: str,
+        *,
+        engine: "Engine",
+        playout: Playout,
+        send: Callable[[bytes], None],
+        close: Callable[[str], None],
+        speech: Speech = Speech(),
+        lead_s: float = 0.6,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.call_id = call_id
+        self.discarded_ms = 0.0
+        self.playout = playout
+        self._engine = engine
+        self._metrics = engine.metrics
+        self._send = send
+        self._close = close
+        self._speech = speech
+        self._lead_s = lead_s
+        self._now = now
+        self._turn = asyncio.Lock()
+        self._stream: Stream | None = None  # of the utterance being said
+        self._feed: TextFeed | None = None  # its text
+        self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
+        self._keys: asyncio.Queue[str] = asyncio.Queue(_KEYS_HELD)
+        self._ending = False
+        self._closed = asyncio.Event()
+        self._ticks = 0
+        self._late_counted = 0
+        self._underruns_counted = 0
+
+    async def speak(self, text: str | AsyncIterable[str], *, speech: Speech | None = None) -> Outcome:
+        """Say ``text``, whole or as it is written; returns when its last audio is in the playout.
+
+        An error of the engine is logged with the call's id and ends this utterance only. What the source of
+        the text raises comes out of here, after what it had written before is with the playout.
+        """
+        interrupted = self._interrupted
+        async with self._turn:
+            if interrupted.is_set():
+                return Outcome.DISCARDED
+            if not self._ending:
+                return await self._say(text, speech or self._speech, interrupted)
+        # Who speaks in a loop must not spin while the call comes to its end.
+        await self.wait_closed()
+        return Outcome.CUT_SHORT
+
+    async def wait_played(self) -> None:
+        """Wait until the listener has heard what is in the playout, or until it is discarded."""
+        interrupted = self._interrupted
+        while (left_s := self.playout.lead_s(self._now())) > 0 and not interrupted.is_set():
+            await _wait(interrupted, left_s)
+
+    def discard(self) -> Discarded:
+        """Barge-in: the stream ends and nothing of it is heard any more; answers what was heard."""
+        self._interrupt()
+        self._interrupted = asyncio.Event()
+        discarded = self.playout.discard(self._now())
+        self.discarded_ms += discarded.cut_ms
+        return discarded
+
+    def press(self, digit: str) -> None:
+        """The caller pressed a key."""
+        try:
+            self._keys.put_nowait(digit)
+        except asyncio.QueueFull:
+            logger.debug("Call %s: key dropped, %d are waiting", self.call_id, _KEYS_HELD)
+
+    async def key(self) -> str:
+        """The next key that the caller pressed: one of ``0-9 * # A-D``."""
+        return await self._keys.get()
+
+    async def finish(self) -> None:
+        """End the call after the sentence that is being said; nothing new is begun."""
+        self._ending = True
+        if self._feed is not None:
+            self._feed.end_after_sentence()
+        async with self._turn:
+            await self.wait_played()
+        self.hang_up("finished")
+
+    def hang_up(self, reason: str = "hung up here") -> None:
+        """End the connection at once."""
+        self._close(reason)
+
+    def on_closed(self) -> None:
+        """The connection is gone: whatever is being said ends, and nothing more is said."""
+        self._ending = True
+        self._interrupt()
+        self._closed.set()
+        self._count_faults()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone."""
+        await self._closed.wait()
+
+    def tick(self, now: float) -> int:
+        """Send the packets due at ``now`` (monotonic s); answers how many."""
+        packets = self.playout.due(now)
+        for packet in packets:
+            self._send(packet)
+        self._ticks += 1
+        if self._ticks % _TICKS_A_COUNT == 0:
+            self._count_faults()
+        return len(packets)
+
+    def _interrupt(self) -> None:
+        self._interrupted.set()
+        if self._stream is not None:
+            self._stream.cancel()
+
+    def _count_faults(self) -> None:
+        stats = self.playout.stats
+        self._metrics.late_packets.inc(stats.late_packets - self._late_counted)
+        self._metrics.underruns.inc(stats.underruns - self._underruns_counted)
+        self._late_counted, self._underruns_counted = stats.late_packets, stats.underruns
+
+    async def _say(
+        self, text: str | AsyncIterable[str], speech: Speech, interrupted: asyncio.Event
+    ) -> Outcome:
+        try:
+            self._stream = self._engine.stream(voice=speech.voice, speed=speech.speed, seed=speech.seed)
+            async with self._stream as stream, TextFeed(stream, text) as self._feed:
+                outcome = await self._hear(stream, self._feed, interrupted)
+        except VivavoceError as error:
+            logger.warning("Call %s: an utterance failed: %s", self.call_id, error)
+            outcome = Outcome.FAILED
+        finally:
+            self._stream = self._feed = None
+            self.playout.finish()
+        return Outcome.DISCARDED if interrupted.is_set() else outcome
+
+    async def _hear(self, stream: "Stream", feed: TextFeed, interrupted: asyncio.Event) -> Outcome:
+        async for chunk in stream:
+            if interrupted.is_set():
+                return Outcome.DISCARDED
+            if feed.is_over_before(chunk):
+                return Outcome.CUT_SHORT
+            await _wait(interrupted, self._take(chunk, stream) - self._lead_s)
+        await feed.raise_source_error()
+        return Outcome.CUT_SHORT if feed.cut_short else Outcome.SPOKEN
+
+    def _take(self, chunk: AudioChunk, stream: "Stream") -> float:
+        now = self._now()
+        if chunk.index > 0:
+            self._metrics.playout_lead.observe(self.playout.lead_s(now))
+        self.playout.push(chunk)
+        stream.set_deadline(self.playout.runs_dry_at(now))
+        return self.playout.lead_s(now)
+
+
+async def _wait(event: asyncio.Event, at_most_s: float) -> None:
+    if at_most_s <= 0:
+        return
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), at_most_s)

@@ -1,0 +1,257 @@
+"""The life of the server process: open everything in order, serve until a signal, close everything in order.
+
+engine -> clock -> AudioSocket -> HTTP        ready: one line on standard output
+SIGTERM, SIGINT: no new calls, sentences are finished (bounded), HTTP -> AudioSocket -> clock -> engine
+a second signal: at once
+"""
+
+import asyncio
+import contextlib
+import errno
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from ..tts_engine.engine import Engine, EngineConfig
+from ..tts_engine.errors import UnknownVoice, VivavoceError
+from ..tts_engine.scheduler import SchedulerPolicy
+from .agents import Agent, ScriptPolicy, make_agent
+from .audiosocket_server import AudioSocketPolicy, AudioSocketServer
+from .call import Speech
+from .clock import Clock
+from .http import HttpServer, make_app
+from .settings import Settings
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class AddressUnavailable(VivavoceError):
+    """Nothing can listen on that address; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the gateway listens: (host, port), the ports as they turned out."""
+
+    audiosocket: tuple[str, int]
+    http: tuple[str, int]
+
+
+class Gateway:
+    """A running server. Open it with ``open``; it serves until ``aclose``."""
+
+    def __init__(self, settings: Settings, engine: Engine, server: AudioSocketServer) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.server = server
+        self.addresses: Addresses
+        self._resources = AsyncExitStack()
+        self._running: tuple[asyncio.Task[None], ...] = ()
+        self._listening = False
+
+    @classmethod
+    async def open(
+        cls, settings: Settings, *, engine: Engine | None = None, agent: Agent | None = None
+    ) -> "Gateway":
+        """Open engine, clock, listeners; ``engine`` and ``agent`` take the place of those in the settings.
+
+        An engine that is handed in stays its owner's to close.
+
+        Raises:
+            VivavoceError: a script, a voice or an address that cannot be had.
+        """
+        async with AsyncExitStack() as resources:
+            agent = agent or _agent(settings)
+            audiosocket = resources.enter_context(_bind(settings.audiosocket_host, settings.audiosocket_port))
+            web = resources.enter_context(_bind(settings.host, settings.http_port))
+            if engine is None:
+                engine = await resources.enter_async_context(await _open_engine(settings))
+            _check_voice(settings, engine)
+            clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
+            server = AudioSocketServer(engine=engine, clock=clock, agent=agent, policy=_policy(settings))
+            gateway = cls(settings, engine, server)
+            gateway.addresses = Addresses(_address(audiosocket), _address(web))
+            await gateway._start(clock, audiosocket, web, resources)
+            gateway._resources = resources.pop_all()
+        return gateway
+
+    def unready(self) -> str | None:
+        """Why no call should be sent here now; None when one may."""
+        if not self._listening:
+            return "starting"
+        refusal = self.server.refusal()
+        return {"calls": "full", "shutting_down": "shutting down"}.get(refusal, refusal) if refusal else None
+
+    async def finish(self) -> None:
+        """Take no new calls, and let those that are up finish their sentence, at most ``drain_s``."""
+        await self.server.finish_calls(self.settings.drain_s)
+
+    def watch(self) -> "asyncio.Task[None]":
+        """A task that ends only if the clock or the HTTP server does, which is a fault of ours."""
+        return asyncio.create_task(_first_fault(self._running))
+
+    async def aclose(self) -> None:
+        """End every call and close everything."""
+        await self._resources.aclose()
+
+    async def _start(
+        self, clock: Clock, audiosocket: socket.socket, web: socket.socket, resources: AsyncExitStack
+    ) -> None:
+        ticking = asyncio.create_task(clock.run(), name="clock")
+        resources.push_async_callback(_end_task, ticking)
+        try:
+            await self.server.listen(audiosocket)
+        except OSError as error:
+            raise _no_listener(*_address(audiosocket), error) from None
+        resources.push_async_callback(self.server.aclose)
+        http = HttpServer(make_app(unready=self.unready, registry=self.engine.metrics.registry), web)
+        answering = asyncio.create_task(http.run_until_closed(), name="http")
+        resources.push_async_callback(_close_http, http, answering)
+        await http.wait_started(answering)
+        self._running = (ticking, answering)
+        self._listening = True
+
+
+async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; ``announce`` gets the one line that says where, when calls may come.
+
+    Raises:
+        VivavoceError: it could not start; the message is the sentence to show.
+    """
+    async with _StopSignals() as stop:
+        opening = asyncio.create_task(Gateway.open(settings))
+        if await stop.comes_before(opening):
+            return
+        async with contextlib.aclosing(opening.result()) as gateway:
+            _keep_out_of_collections()
+            announce(_ready_line(gateway))
+            if not await stop.comes_before(gateway.watch()):
+                return
+            logger.info("Shutting down: %d calls may finish their sentence", len(gateway.server.calls))
+            await stop.comes_before(asyncio.create_task(gateway.finish()))
+
+
+class _StopSignals:
+    """SIGTERM and SIGINT as something to wait for; as a context it holds the handlers."""
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self._received: asyncio.Queue[int] = asyncio.Queue()
+
+    async def __aenter__(self) -> Self:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._received.put_nowait, number)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    async def comes_before(self, work: "asyncio.Task[T]") -> bool:
+        """Wait for ``work`` or the next signal; a signal cancels the work. Raises what the work raised."""
+        signalled = asyncio.create_task(self._received.get())
+        try:
+            await asyncio.wait({work, signalled}, return_when=asyncio.FIRST_COMPLETED)
+            stopped = signalled.done() and not work.done()
+        finally:
+            await _end_task(signalled)
+            if not work.done():
+                await _end_task(work)
+        if not work.cancelled():
+            work.result()
+        return stopped
+
+
+def _agent(settings: Settings) -> Agent:
+    policy = ScriptPolicy(settings.script_tokens_per_s, settings.script_pause_s)
+    return make_agent(settings.agent, policy, loops=settings.script_loops)
+
+
+def _policy(settings: Settings) -> AudioSocketPolicy:
+    return AudioSocketPolicy(
+        sample_rate=settings.audiosocket_rate,
+        max_calls=settings.max_calls,
+        first_message_s=settings.first_message_s,
+        stalled_s=settings.stalled_s,
+        lead_s=settings.lead_s,
+        speech=Speech(settings.voice, settings.speed),
+    )
+
+
+async def _open_engine(settings: Settings) -> Engine:
+    return await Engine.open(
+        config=EngineConfig(scheduler=SchedulerPolicy(most_streams=settings.max_streams))
+    )
+
+
+def _check_voice(settings: Settings, engine: Engine) -> None:
+    try:
+        engine.voices.get(settings.voice)
+    except UnknownVoice as error:
+        raise UnknownVoice(f"voice: {error}") from None
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A bound TCP socket, not listening yet: nobody shall wait in its queue while the engine opens."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        raise _no_listener(host, port, error) from None
+    return sock
+
+
+def _no_listener(host: str, port: int, error: OSError) -> AddressUnavailable:
+    if error.errno == errno.EADDRINUSE:
+        return AddressUnavailable(f"{host}:{port} is in use by another program; choose another port.")
+    return AddressUnavailable(f"Cannot listen on {host}:{port}: {error.strerror}.")
+
+
+def _address(sock: socket.socket) -> tuple[str, int]:
+    host, port, *_ = sock.getsockname()
+    return host, port
+
+
+def _ready_line(gateway: Gateway) -> str:
+    (phone_host, phone_port), (web_host, web_port) = gateway.addresses.audiosocket, gateway.addresses.http
+    settings = gateway.settings
+    voice = gateway.engine.voices.get(settings.voice).id
+    return (
+        f"vivavoce is ready: AudioSocket on {phone_host}:{phone_port}, HTTP on http://{web_host}:{web_port}, "
+        f"agent {settings.agent}, voice {voice}"
+    )
+
+
+def _keep_out_of_collections() -> None:
+    # What is loaded by now stays; a full collection over it would stop every call for tens of milliseconds.
+    gc.collect()
+    gc.freeze()
+
+
+async def _first_fault(tasks: "tuple[asyncio.Task[None], ...]") -> None:
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        await task
+    raise RuntimeError("a task of the server ended by itself")
+
+
+async def _close_http(http: HttpServer, answering: "asyncio.Task[None]") -> None:
+    http.close()
+    await asyncio.wait({answering})
+
+
+async def _end_task(task: "asyncio.Task[T]") -> None:
+    task.cancel()
+    await asyncio.wait({task})

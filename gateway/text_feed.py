@@ -1,0 +1,92 @@
+"""Text on its way into a stream as it is written, and where it may stop.
+
+Not a segmenter: it only tells whether a place in the text ends a sentence, for a call that is ending.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import Protocol, Self
+
+from ..tts_engine.chunk import AudioChunk
+
+_SENTENCE_ENDS = (".", "!", "?", "…", "\n")
+_CLOSERS = " \t\"'”’)"  # may follow the end of a sentence
+
+
+class TextSink(Protocol):
+    """What of a ``Stream`` takes text."""
+
+    def push_text(self, text: str) -> None:
+        """Add text, split anywhere."""
+
+    def end_input(self) -> None:
+        """No more text will come."""
+
+
+class TextFeed:
+    """Pushes a text into a stream; as a context it owns the task that does.
+
+    Whatever happens, the stream's input is ended when the text is, so that what was pushed is spoken.
+    """
+
+    def __init__(self, stream: TextSink, text: str | AsyncIterable[str]) -> None:
+        self.cut_short = False
+        self._stream = stream
+        self._pushed: list[str] = []
+        self._segment_start = 0  # of the chunk given out last
+        self._task = asyncio.create_task(self._run(text))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.exception()  # asked for, so that asyncio does not report it as forgotten
+
+    def end_after_sentence(self) -> None:
+        """Let no more be said than the sentence that is being said."""
+        self.cut_short = True
+        if _ends_sentence("".join(self._pushed)):
+            self._task.cancel()
+
+    def is_over_before(self, chunk: AudioChunk) -> bool:
+        """Whether ``chunk``, the next one, begins a sentence that shall not be said any more."""
+        begins = chunk.text[0]
+        is_next_segment = begins > self._segment_start
+        self._segment_start = begins
+        return self.cut_short and is_next_segment and _ends_sentence("".join(self._pushed)[:begins])
+
+    async def raise_source_error(self) -> None:
+        """Wait until all text is pushed, and raise what its source or the stream raised, if anything."""
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.result()
+
+    async def _run(self, text: str | AsyncIterable[str]) -> None:
+        try:
+            if isinstance(text, str):
+                self._push(text)
+            else:
+                await self._push_all(text)
+        finally:
+            self._stream.end_input()
+
+    async def _push_all(self, deltas: AsyncIterable[str]) -> None:
+        try:
+            async for delta in deltas:
+                self._push(delta)
+                if self.cut_short and _ends_sentence(delta):
+                    return
+        finally:
+            if isinstance(deltas, AsyncGenerator):
+                await deltas.aclose()
+
+    def _push(self, delta: str) -> None:
+        self._pushed.append(delta)
+        self._stream.push_text(delta)
+
+
+def _ends_sentence(text: str) -> bool:
+    return text.rstrip(_CLOSERS).endswith(_SENTENCE_ENDS)
