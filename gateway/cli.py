@@ -1,0 +1,163 @@
+"""The command line: ``vivavoce serve | say | phone | bench``.
+
+Each command imports what it needs when it runs, so that ``--help`` and mistakes answer at once. Errors become
+one sentence on standard error and a non-zero exit code here, and nowhere else; results go to standard output.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from .. import __version__
+from ..tts_engine.errors import VivavoceError
+
+if TYPE_CHECKING:
+    from .bench.report import Report
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and exit: 0, or one sentence and a code that says the kind of failure."""
+    try:
+        _cli.main(args=arguments, prog_name="vivavoce", standalone_mode=False)
+    except click.ClickException as error:
+        _fail(error.format_message(), error.exit_code)
+    except VivavoceError as error:
+        _fail(str(error), 1)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("Interrupted.", _INTERRUPTED)
+    sys.exit(0)
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    click.echo(f"vivavoce: {sentence}", err=True)
+    sys.exit(code)
+
+
+@click.group("vivavoce", context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="vivavoce %(version)s")
+def _cli() -> None:
+    """Streaming text-to-speech for live conversations."""
+
+
+_CONFIG_FILE = click.Path(path_type=Path)
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@_cli.command()
+@click.option("--config", "config_file", type=_CONFIG_FILE, metavar="FILE", help="Settings as TOML.")
+@click.option("--host", help="Address of HTTP.  [default: 127.0.0.1]")
+@click.option("--http-port", metavar="PORT", help="Health and metrics; 0: any free one.  [default: 8080]")
+@click.option("--audiosocket-host", metavar="HOST", help="Address for Asterisk.  [default: 127.0.0.1]")
+@click.option("--audiosocket-port", metavar="PORT", help="0: any free one.  [default: 9092]")
+@click.option("--agent", metavar="script:FILE|keys|none", help="Who speaks on a call.  [default: keys]")
+@click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
+@click.option("--max-calls", metavar="N", help="More are refused at once.  [default: 100]")
+@click.option(
+    "--audiosocket-rate", metavar="HZ", help="8000, or 24000 for Asterisk 22.7 and later.  [default: 8000]"
+)
+@click.option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR.  [default: INFO]")
+@click.option(
+    "--listen-beyond-loopback", is_flag=True, default=None, help="Allow addresses that others can reach."
+)
+def serve(config_file: Path | None, **flags: object) -> None:
+    """Serve phone calls until SIGTERM or Control-C."""
+    from .settings import load_settings
+
+    settings = load_settings(config_file, flags)
+    _log_to_stderr(settings.log_level)
+    from .serve import serve as serve_calls
+
+    asyncio.run(serve_calls(settings, announce=click.echo))
+
+
+def _log_to_stderr(level: str) -> None:
+    import logging
+
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn").setLevel("WARNING")  # its INFO is about itself
+
+
+@_cli.command()
+@click.argument("text", required=False)
+@click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
+@click.option("--voice", metavar="ID", help="Voice.  [default: the first one]")
+@click.option("--speed", type=click.FloatRange(0.5, 2.0), default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--sample-rate", type=click.Choice(["24000", "8000"]), default="24000", show_default=True)
+def say(text: str | None, out: str, voice: str | None, speed: float, seed: int, sample_rate: str) -> None:
+    """Speak TEXT, or standard input as it arrives."""
+    from . import say as speech
+
+    order = speech.Order(out=out, voice=voice, speed=speed, seed=seed, sample_rate=int(sample_rate))
+    asyncio.run(speech.say(text, order))
+
+
+@_cli.command()
+@click.argument("host")
+@click.argument("port", type=click.IntRange(1, 65_535))
+@click.option("--seconds", type=float, default=30.0, show_default=True, help="How long to listen.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.wav", help="Record what is heard.")
+@click.option("--calls", type=int, default=1, show_default=True, help="Calls at once.")
+@click.option("--dtmf", default="", metavar="12#", help="Keys to press.")
+@_AS_JSON
+def phone(
+    host: str, port: int, seconds: float, out: Path | None, calls: int, dtmf: str, as_json: bool
+) -> None:
+    """Call an AudioSocket server as Asterisk does, and listen."""
+    from rich.console import Console
+
+    from .phone import listen
+
+    console = Console(stderr=True)
+    report = listen(host, port, seconds=seconds, out=out, calls=calls, dtmf=dtmf, progress=console)
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        report.print_table(Console())
+
+
+@_cli.group()
+def bench() -> None:
+    """Measure this machine against what must be reached."""
+
+
+@bench.command("call")
+@_AS_JSON
+def bench_call(as_json: bool) -> None:
+    """Calls: time to first audio, calls at once, barge-in, memory."""
+    from .bench.call import measure
+
+    _show(measure(), as_json)
+
+
+@bench.command("resample")
+@_AS_JSON
+def bench_resample(as_json: bool) -> None:
+    """24 to 8 kHz: delay, response, processor time."""
+    from .bench.resample import measure
+
+    _show(measure(), as_json)
+
+
+@bench.command("words")
+@_AS_JSON
+def bench_words(as_json: bool) -> None:
+    """Words wrong in call-centre sentences, by speech recognition."""
+    from .bench.words import measure
+
+    _show(measure(), as_json)
+
+
+def _show(report: "Report", as_json: bool) -> None:
+    from rich.console import Console
+
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        report.print_table(Console())

@@ -1,0 +1,141 @@
+"""``vivavoce say``: text in, a WAV file or a raw pipe out, both as they come."""
+
+import asyncio
+import codecs
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+
+from ..adapters.codecs import wav_header
+from ..adapters.resample import resampler_to
+from ..tts_engine.engine import Engine
+from ..tts_engine.errors import VivavoceError
+from ..tts_engine.stream import Stream
+from .text_feed import TextFeed
+
+_STDIN, _STDOUT = 0, 1
+_READ_BYTES = 4096
+
+
+class CannotWrite(VivavoceError):
+    """The output cannot be written; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is wanted: where to (a WAV file, or "-": raw s16le on standard output), how, at how many Hz."""
+
+    out: str
+    voice: str | None
+    speed: float
+    seed: int
+    sample_rate: int
+
+
+class Sink(Protocol):
+    """Takes s16le."""
+
+    def write(self, pcm: bytes) -> None:
+        """Take more of it; raises OSError."""
+
+
+async def say(text: str | None, order: Order) -> None:
+    """Speak ``text``, or standard input where there is none, as it arrives.
+
+    Raises:
+        VivavoceError: the text, the voice or the output is at fault.
+    """
+    with _sink(order) as sink:
+        async with (
+            await Engine.open() as engine,
+            engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
+            TextFeed(stream, standard_input() if text is None else text) as feed,
+        ):
+            await _render(stream, sink, order)
+            await feed.raise_source_error()
+
+
+async def _render(stream: Stream, sink: Sink, order: Order) -> None:
+    console = Console(stderr=True)
+    resampler = resampler_to(order.sample_rate)
+    began, spoken_s = time.monotonic(), 0.0
+    with console.status("speaking") as status:
+        async for chunk in stream:
+            sink.write(resampler.push(chunk.pcm))
+            spoken_s += chunk.seconds
+            status.update(f"{spoken_s:.1f} s of speech")
+        sink.write(resampler.drain())
+    console.print(f"{spoken_s:.1f} s of speech in {time.monotonic() - began:.1f} s", highlight=False)
+
+
+@contextlib.contextmanager
+def _sink(order: Order) -> Iterator[Sink]:
+    try:
+        with contextlib.suppress(BrokenPipeError):  # a reader that has enough is no error
+            if order.out == "-":
+                yield _Pipe()
+            else:
+                with WavFile(Path(order.out), order.sample_rate) as file:
+                    yield file
+    except OSError as error:
+        raise CannotWrite(f"cannot write {order.out}: {error.strerror or error}") from None
+
+
+class _Pipe:
+    def write(self, pcm: bytes) -> None:
+        while pcm:
+            pcm = pcm[os.write(_STDOUT, pcm) :]
+
+
+class WavFile:
+    """A WAV file that grows; whenever it is closed, it is whole."""
+
+    def __init__(self, path: Path, sample_rate: int) -> None:
+        self._sample_rate = sample_rate
+        self._bytes = 0
+        self._file = path.open("wb")
+        self._file.write(wav_header(sample_rate, 0))
+
+    def __enter__(self) -> "WavFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._file as file:
+            file.seek(0)
+            file.write(wav_header(self._sample_rate, self._bytes))
+
+    def write(self, pcm: bytes) -> None:
+        """Append s16le."""
+        self._file.write(pcm)
+        self._bytes += len(pcm)
+
+
+async def standard_input() -> AsyncIterator[str]:
+    """Standard input in the pieces in which it arrives, until it ends."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while True:
+        await _until_readable(_STDIN)
+        data = os.read(_STDIN, _READ_BYTES)
+        if text := decoder.decode(data, final=not data):
+            yield text
+        if not data:
+            return
+
+
+async def _until_readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:
+        return  # epoll takes no plain files, and they never block
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
