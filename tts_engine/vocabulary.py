@@ -116,7 +116,16 @@ WEEKDAY_OF = {
     "sat": "Saturday",
     "sun": "Sunday",
 }
-FRACTIONS = {2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth"}
+FRACTIONS = {
+    2: "half",
+    3: "third",
+    4: "quarter",
+    5: "fifth",
+    6: "sixth",
+    7: "seventh",
+    8: "eighth",
+    9: "ninth",
+}
 ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
 
@@ -375,7 +384,7 @@ RATES = {
     "s": "second",
 } | {
     unit: unit
-    for unit in "month year hour week minute second day night person user call line seat mile gallon unit".split()
+    for unit in "month year hour week minute second day night person user call line seat mile unit".split()
 }
 # One, many, hundredth one, hundredth many.
 DOLLAR = ("dollar", "dollars", "cent", "cents")
@@ -417,7 +426,6 @@ MAGNITUDES = {
     "hundred": "hundred",
 }
 SYMBOLS = {
-    "&": "and",
     "@": "at",
     "+": "plus",
     "=": "equals",
@@ -442,53 +450,55 @@ SYMBOLS = {
 
 # What a number after it is: a code, said digit by digit.
 CODE_WORDS = frozenset(
-    "pin pins passcode passcodes password code codes otp confirmation reference tracking serial routing ssn zip "
-    "zipcode postcode digits pincode voucher coupon promo swift iban vin imei authorization verification".split()
+    "pin pins passcode passcodes password code codes otp confirmation reference tracking serial "
+    "routing ssn zip zipcode postcode digits pincode voucher coupon promo swift iban vin imei "
+    "authorization verification".split()
 )
 # The same when the number comes at once, or after "number", "no.", "ID", "#", "is", a colon.
 NUMBERED_WORDS = frozenset(
-    "order account acct ticket case flight extension ext room invoice card policy claim member membership customer "
-    "gate suite apartment unit bus route booking reservation part model license licence contract receipt "
-    "transaction agent badge employee patient prescription rx locker channel area line number ref check "
-    "request incident id loan meter vehicle plate".split()
+    "order account acct ticket case flight extension ext room invoice card policy claim member "
+    "membership customer gate suite apartment unit bus route booking reservation part model license "
+    "licence contract receipt transaction agent badge employee patient prescription rx locker channel "
+    "area line number ref check request incident id loan meter vehicle plate".split()
 )
 NUMBER_NOUNS = frozenset({"number", "numbers", "no", "id", "ids", "#", "nr", "num"})
 LINKING_WORDS = frozenset({"is", "was", "are", "ending", "in", "with", "the", "your", "new", "as", "reads"})
 # After a small number these show that it counts something, even beside a code.
 COUNTED = frozenset(
-    "minute minutes min mins hour hours day days week weeks month months year years second seconds time times "
-    "digit digits character characters letter letters percent dollar dollars cent cents euro euros pound pounds "
-    "item items attempt attempts people person users calls call points mile miles am pm a.m p.m o'clock "
-    "business working more or and of other".split()
+    "minute minutes min mins hour hours day days week weeks month months year years second seconds "
+    "time times digit digits character characters letter letters percent dollar dollars cent cents "
+    "euro euros pound pounds item items attempt attempts people person users calls call points mile "
+    "miles am pm a.m p.m o'clock business working more or and of other".split()
 )
 LETTER_WORDS = frozenset(
-    "option plan letter letters vitamin grade press type section building apartment unit gate terminal exhibit "
-    "hepatitis class team part appendix choose row block zone group level schedule form box column side".split()
+    "option plan letter letters vitamin grade press type section building apartment unit gate "
+    "terminal exhibit hepatitis class team part appendix choose row block zone group level schedule "
+    "form box column side".split()
 )
 YEAR_WORDS = frozenset(
-    "in since from until till by year of during circa before after through to between and early late mid spring "
-    "summer fall autumn winter copyright model class fy".split()
+    "in since from until till by year of during circa before after through to between and early late "
+    "mid spring summer fall autumn winter copyright model class fy".split()
 )
 DATE_WORDS = frozenset("on by until till before after since due from through dated date is".split())
 STREET_WORDS = frozenset(
-    "street avenue road lane drive boulevard court place way terrace parkway highway square circle st ave rd ln "
-    "dr blvd ct pl pkwy hwy".split()
+    "street avenue road lane drive boulevard court place way terrace parkway highway square circle st "
+    "ave rd ln dr blvd ct pl pkwy hwy".split()
 )
 NUMERAL_WORDS = frozenset(
-    "chapter part phase volume section act scene article appendix book level type stage tier title war bowl "
-    "class mark version".split()
+    "chapter part phase volume section act scene article appendix book level type stage tier title "
+    "war bowl class mark version".split()
 )
 RULER_NAMES = frozenset(
-    "king queen pope henry elizabeth louis charles george william edward richard james john paul mary philip "
-    "francis benedict frederick napoleon nicholas pius leo".split()
+    "king queen pope henry elizabeth louis charles george william edward richard james john paul mary "
+    "philip francis benedict frederick napoleon nicholas pius leo".split()
 )
 
 # Written in capitals and said as words, some with a spelling of their own.
 SPOKEN_ACRONYMS = {
     word: word.lower()
     for word in (
-        "NASA PIN PINS SIM RAM ROM LAN WAN NATO FEMA OSHA UNESCO UNICEF AIDS COVID OPEC SWAT ZIP CAPTCHA VIN GIF "
-        "SCUBA RADAR LASER NAFTA FICA MEDICARE MEDICAID CAPS SONAR MODEM NASDAQ ICANN DARPA GAAP".split()
+        "NASA PIN PINS SIM RAM ROM LAN WAN NATO FEMA OSHA UNESCO UNICEF AIDS COVID OPEC SWAT ZIP CAPTCHA "
+        "VIN GIF SCUBA RADAR LASER NAFTA FICA MEDICARE MEDICAID CAPS SONAR MODEM NASDAQ ICANN DARPA GAAP".split()
     )
 } | {
     "NASA": "NASA",
@@ -508,20 +518,22 @@ SPOKEN_ACRONYMS = {
     "DIY": "D I Y",
 }
 SPELLED = frozenset(
-    "API APIS FAQ FAQS USA US UK EU UN UAE IBAN ASAP ETA EOD FYI AKA ATM ID IDS AI IT IP IOS IOU IRA IRS IVR ISP "
-    "UI UX URL URLS USB UPS USPS UPC APR APY APN AAA AARP ACH ACT AED AM PM AMEX ANI BIOS CEO CFO COO CTO CIA CPU "
-    "DIM DNI DOB DOA EFT EIN EMI EMV EOB ERA ETF EUR EV FBI FDA FDIC FICO GPA GPU HOA HIV HSA FSA IPO IPA IQ ISO "
-    "IT KPI MIA MIT MRI NBA OEM OTP PCI PIA POA POS RMA ROI RSVP SEO SLA SOS SUV TIA TOS UTC VA VIP AWS AOL AI "
-    "IEEE ACLU ABC AC DC AOK RV TV PC MD CD DVD OS EST EDT CST CDT MST MDT PST PDT GMT AP AR VR ER".split()
+    "API APIS FAQ FAQS USA US UK EU UN UAE IBAN ASAP ETA EOD FYI AKA ATM ID IDS AI IT IP IOS IOU IRA "
+    "IRS IVR ISP UI UX URL URLS USB UPS USPS UPC APR APY APN AAA AARP ACH ACT AED AM PM AMEX ANI BIOS "
+    "CEO CFO COO CTO CIA CPU DIM DNI DOB DOA EFT EIN EMI EMV EOB ERA ETF EUR EV FBI FDA FDIC FICO GPA "
+    "GPU HOA HIV HSA FSA IPO IPA IQ ISO KPI MIA MIT MRI NBA OEM OTP PCI PIA POA POS RMA ROI RSVP SEO "
+    "SLA SOS SUV TIA TOS UTC VA VIP AWS AOL IEEE ACLU ABC AC DC AOK RV TV PC MD CD DVD OS EST EDT CST "
+    "CDT MST MDT PST PDT GMT AP AR VR ER".split()
 )
 # Short English words that people shout in capitals.
 COMMON_WORDS = frozenset(
-    "a i an as at am be by do go he if in is it me my no of on or so to up us we ok hi oh all and any are ask bad "
-    "but buy can day did due end far few for fun get got had has her him his hot how job let lot low man may men "
-    "new not now off old one our out own pay put red run sad say see set she six sun ten the too top try two use "
-    "via war was way who why win won yes yet you your free stop help this that with from have here call only very "
-    "must what when will sale best more most open over done hold line does don't note next last then they them "
-    "sure also into just keep know like live look made make need once paid read real same save sell send some "
-    "take tell time wait want week were work year easy each ever back been both came come date down else area "
-    "able away card case code data fax".split()
+    "a i an as at am be by do go he if in is it me my no of on or so to up us we ok hi oh all and any "
+    "are ask bad but buy can day did due end far few for fun get got had has her him his hot how job "
+    "let lot low man may men new not now off old one our out own pay put red run sad say see set she "
+    "six sun ten the too top try two use via war was way who why win won yes yet you your free stop "
+    "help this that with from have here call only very must what when will sale best more most open "
+    "over done hold line does don't note next last then they them sure also into just keep know like "
+    "live look made make need once paid read real same save sell send some take tell time wait want "
+    "week were work year easy each ever back been both came come date down else area able away card "
+    "case code data fax".split()
 )

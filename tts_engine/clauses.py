@@ -1,0 +1,222 @@
+"""Where running text may be cut so that nothing is read differently for the cut.
+
+Pure functions of a text prefix: a place is decided once the characters that it depends on are there and
+never changes afterwards, so the cuts do not depend on how the text arrived. What the words sound like is
+``normalize.py``; whether a cut is taken is ``text.py``. The text here is folded (``normalize.fold``): its
+only white space is the blank and the newline, its quotes and apostrophes are ASCII.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from .vocabulary import ABBREVIATIONS, HALF_DAYS, MONTH_OF, SCHEMES, WEEKDAY_OF, Abbreviation
+
+
+class Ending(Enum):
+    """Why a piece of text ends where it ends."""
+
+    CLAUSE = auto()
+    SENTENCE = auto()
+    PARAGRAPH = auto()
+    CUT = auto()  # too long: no better place was found
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A safe place to cut: the piece ends before character ``stop`` of the view."""
+
+    stop: int
+    ending: Ending
+
+
+class Verdict(Enum):
+    """What is known of a place."""
+
+    SAFE = auto()
+    UNSAFE = auto()
+    OPEN = auto()  # more text is needed
+
+
+_EVENT = re.compile(r"[,;:!?.—–\n-]")
+_CLOSERS = re.compile(r"[\"')\]*_`~.!?…]*")
+_LETTERS = r"[^\W\d_]"
+_ORDINARY = re.compile(rf"[\"'(\[*_`#>~]*({_LETTERS}+(?:['’-]{_LETTERS}+)*)[\"')\]*_`~]*\Z")
+_OPENERS = "\"'([{*_`#<~"
+_MONTH_DAY = re.compile(
+    rf"(?:^|[\s(])(?:{'|'.join(MONTH_OF)})\.?\ +\d{{1,2}}(?:st|nd|rd|th)?\Z", re.IGNORECASE
+)
+_LIST_NUMBER = re.compile(r"(?:^|\n)[ *_#>]*\d{1,3}\Z")
+_DOTTED = re.compile(rf"(?:{_LETTERS}\.)+{_LETTERS}\Z")
+LONGEST_LINK_TEXT = 120  # characters between [ and ] that are waited for
+
+
+def next_boundary(view: str, begin: int, *, final: bool) -> tuple[Boundary | None, int]:
+    """The first safe place in ``view`` at or after ``begin``.
+
+    ``view`` starts where the last piece ended. ``final``: no more text will come. Also returns from where to
+    look again when more text has come: everything before it is decided.
+    """
+    for event in _EVENT.finditer(view, begin):
+        verdict, boundary = _judge(view, event.start(), final)
+        if verdict is Verdict.SAFE:
+            return boundary, boundary.stop if boundary else event.end()
+        if verdict is Verdict.OPEN:
+            return None, event.start()
+    return None, len(view)
+
+
+def _judge(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+    match view[at]:
+        case "\n":
+            return _newline(view, at, final)
+        case ".":
+            return _stop(view, at, final)
+        case "-" | "–":
+            return _spaced_dash(view, at, final)
+        case "!" | "?":
+            return _mark(view, at, final, Ending.SENTENCE)
+        case "—" if view[max(at - 1, 0)] in " —":
+            return _spaced_dash(view, at, final)
+        case _:
+            return _mark(view, at, final, Ending.CLAUSE)
+
+
+def _newline(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+    """A line ends a sentence; two ends of line, with nothing between, a paragraph."""
+    following = _next_visible(view, at + 1, skipped=" ")
+    if following == len(view):
+        if not final:
+            return Verdict.OPEN, None
+        return Verdict.SAFE, Boundary(following, Ending.SENTENCE)
+    if view[following] == "\n":
+        return Verdict.SAFE, Boundary(following + 1, Ending.PARAGRAPH)
+    return Verdict.SAFE, Boundary(at + 1, Ending.SENTENCE)
+
+
+def _stop(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+    """A full stop needs white space after it, and after anything but a plain word a fitting next letter."""
+    after = _CLOSERS.match(view, at + 1)
+    end = after.end() if after else at + 1
+    if end == len(view):
+        return (Verdict.SAFE, Boundary(end, Ending.SENTENCE)) if final else (Verdict.OPEN, None)
+    if view[end] != " " or _inside_link(view, at):
+        return Verdict.UNSAFE, None
+    if view[at : at + 2] == "..":
+        return _ellipsis(view, end, final)
+    safe = Verdict.SAFE, Boundary(end, Ending.SENTENCE)
+    core = view[_chunk_start(view, at) : at]
+    word = core.lstrip(_OPENERS).rstrip("\"')]*_`~")
+    kind = _abbreviation(word)
+    if kind is None and _ORDINARY.match(core) and (len(word) > 1 or word == "I"):
+        return safe
+    following = _next_visible(view, end)
+    if following == len(view):
+        return safe if final else (Verdict.OPEN, None)
+    if _is_safe_after_stop(view, at, word, kind, view[following]):
+        return safe
+    return Verdict.UNSAFE, None
+
+
+def _ellipsis(view: str, end: int, final: bool) -> tuple[Verdict, Boundary | None]:
+    following = _next_visible(view, end)
+    if following == len(view) and not final:
+        return Verdict.OPEN, None
+    ending = Ending.CLAUSE if view[following : following + 1].islower() else Ending.SENTENCE
+    return Verdict.SAFE, Boundary(end, ending)
+
+
+def _is_safe_after_stop(view: str, at: int, word: str, kind: Abbreviation | None, following: str) -> bool:
+    begins_sentence = following.isupper() or following in _OPENERS
+    match kind:
+        case Abbreviation.TITLE | Abbreviation.INNER:
+            return False
+        case Abbreviation.NUMBERED:
+            return word in ("No", "no") and following.isalpha()
+        case Abbreviation.ENDING:
+            return begins_sentence
+    if _LIST_NUMBER.search(view, 0, at) and word.isdigit():
+        return False
+    if not word or (len(word) == 1 and word.isalpha()):
+        return not word and (begins_sentence or following.isalpha())
+    return not following.isdigit() or not word[-1].isdigit()
+
+
+def _abbreviation(word: str) -> Abbreviation | None:
+    if word in ABBREVIATIONS:
+        return ABBREVIATIONS[word][1]
+    lower = word.lower()
+    if word[:1].isupper() and (
+        lower in WEEKDAY_OF or (lower in MONTH_OF and len(word) < 5 and lower != "may")
+    ):
+        return Abbreviation.INNER
+    if word in HALF_DAYS or _DOTTED.match(word) or lower in ("am", "pm"):
+        return Abbreviation.ENDING
+    return None
+
+
+def _mark(view: str, at: int, final: bool, ending: Ending) -> tuple[Verdict, Boundary | None]:
+    """A comma and its like: at once after a plain word, else when the next letter shows that it is safe."""
+    core = view[_chunk_start(view, at) : at]
+    if _inside_link(view, at):
+        return Verdict.UNSAFE, None
+    plain = _ORDINARY.match(core)
+    if plain and not _is_doubtful(plain.group(1), view[at]):
+        return Verdict.SAFE, Boundary(at + 1, ending)
+    after = _CLOSERS.match(view, at + 1)
+    end = after.end() if after else at + 1
+    if end == len(view):
+        return (Verdict.SAFE, Boundary(end, ending)) if final else (Verdict.OPEN, None)
+    if view[end] != " ":
+        return Verdict.UNSAFE, None
+    following = _next_visible(view, end)
+    if following == len(view):
+        return (Verdict.SAFE, Boundary(end, ending)) if final else (Verdict.OPEN, None)
+    if _is_safe_after_mark(view, at, core, view[following]):
+        return Verdict.SAFE, Boundary(end, ending)
+    return Verdict.UNSAFE, None
+
+
+def _is_doubtful(word: str, mark: str) -> bool:
+    lower = word.lower()
+    return lower in WEEKDAY_OF or (mark == ":" and lower in SCHEMES)
+
+
+def _is_safe_after_mark(view: str, at: int, core: str, following: str) -> bool:
+    word = core.lstrip(_OPENERS).rstrip("\"')]*_`~")
+    if not word or word.lower() in WEEKDAY_OF:
+        return False
+    if not following.isdigit():
+        return True
+    if view[at] == ":":
+        return not word[-1].isdigit()
+    return not _MONTH_DAY.search(view, 0, at)
+
+
+def _spaced_dash(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+    """A dash between blanks is a pause, unless it stands between numbers or begins a line."""
+    before = view[:at].rstrip(" —") if view[max(at - 1, 0)] in " —" else ""
+    if not before or before[-1] == "\n":
+        return Verdict.UNSAFE, None
+    following = _next_visible(view, at + 1, skipped=" —-–")
+    if following == len(view):
+        return Verdict.UNSAFE if final else Verdict.OPEN, None
+    spaced = view[at] == "—" or view[at + 1] == " "
+    if not spaced or not view[following].isalpha() or not before[-1].isalpha() or _inside_link(view, at):
+        return Verdict.UNSAFE, None
+    return Verdict.SAFE, Boundary(at + 1, Ending.CLAUSE)
+
+
+def _inside_link(view: str, at: int) -> bool:
+    opened = view.rfind("[", max(0, at - LONGEST_LINK_TEXT), at)
+    return opened > view.rfind("]", 0, at)
+
+
+def _chunk_start(view: str, at: int) -> int:
+    return max(view.rfind(" ", 0, at), view.rfind("\n", 0, at), view.rfind("—", 0, at)) + 1
+
+
+def _next_visible(view: str, at: int, skipped: str = " \n") -> int:
+    while at < len(view) and view[at] in skipped:
+        at += 1
+    return at

@@ -1,0 +1,91 @@
+"""Cuts text that is still being written into segments to be spoken, as early as that is safe.
+
+Incremental and pure: no clock, and the same segments however the text was split into pushes. What is read how
+is ``normalize.py``, where a cut is safe is ``clauses.py``; here is which of the safe places are taken.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from .clauses import Ending
+from .normalize import LONGEST_CLAUSE, Piece, Reader, SpokenWord, normalize
+
+__all__ = ["Ending", "Segment", "SegmentPolicy", "Segmenter", "SpokenWord", "normalize"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPolicy:
+    """How long a segment is.
+
+    ``first_min_words``: a clause of so many words is spoken at once when nothing was spoken before it;
+    ``min_words``: the same later, when longer segments sound better and nobody waits. Sentences are spoken
+    whatever their length. ``max_words``/``max_characters``: a longer clause is cut.
+    """
+
+    first_min_words: int = 2
+    min_words: int = 6
+    max_words: int = 40
+    max_characters: int = LONGEST_CLAUSE
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Words to be spoken together. ``start``/``stop``: characters of the text pushed; segments follow each
+    other without a gap, apart from text with nothing to say at the very end."""
+
+    words: tuple[SpokenWord, ...]
+    start: int
+    stop: int
+    ending: Ending
+
+
+class Segmenter:
+    """Takes text as it is written, gives segments as soon as they are safe to speak."""
+
+    def __init__(self, policy: SegmentPolicy = SegmentPolicy()) -> None:
+        self._policy = policy
+        self._reader = Reader(policy.max_characters)
+        self._waiting: list[SpokenWord] = []
+        self._start = 0
+        self._spoken = False
+
+    def push(self, text: str) -> list[Segment]:
+        """Take more text, split anywhere; the segments that are complete now."""
+        return [segment for piece in self._reader.push(text) for segment in self._add(piece)]
+
+    def flush(self) -> list[Segment]:
+        """Speak what is buffered; the next text starts anew, with quick first words."""
+        segments = [segment for piece in self._reader.flush() for segment in self._add(piece)]
+        if self._waiting:
+            segments += self._emit(self._waiting[-1].stop, Ending.CLAUSE)
+        self._spoken = False
+        return segments
+
+    def _add(self, piece: Piece) -> Iterator[Segment]:
+        self._waiting += piece.words
+        least = self._policy.min_words if self._spoken else self._policy.first_min_words
+        if self._waiting and (piece.ending is not Ending.CLAUSE or len(self._waiting) >= least):
+            yield from self._emit(piece.stop, piece.ending)
+
+    def _emit(self, stop: int, ending: Ending) -> Iterator[Segment]:
+        while len(self._waiting) > self._policy.max_words:
+            count = _best_cut(self._waiting, self._policy.max_words)
+            yield self._segment(count, self._waiting[count - 1].stop, Ending.CUT)
+        yield self._segment(len(self._waiting), stop, ending)
+
+    def _segment(self, count: int, stop: int, ending: Ending) -> Segment:
+        words, self._waiting = self._waiting[:count], self._waiting[count:]
+        if ending in (Ending.SENTENCE, Ending.PARAGRAPH) and not words[-1].punctuation:
+            words[-1] = replace(words[-1], punctuation=".")
+        segment = Segment(tuple(words), self._start, stop, ending)
+        self._start = stop
+        self._spoken = True
+        return segment
+
+
+def _best_cut(words: list[SpokenWord], most: int) -> int:
+    """After the last pause in the second half of the first ``most`` words, else after all of them."""
+    for count in range(most, most // 2, -1):
+        if words[count - 1].punctuation:
+            return count
+    return most
