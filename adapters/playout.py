@@ -43,7 +43,7 @@ class Discarded:
     ``utterance``: its number, counted from 0; -1 when nothing was pushed since the start or the last discard.
     ``cut_ms``: speech dropped, all queued utterances together; the fading edge counts as dropped.
     ``words``: all words of ``utterance`` whose middle was sent, those that ``heard()`` told included.
-    ``text_stop``: characters of its text up to the end of the last word heard; all if nothing was cut.
+    ``text_stop``: characters of its text up to the end of the last word heard; all of it if all was heard.
     ``silent_at``: monotonic seconds from which nothing of the old speech is played any more.
     """
 
@@ -77,9 +77,15 @@ class _Utterance:
     # Positions are samples of speech at the packets' rate since the playout began.
     number: int
     begin: int
+    end: float = inf  # until finish() knows it
     samples_in: int = 0  # at 24 kHz
     text_stop: int = 0
     heard: list[Word] = field(default_factory=list)
+
+    def text_heard(self, position: int) -> int:
+        if position >= self.end:
+            return self.text_stop
+        return self.heard[-1].text_stop if self.heard else 0
 
 
 class Playout:
@@ -126,7 +132,7 @@ class Playout:
         self._position = 0  # samples of speech sent or dropped: the place of _taken
         self._open: _Utterance | None = None  # being pushed
         self._queue: deque[_Utterance] = deque()  # from the one being heard to the one being pushed
-        self._marks: deque[tuple[int, _Utterance, Word]] = deque()  # middles of words not yet heard
+        self._marks: deque[tuple[float, _Utterance, Word]] = deque()  # middles of words not yet heard
         self._unreported: deque[HeardWord] = deque(maxlen=MAX_UNREPORTED)
         self._begun = 0  # utterances
 
@@ -165,8 +171,9 @@ class Playout:
         if self._open is None:
             return
         self._append(self._resampler.drain())
-        end = self._position + self._waiting
-        self._marks = deque((min(middle, end), utterance, word) for middle, utterance, word in self._marks)
+        self._open.end = self._position + self._waiting
+        self._marks = deque((min(middle, said.end), said, word) for middle, said, word in self._marks)
+        self._hear()  # a word that no audio was left for
         self._open = None
 
     def due(self, now: float) -> list[bytes]:
@@ -188,21 +195,20 @@ class Playout:
 
         Up to 5 ms of the edge fade out in the next packet, if that leaves within 20 ms; nothing else is sent.
         """
-        left = self._unplayed()
         heard = self._being_heard()
         self._fade = self._faded_edge()
         self._fade_by = now + FADE_WITHIN_S
         fade_s = len(self._fade) / 2 / self._sample_rate
-        silent_at = self._due_at + fade_s if self._fade else max(now, self._speech_until)
+        discarded = Discarded(
+            utterance=heard.number if heard else -1,
+            cut_ms=1000 * self._unplayed() / self._sample_rate,
+            words=tuple(heard.heard) if heard else (),
+            text_stop=heard.text_heard(self._position) if heard else 0,
+            silent_at=self._due_at + fade_s if self._fade else max(now, self._speech_until),
+        )
         self._forget()
         self._discards += 1
-        return Discarded(
-            utterance=heard.number if heard else -1,
-            cut_ms=1000 * left / self._sample_rate,
-            words=tuple(heard.heard) if heard else (),
-            text_stop=_text_heard(heard, whole=left == 0) if heard else 0,
-            silent_at=silent_at,
-        )
+        return discarded
 
     def heard(self) -> tuple[HeardWord, ...]:
         """The words heard since this was last asked, each once; of 2,000 not asked for, the newest."""
@@ -319,9 +325,3 @@ class Playout:
         self._queue.clear()
         self._marks.clear()
         self._nothing = 0
-
-
-def _text_heard(utterance: _Utterance, *, whole: bool) -> int:
-    if whole:
-        return utterance.text_stop
-    return utterance.heard[-1].text_stop if utterance.heard else 0
