@@ -150,7 +150,7 @@ def _abbreviation(word: str) -> Abbreviation | None:
         lower in WEEKDAY_OF or (lower in MONTH_OF and len(word) < 5 and lower != "may")
     ):
         return Abbreviation.INNER
-    if word in HALF_DAYS or _DOTTED.match(word) or lower in ("am", "pm"):
+    if word in HALF_DAYS or word == "Ph.D" or _DOTTED.match(word) or lower in ("am", "pm"):
         return Abbreviation.ENDING
     return None
 

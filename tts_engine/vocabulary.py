@@ -362,7 +362,9 @@ UNITS: dict[str, tuple[str, str]] = {
     "mos": ("month", "months"),
     "yr": ("year", "years"),
     "yrs": ("year", "years"),
+    "m^2": ("square meter", "square meters"),
     "m2": ("square meter", "square meters"),
+    "km^2": ("square kilometer", "square kilometers"),
     "km2": ("square kilometer", "square kilometers"),
     "m3": ("cubic meter", "cubic meters"),
     "sqft": ("square foot", "square feet"),
@@ -450,13 +452,13 @@ SYMBOLS = {
 
 # What a number after it is: a code, said digit by digit.
 CODE_WORDS = frozenset(
-    "pin pins passcode passcodes password code codes otp confirmation reference tracking serial "
-    "routing ssn zip zipcode postcode digits pincode voucher coupon promo swift iban vin imei "
-    "authorization verification".split()
+    "extension ext pin pins passcode passcodes password code codes otp confirmation reference "
+    "tracking serial routing ssn zip zipcode postcode digits pincode voucher coupon promo "
+    "swift iban vin imei authorization verification".split()
 )
 # The same when the number comes at once, or after "number", "no.", "ID", "#", "is", a colon.
 NUMBERED_WORDS = frozenset(
-    "order account acct ticket case flight extension ext room invoice card policy claim member "
+    "seat order account acct ticket case flight extension ext room invoice card policy claim member "
     "membership customer gate suite apartment unit bus route booking reservation part model license "
     "licence contract receipt transaction agent badge employee patient prescription rx locker channel "
     "area line number ref check request incident id loan meter vehicle plate".split()
@@ -468,17 +470,14 @@ COUNTED = frozenset(
     "minute minutes min mins hour hours day days week weeks month months year years second seconds "
     "time times digit digits character characters letter letters percent dollar dollars cent cents "
     "euro euros pound pounds item items attempt attempts people person users calls call points mile "
-    "miles am pm a.m p.m o'clock business working more or and of other".split()
+    "miles am pm a.m p.m o'clock business working".split()
 )
 LETTER_WORDS = frozenset(
     "option plan letter letters vitamin grade press type section building apartment unit gate "
     "terminal exhibit hepatitis class team part appendix choose row block zone group level schedule "
     "form box column side".split()
 )
-YEAR_WORDS = frozenset(
-    "in since from until till by year of during circa before after through to between and early late "
-    "mid spring summer fall autumn winter copyright model class fy".split()
-)
+YEAR_WORDS = frozenset("in since circa year until by before after during copyright model class fy".split())
 DATE_WORDS = frozenset("on by until till before after since due from through dated date is".split())
 STREET_WORDS = frozenset(
     "street avenue road lane drive boulevard court place way terrace parkway highway square circle st "
@@ -497,8 +496,9 @@ RULER_NAMES = frozenset(
 SPOKEN_ACRONYMS = {
     word: word.lower()
     for word in (
-        "NASA PIN PINS SIM RAM ROM LAN WAN NATO FEMA OSHA UNESCO UNICEF AIDS COVID OPEC SWAT ZIP CAPTCHA "
-        "VIN GIF SCUBA RADAR LASER NAFTA FICA MEDICARE MEDICAID CAPS SONAR MODEM NASDAQ ICANN DARPA GAAP".split()
+        "NASA PIN PINS SIM RAM ROM LAN WAN NATO FEMA OSHA UNESCO UNICEF AIDS COVID OPEC SWAT ZIP "
+        "CAPTCHA VIN GIF SCUBA RADAR LASER NAFTA FICA MEDICARE MEDICAID CAPS SONAR MODEM NASDAQ "
+        "ICANN DARPA GAAP".split()
     )
 } | {
     "NASA": "NASA",
@@ -536,4 +536,19 @@ COMMON_WORDS = frozenset(
     "live look made make need once paid read real same save sell send some take tell time wait want "
     "week were work year easy each ever back been both came come date down else area able away card "
     "case code data fax".split()
+)
+
+STATES = dict(
+     AL="Alabama", AK="Alaska", AZ="Arizona", AR="Arkansas", CA="California", CO="Colorado",
+    CT="Connecticut", DE="Delaware", FL="Florida", GA="Georgia", HI="Hawaii", ID="Idaho",
+    IL="Illinois", IN="Indiana", IA="Iowa", KS="Kansas", KY="Kentucky", LA="Louisiana", ME="Maine",
+    MD="Maryland", MA="Massachusetts", MI="Michigan", MN="Minnesota", MS="Mississippi", MO="Missouri",
+    MT="Montana", NE="Nebraska", NV="Nevada", NH="New Hampshire", NJ="New Jersey", NM="New Mexico",
+    NY="New York", NC="North Carolina", ND="North Dakota", OH="Ohio", OK="Oklahoma", OR="Oregon",
+    PA="Pennsylvania", RI="Rhode Island", SC="South Carolina", SD="South Dakota", TN="Tennessee",
+    TX="Texas", UT="Utah", VT="Vermont", VA="Virginia", WA="Washington", WV="West Virginia",
+    WI="Wisconsin", WY="Wyoming", DC="D C",
+)  # fmt: skip
+CLEAR_STATES = frozenset(
+    "AZ CA CT FL GA IL KY MN MO NC ND NE NH NJ NM NV NY SD TN TX UT VT WA WI WV WY".split()
 )
