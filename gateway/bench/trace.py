@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 class Utterance:
     """What the talker noted of one utterance. Moments that did not come are None.
 
-    ``punctuated``: push of the token that ends the first clause; ``clause``: push of the text that completes
-    it, which is the token after the punctuation ("1," may yet become "1,000"). ``ended``: all is played.
+    ``punctuated``: push of the token with the punctuation of the first clause; ``clause``: push of the token
+    that completes it, the same one for a comma, the next one for a full stop. ``ended``: all is played.
     """
 
     call: UUID

@@ -1,0 +1,445 @@
+"""The call bench: how soon a phone hears, how many calls speak at once, how barge-in works.
+
+The gateway (``talker.py``) and the phones (``load.py``) are two processes of their own; this one starts them,
+watches the memory of the first, and does the sums when both have ended. All three read one monotonic clock.
+
+TTFA: from the push of the text that completes the first clause to the first audible sample at the phone, that
+is, arrival of its packet plus its place in it. A comma after a word completes a clause, a full stop does with
+the token after it ("2." may yet become "2.5"); the time from the punctuation itself is reported, too.
+Late: a packet over 20 ms after its slot in the schedule that the phone can fit, or one that never came.
+Underrun: more than 60 ms of nothing inside an utterance. The gateway's playout counts them, as it knows a
+speaker's pause from a starved queue; independent of it, holes between arrivals are counted at the phone.
+Barge-in: from discard() to the arrival of the last packet with anything audible in it.
+"""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+from rich.console import Console
+
+from ...tts_engine.errors import BadRequest, VivavoceError
+from . import load, talker
+from .report import Figure, Report
+from .trace import (
+    Onset,
+    Trace,
+    Utterance,
+    after_discard,
+    arrival_gaps,
+    lateness,
+    likeness,
+    onset_of,
+    percentile,
+    speech_after,
+)
+
+READY_S = 120.0  # to load and cut the voice for the first time on a slow machine
+END_S = 60.0  # to write what was heard
+SETTLE_S = 2.0  # after the last call was dialled, until the calls are measured
+LADDER = (25, 50, 75, 100, 125, 150, 175, 200, 250, 300)
+MOST_LATE = 0.001  # share of packets
+LIKE = 0.98  # correlation below which an utterance has something of another one in it
+
+
+class BenchFailed(VivavoceError):
+    """A process of the bench ended before its time; the message is its last word."""
+
+
+class Part(StrEnum):
+    """What can be measured alone."""
+
+    TTFA = "ttfa"
+    LOAD = "load"
+    CALLS = "calls"
+    KNEE = "knee"
+    BARGE_IN = "barge-in"
+
+
+DEFAULT_PARTS = (Part.TTFA, Part.LOAD, Part.CALLS, Part.BARGE_IN)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One run of talker and phones.
+
+    ``count``: see ``talker.make_talker``; ``seconds``: after the last phone was dialled.
+    """
+
+    part: talker.Part
+    count: int
+    phones: int
+    ramp_s: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run left behind. ``rss_mb``: the most that the gateway held resident while phones were up."""
+
+    traces: tuple[Trace, ...]
+    utterances: tuple[Utterance, ...]
+    book: talker.Notebook
+    done: load.Done
+    rss_mb: float
+
+    def utterances_by_call(self) -> dict[UUID, list[Utterance]]:
+        """In the order in which they were begun."""
+        by_call: dict[UUID, list[Utterance]] = {}
+        for utterance in self.utterances:
+            by_call.setdefault(utterance.call, []).append(utterance)
+        return by_call
+
+    def pairs(self) -> Iterator[tuple[Trace, Utterance, float]]:
+        """Each measured utterance with its call's trace, and when the next one began."""
+        traces = {trace.call: trace for trace in self.traces}
+        for call, utterances in self.utterances_by_call().items():
+            nexts = [following.started for _, following in pairwise(utterances)]
+            for utterance, before in zip(utterances, [*nexts, self.done.ended], strict=True):
+                if utterance.number >= 0 and call in traces:
+                    yield traces[call], utterance, before
+
+
+def measure(
+    *,
+    parts: Sequence[str] = DEFAULT_PARTS,
+    utterances: int = 30,
+    speaking: int = 50,
+    calls: int = 100,
+    seconds: float = 30.0,
+    progress: Console | None = None,
+) -> Report:
+    """Run the parts and return their figures.
+
+    ``utterances`` of the one call, calls ``speaking`` under load, ``calls`` at once, ``seconds`` of each.
+
+    Raises:
+        BadRequest: an unknown part.
+        BenchFailed: the gateway or the phones ended before their time.
+    """
+    console = progress or Console(stderr=True)
+    wanted = _parts(parts)
+    steps: dict[Part, Callable[[], list[Figure]]] = {
+        Part.TTFA: lambda: _measure_alone(utterances),
+        Part.LOAD: lambda: _measure_under_load(speaking, seconds),
+        Part.CALLS: lambda: _measure_at_once(calls, seconds),
+        Part.KNEE: lambda: _find_knee(calls, seconds, console),
+        Part.BARGE_IN: lambda: _measure_barge_in(),
+    }
+    figures: list[Figure] = []
+    for part in wanted:
+        with console.status(f"bench call: {part}"):
+            figures += steps[part]()
+    settings: dict[str, str | int | float | bool] = {
+        "parts": " ".join(wanted),
+        "calls": calls,
+        "speaking": speaking,
+        "seconds": seconds,
+    }
+    return Report("call", tuple(figures), settings)
+
+
+def _parts(names: Sequence[str]) -> list[Part]:
+    try:
+        return [Part(name) for name in names]
+    except ValueError:
+        unknown = next(name for name in names if name not in list(Part))
+        raise BadRequest(f"no part {unknown!r} of this bench; parts are {', '.join(Part)}") from None
+
+
+# Parts
+
+
+def _measure_alone(utterances: int) -> list[Figure]:
+    run = run_setup(Setup(talker.Part.ALONE, utterances, 1, 0.0, 60.0 + 8.0 * utterances))
+    onsets = onsets_of(run)
+    return [
+        *_ttfa_figures("TTFA, 1 call", onsets, {50: 45.0, 95: 90.0}),
+        *_from_punctuation_figures("TTFA from the punctuation, 1 call", onsets),
+        Figure("utterances, 1 call", len(onsets), ""),
+    ]
+
+
+def _measure_under_load(speaking: int, seconds: float) -> list[Figure]:
+    phones = speaking + max(10, speaking * 3 // 5)
+    run = run_setup(Setup(talker.Part.RANDOM, speaking, phones, 1.0, max(seconds, 30.0) + SETTLE_S))
+    onsets = onsets_of(run)
+    name = f"{speaking} calls speaking"
+    return [
+        *_ttfa_figures(f"TTFA, {name}", onsets, {95: 200.0}),
+        *_from_punctuation_figures(f"TTFA from the punctuation, {name}", onsets),
+        Figure(f"utterances, {name}", len(onsets), ""),
+        Figure("calls that spoke at once, on average", round(speaking_on_average(run), 1), ""),
+        Figure("utterances without a free call", run.book.refused, ""),
+        *_cost_figures(name, run),
+    ]
+
+
+def _measure_at_once(calls: int, seconds: float) -> list[Figure]:
+    run = run_setup(_at_once(calls, seconds))
+    at_once = at_once_of(run)
+    name = f"{calls} calls"
+    return [
+        Figure(
+            "calls speaking at once without an underrun", calls if at_once.holds else 0, "", at_least=calls
+        ),
+        Figure(f"packets late or never sent, {name}", 100 * at_once.late_share, "%", at_most=100 * MOST_LATE),
+        Figure(f"underruns in the gateway, {name}", at_once.underruns, "", at_most=0),
+        Figure(f"holes over 60 ms at the phones, {name}", at_once.holes, "", at_most=0),
+        Figure(f"worst packet, {name}", 1000 * at_once.worst_s, "ms"),
+        Figure(f"packets with speech in them, {name}, least of all calls", 100 * at_once.least_speech, "%"),
+        Figure(f"resident memory, {name}", run.rss_mb, "MB", at_most=600.0),
+        *_cost_figures(name, run),
+    ]
+
+
+def _find_knee(calls: int, seconds: float, console: Console) -> list[Figure]:
+    reached = 0
+    for rung in (rung for rung in LADDER if rung >= calls):
+        at_once = at_once_of(run_setup(_at_once(rung, seconds)))
+        console.print(
+            f"{rung} calls: {at_once.underruns} underruns, {100 * at_once.late_share:.3f} % of packets late"
+        )
+        if not at_once.holds:
+            break
+        reached = rung
+    return [Figure("most calls at once without an underrun", reached, "")]
+
+
+def _measure_barge_in() -> list[Figure]:
+    run = run_setup(Setup(talker.Part.BARGE_IN, 12, 8, 4.0, 120.0))
+    barge_ins = [
+        after_discard(trace, utterance.discarded, before=before)
+        for trace, utterance, before in run.pairs()
+        if utterance.discarded is not None
+    ]
+    last_ms = [1000 * barge_in.last_audible_s for barge_in in barge_ins]
+    return [
+        Figure(
+            "barge-in, discard to last audible packet, worst", max(last_ms, default=float("inf")), "ms", 25.0
+        ),
+        Figure("barge-in, discard to last audible packet, p50", percentile(last_ms, 50), "ms"),
+        Figure("barge-ins", len(barge_ins), ""),
+        Figure(
+            "packets of an old utterance",
+            sum(barge_in.stale_packets for barge_in in barge_ins),
+            "",
+            at_most=0,
+        ),
+        Figure("utterances with something of an old one", count_unlike(run), "", at_most=0),
+    ]
+
+
+def _at_once(calls: int, seconds: float) -> Setup:
+    return Setup(talker.Part.AT_ONCE, calls, calls, 5.0, seconds + SETTLE_S)
+
+
+# Sums
+
+
+def onsets_of(run: Run) -> list[Onset]:
+    """One for each measured utterance that was said in full before the phones hung up."""
+    return [
+        onset_of(trace, utterance, before=before)
+        for trace, utterance, before in run.pairs()
+        if utterance.ended is not None
+    ]
+
+
+def speaking_on_average(run: Run) -> float:
+    """Calls that spoke at once: the length of all utterances over the time they took together."""
+    spoken = [(one.clause, one.ended) for one in run.utterances if one.clause and one.ended]
+    if not spoken:
+        return 0.0
+    start, stop = min(clause for clause, _ in spoken), max(ended for _, ended in spoken)
+    return sum(ended - clause for clause, ended in spoken) / (stop - start)
+
+
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """How calls that speak at once fared. ``least_speech``: share of audible packets of the quietest call."""
+
+    late_share: float
+    worst_s: float
+    underruns: int
+    holes: int
+    least_speech: float
+    calls: int
+    calls_heard: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether every call was heard, none had an underrun, and packets were in time."""
+        whole = self.calls_heard == self.calls
+        return whole and self.underruns == 0 and self.holes == 0 and self.late_share < MOST_LATE
+
+
+def at_once_of(run: Run) -> AtOnce:
+    """Sums over all calls, from two seconds after the last was dialled to the end."""
+    window = (run.done.connected + SETTLE_S, run.done.ended)
+    traces = [trace.between(*window) for trace in run.traces]
+    schedules = [lateness(trace.arrived) for trace in traces]
+    slots = sum(schedule.packets + schedule.skipped for schedule in schedules)
+    missed = sum(schedule.late + schedule.skipped for schedule in schedules)
+    speech = [float(np.mean(trace.audible)) if len(trace.arrived) else 0.0 for trace in traces]
+    return AtOnce(
+        late_share=missed / slots if slots else 1.0,
+        worst_s=max((schedule.worst_s for schedule in schedules), default=0.0),
+        underruns=sum(call.underruns for call in run.book.calls),
+        holes=sum(arrival_gaps(trace.arrived) for trace in traces),
+        least_speech=min(speech, default=0.0),
+        calls=len(run.book.calls),
+        calls_heard=sum(share > 0.5 for share in speech),
+    )
+
+
+def count_unlike(run: Run) -> int:
+    """Utterances after a barge-in that do not begin as the clean reading of the same text does."""
+    clean = {
+        utterance.text: speech_after(trace, utterance.started, 3.0)
+        for trace, utterance, _ in run.pairs()
+        if utterance.discarded is None
+    }
+    unlike = 0
+    for trace, utterance, _ in run.pairs():
+        if utterance.discarded is None or utterance.clause is None:
+            continue
+        heard = speech_after(trace, utterance.started, utterance.discarded - utterance.clause - 0.1)
+        unlike += likeness(heard, clean[utterance.text]) < LIKE
+    return unlike
+
+
+def _ttfa_figures(name: str, onsets: Sequence[Onset], targets_ms: dict[int, float]) -> list[Figure]:
+    heard = [1000 * onset.from_clause_s for onset in onsets if onset.from_clause_s is not None]
+    return [
+        *(
+            Figure(f"{name}, p{percent}", percentile(heard, percent), "ms", targets_ms.get(percent))
+            for percent in (50, 95)
+        ),
+        Figure(f"{name}, not heard", len(onsets) - len(heard), "", at_most=0),
+    ]
+
+
+def _from_punctuation_figures(name: str, onsets: Sequence[Onset]) -> list[Figure]:
+    heard = [1000 * onset.from_punctuation_s for onset in onsets if onset.from_punctuation_s is not None]
+    return [Figure(f"{name}, p{percent}", percentile(heard, percent), "ms") for percent in (50, 95)]
+
+
+def _cost_figures(name: str, run: Run) -> list[Figure]:
+    return [
+        Figure(f"processor of the gateway, {name}", 100 * run.book.cpu_share, "% of a core"),
+        Figure(f"processor of the phones, {name}", 100 * run.done.cpu_share, "% of a core"),
+    ]
+
+
+# Processes
+
+
+def run_setup(setup: Setup) -> Run:
+    """Start the gateway, then the phones; wait for both; read what they left."""
+    with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder, contextlib.ExitStack() as stack:
+        notes, heard = Path(folder, "notes.json"), Path(folder, "heard.npz")
+        gateway = stack.enter_context(_Child(Path(folder), *_gateway_arguments(setup, notes)))
+        port = int(gateway.read_line(READY_S)["port"])
+        phones = stack.enter_context(_Child(Path(folder), *_phone_arguments(setup, port, heard)))
+        connected = phones.read_line(setup.ramp_s + READY_S)["connected"]
+        rss_mb = _watch_memory(gateway.pid, connected + setup.seconds, phones)
+        done = load.Done(**phones.read_line(END_S))
+        gateway.finish(END_S)
+        book, utterances = talker.read_notebook(notes)
+        return Run(tuple(load.load(heard)), tuple(utterances), book, done, rss_mb)
+
+
+def _gateway_arguments(setup: Setup, notes: Path) -> list[str]:
+    limits = ["--count", str(setup.count), "--calls", str(setup.phones)]
+    return ["vivavoce.gateway.bench.talker", setup.part, *limits, "--out", str(notes)]
+
+
+def _phone_arguments(setup: Setup, port: int, heard: Path) -> list[str]:
+    times = ["--ramp", str(setup.ramp_s), "--seconds", str(setup.seconds)]
+    calls = ["--calls", str(setup.phones)]
+    return ["vivavoce.gateway.bench.load", "127.0.0.1", str(port), *calls, *times, "--out", str(heard)]
+
+
+def _watch_memory(pid: int, until: float, phones: "_Child") -> float:
+    most_mb = resident_mb(pid)
+    while time.monotonic() < until and not phones.has_spoken(0.5):
+        most_mb = max(most_mb, resident_mb(pid))
+    return most_mb
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in MB (10^6 bytes); 0 where the system does not tell or it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+class _Child:
+    """A process of the bench that prints JSON lines; as a context it is ended with the block."""
+
+    def __init__(self, folder: Path, module: str, *arguments: str) -> None:
+        self._module = module
+        self._errors = folder / f"{module}.stderr"
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},  # idle threads must not spin on two cores
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self.pid = self._process.pid
+
+    def __enter__(self) -> "_Child":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._stdin.close()
+        self._stdout.close()
+        self._process.wait()
+
+    def has_spoken(self, within_s: float) -> bool:
+        """Whether a line can be read, or the process has ended, within that time."""
+        return bool(select.select([self._stdout], [], [], within_s)[0])
+
+    def read_line(self, within_s: float) -> dict[str, float]:
+        """The next line; raises BenchFailed if there is none in time."""
+        line = self._stdout.readline() if self.has_spoken(within_s) else b""
+        if not line:
+            raise BenchFailed(f"{self._module} said nothing for {within_s:g} s or ended: {self._last_word()}")
+        message: dict[str, float] = json.loads(line)
+        return message
+
+    def finish(self, within_s: float) -> None:
+        """Close its standard input and wait for a clean end; raises BenchFailed."""
+        self._stdin.close()
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        if code != 0:
+            raise BenchFailed(f"{self._module} did not end cleanly ({code}): {self._last_word()}")
+
+    def _last_word(self) -> str:
+        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line.strip()), "no message")

@@ -1,0 +1,325 @@
+"""The server of the call bench: the real gateway, and agents that speak like a language model and note when.
+
+Run as ``python -m vivavoce.gateway.bench.talker PART ...``: it prints one JSON line when it answers calls,
+serves until its standard input closes, then writes what it noted to a file. The phones (``load.py``) are in
+another process.
+
+It changes nothing in the gateway but the limits, so that a full house is the bench's decision.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import random
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from uuid import UUID
+
+from ..agents import Agent, at_pace, llm_tokens
+from ..call import Call, Outcome
+from ..serve import Gateway
+from ..settings import Settings
+from .trace import Utterance
+
+TOKENS_PER_S = 50.0  # a fast hosted language model
+WARM_UP = 2  # utterances of a call that are not measured
+THINK_S = (0.3, 0.8)  # of silence between utterances: no onset keeps step with the packets' clock
+BARGE_IN_S = (0.7, 3.0)  # after an utterance began
+QUIET_S = 0.7  # after a barge-in, in which nothing may be heard
+_CLAUSE_ENDS = frozenset(",.;:!?—")
+
+
+class Part(StrEnum):
+    """What the talker does with its calls."""
+
+    ALONE = "alone"  # one utterance after another with pauses between
+    RANDOM = "random"  # utterances begin at random moments on calls that are free
+    AT_ONCE = "at-once"  # every call speaks without a pause
+    BARGE_IN = "barge-in"  # utterances are discarded while they are heard
+
+
+@dataclass(slots=True)
+class Note:
+    """An utterance being noted; see ``Utterance``."""
+
+    call: str
+    number: int
+    text: str
+    started: float
+    punctuated: float | None = None
+    clause: float | None = None
+    discarded: float | None = None
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class CallNote:
+    """A call's counters when it ended; see ``PlayoutStats``."""
+
+    call: str
+    packets: int
+    late_packets: int
+    skipped_packets: int
+    underruns: int
+
+
+@dataclass(slots=True)
+class Notebook:
+    """Everything noted by one talker. ``refused``: utterances for which no call was free."""
+
+    utterances: list[Note] = field(default_factory=list)
+    calls: list[CallNote] = field(default_factory=list)
+    refused: int = 0
+    cpu_share: float = 0.0
+    began: tuple[float, float] | None = None  # moment and processor time at the first call
+
+    def open(self, call: Call, number: int, text: str) -> Note:
+        """Begin to note one utterance."""
+        note = Note(call.call_id, number, text, time.monotonic())
+        self.utterances.append(note)
+        return note
+
+    def close_call(self, call: Call) -> None:
+        """Keep a call's counters, and the processor time since the first call began."""
+        if self.began is not None:
+            self.cpu_share = (_cpu_s() - self.began[1]) / (time.monotonic() - self.began[0])
+        stats = call.playout.stats
+        self.calls.append(
+            CallNote(call.call_id, stats.packets, stats.late_packets, stats.skipped_packets, stats.underruns)
+        )
+
+    def write(self, path: Path) -> None:
+        """Write all of it as JSON."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+
+def read_notebook(path: Path) -> tuple[Notebook, list[Utterance]]:
+    """Read what ``Notebook.write`` wrote, the utterances as values."""
+    book = json.loads(path.read_text(encoding="utf-8"))
+    notes = [Note(**note) for note in book.pop("utterances")]
+    calls = [CallNote(**note) for note in book.pop("calls")]
+    utterances = [Utterance(**(asdict(note) | {"call": UUID(note.call)})) for note in notes]
+    return Notebook(notes, calls, **book), utterances
+
+
+def texts() -> list[str]:
+    """The utterances that are spoken, each with a first clause of 3 to 10 words."""
+    return files(__package__).joinpath("talk.txt").read_text(encoding="utf-8").splitlines()
+
+
+def clause_tokens(tokens: Sequence[str]) -> tuple[int, int]:
+    """Which token is the punctuation of the first clause, and which one completes the clause.
+
+    A comma after a word does so itself; after a full stop only the next token tells an end from "2.5".
+    """
+    mark = next(index for index, token in enumerate(tokens) if token.strip() in _CLAUSE_ENDS)
+    return mark, mark if tokens[mark].strip() == "," else mark + 1
+
+
+async def noted_tokens(note: Note) -> AsyncIterator[str]:
+    """The utterance's text as a language model writes it; notes when its first clause was pushed."""
+    tokens = llm_tokens(note.text)
+    punctuated, complete = clause_tokens(tokens)
+    number = 0
+    async for token in at_pace(tokens, TOKENS_PER_S):
+        if number == punctuated:
+            note.punctuated = time.monotonic()
+        if number == complete:
+            note.clause = time.monotonic()
+        yield token
+        number += 1
+    if note.clause is None:  # the end of the text completes the clause, too
+        note.clause = time.monotonic()
+
+
+class Talker:
+    """Base of the bench's agents: knows the texts and keeps notes. One object for all calls."""
+
+    def __init__(self, book: Notebook, *, seed: int = 0) -> None:
+        self.book = book
+        self.random = random.Random(seed)
+        self.texts = texts()
+
+    async def run(self, call: Call) -> None:
+        """Drive one call and keep its counters."""
+        self.book.began = self.book.began or (time.monotonic(), _cpu_s())
+        try:
+            await self.talk(call)
+        finally:
+            self.book.close_call(call)
+
+    async def talk(self, call: Call) -> None:
+        """What this agent does."""
+        raise NotImplementedError
+
+    async def say(self, call: Call, number: int, text: str) -> Note:
+        """Say one utterance until its last packet has been sent."""
+        note = self.book.open(call, number, text)
+        await call.speak(noted_tokens(note))
+        await call.wait_played()
+        note.ended = time.monotonic()
+        return note
+
+
+class AloneTalker(Talker):
+    """Says ``utterances`` one after another, then hangs up."""
+
+    def __init__(self, book: Notebook, *, utterances: int) -> None:
+        super().__init__(book)
+        self._utterances = utterances
+
+    async def talk(self, call: Call) -> None:
+        """Speak and pause in turn; the warm-up has negative numbers."""
+        for number in range(-WARM_UP, self._utterances):
+            await asyncio.sleep(self.random.uniform(*THINK_S))
+            await self.say(call, number, self.texts[number % len(self.texts)])
+
+
+class RandomTalker(Talker):
+    """Open loop: utterances begin as a Poisson process, each on a call that is free and has been silent.
+
+    ``speaking``: calls that speak on average, by Little's law for utterances of ``UTTERANCE_S``.
+    """
+
+    UTTERANCE_S = 5.3  # from its first token to its last packet, on average over ``talk.txt``
+    START_S = 2.0  # until every phone has dialled
+
+    def __init__(self, book: Notebook, *, speaking: int) -> None:
+        super().__init__(book)
+        self._rate_hz = speaking / self.UTTERANCE_S
+        self._free: list[tuple[float, asyncio.Queue[str]]] = []
+        self._dealer: asyncio.Task[None] | None = None
+
+    async def talk(self, call: Call) -> None:
+        """Wait for the next utterance that falls to this call, and say it; until the phone hangs up."""
+        if self._dealer is None:
+            self._dealer = asyncio.create_task(self._deal())
+        inbox: asyncio.Queue[str] = asyncio.Queue()
+        number = 0
+        while True:
+            self._free.append((time.monotonic(), inbox))
+            await self.say(call, number, await inbox.get())
+            number += 1
+
+    async def _deal(self) -> None:
+        due = time.monotonic() + self.START_S
+        while True:
+            due += self.random.expovariate(self._rate_hz)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            self._hand_out(self.random.choice(self.texts))
+
+    def _hand_out(self, text: str) -> None:
+        if self._free and time.monotonic() - self._free[0][0] >= THINK_S[0]:
+            _, inbox = self._free.pop(0)
+            inbox.put_nowait(text)
+        else:
+            self.book.refused += 1
+
+
+class AtOnceTalker(Talker):
+    """Speaks on every call without a pause until the phone hangs up."""
+
+    async def talk(self, call: Call) -> None:
+        """Say one utterance after another; the next is being written while the last is heard."""
+        number = self.random.randrange(len(self.texts))
+        while True:
+            note = self.book.open(call, number, self._paragraph(number))
+            if await call.speak(noted_tokens(note)) is not Outcome.SPOKEN:
+                return
+            number += 1
+
+    def _paragraph(self, number: int) -> str:
+        return " ".join(self.texts[(number + step) % len(self.texts)] for step in range(3))
+
+
+class BargeInTalker(Talker):
+    """Two utterances in full, ``barge_ins`` more that are discarded while they are heard, then hangs up."""
+
+    TEXTS = (0, 9)  # of ``talk.txt``, in turn, so that what is left of one can be told from the other
+
+    def __init__(self, book: Notebook, *, barge_ins: int) -> None:
+        super().__init__(book)
+        self._barge_ins = barge_ins
+
+    async def talk(self, call: Call) -> None:
+        """Two clean readings, then one interruption after another."""
+        for number in range(2):
+            await asyncio.sleep(QUIET_S)
+            await self.say(call, number, self._text(number))
+        for number in range(2, 2 + self._barge_ins):
+            await asyncio.sleep(QUIET_S)
+            await self._interrupt(call, number)
+        await asyncio.sleep(QUIET_S)
+
+    async def _interrupt(self, call: Call, number: int) -> None:
+        note = self.book.open(call, number, self._text(number))
+        speaking = asyncio.create_task(call.speak(noted_tokens(note)))
+        await asyncio.sleep(self.random.uniform(*BARGE_IN_S))
+        note.discarded = time.monotonic()
+        call.discard()
+        await speaking
+
+    def _text(self, number: int) -> str:
+        return self.texts[self.TEXTS[number % 2]]
+
+
+def make_talker(part: Part, book: Notebook, count: int) -> Agent:
+    """The agent of a part; ``count`` is utterances, calls speaking, or barge-ins of a call."""
+    match part:
+        case Part.ALONE:
+            return AloneTalker(book, utterances=count)
+        case Part.RANDOM:
+            return RandomTalker(book, speaking=count)
+        case Part.AT_ONCE:
+            return AtOnceTalker(book)
+        case Part.BARGE_IN:
+            return BargeInTalker(book, barge_ins=count)
+
+
+async def talk(part: Part, count: int, calls: int, out: Path) -> None:
+    """Answer calls until standard input closes, then write the notes."""
+    settings = Settings(
+        audiosocket_port=0,
+        http_port=0,
+        max_calls=calls,
+        max_streams=calls + 8,
+        log_level="WARNING",
+        drain_s=0,
+    )
+    book = Notebook()
+    gateway = await Gateway.open(settings, agent=make_talker(part, book, count))
+    try:
+        gc.collect()
+        gc.freeze()  # as `vivavoce serve` does
+        print(json.dumps({"port": gateway.addresses.audiosocket[1]}), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    finally:
+        await gateway.aclose()
+    book.write(out)
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve one part of the bench from the command line."""
+    parser = argparse.ArgumentParser(prog="vivavoce.gateway.bench.talker", description="server of a bench")
+    parser.add_argument("part", type=Part, choices=list(Part))
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--calls", type=int, default=1, help="calls that may be up at once")
+    parser.add_argument("--out", type=Path, required=True)
+    asyncio.run(talk(**vars(parser.parse_args(arguments))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
