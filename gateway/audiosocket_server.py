@@ -11,6 +11,7 @@ nothing is buffered.
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import time
@@ -83,7 +84,11 @@ class AudioSocketServer:
     async def listen(self, sock: socket.socket) -> None:
         """Accept calls on a bound socket, which the server closes in the end."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: _Leg(self), sock=sock)
+        self._listener = await loop.create_server(self.new_leg, sock=sock)
+
+    def new_leg(self) -> "_Leg":
+        """A protocol for one connection to this server."""
+        return _Leg(self)
 
     @property
     def calls(self) -> list[Call]:
@@ -226,7 +231,8 @@ class _Leg(asyncio.Protocol):
         # Half closed, not closed: data that we have not read would turn the close into a reset, which makes
         # Asterisk hang the caller up instead of going on with its dial plan.
         self._transport.write(self._connection.send(Hangup()))
-        self._transport.write_eof()
+        with contextlib.suppress(OSError):  # a peer that is gone need not be told
+            self._transport.write_eof()
         self._set_timer(_LINGER_S, self._transport.abort)
 
     def _hung_up(self) -> None:
