@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "gateway": {"gateway", "adapters", "tts_engine"},
     "": {"tts_engine"},  # the public face
 }
-PLUG_INS = ("adapters/pipecat_*.py", "adapters/webrtc.py", "adapters/client.py")
+PLUG_INS = ("adapters/pipecat_*.py", "adapters/webrtc.py", "adapters/client.py", "adapters/voice_activity.py")
 TENSOR_PACKAGES = {"torch", "onnxruntime", "tensorrt", "onnx", "hibari", "TTS"}
 TENSOR_HOMES = ("models/*.py", "tts_engine/runner*.py", "tts_engine/*_runner.py")
 NOT_PROTOCOLS = {"adapters/resample.py": {"soxr"}}  # rates at which delay does not matter

