@@ -1,0 +1,172 @@
+"""What the voice encoder and the flow hear: spectra of recorded speech, in numpy alone.
+
+    resample            any usual rate to any other, windowed sinc
+    mel_spectrogram     24 kHz, 50 frames/s, natural log: the flow's prompt (v2 up to 8 kHz, v3 up to 12 kHz)
+    whisper_log_mel     16 kHz, 100 frames/s, 128 bands: the input of the speech tokenizer
+    kaldi_filter_bank   16 kHz, 100 frames/s, 80 bands: the input of the speaker encoder
+
+Everything is computed in float64 and handed out as float32. Limits of a recording (length, rate, channels)
+are judged in voice_encoder, not here.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:95-126 (which feature goes where), and the
+definitions that it calls: Slaney's Auditory Toolbox mel scale, Whisper's and Kaldi's feature front ends,
+J. O. Smith's band-limited resampling with a Hann window.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Float = NDArray[np.float32]
+Double = NDArray[np.float64]
+
+MEL_RATE = 24_000  # Hz, of what mel_spectrogram hears
+MEL_HOP = 480  # samples; 50 frames/s
+MEL_FEWEST_SAMPLES = 721  # one more than the 720 that are mirrored at either end
+SPEECH_RATE = 16_000  # Hz, of what the two encoders hear
+FILTER_BANK_FEWEST_SAMPLES = 400  # one window
+
+_MEL_WINDOW = 1920
+_MEL_BANDS = 80
+_MEL_FLOOR = 1e-5
+_WHISPER_WINDOW = 400
+_WHISPER_HOP = 160
+_WHISPER_BANDS = 128
+_WHISPER_FLOOR = 1e-10
+_WHISPER_RANGE = 8.0  # decades kept below the loudest point
+_KALDI_WINDOW = 400
+_KALDI_HOP = 160
+_KALDI_TRANSFORM = 512
+_KALDI_BANDS = 80
+_KALDI_LOWEST_HZ = 20.0
+_KALDI_PREEMPHASIS = 0.97
+_KALDI_FLOOR = float(np.finfo(np.float32).eps)
+_SLANEY_HZ_PER_MEL = 200 / 3  # linear up to 1 kHz, which is 15 mel
+_SLANEY_STEP = math.log(6.4) / 27  # 27 mel from 1 kHz to 6.4 kHz
+_SINC_ZEROS = 6  # zero crossings on either side
+_SINC_ROLL_OFF = 0.99
+
+
+def mel_spectrogram(samples: ArrayLike, highest_hz: float | None) -> Float:
+    """Log-mel spectrogram of 24 kHz samples; (80, T) float32, natural log, 50 frames/s, T = N // 480.
+
+    highest_hz: 8000 for v2, None (half the rate) for v3. Needs at least 721 samples.
+    """
+    edge = (_MEL_WINDOW - MEL_HOP) // 2
+    padded = np.pad(np.asarray(samples, np.float64), edge, mode="reflect")
+    spectrum = _spectrum(padded, _MEL_WINDOW, MEL_HOP, _hann(_MEL_WINDOW), _MEL_WINDOW)
+    magnitude = np.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)
+    filters = _slaney_filters(MEL_RATE, _MEL_WINDOW, _MEL_BANDS, highest_hz or MEL_RATE / 2)
+    mel: Double = np.log(np.maximum(magnitude @ filters.T, _MEL_FLOOR))
+    return mel.T.astype(np.float32)
+
+
+def whisper_log_mel(samples: ArrayLike) -> Float:
+    """Whisper's log-mel features of 16 kHz samples; (128, T) float32, T = N // 160."""
+    padded = np.pad(np.asarray(samples, np.float64), _WHISPER_WINDOW // 2, mode="reflect")
+    spectrum = _spectrum(padded, _WHISPER_WINDOW, _WHISPER_HOP, _hann(_WHISPER_WINDOW), _WHISPER_WINDOW)
+    power = np.abs(spectrum[:-1]) ** 2
+    filters = _slaney_filters(SPEECH_RATE, _WHISPER_WINDOW, _WHISPER_BANDS, SPEECH_RATE / 2)
+    decades: Double = np.log10(np.maximum(power @ filters.T, _WHISPER_FLOOR))
+    decades = np.maximum(decades, decades.max() - _WHISPER_RANGE)
+    return ((decades + 4) / 4).T.astype(np.float32)
+
+
+def kaldi_filter_bank(samples: ArrayLike) -> Float:
+    """Kaldi's log filter bank of 16 kHz samples in [-1, 1]; (T, 80) float32, 25 ms windows every 10 ms.
+
+    The mean over the utterance is not taken off. Needs at least 400 samples.
+    """
+    windows = _windows(np.asarray(samples, np.float64), _KALDI_WINDOW, _KALDI_HOP)
+    centred = windows - windows.mean(axis=1, keepdims=True)
+    before = np.concatenate([centred[:, :1], centred[:, :-1]], axis=1)
+    emphasised = (centred - _KALDI_PREEMPHASIS * before) * _povey(_KALDI_WINDOW)
+    power = np.abs(np.fft.rfft(emphasised, _KALDI_TRANSFORM)) ** 2
+    return np.log(np.maximum(power @ _kaldi_filters().T, _KALDI_FLOOR)).astype(np.float32)
+
+
+def resample(samples: ArrayLike, source_rate: int, target_rate: int) -> Float:
+    """Samples at another rate; (ceil(N * target / source),) float32.
+
+    Rates in Hz; their ratio should reduce to small numbers, as the kernel has target x source entries then.
+    """
+    if source_rate == target_rate:
+        return np.asarray(samples, np.float32)
+    divisor = math.gcd(source_rate, target_rate)
+    source, target = source_rate // divisor, target_rate // divisor
+    kernels, width = _sinc_kernels(source, target)
+    signal = np.asarray(samples, np.float64)
+    blocks = _windows(np.pad(signal, (width, width + source)), kernels.shape[1], source)
+    length = math.ceil(target * len(signal) / source)
+    return (blocks @ kernels.T).reshape(-1)[:length].astype(np.float32)
+
+
+def _windows(signal: Double, window: int, hop: int) -> Double:
+    """(T, window): a view of every whole window."""
+    return np.lib.stride_tricks.sliding_window_view(signal, window)[::hop]
+
+
+def _spectrum(signal: Double, window: int, hop: int, shape: Double, size: int) -> NDArray[np.complex128]:
+    return np.fft.rfft(_windows(signal, window, hop) * shape, size)
+
+
+def _hann(size: int) -> Double:
+    """The periodic Hann window, as spectra want it."""
+    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
+
+
+def _povey(size: int) -> Double:
+    """Kaldi's window: a symmetric Hann window to the power of 0.85."""
+    symmetric = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / (size - 1))
+    return np.asarray(symmetric**0.85)
+
+
+@lru_cache(maxsize=8)
+def _slaney_filters(rate: int, transform: int, bands: int, highest_hz: float) -> Double:
+    """(bands, transform // 2 + 1): triangles of unit area, evenly spaced on Slaney's mel scale from 0 Hz."""
+    frequencies = np.linspace(0, rate / 2, transform // 2 + 1)
+    edges = _slaney_hz(np.linspace(0, _slaney_mel(highest_hz), bands + 2))
+    rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
+    falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
+    triangles = np.maximum(0, np.minimum(rising, falling))
+    return np.asarray(triangles * (2 / (edges[2:] - edges[:-2]))[:, None])
+
+
+def _slaney_mel(hz: float) -> float:
+    if hz < 1000:
+        return hz / _SLANEY_HZ_PER_MEL
+    return 15 + math.log(hz / 1000) / _SLANEY_STEP
+
+
+def _slaney_hz(mel: Double) -> Double:
+    return np.where(mel < 15, mel * _SLANEY_HZ_PER_MEL, 1000 * np.exp(_SLANEY_STEP * (mel - 15)))
+
+
+@lru_cache(maxsize=1)
+def _kaldi_filters() -> Double:
+    """(80, 257): triangles of unit height in mel, from 20 Hz to half the rate; the last bin stays empty."""
+    lowest, highest = _kaldi_mel(np.array([_KALDI_LOWEST_HZ, SPEECH_RATE / 2]))
+    edges = np.linspace(lowest, highest, _KALDI_BANDS + 2)
+    bins = _kaldi_mel(np.arange(_KALDI_TRANSFORM // 2 + 1) * (SPEECH_RATE / _KALDI_TRANSFORM))
+    rising = (bins - edges[:-2, None]) / (edges[1] - edges[0])
+    falling = (edges[2:, None] - bins) / (edges[1] - edges[0])
+    filters = np.maximum(0, np.minimum(rising, falling))
+    filters[:, -1] = 0
+    return np.asarray(filters)
+
+
+def _kaldi_mel(hz: NDArray[np.floating]) -> Double:
+    return np.asarray(1127 * np.log1p(hz / 700))
+
+
+@lru_cache(maxsize=8)
+def _sinc_kernels(source: int, target: int) -> tuple[Double, int]:
+    """(target, 2 * width + source) kernels, one for each phase, and the width in source samples."""
+    cut_off = min(source, target) * _SINC_ROLL_OFF
+    width = math.ceil(_SINC_ZEROS * source / cut_off)
+    times = np.arange(-width, width + source) / source - np.arange(target)[:, None] / target
+    times = np.clip(times * cut_off, -_SINC_ZEROS, _SINC_ZEROS)
+    window = np.cos(times * np.pi / _SINC_ZEROS / 2) ** 2
+    return np.sinc(times) * window * (cut_off / source), width
