@@ -127,22 +127,46 @@ def bench() -> None:
     """Measure this machine against what must be reached."""
 
 
-@bench.command("call")
-@_AS_JSON
-def bench_call(as_json: bool) -> None:
-    """Calls: time to first audio, calls at once, barge-in, memory."""
-    from .bench.call import measure
+_BENCH_CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
 
-    _show(measure(), as_json)
+
+@bench.command("call")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_BENCH_CALL_PARTS),
+    help="Only this; may be repeated.  [default: all but knee]",
+)
+@click.option("--utterances", type=click.IntRange(1), default=30, show_default=True, help="Of the one call.")
+@click.option("--speaking", type=click.IntRange(1), default=50, show_default=True, help="Calls under load.")
+@click.option("--calls", type=click.IntRange(1), default=100, show_default=True, help="Calls at once.")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a part.")
+@_AS_JSON
+def bench_call(
+    parts: tuple[str, ...], utterances: int, speaking: int, calls: int, seconds: float, as_json: bool
+) -> None:
+    """Calls: time to first audio, calls at once, barge-in, memory."""
+    from .bench import call
+
+    report = call.measure(
+        parts=parts or call.DEFAULT_PARTS,
+        utterances=utterances,
+        speaking=speaking,
+        calls=calls,
+        seconds=seconds,
+    )
+    _show(report, as_json)
 
 
 @bench.command("resample")
+@click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of audio.")
 @_AS_JSON
-def bench_resample(as_json: bool) -> None:
+def bench_resample(seconds: float, as_json: bool) -> None:
     """24 to 8 kHz: delay, response, processor time."""
     from .bench.resample import measure
 
-    _show(measure(), as_json)
+    _show(measure(seconds), as_json)
 
 
 @bench.command("words")
