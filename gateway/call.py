@@ -8,18 +8,28 @@ caller interrupts, and the engine is told how long each listener still has to li
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ..adapters.playout import Discarded, Playout
-from ..tts_engine.chunk import AudioChunk
+from ..adapters.playout import Playout
+from ..tts_engine.chunk import AudioChunk, Word
 from ..tts_engine.errors import VivavoceError
-from .text_feed import TextFeed
+from .call_events import (
+    CallerAudio,
+    CallerSilent,
+    CallerSpeaking,
+    CallEvents,
+    HungUp,
+    KeyPressed,
+)
+from .speech_log import SpeechLog
+from .text_feed import Delta, TextFeed
 
 if TYPE_CHECKING:
+    from ..adapters.voice_activity import ActivityChange
     from ..tts_engine.engine import Engine
     from ..tts_engine.stream import Stream
 
@@ -47,6 +57,29 @@ class Speech:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class BargeIn:
+    """What an interruption cut: ms of speech dropped, and the words and the text that had been heard."""
+
+    cut_ms: float
+    words: tuple[Word, ...]
+    heard: str
+
+
+class OnSpeech(Enum):
+    """What a call does when its caller begins to speak."""
+
+    TELL = "tell"  # who follows the call
+    DISCARD = "discard"  # what is playing, and tell
+
+
+class Ear(Protocol):
+    """Tells when somebody speaks (``adapters.voice_activity``)."""
+
+    def push(self, pcm: bytes, sample_rate: int) -> "Sequence[ActivityChange]":
+        """Take s16le mono."""
+
+
 class Call:
     """One leg on which the engine speaks. All methods belong to the event loop's thread.
 
@@ -69,6 +102,8 @@ class Call:
         self.call_id = call_id
         self.discarded_ms = 0.0
         self.playout = playout
+        self.events = CallEvents()
+        self._log = SpeechLog(self.events, playout)
         self._engine = engine
         self._metrics = engine.metrics
         self._send = send
@@ -81,13 +116,15 @@ class Call:
         self._feed: TextFeed | None = None  # its text
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
         self._keys: asyncio.Queue[str] = asyncio.Queue(_KEYS_HELD)
+        self._ear: Ear | None = None
+        self._on_speech = OnSpeech.TELL
         self._ending = False
         self._closed = asyncio.Event()
         self._ticks = 0
         self._late_counted = 0
         self._underruns_counted = 0
 
-    async def speak(self, text: str | AsyncIterable[str], *, speech: Speech | None = None) -> Outcome:
+    async def speak(self, text: str | AsyncIterable[Delta], *, speech: Speech | None = None) -> Outcome:
         """Say ``text``, whole or as it is written; returns when its last audio is in the playout.
 
         An error of the engine is logged with the call's id and ends this utterance only. What the source of
@@ -109,16 +146,28 @@ class Call:
         while (left_s := self.playout.lead_s(self._now())) > 0 and not interrupted.is_set():
             await _wait(interrupted, left_s)
 
-    def discard(self) -> Discarded:
+    def discard(self) -> BargeIn:
         """Barge-in: the stream ends and nothing of it is heard any more; answers what was heard."""
         self._interrupt()
         self._interrupted = asyncio.Event()
         discarded = self.playout.discard(self._now())
         self.discarded_ms += discarded.cut_ms
-        return discarded
+        return BargeIn(discarded.cut_ms, discarded.words, self._log.discard(discarded))
+
+    def hear(self, pcm: bytes, sample_rate: int) -> None:
+        """The caller's audio: s16le mono. Dropped where nobody listens."""
+        if self._ear is not None:
+            self._mind(self._ear.push(pcm, sample_rate))
+        if self.events.audio_wanted:
+            self.events.emit(CallerAudio(pcm, sample_rate))
+
+    def listen_for_speech(self, on_speech: OnSpeech, ear: Ear) -> None:
+        """Tell from now on when the caller speaks, by ``ear``, and yield to it or not."""
+        self._on_speech, self._ear = on_speech, ear
 
     def press(self, digit: str) -> None:
         """The caller pressed a key."""
+        self.events.emit(KeyPressed(digit))
         try:
             self._keys.put_nowait(digit)
         except asyncio.QueueFull:
@@ -147,6 +196,7 @@ class Call:
         self._interrupt()
         self._closed.set()
         self._count_faults()
+        self.events.emit(HungUp())
 
     async def wait_closed(self) -> None:
         """Wait until the connection is gone."""
@@ -157,6 +207,7 @@ class Call:
         packets = self.playout.due(now)
         for packet in packets:
             self._send(packet)
+        self._log.tick(now)
         self._ticks += 1
         if self._ticks % _TICKS_A_COUNT == 0:
             self._count_faults()
@@ -167,6 +218,12 @@ class Call:
         if self._stream is not None:
             self._stream.cancel()
 
+    def _mind(self, changes: "Sequence[ActivityChange]") -> None:
+        for change in changes:
+            self.events.emit(CallerSpeaking() if change.speaking else CallerSilent())
+            if change.speaking and self._on_speech is OnSpeech.DISCARD:
+                self.discard()
+
     def _count_faults(self) -> None:
         stats = self.playout.stats
         self._metrics.late_packets.inc(stats.late_packets - self._late_counted)
@@ -174,7 +231,7 @@ class Call:
         self._late_counted, self._underruns_counted = stats.late_packets, stats.underruns
 
     async def _say(
-        self, text: str | AsyncIterable[str], speech: Speech, interrupted: asyncio.Event
+        self, text: str | AsyncIterable[Delta], speech: Speech, interrupted: asyncio.Event
     ) -> Outcome:
         try:
             self._stream = self._engine.stream(voice=speech.voice, speed=speech.speed, seed=speech.seed)
@@ -186,7 +243,9 @@ class Call:
         finally:
             self._stream = self._feed = None
             self.playout.finish()
-        return Outcome.DISCARDED if interrupted.is_set() else outcome
+        outcome = Outcome.DISCARDED if interrupted.is_set() else outcome
+        self._log.end(outcome.value)
+        return outcome
 
     async def _hear(self, stream: "Stream", feed: TextFeed, interrupted: asyncio.Event) -> Outcome:
         async for chunk in stream:
@@ -194,6 +253,8 @@ class Call:
                 return Outcome.DISCARDED
             if feed.is_over_before(chunk):
                 return Outcome.CUT_SHORT
+            if chunk.index == 0:
+                self._log.begin(feed)
             await _wait(interrupted, self._take(chunk, stream) - self._lead_s)
         await feed.raise_source_error()
         return Outcome.CUT_SHORT if feed.cut_short else Outcome.SPOKEN

@@ -5,6 +5,7 @@ Not a segmenter: it only tells whether a place in the text ends a sentence, for 
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable
+from enum import Enum
 from typing import Protocol, Self
 
 from ..tts_engine.chunk import AudioChunk
@@ -13,11 +14,23 @@ _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
 _CLOSERS = " \t\"'”’)"  # may follow the end of a sentence
 
 
+class Command(Enum):
+    """What may come between two pieces of text."""
+
+    FLUSH = "flush"  # speak what is buffered without waiting for the end of a sentence
+
+
+Delta = str | Command
+
+
 class TextSink(Protocol):
     """What of a ``Stream`` takes text."""
 
     def push_text(self, text: str) -> None:
         """Add text, split anywhere."""
+
+    def flush(self) -> None:
+        """Speak what is buffered."""
 
     def end_input(self) -> None:
         """No more text will come."""
@@ -29,12 +42,17 @@ class TextFeed:
     Whatever happens, the stream's input is ended when the text is, so that what was pushed is spoken.
     """
 
-    def __init__(self, stream: TextSink, text: str | AsyncIterable[str]) -> None:
+    def __init__(self, stream: TextSink, text: str | AsyncIterable[Delta]) -> None:
         self.cut_short = False
         self._stream = stream
         self._pushed: list[str] = []
         self._segment_start = 0  # of the chunk given out last
         self._task = asyncio.create_task(self._run(text))
+
+    @property
+    def text(self) -> str:
+        """All that was pushed so far."""
+        return "".join(self._pushed)
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,7 +66,7 @@ class TextFeed:
     def end_after_sentence(self) -> None:
         """Let no more be said than the sentence that is being said."""
         self.cut_short = True
-        if _ends_sentence("".join(self._pushed)):
+        if _ends_sentence(self.text):
             self._task.cancel()
 
     def is_over_before(self, chunk: AudioChunk) -> bool:
@@ -56,7 +74,7 @@ class TextFeed:
         begins = chunk.text[0]
         is_next_segment = begins > self._segment_start
         self._segment_start = begins
-        return self.cut_short and is_next_segment and _ends_sentence("".join(self._pushed)[:begins])
+        return self.cut_short and is_next_segment and _ends_sentence(self.text[:begins])
 
     async def raise_source_error(self) -> None:
         """Wait until all text is pushed, and raise what its source or the stream raised, if anything."""
@@ -64,7 +82,7 @@ class TextFeed:
         if not self._task.cancelled():
             self._task.result()
 
-    async def _run(self, text: str | AsyncIterable[str]) -> None:
+    async def _run(self, text: str | AsyncIterable[Delta]) -> None:
         try:
             if isinstance(text, str):
                 self._push(text)
@@ -73,17 +91,20 @@ class TextFeed:
         finally:
             self._stream.end_input()
 
-    async def _push_all(self, deltas: AsyncIterable[str]) -> None:
+    async def _push_all(self, deltas: AsyncIterable[Delta]) -> None:
         try:
             async for delta in deltas:
                 self._push(delta)
-                if self.cut_short and _ends_sentence(delta):
+                if self.cut_short and self._pushed and _ends_sentence(self._pushed[-1]):
                     return
         finally:
             if isinstance(deltas, AsyncGenerator):
                 await deltas.aclose()
 
-    def _push(self, delta: str) -> None:
+    def _push(self, delta: Delta) -> None:
+        if isinstance(delta, Command):
+            self._stream.flush()
+            return
         self._pushed.append(delta)
         self._stream.push_text(delta)
 
