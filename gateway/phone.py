@@ -15,7 +15,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -245,38 +245,53 @@ class PhoneReport:
         return f'{{"calls": [{", ".join(summary.as_json() for summary in self.calls)}]}}'
 
     def print_table(self, console: Console) -> None:
-        """The same as a table for people, one row a call."""
-        table = Table(title="what the phone heard", title_justify="left")
-        for heading in (
-            "call",
-            "first packet",
-            "first audible",
-            "packets",
-            "between p50/p99",
-            "gaps >40/60/100 ms",
-            "speech",
-            "ended",
-        ):
-            table.add_column(heading)
-        for summary in self.calls:
-            table.add_row(*_row(summary))
-        console.print(table)
+        """The same as a table for people: all figures of one call, or one row each of several."""
+        if len(self.calls) == 1:
+            console.print(_table_of_one(self.calls[0]))
+        else:
+            console.print(_table_of_many(self.calls))
         for summary in self.calls:
             if summary.recording is not None:
-                console.print(f"recorded to {summary.recording}")
+                console.print(f"recorded to {summary.recording}", soft_wrap=True)
 
 
-def _row(summary: Summary) -> tuple[str, ...]:
-    return (
-        summary.call[:8],
-        _ms(summary.first_packet_ms),
-        _ms(summary.first_audible_ms),
-        str(summary.packets),
-        f"{_ms(summary.inter_arrival_p50_ms)} / {_ms(summary.inter_arrival_p99_ms)}",
-        f"{summary.gaps_over_40_ms} / {summary.gaps_over_60_ms} / {summary.gaps_over_100_ms}",
-        f"{summary.speech_s:.1f} s",
-        summary.reason,
-    )
+def _table_of_one(summary: Summary) -> Table:
+    table = Table(title=f"call {summary.call}", title_justify="left", show_header=False)
+    for name, value in (
+        ("ended", f"{summary.reason}, after {summary.duration_s:.1f} s"),
+        ("first packet", _ms(summary.first_packet_ms)),
+        ("first audible sample", _ms(summary.first_audible_ms)),
+        ("speech", f"{summary.speech_s:.1f} s"),
+        ("packets", f"{summary.packets} at {summary.sample_rate or 0} Hz"),
+        ("between packets, p50 / p99", _both_ms(summary)),
+        ("gaps over 40 / 60 / 100 ms", _gaps(summary)),
+    ):
+        table.add_row(name, value)
+    return table
+
+
+def _table_of_many(summaries: Sequence[Summary]) -> Table:
+    table = Table(title=f"{len(summaries)} calls", title_justify="left")
+    for heading in ("call", "audible after", "speech", "packets", "gaps >40/60/100 ms", "ended"):
+        table.add_column(heading)
+    for summary in summaries:
+        table.add_row(
+            summary.call[:8],
+            _ms(summary.first_audible_ms),
+            f"{summary.speech_s:.1f} s",
+            str(summary.packets),
+            _gaps(summary),
+            summary.reason,
+        )
+    return table
+
+
+def _both_ms(summary: Summary) -> str:
+    return f"{_ms(summary.inter_arrival_p50_ms)} / {_ms(summary.inter_arrival_p99_ms)}"
+
+
+def _gaps(summary: Summary) -> str:
+    return f"{summary.gaps_over_40_ms} / {summary.gaps_over_60_ms} / {summary.gaps_over_100_ms}"
 
 
 def _ms(value: float | None) -> str:

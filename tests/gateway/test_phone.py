@@ -231,9 +231,14 @@ def test_the_report_is_json_and_a_table() -> None:
         report = listen(host, port, seconds=1.0, calls=2)
     calls = json.loads(report.as_json())["calls"]
     assert [call["packets"] for call in calls] == [1, 1]
+    assert screen_of(report).count("the gateway hung up") == 2
+    assert "first audible sample" in screen_of(PhoneReport(report.calls[:1]))
+
+
+def screen_of(report: PhoneReport) -> str:
     screen = StringIO()
-    report.print_table(Console(file=screen, width=160))
-    assert "the gateway hung up" in screen.getvalue()
+    report.print_table(Console(file=screen, width=100))
+    return screen.getvalue()
 
 
 def test_the_report_of_no_call_is_json() -> None:

@@ -1,0 +1,173 @@
+"""What README, the dial plan and the example configuration say is so."""
+
+import ast
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from vivavoce.gateway import cli
+from vivavoce.gateway.agents import utterances
+from vivavoce.gateway.settings import Settings
+from vivavoce.tts_engine.metrics import Metrics
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LAYERS = ("models", "tts_engine", "adapters", "gateway")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def picture_names() -> list[str]:
+    (picture,) = blocks("text")
+    return re.findall(rf"\b(?:{'|'.join(LAYERS)})(?:\.\w+)+", picture)
+
+
+def resolve(name: str) -> object:
+    """Import as much of a dotted name as is a module, and take the rest as attributes."""
+    parts = name.split(".")
+    module = importlib.import_module(f"vivavoce.{parts[0]}")
+    while len(parts) > 1 and (ROOT / "/".join(parts[:2])).with_suffix(".py").is_file():
+        module = importlib.import_module(f"vivavoce.{parts[0]}.{parts[1]}")
+        parts = ["", *parts[2:]]
+    found: object = module
+    for part in parts[1:]:
+        found = getattr(found, part)
+    return found
+
+
+def shell_lines() -> list[str]:
+    inline = re.findall(r"`((?:vivavoce|make) [^`]+)`", README)
+    return [line for block in blocks("sh") for line in block.splitlines()] + inline
+
+
+def vivavoce_commands() -> Iterator[list[str]]:
+    for line in shell_lines():
+        for part in line.split(" | "):
+            words = shlex.split(part)
+            if words and Path(words[0]).name == "vivavoce":
+                yield words[1:]
+
+
+def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The click command that ``words`` calls, and what is left for it."""
+    command: click.Command = cli._cli
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+def rows_after(heading: str) -> list[list[str]]:
+    """Cells of the first table under a heading, without its head."""
+    section = README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+@pytest.mark.parametrize("name", picture_names())
+def test_a_name_in_the_picture_exists(name: str) -> None:
+    assert callable(resolve(name))
+
+
+def test_the_picture_shows_every_layer_on_the_way() -> None:
+    names = picture_names()
+    assert {name.partition(".")[0] for name in names} == set(LAYERS)
+    assert len(names) >= 15
+
+
+def test_a_name_that_does_not_exist_would_be_found() -> None:
+    with pytest.raises(AttributeError):
+        resolve("tts_engine.stream.Stream.push_texts")
+
+
+@pytest.mark.parametrize("words", list(vivavoce_commands()), ids=shlex.join)
+def test_a_command_shown_is_one_that_can_be_called(words: list[str]) -> None:
+    command, rest = command_of(words)
+    if "--help" not in rest:
+        command.make_context("vivavoce", rest)  # raises for an option or an argument that is not there
+
+
+def test_a_command_that_does_not_exist_would_be_found() -> None:
+    command, rest = command_of(["serve", "--no-such-option"])
+    with pytest.raises(click.NoSuchOption):
+        command.make_context("vivavoce", rest)
+
+
+def test_commands_are_shown() -> None:
+    shown = {words[0] for words in vivavoce_commands() if words and not words[0].startswith("-")}
+    assert shown == set(cli._cli.commands)
+
+
+def test_make_targets_shown_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+    shown = {line.split()[1] for line in shell_lines() if line.startswith("make ")}
+    assert {"run", "test"} <= shown <= targets
+
+
+@pytest.mark.parametrize("snippet", blocks("python"))
+def test_a_python_snippet_runs(snippet: str, tmp_path: Path) -> None:
+    ast.parse(snippet)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Hello" in done.stdout
+
+
+def test_the_configuration_table_is_the_settings_with_their_defaults() -> None:
+    shown = {key.strip("`"): default.strip("`") for key, default, _ in rows_after("Configuration")}
+    real = {name: field.default for name, field in Settings.model_fields.items()}
+    parsed = {
+        key: tomllib.loads(f"x = {default}")["x"] if default else None for key, default in shown.items()
+    }
+    assert parsed == real
+
+
+def test_the_example_configuration_is_all_defaults() -> None:
+    example = tomllib.loads((ROOT / "examples" / "vivavoce.toml").read_text(encoding="utf-8"))
+    assert example == {
+        name: field.default for name, field in Settings.model_fields.items() if field.default is not None
+    }
+
+
+def test_the_metrics_table_names_every_metric() -> None:
+    shown = {name.strip("`") for name, _ in rows_after("Metrics")}
+    collected = Metrics().registry.collect()
+    assert shown == {
+        f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in collected
+    }
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "text", [README, *(file.read_text("utf-8") for file in (ROOT / "examples/asterisk").iterdir())]
+)
+def test_every_dial_of_an_audiosocket_names_its_format(text: str) -> None:
+    dials = [line for line in text.splitlines() if "Dial(AudioSocket/" in line]
+    assert [line for line in dials if "/c(slin)" not in line] == []
+
+
+def test_the_dial_plan_answers_before_it_hands_over() -> None:
+    for extension in re.findall(r"^exten => .*?(?=^exten|\Z)", blocks("ini")[0], re.MULTILINE | re.DOTALL):
+        lines = extension.strip().splitlines()
+        assert lines[0].endswith("1,Answer()")
+        assert "AudioSocket" in lines[1]
+
+
+def test_the_example_script_has_several_utterances_with_numbers_in_them() -> None:
+    script = utterances((ROOT / "examples" / "script.txt").read_text(encoding="utf-8"))
+    assert len(script) >= 3
+    assert any(re.search(r"\d", text) for text in script)
