@@ -45,7 +45,7 @@ class Memory:
             self.code_words_left, self.fresh = CODE_WINDOW, True
         if lower in say.NUMBERED_WORDS or lower in say.NUMBER_NOUNS:
             self.named = True
-        elif lower not in say.LINKING_WORDS:
+        elif lower not in say.LINKING_WORDS and not (word.isupper() and len(word) < 4):
             self.named = False
         self.capital = word[:1].isupper() and not self.sentence_start
         self.previous = lower

@@ -84,8 +84,10 @@ class Segmenter:
 
 
 def _best_cut(words: list[SpokenWord], most: int) -> int:
-    """After the last pause in the second half of the first ``most`` words, else after all of them."""
-    for count in range(most, most // 2, -1):
-        if words[count - 1].punctuation:
-            return count
-    return most
+    """After the last pause in the second half of the first ``most`` words, else as late as possible.
+
+    Never between words that stand for the same characters, such as those of an amount.
+    """
+    places = [count for count in range(1, most + 1) if words[count - 1].stop <= words[count].start]
+    pauses = [count for count in places if count > most // 2 and words[count - 1].punctuation]
+    return (pauses or places or [most])[-1]

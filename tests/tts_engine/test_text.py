@@ -1,0 +1,213 @@
+"""Segments of text that is still being written."""
+
+import sys
+import tracemalloc
+from collections.abc import Iterable
+from random import Random
+from types import FrameType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vivavoce.tts_engine.text import Ending, Segment, Segmenter, SegmentPolicy, normalize
+
+EAGER = SegmentPolicy(first_min_words=1, min_words=1)
+# What an LLM writes, in fragments that meet each other at their edges.
+FRAGMENTS = st.sampled_from(
+    (
+        'Hello|, |. |! |? |: |; |\n|\n\n| |—| — |-| - |...|"|)|(|*|**|_|`|# |- |1. |2) ||order number|PIN is'
+        "|code|0417|48213|04|17|3|1,000|3.5|$5| million|$1,234.50|5%|March 3|, 2026|Mar.|Tue|10:00| p.m."
+        "| a.m|.|Dr.|St.|No.| 5|ext. 7|e.g.|etc.|Inc.|U.S.|J.|(415) 555-0142|555-0142|+44 20 7946 0958"
+        "|example.com|jane.doe@example.com|https://example.com/a,b?c=d|[our page](https://x.com)|[|](|the|a|A|I|API"
+        "|AB-1234-X|B2B|and|well-known|don't|😀|é|\u200b|\ud83d|…|’|3/14/2026|1/2|5-10|v2.1|km|!?|,"
+    ).split("|")
+)
+TEXTS = st.lists(FRAGMENTS, max_size=30).map("".join)
+
+
+def segments(parts: Iterable[str], policy: SegmentPolicy = EAGER) -> list[Segment]:
+    segmenter = Segmenter(policy)
+    return [segment for part in parts for segment in segmenter.push(part)] + segmenter.flush()
+
+
+def say(segment: Segment) -> str:
+    return " ".join(word.text + word.punctuation for word in segment.words)
+
+
+def pushed(text: str, policy: SegmentPolicy = EAGER) -> list[str]:
+    """What is given out without a flush."""
+    return [say(segment) for segment in Segmenter(policy).push(text)]
+
+
+@settings(max_examples=500)
+@given(TEXTS, st.randoms(use_true_random=False))
+def test_any_split_gives_the_same_segments(text: str, random: Random) -> None:
+    cuts = sorted(random.randrange(len(text) + 1) for _ in range(random.randrange(6)))
+    parts = [text[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert segments(parts) == segments([text]) == segments(text)
+
+
+@settings(max_examples=500)
+@given(TEXTS)
+def test_the_words_of_all_segments_are_the_words_of_the_whole_text(text: str) -> None:
+    cut = [(word.text, word.start, word.stop) for segment in segments([text]) for word in segment.words]
+    assert cut == [(word.text, word.start, word.stop) for word in normalize(text)]
+
+
+@settings(max_examples=200)
+@given(TEXTS)
+def test_segments_follow_each_other_without_a_gap_and_cover_their_words(text: str) -> None:
+    spoken = segments([text])
+    assert [segment.start for segment in spoken] == [0, *(segment.stop for segment in spoken)][: len(spoken)]
+    for segment in spoken:
+        assert segment.words
+        assert segment.start <= segment.words[0].start
+        assert segment.words[-1].stop <= segment.stop <= len(text)
+
+
+@settings(max_examples=200)
+@given(TEXTS)
+def test_a_cut_changes_no_word_that_the_rest_of_the_text_would_read_differently(text: str) -> None:
+    """What is given out for a prefix is what the whole text gives first."""
+    whole = segments([text])
+    segmenter = Segmenter(EAGER)
+    early = [segment for character in text for segment in segmenter.push(character)]
+    assert early == whole[: len(early)]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Thank you for calling,", "Thank you for calling,"),
+        ("Hello there!", "Hello there!"),
+        ("Is that right?", "Is that right?"),
+        ("Here it is:", "Here it is:"),
+        ("I think so—", "I think so—"),
+        ("It is done. ", "It is done."),
+        ("It is done.\nN", "It is done."),
+        ("Your code is 0417, t", "Your code is zero four one seven,"),
+        ("Call us at 5 p.m. T", "Call us at five P M."),
+        ("It costs $40.50. W", "It costs forty dollars and fifty cents."),
+        ("We met on March 3, a", "We met on March third,"),
+        ("Acme Inc. W", "Acme Incorporated."),
+    ],
+)
+def test_a_clause_is_given_out_on_the_character_that_makes_it_safe(text: str, first: str) -> None:
+    assert pushed(text[:-1]) == []
+    assert pushed(text) == [first]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The total is 1,",
+        "Born on March 3, ",
+        "Born on March 3, 2026 is the date",
+        "Call (415) 555-0142 and ask",
+        "Dial ext. 7 for",
+        "No. 5 is the one",
+        "at 10:00 p.m. tomorrow we",
+        "Mail jane.doe@example.com or write",
+        "Open https://example.com/a,b;c:d and",
+        "It is $5 million in",
+        "Dr. Smith and Mrs. Jones said",
+        "J. K. Rowling wrote",
+        "Version 2.1.3 of",
+        "see [our page, please](https://example.com) and",
+        "e.g. this one and",
+        "1. Unplug the router and",
+        "on Tue, Mar 3 we",
+        "the ratio 3: 4 is",
+        "on 5 - 10 days we",
+    ],
+)
+def test_nothing_that_is_read_as_one_thing_is_cut(text: str) -> None:
+    assert pushed(text) == []
+
+
+def test_a_number_after_a_cut_remembers_what_announced_it() -> None:
+    assert pushed("Your order number: 4821. T") == ["Your order number:", "four eight two one."]
+
+
+def test_what_closes_a_clause_later_is_swallowed() -> None:
+    assert [say(segment) for segment in segments(['"Wait!', '!!" she', " said."])] == ["Wait!", "she said."]
+
+
+def test_short_clauses_wait_for_more_and_short_sentences_do_not() -> None:
+    policy = SegmentPolicy(first_min_words=2, min_words=6)
+    spoken = segments(["Well, yes, sure. Now, one, two, three, four, five. Ok."], policy)
+    assert [say(segment) for segment in spoken] == [
+        "Well, yes,",
+        "sure.",
+        "Now, one, two, three, four, five.",
+        "okay.",
+    ]
+
+
+def test_endings_say_why_a_segment_ends() -> None:
+    spoken = segments(["First one, then two.\n\nNew line\nlast"])
+    assert [segment.ending for segment in spoken] == [
+        Ending.CLAUSE,
+        Ending.PARAGRAPH,
+        Ending.SENTENCE,
+        Ending.SENTENCE,
+    ]
+
+
+def test_a_long_clause_is_cut_between_words() -> None:
+    text = "word " * 300
+    spoken = segments([text])
+    assert all(len(segment.words) <= 40 for segment in spoken)
+    assert sum(len(segment.words) for segment in spoken) == 300
+    assert {segment.ending for segment in spoken[:-1]} == {Ending.CUT}
+
+
+def test_nothing_to_say_gives_no_segment() -> None:
+    assert segments(["😀 ", "... ", "\n\n", "---\n", "!?", "\ud800"]) == []
+
+
+def test_after_a_flush_the_next_text_starts_anew() -> None:
+    segmenter = Segmenter()
+    first = segmenter.push("Your code is 04") + segmenter.flush()
+    second = segmenter.push("So, good day, and thanks,")
+    assert [say(segment) for segment in first] == ["Your code is zero four."]
+    assert [say(segment) for segment in second] == ["So, good day,"]
+    assert second[0].start == 15
+
+
+JUNK = ["a", "1", "a ", "x, ", "(415) 555-", "[a ", "a.b@", ".", " ", "\n", "😀", "$1."]
+
+
+def calls_made(text: str) -> int:
+    """Function calls that reading ``text`` takes, a measure of work that no busy machine changes."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    segmenter = Segmenter()
+    sys.setprofile(count)
+    try:
+        segmenter.push(text)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_work_grows_linearly_with_the_text_whatever_it_is(junk: str) -> None:
+    short, long = (junk * (characters // len(junk)) for characters in (8_000, 32_000))
+    assert calls_made(long) < 4.5 * calls_made(short) + 1000
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_huge_text_is_never_held(junk: str) -> None:
+    segmenter = Segmenter()
+    text = junk * (50_000 // len(junk))
+    tracemalloc.start()
+    for start in range(0, len(text), 1000):
+        segmenter.push(text[start : start + 1000])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 450_000
