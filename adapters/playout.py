@@ -151,6 +151,11 @@ class Playout:
             discards=self._discards,
         )
 
+    @property
+    def sample_rate(self) -> int:
+        """Of the packets, Hz."""
+        return self._sample_rate
+
     def push(self, chunk: AudioChunk) -> None:
         """Queue a chunk behind what is there, resampled at once.
 

@@ -33,7 +33,8 @@ from ..adapters.audiosocket import (
 )
 from ..adapters.playout import Playout
 from .agents import Agent
-from .call import Call, Speech
+from .call import Call, Ear, OnSpeech, Speech
+from .call_registry import CallRegistry
 from .clock import PERIOD_S, Clock
 
 if TYPE_CHECKING:
@@ -63,12 +64,22 @@ class AudioSocketPolicy:
     stalled_s: float
     lead_s: float
     speech: Speech
+    on_speech: OnSpeech = OnSpeech.TELL
 
 
 class AudioSocketServer:
     """Accepts calls, refuses those that do not fit, and ends them all."""
 
-    def __init__(self, *, engine: "Engine", clock: Clock, agent: Agent, policy: AudioSocketPolicy) -> None:
+    def __init__(
+        self,
+        *,
+        engine: "Engine",
+        clock: Clock,
+        agent: Agent,
+        policy: AudioSocketPolicy,
+        registry: CallRegistry | None = None,
+    ) -> None:
+        self.registry = CallRegistry() if registry is None else registry
         self.engine = engine
         self.clock = clock
         self.agent = agent
@@ -250,6 +261,7 @@ class _Leg(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
         if self.call is not None:
+            self._server.registry.remove(self.call)
             self.call.on_closed()
             self._server.engine.metrics.active_calls.dec()
             self._log_numbers(self.call, reason)
@@ -328,8 +340,9 @@ class _Leg(asyncio.Protocol):
         match event:
             case CallId(uuid):
                 self._open(str(uuid))
-            case Audio():
-                pass  # nobody here listens
+            case Audio(sample_rate, payload):
+                if self.call is not None:
+                    self.call.hear(payload, sample_rate)
             case Companded():
                 self._fault(event.advice)
             case Dtmf(digit):
@@ -358,6 +371,9 @@ class _Leg(asyncio.Protocol):
             speech=self._policy.speech,
             lead_s=self._policy.lead_s,
         )
+        self.call.on_speech = self._policy.on_speech
+        self.call.listen_for_speech(_make_ear())
+        self._server.registry.add(self.call, kind="audiosocket", peer=self._peer)
         self._server.engine.metrics.active_calls.inc()
         logger.info("Call %s opened from %s", call_id, self._peer)
         self._task = asyncio.get_running_loop().create_task(self._attend(self.call))
@@ -388,6 +404,12 @@ class _Leg(asyncio.Protocol):
             logger.warning("Call %s: the peer has taken nothing for %g s", self._name, self._policy.stalled_s)
             self._close("the peer stopped reading")
             self._transport.abort()
+
+
+def _make_ear() -> Ear:
+    from ..adapters.voice_activity import VoiceActivityDetector
+
+    return VoiceActivityDetector()
 
 
 def _prepare(sock: socket.socket) -> None:

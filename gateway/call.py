@@ -117,12 +117,17 @@ class Call:
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
         self._keys: asyncio.Queue[str] = asyncio.Queue(_KEYS_HELD)
         self._ear: Ear | None = None
-        self._on_speech = OnSpeech.TELL
+        self.on_speech = OnSpeech.TELL
         self._ending = False
         self._closed = asyncio.Event()
         self._ticks = 0
         self._late_counted = 0
         self._underruns_counted = 0
+
+    @property
+    def sample_rate(self) -> int:
+        """Of the packets sent, Hz."""
+        return self.playout.sample_rate
 
     async def speak(self, text: str | AsyncIterable[Delta], *, speech: Speech | None = None) -> Outcome:
         """Say ``text``, whole or as it is written; returns when its last audio is in the playout.
@@ -156,14 +161,14 @@ class Call:
 
     def hear(self, pcm: bytes, sample_rate: int) -> None:
         """The caller's audio: s16le mono. Dropped where nobody listens."""
-        if self._ear is not None:
+        if self._ear is not None and (self.events.followed or self.on_speech is OnSpeech.DISCARD):
             self._mind(self._ear.push(pcm, sample_rate))
         if self.events.audio_wanted:
             self.events.emit(CallerAudio(pcm, sample_rate))
 
-    def listen_for_speech(self, on_speech: OnSpeech, ear: Ear) -> None:
-        """Tell from now on when the caller speaks, by ``ear``, and yield to it or not."""
-        self._on_speech, self._ear = on_speech, ear
+    def listen_for_speech(self, ear: Ear) -> None:
+        """Judge the caller's audio by ``ear`` from now on, as long as anybody wants to know."""
+        self._ear = ear
 
     def press(self, digit: str) -> None:
         """The caller pressed a key."""
@@ -221,7 +226,7 @@ class Call:
     def _mind(self, changes: "Sequence[ActivityChange]") -> None:
         for change in changes:
             self.events.emit(CallerSpeaking() if change.speaking else CallerSilent())
-            if change.speaking and self._on_speech is OnSpeech.DISCARD:
+            if change.speaking and self.on_speech is OnSpeech.DISCARD:
                 self.discard()
 
     def _count_faults(self) -> None:

@@ -6,21 +6,28 @@ Runs inside the gateway's own event loop; signals are the process's affair, not 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from .. import __version__
+from ..tts_engine.errors import BadRequest
+from .call_registry import CallHeld, CallUnknown
 
 _OPEN_CONNECTIONS_S = 2  # that a slow reader of /metrics may hold up the end
 
 
-def make_app(*, unready: Callable[[], str | None], registry: CollectorRegistry) -> FastAPI:
+def make_app(
+    *, unready: Callable[[], str | None], registry: CollectorRegistry, routers: Sequence[APIRouter] = ()
+) -> FastAPI:
     """The routes. ``unready`` answers why no call should be sent here now, or None."""
     app = FastAPI(title="vivavoce", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_exception_handler(BadRequest, _answer_bad_request)
+    for router in routers:
+        app.include_router(router)
 
     @app.get("/")
     async def index() -> PlainTextResponse:
@@ -42,6 +49,13 @@ def make_app(*, unready: Callable[[], str | None], registry: CollectorRegistry) 
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
+
+
+_STATUS: Mapping[type[Exception], int] = {CallUnknown: 404, CallHeld: 409}
+
+
+async def _answer_bad_request(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, status_code=_STATUS.get(type(error), 400))
 
 
 class HttpServer(uvicorn.Server):

@@ -20,9 +20,11 @@ from typing import Self, TypeVar
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.errors import UnknownVoice, VivavoceError
 from ..tts_engine.scheduler import SchedulerPolicy
+from . import calls_api
 from .agents import Agent, ScriptPolicy, make_agent
 from .audiosocket_server import AudioSocketPolicy, AudioSocketServer
-from .call import Speech
+from .call import OnSpeech, Speech
+from .call_registry import CallRegistry
 from .clock import Clock
 from .http import HttpServer, make_app
 from .settings import Settings
@@ -75,7 +77,9 @@ class Gateway:
                 engine = await resources.enter_async_context(await _open_engine(settings))
             _check_voice(settings, engine)
             clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
-            server = AudioSocketServer(engine=engine, clock=clock, agent=agent, policy=_policy(settings))
+            server = AudioSocketServer(
+                engine=engine, clock=clock, agent=agent, policy=_policy(settings), registry=CallRegistry()
+            )
             gateway = cls(settings, engine, server)
             gateway.addresses = Addresses(_address(audiosocket), _address(web))
             await gateway._start(clock, audiosocket, web, resources)
@@ -111,7 +115,12 @@ class Gateway:
         except OSError as error:
             raise _no_listener(*_address(audiosocket), error) from None
         resources.push_async_callback(self.server.aclose)
-        http = HttpServer(make_app(unready=self.unready, registry=self.engine.metrics.registry), web)
+        app = make_app(
+            unready=self.unready,
+            registry=self.engine.metrics.registry,
+            routers=[calls_api.routes(self.server.registry, _speech(self.settings))],
+        )
+        http = HttpServer(app, web)
         answering = asyncio.create_task(http.run_until_closed(), name="http")
         resources.push_async_callback(_close_http, http, answering)
         await http.wait_started(answering)
@@ -182,8 +191,13 @@ def _policy(settings: Settings) -> AudioSocketPolicy:
         first_message_s=settings.first_message_s,
         stalled_s=settings.stalled_s,
         lead_s=settings.lead_s,
-        speech=Speech(settings.voice, settings.speed),
+        speech=_speech(settings),
+        on_speech=OnSpeech(settings.caller_speech),
     )
+
+
+def _speech(settings: Settings) -> Speech:
+    return Speech(settings.voice, settings.speed)
 
 
 async def _open_engine(settings: Settings) -> Engine:

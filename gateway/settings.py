@@ -90,6 +90,10 @@ class Settings(BaseSettings):
     max_streams: Annotated[_Whole, Field(ge=1, le=10_000, description="streams from 1 to 10000")] = (
         100  # one a call
     )
+    caller_speech: Annotated[
+        Literal["tell", "discard"],
+        Field(description="tell (who holds the call) or discard (what is playing, and tell)"),
+    ] = "tell"  # a menu or an announcement shall not stop at a cough
     lead_s: Annotated[_Real, Field(ge=0.1, le=10, description="seconds from 0.1 to 10")] = (
         0.6  # hides a busy moment of the engine, and little is thrown away when the caller interrupts
     )

@@ -1,0 +1,383 @@
+"""The calls API over real sockets: a gateway, a phone, and a program that holds the call."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
+from vivavoce.gateway.agents import SilentAgent
+from vivavoce.gateway.calls_api import MOST_TEXT, BadMessage, parse
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.standin_backend import StandInBackend
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+
+class Phone:
+    """A caller: sends what it is told, keeps what it hears."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.call_id = str(uuid.uuid4())
+        self.heard = bytearray()
+        self.hung_up = asyncio.Event()
+        self._writer = writer
+        self._connection = Connection(Role.CALLER)
+        self.send(CallId(uuid.UUID(self.call_id)))
+        self._listening = asyncio.create_task(self._listen(reader))
+
+    def send(self, message: CallId | Audio | Dtmf | Hangup) -> None:
+        self._writer.write(self._connection.send(message))
+
+    async def aclose(self) -> None:
+        self._listening.cancel()
+        self._writer.close()
+        await asyncio.gather(self._listening, return_exceptions=True)
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(4096):
+            self._connection.receive_data(data)
+            for event in self._connection.events():
+                if isinstance(event, Audio):
+                    self.heard += event.payload
+                elif isinstance(event, Hangup):
+                    self.hung_up.set()
+        self.hung_up.set()
+
+
+class House:
+    """A gateway with its addresses."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.phones: list[Phone] = []
+        host, port = gateway.addresses.http
+        self.base = f"{host}:{port}/v1/calls"
+
+    async def phone(self) -> Phone:
+        phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket))
+        self.phones.append(phone)
+        while phone.call_id not in [line.call.call_id for line in self.gateway.server.registry]:
+            await asyncio.sleep(0.005)
+        return phone
+
+    @asynccontextmanager
+    async def socket(self, call_id: str, query: str = "") -> AsyncIterator[ClientConnection]:
+        async with connect(f"ws://{self.base}/{call_id}/socket{query}") as socket:
+            yield socket
+
+    @asynccontextmanager
+    async def http(self) -> AsyncIterator[httpx.AsyncClient]:
+        async with httpx.AsyncClient(base_url=f"http://{self.base}", timeout=20, follow_redirects=True) as client:
+            yield client
+
+
+@asynccontextmanager
+async def house() -> AsyncIterator[House]:
+    settings = Settings(http_port=0, audiosocket_port=0)
+    async with await Engine.open(backend=StandInBackend()) as engine:
+        gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
+        opened = House(gateway)
+        try:
+            yield opened
+        finally:
+            for phone in opened.phones:
+                await phone.aclose()
+            await gateway.aclose()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 30))
+
+
+async def say(socket: ClientConnection, *texts: str) -> None:
+    for text in texts:
+        await socket.send(json.dumps({"type": "text", "text": text}))
+    await socket.send(json.dumps({"type": "end"}))
+
+
+async def until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
+    """Messages up to the first of that type."""
+    messages = []
+    while True:
+        message = json.loads(await socket.recv())
+        messages.append(message)
+        if message["type"] == kind:
+            return messages
+
+
+def test_a_program_holds_a_call_speaks_and_learns_what_was_heard() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                started = (await until(socket, "started"))[0]
+                assert started["call"] == phone.call_id
+                assert started["kind"] == "audiosocket"
+                await say(socket, "Hel", "lo ", "there, my fri", "end.")
+                told = await until(socket, "speech_finished")
+                assert told[0] == {"type": "speech_started", "utterance": 0}
+                assert [message["text"] for message in told if message["type"] == "word"] == [
+                    "Hello",
+                    "there",
+                    "my",
+                    "friend",
+                ]
+                assert told[-1] == {"type": "speech_finished", "utterance": 0, "outcome": "spoken"}
+            assert np.abs(np.frombuffer(bytes(phone.heard), "<i2")).max() > 4000
+
+    run(test())
+
+
+def test_utterances_are_said_one_after_the_other() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "First one.")
+                await say(socket, "Second one.")
+                told = await until(socket, "speech_finished") + await until(socket, "speech_finished")
+                words = [
+                    (message["utterance"], message["text"]) for message in told if message["type"] == "word"
+                ]
+                assert words == [(0, "First"), (0, "one"), (1, "Second"), (1, "one")]
+
+    run(test())
+
+
+def test_flush_speaks_without_a_full_stop() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "text", "text": "one moment please"}))
+                await socket.send(json.dumps({"type": "flush"}))
+                told = await until(socket, "word")
+                assert told[-1]["text"] == "one"
+
+    run(test())
+
+
+def test_discard_stops_and_tells_what_was_heard() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                text = "one two three four five six seven eight nine ten eleven twelve. "
+                await say(socket, text)
+                await say(socket, "never said.")
+                await until(socket, "word")
+                await until(socket, "word")
+                await socket.send(json.dumps({"type": "discard"}))
+                told = await until(socket, "discarded")
+                words = [message["text"] for message in told if message["type"] == "word"]
+                heard = told[-1]["heard"].split()
+                assert heard == text.rstrip(". ").split()[: len(heard)]
+                assert 2 <= len(heard) <= 2 + len(words)
+                assert told[-1]["cut_ms"] > 300
+                await say(socket, "Back again.")
+                told = await until(socket, "speech_finished")
+                assert [message["text"] for message in told if message["type"] == "word"] == ["Back", "again"]
+
+    run(test())
+
+
+def test_keys_and_the_caller_s_audio_come_out() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id, "?audio=in") as socket:
+                await until(socket, "started")
+                phone.send(Dtmf("7"))
+                assert (await until(socket, "dtmf"))[-1]["digit"] == "7"
+                phone.send(Audio(8000, b"\x01\x02" * 160))
+                assert await socket.recv() == b"\x01\x02" * 160
+
+    run(test())
+
+
+def test_hanging_up_ends_the_call_and_tells_so() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "hang_up"}))
+                await until(socket, "hung_up")
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+            await phone.hung_up.wait()
+
+    run(test())
+
+
+def test_a_caller_that_hangs_up_is_told_of() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await phone.aclose()
+                await until(socket, "hung_up")
+
+    run(test())
+
+
+def test_a_call_is_held_by_one_program_at_a_time() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                async with opened.socket(phone.call_id) as second:
+                    assert "held by another" in (await until(second, "error"))[-1]["message"]
+                    with pytest.raises(ConnectionClosed) as closed:
+                        await second.recv()
+                    assert closed.value.rcvd is not None and closed.value.rcvd.code == 4409
+                async with opened.http() as client:
+                    answer = await client.post(f"/{phone.call_id}/speech", content="Hello.")
+                    assert answer.status_code == 409
+            async with opened.socket(phone.call_id) as third:
+                await until(third, "started")
+
+    run(test())
+
+
+def test_next_waits_for_a_call_that_nobody_holds() -> None:
+    async def test() -> None:
+        async with house() as opened, opened.socket("next") as socket:
+            waiting = asyncio.create_task(until(socket, "started"))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            phone = await opened.phone()
+            assert (await waiting)[-1]["call"] == phone.call_id
+
+    run(test())
+
+
+def test_calls_are_listed_and_spoken_on_over_http() -> None:
+    async def test() -> None:
+        async def body() -> AsyncIterator[bytes]:
+            for piece in ("Grü", "ße. ".encode()[:1].decode("latin-1"), "Good day."):
+                yield piece.encode()
+
+        async with house() as opened, opened.http() as client:
+            assert (await client.get("")).json() == {"calls": []}
+            phone = await opened.phone()
+            (listed,) = (await client.get("")).json()["calls"]
+            assert listed["call"] == phone.call_id
+            assert listed["held"] is False
+            assert (await client.get(f"/{phone.call_id}")).json()["peer"].startswith("127.0.0.1:")
+            spoken = await client.post(f"/{phone.call_id}/speech", content=body())
+            assert spoken.json()["outcome"] == "spoken"
+            cut = (await client.post(f"/{phone.call_id}/discard")).json()
+            assert cut == {"cut_ms": 0.0, "heard": "", "words": []}
+            assert (await client.delete(f"/{phone.call_id}")).status_code == 200
+            await phone.hung_up.wait()
+            assert (await client.get(f"/{phone.call_id}")).status_code == 404
+
+    run(test())
+
+
+def test_discard_over_http_cuts_what_is_being_said() -> None:
+    async def test() -> None:
+        async with house() as opened, opened.http() as client:
+            phone = await opened.phone()
+            text = "one two three four five six seven eight nine ten."
+            speaking = asyncio.create_task(client.post(f"/{phone.call_id}/speech", content=text))
+            while not any(phone.heard):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)
+            cut = (await client.post(f"/{phone.call_id}/discard")).json()
+            assert 500 < cut["cut_ms"] < 2000
+            assert text.startswith(cut["heard"]) and cut["words"] == cut["heard"].split()
+            assert (await speaking).json()["outcome"] == "discarded"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ("no json", "JSON"),
+        ("[]", "message"),
+        ('{"type": "sing"}', "type"),
+        ('{"type": "text"}', "text"),
+        ('{"type": "text", "text": 5}', "text"),
+        ('{"type": "text", "text": "a", "loud": true}', "loud"),
+        ('{"type": "speech", "speed": 9}', "speed"),
+        ('{"type": "on_speech", "action": "shout"}', "action"),
+        (json.dumps({"type": "text", "text": "x" * (MOST_TEXT + 1)}), "text"),
+    ],
+)
+def test_a_bad_message_is_named(message: str, named: str) -> None:
+    with pytest.raises(BadMessage, match=named):
+        parse(message)
+
+
+def test_bad_messages_are_answered_and_the_call_goes_on() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                for bad in (b"\x00\x01", "{", json.dumps({"type": "text", "text": "x" * 1_000_000})):
+                    await socket.send(bad)
+                    assert (await until(socket, "error"))[-1]["message"]
+                await say(socket, "Still here.")
+                assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
+
+    run(test())
+
+
+def test_an_unknown_call_and_an_unknown_voice_are_said_so() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            async with opened.socket("nobody") as socket:
+                assert "no call 'nobody'" in (await until(socket, "error"))[-1]["message"]
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "speech", "voice": "nobody"}))
+                await say(socket, "Hello.")
+                await socket.send(json.dumps({"type": "speech"}))
+                await say(socket, "Hello.")
+                assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
+
+    run(test())
+
+
+def test_too_much_waiting_text_is_refused_and_what_came_before_is_said() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "First words here.")
+                for _ in range(6):
+                    await socket.send(json.dumps({"type": "text", "text": "word " * 12_000}))
+                told = await until(socket, "error")
+                assert "waiting" in told[-1]["message"]
+                assert opened.gateway.unready() is None
+
+    run(test())
+
+
+def test_a_holder_that_leaves_in_mid_sentence_leaves_the_call_up() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "text", "text": "one two three four five six seven, "}))
+                await until(socket, "word")
+            line = opened.gateway.server.registry.get(phone.call_id)
+            while line.held:
+                await asyncio.sleep(0.01)
+            assert not phone.hung_up.is_set()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+
+    run(test())
