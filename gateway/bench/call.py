@@ -48,6 +48,7 @@ from .trace import (
 
 READY_S = 120.0  # to load and cut the voice for the first time on a slow machine
 END_S = 60.0  # to write what was heard
+DIAL_EVERY_S = 0.05  # twenty new calls a second
 SETTLE_S = 2.0  # after the last call was dialled, until the calls are measured
 LADDER = (25, 50, 75, 100, 125, 150, 175, 200, 250, 300)
 MOST_LATE = 0.001  # share of packets
@@ -243,7 +244,7 @@ def _measure_barge_in() -> list[Figure]:
 
 
 def _at_once(calls: int, seconds: float) -> Setup:
-    return Setup(talker.Part.AT_ONCE, calls, calls, 5.0, seconds + SETTLE_S)
+    return Setup(talker.Part.AT_ONCE, calls, calls, calls * DIAL_EVERY_S, seconds + SETTLE_S)
 
 
 # Sums
@@ -260,7 +261,9 @@ def onsets_of(run: Run) -> list[Onset]:
 
 def speaking_on_average(run: Run) -> float:
     """Calls that spoke at once: the length of all utterances over the time they took together."""
-    spoken = [(one.clause, one.ended) for one in run.utterances if one.clause and one.ended]
+    spoken = [
+        (one.clause, one.ended) for one in run.utterances if one.clause is not None and one.ended is not None
+    ]
     if not spoken:
         return 0.0
     start, stop = min(clause for clause, _ in spoken), max(ended for _, ended in spoken)

