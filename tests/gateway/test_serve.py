@@ -1,0 +1,280 @@
+"""The life of the server process: opening, signals, closing; a stand-in voice, and once the real one."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from vivavoce.gateway.agents import SilentAgent
+from vivavoce.gateway.call import Call
+from vivavoce.gateway.serve import AddressUnavailable, Gateway, serve
+from vivavoce.gateway.settings import Settings
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
+from vivavoce.tts_engine.standin_backend import StandInBackend
+
+CALL_ID = b"\x01\x00\x10" + UUID(int=7).bytes
+
+
+def settings(**changed: object) -> Settings:
+    return Settings(**({"http_port": 0, "audiosocket_port": 0, "agent": "none"} | changed))  # type: ignore[arg-type]
+
+
+async def stand_in_engine() -> Engine:
+    return await Engine.open(backend=StandInBackend((440, 880)))
+
+
+def run(scenario: Callable[[Engine], Awaitable[None]]) -> None:
+    async def with_engine() -> None:
+        before = asyncio.all_tasks()
+        async with await stand_in_engine() as engine:
+            await scenario(engine)
+            assert engine.active_streams == 0
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(with_engine())
+
+
+async def dial(gateway: Gateway) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection(*gateway.addresses.audiosocket)
+    writer.write(CALL_ID)
+    return reader, writer
+
+
+async def hear_to_the_end(reader: asyncio.StreamReader) -> list[int]:
+    """Kinds of all messages."""
+    kinds = []
+    with suppress(asyncio.IncompleteReadError):
+        while True:
+            kind, length = struct.unpack("!BH", await reader.readexactly(3))
+            await reader.readexactly(length)
+            kinds.append(kind)
+    return kinds
+
+
+def get(gateway: Gateway, path: str) -> tuple[int, str]:
+    host, port = gateway.addresses.http
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_an_open_gateway_takes_calls_and_answers_http() -> None:
+    async def scenario(engine: Engine) -> None:
+        gateway = await Gateway.open(settings(), engine=engine)
+        reader, writer = await dial(gateway)
+        assert (await reader.readexactly(3))[0] == 0x10
+        status, metrics = await asyncio.to_thread(get, gateway, "/metrics")
+        assert status == 200
+        assert "vivavoce_active_calls 1.0" in metrics.splitlines()
+        assert await asyncio.to_thread(get, gateway, "/readyz") == (200, '{"status":"ready"}')
+        writer.close()
+        await gateway.aclose()
+
+    run(scenario)
+
+
+def test_a_full_gateway_is_not_ready() -> None:
+    async def scenario(engine: Engine) -> None:
+        gateway = await Gateway.open(settings(max_calls=1), engine=engine)
+        reader, writer = await dial(gateway)
+        await reader.readexactly(3)
+        status, body = await asyncio.to_thread(get, gateway, "/readyz")
+        assert (status, body) == (503, '{"status":"unready","reason":"full"}')
+        writer.close()
+        await gateway.aclose()
+
+    run(scenario)
+
+
+def test_a_gateway_that_finishes_is_not_ready_and_ends_its_calls() -> None:
+    class Sentence:
+        async def run(self, call: Call) -> None:
+            await call.speak("one two three four. " * 50)
+
+    async def scenario(engine: Engine) -> None:
+        gateway = await Gateway.open(settings(), engine=engine, agent=Sentence())
+        reader, writer = await dial(gateway)
+        await reader.readexactly(3 + 320)
+        finishing = asyncio.create_task(gateway.finish())
+        await asyncio.sleep(0)
+        assert gateway.unready() == "shutting down"
+        async with asyncio.timeout(10):
+            kinds = await hear_to_the_end(reader)
+            await finishing
+        assert kinds[-1] == 0x00
+        writer.close()
+        await gateway.aclose()
+
+    run(scenario)
+
+
+def test_an_engine_that_was_handed_in_stays_open() -> None:
+    async def scenario(engine: Engine) -> None:
+        await (await Gateway.open(settings(), engine=engine)).aclose()
+        async with engine.stream() as stream:
+            stream.push_text("One.")
+            stream.end_input()
+            assert [chunk async for chunk in stream]
+
+    run(scenario)
+
+
+def test_closing_frees_the_ports() -> None:
+    async def scenario(engine: Engine) -> None:
+        first = await Gateway.open(settings(), engine=engine)
+        ports = first.addresses.http[1], first.addresses.audiosocket[1]
+        await first.aclose()
+        again = settings(http_port=ports[0], audiosocket_port=ports[1])
+        await (await Gateway.open(again, engine=engine)).aclose()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("key", ["http_port", "audiosocket_port"])
+def test_a_port_in_use_is_one_sentence_and_nothing_stays_open(key: str) -> None:
+    async def scenario(engine: Engine) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(
+                AddressUnavailable, match=rf"^127\.0\.0\.1:{port} is in use by another program"
+            ):
+                await Gateway.open(settings(**{key: port}), engine=engine)
+
+    run(scenario)
+
+
+def test_an_unknown_voice_or_script_stops_the_start() -> None:
+    async def scenario(engine: Engine) -> None:
+        with pytest.raises(UnknownVoice, match="bob"):
+            await Gateway.open(settings(voice="bob"), engine=engine)
+        with pytest.raises(BadRequest, match="cannot read the script"):
+            await Gateway.open(settings(agent="script:/absent.txt"), engine=engine)
+
+    run(scenario)
+
+
+# Signals: this process gets them, as the real one would
+
+
+@pytest.fixture
+def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_open = Engine.open
+
+    async def open_stand_in(*args: object, **named: object) -> Engine:
+        return await real_open(backend=StandInBackend((440, 880)))
+
+    monkeypatch.setattr(Engine, "open", open_stand_in)
+
+
+def signalled(number: signal.Signals, **changed: object) -> list[str]:
+    """Serve, get a signal when ready; answers what was announced."""
+    said: list[str] = []
+
+    def announce(line: str) -> None:
+        said.append(line)
+        os.kill(os.getpid(), number)
+
+    asyncio.run(serve(settings(**changed), announce=announce))
+    return said
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
+    handler = signal.getsignal(number)
+    (line,) = signalled(number)
+    assert re.fullmatch(
+        r"vivavoce is ready: AudioSocket on 127\.0\.0\.1:\d+, HTTP on http://127\.0\.0\.1:\d+, "
+        r"agent none, voice tone-440",
+        line,
+    )
+    assert signal.getsignal(number) == handler
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+def test_a_signal_while_it_starts_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Gateway.open
+    closed: list[bool] = []
+
+    async def slow_open(*args: object, **named: object) -> Gateway:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            closed.append(True)
+        return await opened(settings())
+
+    monkeypatch.setattr(Gateway, "open", slow_open)
+    announced: list[str] = []
+    asyncio.run(serve(settings(), announce=announced.append))
+    assert (announced, closed) == ([], [True])
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+def test_a_second_signal_does_not_wait_for_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def endless_finish(self: Gateway) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(Gateway, "finish", endless_finish)
+    assert len(signalled(signal.SIGTERM)) == 1
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+def test_a_server_whose_clock_stops_does_not_stay_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stopped(self: object) -> None:
+        raise ArithmeticError("no time")
+
+    monkeypatch.setattr("vivavoce.gateway.clock.Clock.run", stopped)
+    with pytest.raises(ArithmeticError, match="no time"):
+        asyncio.run(serve(settings(), announce=lambda line: None))
+
+
+# The real process
+
+
+def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("Hello.\n", encoding="utf-8")
+    command = [sys.executable, "-c", "from vivavoce.gateway.cli import main; main()", "serve"]
+    flags = ["--http-port", "0", "--audiosocket-port", "0", "--agent", f"script:{script}"]
+    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        line = process.stdout.readline().decode()
+        found = re.search(r"AudioSocket on 127\.0\.0\.1:(\d+)", line)
+        assert found, process.stderr.read()
+        with socket.create_connection(("127.0.0.1", int(found[1]))) as sock:
+            sock.sendall(CALL_ID)
+            heard = b"".join(iter(lambda: sock.recv(4096), b""))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+        log = process.stderr.read().decode()
+    assert heard.startswith(b"\x10\x01\x40")
+    assert heard.endswith(b"\x00\x00\x00")
+    assert len(heard.replace(b"\x00", b"")) > 5000
+    assert "opened from" in log
+    assert "closed after" in log
+    assert "Hello" not in log
+
+
+def test_silence_is_an_agent_too() -> None:
+    async def scenario(engine: Engine) -> None:
+        gateway = await Gateway.open(settings(), engine=engine)
+        assert isinstance(gateway.server.agent, SilentAgent)
+        await gateway.aclose()
+
+    run(scenario)
