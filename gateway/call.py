@@ -157,7 +157,8 @@ class Call:
         self._interrupted = asyncio.Event()
         discarded = self.playout.discard(self._now())
         self.discarded_ms += discarded.cut_ms
-        return BargeIn(discarded.cut_ms, discarded.words, self._log.discard(discarded))
+        heard = self._log.discard(discarded)
+        return BargeIn(discarded.cut_ms, () if heard is None else discarded.words, heard or "")
 
     def hear(self, pcm: bytes, sample_rate: int) -> None:
         """The caller's audio: s16le mono. Dropped where nobody listens."""

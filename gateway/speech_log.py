@@ -67,13 +67,13 @@ class SpeechLog:
         if self._unheard[-1].outcome is not None and self._playout.lead_s(now) <= 0:
             self._finish_before(self._begun)
 
-    def discard(self, discarded: Discarded) -> str:
-        """Tell of a barge-in; answers the text heard of the utterance that it cut."""
+    def discard(self, discarded: Discarded) -> str | None:
+        """Tell of a barge-in; answers the text heard of the utterance that it cut, None if it cut none."""
         for heard in self._playout.heard():
             self._events.emit(WordHeard(heard.utterance, heard.word))
         cut = next((spoken for spoken in self._unheard if spoken.number == discarded.utterance), None)
         if cut is None:
-            return ""
+            return None
         self._finish_before(cut.number)
         self._unheard.clear()
         text = cut.source.text[: discarded.text_stop]

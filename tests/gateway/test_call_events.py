@@ -161,5 +161,5 @@ def test_a_barge_in_tells_the_text_that_was_heard_and_drops_what_waited() -> Non
 
 def test_a_barge_in_into_silence_says_nothing() -> None:
     speech, _, events = log()
-    assert speech.discard(Discarded(-1, 0.0, (), 0, 2.0)) == ""
+    assert speech.discard(Discarded(-1, 0.0, (), 0, 2.0)) is None
     assert events.told == []

@@ -263,8 +263,8 @@ def test_next_waits_for_a_call_that_nobody_holds() -> None:
 def test_calls_are_listed_and_spoken_on_over_http() -> None:
     async def test() -> None:
         async def body() -> AsyncIterator[bytes]:
-            for piece in ("Grü", "ße. ".encode()[:1].decode("latin-1"), "Good day."):
-                yield piece.encode()
+            for byte in "Grüße. Good day.".encode():
+                yield bytes([byte])
 
         async with house() as opened, opened.http() as client:
             assert (await client.get("")).json() == {"calls": []}
