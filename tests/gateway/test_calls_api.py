@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
+from vivavoce.adapters.resample import Downsampler
 from vivavoce.gateway.agents import SilentAgent
 from vivavoce.gateway.calls_api import MOST_TEXT, BadMessage, parse
 from vivavoce.gateway.serve import Gateway
@@ -75,7 +76,9 @@ class House:
 
     @asynccontextmanager
     async def http(self) -> AsyncIterator[httpx.AsyncClient]:
-        async with httpx.AsyncClient(base_url=f"http://{self.base}", timeout=20, follow_redirects=True) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://{self.base}", timeout=20, follow_redirects=True
+        ) as client:
             yield client
 
 
@@ -379,5 +382,33 @@ def test_a_holder_that_leaves_in_mid_sentence_leaves_the_call_up() -> None:
             assert not phone.hung_up.is_set()
             async with opened.socket(phone.call_id) as socket:
                 await until(socket, "started")
+
+    run(test())
+
+
+async def spoken_question() -> bytes:
+    """A sentence of the packaged voice, s16le at 8 kHz."""
+    async with await Engine.open() as engine, engine.stream() as stream:
+        stream.push_text("Excuse me, could you please stop talking?")
+        stream.end_input()
+        down = Downsampler()
+        return b"".join([down.push(chunk.pcm) async for chunk in stream])
+
+
+def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
+    async def test() -> None:
+        question = await spoken_question()
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "on_speech", "action": "discard"}))
+                await say(socket, "one two three four five six seven eight nine ten eleven twelve.")
+                await until(socket, "word")
+                for start in range(0, len(question), 320):
+                    phone.send(Audio(8000, question[start : start + 320]))
+                told = [message["type"] for message in await until(socket, "discarded")]
+                assert told[-2:] == ["caller_speaking", "discarded"]
+                phone.send(Audio(8000, bytes(16_000)))
+                await until(socket, "caller_silent")
 
     run(test())
