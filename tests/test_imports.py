@@ -72,7 +72,7 @@ COMMAND_LINE_PACKAGES = {"click", "pydantic_settings", "rich", "tomllib"}
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported module: ``target`` is its absolute dotted name, ``lazy``: in a function body."""
+    """One imported module: ``target`` is its absolute dotted name, ``lazy``: when a function runs, or never."""
 
     target: str
     line: int
@@ -102,9 +102,9 @@ def is_plug_in(path: PurePosixPath) -> bool:
 def imports_of(path: PurePosixPath, tree: ast.Module) -> Iterator[Import]:
     lazy_lines = {
         inner.lineno
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(function)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) or _is_for_types_only(outer)
+        for inner in ast.walk(outer)
         if isinstance(inner, ast.Import | ast.ImportFrom | ast.Call)
     }
     for node in ast.walk(tree):
@@ -125,6 +125,10 @@ def imports_of(path: PurePosixPath, tree: ast.Module) -> Iterator[Import]:
                 func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__")
             ):
                 yield from _import_by_name(path, node, node.lineno in lazy_lines)
+
+
+def _is_for_types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _import_by_name(path: PurePosixPath, call: ast.Call, lazy: bool) -> Iterator[Import]:
@@ -250,6 +254,11 @@ def test_every_file_keeps_to_its_side_of_the_walls(path: PurePosixPath) -> None:
         ("gateway/serve.py", "from ..models.packaged import Voice", "wrong arrow"),
         ("gateway/bench/call.py", "from ...models.packaged import Voice", "wrong arrow"),
         (
+            "models/packaged.py",
+            "if TYPE_CHECKING:\n    from ..tts_engine.engine import Engine",
+            "wrong arrow",
+        ),
+        (
             "gateway/serve.py",
             "import importlib\nimportlib.import_module('..models.x', __package__)",
             "wrong arrow",
@@ -300,6 +309,7 @@ def test_a_planted_violation_is_found(path: str, source: str, complaint: str) ->
             "from ..adapters.playout import Playout\nfrom ..tts_engine.engine import Engine",
         ),
         ("gateway/http.py", "def mount():\n    from ..adapters.webrtc import Leg"),
+        ("gateway/http.py", "if TYPE_CHECKING:\n    from ..adapters.webrtc import Leg"),
         ("adapters/webrtc.py", "import asyncio\nimport aiortc\nfrom ..tts_engine.engine import Engine"),
         ("adapters/codecs.py", "import audioop\nimport struct\nimport numpy as np\nfrom . import resample"),
         ("adapters/playout.py", "from ..tts_engine.chunk import AudioChunk\nfrom ..tts_engine import errors"),
