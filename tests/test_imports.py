@@ -72,7 +72,7 @@ COMMAND_LINE_PACKAGES = {"click", "pydantic_settings", "rich", "tomllib"}
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported module: ``target`` is its absolute dotted name, ``lazy``: when a function runs, or never."""
+    """One imported module: ``target`` is its absolute dotted name, ``lazy``: not as it loads."""
 
     target: str
     line: int
