@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 from uuid import UUID
 
 import numpy as np
@@ -88,13 +89,18 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run left behind. ``rss_mb``: the most that the gateway held resident while phones were up."""
+    """What one run left behind.
+
+    ``rss_mb``: the most that the gateway held resident while phones were up; ``others_share``: processor time
+    of everything else on the machine meanwhile, of one core.
+    """
 
     traces: tuple[Trace, ...]
     utterances: tuple[Utterance, ...]
     book: talker.Notebook
     done: load.Done
     rss_mb: float
+    others_share: float
 
     def utterances_by_call(self) -> dict[UUID, list[Utterance]]:
         """In the order in which they were begun."""
@@ -344,6 +350,7 @@ def _cost_figures(name: str, run: Run) -> list[Figure]:
     return [
         Figure(f"processor of the gateway, {name}", 100 * run.book.cpu_share, "% of a core"),
         Figure(f"processor of the phones, {name}", 100 * run.done.cpu_share, "% of a core"),
+        Figure(f"processor of everything else, {name}", 100 * run.others_share, "% of a core"),
     ]
 
 
@@ -358,11 +365,13 @@ def run_setup(setup: Setup) -> Run:
         port = int(gateway.read_line(READY_S)["port"])
         phones = stack.enter_context(_Child(Path(folder), *_phone_arguments(setup, port, heard)))
         connected = phones.read_line(setup.ramp_s + READY_S)["connected"]
+        usage = _Usage.now(gateway.pid, phones.pid)
         rss_mb = _watch_memory(gateway.pid, connected + setup.seconds, phones)
+        others_share = _Usage.now(gateway.pid, phones.pid).others_since(usage)
         done = load.Done(**phones.read_line(END_S))
         gateway.finish(END_S)
         book, utterances = talker.read_notebook(notes)
-        return Run(tuple(load.load(heard)), tuple(utterances), book, done, rss_mb)
+        return Run(tuple(load.load(heard)), tuple(utterances), book, done, rss_mb, others_share)
 
 
 def _gateway_arguments(setup: Setup, notes: Path) -> list[str]:
@@ -391,6 +400,33 @@ def resident_mb(pid: int) -> float:
         return 0.0
     line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
     return int(line.split()[1]) * 1024 / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """Processor seconds used until ``moment``: by the whole machine, and by some of its processes."""
+
+    moment: float
+    machine_s: float
+    processes_s: float
+
+    @classmethod
+    def now(cls, *pids: int) -> Self:
+        """Zeros where the system does not tell."""
+        try:
+            machine = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+            processes = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+        except OSError:
+            return cls(time.monotonic(), 0.0, 0.0)
+        tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        busy = sum(int(machine[field]) for field in (1, 2, 3, 6, 7))  # user, nice, system, irq, softirq
+        used = sum(int(fields[11]) + int(fields[12]) for fields in processes)  # utime, stime
+        return cls(time.monotonic(), busy * tick_s, used * tick_s)
+
+    def others_since(self, start: Self) -> float:
+        """Share of a core that went to other processes."""
+        others_s = (self.machine_s - start.machine_s) - (self.processes_s - start.processes_s)
+        return max(0.0, others_s / (self.moment - start.moment))
 
 
 class _Child:

@@ -154,7 +154,7 @@ def run_of(
     *traces: Trace, utterances: tuple[Utterance, ...] = (), underruns: int = 0, calls: int | None = None
 ) -> Run:
     book = Notebook(calls=[CallNote(str(trace.call), 1, 0, 0, underruns) for trace in traces][:calls])
-    return Run(traces, utterances, book, load.Done(-2.0, 100.0, 0.1), 300.0)
+    return Run(traces, utterances, book, load.Done(-2.0, 100.0, 0.1), 300.0, 0.0)
 
 
 def steady(call: int, *, packets: int = 200, level: int = 3000) -> Trace:
