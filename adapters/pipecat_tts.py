@@ -1,0 +1,699 @@
+"""The engine as a text-to-speech service of a Pipecat pipeline: ``VivavoceTTSService``.
+
+    LLMTextFrame -> run_tts -> Stream.push_text                      returns at once, token by token
+    TTSAudioRawFrame, word times <- _Utterance.speak <- Stream       one task a context, paced
+
+Pipecat plays audio contexts one after the other and so do we: an utterance gives out nothing before its
+context is the one that is played, so that word times count from what the listener really hears, gaps
+included. What was not heard does not enter the conversation: not after an interruption, not after a failure.
+
+It is no transport and it opens no socket; it is in process. The core never imports this module.
+
+Source: pipecat-ai 1.14.0, services/tts_service.py and utils/context/*.py, read and measured.
+"""
+
+# Pipecat is typed, but for what its functions return.
+# mypy: disable-error-code="no-untyped-call"
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Set
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import soxr
+
+from ..tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
+from ..tts_engine.engine import Engine
+from ..tts_engine.errors import (
+    BadRequest,
+    BadText,
+    MissingExtra,
+    Overloaded,
+    SynthesisFailed,
+    UnknownVoice,
+    VivavoceError,
+)
+from ..tts_engine.stream import Stream
+from ..tts_engine.voices import Voice
+from .resample import BlockResampler, Resampler, resampler_to
+
+try:
+    from loguru import logger
+    from pipecat.frames.frames import (
+        AggregatedTextFrame,
+        AggregatedTextProgressFrame,
+        CancelFrame,
+        EndFrame,
+        ErrorFrame,
+        Frame,
+        InterruptionFrame,
+        TTSAudioRawFrame,
+        TTSStoppedFrame,
+        TTSTextFrame,
+    )
+    from pipecat.processors.frame_processor import FrameDirection, FrameProcessorSetup
+    from pipecat.services.settings import TTSSettings
+    from pipecat.services.tts_service import TextAggregationMode, TTSService
+    from pipecat.transcriptions.language import Language
+    from pipecat.utils.context.aggregated_frame_sequencer import AggregatedFrameSequencer
+    from pipecat.utils.errors import ErrorCategory
+    from pipecat.utils.tracing.service_decorators import traced_tts
+    from pipecat.utils.types import NOT_GIVEN, NotGiven, is_given
+except ModuleNotFoundError as error:
+    raise MissingExtra("the Pipecat service", "pipecat") from error
+
+__all__ = ["Playhead", "VivavoceTTSService", "VivavoceTTSSettings"]
+
+LEAD_S: Final = 1.0  # enough for a stalled event loop, little to render for nothing at a barge-in
+STALL_S: Final = 10.0  # before Pipecat would give up on its own and record as said what was not
+STOP_FRAME_TIMEOUT_S: Final = 15.0  # Pipecat's 3 s drop the rest of a turn behind one slow answer
+REFUSAL_SILENCE_S: Final = 0.02  # three contexts without any audio, and Pipecat writes a service off
+_TOKEN: Final = "token"  # what Pipecat calls the type of text that is a token
+_CLAUSE_ENDS: Final = (",", ";", ":")  # a dash at an end would wait for a word of its own
+_CLAUSE_BREAK: Final = re.compile(r"(?<=[,;:])(?=\s)")
+_SAID: Final = (TTSTextFrame, AggregatedTextProgressFrame)
+_NS: Final = 1_000_000_000
+
+
+@dataclass
+class VivavoceTTSSettings(TTSSettings):
+    """What may change while a pipeline runs; each takes effect with the next utterance.
+
+    Parameters:
+        speed: Speed factor, 0.5 to 2.0; 1.0 is as the voice speaks.
+    """
+
+    speed: float | NotGiven = field(default_factory=lambda: NOT_GIVEN)
+
+
+class Playhead:
+    """Pure: when what was handed to the pipeline is heard, if a transport plays it without a pause.
+
+    Times are nanoseconds of the pipeline's clock. Pipecat counts a context's words from its first audio, or
+    from the word before it if that is later (``WordTimestampTracker``); so does ``seconds``.
+    """
+
+    def __init__(self) -> None:
+        self._until_ns = 0
+        self._base_ns: int | None = None
+        self._last_word_ns = 0
+
+    def begin(self) -> None:
+        """Another context is played from now on."""
+        self._base_ns = None
+
+    def discard(self) -> None:
+        """The transport drops what it holds (an interruption)."""
+        self._until_ns = self._last_word_ns = 0
+        self._base_ns = None
+
+    def play(self, now_ns: int, duration_s: float) -> int:
+        """Queue audio behind what is there; when its first sample is heard."""
+        if self._base_ns is None:
+            self._base_ns = max(self._last_word_ns, now_ns)
+        starts_ns = max(now_ns, self._until_ns)
+        self._until_ns = starts_ns + round(duration_s * _NS)
+        return starts_ns
+
+    def seconds(self, heard_ns: int) -> float:
+        """A word's time as ``add_word_timestamps`` takes it; after ``play`` only."""
+        assert self._base_ns is not None
+        self._last_word_ns = max(heard_ns, self._base_ns, self._last_word_ns)
+        return (self._last_word_ns - self._base_ns) / _NS
+
+    def lead_s(self, now_ns: int) -> float:
+        """Seconds of audio that the transport has not played at ``now_ns``."""
+        return max(0.0, (self._until_ns - now_ns) / _NS)
+
+
+class _Utterance:
+    # One audio context: its stream, its resampler, and the task that takes audio from one to the other.
+
+    def __init__(self, service: "VivavoceTTSService", context_id: str, stream: Stream) -> None:
+        self.context_id = context_id
+        self.stream = stream
+        self.may_play = asyncio.Event()
+        self.has_text = False
+        self.text_ended = False
+        self.task: asyncio.Task[None] | None = None
+        self._service = service
+        self._resampler = _resampler(service.sample_rate)
+        self._words: list[Word] = []  # begun in audio that the resampler withholds
+        self._told_to = 0  # characters of the text whose words were told
+        self._played_s = 0.0  # of the stream, handed to the pipeline
+        self._patience: asyncio.Timeout | None = None
+
+    def push_text(self, text: str) -> None:
+        self.stream.push_text(text)
+        self.has_text = True
+
+    def end_text(self) -> None:
+        self.text_ended = True
+        self.stream.end_input()
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
+
+    async def speak(self) -> None:
+        try:
+            while not (chunk := await self._next_chunk()).final:
+                await self.may_play.wait()
+                await self._play(chunk.words, self._resampler.push(chunk.pcm))
+                await asyncio.sleep(self._service.vivavoce_lead_s() - self._service.vivavoce_most_lead_s)
+            await self.may_play.wait()
+            await self._play((), self._resampler.push(chunk.pcm) + self._resampler.drain())
+            await self._service.vivavoce_finish(self.context_id)
+        except VivavoceError as error:
+            await self._service.push_error(str(error), exception=error)
+            await self._service.vivavoce_fail(self.context_id, error)
+
+    async def _next_chunk(self) -> AudioChunk:
+        # A writer may take its time; an engine that has all the text and stays silent is stuck.
+        deadline = asyncio.get_running_loop().time() + STALL_S if self.text_ended else None
+        try:
+            async with asyncio.timeout_at(deadline) as self._patience:
+                return await anext(self.stream)
+        except TimeoutError:
+            raise SynthesisFailed(f"the voice gave nothing for {STALL_S:g} s") from None
+        except StopAsyncIteration:
+            raise SynthesisFailed("the engine was closed while it spoke") from None
+        finally:
+            self._patience = None
+
+    async def _play(self, words: tuple[Word, ...], pcm: bytes) -> None:
+        self._add_words(words)
+        if not pcm:
+            return
+        duration_s = len(pcm) / 2 / self._service.sample_rate
+        word_times = self._service.vivavoce_play(duration_s, self._played_s, self._words)
+        self._played_s += duration_s
+        self._words = []
+        frame = TTSAudioRawFrame(pcm, self._service.sample_rate, 1, context_id=self.context_id)
+        await self._service.append_to_audio_context(self.context_id, frame)
+        if word_times:
+            await self._service.add_word_timestamps(word_times, self.context_id)
+        self.stream.set_deadline(time.monotonic() + self._service.vivavoce_lead_s())
+
+    def _add_words(self, words: tuple[Word, ...]) -> None:
+        # A word of the text may be said in several ("$5"); it is in the text once.
+        for word in words:
+            if word.text_start >= self._told_to:
+                self._words.append(word)
+                self._told_to = word.text_stop
+
+
+class _Sequencer(AggregatedFrameSequencer):
+    # Decides which text passes for heard, in two ways other than Pipecat.
+    #
+    # Pipecat lets a sentence's words through when the sentence is complete. We speak from its first clause
+    # on, and words heard before an interruption must not be lost because their sentence had no end yet.
+    # And it takes all text of a context for said when the context ends; after a failure that is not so.
+
+    def __init__(self, name: str, failed: Set[str], *, streaming: bool) -> None:
+        super().__init__(name=name, streaming=streaming)
+        self._vivavoce_failed = failed
+        self._vivavoce_clause_ended: set[str] = set()
+
+    async def register_spoken(
+        self, frame: AggregatedTextFrame, context_id: str, tts_text: str, *args: Any, **kwargs: Any
+    ) -> list[Frame]:
+        frames: list[Frame] = []
+        for part, text in _clauses(frame, tts_text):
+            if context_id in self._vivavoce_clause_ended and text[:1].isspace():
+                frames += await self.finalize(context_id)
+            self._vivavoce_clause_ended.discard(context_id)
+            if frame.text_type == _TOKEN and text.endswith(_CLAUSE_ENDS):
+                self._vivavoce_clause_ended.add(context_id)
+            frames += await super().register_spoken(part, context_id, text, *args, **kwargs)
+        return frames
+
+    def force_complete(self, context_id: str, last_word_pts: int) -> list[Frame]:
+        self._vivavoce_clause_ended.discard(context_id)
+        frames = super().force_complete(context_id, last_word_pts)
+        if context_id not in self._vivavoce_failed:
+            return frames
+        return [frame for frame in frames if not isinstance(frame, _SAID)]
+
+    def clear(self, **kwargs: Any) -> None:
+        self._vivavoce_clause_ended.clear()
+        super().clear(**kwargs)
+
+
+class VivavoceTTSService(TTSService):
+    """Speaks an LLM's tokens as they are written, in this process.
+
+    Words enter the LLM's context when they are heard. An interruption ends the engine's work within one step
+    and lets no audio frame follow the ``InterruptionFrame``. Text with nothing to say is 20 ms of silence.
+    At 8 kHz audio goes through a filter of 2 ms delay, so set ``PipelineParams(audio_out_sample_rate=8000)``
+    on telephones.
+
+    Audio is handed on at the pace at which it is heard, at most ``lead_s`` ahead, whatever the transport's
+    own queues would take: what an interruption cuts was hardly worth rendering, and the engine knows which
+    of its listeners runs dry first.
+
+    Voice and speed are of an utterance: a change counts from the next one on.
+
+    Example::
+
+        engine = await Engine.open()          # once a process
+        tts = VivavoceTTSService(engine=engine, settings=VivavoceTTSService.Settings(voice="heart"))
+        pipeline = Pipeline([transport.input(), stt, user, llm, tts, transport.output(), assistant])
+    """
+
+    Settings = VivavoceTTSSettings
+    _settings: VivavoceTTSSettings
+
+    def __init__(
+        self,
+        *,
+        engine: Engine | None = None,
+        lead_s: float = LEAD_S,
+        settings: VivavoceTTSSettings | None = None,
+        text_aggregation_mode: TextAggregationMode = TextAggregationMode.TOKEN,
+        stop_frame_timeout_s: float = STOP_FRAME_TIMEOUT_S,
+        **kwargs: Any,
+    ) -> None:
+        """Initialize the service.
+
+        Args:
+            engine: The engine that speaks, shared by all calls of a process. Without one the service opens
+                its own when the pipeline is set up, which takes seconds and memory for each call, and closes
+                it at the end.
+            lead_s: Seconds of audio handed to the pipeline ahead of the listener before the next chunk, of
+                at most 0.8 s, is taken from the engine; ``math.inf`` to hand on all that is rendered, for
+                transports that want it faster than real time.
+            settings: Model, voice, language and speed.
+            text_aggregation_mode: ``TOKEN`` speaks from the first clause on; ``SENTENCE`` waits for its end.
+            stop_frame_timeout_s: Seconds without audio after which Pipecat closes a context.
+            **kwargs: Arguments of ``TTSService``.
+        """
+        own_settings = VivavoceTTSSettings(model="default", voice=None, language=None, speed=1.0)
+        if settings is not None:
+            own_settings.apply_update(settings)
+        super().__init__(
+            settings=own_settings,
+            text_aggregation_mode=text_aggregation_mode,
+            push_start_frame=True,
+            push_stop_frames=False,
+            push_text_frames=False,
+            append_trailing_space=True,
+            stop_frame_timeout_s=stop_frame_timeout_s,
+            **kwargs,
+        )
+        self.vivavoce_most_lead_s = lead_s
+        self._vivavoce_flushes = text_aggregation_mode is not TextAggregationMode.TOKEN
+        self._vivavoce_engine = engine
+        self._vivavoce_owned: Engine | None = None
+        self._vivavoce_utterances: dict[str, _Utterance] = {}
+        self._vivavoce_failed: set[str] = set()  # contexts of which nothing more is said
+        self._aggregated_frame_sequencer = _Sequencer(
+            str(self), self._vivavoce_failed, streaming=not self._vivavoce_flushes
+        )
+        self._vivavoce_line: list[str] = []  # contexts in the order in which Pipecat plays them
+        self._vivavoce_playing: str | None = None
+        self._vivavoce_playhead = Playhead()
+        if engine is not None:
+            self._vivavoce_name_voice(engine)
+
+    def can_generate_metrics(self) -> bool:
+        """Check if this service can generate metrics.
+
+        Returns:
+            True: time to first byte and to first audio, and characters.
+        """
+        return True
+
+    @property
+    def supports_processing_metrics(self) -> bool:
+        """Whether the time spent in ``run_tts`` means something: no, it only hands text over."""
+        return False
+
+    def language_to_service_language(self, language: Language) -> str:
+        """Convert a language to the engine's.
+
+        Args:
+            language: The language to convert.
+
+        Returns:
+            Its BCP 47 tag; the engine's voices carry theirs.
+        """
+        return str(language.value)
+
+    # Life
+
+    async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]
+        """Set up the service, with an engine of its own if none was given.
+
+        Args:
+            setup: Configuration of the pipeline.
+
+        Raises:
+            BundleError: The model cannot be loaded; Pipecat reports the service as unusable.
+        """
+        await super().setup(setup)
+        if self._vivavoce_engine is None:
+            self._vivavoce_engine = self._vivavoce_owned = await Engine.open(str(self._settings.model))
+            self._vivavoce_name_voice(self._vivavoce_engine)
+
+    async def stop(self, frame: EndFrame) -> None:
+        """Stop after what is being said has been said.
+
+        Args:
+            frame: The end frame.
+        """
+        for utterance in self._vivavoce_utterances.values():
+            utterance.end_text()  # the writer will not come back to end it
+        await super().stop(frame)
+        await self._vivavoce_teardown()
+
+    async def cancel(self, frame: CancelFrame) -> None:
+        """Stop at once.
+
+        Args:
+            frame: The cancel frame.
+        """
+        await self._vivavoce_teardown()
+        await super().cancel(frame)
+
+    async def cleanup(self) -> None:
+        """Release everything; the one call that always comes."""
+        await self._vivavoce_teardown()
+        await super().cleanup()
+
+    # Text in
+
+    async def on_turn_context_created(self, context_id: str) -> None:
+        """Open the turn's stream while the LLM still thinks.
+
+        Args:
+            context_id: The turn's context.
+        """
+        try:
+            self._vivavoce_open(context_id)
+        except VivavoceError as error:
+            logger.debug(f"{self}: tried again with the first text: {error}")
+
+    @traced_tts
+    async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
+        """Hand text to the engine; the audio comes from a task of its own.
+
+        Args:
+            text: A token, or a sentence in ``SENTENCE`` mode.
+            context_id: The context that it is part of.
+
+        Yields:
+            None, or an ``ErrorFrame`` if the engine does not take the text.
+        """
+        await self.start_tts_usage_metrics(text)
+        try:
+            self._vivavoce_push(text, context_id)
+        except VivavoceError as error:
+            await self.vivavoce_fail(context_id, error)
+            yield ErrorFrame(error=str(error), exception=error)
+        else:
+            yield None
+
+    async def flush_audio(self, context_id: str | None = None) -> None:
+        """End a context's text; what of it is not yet spoken will be.
+
+        Args:
+            context_id: The context; by default the one that is played.
+        """
+        context_id = context_id or self.get_active_audio_context_id()
+        utterance = self._vivavoce_utterances.get(context_id or "")
+        if utterance is not None:
+            utterance.end_text()
+        elif context_id in self._vivavoce_failed:
+            await self.vivavoce_finish(context_id)
+
+    async def on_turn_context_completed(self) -> None:
+        """End the turn's text, or the stream that was opened for a turn without any."""
+        context_id = self._turn_context_id or ""
+        utterance = self._vivavoce_utterances.get(context_id)
+        if utterance is not None and not self.audio_context_available(context_id):
+            if utterance.has_text:  # Pipecat gave up waiting for the writer, who has finished after all
+                await self.create_audio_context(context_id)
+            else:
+                await self._vivavoce_close(context_id)
+        await super().on_turn_context_completed()
+
+    # The order of contexts
+
+    async def create_audio_context(self, context_id: str) -> None:
+        """Create an audio context, to be played after those that are there.
+
+        Args:
+            context_id: The context.
+        """
+        await super().create_audio_context(context_id)
+        self._vivavoce_leave_line(context_id)
+        self._vivavoce_line.append(context_id)
+        self._vivavoce_advance()
+
+    async def on_audio_context_completed(self, context_id: str) -> None:
+        """Let the next context speak.
+
+        Args:
+            context_id: The context that has been played, or that Pipecat has given up waiting for.
+        """
+        utterance = self._vivavoce_utterances.get(context_id)
+        if utterance is not None:
+            utterance.may_play.clear()
+            if utterance.text_ended:
+                await self._vivavoce_close(context_id)
+        self._vivavoce_failed.discard(context_id)
+        self._vivavoce_leave_line(context_id)
+        self._vivavoce_advance()
+
+    async def on_audio_context_interrupted(self, context_id: str) -> None:
+        """Cancel a context's stream: nothing of it is heard or rendered any more.
+
+        Args:
+            context_id: The context that was interrupted.
+        """
+        await self._vivavoce_close(context_id)
+        await self.stop_all_metrics()
+        if context_id == self._vivavoce_playing:
+            self._vivavoce_playhead.discard()
+        self._vivavoce_failed.discard(context_id)
+        self._vivavoce_leave_line(context_id)
+        self._vivavoce_advance()
+
+    # Frames
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        """Process a frame; an interruption also ends streams that were opened and had no text yet.
+
+        Args:
+            frame: The frame.
+            direction: Where it is going.
+        """
+        await super().process_frame(frame, direction)
+        if isinstance(frame, InterruptionFrame):
+            for context_id in tuple(self._vivavoce_utterances):
+                if not self.audio_context_available(context_id):
+                    await self._vivavoce_close(context_id)
+
+    # Settings
+
+    async def _update_settings(self, delta: TTSSettings) -> dict[str, Any]:  # type: ignore[override]
+        before = self._settings.copy()
+        changed = await super()._update_settings(delta)
+        unsupported = changed.keys() - {"voice", "language", "speed"}
+        for name in unsupported & {"model"}:
+            setattr(self._settings, name, changed[name])
+        self._warn_unhandled_updated_settings(unsupported)
+        refusal = self._vivavoce_refusal()
+        if refusal is not None:
+            self._settings = before
+            await self.push_error(f"settings not changed: {refusal}", category=ErrorCategory.APPLICATION)
+            return {}
+        self._vivavoce_warn_of_language()
+        for utterance in tuple(self._vivavoce_utterances.values()):
+            if not utterance.has_text:  # opened for a turn to come: it shall have the new voice
+                await self._vivavoce_close(utterance.context_id)
+        return changed
+
+    def _classify_error(self, exception: Exception) -> ErrorCategory | None:
+        match exception:
+            case Overloaded():
+                return ErrorCategory.RATE_LIMIT
+            case BadText():
+                return ErrorCategory.APPLICATION
+            case BadRequest():
+                return ErrorCategory.INVALID_REQUEST
+            case VivavoceError():
+                return ErrorCategory.SERVER
+            case _:
+                return super()._classify_error(exception)
+
+    def _vivavoce_refusal(self) -> str | None:
+        try:
+            self._vivavoce_voice()
+        except UnknownVoice as error:
+            return str(error)
+        speed = self._settings.speed
+        if not isinstance(speed, int | float) or not 0.5 <= speed <= 2.0:
+            return f"got speed {speed!r}; it must be 0.5 to 2.0"
+        return None
+
+    def _vivavoce_voice(self) -> Voice | None:
+        if self._vivavoce_engine is None:
+            return None
+        voice = self._settings.voice
+        return self._vivavoce_engine.voices.get(voice if isinstance(voice, str) else None)
+
+    def _vivavoce_name_voice(self, engine: Engine) -> None:
+        settings = self._settings
+        if settings.voice is None:
+            settings.voice = engine.voices.default.id
+        if settings.language is None and settings.voice in engine.voices:
+            settings.language = engine.voices.get(str(settings.voice)).language
+        self._vivavoce_warn_of_language()
+
+    def _vivavoce_warn_of_language(self) -> None:
+        voice, language = self._settings.voice, self._settings.language
+        engine = self._vivavoce_engine
+        if engine is None or voice not in engine.voices or not is_given(language) or language is None:
+            return
+        spoken = engine.voices.get(str(voice)).language
+        if _primary(spoken) != _primary(str(language)):
+            logger.warning(
+                f"{self}: voice {voice!r} speaks {spoken}, not {language}; text in that language will be "
+                f"read as if it were {spoken}"
+            )
+
+    # What utterances call
+
+    def vivavoce_lead_s(self) -> float:
+        """Seconds of audio that are with the pipeline and not yet heard."""
+        return self._vivavoce_playhead.lead_s(self.get_clock().get_time())
+
+    def vivavoce_play(self, duration_s: float, begin_s: float, words: list[Word]) -> list[tuple[str, float]]:
+        """Account for audio about to be handed on.
+
+        Args:
+            duration_s: Its length.
+            begin_s: Where in its stream it begins.
+            words: Those that begin in it.
+
+        Returns:
+            The words with their times, as ``add_word_timestamps`` takes them.
+        """
+        starts_ns = self._vivavoce_playhead.play(self.get_clock().get_time(), duration_s)
+        return [
+            (
+                word.text,
+                self._vivavoce_playhead.seconds(starts_ns + round((word.start_s - begin_s) * _NS)),
+            )
+            for word in words
+        ]
+
+    async def vivavoce_finish(self, context_id: str | None) -> None:
+        """End a context behind its last audio.
+
+        Args:
+            context_id: The context.
+        """
+        if context_id is None or not self.audio_context_available(context_id):
+            return
+        await self.append_to_audio_context(context_id, TTSStoppedFrame(context_id=context_id))
+        await self.remove_audio_context(context_id)
+
+    async def vivavoce_fail(self, context_id: str, error: VivavoceError) -> None:
+        """Say nothing more of a context; what was said remains, the rest does not count as said.
+
+        Args:
+            context_id: The context.
+            error: Why.
+        """
+        self._vivavoce_failed.add(context_id)
+        if isinstance(error, Overloaded):
+            silence = bytes(2 * round(REFUSAL_SILENCE_S * self.sample_rate))
+            frame = TTSAudioRawFrame(silence, self.sample_rate, 1, context_id=context_id)
+            await self.append_to_audio_context(context_id, frame)
+        utterance = self._vivavoce_utterances.pop(context_id, None)
+        if utterance is None:
+            return
+        utterance.stream.cancel()
+        if utterance.task is not None and utterance.task is not asyncio.current_task():
+            await self.cancel_task(utterance.task)
+        if utterance.text_ended:
+            await self.vivavoce_finish(context_id)
+
+    # Streams
+
+    def _vivavoce_push(self, text: str, context_id: str) -> None:
+        if context_id in self._vivavoce_failed:
+            return
+        utterance = self._vivavoce_open(context_id)
+        utterance.push_text(text)
+        if self._vivavoce_flushes:
+            utterance.stream.flush()
+
+    def _vivavoce_open(self, context_id: str) -> _Utterance:
+        if context_id in self._vivavoce_utterances:
+            return self._vivavoce_utterances[context_id]
+        if self._vivavoce_engine is None:
+            raise SynthesisFailed("the service has no engine: it was not set up")
+        voice, speed = self._settings.voice, self._settings.speed
+        stream = self._vivavoce_engine.stream(
+            voice=voice if isinstance(voice, str) else None,
+            speed=float(speed) if isinstance(speed, int | float) else 1.0,
+        )
+        utterance = _Utterance(self, context_id, stream)
+        utterance.task = self.create_task(utterance.speak(), name="speak")
+        self._vivavoce_utterances[context_id] = utterance
+        if self._vivavoce_playing == context_id:
+            utterance.may_play.set()
+        return utterance
+
+    async def _vivavoce_close(self, context_id: str) -> None:
+        utterance = self._vivavoce_utterances.pop(context_id, None)
+        if utterance is None:
+            return
+        utterance.stream.cancel()
+        if utterance.task is not None:
+            await self.cancel_task(utterance.task)
+
+    def _vivavoce_leave_line(self, context_id: str) -> None:
+        if context_id in self._vivavoce_line:
+            self._vivavoce_line.remove(context_id)
+
+    def _vivavoce_advance(self) -> None:
+        head = self._vivavoce_line[0] if self._vivavoce_line else None
+        if head == self._vivavoce_playing:
+            return
+        self._vivavoce_playing = head
+        self._vivavoce_playhead.begin()
+        utterance = self._vivavoce_utterances.get(head or "")
+        if utterance is not None:
+            utterance.may_play.set()
+
+    async def _vivavoce_teardown(self) -> None:
+        for context_id in tuple(self._vivavoce_utterances):
+            await self._vivavoce_close(context_id)
+        engine, self._vivavoce_owned = self._vivavoce_owned, None
+        if engine is not None:
+            self._vivavoce_engine = None
+            await engine.aclose()
+
+
+def _clauses(frame: AggregatedTextFrame, text: str) -> list[tuple[AggregatedTextFrame, str]]:
+    # A token may end one clause and begin the next. Rewritten text cannot be cut in step with what it was.
+    parts = _CLAUSE_BREAK.split(text)
+    if len(parts) == 1 or frame.text_type != _TOKEN or not text == frame.text == frame.raw_text:
+        return [(frame, text)]
+    return [(AggregatedTextFrame(part, frame.text_type, raw_text=part), part) for part in parts]
+
+
+def _resampler(sample_rate: int) -> Resampler:
+    if sample_rate in (8_000, SAMPLE_RATE):
+        return resampler_to(sample_rate)
+    stream = soxr.ResampleStream(SAMPLE_RATE, sample_rate, 1, dtype="int16", quality="HQ")
+    return BlockResampler(stream)
+
+
+def _primary(language: str) -> str:
+    return language.replace("_", "-").partition("-")[0].lower()
