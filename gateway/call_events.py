@@ -6,7 +6,7 @@ pace from a bounded queue. One that does not read is dropped, never waited for.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -147,6 +147,7 @@ class CallEvents:
 
     def __init__(self) -> None:
         self._followers: list[Follower] = []
+        self._watchers: list[Callable[[CallEvent], None]] = []
         self._over = False
 
     @property
@@ -165,6 +166,13 @@ class CallEvents:
         for follower in self._followers:
             if follower.wants_audio or not isinstance(event, CallerAudio):
                 follower.put(event)
+        if not isinstance(event, CallerAudio):
+            for watcher in self._watchers:
+                watcher(event)
+
+    def watch(self, watcher: Callable[[CallEvent], None]) -> None:
+        """Call ``watcher`` at once with every event but audio; it must neither block nor raise."""
+        self._watchers.append(watcher)
 
     @contextmanager
     def follow(self, *, wants_audio: bool = False) -> Iterator[Follower]:
