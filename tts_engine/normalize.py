@@ -25,8 +25,9 @@ _SLICE = 4096  # characters folded at once: bounds the memory that a huge push t
 class SpokenWord:
     """One word to be said.
 
-    ``text``: letters and apostrophes only; a single capital is a letter's name. ``punctuation``: what follows
-    it, one of ``"" , . ? ! ; : —``. ``start``/``stop``: characters of the text that it stands for.
+    ``text``: letters and apostrophes only; a single capital is a letter's name ("eh" and "eye" where it would
+    be a word), small "a" the article. ``punctuation``: what follows it, one of ``"" , . ? ! ; : —``.
+    ``start``/``stop``: characters of the text that it stands for.
     """
 
     text: str

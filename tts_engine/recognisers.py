@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from . import vocabulary as say
 
 CODE_WINDOW = 8  # words after "code" in which a number is read digit by digit
+MORE_CODE_WINDOW = 2  # words after such a number in which another one is
 
 # --- what is remembered from word to word ---------------------------------------------------------
 
@@ -102,7 +103,7 @@ class Scan:
             if character.isdigit():
                 self.say(say.DIGITS[int(character)], at, at + 1)
             elif character.isalpha():
-                self.say(character.upper()[:1], at, at + 1)
+                self.say(letter_name(character), at, at + 1)
 
     def spell_groups(self, start: int, stop: int, sizes: tuple[int, ...]) -> None:
         """The same with a pause after each group; ``sizes`` sum up to the length of the range."""
@@ -121,6 +122,12 @@ class Scan:
         """The next word, when nothing but blanks comes before it."""
         match = _NEXT_WORD.match(self.view, at)
         return match.group(1) if match else ""
+
+
+def letter_name(letter: str) -> str:
+    """What makes a voice say the letter's name."""
+    capital = letter.upper()[:1]
+    return say.LETTER_NAMES.get(capital, capital)
 
 
 _VISIBLE = re.compile(r" *([^ ])")
@@ -177,10 +184,15 @@ def _read_code(scan: Scan, match: re.Match[str]) -> int:
     if scan.memory.after_code:
         scan.pause(",")
     _read_groups(scan, match.start(), match.end())
-    left = scan.memory.code_words_left
-    scan.memory.hear_number()
-    scan.memory.code_words_left, scan.memory.after_code = left, True
+    _remember_code(scan.memory)
     return match.end()
+
+
+def _remember_code(memory: Memory) -> None:
+    """What follows a code at once may be more of it; later numbers are not."""
+    left = min(memory.code_words_left, MORE_CODE_WINDOW)
+    memory.hear_number()
+    memory.code_words_left, memory.after_code = left, True
 
 
 def _read_announced_code(scan: Scan, match: re.Match[str]) -> int | None:
@@ -457,8 +469,12 @@ def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
 
 
 def _read_money(scan: Scan, match: re.Match[str]) -> int:
+    """$5 is five dollars, and a $5 fee a five dollar fee."""
     currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
-    scan.say(_money_words(amount, magnitude, currency), match.start(), match.end())
+    words = _money_words(amount, magnitude, currency)
+    if "." not in amount and scan.next_word(match.end()) in say.PRICED:
+        words = words.removesuffix("s")
+    scan.say(words, match.start(), match.end())
     scan.memory.hear_number()
     return match.end()
 
@@ -523,7 +539,7 @@ def _finish_time(scan: Scan, match: re.Match[str], half_day: int) -> int:
         return match.end()
     for at in range(match.start(half_day), match.end(half_day)):
         if scan.view[at].isalpha():
-            scan.say(scan.view[at].upper(), at, at + 1)
+            scan.say(letter_name(scan.view[at]), at, at + 1)
     scan.words[-1].stop = match.end()
     if letters.endswith("."):
         _end_if_sentence(scan, match.end())
@@ -724,13 +740,12 @@ def _spoken_form(scan: Scan, word: str, end: int) -> str:
 
 
 def _letter_a(scan: Scan, end: int) -> str:
-    """The article is written small and the letter's name large, whatever the text has."""
+    """The article, or the letter's name."""
     following = scan.next_word(end)
-    if scan.memory.previous in say.LETTER_WORDS or scan.memory.code_words_left:
-        return "A"
-    if not following or (len(following) == 1 and following.isupper() and following != "I"):
-        return "A"
-    return "A" if following in ("or", "and", "is", "has", "was", "means", "stands") else "a"
+    announced = scan.memory.previous in say.LETTER_WORDS or scan.memory.code_words_left
+    beside_letter = len(following) == 1 and following.isupper() and following != "I"
+    in_list = following in ("or", "and", "is", "has", "was", "means", "stands")
+    return letter_name("A") if announced or not following or beside_letter or in_list else "a"
 
 
 def _read_capitals(scan: Scan, match: re.Match[str]) -> int | None:
@@ -770,6 +785,12 @@ def _read_known(scan: Scan, match: re.Match[str]) -> int | None:
     if match.group() not in say.SPOKEN_ACRONYMS:
         return None
     return _read_capitals(scan, match)
+
+
+def _read_spelled(scan: Scan, match: re.Match[str]) -> int:
+    scan.spell(match.start(), match.end())
+    scan.memory.hear(match.group())
+    return match.end()
 
 
 def _read_email_word(scan: Scan, match: re.Match[str]) -> int:
@@ -943,9 +964,10 @@ def _read_mixed(scan: Scan, match: re.Match[str]) -> int | None:
             size = 0
         size += len(run.group())
         _read_code_run(scan, run, as_code)
-    left = scan.memory.code_words_left
-    scan.memory.hear_number()
-    scan.memory.code_words_left, scan.memory.after_code = left, as_code
+    if as_code:
+        _remember_code(scan.memory)
+    else:
+        scan.memory.hear_number()
     scan.memory.numeric = False
     return match.end()
 
@@ -1133,9 +1155,10 @@ _LETTER_RULES = _rules(
     (r"[A-Z]{2}(?![\w'])", _read_state),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_v_version),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_ampersand),
-    (r"[Ee]-mails?(?!\w)", _read_email_word),
+    (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
     (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
     (r"[IVXLC]{1,6}(?![\w'])", _read_roman),
+    (r"Rx(?!\w)", _read_spelled),
     (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal)(?!\w)", _read_known),
     (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
 )

@@ -22,6 +22,9 @@ _IRREGULAR_ORDINALS = {
     "nine": "ninth",
     "twelve": "twelfth",
 }
+# The letters whose capital alone is a word too: spelled so that readers say their names. Others stand for
+# themselves.
+LETTER_NAMES = {"A": "eh", "I": "eye"}
 LARGEST = 10**18 - 1  # the last number that has a cardinal here
 
 
@@ -410,6 +413,12 @@ CURRENCIES: dict[str, tuple[str, str, str, str]] = {
     "CHF": ("Swiss franc", "Swiss francs", "centime", "centimes"),
     "MXN": ("Mexican peso", "Mexican pesos", "centavo", "centavos"),
 }
+# What a price stands before, in the singular: "a $5 fee".
+PRICED = frozenset(
+    "fee fees loan loans credit charge charges bill deposit refund refunds payment payments discount "
+    "gift card cards limit copay deductible plan coupon bonus purchase donation rebate voucher ticket tickets "
+    "surcharge penalty transfer withdrawal overdraft budget minimum increment item".split()
+)
 MAGNITUDES = {
     "k": "thousand",
     "K": "thousand",

@@ -11,8 +11,13 @@ from vivavoce.tts_engine import vocabulary
 from vivavoce.tts_engine.normalize import SpokenWord, fold, normalize
 
 
+LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
+
+
 def spoken(text: str, context: str = "") -> str:
-    return " ".join(word.text + word.punctuation for word in normalize(text, context=context))
+    """What is said, with letters' names as capitals."""
+    words = normalize(text, context=context)
+    return " ".join(LETTERS.get(word.text, word.text) + word.punctuation for word in words)
 
 
 def check(table: str) -> list[tuple[str, str]]:
@@ -229,6 +234,11 @@ def test_abbreviations(written: str, said: str) -> None:
 """)
 def test_initialisms_letters_and_words(written: str, said: str) -> None:
     assert spoken(written) == said
+
+
+def test_letters_that_are_words_too_are_spelled_so_that_their_names_are_said() -> None:
+    said = [word.text for word in normalize("A1 I saw plan A of the API in a row, I said A.")]
+    assert " ".join(said) == "eh one I saw plan eh of the eh P eye in a row I said eh"
 
 
 @rows("""

@@ -1,0 +1,333 @@
+"""Words wrong in a transcript, where digits count as digits however they are written.
+
+A speech recogniser writes "$1,234.50" for what was said as "one thousand two hundred thirty four dollars and
+fifty cents". Both sides are brought to one canonical form, numbers digit by digit, and aligned. Not a
+recogniser and not a normaliser for speaking: it never sees the text that was spoken from, only the words a
+person should hear.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_VALUES = {word: value for value, word in enumerate(_UNITS)} | {
+    word: 10 * value for value, word in enumerate(_TENS, 2)
+}
+_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
+_ORDINALS = {
+    "first": "one",
+    "second": "two",
+    "third": "three",
+    "fifth": "five",
+    "eighth": "eight",
+    "ninth": "nine",
+    "twelfth": "twelve",
+} | {word + "th": word for word in _UNITS[4:] if word not in ("five", "eight", "nine", "twelve")}
+_ORDINALS |= {word[:-1] + "ieth": word for word in _TENS}
+_DECADES = {word[:-1] + "ies": word for word in _TENS}
+_MONTHS = "january february march april may june july august september october november december".split()
+_SHORT_MONTHS = {name[:3]: name for name in _MONTHS} | {"sept": "september"}
+_SPELLED_OUT = {
+    "mr": "mister",
+    "mrs": "missus",
+    "dr": "doctor",
+    "saint": "st",
+    "street": "st",
+    "ave": "avenue",
+    "dept": "department",
+    "ext": "extension",
+    "approx": "approximately",
+    "vs": "versus",
+    "ok": "okay",
+    "gb": "gigabytes",
+    "mb": "megabytes",
+    "mbps": "megabits per second",
+    "kwh": "kilowatt hours",
+    "km": "kilometers",
+    "lbs": "pounds",
+    "mph": "miles per hour",
+    "°f": "degrees fahrenheit",
+    "°c": "degrees celsius",
+    "°": "degrees",
+    "%": "percent",
+    "&": "and",
+    "+": "plus",
+    "#": "number",
+    "mon": "monday",
+    "tue": "tuesday",
+    "tues": "tuesday",
+    "wed": "wednesday",
+    "thu": "thursday",
+    "thurs": "thursday",
+    "fri": "friday",
+}
+_SINGULAR = {"dollars": "dollar", "cents": "cent", "euros": "euro", "pence": "penny"}
+_CONTRACTED = (
+    (r"\b(can)'t\b", r"\1 not"),
+    (r"\bcannot\b", "can not"),
+    (r"\bwon't\b", "will not"),
+    (r"n't\b", " not"),
+    (r"\b(i)'m\b", r"\1 am"),
+    (r"'ve\b", " have"),
+    (r"'ll\b", " will"),
+    (r"'re\b", " are"),
+    (r"\b(it|that|what|there|here|he|she)'s\b", r"\1 is"),
+)
+_CURRENCIES = {"$": ("dollars", "cents"), "£": ("pounds", "pence"), "€": ("euros", "cents")}
+_MONEY = re.compile(r"([$£€])\s?(\d[\d,]*)(?:\.(\d\d))?(?!\d)((?:\.\d+)?\s(?:million|billion|thousand))?")
+_TOKEN = re.compile(r"\d+|[^\W\d_]+(?:'[^\W\d_]+)*|°[fc]?|[%&+#]")
+
+
+def canonical(text: str) -> list[str]:
+    """The words of ``text`` in lower case, every number as its digits one by one.
+
+    "$127.50", "3:05 p.m." and "0417" become the same words as their spoken forms.
+    """
+    lower = _written_forms(text.lower().replace("’", "'"))
+    for pattern, full in _CONTRACTED:
+        lower = re.sub(pattern, full, lower)
+    words = [word for token in _TOKEN.findall(lower) for word in _SPELLED_OUT.get(token, token).split()]
+    return list(_drop_joints(list(_digits_of(words))))
+
+
+def _written_forms(text: str) -> str:
+    """What only writing has: signs, separators and symbols that join numbers."""
+    text = _MONEY.sub(_money, text)
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
+    text = re.sub(r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b", _slash_date, text)
+    text = re.sub(r"\b(\d{1,2}):00\b", r"\1 o'clock", text)
+    text = re.sub(r"(\d)(st|nd|rd|th)\b", r"\1 th", text)
+    text = re.sub(r"\b([ap])\.?\s?m\b\.?", r"\1 m", text)
+    text = re.sub(r"(?<=\d)([ap])m\b", r" \1 m", text)
+    text = re.sub(rf"\b({'|'.join(_SHORT_MONTHS)})\.? (?=\d)", _full_month, text)
+    text = re.sub(r"\bi\.e\.", "that is", text)
+    text = re.sub(r"\be\.g\.", "for example", text)
+    text = re.sub(r"\bno\. (?=\d)", "number ", text)
+    text = re.sub(r"\be-mail", "email", text)
+    text = text.replace("½", " one half ").replace("1/2", " one half ").replace("o'clock", " ")
+    text = re.sub(r"(\d{3})\.(\d{3})\.(\d{4})", r"\1 \2 \3", text)
+    text = re.sub(r"(?<=\d)\.(?=\d)", " point ", text)
+    text = re.sub(r"(?<=[a-z])-(?=[a-z]+\.(?:com|org|net|io)\b)", " dash ", text)
+    text = re.sub(r"(?<=[a-z0-9])@(?=[a-z0-9])", " at ", text)
+    text = re.sub(r"(?<=[a-z]{2})\.(?=[a-z]{2})", " dot ", text)
+    text = re.sub(r"(?<=[a-z])/(?=[a-z])", " slash ", text)
+    return re.sub(r"(?<!\S)-(?=\d)", "minus ", text)
+
+
+def _money(match: re.Match[str]) -> str:
+    units, cents = _CURRENCIES[match.group(1)]
+    whole, fraction, scale = match.group(2).replace(",", ""), match.group(3), match.group(4)
+    if scale:
+        return f" {whole}{'.' + fraction if fraction else ''}{scale} {units} "
+    if fraction in (None, "00"):
+        return f" {whole} {units} "
+    small = f"{int(fraction)} {cents}"
+    return f" {small} " if int(whole) == 0 else f" {whole} {units} and {small} "
+
+
+def _full_month(match: re.Match[str]) -> str:
+    return f"{_SHORT_MONTHS[match.group(1)]} "
+
+
+def _slash_date(match: re.Match[str]) -> str:
+    month, day, year = match.groups()
+    return f"{_MONTHS[int(month) - 1]} {day} {year}" if 1 <= int(month) <= 12 else match.group()
+
+
+def _digits_of(words: Sequence[str]) -> Iterator[str]:
+    """Words with every number, in words or figures, as single digits."""
+    at = 0
+    while at < len(words):
+        if words[at] in ("o", "oh") and _is_number(words, at - 1) and _is_number(words, at + 1):
+            yield "0"
+            at += 1
+        elif _is_number(words, at):
+            text, suffix, at = _number(words, at)
+            yield from text
+            yield from suffix
+        elif words[at] in _SCALES and at:
+            yield from str(_SCALES[words[at]])
+            at += 1
+        else:
+            yield _SINGULAR.get(words[at], words[at])
+            at += 1
+
+
+def _is_number(words: Sequence[str], at: int) -> bool:
+    if not 0 <= at < len(words):
+        return False
+    word = words[at]
+    return word.isdigit() or word in _VALUES or word in _ORDINALS or word in _DECADES
+
+
+def _number(words: Sequence[str], at: int) -> tuple[str, list[str], int]:
+    """One number from ``at``: its digits, "th" or "s" where it has one, and where it ends."""
+    if words[at].isdigit() and words[at].startswith("0"):
+        return words[at], [], at + 1
+    total = group = 0
+    last = 0  # the place that the last word filled: 1, 10, 100; nothing that fills a higher one may follow
+    begun = False
+    while at < len(words):
+        word = words[at]
+        value = _value(word)
+        if value is not None and (not begun or _fits(word, value, last)):
+            group += value
+            last, begun = (10 if word in _TENS else 1), True
+            if value == 0:
+                return "0", [], at + 1
+        elif word in _SCALES and begun:
+            scale = _SCALES[word]
+            if scale == 100:
+                group *= 100
+                last = 100
+            else:
+                total, group, last = total + group * scale, 0, 1000
+        else:
+            break
+        at += 1
+        if word in _ORDINALS or word in _DECADES:
+            return str(total + group), ["th" if word in _ORDINALS else "s"], at
+    return str(total + group), [], at
+
+
+def _value(word: str) -> int | None:
+    if word.isdigit():
+        return int(word) if len(word) < 16 else None
+    plain = _ORDINALS.get(word) or _DECADES.get(word) or word
+    return _VALUES.get(plain)
+
+
+def _fits(word: str, value: int, last: int) -> bool:
+    """Whether a value may go on a number: "twenty six", "hundred twelve"; not "six twenty", not "20 6"."""
+    if last == 1000:
+        return True
+    if word.isdigit():
+        return False
+    return 0 < value < 100 if last == 100 else last == 10 and 0 < value < 10
+
+
+def _drop_joints(words: Sequence[str]) -> Iterator[str]:
+    """Without what is said or not at will: "and" before cents, the "th" of a date."""
+    for at, word in enumerate(words):
+        before = words[at - 1] if at else ""
+        after = words[at + 1] if at + 1 < len(words) else ""
+        if word == "and" and before in ("dollar", "pounds", "euro", "hundred") and after.isdigit():
+            continue
+        if word == "th" and _follows_month(words, at):
+            continue
+        yield word
+
+
+def _follows_month(words: Sequence[str], at: int) -> bool:
+    """Whether the digits before ``at`` stand after a month's name."""
+    at -= 1
+    while at >= 0 and words[at].isdigit():
+        at -= 1
+    return at >= 0 and words[at] in _MONTHS
+
+
+class Kind(Enum):
+    """What a mistake is about."""
+
+    WORD = "word"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A stretch that was heard differently. ``words``: edits it takes, each a word wrong."""
+
+    expected: str
+    heard: str
+    words: int
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One transcript against its reference; ``words`` and ``names`` are how many there were to hear."""
+
+    words: int
+    names: int
+    mistakes: tuple[Mistake, ...]
+
+    def wrong(self, kind: Kind) -> int:
+        """Words wrong of that kind."""
+        return sum(mistake.words for mistake in self.mistakes if mistake.kind is kind)
+
+
+def score(reference: str, heard: str, names: Sequence[str] = ()) -> Score:
+    """Compare what was heard with what should be.
+
+    Stretches that differ only in where words are divided ("e mail", "email") are right. A stretch with one of
+    ``names`` in it is counted as names, apart from the words.
+    """
+    expected = canonical(reference)
+    marked = {word for name in names for word in canonical(name)}
+    scores = [_score(expected, canonical(reading), marked) for reading in _readings(heard)]
+    return min(scores, key=lambda one: one.wrong(Kind.WORD) + one.wrong(Kind.NAME))
+
+
+def _readings(heard: str) -> tuple[str, str]:
+    """Whisper writes 7:15 also as "7.15", as it would a decimal number: either may have been said."""
+    return heard, re.sub(r"(?<![\d.$£€])([01]?\d|2[0-4])\.([0-5]\d)(?![\d%]|\.\d)", r"\1 \2", heard)
+
+
+def _score(expected: Sequence[str], got: Sequence[str], marked: set[str]) -> Score:
+    mistakes = tuple(
+        _mistake(expected[a:b], got[c:d], marked)
+        for a, b, c, d in differences(expected, got)
+        if "".join(expected[a:b]) != "".join(got[c:d])
+    )
+    named = sum(word in marked for word in expected)
+    return Score(len(expected) - named, named, mistakes)
+
+
+def _mistake(expected: Sequence[str], heard: Sequence[str], marked: set[str]) -> Mistake:
+    kind = Kind.NAME if marked.intersection(expected) else Kind.WORD
+    return Mistake(" ".join(expected), " ".join(heard), max(len(expected), len(heard)), kind)
+
+
+def differences(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """The stretches (start, stop, start, stop) in which two word sequences differ, by fewest edits."""
+    stretches: list[tuple[int, int, int, int]] = []
+    for a, b, c, d in _edits(expected, heard):
+        if stretches and stretches[-1][1] == a and stretches[-1][3] == c:
+            a, c = stretches.pop()[::2]
+        stretches.append((a, b, c, d))
+    return stretches
+
+
+def _edits(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """Single edits of a cheapest alignment, in order."""
+    rows, columns = len(expected), len(heard)
+    cost = [[row + column for column in range(columns + 1)] for row in range(rows + 1)]
+    for row in range(1, rows + 1):
+        for column in range(1, columns + 1):
+            change = expected[row - 1] != heard[column - 1]
+            cost[row][column] = min(
+                cost[row - 1][column - 1] + change,
+                cost[row - 1][column] + 1,
+                cost[row][column - 1] + 1,
+            )
+    edits = []
+    row, column = rows, columns
+    while row or column:
+        here = cost[row][column]
+        if row and column and here == cost[row - 1][column - 1] + (expected[row - 1] != heard[column - 1]):
+            if expected[row - 1] != heard[column - 1]:
+                edits.append((row - 1, row, column - 1, column))
+            row, column = row - 1, column - 1
+        elif row and here == cost[row - 1][column] + 1:
+            edits.append((row - 1, row, column, column))
+            row -= 1
+        else:
+            edits.append((row, row, column - 1, column))
+            column -= 1
+    return edits[::-1]
