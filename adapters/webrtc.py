@@ -1,0 +1,357 @@
+"""One browser on the line over WebRTC: our voice out, its microphone in, a data channel beside them.
+
+What is said and when is the gateway's affair: packets come in on its clock and leave at once, two may wait,
+and an older one makes room for a newer. No signalling here, no HTTP, no meaning of the channel's messages.
+
+    feed(packet)  -> SpeechTrack -> Opus (aiortc, executor) -> SRTP -> browser
+    hear(pcm)     <- 16 kHz mono <- Opus (aiortc, thread)   <- SRTP <- browser
+
+Source: aiortc 1.16 (mediastreams.py, rtcrtpsender.py, rtcrtpreceiver.py, rtcicetransport.py).
+"""
+
+import asyncio
+import contextlib
+import fractions
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from aiortc import (
+    MediaStreamTrack,
+    RTCConfiguration,
+    RTCDataChannel,
+    RTCIceServer,
+    RTCPeerConnection,
+    RTCSessionDescription,
+)
+from aiortc.exceptions import InternalError, InvalidAccessError, InvalidStateError, OperationError
+from aiortc.mediastreams import MediaStreamError
+from aiortc.sdp import candidate_from_sdp
+from av import AudioFrame, AudioResampler
+
+from ..tts_engine.chunk import SAMPLE_RATE
+from .offers import MOST_CANDIDATES, BadOffer, readable_candidate, readable_offer
+
+logger = logging.getLogger(__name__)
+
+HEARD_RATE: Final = 16_000  # Hz, of what the caller says
+PTIME_S: Final = 0.020
+_WAITING_PACKETS: Final = 2  # unsent: more is an encoder that falls behind
+_MOST_AHEAD_S: Final = 5.0  # audio may come this much faster than time; more is dropped undecoded
+_MOST_UNSENT: Final = 512  # messages kept until the channel opens
+_MOST_BUFFERED: Final = 1 << 20  # bytes in the channel: a page that does not read
+_GONE_CHECK_S: Final = 1.0
+# What aiortc is seen to raise for an SDP that it cannot read or fit.
+_UNREADABLE: Final = (
+    ValueError,
+    AssertionError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    InternalError,
+    InvalidAccessError,
+    InvalidStateError,
+    OperationError,
+)
+
+
+class Listener(Protocol):
+    """Who is told what happens to a peer; every method is called on the loop and must not block."""
+
+    def on_connected(self) -> None:
+        """Sound can flow both ways."""
+
+    def on_message(self, message: str) -> None:
+        """A text message came over the data channel."""
+
+    def on_audio(self, pcm: bytes) -> None:
+        """The caller said this: s16le mono at 16 kHz."""
+
+    def on_closed(self, reason: str) -> None:
+        """The connection is gone; told once, and nothing afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerPolicy:
+    """What a peer is allowed, seconds: to connect, and to be heard of by nobody.
+
+    ``ice_servers``: STUN and TURN URLs; none by default, so that nothing outside is asked.
+    """
+
+    connect_s: float = 15.0
+    silent_s: float = 10.0
+    ice_servers: tuple[str, ...] = ()
+
+
+class SpeechTrack(MediaStreamTrack):
+    """Our voice: takes 20 ms packets of s16le mono and gives them to aiortc as they come.
+
+    The clock is whoever feeds: nothing is sent that was not fed, and never more than two packets late.
+    """
+
+    kind = "audio"
+
+    def __init__(self, sample_rate: int = SAMPLE_RATE) -> None:
+        super().__init__()
+        self.dropped = 0
+        self._sample_rate = sample_rate
+        self._time_base = fractions.Fraction(1, sample_rate)
+        self._samples = 0
+        self._packets: deque[bytes] = deque()
+        self._changed = asyncio.Event()
+
+    def feed(self, packet: bytes) -> None:
+        """Send ``packet`` next; where two wait unsent, the oldest is dropped and counted."""
+        if len(self._packets) >= _WAITING_PACKETS:
+            self._packets.popleft()
+            self.dropped += 1
+        self._packets.append(packet)
+        self._changed.set()
+
+    def discard(self) -> None:
+        """Drop what is not yet sent."""
+        self._packets.clear()
+
+    async def recv(self) -> AudioFrame:
+        """The next frame; raises MediaStreamError once the track has ended."""
+        while not self._packets:
+            if self.readyState != "live":
+                raise MediaStreamError
+            self._changed.clear()
+            await self._changed.wait()
+        return self._frame(self._packets.popleft())
+
+    def stop(self) -> None:
+        """End the track and wake who waits for its next frame."""
+        super().stop()
+        self._packets.clear()
+        self._changed.set()
+
+    def _frame(self, packet: bytes) -> AudioFrame:
+        samples = len(packet) // 2
+        frame = AudioFrame(format="s16", layout="mono", samples=samples)
+        frame.planes[0].update(packet)
+        frame.sample_rate = self._sample_rate
+        frame.time_base = self._time_base
+        frame.pts = self._samples  # without gaps, as the encoder's resampler wants it
+        self._samples += samples
+        return frame
+
+
+class Peer:
+    """One browser. Made by ``answer``; ended by ``close``, by the browser, or by silence.
+
+    All methods belong to the loop's thread. ``answer_sdp`` is what the browser gets back.
+    """
+
+    def __init__(self, listener: Listener, policy: PeerPolicy, *, now: Callable[[], float]) -> None:
+        servers = [RTCIceServer(urls=url) for url in policy.ice_servers]
+        self.answer_sdp = ""
+        self.track = SpeechTrack()
+        self._connection = RTCPeerConnection(RTCConfiguration(iceServers=servers))
+        self._listener = listener
+        self._policy = policy
+        self._now = now
+        self._candidates = 0
+        self._channel: RTCDataChannel | None = None
+        self._unsent: deque[str] = deque(maxlen=_MOST_UNSENT)
+        self._connected = False
+        self._heard_of_at: float | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def answer(
+        cls,
+        offer_sdp: str,
+        listener: Listener,
+        policy: PeerPolicy = PeerPolicy(),
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> "Peer":
+        """Take a browser's offer; the peer is connected when ``listener`` is told. Raises BadOffer."""
+        offer_sdp = readable_offer(offer_sdp)
+        peer = cls(listener, policy, now=now)
+        try:
+            peer._watch()
+            peer._connection.addTrack(peer.track)
+            await peer._negotiate(offer_sdp)
+        except BaseException:
+            await peer._dismiss()
+            raise
+        peer._set_timer(policy.connect_s, peer._on_not_connected)
+        return peer
+
+    async def renegotiate(self, offer_sdp: str) -> None:
+        """Take another offer of the same browser, as when its microphone changes. Raises BadOffer."""
+        await self._negotiate(readable_offer(offer_sdp))
+
+    async def add_candidate(self, candidate: str, mid: str | None, line: int | None) -> None:
+        """Take a trickled ICE candidate, "" for the last; useless and surplus ones are dropped.
+
+        Raises BadOffer.
+        """
+        if self._closing is not None:
+            return
+        if not candidate:
+            await self._connection.addIceCandidate(None)
+            return
+        useful = readable_candidate(candidate)
+        self._candidates += 1
+        if useful is None or self._candidates > MOST_CANDIDATES:
+            return
+        try:
+            parsed = candidate_from_sdp(useful)
+            parsed.sdpMid, parsed.sdpMLineIndex = mid, line
+            await self._connection.addIceCandidate(parsed)
+        except _UNREADABLE as error:
+            raise BadOffer(f"the candidate {candidate[:100]!r} cannot be read: {error}") from None
+
+    def feed(self, packet: bytes) -> None:
+        """Send 20 ms of speech or silence: s16le mono at 24 kHz."""
+        self.track.feed(packet)
+
+    def discard(self) -> None:
+        """Drop speech that has not left."""
+        self.track.discard()
+
+    def tell(self, message: str) -> None:
+        """Send a text message; kept until the channel opens. A page that does not read is hung up on."""
+        if self._closing is not None:
+            return
+        channel = self._channel
+        if channel is None or channel.readyState == "connecting":
+            self._unsent.append(message)
+        elif channel.readyState == "open":
+            channel.send(message)
+            if channel.bufferedAmount > _MOST_BUFFERED:
+                self.close("the page does not read its messages")
+
+    def close(self, reason: str) -> None:
+        """End the connection; tells the listener at once, and the network soon. Twice is no error."""
+        if self._closing is not None:
+            return
+        self._set_timer(None)
+        self._closing = asyncio.get_running_loop().create_task(self._dismiss())
+        self._listener.on_closed(reason)
+
+    async def aclose(self) -> None:
+        """End the connection and wait until nothing of it is left."""
+        self.close("closed here")
+        if self._closing is not None:
+            await self._closing
+
+    # Negotiation
+
+    async def _negotiate(self, offer_sdp: str) -> None:
+        connection = self._connection
+        try:
+            await connection.setRemoteDescription(RTCSessionDescription(offer_sdp, "offer"))
+            self._decline_all_but_speech()
+            await connection.setLocalDescription(await connection.createAnswer())
+        except _UNREADABLE as error:
+            raise BadOffer(f"the offer cannot be answered: {error or type(error).__name__}") from None
+        self.answer_sdp = connection.localDescription.sdp
+
+    def _decline_all_but_speech(self) -> None:
+        for transceiver in self._connection.getTransceivers():
+            if transceiver.sender.track is not self.track:
+                transceiver.direction = "inactive"
+
+    def _watch(self) -> None:
+        self._connection.add_listener("connectionstatechange", self._on_state)
+        self._connection.add_listener("track", self._on_track)
+        self._connection.add_listener("datachannel", self._on_channel)
+
+    # What aiortc tells
+
+    def _on_state(self) -> None:
+        match self._connection.connectionState:
+            case "connected" if not self._connected and self._closing is None:
+                self._connected = True
+                self._set_timer(_GONE_CHECK_S, self._check_alive)
+                self._listener.on_connected()
+            case "failed":
+                self.close("the connection broke" if self._connected else "no way to the browser was found")
+            case "closed":
+                self.close("the browser hung up")
+
+    def _on_track(self, track: MediaStreamTrack) -> None:
+        if track.kind == "audio" and self._listening is None:
+            self._listening = asyncio.get_running_loop().create_task(self._listen(track))
+
+    def _on_channel(self, channel: RTCDataChannel) -> None:
+        if self._channel is not None:
+            channel.close()
+            return
+        self._channel = channel
+        channel.add_listener("message", self._on_message)
+        channel.add_listener("close", self._on_channel_closed)
+        while self._unsent and channel.readyState == "open":
+            channel.send(self._unsent.popleft())
+
+    def _on_message(self, message: str | bytes) -> None:
+        self._heard_of_at = self._now()
+        if self._closing is None:
+            self._listener.on_message(
+                message if isinstance(message, str) else message.decode("utf-8", "replace")
+            )
+
+    def _on_channel_closed(self) -> None:
+        self.close("the browser hung up")
+
+    # Timers
+
+    def _set_timer(self, after_s: float | None, then: Callable[[], None] | None = None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if after_s is not None and then is not None:
+            self._timer = asyncio.get_running_loop().call_later(after_s, then)
+
+    def _on_not_connected(self) -> None:
+        self.close(f"not connected within {self._policy.connect_s:g} s")
+
+    def _check_alive(self) -> None:
+        # A tab that vanishes says nothing, and ICE's own consent takes half a minute. Who never sent anything
+        # (a page that only listens, without a channel) is left to that.
+        heard_of_at = self._heard_of_at
+        if heard_of_at is not None and self._now() - heard_of_at > self._policy.silent_s:
+            self.close(f"nothing heard of the browser for {self._policy.silent_s:g} s")
+            return
+        self._set_timer(_GONE_CHECK_S, self._check_alive)
+
+    # The caller's audio
+
+    async def _listen(self, track: MediaStreamTrack) -> None:
+        resampler = AudioResampler(format="s16", layout="mono", rate=HEARD_RATE)
+        started, heard_s = self._now(), 0.0
+        with contextlib.suppress(MediaStreamError):
+            while True:
+                frame = await track.recv()
+                assert isinstance(frame, AudioFrame)
+                self._heard_of_at = self._now()
+                heard_s += frame.samples / frame.sample_rate
+                if heard_s <= self._heard_of_at - started + _MOST_AHEAD_S:
+                    self._hear(resampler.resample(frame))
+
+    def _hear(self, frames: Sequence[AudioFrame]) -> None:
+        for frame in frames:
+            self._listener.on_audio(bytes(frame.planes[0])[: 2 * frame.samples])
+
+    async def _dismiss(self) -> None:
+        self._set_timer(None)
+        if self._closing is None:  # never answered
+            self._closing = asyncio.current_task()
+        self.track.stop()
+        await self._connection.close()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait({self._listening})
+        self._connection.remove_all_listeners()
+        if self._channel is not None:
+            self._channel.remove_all_listeners()

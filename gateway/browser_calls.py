@@ -1,0 +1,529 @@
+"""Calls from browsers: offers in over HTTP, one session a call, the page that makes such calls.
+
+    GET   /                              the page; its files are under /page
+    POST  /api/offer                     {sdp, type, pc_id?, restart_pc?} -> {sdp, type, pc_id}
+    PATCH /api/offer                     {pc_id, candidates: [{candidate, sdp_mid, sdp_mline_index}]}
+    POST  /start                         -> {sessionId}; then the two above under /sessions/{id}/api/offer
+    GET   /status                        what can be started
+    GET   /client                        Pipecat's own page, where pipecat-ai-prebuilt is installed
+
+It is the signalling of Pipecat's SmallWebRTC clients, so that they call here as they call a bot of theirs.
+The connection is ``adapters.webrtc``'s, what is said on it ``browser_session``'s.
+
+Source: pipecat-ai 1.14.0, runner/run.py and transports/smallwebrtc/request_handler.py.
+"""
+
+import asyncio
+import json
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.staticfiles import StaticFiles
+
+from ..adapters.playout import Playout
+from ..tts_engine.chunk import SAMPLE_RATE
+from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
+from .browser_session import BrowserSession, SessionPolicy
+from .call import Call, Ear, Speech
+from .call_registry import CallRegistry
+from .chat import ChatSettings
+from .clock import Clock
+from .page_dialects import Dialect, PageDialect, dialect_of
+
+if TYPE_CHECKING:
+    from ..tts_engine.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PAGE = Path(__file__).parent / "page"
+_MOST_BODY = 128 * 1024  # bytes; an offer of the most characters, escaped
+_MOST_STARTED = 256  # sessions that were started and are remembered
+_TICKS_A_STAT = 50
+_HEARD_RATE = 16_000  # Hz, what a peer decodes the caller's audio to
+_PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "media-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Permissions-Policy": "microphone=(self), camera=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserCallSettings:
+    """What calls from browsers are allowed and told. Times in seconds.
+
+    ``connect_s``: until a browser is reached; ``silent_s``: that a connected one may say nothing at all.
+    ``ice_servers``: STUN or TURN URLs, none by default; ``chat``: None without a language model.
+    """
+
+    max_calls: int = 100
+    connect_s: float = 15.0
+    silent_s: float = 10.0
+    lead_s: float = 0.6
+    speech: Speech = field(default_factory=Speech)
+    greeting: str = "Hello, this is vivavoce. Type something below, and I will say it."
+    ice_servers: tuple[str, ...] = ()
+    chat: ChatSettings | None = None
+
+
+class Peer(Protocol):
+    """A browser's connection, as ``adapters.webrtc.Peer`` is one."""
+
+    answer_sdp: str
+
+    async def renegotiate(self, offer_sdp: str) -> None: ...
+    async def add_candidate(self, candidate: str, mid: str | None, line: int | None) -> None: ...
+    def feed(self, packet: bytes) -> None: ...
+    def discard(self) -> None: ...
+    def tell(self, message: str) -> None: ...
+    def close(self, reason: str) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+class Offer(BaseModel):
+    """A browser's offer, as SmallWebRTC clients post it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    sdp: str
+    type: Literal["offer"]
+    pc_id: Annotated[str, Field(max_length=64)] | None = None
+    restart_pc: bool | None = None
+    request_data: Any = Field(None, validation_alias=AliasChoices("request_data", "requestData"))
+
+
+class Candidate(BaseModel):
+    """One trickled ICE candidate; "" is the last."""
+
+    candidate: str
+    sdp_mid: str | None = None
+    sdp_mline_index: Annotated[int, Field(ge=0, le=64)] | None = None
+
+
+class Candidates(BaseModel):
+    """Trickled candidates of one connection."""
+
+    pc_id: Annotated[str, Field(max_length=64)]
+    candidates: Annotated[list[Candidate], Field(max_length=256)]
+
+
+class BrowserCalls:
+    """All calls from browsers: opens, refuses and ends them."""
+
+    def __init__(
+        self,
+        *,
+        engine: "Engine",
+        clock: Clock,
+        registry: CallRegistry,
+        settings: BrowserCallSettings = BrowserCallSettings(),
+        make_ear: Callable[[], Ear] | None = None,
+    ) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.registry = registry
+        self.settings = settings
+        self.make_ear = make_ear
+        self._legs: dict[str, BrowserLeg] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._started: dict[str, None] = {}  # ids of sessions, oldest first
+        self._draining = False
+
+    @property
+    def calls(self) -> list[Call]:
+        """Calls that are up now."""
+        return [leg.call for leg in self._legs.values() if leg.call is not None]
+
+    def refusal(self) -> str | None:
+        """Why a new call does not fit, in one word for logs and metrics; None when it does."""
+        if self._draining:
+            return "shutting_down"
+        return "calls" if len(self._legs) >= self.settings.max_calls else None
+
+    def start(self) -> str:
+        """Remember a new session; answers its id."""
+        session_id = str(uuid.uuid4())
+        self._started[session_id] = None
+        if len(self._started) > _MOST_STARTED:
+            del self._started[next(iter(self._started))]
+        return session_id
+
+    def is_started(self, session_id: str) -> bool:
+        """Whether a session of that id was started, lately."""
+        return session_id in self._started
+
+    async def take_offer(self, offer: Offer, peer_name: str) -> dict[str, str]:
+        """Answer an offer: a new call, or another offer of one that is up.
+
+        Raises:
+            BadRequest: the offer cannot be used.
+            Overloaded: the call does not fit.
+        """
+        leg = self._legs.get(offer.pc_id or "")
+        if leg is not None and offer.restart_pc:
+            leg.end("the browser begins anew")
+            leg = None
+        if leg is None:
+            return await self._open(offer.sdp, peer_name)
+        await leg.peer.renegotiate(offer.sdp)
+        return _answer(leg)
+
+    async def take_candidates(self, candidates: Candidates) -> None:
+        """Hand trickled candidates on; raises BadRequest, KeyError for a call that is not up."""
+        leg = self._legs[candidates.pc_id]
+        for candidate in candidates.candidates:
+            await leg.peer.add_candidate(candidate.candidate, candidate.sdp_mid, candidate.sdp_mline_index)
+
+    def refuse_calls(self) -> None:
+        """Take no new calls from now on; those that are up go on."""
+        self._draining = True
+
+    async def finish_calls(self, within_s: float) -> None:
+        """Let every call finish its sentence, and end those that have not after ``within_s``."""
+        self.refuse_calls()
+        finishing = [asyncio.create_task(call.finish()) for call in self.calls]
+        if finishing:
+            _, late = await asyncio.wait(finishing, timeout=within_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*finishing, return_exceptions=True)
+        self.hang_up_calls("shutting down")
+
+    def hang_up_calls(self, reason: str) -> None:
+        """End every call at once."""
+        for leg in tuple(self._legs.values()):
+            leg.end(reason)
+
+    async def aclose(self) -> None:
+        """End every call and wait until nothing of any is left."""
+        self.refuse_calls()
+        self.hang_up_calls("shutting down")
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What legs call
+
+    def leave(self, leg: "BrowserLeg") -> None:
+        """A call is over."""
+        self._legs.pop(leg.call_id, None)
+
+    def own(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        """Keep a task until it is done."""
+        task = asyncio.ensure_future(work)
+        assert isinstance(task, asyncio.Task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _open(self, offer_sdp: str, peer_name: str) -> dict[str, str]:
+        refusal = self.refusal()
+        if refusal is not None:
+            self.engine.metrics.refusals.labels(refusal).inc()
+            logger.warning("Call from %s refused: %s", peer_name, refusal)
+            raise Overloaded(
+                "the server is shutting down"
+                if refusal == "shutting_down"
+                else f"{self.settings.max_calls} calls from browsers are up, which is the most",
+                reason=refusal,
+                retry_after_s=5.0,
+            )
+        leg = BrowserLeg(self, str(uuid.uuid4()), peer_name)
+        self._legs[leg.call_id] = leg
+        try:
+            leg.peer = await self._answer_offer(offer_sdp, leg)
+        except BaseException:
+            self.leave(leg)
+            raise
+        return _answer(leg)
+
+    async def _answer_offer(self, offer_sdp: str, leg: "BrowserLeg") -> Peer:
+        from ..adapters import webrtc
+
+        settings = self.settings
+        policy = webrtc.PeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
+        return await webrtc.Peer.answer(offer_sdp, leg, policy)
+
+
+class BrowserLeg:
+    """One browser's call. Boundary: whatever goes wrong in it ends this call alone."""
+
+    def __init__(self, calls: BrowserCalls, call_id: str, peer_name: str) -> None:
+        self.call_id = call_id
+        self.call: Call | None = None
+        self.peer: Peer
+        self._calls = calls
+        self._peer_name = peer_name
+        self._session: BrowserSession | None = None
+        self._dialect: Dialect = PageDialect()
+        self._saying: asyncio.Task[None] | None = None
+        self._ticks = 0
+        self._opened_at = time.monotonic()
+        self._over = False
+
+    # What the peer tells
+
+    def on_connected(self) -> None:
+        """Sound can flow: the call begins."""
+        calls, settings = self._calls, self._calls.settings
+        self.call = call = Call(
+            self.call_id,
+            engine=calls.engine,
+            playout=Playout(start=calls.clock.join(self), sample_rate=SAMPLE_RATE),
+            send=self.peer.feed,
+            close=self.end,
+            speech=settings.speech,
+            lead_s=settings.lead_s,
+        )
+        if calls.make_ear is not None:
+            call.listen_for_speech(calls.make_ear())
+        policy = SessionPolicy(settings.greeting, settings.speech, settings.chat)
+        self._session = BrowserSession(call, self, calls.engine, policy)
+        calls.registry.add(call, kind="webrtc", peer=self._peer_name)
+        calls.engine.metrics.active_calls.inc()
+        logger.info("Call %s opened from %s", self.call_id, self._peer_name)
+        self._saying = calls.own(self._say(self._session))
+
+    def on_message(self, message: str) -> None:
+        """The page says something; what cannot be made sense of is answered with an error."""
+        if self._session is None or message.startswith("ping"):
+            return
+        try:
+            self._take(message, self._session)
+        except VivavoceError as error:
+            self.tell({"type": "error", "message": str(error)})
+        except Exception as error:
+            self.fail(error)
+
+    def on_audio(self, pcm: bytes) -> None:
+        """The caller says something."""
+        if self.call is not None:
+            self.call.hear(pcm, _HEARD_RATE)
+
+    def on_closed(self, reason: str) -> None:
+        """The browser is gone: the call is over."""
+        if self._over:
+            return
+        self._over = True
+        self._calls.clock.leave(self)
+        self._calls.leave(self)
+        if self._saying is not None:
+            self._saying.cancel()
+        if self.call is not None:
+            self._calls.registry.remove(self.call)
+            self.call.on_closed()
+            self._calls.engine.metrics.active_calls.dec()
+            self._log_numbers(self.call, reason)
+        else:
+            logger.info("Call from %s came to nothing: %s", self._peer_name, reason)
+        self._calls.own(self.peer.aclose())
+
+    # What the clock calls
+
+    def tick(self, now: float) -> int:
+        """Send what is due."""
+        if self.call is None or self._over:
+            return 0
+        self._ticks += 1
+        if self._ticks % _TICKS_A_STAT == 0 and self._session is not None:
+            self._session.tell_stats()
+        return self.call.tick(now)
+
+    def fail(self, error: Exception) -> None:
+        """Something of ours broke: this call ends."""
+        logger.error("Call %s failed", self.call_id, exc_info=error)
+        self.end("an error of ours")
+
+    # What the session says to the page
+
+    def tell(self, message: dict[str, object]) -> None:
+        """Send a message in the page's own words."""
+        for text in self._dialect.write(message):
+            self.peer.tell(text)
+
+    def discard(self) -> None:
+        """Drop speech that has not left."""
+        self.peer.discard()
+
+    def end(self, reason: str) -> None:
+        """Hang up."""
+        if not self._over:
+            self.tell({"type": "hung_up"})
+            self.peer.close(reason)
+
+    def _take(self, message: str, session: BrowserSession) -> None:
+        if isinstance(self._dialect, PageDialect):
+            self._dialect = dialect_of(message)
+        read = self._dialect.read(message)
+        for answer in read.answers:
+            self.peer.tell(answer)
+        for request in read.requests:
+            session.do(request)
+
+    async def _say(self, session: BrowserSession) -> None:
+        try:
+            await session.run()
+        except Exception as error:
+            self.fail(error)
+
+    def _log_numbers(self, call: Call, reason: str) -> None:
+        stats = call.playout.stats
+        logger.info(
+            "Call %s closed after %.1f s, %s: %d packets, %d late, %d skipped, %d underruns, "
+            "%.0f ms discarded",
+            call.call_id,
+            time.monotonic() - self._opened_at,
+            reason,
+            stats.packets,
+            stats.late_packets,
+            stats.skipped_packets,
+            stats.underruns,
+            call.discarded_ms,
+        )
+
+
+_OFFER = TypeAdapter(Offer)
+_CANDIDATES = TypeAdapter(Candidates)
+
+
+def routes(calls: BrowserCalls) -> APIRouter:
+    """The routes of browser calls and their pages."""
+    router = APIRouter()
+    page = StaticFiles(directory=PAGE)
+
+    @router.post("/api/offer")
+    async def offer(request: Request) -> JSONResponse:
+        return await _take_offer(calls, request)
+
+    @router.patch("/api/offer")
+    async def candidates(request: Request) -> JSONResponse:
+        return await _take_candidates(calls, request)
+
+    @router.get("/status")
+    async def status() -> JSONResponse:
+        return JSONResponse({"status": "ready", "transports": ["webrtc"]})
+
+    @router.post("/start")
+    async def start(request: Request) -> JSONResponse:
+        transport = _transport(await _json(request))
+        if transport != "webrtc":
+            raise HTTPException(400, f"transport {transport!r}; only 'webrtc' can be started here")
+        return JSONResponse({"sessionId": calls.start()})
+
+    @router.post("/sessions/{session_id}/api/offer")
+    async def session_offer(session_id: str, request: Request) -> JSONResponse:
+        _check_started(calls, session_id)
+        return await _take_offer(calls, request)
+
+    @router.patch("/sessions/{session_id}/api/offer")
+    async def session_candidates(session_id: str, request: Request) -> JSONResponse:
+        _check_started(calls, session_id)
+        return await _take_candidates(calls, request)
+
+    @router.get("/")
+    async def index(request: Request) -> Response:
+        return await _page_file(page, "index.html", request)
+
+    @router.get("/page/{name}")
+    async def page_file(name: str, request: Request) -> Response:
+        return await _page_file(page, name, request)
+
+    _add_pipecat_client(router)
+    return router
+
+
+def _add_pipecat_client(router: APIRouter) -> None:
+    found = find_spec("pipecat_ai_prebuilt")
+    if found is None or found.origin is None:
+        return
+    files = StaticFiles(directory=Path(found.origin).parent / "client" / "dist")
+
+    @router.get("/client")
+    async def client() -> RedirectResponse:
+        return RedirectResponse("/client/")
+
+    @router.get("/client/{path:path}")
+    async def client_file(path: str, request: Request) -> Response:
+        return await files.get_response(path or "index.html", request.scope)
+
+
+async def _take_offer(calls: BrowserCalls, request: Request) -> JSONResponse:
+    offer = _validated(_OFFER, await _json(request))
+    try:
+        return JSONResponse(await calls.take_offer(offer, _peer_name(request)))
+    except BadRequest as error:
+        raise HTTPException(400, str(error)) from None
+    except Overloaded as error:
+        raise HTTPException(503, str(error), headers={"Retry-After": f"{error.retry_after_s:.0f}"}) from None
+
+
+async def _take_candidates(calls: BrowserCalls, request: Request) -> JSONResponse:
+    candidates = _validated(_CANDIDATES, await _json(request))
+    try:
+        await calls.take_candidates(candidates)
+    except BadRequest as error:
+        raise HTTPException(400, str(error)) from None
+    except KeyError:
+        raise HTTPException(404, f"no call {candidates.pc_id!r} is up") from None
+    return JSONResponse({"status": "success"})
+
+
+async def _json(request: Request) -> object:
+    # A page elsewhere can make a browser post here, but not as JSON without asking first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(415, "the body must be application/json")
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_BODY:
+            raise HTTPException(413, f"more than {_MOST_BODY} bytes")
+    try:
+        return json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body is not JSON") from None
+
+
+def _validated(adapter: TypeAdapter[T], data: object) -> T:
+    try:
+        return adapter.validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise HTTPException(422, f"{place or 'body'}: {first['msg']}") from None
+
+
+def _transport(body: object) -> str:
+    return str(body.get("transport") or "webrtc") if isinstance(body, dict) else "webrtc"
+
+
+def _check_started(calls: BrowserCalls, session_id: str) -> None:
+    if not calls.is_started(session_id):
+        raise HTTPException(404, "no such session; POST /start begins one")
+
+
+def _peer_name(request: Request) -> str:
+    return f"{request.client.host}:{request.client.port}" if request.client else "?"
+
+
+async def _page_file(files: StaticFiles, name: str, request: Request) -> Response:
+    response = await files.get_response(name, request.scope)
+    response.headers.update(_PAGE_HEADERS)
+    return response
+
+
+def _answer(leg: BrowserLeg) -> dict[str, str]:
+    return {"sdp": leg.peer.answer_sdp, "type": "answer", "pc_id": leg.call_id}

@@ -1,0 +1,358 @@
+"""One call from a browser: what its page asks for, what is said to it, and what it is told.
+
+Text messages of the data channel are JSON objects with a "type"; the same as on the calls API's WebSocket,
+and a few more for the page's sake:
+
+    to us    text {text} | flush | end | discard | hang_up | speech {voice, speed} | on_speech {action}
+             ask {text}     a turn for the language model, which answers it aloud
+             "ping..."      no JSON: the page is still there
+    from us  started | speech_started | word | speech_finished | discarded | caller_speaking |
+             caller_silent | dtmf | error | hung_up
+             utterance {turn, text}   text that belongs to a turn, as it is written, before it is spoken
+             stats {...}              once a second
+
+A turn is one utterance of ours, counted from 0 as they are written; ``speech_started`` ties it to the
+utterance that it became. What ``adapters.webrtc`` carries is not known here, nor HTTP.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, assert_never
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from .call import Call, Outcome, Speech
+from .call_events import CallEvent, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
+from .calls_api import (
+    MOST_TEXT,
+    MOST_WAITING,
+    BadMessage,
+    CommandMessage,
+    OnSpeechMessage,
+    SpeechMessage,
+    TextMessage,
+    describe,
+)
+from .chat import ChatFailed, ChatSettings, Conversation, answer
+from .text_feed import Command, Delta
+
+if TYPE_CHECKING:
+    from ..tts_engine.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+MOST_MESSAGE = 8 * MOST_TEXT  # characters; every one of the text may be escaped
+_MOST_TURNS_WAITING = 32
+_UTTERANCE_PIECE = 8 * 1024  # characters in one message to the page
+
+
+class AskMessage(BaseModel):
+    """A turn for the language model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["ask"]
+    text: Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
+
+
+PageMessage = TextMessage | CommandMessage | SpeechMessage | OnSpeechMessage | AskMessage
+_PAGE_MESSAGE: TypeAdapter[PageMessage] = TypeAdapter(Annotated[PageMessage, Field(discriminator="type")])
+
+
+def parse(message: str) -> PageMessage:
+    """One JSON message of a page; raises BadMessage."""
+    if len(message) > MOST_MESSAGE:
+        raise BadMessage(f"a message of {len(message)} characters; at most {MOST_MESSAGE} are read")
+    try:
+        return _PAGE_MESSAGE.validate_json(message)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise BadMessage(f"{place or 'message'}: {first['msg']}") from None
+
+
+class Page(Protocol):
+    """The way to a browser."""
+
+    def tell(self, message: dict[str, object]) -> None:
+        """Send a message; must not block."""
+
+    def discard(self) -> None:
+        """Drop speech that has not left."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPolicy:
+    """How a browser is talked to. ``greeting``: said first, "" for nothing; ``chat``: None without one."""
+
+    greeting: str
+    speech: Speech
+    chat: ChatSettings | None
+
+
+class Turn:
+    """One utterance of ours while it is written and spoken. ``answers``: it belongs to the conversation."""
+
+    def __init__(self, number: int, *, answers: bool, speech: Speech) -> None:
+        self.number = number
+        self.answers = answers
+        self.speech = speech
+        self.text = ""
+        self.heard_to = 0  # characters
+        self.waiting = 0  # characters not yet with the engine
+        self.began_at: float | None = None  # monotonic s of its first text
+        self._deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
+
+    def push(self, delta: Delta, now: float) -> None:
+        """Add text or a command."""
+        if isinstance(delta, str):
+            self.began_at = self.began_at or now
+            self.text += delta
+            self.waiting += len(delta)
+        self._deltas.put_nowait(delta)
+
+    def end(self) -> None:
+        """It is written."""
+        self._deltas.put_nowait(None)
+
+    async def deltas(self) -> AsyncGenerator[Delta, None]:
+        """What was pushed, until the end."""
+        while (delta := await self._deltas.get()) is not None:
+            if isinstance(delta, str):
+                self.waiting -= len(delta)
+            yield delta
+
+
+class BrowserSession:
+    """Says a page's turns one after the other and tells it what is heard of them.
+
+    It watches its call's events, without a queue: telling a page never waits.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        page: Page,
+        engine: "Engine",
+        policy: SessionPolicy,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        call.events.watch(self._on_event)
+        self._call = call
+        self._page = page
+        self._engine = engine
+        self._policy = policy
+        self._now = now
+        self._speech = policy.speech
+        self._turns = 0
+        self._waiting: deque[Turn] = deque()
+        self._written: Turn | None = None  # by the page, not yet ended
+        self._saying: Turn | None = None  # its text is being read by the call
+        self._spoken: dict[int, Turn] = {}  # by number of utterance, until it is over
+        self._conversation = Conversation(policy.chat.system_prompt) if policy.chat else None
+        self._answering: asyncio.Task[None] | None = None
+        self._cut_told = False  # to the page, of the discard that is under way
+        self._come = asyncio.Event()
+
+    async def run(self) -> None:
+        """Say what there is to say until the call is over; the caller cancels it then."""
+        self._tell_started()
+        if self._policy.greeting:
+            self._begin_turn(answers=True).push(self._policy.greeting, self._now())
+            self._tell_text(self._waiting[-1], self._policy.greeting)
+            self._waiting[-1].end()
+        try:
+            while True:
+                await self._say_next()
+        finally:
+            await self._stop_answering()
+
+    def do(self, message: PageMessage) -> None:
+        """What a page asked for; raises BadMessage."""
+        match message:
+            case TextMessage(text=text):
+                self._write(text)
+            case CommandMessage(type="flush"):
+                self._write(Command.FLUSH)
+            case CommandMessage(type="end"):
+                self._end_written()
+            case CommandMessage(type="discard"):
+                self.discard()
+            case CommandMessage():
+                self._call.hang_up("the page hung up")
+            case SpeechMessage(voice=voice, speed=speed):
+                voice = self._engine.voices.get(voice).id
+                self._speech = replace(self._speech, voice=voice, speed=speed)
+            case OnSpeechMessage(action=action):
+                self._call.on_speech = action
+            case AskMessage(text=text):
+                self._ask(text)
+            case _:
+                assert_never(message)
+
+    def discard(self) -> None:
+        """Barge-in: nothing more of what is said or waits to be said is heard."""
+        self._end_written()
+        for turn in self._waiting:
+            turn.end()
+        self._waiting.clear()
+        if self._answering is not None:
+            self._answering.cancel()
+        self._cut_told = False
+        self._page.discard()
+        self._call.discard()
+        if not self._cut_told:
+            # Nothing was being heard, and so no event tells of it; the page waits for an answer.
+            self._page.tell({"type": "discarded", "utterance": None, "cut_ms": 0.0, "heard": ""})
+
+    def _on_event(self, event: CallEvent) -> None:
+        message = describe(event)
+        match event:
+            case SpeechStarted(utterance):
+                message |= self._started(utterance)
+            case WordHeard(utterance, word):
+                if utterance in self._spoken:
+                    self._spoken[utterance].heard_to = word.text_stop
+            case SpeechFinished(utterance, outcome):
+                self._over(utterance, None if outcome == "spoken" else "")
+            case SpeechDiscarded(utterance, _, heard):
+                self._over(utterance, heard)
+                self._spoken.clear()
+                self._cut_told = True
+                self._page.discard()
+        self._page.tell(message)
+
+    def tell_stats(self) -> None:
+        """Tell the numbers of the call so far."""
+        stats = self._call.playout.stats
+        self._page.tell(
+            {
+                "type": "stats",
+                "lead_ms": round(1000 * self._call.playout.lead_s(self._now())),
+                "packets": stats.packets,
+                "late_packets": stats.late_packets,
+                "skipped_packets": stats.skipped_packets,
+                "underruns": stats.underruns,
+            }
+        )
+
+    # Turns
+
+    def _write(self, delta: Delta) -> None:
+        size = len(delta) if isinstance(delta, str) else 0
+        if sum(turn.waiting for turn in self._all_turns()) + size > MOST_WAITING:
+            raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
+        if self._written is None:
+            self._written = self._begin_turn(answers=False)
+        self._written.push(delta, self._now())
+        if isinstance(delta, str):
+            self._tell_text(self._written, delta)
+
+    def _end_written(self) -> None:
+        if self._written is not None:
+            self._written.end()
+            self._written = None
+
+    def _all_turns(self) -> list[Turn]:
+        return [*self._waiting, *([self._saying] if self._saying else [])]
+
+    def _begin_turn(self, *, answers: bool) -> Turn:
+        if len(self._waiting) >= _MOST_TURNS_WAITING:
+            raise BadMessage(f"{_MOST_TURNS_WAITING} utterances are waiting to be spoken")
+        turn = Turn(self._turns, answers=answers, speech=self._speech)
+        self._turns += 1
+        self._waiting.append(turn)
+        self._come.set()
+        return turn
+
+    async def _say_next(self) -> None:
+        while not self._waiting:
+            self._come.clear()
+            await self._come.wait()
+        turn = self._waiting.popleft()
+        outcome = await self._call.speak(self._read(turn), speech=turn.speech)
+        self._saying = None
+        if outcome is Outcome.FAILED:
+            self._page.tell(
+                {"type": "error", "message": "This could not be spoken; the server's log says why."}
+            )
+
+    async def _read(self, turn: Turn) -> AsyncGenerator[Delta, None]:
+        self._saying = turn  # only now: before, another program's utterance may have been heard
+        async with aclosing(turn.deltas()) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    def _started(self, utterance: int) -> dict[str, object]:
+        turn = self._saying
+        if turn is None:
+            return {"turn": None}
+        self._spoken[utterance] = turn
+        waited_s = self._now() - (turn.began_at or self._now())
+        return {"turn": turn.number, "after_text_ms": round(1000 * waited_s, 1)}
+
+    def _over(self, utterance: int, heard: str | None) -> None:
+        """The utterance is over; ``heard``: None for all of it, "" for as far as its words were heard."""
+        turn = self._spoken.pop(utterance, None)
+        if turn is None or not turn.answers or self._conversation is None:
+            return
+        if heard is None:
+            heard = turn.text
+        self._conversation.heard(heard or turn.text[: turn.heard_to])
+
+    # The language model
+
+    def _ask(self, text: str) -> None:
+        if self._policy.chat is None or self._conversation is None:
+            raise BadMessage("ask: no language model is configured here; send text to have it spoken")
+        self.discard()
+        self._conversation.asked(text)
+        turn = self._begin_turn(answers=True)
+        self._answering = asyncio.create_task(self._answer(turn, self._conversation, self._policy.chat))
+
+    async def _answer(self, turn: Turn, conversation: Conversation, chat: ChatSettings) -> None:
+        try:
+            async with aclosing(answer(conversation, chat)) as tokens:
+                async for token in tokens:
+                    turn.push(token, self._now())
+                    self._tell_text(turn, token)
+        except ChatFailed as error:
+            logger.warning("Call %s: %s", self._call.call_id, error)
+            self._page.tell({"type": "error", "message": str(error)})
+        finally:
+            turn.end()
+
+    async def _stop_answering(self) -> None:
+        if self._answering is not None:
+            self._answering.cancel()
+            await asyncio.wait({self._answering})
+
+    # Telling
+
+    def _tell_started(self) -> None:
+        voices = [
+            {"id": voice.id, "language": voice.language, "description": voice.description}
+            for voice in self._engine.voices
+        ]
+        self._page.tell(
+            {
+                "type": "started",
+                "call": self._call.call_id,
+                "sample_rate": self._call.sample_rate,
+                "voices": voices,
+                "voice": self._engine.voices.get(self._speech.voice).id,
+                "speed": self._speech.speed,
+                "answers": self._policy.chat is not None,
+            }
+        )
+
+    def _tell_text(self, turn: Turn, text: str) -> None:
+        for start in range(0, len(text), _UTTERANCE_PIECE):
+            piece = text[start : start + _UTTERANCE_PIECE]
+            self._page.tell({"type": "utterance", "turn": turn.number, "text": piece})

@@ -1,0 +1,129 @@
+"""The two ways in which browsers talk on the data channel: our page's own, and RTVI of Pipecat's clients.
+
+A session speaks one language, that of ``browser_session``; a dialect reads and writes it as the page does.
+Pure: text in, values out.
+
+Source: RTVI 1.x as pipecat-ai 1.14.0 speaks it (processors/frameworks/rtvi/models.py).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from .browser_session import AskMessage, PageMessage, parse
+from .calls_api import BadMessage, CommandMessage, TextMessage
+
+_LABEL: Final = "rtvi-ai"
+_VERSION: Final = "1.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a message asks for, and what the page gets back at once."""
+
+    requests: Sequence[PageMessage] = ()
+    answers: Sequence[str] = ()
+
+
+class Dialect(Protocol):
+    """How one kind of page reads and writes."""
+
+    def read(self, message: str) -> Read:
+        """A message of the page; raises BadMessage."""
+
+    def write(self, message: dict[str, object]) -> list[str]:
+        """A message to the page, as the texts that are sent for it."""
+
+
+def dialect_of(first_message: str) -> Dialect:
+    """The dialect that a page shows with its first message."""
+    return RtviDialect() if f'"{_LABEL}"' in first_message else PageDialect()
+
+
+class PageDialect:
+    """Our own page's: nothing to translate."""
+
+    def read(self, message: str) -> Read:
+        """A message of the page; raises BadMessage."""
+        return Read(requests=[parse(message)])
+
+    def write(self, message: dict[str, object]) -> list[str]:
+        """A message to the page."""
+        return [_to_json(message)]
+
+
+@dataclass(slots=True)
+class RtviDialect:
+    """Pipecat's clients'. Typed text is asked of the model where there is one, else it is spoken as it is."""
+
+    _answers: bool = False
+    _speaking: bool = field(default=False)
+
+    def read(self, message: str) -> Read:
+        """A message of the client; what it may do without is passed over."""
+        envelope = _envelope(message)
+        data = envelope.get("data")
+        data = data if isinstance(data, dict) else {}
+        match envelope.get("type"):
+            case "client-ready":
+                ready: dict[str, object] = {"version": _VERSION, "about": {"library": "vivavoce"}}
+                return Read(answers=[_rtvi("bot-ready", ready, str(envelope.get("id", "")))])
+            case "send-text":
+                return Read(requests=self._typed(str(data.get("content", ""))))
+            case "disconnect-bot":
+                return Read(requests=[CommandMessage(type="hang_up")])
+            case _:
+                return Read()
+
+    def write(self, message: dict[str, object]) -> list[str]:
+        """A message to the client; what RTVI has no word for is left out."""
+        match message["type"]:
+            case "started":
+                self._answers = bool(message["answers"])
+                return []
+            case "speech_started":
+                return [_rtvi("bot-started-speaking"), _rtvi("bot-tts-started")]
+            case "speech_finished" | "discarded":
+                return [_rtvi("bot-tts-stopped"), _rtvi("bot-stopped-speaking")]
+            case "word":
+                return [_rtvi("bot-tts-text", {"text": message["text"]})]
+            case "caller_speaking":
+                return [_rtvi("user-started-speaking")]
+            case "caller_silent":
+                return [_rtvi("user-stopped-speaking")]
+            case "error":
+                return [_rtvi("error", {"error": message["message"], "fatal": False})]
+            case _:
+                return []
+
+    def _typed(self, text: str) -> list[PageMessage]:
+        if not text:
+            return []
+        if self._answers:
+            return [AskMessage(type="ask", text=text)]
+        discard = CommandMessage(type="discard")
+        return [discard, TextMessage(type="text", text=text), CommandMessage(type="end")]
+
+
+def _envelope(message: str) -> dict[str, Any]:
+    try:
+        envelope = json.loads(message)
+    except (ValueError, RecursionError):
+        raise BadMessage("a message is a JSON object") from None
+    if not isinstance(envelope, dict):
+        raise BadMessage("a message is a JSON object")
+    return envelope
+
+
+def _rtvi(kind: str, data: dict[str, object] | None = None, message_id: str | None = None) -> str:
+    envelope: dict[str, object] = {"label": _LABEL, "type": kind}
+    if message_id is not None:
+        envelope["id"] = message_id
+    if data is not None:
+        envelope["data"] = data
+    return _to_json(envelope)
+
+
+def _to_json(message: dict[str, object]) -> str:
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=False)
