@@ -43,6 +43,86 @@ class SpeechLmConfig:
         return self.speech_codes + control_ids(self.version)
 
 
+@dataclass(frozen=True, slots=True)
+class EncoderSizes:
+    """The token encoder of version 2. inner: channels between the two matrices of a feed-forward block."""
+
+    width: int = 512
+    heads: int = 8
+    inner: int = 2048
+    layers: int = 6
+    up_layers: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class UnetSizes:
+    """The flow's estimator of version 2. blocks: transformer blocks after each residual block."""
+
+    channels: int = 256
+    head_width: int = 64
+    heads: int = 8
+    blocks: int = 4
+    mid_blocks: int = 12
+
+
+@dataclass(frozen=True, slots=True)
+class DitSizes:
+    """The flow's estimator of version 3. factor: of the feed-forward blocks."""
+
+    width: int = 1024
+    depth: int = 22
+    heads: int = 16
+    head_width: int = 64
+    factor: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSizes:
+    """From speech ids to mel. encoder and unet are version 2's, lookahead_channels and dit version 3's."""
+
+    speaker: int = 192
+    encoder: EncoderSizes = EncoderSizes()
+    unet: UnetSizes = UnetSizes()
+    lookahead_channels: int = 1024
+    dit: DitSizes = DitSizes()
+
+
+@dataclass(frozen=True, slots=True)
+class HiftSizes:
+    """From mel to samples. channels: before the first of the upsampling steps, halved by each."""
+
+    channels: int = 512
+    harmonics: int = 8
+    upsample_rates: tuple[int, ...] = (8, 5, 3)
+    upsample_kernels: tuple[int, ...] = (16, 11, 7)
+    resblock_kernels: tuple[int, ...] = (3, 7, 11)
+    source_kernels: tuple[int, ...] = (7, 7, 11)
+    dilations: tuple[int, ...] = (1, 3, 5)
+    transform: int = 16
+    hop: int = 4
+    f0_channels: int = 512
+    look_right: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Every size of a bundle."""
+
+    lm: SpeechLmConfig
+    flow: FlowSizes = FlowSizes()
+    hift: HiftSizes = HiftSizes()
+
+    @property
+    def version(self) -> Version:
+        """Which family it belongs to."""
+        return self.lm.version
+
+
+def released(version: Version) -> Geometry:
+    """The sizes of CosyVoice2-0.5B and CosyVoice3-0.5B."""
+    return Geometry(SpeechLmConfig(version))
+
+
 def control_ids(version: Version) -> int:
     """How many speech ids are no sounds."""
     return 3 if version is Version.V2 else 200

@@ -14,9 +14,21 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .geometry import (
+    DitSizes,
+    EncoderSizes,
+    FlowSizes,
+    Geometry,
+    HiftSizes,
+    SpeechLmConfig,
+    UnetSizes,
+    Version,
+)
 
 Float = NDArray[np.float32]
 
@@ -38,6 +50,68 @@ def read_rule(folder: Path) -> WeightRule:
     """The rule that a golden folder's config.json states."""
     stated = json.loads((folder / "config.json").read_text("utf-8"))
     return WeightRule(stated["salt"], tuple(stated["multipliers"].items()))
+
+
+def read_geometry(folder: Path, version: Version) -> Geometry:
+    """The sizes of the reduced networks that a golden folder's config.json states."""
+    stated = json.loads((folder / "config.json").read_text("utf-8"))["config"]
+    return Geometry(_lm(stated, version), _flow(stated), _hift(stated))
+
+
+def _lm(stated: dict[str, Any], version: Version) -> SpeechLmConfig:
+    qwen = stated["qwen"]
+    return SpeechLmConfig(
+        version=version,
+        hidden=qwen["hidden_size"],
+        layers=qwen["num_hidden_layers"],
+        heads=qwen["num_attention_heads"],
+        kv_heads=qwen["num_key_value_heads"],
+        intermediate=qwen["intermediate_size"],
+        text_rows=qwen["vocab_size"],
+        speech_codes=stated["speech_token_size"],
+        rope_base=qwen["rope_theta"],
+        norm_epsilon=qwen["rms_norm_eps"],
+    )
+
+
+def _flow(stated: dict[str, Any]) -> FlowSizes:
+    encoder, unet, dit = stated["encoder"], stated["estimator"], stated["dit"]
+    return FlowSizes(
+        speaker=stated["spk_embed_dim"],
+        encoder=EncoderSizes(
+            width=encoder["dim"],
+            heads=encoder["attention_heads"],
+            inner=encoder["linear_units"],
+            layers=encoder["num_blocks"],
+            up_layers=encoder["num_up_blocks"],
+        ),
+        unet=UnetSizes(
+            channels=unet["channels"][0],
+            head_width=unet["attention_head_dim"],
+            heads=unet["num_heads"],
+            blocks=unet["n_blocks"],
+            mid_blocks=unet["num_mid_blocks"],
+        ),
+        lookahead_channels=stated["pre_lookahead_channels"],
+        dit=DitSizes(dit["dim"], dit["depth"], dit["heads"], dit["dim_head"], dit["ff_mult"]),
+    )
+
+
+def _hift(stated: dict[str, Any]) -> HiftSizes:
+    hift = stated["hift"]
+    return HiftSizes(
+        channels=hift["base_channels"],
+        harmonics=hift["nb_harmonics"],
+        upsample_rates=tuple(hift["upsample_rates"]),
+        upsample_kernels=tuple(hift["upsample_kernel_sizes"]),
+        resblock_kernels=tuple(hift["resblock_kernel_sizes"]),
+        source_kernels=tuple(hift["source_resblock_kernel_sizes"]),
+        dilations=tuple(hift["resblock_dilation_sizes"][0]),
+        transform=hift["istft_params"]["n_fft"],
+        hop=hift["istft_params"]["hop_len"],
+        f0_channels=stated["f0_cond_channels"],
+        look_right=stated["conv_pre_look_right"],
+    )
 
 
 def weight(key: str, shape: Sequence[int], rule: WeightRule) -> Float:

@@ -1,0 +1,285 @@
+"""The language model that turns text ids into speech ids: a Qwen2 decoder with a head for speech.
+
+Written for a batch of sessions. Weights live here, memory in ``SpeechLmState``; what to feed and which ids
+are allowed is bistream's, choosing among the allowed is sampling's.
+
+    x, valid = embed(lm, [ask.inputs for ask in asks])      what is new in each row, padded at the right
+    hidden, state = lm.step(x, state, valid)
+    logits = lm.logits(last_valid(hidden, valid))
+
+A row's memory holds keys and values of every id it has been fed, at their positions; a step writes the new
+ones behind them and attends to all of them:
+
+    position    0 .. lengths-1         | lengths .. lengths+valid-1 | .. capacity-1 | capacity
+                fed before, untouched  | written by this step       | unused        | what padding writes
+
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:229-280, 474-549, 664-731 (inputs, heads, ids); the
+decoder is Qwen2 (arXiv:2407.10671): RMS norm, rotary positions, grouped queries, gated SiLU.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import assert_never
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .bistream import Kind, Unit
+from .geometry import SpeechLmConfig, Version
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechLmState:
+    """What the language model remembers of each row.
+
+    kv: (B, layers, 2, kv_heads, capacity + 1, head_width), key and value; written in place behind
+        ``lengths``, so that a state may be stepped from once. The last position is scratch.
+    lengths: (B,) int64, ids fed so far.
+    """
+
+    kv: Tensor
+    lengths: Tensor
+
+    @property
+    def capacity(self) -> int:
+        """Ids that a row can hold."""
+        return self.kv.shape[4] - 1
+
+
+class SpeechLm(nn.Module):
+    """The network. Built by ``load``; nothing in it changes afterwards."""
+
+    def __init__(self, config: SpeechLmConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.text_embedding = nn.Embedding(config.text_rows, config.hidden)
+        self.speech_embedding = nn.Embedding(config.speech_rows, config.hidden)
+        if config.version is Version.V2:
+            self.control_embedding = nn.Embedding(2, config.hidden)
+        self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layers))
+        self.norm = _RmsNorm(config.hidden, config.norm_epsilon)
+        self.head = nn.Linear(config.hidden, config.speech_rows, bias=config.version is Version.V2)
+
+    @classmethod
+    def load(cls, config: SpeechLmConfig, weights: dict[str, Tensor]) -> "SpeechLm":
+        """Build from the tensors of llm.pt, taking them out of ``weights`` so that none is held twice.
+
+        Raises KeyError for a missing key; what is left in ``weights`` afterwards was not wanted.
+        """
+        with torch.device("meta"):
+            network = cls(config)
+        # Tied to the text embedding and not used to speak.
+        weights.pop("llm.model.lm_head.weight", None)
+        network.load_state_dict(_fused(config, weights), assign=True)
+        return network.requires_grad_(False).eval()
+
+    def init_state(self, rows: int, capacity: int) -> SpeechLmState:
+        """Empty memory. capacity: ids a row can hold; untouched memory costs address space only, on CPU."""
+        config, weight = self.config, self.head.weight
+        shape = (rows, config.layers, 2, config.kv_heads, capacity + 1, config.head_width)
+        # Zeros, because a masked value is multiplied by nought and must therefore be a number.
+        kv = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64, device=weight.device))
+
+    def embed_text(self, text_ids: Tensor) -> Tensor:
+        """(...) int64 text ids to (..., hidden)."""
+        return self._look_up(self.text_embedding, text_ids)
+
+    def embed_speech(self, speech_ids: Tensor) -> Tensor:
+        """(...) int64 speech ids, control ids of v3 among them, to (..., hidden)."""
+        return self._look_up(self.speech_embedding, speech_ids)
+
+    def embed_control(self, control: Tensor) -> Tensor:
+        """(...) int64, 0 = start of sequence, 1 = turn of speech, to (..., hidden)."""
+        if self.config.version is Version.V2:
+            return self._look_up(self.control_embedding, control)
+        # v3 keeps both among the speech ids, with the end of speech between them.
+        return self.embed_speech(self.config.speech_codes + 2 * control)
+
+    def step(
+        self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
+    ) -> tuple[Tensor, SpeechLmState]:
+        """Feed each row what is new to it; (B, T, hidden) after the final norm, and the memory after.
+
+        x: (B, T, hidden). valid: (B,) int64, how many of the T are real (0 leaves a row as it is); all by
+        default. Output at padding is meaningless. Raises ValueError where a row would outgrow its memory.
+        """
+        rows, columns, _ = x.shape
+        if valid is None:
+            valid = state.lengths.new_full((rows,), columns)
+        lengths = state.lengths + valid
+        longest = int(lengths.max())
+        if longest > state.capacity:
+            raise ValueError(f"a row would hold {longest} ids; its memory was made for {state.capacity}")
+        plan = _plan(state, valid, columns, longest, self.config)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, state.kv[:, index], plan)
+        return self.norm(x), SpeechLmState(state.kv, lengths)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., hidden) to (..., speech_rows), before any softmax."""
+        scores: Tensor = self.head(hidden)
+        return scores
+
+    def _look_up(self, table: nn.Embedding, ids: Tensor) -> Tensor:
+        found: Tensor = table(ids.to(table.weight.device))
+        return found
+
+
+def embed(lm: SpeechLm, rows: Sequence[Sequence[Unit]]) -> tuple[Tensor, Tensor]:
+    """The inputs of several sessions as one step's: (B, T, hidden), padded at the right, and how many are
+    real.
+
+    A row without inputs sits the step out; at least one must have some.
+    """
+    parts = [_embed_row(lm, units) for units in rows]
+    valid = torch.tensor([len(part) for part in parts], device=lm.head.weight.device)
+    return nn.utils.rnn.pad_sequence(parts, batch_first=True), valid
+
+
+def _embed_row(lm: SpeechLm, units: Sequence[Unit]) -> Tensor:
+    runs = [_embed_run(lm, kind, list(run)) for kind, run in groupby(units, lambda unit: unit.kind)]
+    return torch.cat(runs) if runs else lm.head.weight.new_zeros(0, lm.config.hidden)
+
+
+def _embed_run(lm: SpeechLm, kind: Kind, run: Sequence[Unit]) -> Tensor:
+    ids = torch.tensor([unit.id for unit in run])
+    match kind:
+        case Kind.TEXT:
+            return lm.embed_text(ids)
+        case Kind.SPEECH:
+            return lm.embed_speech(ids)
+        case Kind.START:
+            return lm.embed_control(torch.zeros_like(ids))
+        case Kind.TURN:
+            return lm.embed_control(torch.ones_like(ids))
+        case _:
+            assert_never(kind)
+
+
+def last_valid(hidden: Tensor, valid: Tensor) -> Tensor:
+    """(B, hidden): of each row the output at its last real column; meaningless for rows without one."""
+    rows = torch.arange(hidden.shape[0], device=hidden.device)
+    return hidden[rows, (valid - 1).clamp(min=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where a step writes and what it may see; the same for every layer.
+
+    rows: (B, 1) int64. places: (B, T) int64, positions to write to. cos, sin: (B, 1, T, head_width).
+    longest: positions to attend to. visible: (B, 1, G * T, longest) bool, G queries a key; None = all of
+    them.
+    """
+
+    rows: Tensor
+    places: Tensor
+    cos: Tensor
+    sin: Tensor
+    longest: int
+    visible: Tensor | None
+
+
+def _plan(state: SpeechLmState, valid: Tensor, columns: int, longest: int, config: SpeechLmConfig) -> _Plan:
+    rows = len(valid)
+    column = torch.arange(columns, device=valid.device)
+    positions = state.lengths[:, None] + column
+    places = torch.where(column < valid[:, None], positions, state.capacity)
+    cos, sin = _rotation(positions, config, state.kv.dtype)
+    visible = None
+    if rows > 1 or columns > 1:
+        seen = torch.arange(longest, device=valid.device) <= positions[..., None]
+        visible = seen[:, None].repeat(1, 1, config.heads // config.kv_heads, 1)
+        # (B, 1, G * T, longest)
+    index = torch.arange(rows, device=valid.device)[:, None]
+    return _Plan(index, places, cos, sin, longest, visible)
+
+
+def _rotation(positions: Tensor, config: SpeechLmConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and signed sines of each position's angles, for ``_rotated``."""
+    steps = torch.arange(0, config.head_width, 2, device=positions.device).float() / config.head_width
+    angles = positions[:, None, :, None].float() / config.rope_base**steps
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), -1).to(dtype), torch.cat((-sin, sin), -1).to(dtype)
+
+
+def _rotated(x: Tensor, plan: _Plan) -> Tensor:
+    """Turn channel i against channel i + half. x: (B, heads, T, head_width)."""
+    first, second = x.chunk(2, -1)
+    return x * plan.cos + torch.cat((second, first), -1) * plan.sin
+
+
+class _RmsNorm(nn.Module):
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
+
+
+class _Layer(nn.Module):
+    def __init__(self, config: SpeechLmConfig) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.width = config.heads, config.kv_heads, config.head_width
+        self.attention_norm = _RmsNorm(config.hidden, config.norm_epsilon)
+        self.qkv = nn.Linear(config.hidden, (config.heads + 2 * config.kv_heads) * config.head_width)
+        self.output = nn.Linear(config.hidden, config.hidden, bias=False)
+        self.mlp_norm = _RmsNorm(config.hidden, config.norm_epsilon)
+        self.gate_up = nn.Linear(config.hidden, 2 * config.intermediate, bias=False)
+        self.down = nn.Linear(config.intermediate, config.hidden, bias=False)
+
+    def forward(self, x: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
+        x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
+        x = x + self.down(functional.silu(gate) * up)
+        return x
+
+    def _attend(self, qkv: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
+        rows, columns, _ = qkv.shape
+        heads = qkv.view(rows, columns, -1, self.width).transpose(1, 2)
+        query, key, value = torch.split(heads, [self.heads, self.kv_heads, self.kv_heads], 1)
+        new = torch.stack((_rotated(key, plan), value), 1)
+        # (B, 2, kv_heads, T, width); indexing puts the indexed dimensions first
+        kv[plan.rows, :, :, plan.places] = new.permute(0, 3, 1, 2, 4)
+        keys, values = kv[:, 0, :, : plan.longest], kv[:, 1, :, : plan.longest]
+        # Queries that share a key become more columns of it, so that keys need not be repeated.
+        query = _rotated(query, plan).reshape(rows, self.kv_heads, -1, self.width)
+        heard = functional.scaled_dot_product_attention(query, keys, values, attn_mask=plan.visible)
+        heard = heard.reshape(rows, self.heads, columns, self.width)
+        return heard.transpose(1, 2).reshape(rows, columns, -1)
+
+
+def _fused(config: SpeechLmConfig, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The network's own names and fused matrices, taken out of ``weights`` one by one."""
+    taken = {
+        "text_embedding.weight": weights.pop("llm.model.model.embed_tokens.weight"),
+        "speech_embedding.weight": weights.pop("speech_embedding.weight"),
+        "norm.weight": weights.pop("llm.model.model.norm.weight"),
+        "head.weight": weights.pop("llm_decoder.weight"),
+    }
+    if config.version is Version.V2:
+        taken["control_embedding.weight"] = weights.pop("llm_embedding.weight")
+        taken["head.bias"] = weights.pop("llm_decoder.bias")
+    for layer in range(config.layers):
+        fused = _fused_layer(weights, f"llm.model.model.layers.{layer}.")
+        taken |= {f"layers.{layer}.{name}": tensor for name, tensor in fused.items()}
+    return taken
+
+
+def _fused_layer(weights: dict[str, Tensor], prefix: str) -> Mapping[str, Tensor]:
+    def joined(part: str, names: Sequence[str], kind: str) -> Tensor:
+        return torch.cat([weights.pop(f"{prefix}{part}.{name}_proj.{kind}") for name in names])
+
+    return {
+        "attention_norm.weight": weights.pop(f"{prefix}input_layernorm.weight"),
+        "qkv.weight": joined("self_attn", "qkv", "weight"),
+        "qkv.bias": joined("self_attn", "qkv", "bias"),
+        "output.weight": weights.pop(f"{prefix}self_attn.o_proj.weight"),
+        "mlp_norm.weight": weights.pop(f"{prefix}post_attention_layernorm.weight"),
+        "gate_up.weight": joined("mlp", ("gate", "up"), "weight"),
+        "down.weight": weights.pop(f"{prefix}mlp.down_proj.weight"),
+    }
