@@ -117,6 +117,7 @@ class Leg:
             "call-1", engine=self.engine, playout=playout, send=self._send, close=self._close,
             lead_s=LEAD_S, now=loop.time,
         )  # fmt: skip
+        self.when_closed = self.call.on_closed
 
     def _send(self, packet: bytes) -> None:
         samples = np.frombuffer(packet, "<i2")
@@ -125,7 +126,7 @@ class Leg:
     def _close(self, reason: str) -> None:
         if not self.reasons:
             self.reasons.append(reason)
-            self.call.on_closed()
+            self.when_closed()
 
     async def tick(self) -> None:
         start = self.now()
@@ -483,6 +484,21 @@ def test_who_speaks_in_a_loop_does_not_spin_while_the_call_ends(run_virtually: R
             await leg.call.finish()
             await chattering
             assert len(leg.engine.streams) == 1
+
+    run_virtually(scenario())
+
+
+def test_who_speaks_after_the_last_sentence_waits_for_the_end(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        async with open_leg() as leg:
+            leg.when_closed = lambda: None  # the connection takes its time
+            await leg.call.finish()
+            speaking = asyncio.create_task(leg.call.speak("Too late."))
+            await asyncio.sleep(1.0)
+            assert not speaking.done()
+            leg.call.on_closed()
+            assert await speaking is Outcome.CUT_SHORT
+            assert leg.engine.streams == []
 
     run_virtually(scenario())
 

@@ -138,6 +138,7 @@ def test_say_writes_a_wav_of_the_text(
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (sample_rate, 1, 2)
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
     assert spoken_words(samples, sample_rate) == pytest.approx(3, abs=0.4)
+    assert len(samples) * (SAMPLE_RATE // sample_rate) % 480 == 0  # whole 20 ms: no tail is missing
     said = capsys.readouterr()
     assert said.out == ""
     assert "s of speech in" in said.err
