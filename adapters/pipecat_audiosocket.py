@@ -1,0 +1,804 @@
+"""Phone calls for Pipecat: Asterisk dials in over AudioSocket, and each call is a transport of its own.
+
+    async def answer(transport: AudioSocketTransport) -> None:      # one call, from ring to hang-up
+        pipeline = Pipeline([transport.input(), stt, user, llm, tts, transport.output(), assistant])
+        ...
+
+    async with AudioSocketServer(answer, port=9092) as server:
+        await server.wait_closed()
+
+What it owes Asterisk: one whole message in one write, 20 ms each, on an absolute schedule from the call's
+first moment on, silence included; whole packets dropped where the peer falls behind; never a part of a
+message, never kinds 0x01, 0x03 or 0xff; always reading. The protocol is ``audiosocket.Connection``, the pace
+is ``playout.Playout``.
+
+Source: app_audiosocket.c, chan_audiosocket.c and res_audiosocket.c of Asterisk 23.4.1; pipecat-ai 1.14.0,
+transports/base_input.py, base_output.py.
+"""
+
+# Pipecat is typed, but for what its functions return.
+# mypy: disable-error-code="no-untyped-call"
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Protocol, assert_never
+from uuid import UUID
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from ..tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
+from ..tts_engine.errors import MissingExtra
+from .audiosocket import (
+    MAX_SENT_BYTES,
+    SAMPLE_RATES,
+    Audio,
+    CallId,
+    Companded,
+    Connection,
+    Dtmf,
+    Error,
+    Event,
+    Hangup,
+    ProtocolError,
+    Role,
+)
+from .playout import Playout, PlayoutStats
+from .resample import Passthrough
+
+try:
+    from loguru import logger
+    from pipecat.audio.dtmf.types import KeypadEntry
+    from pipecat.frames.frames import (
+        BotStoppedSpeakingFrame,
+        CancelFrame,
+        ClientConnectedFrame,
+        EndFrame,
+        Frame,
+        InputAudioRawFrame,
+        InputDTMFFrame,
+        InterruptionFrame,
+        OutputAudioRawFrame,
+        StartFrame,
+        TTSStoppedFrame,
+    )
+    from pipecat.processors.frame_processor import FrameDirection, FrameProcessorSetup
+    from pipecat.transports.base_input import BaseInputTransport
+    from pipecat.transports.base_output import BaseOutputTransport
+    from pipecat.transports.base_transport import BaseTransport, TransportParams
+    from pydantic import field_validator
+except ModuleNotFoundError as error:
+    raise MissingExtra("the Pipecat transport", "pipecat") from error
+
+__all__ = ["AudioSocketParams", "AudioSocketServer", "AudioSocketTransport", "Caller"]
+
+PTIME_S: Final = 0.020
+RATES_OUT: Final = frozenset(rate for rate in SAMPLE_RATES.values() if rate * PTIME_S * 2 <= MAX_SENT_BYTES)
+AHEAD_S: Final = 0.030  # of audio in the playout before the next packet is taken: one waits while one is sent
+
+_FIRST_MESSAGE_S: Final = 5.0  # until a call's id has come
+_STALLED_S: Final = 5.0  # that a peer may take nothing, or leave a message unfinished
+_LINGER_S: Final = 1.0  # Asterisk closes within milliseconds of our 0x00
+_BACKLOG_PACKETS: Final = 2  # unsent: more is a listener falling behind
+_UNSENT_IN_KERNEL: Final = 4096  # bytes, after which the transport sees the backlog
+_MESSAGES_AT_ONCE: Final = 1500  # 30 s of a line after a network stall
+_MESSAGES_A_SECOND: Final = 200  # twice the densest line, 10 ms a message
+_MOST_AUDIO_UNREAD: Final = 150  # messages, 3 s; what a pipeline cannot keep up with is dropped
+_MOST_KEYS_UNREAD: Final = 64
+_TAPS: Final = 16  # a phase, of the upsampler: 1 ms of delay at 8 kHz
+_KEYS: Final[Mapping[str, KeypadEntry]] = MappingProxyType({entry.value: entry for entry in KeypadEntry})
+
+
+class AudioSocketParams(TransportParams):
+    """Parameters of a call.
+
+    Parameters:
+        audio_out_sample_rate: Of what Asterisk is sent. 8000 always works; 12000 to 32000 with the channel
+            driver of Asterisk 20.17, 21.12, 22.7, 23.1 and later. Give the pipeline the same
+            (``PipelineParams(audio_out_sample_rate=8000)``): resampling on the way costs up to 155 ms.
+        audio_out_10ms_chunks: A packet is 20 ms.
+        audio_out_end_silence_secs: None, so that hanging up takes no longer than the last word.
+    """
+
+    audio_in_enabled: bool = True
+    audio_out_enabled: bool = True
+    audio_out_sample_rate: int | None = 8_000
+    audio_out_10ms_chunks: int = 2
+    audio_out_end_silence_secs: int = 0
+
+    @field_validator("audio_out_sample_rate")
+    @classmethod
+    def _check_rate(cls, sample_rate: int | None) -> int:
+        if sample_rate not in RATES_OUT | {None}:
+            raise ValueError(f"got {sample_rate} Hz; allowed: {', '.join(map(str, sorted(RATES_OUT)))}")
+        return sample_rate or 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is on the line: the call's id, as the dial plan gave it, and where the connection comes from."""
+
+    call_id: UUID
+    peer: str
+
+
+class AudioSocketServer:
+    """Accepts calls and hands out one transport a call.
+
+    ``answer(transport)`` runs in a task of its own and has the call until it returns; then, and when it
+    raises, the call is hung up. Calls beyond ``max_calls`` are refused at once.
+
+    Args:
+        answer: What is done with a call.
+        host: Address to listen on.
+        port: Port; 0 for any free one, see ``port``.
+        params: Makes the parameters of each call; the transport takes them as they are.
+        max_calls: Calls at once.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[["AudioSocketTransport"], Awaitable[None]],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 9092,
+        params: Callable[[], AudioSocketParams] = AudioSocketParams,
+        max_calls: int = 100,
+    ) -> None:
+        self.params = params
+        self._answer = answer
+        self._address = host, port
+        self._max_calls = max_calls
+        self._legs: set[_Leg] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections = 0
+        self._nobody = asyncio.Event()
+        self._nobody.set()
+        self._listener: asyncio.Server | None = None
+        self._closed = asyncio.Event()
+
+    async def __aenter__(self) -> "AudioSocketServer":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on; after ``start``."""
+        assert self._listener is not None
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    @property
+    def calls(self) -> int:
+        """Calls that are up now."""
+        return len(self._legs)
+
+    async def start(self) -> None:
+        """Listen; raises OSError if the address cannot be had."""
+        host, port = self._address
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: _Leg(self), host, port)
+
+    async def wait_closed(self) -> None:
+        """Wait until ``aclose`` is called."""
+        await self._closed.wait()
+
+    async def aclose(self, within_s: float = 5.0) -> None:
+        """Take no more calls, hang up those that are up, wait for their tasks, and cancel late ones."""
+        self._closed.set()
+        self._max_calls = 0
+        if self._listener is not None:
+            self._listener.close()
+        for leg in tuple(self._legs):
+            leg.hang_up("the server is closing")
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=within_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self._nobody.wait()
+
+    # What legs call
+
+    def admit(self, leg: "_Leg") -> bool:
+        """A connection came; whether it may become a call."""
+        self._connections += 1
+        self._nobody.clear()
+        if len(self._legs) >= self._max_calls:
+            return False
+        self._legs.add(leg)
+        return True
+
+    def leave(self, leg: "_Leg") -> None:
+        """A call is over; its connection may take a moment longer."""
+        self._legs.discard(leg)
+
+    def forget(self) -> None:
+        """A connection is gone."""
+        self._connections -= 1
+        if not self._connections:
+            self._nobody.set()
+
+    def attend(self, leg: "_Leg", transport: "AudioSocketTransport") -> None:
+        """A call has begun."""
+        task = asyncio.get_running_loop().create_task(self._attend(leg, transport))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _attend(self, leg: "_Leg", transport: "AudioSocketTransport") -> None:
+        try:
+            await self._answer(transport)
+        except Exception:  # boundary: one call's fault must not reach the others
+            logger.exception(f"Call {leg.name} failed")
+        finally:
+            leg.hang_up("the bot is done")
+
+
+class _Leg(asyncio.Protocol):
+    # One connection. All of it runs on the loop; nothing of it waits.
+
+    def __init__(self, server: AudioSocketServer) -> None:
+        self.name = "?"
+        self.sample_rate = 8_000
+        self.listening = False  # whether a pipeline takes the caller's audio
+        self.over = False
+        self.heard_or_over = (
+            asyncio.Event()
+        )  # set when there is something in the inbox, or nothing more comes
+        self.inbox: deque[Audio | Dtmf] = deque()
+        self.sent_or_over = asyncio.Event()  # set, and cleared by who waits, at each packet
+        self.dropped_packets = self.dropped_audio = 0
+        self._loop = asyncio.get_running_loop()
+        self._server = server
+        self._connection = Connection(Role.SERVER)
+        self._playout: Playout | None = None
+        self._messages = 0
+        self._dropped_in_a_row = 0
+        self._started = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+        self.name = f"{host}:{port}"
+        _prepare(transport.get_extra_info("socket"))
+        if not self._server.admit(self):
+            logger.warning(f"Call from {self.name} refused: too many calls are up")
+            self._say_goodbye()
+            self.over = True
+            return
+        self._set_timer(_FIRST_MESSAGE_S, self._on_no_id)
+
+    def data_received(self, data: bytes) -> None:
+        if self.over:
+            return
+        self._connection.receive_data(data)
+        self._take_events()
+        if not self.over and self._playout is not None:
+            self._watch_for_rest()
+
+    def eof_received(self) -> None:
+        if not self.over:
+            self._connection.receive_eof()
+            self._take_events()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._set_timer(None)
+        self._close("the caller hung up" if exc is None else f"the connection broke ({exc})")
+        self._server.forget()
+
+    # What the transport's two ends call
+
+    @property
+    def stats(self) -> PlayoutStats:
+        return PlayoutStats() if self._playout is None else self._playout.stats
+
+    def lead_s(self) -> float:
+        if self._playout is None or self.over:
+            return 0.0
+        return self._playout.lead_s(self._loop.time())
+
+    def play(self, pcm: bytes) -> None:
+        if self._playout is not None and not self.over:
+            self._playout.push(_chunk(pcm, self.sample_rate))
+
+    def finish(self) -> None:
+        if self._playout is not None:
+            self._playout.finish()
+
+    def discard(self) -> None:
+        if self._playout is not None:
+            self._playout.discard(self._loop.time())
+        self.sent_or_over.set()
+
+    def hang_up(self, reason: str) -> None:
+        """End the call with 0x00, so that the dial plan goes on."""
+        if not self.over:
+            self._close(reason)
+            self._say_goodbye()
+
+    # Pace
+
+    def _tick(self) -> None:
+        assert self._playout is not None
+        for packet in self._playout.due(self._loop.time()):
+            self._send(packet)
+            if self.over:
+                return
+        self.sent_or_over.set()
+        self._ticker = self._loop.call_at(self._playout.next_due(), self._tick)
+
+    def _send(self, packet: bytes) -> None:
+        message = self._connection.send(Audio(self.sample_rate, packet))
+        if self._transport.get_write_buffer_size() > _BACKLOG_PACKETS * len(message):
+            self._drop()
+            return
+        self._dropped_in_a_row = 0
+        self._transport.write(message)
+
+    def _drop(self) -> None:
+        self.dropped_packets += 1
+        self._dropped_in_a_row += 1
+        if self._dropped_in_a_row * PTIME_S >= _STALLED_S:
+            self._close(f"the peer has taken nothing for {_STALLED_S:g} s")
+            self._transport.abort()
+
+    # Ends
+
+    def _say_goodbye(self) -> None:
+        # Half closed, not closed: data that we have not read would turn the close into a reset, which makes
+        # Asterisk hang the caller up instead of going on with its dial plan.
+        self._transport.write(self._connection.send(Hangup()))
+        self._transport.write_eof()
+        self._set_timer(_LINGER_S, self._transport.abort)
+
+    def _close(self, reason: str) -> None:
+        if self.over:
+            return
+        self.over = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._server.leave(self)
+        self.heard_or_over.set()
+        self.sent_or_over.set()
+        self._log_numbers(reason)
+
+    def _log_numbers(self, reason: str) -> None:
+        stats = self.stats
+        logger.info(
+            f"Call {self.name} closed after {self._loop.time() - self._started:.1f} s, {reason}: "
+            f"{stats.packets} packets, {stats.late_packets} late, {stats.skipped_packets} skipped, "
+            f"{self.dropped_packets} dropped, {stats.underruns} underruns, "
+            f"{self.dropped_audio} messages of the caller not taken"
+        )
+
+    def _hung_up(self) -> None:
+        self._close("the caller hung up")
+        self._transport.close()
+        self._set_timer(_LINGER_S, self._transport.abort)
+
+    def _fault(self, what: str) -> None:
+        logger.warning(f"Call {self.name}: {what}")
+        self.hang_up(what)
+
+    def _set_timer(self, after_s: float | None, then: Callable[[], object] | None = None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if after_s is not None and then is not None:
+            self._timer = self._loop.call_later(after_s, then)
+
+    def _on_no_id(self) -> None:
+        self._fault(f"no call id within {_FIRST_MESSAGE_S:g} s")
+
+    def _watch_for_rest(self) -> None:
+        if not self._connection.in_message:
+            self._set_timer(None)
+        elif self._timer is None:
+            self._set_timer(_STALLED_S, self._on_no_rest)
+
+    def _on_no_rest(self) -> None:
+        self._fault(f"a message was begun and not ended within {_STALLED_S:g} s")
+
+    # What the peer says
+
+    def _take_events(self) -> None:
+        try:
+            for event in self._connection.events():
+                self._handle(event)
+                if self.over:
+                    return
+        except ProtocolError as error:
+            self._fault(f"the peer broke the protocol: {error}")
+
+    def _handle(self, event: Event) -> None:
+        self._messages += 1
+        if self._messages > _MESSAGES_AT_ONCE and self._is_flooding():
+            self._fault(f"{self._messages} messages came faster than a line sends them")
+            return
+        match event:
+            case CallId(uuid):
+                self._open(uuid)
+            case Audio() | Dtmf():
+                self._keep(event)
+            case Companded():
+                self._fault(event.advice)
+            case Hangup():
+                self._hung_up()
+            case Error(code):
+                self._fault(f"the peer reported error {code:#04x}")
+            case _:
+                assert_never(event)
+
+    def _is_flooding(self) -> bool:
+        elapsed_s = self._loop.time() - self._started
+        return self._messages > _MESSAGES_AT_ONCE + _MESSAGES_A_SECOND * elapsed_s
+
+    def _keep(self, event: Audio | Dtmf) -> None:
+        full = len(self.inbox) >= _MOST_AUDIO_UNREAD
+        if isinstance(event, Dtmf):
+            full = len(self.inbox) >= _MOST_AUDIO_UNREAD + _MOST_KEYS_UNREAD
+        elif not self.listening:
+            return  # said before the bot was there to listen
+        if full:
+            self.dropped_audio += 1
+            return
+        self.inbox.append(event)
+        self.heard_or_over.set()
+
+    def _open(self, uuid: UUID) -> None:
+        self._set_timer(None)
+        caller = Caller(uuid, self.name)
+        self.name = str(uuid)
+        params = self._server.params()
+        self.sample_rate = params.audio_out_sample_rate or 8_000
+        self._playout = Playout(
+            start=self._loop.time(), sample_rate=self.sample_rate, resampler=Passthrough()
+        )
+        logger.info(f"Call {self.name} opened from {caller.peer}")
+        self._tick()
+        self._server.attend(self, AudioSocketTransport(self, caller, params))
+
+
+class AudioSocketTransport(BaseTransport):
+    """One phone call as a Pipecat transport.
+
+    Event handlers:
+        on_client_connected: ``(transport, caller)``, when the pipeline has started.
+        on_client_disconnected: ``(transport, caller)``, once, when the caller has hung up or is lost; not
+            when the bot hangs up.
+
+    An ``EndFrame`` hangs up after the last word, a ``CancelFrame`` at once. Keys come as
+    ``InputDTMFFrame``; those that Pipecat does not know (A to D, hook flash) are dropped.
+    """
+
+    def __init__(self, line: _Leg, caller: Caller, params: AudioSocketParams) -> None:
+        """Initialize the transport.
+
+        Args:
+            line: The connection.
+            caller: Who is on it.
+            params: Parameters of the call.
+        """
+        super().__init__(name=f"AudioSocketTransport#{caller.call_id}")
+        self.caller = caller
+        self._audiosocket_line = line
+        self._audiosocket_input = AudioSocketInputTransport(self, line, params)
+        self._audiosocket_output = AudioSocketOutputTransport(line, params)
+        self._register_event_handler("on_client_connected")
+        self._register_event_handler("on_client_disconnected")
+
+    @property
+    def stats(self) -> PlayoutStats:
+        """What was sent so far: packets, late ones, underruns."""
+        return self._audiosocket_line.stats
+
+    def input(self) -> "AudioSocketInputTransport":
+        """Get the input end.
+
+        Returns:
+            The processor that brings the caller's audio and keys.
+        """
+        return self._audiosocket_input
+
+    def output(self) -> "AudioSocketOutputTransport":
+        """Get the output end.
+
+        Returns:
+            The processor that plays to the caller.
+        """
+        return self._audiosocket_output
+
+    def get_client_id(self, client: Any) -> str:
+        """The id of a client.
+
+        Args:
+            client: The ``Caller`` that events were given.
+
+        Returns:
+            The call's UUID.
+        """
+        return str(client.call_id)
+
+    def hang_up(self) -> None:
+        """End the call at once."""
+        self._audiosocket_line.hang_up("the bot hung up")
+
+    async def announce(self, event: str) -> None:
+        """Call the handlers of an event.
+
+        Args:
+            event: Its name.
+        """
+        await self._call_event_handler(event, self.caller)
+
+
+class AudioSocketInputTransport(BaseInputTransport):
+    """The caller's audio and keys."""
+
+    def __init__(self, transport: AudioSocketTransport, line: _Leg, params: AudioSocketParams) -> None:
+        """Initialize the input end.
+
+        Args:
+            transport: The transport that it is an end of.
+            line: The connection.
+            params: Parameters of the call.
+        """
+        super().__init__(params)
+        self._audiosocket_transport = transport
+        self._audiosocket_line = line
+        self._audiosocket_task: asyncio.Task[None] | None = None
+        self._audiosocket_ears: dict[int, _Ear] = {}  # by the rate that the caller sends
+
+    async def start(self, frame: StartFrame) -> None:
+        """Begin to listen.
+
+        Args:
+            frame: The start frame.
+        """
+        await super().start(frame)
+        await self._audiosocket_transport.announce("on_client_connected")
+        await self.push_frame(ClientConnectedFrame())
+        await self.set_transport_ready(frame)
+        if self._audiosocket_task is None:
+            self._audiosocket_line.listening = True
+            self._audiosocket_task = self.create_task(self._audiosocket_listen(), name="listen")
+
+    async def stop(self, frame: EndFrame) -> None:
+        """Listen no more; the output end hangs up when the last word has been said.
+
+        Args:
+            frame: The end frame.
+        """
+        await super().stop(frame)
+        await self._audiosocket_teardown()
+
+    async def cancel(self, frame: CancelFrame) -> None:
+        """Listen no more.
+
+        Args:
+            frame: The cancel frame.
+        """
+        await super().cancel(frame)
+        await self._audiosocket_teardown()
+
+    async def cleanup(self) -> None:
+        """Release everything; the one call that always comes."""
+        await self._audiosocket_teardown()
+        await super().cleanup()
+
+    async def _audiosocket_teardown(self) -> None:
+        self._audiosocket_line.listening = False
+        task, self._audiosocket_task = self._audiosocket_task, None
+        if task is not None and task is not asyncio.current_task():
+            await self.cancel_task(task)
+
+    async def _audiosocket_listen(self) -> None:
+        line = self._audiosocket_line
+        while line.inbox or not line.over:
+            while line.inbox:
+                await self._audiosocket_take(line.inbox.popleft())
+            line.heard_or_over.clear()
+            if not line.over:
+                await line.heard_or_over.wait()
+        await self._audiosocket_transport.announce("on_client_disconnected")
+
+    async def _audiosocket_take(self, event: Audio | Dtmf) -> None:
+        match event:
+            case Audio(sample_rate, payload):
+                audio = self._audiosocket_ear(sample_rate).hear(payload)
+                if audio:
+                    await self.push_audio_frame(InputAudioRawFrame(audio, self.sample_rate, 1))
+            case Dtmf(digit) if digit in _KEYS:
+                await self.push_frame(InputDTMFFrame(button=_KEYS[digit]))
+            case Dtmf(digit):
+                logger.debug(f"{self}: key {digit!r} dropped; Pipecat has {' '.join(_KEYS)}")
+
+    def _audiosocket_ear(self, sample_rate: int) -> "_Ear":
+        if sample_rate not in self._audiosocket_ears:
+            self._audiosocket_ears = {sample_rate: _ear(sample_rate, self.sample_rate)}
+        return self._audiosocket_ears[sample_rate]
+
+
+class AudioSocketOutputTransport(BaseOutputTransport):
+    """What the caller hears, at the pace at which it is heard."""
+
+    def __init__(self, line: _Leg, params: AudioSocketParams) -> None:
+        """Initialize the output end.
+
+        Args:
+            line: The connection.
+            params: Parameters of the call.
+        """
+        super().__init__(params)
+        self._audiosocket_line = line
+        self._audiosocket_interrupting = False
+        self._audiosocket_must_be_heard = False  # the audio queued last
+
+    async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]
+        """Set up the output end.
+
+        Args:
+            setup: Configuration of the pipeline.
+        """
+        await super().setup(setup)
+        if setup.audio_out_sample_rate != self.sample_rate:
+            logger.warning(
+                f"{self}: the pipeline speaks at {setup.audio_out_sample_rate} Hz and the call at "
+                f"{self.sample_rate}; resampling delays speech by up to 155 ms. Use "
+                f"PipelineParams(audio_out_sample_rate={self.sample_rate})"
+            )
+
+    async def start(self, frame: StartFrame) -> None:
+        """Begin to play.
+
+        Args:
+            frame: The start frame.
+        """
+        await super().start(frame)
+        await self.set_transport_ready(frame)
+
+    async def stop(self, frame: EndFrame) -> None:
+        """Hang up when the last word has been heard.
+
+        Args:
+            frame: The end frame.
+        """
+        await super().stop(frame)
+        await self._audiosocket_wait_for_lead(0.0)
+        self._audiosocket_line.hang_up("the bot ended the call")
+
+    async def cancel(self, frame: CancelFrame) -> None:
+        """Hang up at once.
+
+        Args:
+            frame: The cancel frame.
+        """
+        self._audiosocket_line.hang_up("the bot was cancelled")
+        await super().cancel(frame)
+
+    async def cleanup(self) -> None:
+        """Release everything; the one call that always comes."""
+        self._audiosocket_line.hang_up("the bot is gone")
+        await super().cleanup()
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        """Process a frame; an interruption drops at once what has not been sent.
+
+        Args:
+            frame: The frame.
+            direction: Where it is going.
+        """
+        if not isinstance(frame, InterruptionFrame):
+            await super().process_frame(frame, direction)
+            return
+        # Until Pipecat has emptied its queue, its sender could hand over another packet of it.
+        self._audiosocket_interrupting = True
+        if not self._audiosocket_must_be_heard:
+            self._audiosocket_line.discard()
+        try:
+            await super().process_frame(frame, direction)
+        finally:
+            self._audiosocket_interrupting = False
+
+    async def push_frame(self, frame: Frame, direction: FrameDirection = FrameDirection.DOWNSTREAM) -> None:
+        """Push a frame; the end of speech is told to the playout, too.
+
+        Args:
+            frame: The frame.
+            direction: Where it is going.
+        """
+        if isinstance(frame, TTSStoppedFrame | BotStoppedSpeakingFrame):
+            self._audiosocket_line.finish()
+        await super().push_frame(frame, direction)
+
+    async def write_audio_frame(self, frame: OutputAudioRawFrame) -> bool:
+        """Queue audio, and wait until no more than the next packet is queued.
+
+        Args:
+            frame: The audio.
+
+        Returns:
+            Whether the call is up.
+        """
+        line = self._audiosocket_line
+        if self._audiosocket_interrupting and frame.interruptible:
+            return not line.over
+        self._audiosocket_must_be_heard = not frame.interruptible
+        line.play(frame.audio)
+        await self._audiosocket_wait_for_lead(AHEAD_S)
+        return not line.over
+
+    async def _audiosocket_wait_for_lead(self, lead_s: float) -> None:
+        line = self._audiosocket_line
+        while not line.over and line.lead_s() > lead_s:
+            line.sent_or_over.clear()
+            await line.sent_or_over.wait()
+
+
+class _Ear(Protocol):
+    def hear(self, pcm: bytes) -> bytes: ...
+
+
+class _SameRate:
+    def hear(self, pcm: bytes) -> bytes:
+        return pcm
+
+
+class _Upsampler:
+    # To a multiple of the rate, as a polyphase FIR: general resamplers withhold 60-116 ms from 8 to 16 kHz.
+
+    def __init__(self, factor: int) -> None:
+        length = _TAPS * factor
+        time = (np.arange(length) - (length - 1) / 2) / factor
+        taps = np.sinc(0.95 * time) * np.kaiser(length, 7.0)
+        phases = taps.reshape(_TAPS, factor)
+        self._phases: NDArray[np.float64] = (phases / phases.sum(axis=0))[::-1].copy()
+        self._past: NDArray[np.float64] = np.zeros(_TAPS - 1)
+
+    def hear(self, pcm: bytes) -> bytes:
+        samples = np.concatenate([self._past, np.frombuffer(pcm, "<i2")])
+        self._past = samples[-(_TAPS - 1) :]
+        windows = np.lib.stride_tricks.sliding_window_view(samples, _TAPS)
+        out = np.rint(windows @ self._phases).clip(-32_768, 32_767)
+        return out.astype("<i2").tobytes()
+
+
+class _AnyRate:
+    def __init__(self, rate_in: int, rate_out: int) -> None:
+        self._stream = soxr.ResampleStream(rate_in, rate_out, 1, dtype="int16", quality="HQ")
+
+    def hear(self, pcm: bytes) -> bytes:
+        return bytes(self._stream.resample_chunk(np.frombuffer(pcm, "<i2")).tobytes())
+
+
+def _ear(rate_in: int, rate_out: int) -> _Ear:
+    if rate_in == rate_out:
+        return _SameRate()
+    if rate_out % rate_in == 0:
+        return _Upsampler(rate_out // rate_in)
+    return _AnyRate(rate_in, rate_out)
+
+
+def _chunk(pcm: bytes, sample_rate: int) -> AudioChunk:
+    # Playout takes what an engine makes; text and words are Pipecat's affair here.
+    samples = len(pcm) // 2 * SAMPLE_RATE // sample_rate
+    return AudioChunk(pcm, 0, (0, samples), (0, 0), (), Provenance(None, None, 0.0, 0.0), False)
+
+
+def _prepare(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_IN_KERNEL)
