@@ -1,0 +1,413 @@
+"""Speech ids to mel by conditional flow matching, incrementally: a chunk costs what the chunk costs. No
+policy of hops.
+
+Upstream runs the network over the whole prefix for every chunk. Nothing in it looks past the end of its block
+of 25 ids, except three ids of lookahead, so a chunk of whole blocks can be computed once and for all:
+
+    ids        |<- prompt ->|0 . . . 24|25 . . . 49|50 51 52
+    steps      prefill       step 1     step 2      lookahead of step 2
+    mel                     |0 . . . 49|50 . . . 99|
+
+What later chunks need of earlier ones is in ``FlowState``, per solver step and guidance half. Chunks begin on
+whole blocks, counted from the beginning of the prompt; only the last may be any length, and has no lookahead.
+With an unlimited window the mel equals that of the whole prefix run again.
+
+The last chunk keeps the block mask. Upstream drops it there and lets everything see everything: that is
+``whole`` with ``Mask.NONE`` over all ids, cut to the frames that are new.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 flow/flow.py (CausalMaskedDiffWithXvec, CausalMaskedDiffWithDiT),
+flow/flow_matching.py (CausalConditionalCFM); keys as in flow.pt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention_memory import Keep, Plan, make_plan
+from .flow_dit import DitConfig, DitState, FlowDit
+from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, EncoderState, FlowEncoder, LookaheadLayer
+from .flow_unet import FlowUnet, UnetConfig, UnetState
+from .layers import Prepared
+from .state import map_state
+
+MEL = 80
+BLOCK_IDS = 25
+BLOCK_FRAMES = BLOCK_IDS * RATIO
+FRAMES_PER_S = 50
+NOISE_FRAMES = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConfig:
+    """Sizes of the network. ``encoder``: None for v3, whose encoder is the
+    lookahead alone.
+    """
+
+    encoder: EncoderConfig | None
+    estimator: UnetConfig | DitConfig
+    speech_ids: int = 6561
+    speaker_width: int = 192
+    lookahead_width: int = 1024
+    solver_steps: int = 10
+    guidance: float = 0.7
+
+
+V2 = FlowConfig(EncoderConfig(), UnetConfig())
+V3 = FlowConfig(None, DitConfig())
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPolicy:
+    """How much is remembered, and in which form.
+
+    ``window_frames``: how far back a frame sees, a multiple of 50; None is everything, which is exact.
+    ``keep`` and ``dtype``: the form of the memory. ``reserve_frames``: room made at the beginning; memory
+    that is not written to costs nothing on Linux, and growing later costs a copy.
+    """
+
+    window_frames: int | None = None
+    keep: Keep = Keep.KEYS_VALUES
+    dtype: torch.dtype = torch.float32
+    reserve_frames: int = 40 * FRAMES_PER_S
+
+    def __post_init__(self) -> None:
+        if self.window_frames is not None and (self.window_frames < 1 or self.window_frames % BLOCK_FRAMES):
+            raise ValueError(
+                f"window_frames is {self.window_frames}; allowed: a multiple of {BLOCK_FRAMES}, or None"
+            )
+
+
+EXACT = FlowPolicy()
+
+
+class Mask(Enum):
+    """What a frame sees: its block and what lies before, or everything."""
+
+    BLOCKS = "blocks"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowChunk:
+    """The input of one step.
+
+    ``ids``: (B, T) int64 speech ids, negative ones count as 0. ``future``: (B, 3) the ids after them, or (B,
+    0) at the end of the utterance. ``prompt_mel``: (B, 80, 2 T) float32, the voice's mel where the chunk is
+    prompt, 0 elsewhere. ``lengths``: ids of each row, in a last chunk whose rows end at different places.
+    """
+
+    ids: Tensor
+    future: Tensor
+    prompt_mel: Tensor
+    lengths: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """What the flow remembers between chunks; used up by the step that it is given to.
+
+    ``frames``: (B,) int64, mel frames behind. ``speaker``: (B, 80). ``encoder``: the v2 encoder's, or (B, 2,
+    C) context of v3's lookahead. ``solver``: one state a solver step, with tensors (B, 2, ...): conditioned
+    half, free half.
+    """
+
+    frames: Tensor
+    speaker: Tensor
+    encoder: EncoderState | Tensor
+    solver: tuple[UnetState | DitState, ...]
+
+
+class _Decoder(nn.Module):
+    def __init__(self, config: UnetConfig | DitConfig) -> None:
+        super().__init__()
+        self.estimator = FlowUnet(config) if isinstance(config, UnetConfig) else FlowDit(config)
+
+
+class Flow(Prepared):
+    """The flow network of CosyVoice 2 or 3: ``prefill`` a voice, ``open`` it, ``step`` through an
+    utterance.
+    """
+
+    def __init__(self, config: FlowConfig, policy: FlowPolicy | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.policy = policy or EXACT
+        width = config.encoder.width if config.encoder else MEL
+        self.input_embedding = nn.Embedding(config.speech_ids, width)
+        self.spk_embed_affine_layer = nn.Linear(config.speaker_width, MEL)
+        if config.encoder:
+            self.encoder = FlowEncoder(config.encoder)
+            self.encoder_proj = nn.Linear(width, MEL)
+        else:
+            self.pre_lookahead_layer = LookaheadLayer(MEL, config.lookahead_width)
+        self.decoder = _Decoder(config.estimator)
+        self.times = solver_times(config.solver_steps)
+        self.register_buffer("offsets", None, persistent=False)
+        self.offsets: Tensor | None
+        self._noise: dict[int, Tensor] = {}
+
+    def prepare(self) -> None:
+        """Compute what depends on the solver time only: it is the same for every chunk."""
+        t = torch.tensor([time for time, _ in self.times], device=self.spk_embed_affine_layer.weight.device)
+        self.offsets = self.decoder.estimator.time_offsets(t)
+
+    def speaker(self, embedding: Tensor) -> Tensor:
+        """(B, 192) speaker embedding -> (B, 80) conditioning."""
+        y: Tensor = self.spk_embed_affine_layer(F.normalize(embedding, dim=1))
+        return y
+
+    def init_state(self, speaker: Tensor, frames: int | None = None) -> FlowState:
+        """A beginning. speaker: (B, 80) from ``speaker``. frames: room to make, the policy's by default."""
+        room = self.policy.window_frames or frames or self.policy.reserve_frames
+        return self._init_state(speaker, room, self.policy)
+
+    def _init_state(self, speaker: Tensor, room: int, policy: FlowPolicy) -> FlowState:
+        rows = len(speaker)
+        halves = [
+            self.decoder.estimator.init_state(2 * rows, room, policy.keep, policy.dtype)
+            for _ in range(self.config.solver_steps)
+        ]
+        return FlowState(
+            torch.zeros(rows, dtype=torch.int64, device=speaker.device),
+            speaker,
+            self.encoder.init_state(rows, room)
+            if self.config.encoder
+            else self.pre_lookahead_layer.conv2.context(rows),
+            tuple(map_state(_unfold, half) for half in halves),
+        )
+
+    @torch.inference_mode()
+    def prefill(self, ids: Tensor, prompt_mel: Tensor, speaker: Tensor) -> tuple[FlowState, int]:
+        """The state behind a voice's prompt, and how many of its ids it covers; the rest go into the first
+        step.
+
+        ids: (1, P). prompt_mel: (1, 80, 2 P). Covered are the whole blocks whose lookahead lies within the
+        prompt, so a prompt of a multiple of 25, plus 3, ids leaves the least to do. Compute once a voice,
+        then ``open`` a copy a session.
+        """
+        covered = max(0, (ids.shape[1] - LOOKAHEAD) // BLOCK_IDS * BLOCK_IDS)
+        state = self.init_state(speaker, frames=max(covered, BLOCK_IDS) * RATIO)
+        if covered:
+            future = ids[:, covered : covered + LOOKAHEAD]
+            _, state = self.step(
+                FlowChunk(ids[:, :covered], future, prompt_mel[..., : covered * RATIO]), state
+            )
+        return state, covered
+
+    def open(self, voice: FlowState, frames: int | None = None) -> FlowState:
+        """A copy of a voice's state with room for ``frames`` (the policy's by default): the beginning of a
+        session.
+        """
+        used = int(voice.frames.max())
+        room = self.policy.window_frames or max(frames or self.policy.reserve_frames, used)
+        return _with_room(voice, used, room)
+
+    @torch.inference_mode()
+    def step(self, chunk: FlowChunk, state: FlowState) -> tuple[Tensor, FlowState]:
+        """The mel of a chunk: (B, 80, 2 T) float32, and the next state. The state given is used up.
+
+        Rows may be anywhere in their utterances; their chunks are equally long. Raises ValueError if a chunk
+        that is not the last is not whole blocks, or follows a last one.
+        """
+        begins = state.frames.tolist()
+        _check(chunk, begins)
+        state = self._grown(state, max(begins) + chunk.ids.shape[1] * RATIO)
+        return self._run(chunk, state, begins, BLOCK_FRAMES, self.policy)
+
+    @torch.inference_mode()
+    def whole(self, chunk: FlowChunk, speaker: Tensor, mask: Mask) -> Tensor:
+        """The mel of a prompt and all ids at once, from nothing: (B, 80, 2 T). Its memory is dropped at the
+        end.
+        """
+        length = chunk.ids.shape[1] * RATIO
+        block = BLOCK_FRAMES if mask is Mask.BLOCKS else length
+        state = self._init_state(speaker, length, EXACT)
+        return self._run(chunk, state, [0] * len(speaker), block, EXACT)[0]
+
+    @torch.inference_mode()
+    def solve(self, mu: Tensor, prompt_mel: Tensor, speaker: Tensor, mask: Mask) -> Tensor:
+        """The mel for a given conditioning, at once and from nothing. mu: (B, T, 80). Returns (B, 80, T)."""
+        length, begins = mu.shape[1], [0] * len(mu)
+        state = self._init_state(speaker, length, EXACT)
+        plan = self._solver_plan(state, begins, length, BLOCK_FRAMES if mask is Mask.BLOCKS else length)
+        return self._flow(mu, prompt_mel, state, begins, plan, EXACT.keep)[0]
+
+    def _run(
+        self, chunk: FlowChunk, state: FlowState, begins: list[int], block: int, policy: FlowPolicy
+    ) -> tuple[Tensor, FlowState]:
+        mu, encoder = self._encode(chunk, state, begins, block)
+        plan = self._solver_plan(state, begins, mu.shape[1], block, _doubled(chunk.lengths))
+        mel, solver = self._flow(mu, chunk.prompt_mel, state, begins, plan, policy.keep)
+        return mel, FlowState(state.frames + mu.shape[1], state.speaker, encoder, solver)
+
+    def _flow(
+        self, mu: Tensor, prompt_mel: Tensor, state: FlowState, begins: list[int], plan: Plan, keep: Keep
+    ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
+        noise = torch.stack([self.noise(begin, mu.shape[1]) for begin in begins]).to(mu.device)
+        speaker = state.speaker[:, None].expand_as(mu)
+        conditioned = torch.cat([mu, speaker, prompt_mel.transpose(1, 2)], 2)
+        mel, solver = self._solve(noise, conditioned, state.solver, plan, keep)
+        return mel.transpose(1, 2), solver
+
+    def _encode(
+        self, chunk: FlowChunk, state: FlowState, begins: list[int], block: int
+    ) -> tuple[Tensor, EncoderState | Tensor]:
+        """The conditioning of the chunk, (B, 2 T, 80)."""
+        x, future = (self.input_embedding(ids.clamp(min=0)) for ids in (chunk.ids, chunk.future))
+        length = chunk.ids.shape[1]
+        if isinstance(state.encoder, EncoderState):
+            memory = state.encoder
+            ids = _plan(
+                [begin // RATIO for begin in begins], length, block // RATIO, memory.ids, chunk.lengths
+            )
+            frames = _plan(begins, length * RATIO, block, memory.frames, _doubled(chunk.lengths))
+            h, encoder = self.encoder.step(x, future, memory, ids, frames)
+            return self.encoder_proj(h), encoder
+        if chunk.lengths is not None:
+            x = x * (torch.arange(length) < torch.tensor(chunk.lengths)[:, None])[..., None].to(x.device)
+        h, context = self.pre_lookahead_layer(x, future, state.encoder)
+        return h.repeat_interleave(RATIO, 1), context
+
+    def _solver_plan(
+        self,
+        state: FlowState,
+        begins: list[int],
+        length: int,
+        block: int,
+        valid: tuple[int, ...] | None = None,
+    ) -> Plan:
+        twice = [begin for begin in begins for _ in range(2)]
+        halves = None if valid is None else tuple(count for count in valid for _ in range(2))
+        return _plan(twice, length, block, state.solver[0].kept[0], halves)
+
+    def _solve(
+        self, x: Tensor, conditioned: Tensor, states: tuple[UnetState | DitState, ...], plan: Plan, keep: Keep
+    ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
+        """Euler steps with classifier-free guidance, both halves in one batch. x: (B, T, 80) noise -> mel."""
+        if self.offsets is None:
+            raise RuntimeError("prepare() has not been called after the weights were loaded")
+        conditions = torch.stack([conditioned, torch.zeros_like(conditioned)], 1).flatten(0, 1)
+        guidance = self.config.guidance
+        following = []
+        for index, (_, dt) in enumerate(self.times):
+            velocity, state = self.decoder.estimator.step(
+                x.repeat_interleave(2, 0),
+                conditions,
+                self.offsets[index : index + 1],
+                map_state(_fold, states[index]),  # type: ignore[arg-type]
+                plan,
+                keep,
+            )
+            following.append(map_state(_unfold, state))
+            with_voice, free = velocity[0::2], velocity[1::2]
+            x = x + dt * ((1 + guidance) * with_voice - guidance * free)
+        return x, tuple(following)
+
+    def noise(self, begin: int, frames: int) -> Tensor:
+        """(frames, 80): where the solver starts from, the same for every utterance.
+
+        The first 15,000 frames (300 s) are upstream's; the n-th 15,000 after them are drawn the same way with
+        seed n.
+        """
+        first, last = begin // NOISE_FRAMES, (begin + frames - 1) // NOISE_FRAMES
+        drawn = torch.cat([self._noise_block(index) for index in range(first, last + 1)])
+        return drawn[begin - first * NOISE_FRAMES :][:frames]
+
+    def _noise_block(self, index: int) -> Tensor:
+        if index not in self._noise:
+            drawn = torch.randn(MEL, NOISE_FRAMES, generator=torch.Generator().manual_seed(index))
+            self._noise[index] = drawn.T.contiguous()
+        return self._noise[index]
+
+    def _grown(self, state: FlowState, frames: int) -> FlowState:
+        room = state.solver[0].kept.shape[-2]
+        if self.policy.window_frames is not None or frames <= room:
+            return state
+        return _with_room(state, int(state.frames.max()), max(frames, room * 3 // 2))
+
+
+def solver_times(steps: int) -> tuple[tuple[float, float], ...]:
+    """(time, step width) of each Euler step, on a cosine schedule, rounded as upstream rounds them."""
+    span = 1 - torch.cos(torch.linspace(0, 1, steps + 1) * 0.5 * torch.pi)
+    times, t = [], span[0]
+    for following in span[1:]:
+        dt = following - t
+        times.append((t.item(), dt.item()))
+        t = t + dt
+    return tuple(times)
+
+
+def state_bytes_per_s(config: FlowConfig, policy: FlowPolicy) -> int:
+    """What an unlimited window adds to a session's state for each second of speech."""
+    estimator = config.estimator
+    layers = estimator.attention_layers if isinstance(estimator, UnetConfig) else estimator.depth
+    width = estimator.channels if isinstance(estimator, UnetConfig) else estimator.width
+    depth = 2 * estimator.inner if policy.keep is Keep.KEYS_VALUES else width
+    solver = 2 * config.solver_steps * layers * depth * policy.dtype.itemsize * FRAMES_PER_S
+    if config.encoder is None:
+        return solver
+    encoder = config.encoder
+    rates = encoder.layers * FRAMES_PER_S // RATIO + encoder.up_layers * FRAMES_PER_S
+    return solver + 2 * encoder.width * torch.float32.itemsize * rates
+
+
+def _fold(tensor: Tensor) -> Tensor:
+    """(B, 2, ...) -> (2 B, ...), a view."""
+    return tensor.flatten(0, 1)
+
+
+def _unfold(tensor: Tensor) -> Tensor:
+    """(2 B, ...) -> (B, 2, ...), a view."""
+    return tensor.view(-1, 2, *tensor.shape[1:])
+
+
+def _doubled(lengths: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if lengths is None else tuple(length * RATIO for length in lengths)
+
+
+def _plan(
+    begins: Sequence[int], length: int, block: int, kept: Tensor, valid: tuple[int, ...] | None
+) -> Plan:
+    return make_plan(begins, length, block=block, capacity=kept.shape[-2], valid=valid, device=kept.device)
+
+
+def _check(chunk: FlowChunk, begins: list[int]) -> None:
+    length, future = chunk.ids.shape[1], chunk.future.shape[1]
+    if future not in (0, LOOKAHEAD):
+        raise ValueError(f"future has {future} ids; allowed: {LOOKAHEAD}, or 0 at the end of the utterance")
+    if not length or (future and length % BLOCK_IDS):
+        raise ValueError(
+            f"a chunk has {length} ids; allowed: a multiple of {BLOCK_IDS}, any number at the end"
+        )
+    if any(begin % BLOCK_FRAMES for begin in begins):
+        raise ValueError(f"a row has {begins} frames behind it: its last chunk has been rendered already")
+    if chunk.prompt_mel.shape[2] != length * RATIO:
+        raise ValueError(
+            f"prompt_mel has {chunk.prompt_mel.shape[2]} frames; allowed: {length * RATIO} for {length} ids"
+        )
+
+
+def _with_room(state: FlowState, used: int, room: int) -> FlowState:
+    """A state whose buffers are copies with room for ``room`` frames. All else is shared: steps do not write
+    to it.
+    """
+    encoder = state.encoder
+    if isinstance(encoder, EncoderState):
+        ids, frames = (
+            _resized(encoder.ids, used // RATIO, room // RATIO),
+            _resized(encoder.frames, used, room),
+        )
+        encoder = replace(encoder, ids=ids, frames=frames)
+    solver = tuple(replace(part, kept=_resized(part.kept, used, room)) for part in state.solver)
+    return replace(state, encoder=encoder, solver=solver)
+
+
+def _resized(kept: Tensor, used: int, room: int) -> Tensor:
+    larger = kept.new_empty(*kept.shape[:-2], room, kept.shape[-1])
+    keep = min(used, kept.shape[-2])
+    larger[..., :keep, :] = kept[..., :keep, :]
+    return larger
