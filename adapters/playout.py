@@ -11,13 +11,14 @@ in here. Not for peers that pace themselves, and not a mixer.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 import numpy as np
 
-from ..tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
+from ..tts_engine.chunk import AudioChunk
+from .heard_words import Discarded, HeardWord, HeardWords
 from .resample import Resampler, resampler_to
 
 LATE_S: Final = 0.020
@@ -25,33 +26,6 @@ UNDERRUN_S: Final = 0.060  # of nothing while speech is expected; less is heard 
 FADE_S: Final = 0.005
 FADE_WITHIN_S: Final = 0.020  # after discard(); a later packet is silence
 MAX_LEAD_S: Final = 120.0  # who pushes more than this is not pacing
-MAX_UNREPORTED: Final = 2_000  # words that heard() keeps for who does not ask
-
-
-@dataclass(frozen=True, slots=True)
-class HeardWord:
-    """A word whose middle has been sent, and the utterance (counted from 0 in this playout) it is of."""
-
-    utterance: int
-    word: Word
-
-
-@dataclass(frozen=True, slots=True)
-class Discarded:
-    """What a barge-in cut, and what the listener knows of the utterance that was being heard.
-
-    ``utterance``: its number, counted from 0; -1 when nothing was pushed since the start or the last discard.
-    ``cut_ms``: speech dropped, all queued utterances together; the fading edge counts as dropped.
-    ``words``: all words of ``utterance`` whose middle was sent, those that ``heard()`` told included.
-    ``text_stop``: characters of its text up to the end of the last word heard; all of it if all was heard.
-    ``silent_at``: monotonic seconds from which nothing of the old speech is played any more.
-    """
-
-    utterance: int
-    cut_ms: float
-    words: tuple[Word, ...]
-    text_stop: int
-    silent_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +46,12 @@ class PlayoutStats:
     discards: int = 0
 
 
-@dataclass(slots=True)
-class _Utterance:
-    # Positions are samples of speech at the packets' rate since the playout began.
-    number: int
-    begin: int
-    end: float = inf  # until finish() knows it
-    samples_in: int = 0  # at 24 kHz
-    text_stop: int = 0
-    heard: list[Word] = field(default_factory=list)
-
-    def text_heard(self, position: int) -> int:
-        if position >= self.end:
-            return self.text_stop
-        return self.heard[-1].text_stop if self.heard else 0
-
-
 class Playout:
     """Paces the speech of one listener and knows which words have been heard.
 
     ``push`` chunks as they come, ``finish`` when their stream ends, send what ``due(now)`` returns and come
     again at ``next_due()``. A new stream begins a new utterance: word times count from the first ``push``
-    after ``finish`` or ``discard``. **A word counts as heard when its middle has been sent.** Not
+    after ``finish`` or ``discard``. A word counts as heard when its middle has been sent. Not
     thread-safe.
 
     Args:
@@ -102,6 +60,8 @@ class Playout:
         ptime_ms: length of a packet.
         resampler: 24 kHz to ``sample_rate``; by default the one that delays least.
     """
+
+    paced_by_peer = False
 
     def __init__(
         self,
@@ -130,11 +90,9 @@ class Playout:
         self._fade_by = start
 
         self._position = 0  # samples of speech sent or dropped: the place of _taken
-        self._open: _Utterance | None = None  # being pushed
-        self._queue: deque[_Utterance] = deque()  # from the one being heard to the one being pushed
-        self._marks: deque[tuple[float, _Utterance, Word]] = deque()  # middles of words not yet heard
-        self._unreported: deque[HeardWord] = deque(maxlen=MAX_UNREPORTED)
-        self._begun = 0  # utterances
+        self._words = HeardWords(sample_rate)
+        self._named: deque[tuple[int, str]] = deque()  # marks, by the place they end
+        self._reached: list[str] = []
 
         self._nothing = 0  # samples of nothing since speech was last sent where it is expected
         self._speech_packets = self._late = self._skipped = self._underruns = self._discards = 0
@@ -163,23 +121,29 @@ class Playout:
         """
         if self._waiting / self._sample_rate + chunk.seconds > MAX_LEAD_S:
             raise ValueError(f"got speech for more than {MAX_LEAD_S:g} s ahead; push while lead_s() is small")
-        utterance = self._open or self._begin()
+        if self._words.open is None:
+            self._nothing = 0
+        self._words.push(chunk, position=self._position, end=self._end)
         self._append(self._resampler.push(chunk.pcm))
-        utterance.samples_in += len(chunk.pcm) // 2
-        utterance.text_stop = max(utterance.text_stop, chunk.text[1])
-        for word in chunk.words:
-            middle = round((word.start_s + word.stop_s) / 2 * self._sample_rate)
-            self._marks.append((utterance.begin + middle, utterance, word))
+
+    def mark(self, name: str) -> None:
+        """Name the end of what was pushed so far; ``marks_reached`` tells when it has been sent."""
+        utterance = self._words.open
+        end = self._end if utterance is None else utterance.end_of_speech(self._sample_rate)
+        self._named.append((end, name))
+        self._reach()
+
+    def marks_reached(self) -> tuple[str, ...]:
+        """The marks sent since this was last asked, in order; a discarded one is never told."""
+        reached, self._reached = tuple(self._reached), []
+        return reached
 
     def finish(self) -> None:
         """End the utterance: nothing more of it comes, and silence after it is no underrun."""
-        if self._open is None:
+        if self._words.open is None:
             return
         self._append(self._resampler.drain())
-        self._open.end = self._position + self._waiting
-        self._marks = deque((min(middle, said.end), said, word) for middle, said, word in self._marks)
-        self._hear()  # a word that no audio was left for
-        self._open = None
+        self._words.finish(position=self._position, end=self._end)
 
     def due(self, now: float) -> list[bytes]:
         """Return the s16le packets whose time has come: none, one, or two to catch up.
@@ -200,26 +164,18 @@ class Playout:
 
         Up to 5 ms of the edge fade out in the next packet, if that leaves within 20 ms; nothing else is sent.
         """
-        heard = self._being_heard()
         self._fade = self._faded_edge()
         self._fade_by = now + FADE_WITHIN_S
         fade_s = len(self._fade) / 2 / self._sample_rate
-        discarded = Discarded(
-            utterance=heard.number if heard else -1,
-            cut_ms=1000 * self._unplayed() / self._sample_rate,
-            words=tuple(heard.heard) if heard else (),
-            text_stop=heard.text_heard(self._position) if heard else 0,
-            silent_at=self._due_at + fade_s if self._fade else max(now, self._speech_until),
-        )
+        silent_at = self._due_at + fade_s if self._fade else max(now, self._speech_until)
+        discarded = self._words.discard(position=self._position, cut=self._unplayed(), silent_at=silent_at)
         self._forget()
         self._discards += 1
         return discarded
 
     def heard(self) -> tuple[HeardWord, ...]:
         """The words heard since this was last asked, each once; of 2,000 not asked for, the newest."""
-        words = tuple(self._unreported)
-        self._unreported.clear()
-        return words
+        return self._words.report()
 
     def next_due(self) -> float:
         """Monotonic seconds at which the next packet is due."""
@@ -235,15 +191,6 @@ class Playout:
             return max(now, self._due_at) + self._waiting / self._sample_rate
         return max(now, self._speech_until)
 
-    def _begin(self) -> _Utterance:
-        self._being_heard()
-        utterance = _Utterance(number=self._begun, begin=self._position + self._waiting)
-        self._begun += 1
-        self._open = utterance
-        self._queue.append(utterance)
-        self._nothing = 0
-        return utterance
-
     def _append(self, pcm: bytes) -> None:
         del self._ready[: self._taken]
         self._taken = 0
@@ -252,6 +199,10 @@ class Playout:
     @property
     def _waiting(self) -> int:
         return (len(self._ready) - self._taken) // 2
+
+    @property
+    def _end(self) -> int:
+        return self._position + self._waiting
 
     def _next_packet(self, now: float) -> bytes:
         if now - self._due_at > LATE_S:
@@ -265,8 +216,9 @@ class Playout:
             return self._silence
         self._taken += len(packet) - len(edge)
         self._position += (len(packet) - len(edge)) // 2
-        if self._marks and self._marks[0][0] <= self._position:
-            self._hear()
+        self._words.advance(self._position)
+        if self._named:
+            self._reach()
         self._speech_packets += 1
         self._nothing = 0
         missing = self._packet_samples - len(packet) // 2
@@ -280,14 +232,12 @@ class Playout:
         edge, self._fade = self._fade, b""
         return edge if now <= self._fade_by else b""
 
-    def _hear(self) -> None:
-        while self._marks and self._marks[0][0] <= self._position:
-            _, utterance, word = self._marks.popleft()
-            utterance.heard.append(word)
-            self._unreported.append(HeardWord(utterance.number, word))
+    def _reach(self) -> None:
+        while self._named and self._named[0][0] <= self._position:
+            self._reached.append(self._named.popleft()[1])
 
     def _starve(self, samples: int) -> None:
-        if self._open is None and not self._waiting:
+        if self._words.open is None and not self._waiting:
             return
         limit = int(UNDERRUN_S * self._sample_rate)
         if self._nothing <= limit < self._nothing + samples:
@@ -302,17 +252,11 @@ class Playout:
         self._skipped += skipped
         self._starve(skipped * self._packet_samples)
 
-    def _being_heard(self) -> _Utterance | None:
-        while len(self._queue) > 1 and self._queue[1].begin < self._position:
-            self._queue.popleft()
-        return self._queue[0] if self._queue else None
-
     def _unplayed(self) -> int:
-        if self._open is None:
+        utterance = self._words.open
+        if utterance is None:
             return self._waiting
-        # The resampler withholds some of it.
-        end = self._open.begin - (-self._open.samples_in * self._sample_rate // SAMPLE_RATE)
-        return max(self._waiting, end - self._position)
+        return max(self._waiting, utterance.end_of_speech(self._sample_rate) - self._position)
 
     def _faded_edge(self) -> bytes:
         if self._speech_until < self._due_at or not self._waiting:
@@ -326,7 +270,5 @@ class Playout:
         self._ready.clear()
         self._taken = 0
         self._resampler.reset()
-        self._open = None
-        self._queue.clear()
-        self._marks.clear()
+        self._named.clear()
         self._nothing = 0

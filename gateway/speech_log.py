@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..adapters.playout import Discarded, HeardWord
+from ..adapters.heard_words import Discarded, HeardWord
 from .call_events import CallEvents, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
 
 

@@ -5,7 +5,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vivavoce.adapters.playout import MAX_UNREPORTED, HeardWord, Playout, PlayoutStats
+from vivavoce.adapters.heard_words import MAX_UNREPORTED, HeardWord
+from vivavoce.adapters.playout import Playout, PlayoutStats
 from vivavoce.adapters.resample import Downsampler, Passthrough
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance, Word
 

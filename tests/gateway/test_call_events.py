@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from vivavoce.adapters.playout import Discarded, HeardWord
+from vivavoce.adapters.heard_words import Discarded, HeardWord
 from vivavoce.gateway.call_events import (
     CallerAudio,
     CallEvent,

@@ -1,0 +1,213 @@
+"""The playout of a peer that paces itself: what to send it, and what its listener has heard by now.
+
+The peer queues what it gets and plays it in real time; it holds at most ``most_ahead_s`` of ours, so that a
+barge-in has little to drop. After every ``mark_every_ms`` of speech it is asked to report (a mark), which it
+does when it has played up to there. Between two reports time goes on at one second a second, never past
+what was sent. Some peers echo their marks when told to drop their queue (Twilio), others forget them
+(Asterisk's chan_websocket): a report counts only if it is of the queue that is being played, because marks
+carry a generation, which every discard ends.
+
+    sent        |=====m0=====m1=====m2=====m3==|
+    played      |=========>                          m0 reported 60 ms ago: position = m0 + 60 ms
+    heard       words whose middle lies before the position
+
+No socket: ``outgoing`` gives what to send, in order. No clock: time comes in.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from ..tts_engine.chunk import AudioChunk
+from .heard_words import Discarded, HeardWord, HeardWords
+from .resample import Resampler, resampler_to
+
+MARK_EVERY_MS: Final = 200
+MOST_AHEAD_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Speech to send: s16le mono, a whole number of frames but for the end of an utterance."""
+
+    pcm: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Ask the peer to report when it has played everything sent before. At most 24 ASCII characters."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Tell the peer to drop what it has not played."""
+
+
+Outgoing = Media | Mark | Clear
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    name: str
+    position: int
+    marks: tuple[str, ...]  # the caller's own, that end here
+
+
+class PeerPlayout:
+    """One listener of a peer that paces itself. Not thread-safe.
+
+    Args:
+        sample_rate: of what is sent, Hz.
+        frame_ms: what the peer plays at once; ``Media`` is whole frames, because some peers drop the rest.
+        mark_every_ms: speech between two reports.
+        most_ahead_s: speech that the peer may hold.
+    """
+
+    paced_by_peer = True
+
+    def __init__(
+        self,
+        *,
+        sample_rate: int = 8_000,
+        frame_ms: int = 20,
+        mark_every_ms: int = MARK_EVERY_MS,
+        most_ahead_s: float = MOST_AHEAD_S,
+        resampler: Resampler | None = None,
+    ) -> None:
+        self._sample_rate = sample_rate
+        self._frame_bytes = 2 * sample_rate * frame_ms // 1000
+        self._mark_every = sample_rate * mark_every_ms // 1000
+        self._most_ahead = round(most_ahead_s * sample_rate)
+        self._resampler = resampler_to(sample_rate) if resampler is None else resampler
+        self._words = HeardWords(sample_rate)
+
+        self._ready = bytearray()  # not yet sent
+        self._control: deque[Clear] = deque()
+        self._sent = 0  # samples of speech, dropped speech included
+        self._marked = 0  # up to where a report was asked for
+        self._own_marks: deque[tuple[int, str]] = deque()  # the caller's, by position
+        self._reports: deque[_Report] = deque()  # asked for and not yet given
+        self._reached: list[str] = []
+
+        self._played = 0  # as last reported, or since when the peer plays
+        self._played_at = -inf
+        self._generation = self._asked = 0
+
+    @property
+    def sample_rate(self) -> int:
+        """Of what is sent, Hz."""
+        return self._sample_rate
+
+    def push(self, chunk: AudioChunk) -> None:
+        """Queue a chunk behind what is there, resampled at once."""
+        self._words.push(chunk, position=self._played, end=self._end)
+        self._ready += self._resampler.push(chunk.pcm)
+
+    def mark(self, name: str) -> None:
+        """Name the end of what was pushed so far; ``marks_reached`` tells when it has been played."""
+        self._own_marks.append((self._end, name))
+
+    def finish(self) -> None:
+        """End the utterance; its last frame is filled with silence."""
+        if self._words.open is None:
+            return
+        self._ready += self._resampler.drain()
+        end = self._end
+        self._ready += bytes(-len(self._ready) % self._frame_bytes)
+        self._words.finish(position=self._played, end=end)
+
+    def outgoing(self, now: float) -> list[Outgoing]:
+        """What to send now, in this order; ask again when a report came or some speech has been played."""
+        out: list[Outgoing] = list(self._control)
+        self._control.clear()
+        position = self._position(now)
+        if position >= self._sent:
+            self._played, self._played_at = self._sent, now  # it begins to play what comes now
+        while (size := self._sendable(position)) > 0:
+            out.append(Media(bytes(self._ready[:size])))
+            del self._ready[:size]
+            self._sent += size // 2
+            if self._sent - self._marked >= self._mark_every or not self._ready:
+                out.append(self._ask())
+        return out
+
+    def reported(self, name: str, now: float) -> None:
+        """The peer has played up to a mark; one of a queue that was dropped says nothing."""
+        if all(report.name != name for report in self._reports):
+            return
+        while True:
+            report = self._reports.popleft()
+            self._reached += report.marks
+            if report.name == name:
+                break
+        self._played, self._played_at = max(self._played, report.position), now
+        self._words.advance(self._played)
+
+    def advance(self, now: float) -> None:
+        """Count the words that must have been played by now."""
+        self._words.advance(self._position(now))
+
+    def discard(self, now: float) -> Discarded:
+        """Tell the peer to drop its queue, drop ours, and say what was cut and what was heard."""
+        position = self._position(now)
+        self._words.advance(position)
+        discarded = self._words.discard(position=position, cut=self._end - position, silent_at=now)
+        self._forget(now)
+        return discarded
+
+    def heard(self) -> tuple[HeardWord, ...]:
+        """The words heard since this was last asked."""
+        return self._words.report()
+
+    def marks_reached(self) -> tuple[str, ...]:
+        """The marks played since this was last asked, in order."""
+        reached, self._reached = tuple(self._reached), []
+        return reached
+
+    def lead_s(self, now: float) -> float:
+        """Seconds of speech not yet played, by the peer's reports and the time since."""
+        return (self._end - self._position(now)) / self._sample_rate
+
+    def runs_dry_at(self, now: float) -> float:
+        """When the listener has nothing left to hear."""
+        return now + self.lead_s(now)
+
+    @property
+    def _end(self) -> int:
+        return self._sent + len(self._ready) // 2
+
+    def _position(self, now: float) -> int:
+        elapsed = max(0.0, now - self._played_at)
+        if elapsed * self._sample_rate >= self._sent - self._played:
+            return self._sent
+        return self._played + int(elapsed * self._sample_rate)
+
+    def _sendable(self, position: int) -> int:
+        room = 2 * max(0, self._most_ahead - (self._sent - position))
+        until_mark = 2 * (self._mark_every - (self._sent - self._marked))
+        size = min(len(self._ready), room, max(until_mark, self._frame_bytes))
+        return size // self._frame_bytes * self._frame_bytes
+
+    def _ask(self) -> Mark:
+        self._marked = self._sent
+        own = []
+        while self._own_marks and self._own_marks[0][0] <= self._sent:
+            own.append(self._own_marks.popleft()[1])
+        self._asked += 1
+        report = _Report(f"{self._generation}:{self._asked}", self._sent, tuple(own))
+        self._reports.append(report)
+        return Mark(report.name)
+
+    def _forget(self, now: float) -> None:
+        if self._sent > self._position(now):
+            self._control.append(Clear())
+        self._sent = self._played = self._marked = self._end
+        self._played_at = now
+        self._ready.clear()
+        self._resampler.reset()
+        self._own_marks.clear()
+        self._reports.clear()
+        self._generation += 1
