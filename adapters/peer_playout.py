@@ -4,8 +4,8 @@ The peer queues what it gets and plays it in real time; it holds at most ``most_
 barge-in has little to drop. After every ``mark_every_ms`` of speech it is asked to report (a mark), which it
 does when it has played up to there. Between two reports time goes on at one second a second, never past
 what was sent. Some peers echo their marks when told to drop their queue (Twilio), others forget them
-(Asterisk's chan_websocket): a report counts only if it is of the queue that is being played, because marks
-carry a generation, which every discard ends.
+(Asterisk's chan_websocket): marks of a queue that was dropped are forgotten here, and a report of one says
+nothing.
 
     sent        |=====m0=====m1=====m2=====m3==|
     played      |=========>                          m0 reported 60 ms ago: position = m0 + 60 ms
@@ -94,7 +94,7 @@ class PeerPlayout:
 
         self._played = 0  # as last reported, or since when the peer plays
         self._played_at = -inf
-        self._generation = self._asked = 0
+        self._asked = 0
 
     @property
     def sample_rate(self) -> int:
@@ -197,7 +197,7 @@ class PeerPlayout:
         while self._own_marks and self._own_marks[0][0] <= self._sent:
             own.append(self._own_marks.popleft()[1])
         self._asked += 1
-        report = _Report(f"{self._generation}:{self._asked}", self._sent, tuple(own))
+        report = _Report(f"m{self._asked}", self._sent, tuple(own))
         self._reports.append(report)
         return Mark(report.name)
 
@@ -210,4 +210,3 @@ class PeerPlayout:
         self._resampler.reset()
         self._own_marks.clear()
         self._reports.clear()
-        self._generation += 1

@@ -182,12 +182,21 @@ def test_text_that_comes_late_is_counted_from_when_it_is_played() -> None:
     assert [heard.word.text for heard in line.playout.heard()] == ["0", "1", "2"]
 
 
-def test_a_report_of_a_mark_that_was_never_asked_says_nothing() -> None:
+def test_a_report_of_a_mark_that_was_dropped_or_never_asked_says_nothing() -> None:
     line = Line()
     line.push_words(8)
+    dropped = [item.name for item in line.playout.outgoing(line.now) if isinstance(item, Mark)]
+    line.playout.discard(line.now)
+    line.playout.outgoing(line.now)
+    line.new_utterance()
+    line.push_words(8)
     line.run(0.1)
-    line.playout.reported("9:9", line.now)
-    assert line.playout.lead_s(line.now) == pytest.approx(8 * WORD_S - 0.1, abs=0.05)
+    lead_s = line.playout.lead_s(line.now)
+    for name in (*dropped, "m99"):
+        line.playout.reported(name, line.now)
+    line.playout.advance(line.now)
+    assert line.playout.lead_s(line.now) == lead_s
+    assert lead_s == pytest.approx(8 * WORD_S - 0.1, abs=0.03)
 
 
 def both() -> list[Transport]:
