@@ -1,0 +1,48 @@
+"""Golden case k: upstream's text rules without wetext; a token is what lies between blanks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vivavoce.models import compat_text
+from vivavoce.models.compat_text import Script
+
+GOLDEN = Path(__file__).parent / "data"
+CASE: dict[str, Any] = json.loads((GOLDEN / "k_frontend.json").read_text("utf-8"))
+
+
+def tokenize(text: str) -> list[str]:
+    return text.split(" ")
+
+
+@pytest.mark.parametrize("row", CASE["en"], ids=lambda row: row["text"][:20])
+def test_english(row: dict[str, Any]) -> None:
+    assert compat_text.spell_out_numbers(row["text"]) == row["spelled"]
+    spelled = row["spelled"]
+    assert compat_text.split_paragraph(spelled, tokenize, Script.OTHER) == row["split"]
+
+
+@pytest.mark.parametrize("row", CASE["zh"], ids=lambda row: row["text"][:8])
+def test_chinese(row: dict[str, Any]) -> None:
+    text = row["text"]
+    assert compat_text.remove_blanks(text) == row["blank"]
+    assert compat_text.spell_out_corner_marks(text) == row["corner"]
+    assert compat_text.remove_brackets(text) == row["bracket"]
+    assert compat_text.split_paragraph(text, tokenize, Script.CHINESE) == row["split"]
+
+
+@pytest.mark.parametrize("row", CASE["text_normalize_no_wetext"], ids=lambda row: row["text"][:8])
+def test_whole_texts(row: dict[str, Any]) -> None:
+    assert compat_text.prepare(row["text"], tokenize) == row["split"]
+    assert compat_text.normalize(row["text"]) == row["nosplit"]
+
+
+@pytest.mark.parametrize(("text", "expected"), CASE["only_punct"])
+def test_bare_punctuation(text: str, expected: bool) -> None:
+    assert compat_text.is_only_punctuation(text) is expected
+
+
+@pytest.mark.parametrize(("text", "expected"), CASE["contains_chinese"])
+def test_the_script(text: str, expected: bool) -> None:
+    assert (compat_text.script_of(text) is Script.CHINESE) is expected
