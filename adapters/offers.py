@@ -7,6 +7,7 @@ Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8840 (trickle), RFC 8829 sect
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from ..tts_engine.errors import BadRequest
@@ -63,7 +64,7 @@ def readable_candidate(candidate: str) -> str | None:
 
 def _media(lines: list[str]) -> Iterator[list[str]]:
     starts = [index for index, line in enumerate(lines) if line.startswith("m=")]
-    for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, stop in pairwise([*starts, len(lines)]):
         yield lines[start:stop]
 
 
