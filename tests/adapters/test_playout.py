@@ -140,6 +140,14 @@ def test_a_packet_is_late_from_20_ms_on() -> None:
     assert playout.stats == PlayoutStats(packets=3, late_packets=1)
 
 
+def test_a_packet_that_is_due_at_this_very_moment_leaves_too() -> None:
+    playout = wide_band()
+    assert len(playout.due(START + PTIME)) == 2
+    assert len(playout.due(START + 4 * PTIME)) == 2
+    assert playout.next_due() == START + 5 * PTIME
+    assert playout.stats.skipped_packets == 1
+
+
 def test_both_packets_after_a_stall_are_late() -> None:
     playout = wide_band()
     playout.due(at(5))
@@ -229,6 +237,15 @@ def test_what_has_been_sent_is_let_go_of() -> None:
         playout.push(chunk(loud(20)))
         played(playout, range(slot, slot + 1))
     assert len(playout._ready) <= 960
+
+
+def test_utterances_that_were_heard_are_let_go_of() -> None:
+    playout = wide_band()
+    for slot in range(100):
+        playout.push(chunk(loud(20), word("again", 0, 0.01, 0)))
+        playout.finish()
+        played(playout, range(slot, slot + 1))
+    assert len(playout._words._queue) <= 2
 
 
 # Underruns
