@@ -188,6 +188,7 @@ def _measure_under_load(speaking: int, seconds: float) -> list[Figure]:
         *_ttfa_figures(f"TTFA, {name}", onsets, {95: 200.0}),
         *_from_punctuation_figures(f"TTFA from the punctuation, {name}", onsets),
         Figure(f"utterances, {name}", len(onsets), ""),
+        Figure(f"utterances that failed, {name}", run.book.failed, "", at_most=0),
         Figure("calls that spoke at once, on average", round(speaking_on_average(run), 1), ""),
         Figure("utterances without a free call", run.book.refused, ""),
         *_cost_figures(name, run),
@@ -205,6 +206,7 @@ def _measure_at_once(calls: int, seconds: float) -> list[Figure]:
         Figure(f"packets late or never sent, {name}", 100 * at_once.late_share, "%", at_most=100 * MOST_LATE),
         Figure(f"underruns in the gateway, {name}", at_once.underruns, "", at_most=0),
         Figure(f"holes over 60 ms at the phones, {name}", at_once.holes, "", at_most=0),
+        Figure(f"utterances that failed, {name}", run.book.failed, "", at_most=0),
         Figure(f"worst packet, {name}", 1000 * at_once.worst_s, "ms"),
         Figure(f"packets with speech in them, {name}, least of all calls", 100 * at_once.least_speech, "%"),
         Figure(f"resident memory, {name}", run.rss_mb, "MB", at_most=600.0),
@@ -285,13 +287,14 @@ class AtOnce:
     underruns: int
     holes: int
     least_speech: float
+    failed: int
     calls: int
     calls_heard: int
 
     @property
     def holds(self) -> bool:
         """Whether every call was heard, none had an underrun, and packets were in time."""
-        whole = self.calls_heard == self.calls
+        whole = self.calls_heard == self.calls and self.failed == 0
         return whole and self.underruns == 0 and self.holes == 0 and self.late_share < MOST_LATE
 
 
@@ -309,6 +312,7 @@ def at_once_of(run: Run) -> AtOnce:
         underruns=sum(call.underruns for call in run.book.calls),
         holes=sum(arrival_gaps(trace.arrived) for trace in traces),
         least_speech=min(speech, default=0.0),
+        failed=run.book.failed,
         calls=len(run.book.calls),
         calls_heard=sum(share > 0.5 for share in speech),
     )

@@ -33,6 +33,7 @@ WARM_UP = 2  # utterances of a call that are not measured
 THINK_S = (0.3, 0.8)  # of silence between utterances: no onset keeps step with the packets' clock
 BARGE_IN_S = (0.7, 3.0)  # after an utterance began
 QUIET_S = 0.7  # after a barge-in, in which nothing may be heard
+RETRY_S = 1.0  # after the engine has refused an utterance
 _CLAUSE_ENDS = frozenset(",.;:!?—")
 
 
@@ -72,11 +73,15 @@ class CallNote:
 
 @dataclass(slots=True)
 class Notebook:
-    """Everything noted by one talker. ``refused``: utterances for which no call was free."""
+    """Everything noted by one talker.
+
+    ``refused``: utterances for which no call was free; ``failed``: those that the engine refused or gave up.
+    """
 
     utterances: list[Note] = field(default_factory=list)
     calls: list[CallNote] = field(default_factory=list)
     refused: int = 0
+    failed: int = 0
     cpu_share: float = 0.0
     began: tuple[float, float] | None = None  # moment and processor time at the first call
 
@@ -165,10 +170,16 @@ class Talker:
     async def say(self, call: Call, number: int, text: str) -> Note:
         """Say one utterance until its last packet has been sent."""
         note = self.book.open(call, number, text)
-        await call.speak(noted_tokens(note))
+        await self.speak(call, note)
         await call.wait_played()
         note.ended = time.monotonic()
         return note
+
+    async def speak(self, call: Call, note: Note) -> Outcome:
+        """Say one utterance until its last audio is in the playout; counts it if it fails."""
+        outcome = await call.speak(noted_tokens(note))
+        self.book.failed += outcome is Outcome.FAILED
+        return outcome
 
 
 class AloneTalker(Talker):
@@ -240,8 +251,11 @@ class AtOnceTalker(Talker):
         number = self.random.randrange(len(self.texts))
         while True:
             note = self.book.open(call, number, self._paragraph(number))
-            if await call.speak(noted_tokens(note)) is not Outcome.SPOKEN:
-                return
+            match await self.speak(call, note):
+                case Outcome.CUT_SHORT:
+                    return  # the call is ending
+                case Outcome.FAILED:
+                    await asyncio.sleep(RETRY_S)
             number += 1
 
     def _paragraph(self, number: int) -> str:
@@ -269,7 +283,7 @@ class BargeInTalker(Talker):
 
     async def _interrupt(self, call: Call, number: int) -> None:
         note = self.book.open(call, number, self._text(number))
-        speaking = asyncio.create_task(call.speak(noted_tokens(note)))
+        speaking = asyncio.create_task(self.speak(call, note))
         await asyncio.sleep(self.random.uniform(*BARGE_IN_S))
         note.discarded = time.monotonic()
         call.discard()

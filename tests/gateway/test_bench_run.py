@@ -36,7 +36,7 @@ from vivavoce.gateway.bench.talker import (
     texts,
 )
 from vivavoce.gateway.bench.trace import Trace, Utterance
-from vivavoce.gateway.call import Call
+from vivavoce.gateway.call import Call, Outcome
 from vivavoce.gateway.heard import Heard, Packet
 from vivavoce.tts_engine.errors import BadRequest
 
@@ -95,9 +95,10 @@ class NoCall:
         self.spoken = 0
         self.release = asyncio.Event()
 
-    async def speak(self, tokens: object) -> None:
+    async def speak(self, tokens: object) -> Outcome:
         self.spoken += 1
         await self.release.wait()
+        return Outcome.SPOKEN
 
     async def wait_played(self) -> None:
         pass
@@ -172,6 +173,12 @@ def test_one_underrun_is_one_too_many() -> None:
     assert not at_once_of(run_of(steady(1), underruns=1)).holds
 
 
+def test_an_utterance_that_failed_is_one_too_many() -> None:
+    run = run_of(steady(1))
+    run.book.failed = 1
+    assert not at_once_of(run).holds
+
+
 def test_a_hole_at_the_phone_is_one_too_many_whatever_the_gateway_says() -> None:
     late = steady(1)
     late = replace(late, arrived=np.where(np.arange(200) >= 100, late.arrived + 0.1, late.arrived))
@@ -203,7 +210,7 @@ def test_only_the_time_in_which_all_calls_were_up_counts() -> None:
 
 
 def test_nothing_heard_is_not_held() -> None:
-    assert not AtOnce(0.0, 0.0, 0, 0, 0.0, calls=1, calls_heard=0).holds
+    assert not AtOnce(0.0, 0.0, 0, 0, 0.0, failed=0, calls=1, calls_heard=0).holds
     assert at_once_of(run_of()).late_share == 1.0
 
 
