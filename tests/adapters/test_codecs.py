@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from vivavoce.adapters.codecs import (
     Wav,
@@ -113,6 +113,7 @@ def test_l16_is_network_byte_order() -> None:
     assert l16_decode(struct.pack("!hh", 1, -2)) == pcm([1, -2])
 
 
+@settings(deadline=None)
 @given(st.binary())
 def test_l16_there_and_back_changes_nothing(data: bytes) -> None:
     even = data[: len(data) // 2 * 2]
@@ -209,6 +210,7 @@ def test_a_wav_file_with_a_short_format_is_refused() -> None:
         read_wav(b"RIFF\0\0\0\0WAVEfmt \4\0\0\0abcd")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_garbage_after_a_wav_header_is_read_or_refused(data: bytes) -> None:
     file = wav_file(b"", 8_000)[:12] + data

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from vivavoce.adapters.heard_words import MAX_UNREPORTED, HeardWord
 from vivavoce.adapters.playout import Playout, PlayoutStats
@@ -652,6 +652,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_whatever_happens_packets_are_whole_on_the_grid_and_all_speech_is_sent_or_cut(
     steps: list[tuple[str, int]],
@@ -684,6 +685,7 @@ def test_whatever_happens_packets_are_whole_on_the_grid_and_all_speech_is_sent_o
     assert audible >= pushed - cut_ms * 24 - waiting - 1e-6
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_speech_is_heard_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     playout = wide_band()

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import soxr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from vivavoce.adapters import resample
 from vivavoce.adapters.resample import (
@@ -92,6 +92,7 @@ def test_the_output_is_the_exact_convolution_rounded_half_to_even() -> None:
     assert samples(pushed(Downsampler(), [pcm(source)])).tolist() == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 1_500), max_size=30), st.integers(0, 2**32 - 1))
 def test_any_split_of_the_input_gives_the_same_bits(sizes: list[int], seed: int) -> None:
     data = pcm(noise(9_000, seed))
