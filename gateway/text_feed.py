@@ -60,8 +60,6 @@ class TextFeed:
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
         await asyncio.wait({self._task})
-        if not self._task.cancelled():
-            self._task.exception()  # asked for, so that asyncio does not report it as forgotten
 
     def end_after_sentence(self) -> None:
         """Let no more be said than the sentence that is being said."""

@@ -262,6 +262,25 @@ def test_a_reset_is_a_normal_end(log: pytest.LogCaptureFixture) -> None:
     assert [record for record in log.records if record.levelno > logging.INFO] == []
 
 
+def test_an_agent_is_cancelled_when_its_caller_hangs_up() -> None:
+    cancelled = asyncio.Event()
+
+    async def absorbed(call: Call) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async def scenario() -> None:
+        async with gate(Script(absorbed)) as house:
+            async with caller(house, call_id()) as peer:
+                await peer.hear_packets(1)
+            async with asyncio.timeout(5):
+                await cancelled.wait()
+
+    asyncio.run(scenario())
+
+
 def test_opening_and_closing_are_logged_with_the_numbers(log: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with gate(Speaker("Secret words.")) as house, caller(house, call_id()) as peer:
@@ -602,8 +621,10 @@ def test_each_message_is_one_write_and_a_backlog_costs_whole_messages() -> None:
                 leg.tick(start + 12 * 0.02)
                 assert len(transport.written) == 4
                 transport.unsent = 5 * 323
-                for number in range(13, 23):
+                for number in range(13, 22):
                     leg.tick(start + number * 0.02)
+                assert not transport.aborted  # a packet that was taken begins a new count
+                leg.tick(start + 22 * 0.02)
                 assert transport.aborted
                 assert leg.tick(start + 1) == 0
                 leg.connection_lost(None)
