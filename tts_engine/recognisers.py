@@ -202,6 +202,8 @@ def _read_announced_code(scan: Scan, match: re.Match[str]) -> int | None:
     count = sum(map(len, runs))
     if not memory.code_words_left and not (memory.named and count > 2):
         return None
+    if memory.previous in say.PAIRED_WORDS and count == 3:
+        return None
     following = scan.next_word(match.end()).lower()
     if len(runs) == 1 and not text.startswith("0"):
         if following in say.COUNTED or (count < 3 and _is_counted(following)):
@@ -253,7 +255,7 @@ def _read_integer(scan: Scan, match: re.Match[str]) -> int:
     elif len(text) in (3, 4) and _STREET_AHEAD.match(scan.view, stop):
         scan.say(_house_words(int(text)), start, stop)
         scan.memory.house_words_left = 6
-    elif len(text) == 3 and scan.memory.previous in ("highway", "route", "interstate", "hwy"):
+    elif len(text) == 3 and scan.memory.previous in say.PAIRED_WORDS:
         scan.say(_house_words(int(text)), start, stop)
     elif len(text) == 4 and _is_year(int(text), scan.memory.previous, following):
         scan.say(say.year(int(text)), start, stop)

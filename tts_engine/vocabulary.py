@@ -415,9 +415,10 @@ CURRENCIES: dict[str, tuple[str, str, str, str]] = {
 }
 # What a price stands before, in the singular: "a $5 fee".
 PRICED = frozenset(
-    "fee fees loan loans credit charge charges bill deposit refund refunds payment payments discount "
-    "gift card cards limit copay deductible plan coupon bonus purchase donation rebate voucher ticket tickets "
-    "surcharge penalty transfer withdrawal overdraft budget minimum increment item".split()
+    "fee fees loan loans credit charge charges bill deposit refund refunds payment payments "
+    "discount gift card cards limit copay deductible plan coupon bonus purchase donation "
+    "rebate voucher ticket tickets surcharge penalty transfer withdrawal overdraft budget "
+    "minimum increment item".split()
 )
 MAGNITUDES = {
     "k": "thousand",
@@ -487,6 +488,8 @@ LETTER_WORDS = frozenset(
     "form box column side".split()
 )
 YEAR_WORDS = frozenset("in since circa year until by before after during copyright model class fy".split())
+# A number of three digits after these is said as "two ten", "one oh one".
+PAIRED_WORDS = frozenset("suite highway route interstate hwy".split())
 DATE_WORDS = frozenset("on by until till before after since due from through dated date is".split())
 STREET_WORDS = frozenset(
     "street avenue road lane drive boulevard court place way terrace parkway highway square circle st "

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from vivavoce.tts_engine import vocabulary
 from vivavoce.tts_engine.normalize import SpokenWord, fold, normalize
 
-
 LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 
 
