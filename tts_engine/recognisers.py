@@ -736,9 +736,13 @@ def _read_word(scan: Scan, match: re.Match[str]) -> int:
 def _spoken_form(scan: Scan, word: str, end: int) -> str:
     if word == "A":
         return _letter_a(scan, end)
-    if word.isupper() and len(word) > 1:
-        return word.lower() if word.isascii() else word
-    return word
+    lower = word.lower()
+    if lower == "live" and scan.next_word(end).lower() in say.LIVE_NOUNS:
+        return "lyve"
+    stem = lower.removesuffix("'s")
+    if stem in say.RESPELLED:
+        return say.RESPELLED[stem] + lower[len(stem) :]
+    return lower if word.isupper() and len(word) > 1 and word.isascii() else word
 
 
 def _letter_a(scan: Scan, end: int) -> str:

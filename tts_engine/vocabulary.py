@@ -504,6 +504,35 @@ RULER_NAMES = frozenset(
     "philip francis benedict frederick napoleon nicholas pius leo".split()
 )
 
+# Names and words that American readers of spelling get wrong, spelled so that they get them right.
+RESPELLED = {
+    "nguyen": "win",
+    "siobhan": "shivawn",
+    "sean": "shawn",
+    "stephen": "steven",
+    "garcia": "garseea",
+    "garcía": "garseea",
+    "sanchez": "sanchezz",
+    "josé": "ho zay",
+    "maria": "mareea",
+    "leah": "leea",
+    "chloe": "kloey",
+    "joaquin": "wah keen",
+    "aaliyah": "aleea",
+    "xu": "shoo",
+    "uber": "oober",
+    "ikea": "ikeea",
+    "geico": "guyco",
+    "huawei": "wah way",
+    "airbnb": "air B and B",
+    "copay": "co pay",
+    "copays": "co pays",
+}
+LIVE_NOUNS = frozenset(
+    "chat chats agent agents person people representative representatives support operator operators "
+    "help music event events transcript stream video assistance conversation call calls".split()
+)
+
 # Written in capitals and said as words, some with a spelling of their own.
 SPOKEN_ACRONYMS = {
     word: word.lower()

@@ -151,12 +151,21 @@ def _digits_of(words: Sequence[str]) -> Iterator[str]:
             text, suffix, at = _number(words, at)
             yield from text
             yield from suffix
-        elif words[at] in _SCALES and at:
-            yield from str(_SCALES[words[at]])
-            at += 1
+        elif words[at] == "point" and _is_number(words, at + 1):
+            fraction, at = _fraction(words, at + 1)
+            yield from ("point", *fraction)
         else:
             yield _SINGULAR.get(words[at], words[at])
             at += 1
+
+
+def _fraction(words: Sequence[str], at: int) -> tuple[str, int]:
+    """The digits after a decimal point, and where they end: no tens and no scales."""
+    text = ""
+    while at < len(words) and _is_number(words, at):
+        text += words[at] if words[at].isdigit() else str(_value(words[at]))
+        at += 1
+    return text, at
 
 
 def _is_number(words: Sequence[str], at: int) -> bool:
@@ -304,30 +313,40 @@ def differences(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int
     return stretches
 
 
+_CHANGE, _OTHER = 1025, 1024  # of equally short alignments, the one with more words in common
+
+
 def _edits(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int, int]]:
     """Single edits of a cheapest alignment, in order."""
-    rows, columns = len(expected), len(heard)
-    cost = [[row + column for column in range(columns + 1)] for row in range(rows + 1)]
-    for row in range(1, rows + 1):
-        for column in range(1, columns + 1):
-            change = expected[row - 1] != heard[column - 1]
-            cost[row][column] = min(
-                cost[row - 1][column - 1] + change,
-                cost[row - 1][column] + 1,
-                cost[row][column - 1] + 1,
-            )
+    cost = _costs(expected, heard)
     edits = []
-    row, column = rows, columns
+    row, column = len(expected), len(heard)
     while row or column:
         here = cost[row][column]
-        if row and column and here == cost[row - 1][column - 1] + (expected[row - 1] != heard[column - 1]):
-            if expected[row - 1] != heard[column - 1]:
-                edits.append((row - 1, row, column - 1, column))
-            row, column = row - 1, column - 1
-        elif row and here == cost[row - 1][column] + 1:
-            edits.append((row - 1, row, column, column))
+        if row and column:
+            change = _CHANGE if expected[row - 1] != heard[column - 1] else 0
+            if here == cost[row - 1][column - 1] + change:
+                row, column = row - 1, column - 1
+                if change:
+                    edits.append((row, row + 1, column, column + 1))
+                continue
+        if row and here == cost[row - 1][column] + _OTHER:
             row -= 1
+            edits.append((row, row + 1, column, column))
         else:
-            edits.append((row, row, column - 1, column))
             column -= 1
+            edits.append((row, row, column, column + 1))
     return edits[::-1]
+
+
+def _costs(expected: Sequence[str], heard: Sequence[str]) -> list[list[int]]:
+    """Of the cheapest alignment of the first words of each, for every number of them."""
+    cost = [[_OTHER * column for column in range(len(heard) + 1)]]
+    for row, word in enumerate(expected, 1):
+        above = cost[-1]
+        current = [_OTHER * row]
+        for column, other in enumerate(heard, 1):
+            change = 0 if word == other else _CHANGE
+            current.append(min(above[column - 1] + change, above[column] + _OTHER, current[-1] + _OTHER))
+        cost.append(current)
+    return cost
