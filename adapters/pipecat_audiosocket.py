@@ -54,6 +54,7 @@ from .resample import Passthrough
 try:
     from loguru import logger
     from pipecat.audio.dtmf.types import KeypadEntry
+    from pipecat.clocks.base_clock import BaseClock
     from pipecat.frames.frames import (
         BotStoppedSpeakingFrame,
         CancelFrame,
@@ -259,6 +260,7 @@ class _Leg(asyncio.Protocol):
         self._server = server
         self._connection = Connection(Role.SERVER)
         self._playout: Playout | None = None
+        self._behind_s = 0.0
         self._messages = 0
         self._dropped_in_a_row = 0
         self._started = self._loop.time()
@@ -310,9 +312,17 @@ class _Leg(asyncio.Protocol):
             return 0.0
         return self._playout.lead_s(self._loop.time())
 
+    @property
+    def behind_s(self) -> float:
+        """Seconds by which the speech being heard is later than if no packet had been skipped."""
+        return self._behind_s
+
     def play(self, pcm: bytes) -> None:
-        if self._playout is not None and not self.over:
-            self._playout.push(_chunk(pcm, self.sample_rate))
+        if self._playout is None or self.over:
+            return
+        if not self._playout.lead_s(self._loop.time()):
+            self._behind_s = 0.0
+        self._playout.push(_chunk(pcm, self.sample_rate))
 
     def finish(self) -> None:
         if self._playout is not None:
@@ -321,6 +331,7 @@ class _Leg(asyncio.Protocol):
     def discard(self) -> None:
         if self._playout is not None:
             self._playout.discard(self._loop.time())
+        self._behind_s = 0.0
         self.sent_or_over.set()
 
     def hang_up(self, reason: str) -> None:
@@ -333,10 +344,12 @@ class _Leg(asyncio.Protocol):
 
     def _tick(self) -> None:
         assert self._playout is not None
+        skipped = self._playout.stats.skipped_packets
         for packet in self._playout.due(self._loop.time()):
             self._send(packet)
             if self.over:
                 return
+        self._behind_s += (self._playout.stats.skipped_packets - skipped) * PTIME_S
         self.sent_or_over.set()
         self._ticker = self._loop.call_at(self._playout.next_due(), self._tick)
 
@@ -661,6 +674,14 @@ class AudioSocketOutputTransport(BaseOutputTransport):
                 f"PipelineParams(audio_out_sample_rate={self.sample_rate})"
             )
 
+    def get_clock(self) -> BaseClock:
+        """Get the clock by which words are told.
+
+        Returns:
+            The pipeline's, less what the speech is late behind a stall: a word counts when it is heard.
+        """
+        return _HeardClock(super().get_clock(), self._audiosocket_line)
+
     async def start(self, frame: StartFrame) -> None:
         """Begin to play.
 
@@ -746,6 +767,18 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         while not line.over and line.lead_s() > lead_s:
             line.sent_or_over.clear()
             await line.sent_or_over.wait()
+
+
+class _HeardClock(BaseClock):
+    def __init__(self, clock: BaseClock, line: _Leg) -> None:
+        self._clock = clock
+        self._line = line
+
+    def get_time(self) -> int:
+        return self._clock.get_time() - round(self._line.behind_s * 1e9)
+
+    def start(self) -> None:
+        self._clock.start()
 
 
 class _Ear(Protocol):

@@ -16,10 +16,12 @@ Source: pipecat-ai 1.14.0, services/tts_service.py and utils/context/*.py, read 
 # mypy: disable-error-code="no-untyped-call"
 
 import asyncio
+import itertools
+import math
 import re
 import time
 from collections.abc import AsyncGenerator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import soxr
@@ -141,7 +143,8 @@ class _Utterance:
         self._service = service
         self._resampler = _resampler(service.sample_rate)
         self._words: list[Word] = []  # begun in audio that the resampler withholds
-        self._told_to = 0  # characters of the text whose words were told
+        self._untold: list[tuple[Word, float]] = []  # with their times; Pipecat does not take them yet
+        self._told_to = 0  # characters of the text whose words are in one of these, or told
         self._played_s = 0.0  # of the stream, handed to the pipeline
         self._patience: asyncio.Timeout | None = None
 
@@ -154,6 +157,15 @@ class _Utterance:
         self.stream.end_input()
         if self._patience is not None:
             self._patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
+
+    async def tell_words(self) -> None:
+        """Tell the words of which Pipecat has the whole clause."""
+        stop = math.inf if self.text_ended else self._service.vivavoce_takes_words_to(self.context_id)
+        count = sum(1 for _ in itertools.takewhile(lambda told: told[0].text_stop <= stop, self._untold))
+        told, self._untold = self._untold[:count], self._untold[count:]
+        if told:
+            word_times = [(word.text, seconds) for word, seconds in told]
+            await self._service.add_word_timestamps(word_times, self.context_id)
 
     async def speak(self) -> None:
         try:
@@ -186,21 +198,20 @@ class _Utterance:
         if not pcm:
             return
         duration_s = len(pcm) / 2 / self._service.sample_rate
-        word_times = self._service.vivavoce_play(duration_s, self._played_s, self._words)
+        self._untold += self._service.vivavoce_play(duration_s, self._played_s, self._words)
         self._played_s += duration_s
         self._words = []
         frame = TTSAudioRawFrame(pcm, self._service.sample_rate, 1, context_id=self.context_id)
         await self._service.append_to_audio_context(self.context_id, frame)
-        if word_times:
-            await self._service.add_word_timestamps(word_times, self.context_id)
+        await self.tell_words()
         self.stream.set_deadline(time.monotonic() + self._service.vivavoce_lead_s())
 
     def _add_words(self, words: tuple[Word, ...]) -> None:
-        # A word of the text may be said in several ("$5"); it is in the text once.
+        # As they are written: "$5" and "555-0123" are said in several words and told as one.
         for word in words:
             if word.text_start >= self._told_to:
-                self._words.append(word)
-                self._told_to = word.text_stop
+                start, self._told_to = _between_spaces(self.stream.text, word.text_start, word.text_stop)
+                self._words.append(replace(word, text=self.stream.text[start : self._told_to]))
 
 
 class _Sequencer(AggregatedFrameSequencer):
@@ -212,32 +223,51 @@ class _Sequencer(AggregatedFrameSequencer):
 
     def __init__(self, name: str, failed: Set[str], *, streaming: bool) -> None:
         super().__init__(name=name, streaming=streaming)
+        self._vivavoce_streaming = streaming
         self._vivavoce_failed = failed
         self._vivavoce_clause_ended: set[str] = set()
+        self._vivavoce_registered: dict[str, int] = {}  # characters
+        self._vivavoce_open: dict[str, int] = {}  # characters of which words may be told
+
+    def takes_words_to(self, context_id: str) -> float:
+        # A word told earlier would be set aside, and then come behind words that were told after it.
+        return self._vivavoce_open.get(context_id, 0) if self._vivavoce_streaming else math.inf
 
     async def register_spoken(
         self, frame: AggregatedTextFrame, context_id: str, tts_text: str, *args: Any, **kwargs: Any
     ) -> list[Frame]:
         frames: list[Frame] = []
         for part, text in _clauses(frame, tts_text):
+            registered = self._vivavoce_registered.get(context_id, 0)
+            opened: list[Frame] = []
             if context_id in self._vivavoce_clause_ended and text[:1].isspace():
-                frames += await self.finalize(context_id)
+                opened = await self.finalize(context_id)
             self._vivavoce_clause_ended.discard(context_id)
             if frame.text_type == _TOKEN and text.endswith(_CLAUSE_ENDS):
                 self._vivavoce_clause_ended.add(context_id)
-            frames += await super().register_spoken(part, context_id, text, *args, **kwargs)
+            opened += await super().register_spoken(part, context_id, text, *args, **kwargs)
+            if opened:
+                self._vivavoce_open[context_id] = registered
+            self._vivavoce_registered[context_id] = registered + len(text)
+            frames += opened
         return frames
 
     def force_complete(self, context_id: str, last_word_pts: int) -> list[Frame]:
-        self._vivavoce_clause_ended.discard(context_id)
+        self._vivavoce_forget(context_id)
         frames = super().force_complete(context_id, last_word_pts)
         if context_id not in self._vivavoce_failed:
             return frames
         return [frame for frame in frames if not isinstance(frame, _SAID)]
 
     def clear(self, **kwargs: Any) -> None:
-        self._vivavoce_clause_ended.clear()
+        for context_id in tuple(self._vivavoce_registered):
+            self._vivavoce_forget(context_id)
         super().clear(**kwargs)
+
+    def _vivavoce_forget(self, context_id: str) -> None:
+        self._vivavoce_clause_ended.discard(context_id)
+        self._vivavoce_registered.pop(context_id, None)
+        self._vivavoce_open.pop(context_id, None)
 
 
 class VivavoceTTSService(TTSService):
@@ -307,9 +337,10 @@ class VivavoceTTSService(TTSService):
         self._vivavoce_owned: Engine | None = None
         self._vivavoce_utterances: dict[str, _Utterance] = {}
         self._vivavoce_failed: set[str] = set()  # contexts of which nothing more is said
-        self._aggregated_frame_sequencer = _Sequencer(
+        self._vivavoce_sequencer = _Sequencer(
             str(self), self._vivavoce_failed, streaming=not self._vivavoce_flushes
         )
+        self._aggregated_frame_sequencer = self._vivavoce_sequencer
         self._vivavoce_line: list[str] = []  # contexts in the order in which Pipecat plays them
         self._vivavoce_playing: str | None = None
         self._vivavoce_playhead = Playhead()
@@ -407,7 +438,7 @@ class VivavoceTTSService(TTSService):
         """
         await self.start_tts_usage_metrics(text)
         try:
-            self._vivavoce_push(text, context_id)
+            await self._vivavoce_push(text, context_id)
         except VivavoceError as error:
             await self.vivavoce_fail(context_id, error)
             yield ErrorFrame(error=str(error), exception=error)
@@ -424,6 +455,7 @@ class VivavoceTTSService(TTSService):
         utterance = self._vivavoce_utterances.get(context_id or "")
         if utterance is not None:
             utterance.end_text()
+            await utterance.tell_words()
         elif context_id in self._vivavoce_failed:
             await self.vivavoce_finish(context_id)
 
@@ -570,7 +602,7 @@ class VivavoceTTSService(TTSService):
         """Seconds of audio that are with the pipeline and not yet heard."""
         return self._vivavoce_playhead.lead_s(self.get_clock().get_time())
 
-    def vivavoce_play(self, duration_s: float, begin_s: float, words: list[Word]) -> list[tuple[str, float]]:
+    def vivavoce_play(self, duration_s: float, begin_s: float, words: list[Word]) -> list[tuple[Word, float]]:
         """Account for audio about to be handed on.
 
         Args:
@@ -581,14 +613,20 @@ class VivavoceTTSService(TTSService):
         Returns:
             The words with their times, as ``add_word_timestamps`` takes them.
         """
-        starts_ns = self._vivavoce_playhead.play(self.get_clock().get_time(), duration_s)
-        return [
-            (
-                word.text,
-                self._vivavoce_playhead.seconds(starts_ns + round((word.start_s - begin_s) * _NS)),
-            )
-            for word in words
-        ]
+        playhead = self._vivavoce_playhead
+        starts_ns = playhead.play(self.get_clock().get_time(), duration_s)
+        return [(word, playhead.seconds(starts_ns + round((word.start_s - begin_s) * _NS))) for word in words]
+
+    def vivavoce_takes_words_to(self, context_id: str) -> float:
+        """Characters of a context's text whose words Pipecat takes.
+
+        Args:
+            context_id: The context.
+
+        Returns:
+            How many; ``math.inf`` for all.
+        """
+        return self._vivavoce_sequencer.takes_words_to(context_id)
 
     async def vivavoce_finish(self, context_id: str | None) -> None:
         """End a context behind its last audio.
@@ -624,13 +662,14 @@ class VivavoceTTSService(TTSService):
 
     # Streams
 
-    def _vivavoce_push(self, text: str, context_id: str) -> None:
+    async def _vivavoce_push(self, text: str, context_id: str) -> None:
         if context_id in self._vivavoce_failed:
             return
         utterance = self._vivavoce_open(context_id)
         utterance.push_text(text)
         if self._vivavoce_flushes:
             utterance.stream.flush()
+        await utterance.tell_words()
 
     def _vivavoce_open(self, context_id: str) -> _Utterance:
         if context_id in self._vivavoce_utterances:
@@ -693,6 +732,14 @@ def _resampler(sample_rate: int) -> Resampler:
         return resampler_to(sample_rate)
     stream = soxr.ResampleStream(SAMPLE_RATE, sample_rate, 1, dtype="int16", quality="HQ")
     return BlockResampler(stream)
+
+
+def _between_spaces(text: str, start: int, stop: int) -> tuple[int, int]:
+    while start > 0 and not text[start - 1].isspace():
+        start -= 1
+    while stop < len(text) and not text[stop].isspace():
+        stop += 1
+    return start, stop
 
 
 def _primary(language: str) -> str:

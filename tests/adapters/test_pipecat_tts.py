@@ -104,7 +104,7 @@ class Line:
 
     @property
     def words(self) -> list[str]:
-        return [frame.text for frame in self.of(TTSTextFrame)]
+        return [frame.text.strip(",.;!?()") for frame in self.of(TTSTextFrame)]
 
     @property
     def errors(self) -> list[ErrorFrame]:
@@ -276,7 +276,7 @@ async def test_words_are_those_of_the_text_at_the_times_of_the_audio() -> None:
 
 @in_loop
 async def test_the_conversation_gets_the_text_as_it_was_written() -> None:
-    text = "Well, it's $42.50 (net), Dr. Who; e.g. 34 items — ok? Yes!"
+    text = "Well, it's $42.50 (net), Dr. Who; e.g. 3-4 items — ok? Yes!"
     async with tones() as engine, line(at_once(engine)) as end:
         await end.turn(text)
         said = " ".join(frame.raw_text or frame.text for frame in end.of(TTSTextFrame))

@@ -1,0 +1,262 @@
+"""Whole bots on real calls: what an LLM writes, what a phone hears, what the conversation remembers."""
+
+import asyncio
+import contextlib
+import random
+import uuid
+import warnings
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # Pipecat warns of old classes of its own
+    pytest.importorskip(
+        "pipecat.services.tts_service", reason="needs the extra: pip install 'vivavoce[pipecat]'"
+    )
+    from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
+
+from loguru import logger
+from pipecat.frames.frames import (
+    EndFrame,
+    InterruptionFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+)
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.workers.runner import WorkerRunner
+from vivavoce import Engine
+from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Role
+from vivavoce.adapters.pipecat_audiosocket import AudioSocketServer, AudioSocketTransport
+from vivavoce.adapters.pipecat_tts import VivavoceTTSService
+from vivavoce.gateway.agents import llm_tokens
+from vivavoce.tts_engine.chunk import Word
+from vivavoce.tts_engine.standin_backend import StandInBackend
+
+TOKENS_PER_S = 40
+PACKET_S = 0.02
+STORY = (
+    "alpha bravo charlie delta echo, foxtrot golf hotel india juliet. "
+    "kilo lima mike november oscar papa; quebec romeo sierra tango uniform. victor whiskey xray yankee zulu."
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet_log() -> Iterator[None]:
+    logger.disable("pipecat")
+    logger.disable("vivavoce")
+    yield
+    logger.enable("pipecat")
+    logger.enable("vivavoce")
+
+
+def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Runs a coroutine as a test."""
+
+    def run() -> None:
+        asyncio.run(test())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+class Call:
+    """A phone, the bot that answers it, and what both know afterwards."""
+
+    def __init__(self) -> None:
+        self.context = LLMContext()
+        self.worker: PipelineWorker
+        self.connected = asyncio.Event()
+        self.packets: list[bytes] = []
+        self.loud: list[int] = []  # numbers of packets with anything in them
+        self.came = asyncio.Event()
+
+    @property
+    def said(self) -> list[str]:
+        """Words that the conversation remembers the bot to have said."""
+        spoken = [str(m["content"]) for m in self.context.get_messages() if m["role"] == "assistant"]
+        return " ".join(spoken).split()
+
+    @property
+    def heard_s(self) -> float:
+        """From the first loud packet to the last, as the phone received them."""
+        return (self.loud[-1] - self.loud[0] + 1) * PACKET_S if self.loud else 0.0
+
+    async def listen(self, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        connection = Connection(Role.CALLER)
+        call_id = uuid.uuid4()
+        writer.write(connection.send(CallId(call_id)))
+        try:
+            while data := await reader.read(65_536):
+                connection.receive_data(data)
+                for event in connection.events():
+                    if isinstance(event, Audio):
+                        if any(event.payload):
+                            self.loud.append(len(self.packets))
+                        self.packets.append(event.payload)
+                self.came.set()
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def until_heard(self, seconds: float) -> None:
+        async with asyncio.timeout(30):
+            while self.heard_s < seconds:
+                self.came.clear()
+                await self.came.wait()
+
+    async def until_silent(self, packets: int = 25) -> None:
+        async with asyncio.timeout(60):
+            while not self.loud or len(self.packets) - self.loud[-1] <= packets:
+                self.came.clear()
+                await self.came.wait()
+
+    async def write(self, text: str) -> None:
+        """An LLM's reply, token by token."""
+        await self.worker.queue_frame(LLMFullResponseStartFrame())
+        for token in llm_tokens(text):
+            await self.worker.queue_frame(LLMTextFrame(token))
+            await asyncio.sleep(1 / TOKENS_PER_S)
+        await self.worker.queue_frame(LLMFullResponseEndFrame())
+
+
+class Bots:
+    """Answers calls in the order in which they come."""
+
+    def __init__(self, engine: Engine, calls: list[Call]) -> None:
+        self._engine = engine
+        self._calls = iter(calls)
+
+    async def __call__(self, transport: AudioSocketTransport) -> None:
+        call = next(self._calls)
+        pair = LLMContextAggregatorPair(call.context)
+        call.worker = PipelineWorker(
+            Pipeline(
+                [
+                    transport.input(),
+                    VivavoceTTSService(engine=self._engine),
+                    transport.output(),
+                    pair.assistant(),
+                ]
+            ),
+            params=PipelineParams(audio_in_sample_rate=8_000, audio_out_sample_rate=8_000),
+            cancel_on_idle_timeout=False,
+        )
+
+        @transport.event_handler("on_client_connected")  # type: ignore[untyped-decorator]
+        async def on_client_connected(*_: object) -> None:
+            call.connected.set()
+
+        @transport.event_handler("on_client_disconnected")  # type: ignore[untyped-decorator]
+        async def on_client_disconnected(*_: object) -> None:
+            await call.worker.cancel()
+
+        runner = WorkerRunner(handle_sigint=False)
+        await runner.add_workers(call.worker)
+        await runner.run()
+
+
+@contextlib.asynccontextmanager
+async def calls(count: int, engine: Engine) -> AsyncIterator[list[Call]]:
+    """Calls that are up, and hung up by their bots in the end."""
+    up = [Call() for _ in range(count)]
+    async with AudioSocketServer(Bots(engine, up), port=0) as server:
+        listening = [asyncio.create_task(call.listen(server.port)) for call in up]
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.gather(*(call.connected.wait() for call in up))
+            yield up
+            await asyncio.gather(*(call.worker.queue_frame(EndFrame()) for call in up))
+            await asyncio.wait(listening, timeout=60)
+        finally:
+            for task in listening:
+                task.cancel()
+            await asyncio.gather(*listening, return_exceptions=True)
+
+
+async def words_of(engine: Engine, text: str) -> list[Word]:
+    """When each word of a text is said; the voice is the same for the same text."""
+    async with engine.stream() as stream:
+        stream.push_text(text)
+        stream.end_input()
+        return [word async for chunk in stream for word in chunk.words]
+
+
+@in_loop
+async def test_a_reply_is_heard_whole_and_remembered_whole() -> None:
+    async with await Engine.open(backend=StandInBackend()) as engine, calls(1, engine) as (call,):
+        await call.write(STORY)
+        await call.until_silent()
+        words = await words_of(engine, STORY)
+        assert call.heard_s == pytest.approx(words[-1].stop_s, abs=0.05)
+        assert call.said == STORY.split()
+
+
+@in_loop
+async def test_the_conversation_remembers_what_was_heard_in_25_of_25_interruptions() -> None:
+    """Heard: by what the phone received; remembered: by the assistant's context."""
+    moments = random.Random(7)
+    async with await Engine.open(backend=StandInBackend()) as engine, calls(25, engine) as up:
+        words = await words_of(engine, STORY)
+
+        async def interrupt(call: Call) -> None:
+            writing = asyncio.create_task(call.write(STORY))
+            await call.until_heard(moments.uniform(0.1, 4.0))
+            writing.cancel()
+            await call.worker.queue_frame(InterruptionFrame())
+            await call.until_silent()
+
+        await asyncio.gather(*(interrupt(call) for call in up))
+        for call in up:
+            heard = sum(word.start_s < call.heard_s for word in words)
+            assert abs(len(call.said) - heard) <= 1, (call.heard_s, call.said)
+            assert (
+                call.said == STORY.split()[: len(call.said)]
+                or call.said[:-1] == (STORY.split()[: len(call.said) - 1])
+            )
+
+
+@in_loop
+async def test_a_writer_that_stops_in_mid_reply_does_not_move_words_before_their_sound() -> None:
+    """Behind a gap, a word must not be remembered before it is heard."""
+    async with await Engine.open(backend=StandInBackend()) as engine, calls(1, engine) as (call,):
+        await call.worker.queue_frame(LLMFullResponseStartFrame())
+        await call.worker.queue_frame(LLMTextFrame("alpha bravo. charlie"))
+        await call.until_silent(50)
+        gap = len(call.packets)
+        await call.worker.queue_frame(LLMTextFrame(" delta echo foxtrot golf hotel india. "))
+        await call.worker.queue_frame(LLMTextFrame("juliet kilo. "))
+        async with asyncio.timeout(10):
+            while call.loud[-1] < gap:
+                call.came.clear()
+                await call.came.wait()
+        await call.worker.queue_frame(InterruptionFrame())
+        await call.until_silent()
+        heard = sum(number >= gap for number in call.loud) * PACKET_S
+        assert len(call.said) - 2 <= heard / 0.2 + 1
+
+
+@in_loop
+async def test_twenty_bots_in_one_process_are_each_heard_whole() -> None:
+    async with await Engine.open(backend=StandInBackend()) as engine, calls(20, engine) as up:
+        words = await words_of(engine, STORY)
+        await asyncio.gather(*(call.write(STORY) for call in up))
+        await asyncio.gather(*(call.until_silent() for call in up))
+        for call in up:
+            assert call.heard_s >= words[-1].stop_s - 0.05
+            assert call.said == STORY.split()
+
+
+@in_loop
+async def test_the_packaged_voice_says_the_text_as_it_was_written() -> None:
+    text = "Well, that's $42.50, Dr. Who. Call 555-0123 for 3-4 items, e.g. at 7 p.m.; ok? Thanks!"
+    async with await Engine.open() as engine, calls(1, engine) as (call,):
+        await call.write(text)
+        await call.until_silent(40)
+        assert call.said == text.split()
