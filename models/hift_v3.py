@@ -1,0 +1,324 @@
+"""The v3 vocoder: causal but for four mel frames, streamed exactly, with a bounded state.
+
+Every convolution keeps its own context, so that no frame is rendered twice. A step renders all frames that
+have four frames after them:
+
+    mel      ... M-1 | M   M+1 M+2 M+3       pending: x looks four frames ahead, f0 three
+    f0, source ............M |               one frame further than x: a spectrum reaches 8 samples into it
+    spectra  ... 120 M |                     the source's and the network's, every 4 samples
+    samples  ... 480 M - 4 |                 given out; the rest is in the overlap of later spectra
+
+Upstream vocodes the whole utterance again for every chunk and gives out four frames less.
+
+The noise is uniform, not normal, and the same in every utterance: ``NoiseTable``.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 hifigan/{generator,f0_predictor}.py (CausalHiFTGenerator, SineGen2 with
+causal True, CausalConvRNNF0Predictor), transformer/convolution.py (CausalConv1d, CausalConv1dDownSample,
+CausalConv1dUpsample); keys as in hift.pt.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .hift import (
+    F0_LAYERS,
+    LEAK_AT_END,
+    MEL,
+    F0Predictor,
+    HarmonicSource,
+    HiftConfig,
+    NormedConv,
+    ResBlock,
+    Spectra,
+    turns_a_sample,
+)
+
+LOOKAHEAD = 4
+F0_LOOKAHEAD = 3
+KERNEL_POST = 7
+# Draws that upstream makes from its seed 0 between the solver's noise and the noise table, in the released
+# sizes.
+TABLE_BEGINS_AT = 3_852_970
+TABLE_SAMPLES = 300 * 24_000
+
+
+@dataclass(frozen=True, slots=True)
+class HiftV3State:
+    """What the vocoder remembers between steps. B rows, equally far from their beginnings or all past them.
+
+    ``mel``: (B, 80, 4) frames pending, 0 wide at a beginning. ``f0``: contexts of the f0 predictor's causal
+    layers. ``phase``: (B, waves) float64, turns a sample added up over all frames so far. ``source``: (B,
+    484) samples that spectra to come reach back to. ``spectrum``: (B, 18, 15) source spectra, 14 at a
+    beginning. ``convs``: contexts in the order of the convolutions. ``overlap``: (B, 2, 12) unfinished
+    samples, and the squared windows on them.
+    """
+
+    mel: Tensor
+    f0: tuple[Tensor, ...]
+    phase: Tensor
+    source: Tensor
+    spectrum: Tensor
+    convs: tuple[Tensor, ...]
+    overlap: Tensor
+
+
+class _Contexts:
+    """Hands out convolution contexts in order, and takes the next ones in."""
+
+    def __init__(self, held: tuple[Tensor, ...]) -> None:
+        self._held = iter(held)
+        self.following: list[Tensor] = []
+
+    def run(self, conv: NormedConv, x: Tensor) -> Tensor:
+        """A causal convolution: (B, C, T) -> (B, C', T)."""
+        seen = torch.cat([next(self._held), x], 2)
+        self.following.append(seen[:, :, seen.shape[2] - conv.reach :].clone())
+        y: Tensor = conv(seen)
+        return y
+
+    def run_block(self, block: ResBlock, x: Tensor) -> Tensor:
+        for first, dilated, second, plain in block.pairs():
+            x = x + self.run(plain, second(self.run(dilated, first(x))))
+        return x
+
+
+class _Up(NormedConv):
+    """Each sample repeated, then a causal convolution."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, factor: int) -> None:
+        super().__init__(inputs, outputs, kernel)
+        self.factor = factor
+
+
+class HiftV3(nn.Module):
+    """The v3 vocoder: ``step`` and ``finish`` with a state."""
+
+    def __init__(self, config: HiftConfig) -> None:
+        super().__init__()
+        self.config = config
+        stages = range(len(config.upsample_rates))
+        self.m_source = HarmonicSource(config)
+        self.conv_pre = NormedConv(MEL, config.base_channels, LOOKAHEAD + 1)
+        self.ups = nn.ModuleList(
+            [
+                _Up(
+                    config.base_channels >> stage,
+                    config.channels(stage),
+                    config.upsample_kernels[stage],
+                    config.upsample_rates[stage],
+                )
+                for stage in stages
+            ]
+        )
+        self.source_downs = nn.ModuleList([_source_down(config, stage) for stage in stages])
+        self.source_resblocks = nn.ModuleList(
+            [
+                ResBlock(config.channels(i), config.source_kernels[i], config.source_dilations[i])
+                for i in stages
+            ]
+        )
+        self.resblocks = nn.ModuleList(
+            [
+                ResBlock(config.channels(stage), kernel, dilations)
+                for stage in stages
+                for kernel, dilations in zip(config.kernels, config.dilations, strict=True)
+            ]
+        )
+        self.conv_post = NormedConv(config.channels(stages[-1]), config.n_fft + 2, KERNEL_POST)
+        self.f0_predictor = F0Predictor(config.f0_channels, (F0_LOOKAHEAD + 1, *(3,) * (F0_LAYERS - 1)))
+        self.spectra = Spectra(config)
+
+    def init_state(self, rows: int) -> HiftV3State:
+        """A beginning."""
+        config, empty = self.config, self.conv_post.bias.new_zeros
+        f0 = tuple(
+            empty(rows, conv.inputs, conv.reach, dtype=torch.float64)
+            for conv in self.f0_predictor.convs()[1:]
+        )
+        convs = tuple(empty(rows, conv.inputs, conv.reach) for conv in self._causal_convs())
+        return HiftV3State(
+            empty(rows, MEL, 0),
+            f0,
+            torch.zeros(rows, config.waves, dtype=torch.float64),
+            empty(rows, 0),
+            empty(rows, config.n_fft + 2, config.source_strides[0] - 1),
+            convs,
+            empty(rows, 2, config.n_fft - config.hop),
+        )
+
+    def noise_samples(self, mel_frames: int, state: HiftV3State, *, last: bool) -> int:
+        """How many samples of noise a step on so many new frames takes."""
+        return self.config.frame_samples * max(0, mel_frames + _pending(state.mel, F0_LOOKAHEAD, last=last))
+
+    def step(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> tuple[Tensor, HiftV3State]:
+        """Samples of a chunk: (B, 480 (n - 4) - 4) at a beginning, (B, 480 n) afterwards.
+
+        mel: (B, 80, n), at least 5 frames at a beginning. noise: (B, ``noise_samples``, waves), uniform in
+        0..1.
+        """
+        if not state.mel.shape[2] and mel.shape[2] <= LOOKAHEAD:
+            raise ValueError(
+                f"the first chunk has {mel.shape[2]} frames; allowed: more than {LOOKAHEAD}, or finish"
+            )
+        return self._render(mel, noise, state, last=False)
+
+    def finish(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> Tensor:
+        """All samples that remain after a last chunk. mel: (B, 80, n), n may be 0 except at a beginning."""
+        return self._render(mel, noise, state, last=True)[0]
+
+    @torch.inference_mode()
+    def _render(
+        self, mel: Tensor, noise: Tensor, state: HiftV3State, *, last: bool
+    ) -> tuple[Tensor, HiftV3State]:
+        beginning = not state.mel.shape[2]
+        seen = torch.cat([state.mel, mel], 2)
+        f0, f0_contexts = self._f0(
+            seen if beginning else seen[:, :, LOOKAHEAD - F0_LOOKAHEAD :], state.f0, last=last
+        )
+        sines, phase = stepped_sines(f0, state.phase, self.config)
+        fresh = self.m_source(sines, f0, noise)[:, 0]
+        source, frames = self._source_window(
+            fresh, state.source, seen.shape[2], beginning=beginning, last=last
+        )
+        spectrum = torch.cat([state.spectrum, self.spectra.analyse(source)[:, :, :frames]], 2)
+        contexts = _Contexts(state.convs)
+        x = self.conv_pre(F.pad(seen, (0, LOOKAHEAD)) if last else seen)
+        x = self._network(x, spectrum, frames, contexts, beginning=beginning)
+        samples, overlap = self._overlap(x, state.overlap, beginning=beginning, last=last)
+        held = HiftV3State(
+            seen[:, :, seen.shape[2] - LOOKAHEAD :].clone(),
+            f0_contexts,
+            phase,
+            source[:, frames * self.config.hop :].clone(),
+            spectrum[:, :, spectrum.shape[2] - self.config.source_strides[0] :].clone(),
+            tuple(contexts.following),
+            overlap,
+        )
+        return samples, held
+
+    def _f0(self, mel: Tensor, held: tuple[Tensor, ...], *, last: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        first, *others = self.f0_predictor.convs()
+        contexts = _Contexts(held)
+        h = F.elu(first((F.pad(mel, (0, F0_LOOKAHEAD)) if last else mel).double()))
+        for conv in others:
+            h = F.elu(contexts.run(conv, h))
+        return self.f0_predictor.read(h), tuple(contexts.following)
+
+    def _source_window(
+        self, fresh: Tensor, held: Tensor, mel_frames: int, *, beginning: bool, last: bool
+    ) -> tuple[Tensor, int]:
+        """The samples under the spectra of this step, and how many spectra there are."""
+        edge, hops = self.config.n_fft // 2, self.config.frame_samples // self.config.hop
+        before = fresh[:, 1 : edge + 1].flip(1) if beginning else held
+        after = [fresh[:, -edge - 1 : -1].flip(1)] if last else []
+        frames = hops * (mel_frames if last else mel_frames - LOOKAHEAD) + int(beginning)
+        return torch.cat([before, fresh, *after], 1), frames
+
+    def _network(
+        self, x: Tensor, spectrum: Tensor, frames: int, contexts: _Contexts, *, beginning: bool
+    ) -> Tensor:
+        """x: (B, C, m) after conv_pre. spectrum: (B, 18, 15 + F) with its context -> (B, 18, F)."""
+        config = self.config
+        for stage, up in enumerate(self.ups):
+            assert isinstance(up, _Up)
+            x = contexts.run(up, F.leaky_relu(x, config.leak).repeat_interleave(up.factor, 2))
+            if beginning and stage == len(self.ups) - 1:
+                x = F.pad(x, (1, 0), mode="reflect")
+            x = x + self._source_branch(stage, spectrum, frames, contexts)
+            blocks = self.resblocks[stage * len(config.kernels) :][: len(config.kernels)]
+            parts = [contexts.run_block(block, x) for block in blocks if isinstance(block, ResBlock)]
+            x = torch.stack(parts).mean(0)
+        return contexts.run(self.conv_post, F.leaky_relu(x, LEAK_AT_END))
+
+    def _source_branch(self, stage: int, spectrum: Tensor, frames: int, contexts: _Contexts) -> Tensor:
+        stride = self.config.source_strides[stage]
+        # At a beginning the first spectrum stands where an inner stride has its own context's last.
+        reach = (
+            stride - 1 + (spectrum.shape[2] - frames - (self.config.source_strides[0] - 1))
+            if stride > 1
+            else 0
+        )
+        down = self.source_downs[stage](spectrum[:, :, spectrum.shape[2] - frames - reach :])
+        block = self.source_resblocks[stage]
+        assert isinstance(block, ResBlock)
+        return contexts.run_block(block, down)
+
+    def _overlap(self, x: Tensor, held: Tensor, *, beginning: bool, last: bool) -> tuple[Tensor, Tensor]:
+        """x: (B, 18, F) -> samples that are complete, and (B, 2, 12) of what is not."""
+        edge, limit, width = self.config.n_fft // 2, self.config.limit, held.shape[2]
+        added = self.spectra.overlap_add(self.spectra.pieces(x))
+        total = torch.stack([added, self.spectra.envelope(x.shape[2]).expand_as(added)], 1)
+        total[:, :, :width] += held
+        ready = total[:, :, (edge if beginning else 0) : -edge if last else -width]
+        return (ready[:, 0] / ready[:, 1]).clamp(-limit, limit), total[:, :, -width:].clone()
+
+    def _causal_convs(self) -> Iterator[NormedConv]:
+        """Every convolution with a context, in the order in which they run."""
+        count = len(self.config.kernels)
+        for stage, up in enumerate(self.ups):
+            assert isinstance(up, NormedConv)
+            yield up
+            for block in (self.source_resblocks[stage], *self.resblocks[stage * count : (stage + 1) * count]):
+                assert isinstance(block, ResBlock)
+                for _, dilated, _, plain in block.pairs():
+                    yield from (dilated, plain)
+        yield self.conv_post
+
+
+class NoiseTable:
+    """Upstream's table of uniform noise, 259 MB at load, as the generator that it was drawn with: 5 KB a
+    session.
+
+    The table is (7,200,000, waves) of float32, drawn in order after seed 0; a session reads it from the
+    beginning and in order, so that drawing again gives the same numbers. After 300 s upstream has none; here
+    the draws go on.
+    """
+
+    def __init__(self, waves: int, begins_at: int = TABLE_BEGINS_AT) -> None:
+        self._waves = waves
+        self._generator = torch.Generator().manual_seed(0)
+        torch.randn(1, MEL, 15_000, generator=self._generator)
+        torch.rand(begins_at, generator=self._generator)
+
+    def session(self) -> "NoiseReader":
+        """A reader at the beginning of the table."""
+        return NoiseReader(self._waves, self._generator.clone_state())
+
+
+class NoiseReader:
+    """Reads a noise table from its beginning."""
+
+    def __init__(self, waves: int, generator: torch.Generator) -> None:
+        self._waves = waves
+        self._generator = generator
+
+    def take(self, samples: int) -> Tensor:
+        """The next rows: (1, samples, waves), uniform in 0..1."""
+        return torch.rand(1, samples, self._waves, generator=self._generator)
+
+
+def stepped_sines(f0: Tensor, phase: Tensor, config: HiftConfig) -> tuple[Tensor, Tensor]:
+    """Sines whose phase stands still within a frame, as v3 has learned them: (B, 480 T, waves), and the sum
+    so far.
+
+    Added up in double precision and rounded as upstream's single precision sum is, so that any cut gives the
+    same.
+    """
+    total = phase[:, None] + turns_a_sample(f0, config).double().cumsum(1)
+    angles = total.float() * 2 * torch.pi * config.frame_samples
+    return angles.sin().repeat_interleave(config.frame_samples, 1), total[:, -1]
+
+
+def _source_down(config: HiftConfig, stage: int) -> nn.Conv1d:
+    stride = config.source_strides[stage]
+    return nn.Conv1d(config.n_fft + 2, config.channels(stage), 2 * stride if stride > 1 else 1, stride)
+
+
+def _pending(mel: Tensor, lookahead: int, *, last: bool) -> int:
+    """Frames that a step renders beside its new ones: those pending, less those that will be."""
+    held = lookahead if mel.shape[2] else 0
+    return held - (0 if last else lookahead)
