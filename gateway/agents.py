@@ -126,7 +126,7 @@ class KeyMenu:
 
     def greet(self) -> Reply:
         """What is said first."""
-        return Reply(f"Hello, this is vivavoce. {self.MENU}")
+        return Reply(f"Hello. {self.MENU}")
 
     def press(self, digit: str) -> Reply:
         """Answer one key: ``0-9 * # A-D``."""

@@ -57,16 +57,18 @@ async def say(text: str | None, order: Order) -> None:
             engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
             TextFeed(stream, standard_input() if text is None else text) as feed,
         ):
-            await _render(stream, sink, order)
+            await _render(stream, feed, sink, order)
             await feed.raise_source_error()
 
 
-async def _render(stream: Stream, sink: Sink, order: Order) -> None:
+async def _render(stream: Stream, feed: TextFeed, sink: Sink, order: Order) -> None:
     console = Console(stderr=True)
     resampler = resampler_to(order.sample_rate)
     began, spoken_s = time.monotonic(), 0.0
     with console.status("speaking") as status:
         async for chunk in stream:
+            if feed.has_failed:
+                break  # the sentence about it shall not wait for an hour of speech
             sink.write(resampler.push(chunk.pcm))
             spoken_s += chunk.seconds
             status.update(f"{spoken_s:.1f} s of speech")

@@ -74,6 +74,11 @@ class TextFeed:
         self._segment_start = begins
         return self.cut_short and is_next_segment and _ends_sentence(self.text[:begins])
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the source of the text, or the stream that takes it, has raised."""
+        return self._task.done() and not self._task.cancelled() and self._task.exception() is not None
+
     async def raise_source_error(self) -> None:
         """Wait until all text is pushed, and raise what its source or the stream raised, if anything."""
         await asyncio.wait({self._task})

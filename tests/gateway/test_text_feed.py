@@ -89,3 +89,20 @@ def test_a_source_that_fails_without_being_asked_leaves_no_trace(caplog: pytest.
     asyncio.run(scenario())
     gc.collect()
     assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_failure_is_known_as_soon_as_it_happens() -> None:
+    async def broken() -> AsyncIterator[str]:
+        yield "One."
+        await asyncio.sleep(0.001)
+        raise ConnectionError("gone")
+
+    async def scenario() -> tuple[bool, bool]:
+        async with TextFeed(Sink(), broken()) as feed:
+            await asyncio.sleep(0)
+            before = feed.has_failed
+            with pytest.raises(ConnectionError):
+                await feed.raise_source_error()
+            return before, feed.has_failed
+
+    assert asyncio.run(scenario()) == (False, True)
