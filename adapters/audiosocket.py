@@ -314,7 +314,6 @@ class Connection:
     def _fail(self, sentence: str) -> NoReturn:
         self._failure = sentence
         self._buffer.clear()
-        self._offset = 0
         raise ProtocolError(sentence)
 
 

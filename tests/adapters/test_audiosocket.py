@@ -126,6 +126,10 @@ def test_an_error_of_asterisk_arrives_with_its_code_and_the_call_goes_on(payload
     assert error == ""
 
 
+def test_an_error_without_a_code_is_code_0() -> None:
+    assert Error() == Error(0)
+
+
 def test_what_one_side_sends_the_other_receives() -> None:
     phone, gateway = Connection(Role.CALLER), Connection(Role.SERVER)
     said: list[Message] = [
@@ -537,6 +541,8 @@ def test_the_advice_says_what_to_change() -> None:
     [
         (bytes(160), None),
         (b"\x01\x00\xff\xff" * 40, None),
+        (struct.pack("<hh", 255, -255) * 40, None),
+        (struct.pack("<hh", 256, -255) * 40, Encoding.COMPANDED),
         (b"\xff" * 160, Encoding.COMPANDED),
         (voice(-20, 0.01), Encoding.LINEAR),
         (ulaw_encode(voice(-20, 0.02)), Encoding.COMPANDED),
