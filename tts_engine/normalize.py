@@ -14,7 +14,8 @@ import unicodedata
 from dataclasses import dataclass, replace
 
 from .clauses import Boundary, Ending, next_boundary
-from .recognisers import Memory, Scan, read, read_settled
+from .recognisers import read, read_settled
+from .scan import Memory, Scan
 
 LONGEST_CLAUSE = 400  # characters; a longer one is cut where nothing is read as one thing
 _SETTLED = 100  # characters from the end of an unfinished clause beyond which readings no longer change

@@ -1,0 +1,369 @@
+"""Recognisers of numbers that say how much: integers, decimals, fractions, units, versions, ranges, money.
+
+American English: no "and" inside numbers, month before day where a fraction is a date.
+"""
+
+import re
+
+from . import vocabulary as say
+from .codes import group_sizes, is_counted
+from .dates import SUFFIX
+from .scan import Scan, rules
+
+_INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?!\d)"
+_DECIMAL = rf"(?:{_INTEGER}(?:\.\d+)?)"
+
+
+def number_words(text: str) -> str:
+    """An amount: "1,234.50" is "one thousand two hundred thirty four point five zero"."""
+    whole, _, fraction = text.replace(",", "").partition(".")
+    if len(whole) > 18:
+        return say.digits(text)
+    words = say.cardinal(int(whole)) if whole else ""
+    return f"{words} point {say.digits(fraction)}".strip() if fraction else words
+
+
+def _is_one(text: str) -> bool:
+    return text in ("1", "1.0")
+
+
+def _read_amount(scan: Scan, match: re.Match[str]) -> int:
+    scan.say(number_words(match.group()), match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_integer(scan: Scan, match: re.Match[str]) -> int:
+    text, start, stop = match.group(), match.start(), match.end()
+    following = scan.next_word(stop)
+    if (text.startswith("0") and len(text) > 1) or _is_identifier(text):
+        sizes = (1, 3, 3, 4) if len(text) == 11 and text[0] == "1" else group_sizes(len(text))
+        scan.spell_groups(start, stop, sizes)
+    elif text in ("911", "988", "411", "311") and following.lower() not in say.COUNTED:
+        scan.spell(start, stop)
+    elif len(text) in (3, 4) and _STREET_AHEAD.match(scan.view, stop):
+        scan.say(_house_words(int(text)), start, stop)
+        scan.memory.house_words_left = 6
+    elif len(text) == 3 and scan.memory.previous in say.PAIRED_WORDS:
+        scan.say(_house_words(int(text)), start, stop)
+    elif len(text) == 4 and _is_year(int(text), scan.memory.previous, following):
+        scan.say(say.year(int(text)), start, stop)
+    else:
+        scan.say(number_words(text), start, stop)
+    house = _STREET_AHEAD.match(scan.view, stop)
+    scan.memory.hear_number()
+    if house:
+        scan.memory.house_words_left = 6
+    return stop
+
+
+def _is_identifier(text: str) -> bool:
+    """Five digits and more without commas are a number to write down, unless it is round."""
+    return len(text) > 4 and not text.endswith("000")
+
+
+_STREET_AHEAD = re.compile(
+    r"(?: +(?:[NSEW]\.?|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
+    + "|".join(sorted(say.STREET_WORDS, key=len, reverse=True))
+    + r")\b",
+    re.IGNORECASE,
+)
+
+
+def _house_words(number: int) -> str:
+    if number >= 1000:
+        return say.cardinal(number) if number % 1000 == 0 else say.pairs(number)
+    hundreds, rest = divmod(number, 100)
+    if rest == 0:
+        return say.cardinal(number)
+    return f"{say.cardinal(hundreds)} {'oh ' if rest < 10 else ''}{say.cardinal(rest)}"
+
+
+def _is_year(number: int, previous: str, following: str) -> bool:
+    if 1900 <= number <= 2099:
+        return previous in say.YEAR_WORDS or not is_counted(following)
+    return 1100 <= number < 1900 and previous in say.YEAR_WORDS
+
+
+def _read_percent(scan: Scan, match: re.Match[str]) -> int:
+    scan.say(number_words(match.group(1)), match.start(), match.end(1))
+    scan.say("percent", match.end(1), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_degrees(scan: Scan, match: re.Match[str]) -> int:
+    number, scale = match.group(1), match.group(2)
+    scan.say(number_words(number), match.start(), match.end(1))
+    scale_word = {"C": "Celsius", "F": "Fahrenheit", "K": "kelvin"}.get(scale or "", "")
+    scan.say(f"{'degree' if _is_one(number) else 'degrees'} {scale_word}", match.end(1), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_unit(scan: Scan, match: re.Match[str]) -> int | None:
+    number, gap, unit = match.group(1), match.group(2), match.group(3)
+    if gap and unit in say.TIGHT_UNITS:
+        return None
+    scan.say(number_words(number), match.start(), match.end(1))
+    scan.say(say.UNITS[unit][0 if _is_one(number) else 1], match.start(3), match.end(3))
+    scan.memory.hear_number()
+    return _after_unit(scan, match.end())
+
+
+def _after_unit(scan: Scan, end: int) -> int:
+    """A full stop after "5 lbs" or "10 min" is the unit's own when the sentence goes on."""
+    if scan.view[end : end + 2] == ". " and scan.next_visible(end + 1).islower():
+        return end + 1
+    return end
+
+
+def _read_ordinal(scan: Scan, match: re.Match[str]) -> int:
+    scan.say(say.ordinal(int(match.group(1).replace(",", ""))), match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_decade(scan: Scan, match: re.Match[str]) -> int:
+    number = int(match.group(1))
+    words = say.year(number) if number >= 1000 else say.cardinal(number)
+    head, _, last = words.rpartition(" ")
+    scan.say(f"{head} {say.plural(last)}", match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _fraction_words(above: int, below: int) -> str:
+    part = say.FRACTIONS[below]
+    if above == 1:
+        return f"one {part}"
+    return f"{say.cardinal(above)} {'halves' if part == 'half' else say.plural(part)}"
+
+
+def _read_mixed_fraction(scan: Scan, match: re.Match[str]) -> int | None:
+    above, below = int(match.group(2)), int(match.group(3))
+    if below not in say.FRACTIONS or not 0 < above < below:
+        return None
+    scan.say(number_words(match.group(1)), match.start(), match.end(1))
+    tail = _fraction_words(above, below)
+    spoken = f"and {tail}" if above > 1 or below != 2 else "and a half"
+    scan.say(spoken, match.start(2), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_slash(scan: Scan, match: re.Match[str]) -> int | None:
+    """1/2 is a half, 5/10 five out of ten, 3/14 a date; 24/7 is said so."""
+    above, below = int(match.group(1)), int(match.group(2))
+    date_expected = scan.memory.previous in say.DATE_WORDS
+    is_date = 1 <= above <= 12 and 1 <= below <= 31
+    if match.group() in ("24/7", "9/11", "50/50"):
+        words = f"{say.cardinal(above)} {say.cardinal(below)}"
+    elif date_expected and is_date:
+        words = f"{say.MONTHS[above - 1]} {say.ordinal(below)}"
+    elif below in say.FRACTIONS and 0 < above < below:
+        words = _fraction_words(above, below)
+    elif below in (10, 100) and above <= below:
+        words = f"{say.cardinal(above)} out of {say.cardinal(below)}"
+    elif is_date:
+        words = f"{say.MONTHS[above - 1]} {say.ordinal(below)}"
+    else:
+        words = f"{say.cardinal(above)} slash {say.cardinal(below)}"
+    scan.say(words, match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_version(scan: Scan, match: re.Match[str]) -> int:
+    """2.1.3 point by point; four parts are an Internet address, dot by dot."""
+    parts = list(re.finditer(r"\d+", match.group()))
+    separator = "dot" if len(parts) == 4 else "point"
+    for number, part in enumerate(parts):
+        start, stop = match.start() + part.start(), match.start() + part.end()
+        if number:
+            scan.say(separator, start - 1, start)
+        if len(part.group()) < 3 and not part.group().startswith("0"):
+            scan.say(say.cardinal(int(part.group())), start, stop)
+        else:
+            scan.spell(start, stop)
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_v_version(scan: Scan, match: re.Match[str]) -> int:
+    scan.say("version", match.start(), match.start() + 1)
+    scan.memory.hear("version")
+    inner = _VERSION.match(scan.view, match.start(1))
+    if inner:
+        return _read_version(scan, inner)
+    scan.say(number_words(match.group(1)), match.start(1), match.end(1))
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_magnitude(scan: Scan, match: re.Match[str]) -> int | None:
+    """10k, 2.5M; but 4B after "room" is a room."""
+    if scan.memory.named and match.group(3):
+        return None
+    scan.say(number_words(match.group(1)), match.start(), match.end(1))
+    scan.say(say.MAGNITUDES[match.group(2) or match.group(3)], match.end(1), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_feet(scan: Scan, match: re.Match[str]) -> int:
+    scan.say(f"{say.cardinal(int(match.group(1)))} foot", match.start(), match.end(1))
+    scan.say(say.cardinal(int(match.group(2))), match.start(2), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_range(scan: Scan, match: re.Match[str]) -> int | None:
+    if not scan.memory.numeric or (scan.words and scan.words[-1].punctuation):
+        return None
+    dash = match.start() + len(match.group()) - len(match.group().lstrip())
+    scan.say("to", dash, dash + 1)
+    scan.memory.previous = "to"
+    scan.memory.numeric = False
+    return match.end()
+
+
+def _read_minus(scan: Scan, match: re.Match[str]) -> int | None:
+    if match.start() and scan.view[match.start() - 1] not in ' ("[\n':
+        return None
+    scan.say("minus", match.start(), match.end())
+    scan.memory.hear("minus")
+    return match.end()
+
+
+_BIG = r"(?: ?(thousand|million|billion|trillion|bn|MM|mm|[kKMBT](?!\w))(?!\w))?"
+_SIGN = r"US\$|CA\$|A\$|[$£€¥₹]"
+_CODE = r"USD|EUR|GBP|CAD|AUD|JPY|CNY|INR|CHF|MXN"
+
+
+def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
+    one, many, small_one, small_many = say.CURRENCIES[currency]
+    whole, _, fraction = amount.replace(",", "").partition(".")
+    if magnitude:
+        return f"{number_words(amount)} {say.MAGNITUDES[magnitude]} {many}"
+    if len(fraction) > 2 or (fraction and currency in ("¥", "JPY")):
+        return f"{number_words(amount)} {many}"
+    cents = int(fraction.ljust(2, "0") or 0)
+    units = int(whole)
+    large = f"{number_words(whole)} {one if units == 1 else many}"
+    small = f"{say.cardinal(cents)} {small_one if cents == 1 else small_many}"
+    if cents and units:
+        return f"{large} and {small}"
+    return small if cents else large
+
+
+def _read_money(scan: Scan, match: re.Match[str]) -> int:
+    """$5 is five dollars, and a $5 fee a five dollar fee."""
+    currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
+    words = _money_words(amount, magnitude, currency)
+    if "." not in amount and scan.next_word(match.end()) in say.PRICED:
+        words = words.removesuffix("s")
+    scan.say(words, match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_money_range(scan: Scan, match: re.Match[str]) -> int:
+    currency, low, low_magnitude, high, magnitude = match.groups()
+    low_words = number_words(low)
+    if low_magnitude:
+        low_words += f" {say.MAGNITUDES[low_magnitude]}"
+    scan.say(low_words, match.start(), match.end(2))
+    scan.say("to", match.end(2), match.start(4))
+    scan.say(_money_words(high, magnitude, currency), match.start(4), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_trailing_money(scan: Scan, match: re.Match[str]) -> int:
+    amount, magnitude, currency = match.groups()
+    if currency == "¢":
+        words = f"{number_words(amount)} {'cent' if _is_one(amount) else 'cents'}"
+    else:
+        words = _money_words(amount, magnitude, currency)
+    scan.say(words, match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_by(scan: Scan, match: re.Match[str]) -> int | None:
+    """30 cm x 20 cm."""
+    if scan.memory.after_phone or not scan.memory.numeric:
+        return None
+    scan.say("by", match.start(), match.end())
+    scan.memory.hear("by")
+    return match.end()
+
+
+def _read_by_number(scan: Scan, match: re.Match[str]) -> int:
+    scan.say(number_words(match.group(1)), match.start(), match.end(1))
+    scan.say("by", match.end(1), match.end())
+    scan.memory.hear("by")
+    return match.end()
+
+
+def _read_power(scan: Scan, match: re.Match[str]) -> int:
+    power = int(match.group(1))
+    words = {2: "squared", 3: "cubed"}.get(power, f"to the power of {say.cardinal(power)}")
+    scan.say(words, match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_comparison(scan: Scan, match: re.Match[str]) -> int:
+    words = {"<": "less than", ">": "more than", "~": "about", "*": "times"}[match.group(1)]
+    scan.say(words, match.start(1), match.end(1))
+    scan.memory.hear(words)
+    return match.end()
+
+
+def _read_rate(scan: Scan, match: re.Match[str]) -> int | None:
+    unit = say.RATES[match.group(1)]
+    scan.say("per", match.start(), match.start() + 1)
+    scan.say(unit, match.start(1), match.end(1))
+    scan.memory.hear(unit)
+    return match.end()
+
+
+_UNIT = "|".join(re.escape(unit) for unit in sorted(say.UNITS, key=len, reverse=True))
+_RATE = "|".join(sorted(say.RATES, key=len, reverse=True))
+_VERSION = re.compile(r"\d{1,5}(?:\.\d{1,5}){2,5}(?![\w]|\.\d)")
+LETTER_RULES = rules(
+    (rf"({_CODE}|US\$|CA\$|A\$) ?({_DECIMAL}){_BIG}", _read_money),
+    (r"x(?= ?\d)", _read_by),
+    (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_v_version),
+)
+DIGIT_RULES = rules(
+    (r"(\d{2,5})x(?=\d{2,5}(?!\w))", _read_by_number),
+    (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
+    (r"(\d{1,2})/(\d{1,3})(?![\w/])", _read_slash),
+    (r"(\d)'(\d{1,2})(?:\"|'')", _read_feet),
+    (rf"({_DECIMAL}){_BIG} ?(¢|€|£|(?:{_CODE})(?!\w))", _read_trailing_money),
+    (rf"({_DECIMAL}) ?%", _read_percent),
+    (rf"({_DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
+    (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", _read_version),
+    (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
+    (rf"({_DECIMAL})( ?)({_UNIT})(?![\w/'])", _read_unit),
+    (rf"({_DECIMAL})(?: (thousand|million|billion|trillion)|([kKMB]|bn))(?!\w)", _read_magnitude),
+    (rf"(\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}}){SUFFIX}(?!\w)", _read_ordinal),
+)
+PLAIN_NUMBER_RULES = rules(
+    (r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+\.\d+", _read_amount),
+    (r"\d{1,300}", _read_integer),
+)
+SYMBOL_RULES = rules(
+    (rf"({_SIGN}) ?({_DECIMAL}){_BIG} ?[-–] ?\$?({_DECIMAL}){_BIG}(?![\d-])", _read_money_range),
+    (rf"({_SIGN}) ?({_DECIMAL}){_BIG}", _read_money),
+    (r" ?[-–] ?(?=[$£€]?\d)", _read_range),
+    (r"-(?= ?[$£€]?\.?\d)", _read_minus),
+    (r"\.\d+(?!\w)", _read_amount),
+    (r"'(\d0)s(?!\w)", _read_decade),
+    (rf"/ ?({_RATE})(?!\w)", _read_rate),
+    (r"\^(\d{1,3})(?!\d)", _read_power),
+    (r" ?([<>~*]) ?(?=[$£€]?\d)", _read_comparison),
+)

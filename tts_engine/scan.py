@@ -1,0 +1,142 @@
+"""One piece of text being read: what has been said so far, and what it says about the next words.
+
+The state that the recognisers share, and the shape of a rule. Not a recogniser itself.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from . import vocabulary as say
+
+CODE_WINDOW = 8  # words after "code" in which a number is read digit by digit
+MORE_CODE_WINDOW = 2  # words after such a number in which another one is
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the words already read say about the next ones."""
+
+    code_words_left: int = 0  # words for which a number is still a code
+    named: bool = False  # "order", "flight": a number at once is its number
+    fresh: bool = False  # the last word was the one that announced a code
+    previous: str = ""  # the last word as written, lower case
+    capital: bool = False  # it was capitalised, and not as the first of its sentence
+    numeric: bool = False  # the last thing read was a number and nothing came after it
+    after_phone: bool = False  # that number was a phone number: "x" is its extension
+    after_code: bool = False  # that number was a code
+    house_words_left: int = 0  # words for which "St" is a street
+    line_start: bool = True
+    sentence_start: bool = True
+
+    def hear(self, word: str) -> None:
+        """Note a word of running text."""
+        lower = word.lower()
+        self.fresh = False
+        self.code_words_left = max(0, self.code_words_left - 1)
+        self.house_words_left = max(0, self.house_words_left - 1)
+        if lower in say.CODE_WORDS or (self.named and lower in say.NUMBER_NOUNS):
+            self.code_words_left, self.fresh = CODE_WINDOW, True
+        if lower in say.NUMBERED_WORDS or lower in say.NUMBER_NOUNS:
+            self.named = True
+        elif lower not in say.LINKING_WORDS and not (word.isupper() and len(word) < 4):
+            self.named = False
+        self.capital = word[:1].isupper() and not self.sentence_start
+        self.previous = lower
+        self.numeric = self.after_phone = self.after_code = False
+        self.line_start = self.sentence_start = False
+
+    def hear_number(self) -> None:
+        """Note a number."""
+        self.numeric, self.named, self.previous = True, False, "0"
+        self.after_phone = self.after_code = False
+        self.capital = self.line_start = self.sentence_start = False
+
+    def end_sentence(self) -> None:
+        """Forget what holds for one sentence only; "Here is your code." still announces one."""
+        if not self.fresh:
+            self.code_words_left = 0
+        self.named = self.numeric = self.capital = False
+        self.house_words_left = 0
+        self.sentence_start = True
+
+
+@dataclass(slots=True)
+class Draft:
+    text: str
+    punctuation: str
+    start: int
+    stop: int
+
+
+_WEIGHT = {mark: weight for weight, mark in enumerate(("", ",", "—", ";", ":", ".", "!", "?"))}
+
+
+@dataclass(slots=True)
+class Scan:
+    """One piece of text being read."""
+
+    view: str
+    memory: Memory
+    words: list[Draft] = field(default_factory=list)
+
+    def say(self, words: str, start: int, stop: int) -> None:
+        """Speak ``words``, all of which stand for the characters ``start`` to ``stop``."""
+        self.words += [Draft(word, "", start, stop) for word in words.split()]
+
+    def pause(self, mark: str) -> None:
+        """Put ``mark`` after the last word, unless a stronger one is there."""
+        if self.words and _WEIGHT[mark] > _WEIGHT[self.words[-1].punctuation]:
+            self.words[-1].punctuation = mark
+
+    def spell(self, start: int, stop: int) -> None:
+        """Letters and digits of the range one by one."""
+        for at in range(start, stop):
+            character = self.view[at]
+            if character.isdigit():
+                self.say(say.DIGITS[int(character)], at, at + 1)
+            elif character.isalpha():
+                self.say(letter_name(character), at, at + 1)
+
+    def spell_groups(self, start: int, stop: int, sizes: tuple[int, ...]) -> None:
+        """The same with a pause after each group; ``sizes`` sum up to the length of the range."""
+        for size in sizes:
+            self.spell(start, start + size)
+            start += size
+            if start < stop:
+                self.pause(",")
+
+    def next_visible(self, at: int) -> str:
+        """The next character that is no blank; "" at the end of the piece."""
+        match = _VISIBLE.match(self.view, at)
+        return match.group(1) if match else ""
+
+    def next_word(self, at: int) -> str:
+        """The next word, when nothing but blanks comes before it."""
+        match = _NEXT_WORD.match(self.view, at)
+        return match.group(1) if match else ""
+
+
+def letter_name(letter: str) -> str:
+    """What makes a voice say the letter's name."""
+    capital = letter.upper()[:1]
+    return say.LETTER_NAMES.get(capital, capital)
+
+
+_VISIBLE = re.compile(r" *([^ ])")
+_NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
+Read = Callable[[Scan, "re.Match[str]"], int | None]
+Rule = tuple["re.Pattern[str]", Read]
+
+
+def end_if_sentence(scan: Scan, at: int) -> None:
+    """After an abbreviation's full stop: it ends the sentence too when a capital follows, or nothing."""
+    following = scan.next_visible(at)
+    if not following or following.isupper() or following in "\n\"'(":
+        scan.pause(".")
+        scan.memory.end_sentence()
+
+
+def rules(*table: tuple[str, Read]) -> tuple[Rule, ...]:
+    """A table of rules with its patterns compiled, in the order in which they are tried."""
+    return tuple((re.compile(pattern), read) for pattern, read in table)
