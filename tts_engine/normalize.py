@@ -46,8 +46,6 @@ class Piece:
     ending: Ending
 
 
-# --- folding: one alphabet for everything below ---------------------------------------------------
-
 _FOLDED = {
     **dict.fromkeys("\t\r\x1f", " "),
     **dict.fromkeys("\n\x0b\x0c\x1c\x1d\x1e\x85\u2028", "\n"),

@@ -63,6 +63,8 @@ class Memory:
 
 @dataclass(slots=True)
 class Draft:
+    """A spoken word with its range in the view, and punctuation that may still grow."""
+
     text: str
     punctuation: str
     start: int
