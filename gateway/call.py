@@ -262,6 +262,8 @@ class Call:
             if chunk.index == 0:
                 self._log.begin(feed)
             await _wait(interrupted, self._take(chunk, stream) - self._lead_s)
+        if interrupted.is_set():
+            return Outcome.DISCARDED  # whoever writes the text may not be done with it for long
         await feed.raise_source_error()
         return Outcome.CUT_SHORT if feed.cut_short else Outcome.SPOKEN
 
@@ -277,5 +279,7 @@ class Call:
 async def _wait(event: asyncio.Event, at_most_s: float) -> None:
     if at_most_s <= 0:
         return
+    # Not wait_for: Python 3.11's swallows a cancellation that comes with the event.
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), at_most_s)
+        async with asyncio.timeout(at_most_s):
+            await event.wait()
