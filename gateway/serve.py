@@ -250,8 +250,10 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def _no_listener(host: str, port: int, error: OSError) -> AddressUnavailable:
     if error.errno == errno.EADDRINUSE:
-        return AddressUnavailable(f"{host}:{port} is in use by another program; choose another port.")
-    return AddressUnavailable(f"Cannot listen on {host}:{port}: {error.strerror}.")
+        return AddressUnavailable(
+            f"{_as_text(host, port)} is in use by another program; choose another port."
+        )
+    return AddressUnavailable(f"Cannot listen on {_as_text(host, port)}: {error.strerror}.")
 
 
 def _address(sock: socket.socket) -> tuple[str, int]:
@@ -260,13 +262,16 @@ def _address(sock: socket.socket) -> tuple[str, int]:
 
 
 def _ready_line(gateway: Gateway) -> str:
-    (phone_host, phone_port), (web_host, web_port) = gateway.addresses.audiosocket, gateway.addresses.http
-    settings = gateway.settings
+    addresses, settings = gateway.addresses, gateway.settings
     voice = gateway.engine.voices.get(settings.voice).id
     return (
-        f"vivavoce is ready: AudioSocket on {phone_host}:{phone_port}, HTTP on http://{web_host}:{web_port}, "
-        f"agent {settings.agent}, voice {voice}"
+        f"vivavoce is ready: AudioSocket on {_as_text(*addresses.audiosocket)}, "
+        f"HTTP on http://{_as_text(*addresses.http)}, agent {settings.agent}, voice {voice}"
     )
+
+
+def _as_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _keep_out_of_collections() -> None:

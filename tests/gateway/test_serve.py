@@ -207,6 +207,12 @@ def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
 
 
 @pytest.mark.usefixtures("stand_in_voice")
+def test_an_address_of_version_6_is_announced_as_urls_have_it() -> None:
+    (line,) = signalled(signal.SIGTERM, host="::1", audiosocket_host="::1")
+    assert re.search(r"AudioSocket on \[::1\]:\d+, HTTP on http://\[::1\]:\d+,", line)
+
+
+@pytest.mark.usefixtures("stand_in_voice")
 def test_a_signal_while_it_starts_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Gateway.open
     closed: list[bool] = []
