@@ -123,7 +123,11 @@ class Candidates(BaseModel):
 
 
 class BrowserCalls:
-    """All calls from browsers: opens, refuses and ends them."""
+    """All calls from browsers: opens, refuses and ends them.
+
+    ``make_ear``: makes what judges whether a caller speaks, None where nobody wants to know;
+    ``connect``: takes the place of WebRTC.
+    """
 
     def __init__(
         self,
@@ -133,12 +137,14 @@ class BrowserCalls:
         registry: CallRegistry,
         settings: BrowserCallSettings = BrowserCallSettings(),
         make_ear: Callable[[], Ear] | None = None,
+        connect: "Connect | None" = None,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.registry = registry
         self.settings = settings
         self.make_ear = make_ear
+        self._connect = connect or _connect_by_webrtc
         self._legs: dict[str, BrowserLeg] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._started: dict[str, None] = {}  # ids of sessions, oldest first
@@ -245,18 +251,11 @@ class BrowserCalls:
         leg = BrowserLeg(self, str(uuid.uuid4()), peer_name)
         self._legs[leg.call_id] = leg
         try:
-            leg.peer = await self._answer_offer(offer_sdp, leg)
+            leg.peer = await self._connect(offer_sdp, leg, self.settings)
         except BaseException:
             self.leave(leg)
             raise
         return _answer(leg)
-
-    async def _answer_offer(self, offer_sdp: str, leg: "BrowserLeg") -> Peer:
-        from ..adapters import webrtc
-
-        settings = self.settings
-        policy = webrtc.PeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
-        return await webrtc.Peer.answer(offer_sdp, leg, policy)
 
 
 class BrowserLeg:
@@ -394,6 +393,16 @@ class BrowserLeg:
             stats.underruns,
             call.discarded_ms,
         )
+
+
+Connect = Callable[[str, BrowserLeg, BrowserCallSettings], Awaitable[Peer]]
+
+
+async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> Peer:
+    from ..adapters import webrtc
+
+    policy = webrtc.PeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
+    return await webrtc.Peer.answer(offer_sdp, leg, policy)
 
 
 _OFFER = TypeAdapter(Offer)

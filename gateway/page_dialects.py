@@ -8,7 +8,7 @@ Source: RTVI 1.x as pipecat-ai 1.14.0 speaks it (processors/frameworks/rtvi/mode
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from .browser_session import AskMessage, PageMessage, parse
@@ -58,7 +58,7 @@ class RtviDialect:
     """Pipecat's clients'. Typed text is asked of the model where there is one, else it is spoken as it is."""
 
     _answers: bool = False
-    _speaking: bool = field(default=False)
+    _speaking: bool = False
 
     def read(self, message: str) -> Read:
         """A message of the client; what it may do without is passed over."""
@@ -83,8 +83,10 @@ class RtviDialect:
                 self._answers = bool(message["answers"])
                 return []
             case "speech_started":
+                self._speaking = True
                 return [_rtvi("bot-started-speaking"), _rtvi("bot-tts-started")]
-            case "speech_finished" | "discarded":
+            case "speech_finished" | "discarded" if self._speaking:
+                self._speaking = False
                 return [_rtvi("bot-tts-stopped"), _rtvi("bot-stopped-speaking")]
             case "word":
                 return [_rtvi("bot-tts-text", {"text": message["text"]})]
