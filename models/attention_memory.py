@@ -8,7 +8,9 @@ before it, never what follows:
     sees      |0 .. 50)|0 .. 100)|50.. 150)|100.. 200)       window 100 frames: an approximation
 
 The buffer is a ring when the window is bounded; a slot's frame number follows from where the ring stands,
-and attention does not mind the order of its keys. A plan is made once a chunk and shared by all layers.
+and attention does not mind the order of its keys. Rows at different places are attended one after the other,
+each with what it has: no mask, no padding, and a row among others is the row alone. A plan is made once a
+chunk and shared by all layers.
 Nothing here has weights.
 
 Source: the chunk mask of FunAudioLLM/CosyVoice@ace7c47 utils/mask.py (subsequent_chunk_mask, left context
@@ -37,41 +39,45 @@ class Keep(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One block of a chunk: ``start``..``stop`` in the chunk, its slots in the buffer and what it sees.
+class Part:
+    """Rows that stand at the same place, in one block of a chunk.
 
-    ``slots``: where each row's block is written, one number where all rows agree. ``visible``: slots to read.
-    ``positions``: (R, visible) int64, the frame in each slot, negative where none; R is 1 or the row count.
-    ``queries``: (R, stop - start) int64, the frames of the block itself.
-    ``seen``: (R, 1, 1, visible) bool, or None where every slot may be seen.
+    ``rows``: begin and end. ``slot``, ``size``: where the block is written, and how much of it is not
+    padding. ``visible``: slots to read, from the first. ``positions``: (visible,) int64, the frame in each
+    slot. ``queries``: (block,) int64, the frames of the block itself.
     """
 
-    start: int
-    stop: int
-    slots: tuple[int, ...]
+    rows: tuple[int, int]
+    slot: int
+    size: int
     visible: int
     positions: Tensor
     queries: Tensor
-    seen: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Frames ``start``..``stop`` of a chunk, row by row."""
+
+    start: int
+    stop: int
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How a chunk runs through a buffer: its blocks, and what is in the buffer before it.
 
-    ``history``: slots in use before the chunk. ``history_positions``: (R, history) int64. ``padded``: (R,
+    ``positions``: (R, length) int64, the frames of the chunk; R is 1 where all rows agree. ``history``: slots
+    in use before the chunk, of the row with most. ``history_positions``: (R, history) int64. ``padded``: (R,
     length, 1) float32, zero where a row has ended before the chunk does; None where no row has.
     """
 
     blocks: tuple[Block, ...]
+    positions: Tensor
     history: int
     history_positions: Tensor
     padded: Tensor | None
-
-    @property
-    def positions(self) -> Tensor:
-        """(R, length) int64: the frames of the chunk."""
-        return torch.cat([block.queries for block in self.blocks], 1)
 
 
 def make_plan(
@@ -88,40 +94,57 @@ def make_plan(
     ``capacity``: slots of the buffer, which is a ring if the frames exceed it. ``valid``: frames of the chunk
     that each row really has, all of them where None.
     """
-    rows = list(begins) if valid or len(set(begins)) > 1 else [begins[0]]
-    limits = [begin + count for begin, count in zip(rows, valid, strict=True)] if valid else None
-    edges = [*range(0, length, block), length]
-    begin = torch.tensor(rows, device=device)
-    limit = torch.tensor(limits, device=device) if limits else None
-    blocks = [_make_block(begin, start, stop, capacity, limit) for start, stop in pairwise(edges)]
-    history = min(max(rows), capacity)
-    padded = None
-    if limit is not None:
-        padded = (begin[:, None] + torch.arange(length, device=device) < limit[:, None])[..., None].float()
-    return Plan(tuple(blocks), history, _held(begin, history, capacity), padded)
+    ends = valid or [length] * len(begins)
+    groups = [
+        (rows, begins[rows[0]], ends[rows[0]]) for rows in _agreeing(list(zip(begins, ends, strict=True)))
+    ]
+    edges = pairwise([*range(0, length, block), length])
+    blocks = tuple(
+        Block(start, stop, tuple(_part(*group, start, stop, capacity, device) for group in groups))
+        for start, stop in edges
+    )
+    begin = torch.tensor(begins[:1] if len(set(begins)) == 1 else begins, device=device)
+    frames = torch.arange(length, device=device)
+    history = min(max(begins), capacity)
+    padded = (
+        None if valid is None else (frames < torch.tensor(valid, device=device)[:, None])[..., None].float()
+    )
+    held = _held(begin[:, None], history, capacity)
+    return Plan(blocks, begin[:, None] + frames, history, held, padded)
 
 
-def _make_block(begin: Tensor, start: int, stop: int, capacity: int, limit: Tensor | None) -> Block:
-    end = begin + stop
-    visible = min(int(end.max()), capacity)
-    positions = _held(end, visible, capacity)
-    seen = positions >= 0
-    if limit is not None:
-        seen &= positions < limit[:, None]
-    return Block(
-        start,
-        stop,
-        tuple(int(first) % capacity for first in begin + start),
+def _agreeing(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs of equal entries, as (begin, end)."""
+    edges = [row for row in range(1, len(places)) if places[row] != places[row - 1]]
+    return list(pairwise([0, *edges, len(places)]))
+
+
+def _part(
+    rows: tuple[int, int],
+    begin: int,
+    end: int,
+    start: int,
+    stop: int,
+    capacity: int,
+    device: torch.device | None,
+) -> Part:
+    written = begin + max(min(stop, end), 0)
+    visible = min(written, capacity)
+    return Part(
+        rows,
+        (begin + start) % capacity,
+        max(0, min(stop, end) - start),
         visible,
-        positions,
-        begin[:, None] + torch.arange(start, stop, device=begin.device),
-        None if bool(seen.all()) else seen[:, None, None, :],
+        _held(torch.tensor(written, device=device), visible, capacity),
+        begin + torch.arange(start, stop, device=device),
     )
 
 
 def _held(end: Tensor, visible: int, capacity: int) -> Tensor:
-    """(R, visible): the frame that each slot holds once every frame before ``end`` has been written."""
-    newest = end[:, None] - 1
+    """The frame that each slot holds once every frame before ``end`` has been written, negative where none
+    is.
+    """
+    newest = end - 1
     return newest - (newest - torch.arange(visible, device=end.device)) % capacity
 
 
@@ -142,21 +165,19 @@ def recall(kept: Tensor, plan: Plan, keep: Keep, project: Project, length: int) 
     return working
 
 
-def remember(kept: Tensor, fresh: Tensor, block: Block) -> None:
-    """Write a block of ``fresh`` (N, P, length, D) into the buffer (N, P, W, D), in place."""
-    size = block.stop - block.start
-    source = fresh[:, :, block.start : block.stop]
-    if len(block.slots) == 1:
-        kept[:, :, block.slots[0] : block.slots[0] + size] = source
-        return
-    for row, slot in enumerate(block.slots):
-        kept[row, :, slot : slot + size] = source[row]
+def remember(kept: Tensor, fresh: Tensor, block: Block, part: Part) -> None:
+    """Write some rows of a block of ``fresh`` (N, P, length, D) into the buffer (N, P, W, D), in place."""
+    first, last = part.rows
+    kept[first:last, :, part.slot : part.slot + part.size] = fresh[
+        first:last, :, block.start : block.start + part.size
+    ]
 
 
 def store(kept: Tensor, fresh: Tensor, plan: Plan) -> None:
     """Write a whole chunk into the buffer, block by block, in place."""
     for block in plan.blocks:
-        remember(kept, fresh, block)
+        for part in block.parts:
+            remember(kept, fresh, block, part)
 
 
 def attend(
@@ -165,28 +186,49 @@ def attend(
     working: Tensor,
     plan: Plan,
     heads: int,
-    bias: Callable[[Tensor, Block], Tensor] | None = None,
+    bias: Callable[[Tensor, Part], Tensor] | None = None,
 ) -> Tensor:
     """Multi-head attention of a chunk, block by block: (N, length, H * d).
 
     ``query``: (N, length, H * d). ``fresh``: (N, 2, length, H * d), keys and values of the chunk. ``bias``:
-    gives what is added to a block's scores, (N, H, block, visible), from its queries (N, H, block, d).
+    gives what is added to the scores of some rows of a block, (n, H, block, visible), from their queries (n,
+    H, block, d).
     """
-    answers = []
-    for block in plan.blocks:
-        remember(working, fresh, block)
-        asked = split_heads(query[:, block.start : block.stop], heads)
-        key, value = (split_heads(working[:, part, : block.visible], heads) for part in (0, 1))
-        mask = block.seen if bias is None else _masked(bias(asked, block), block.seen)
-        answers.append(F.scaled_dot_product_attention(asked, key, value, mask).transpose(1, 2).flatten(2))
-    return answers[0] if len(answers) == 1 else torch.cat(answers, 1)
+    answers = [
+        _joined(
+            [
+                _attend_part(query[:, block.start : block.stop], fresh, working, block, part, heads, bias)
+                for part in block.parts
+            ],
+            0,
+        )
+        for block in plan.blocks
+    ]
+    return _joined(answers, 1)
+
+
+def _attend_part(
+    query: Tensor,
+    fresh: Tensor,
+    working: Tensor,
+    block: Block,
+    part: Part,
+    heads: int,
+    bias: Callable[[Tensor, Part], Tensor] | None,
+) -> Tensor:
+    first, last = part.rows
+    remember(working, fresh, block, part)
+    asked = split_heads(query[first:last], heads)
+    key, value = (split_heads(working[first:last, index, : part.visible], heads) for index in (0, 1))
+    scores = None if bias is None else bias(asked, part)
+    return F.scaled_dot_product_attention(asked, key, value, scores).transpose(1, 2).flatten(2)
+
+
+def _joined(parts: list[Tensor], dim: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(N, T, H * d) -> (N, H, T, d), a view."""
     N, T, width = x.shape
     return x.view(N, T, heads, width // heads).transpose(1, 2)
-
-
-def _masked(bias: Tensor, seen: Tensor | None) -> Tensor:
-    return bias if seen is None else bias.masked_fill(~seen, float("-inf"))

@@ -173,7 +173,7 @@ class Flow(Prepared):
         ]
         return FlowState(
             torch.zeros(rows, dtype=torch.int64, device=speaker.device),
-            speaker,
+            speaker.clone(),
             self.encoder.init_state(rows, room)
             if self.config.encoder
             else self.pre_lookahead_layer.conv2.context(rows),
@@ -332,7 +332,7 @@ class Flow(Prepared):
 
 def solver_times(steps: int) -> tuple[tuple[float, float], ...]:
     """(time, step width) of each Euler step, on a cosine schedule, rounded as upstream rounds them."""
-    span = 1 - torch.cos(torch.linspace(0, 1, steps + 1) * 0.5 * torch.pi)
+    span = 1 - torch.cos(torch.linspace(0, 1, steps + 1, device="cpu") * 0.5 * torch.pi)
     times, t = [], span[0]
     for following in span[1:]:
         dt = following - t

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Block, Plan, attend, split_heads
+from .attention_memory import Part, Plan, attend, split_heads
 from .layers import CausalConv, JoinedProjection, pair
 
 LOOKAHEAD = 3
@@ -105,14 +105,14 @@ class _RelativeAttention(JoinedProjection):
         )
         return self.linear_out(attended)  # type: ignore[no-any-return]
 
-    def _distance_scores(self, table: "_Distances") -> Callable[[Tensor, Block], Tensor]:
+    def _distance_scores(self, table: "_Distances") -> Callable[[Tensor, Part], Tensor]:
         projected = split_heads(self.linear_pos(table.sines)[None], self.heads)
         shift = (self.pos_bias_v - self.pos_bias_u)[:, None]
         scale = 1 / math.sqrt(projected.shape[-1])
 
-        def scores(query: Tensor, block: Block) -> Tensor:
+        def scores(query: Tensor, part: Part) -> Tensor:
             by_distance = ((query + shift) * scale) @ projected.transpose(-1, -2)
-            return table.pick(by_distance, block)
+            return table.pick(by_distance, part)
 
         return scores
 
@@ -145,19 +145,15 @@ class _Distances:
     """The sine table over every distance that a plan needs, from a block's own future to its oldest key."""
 
     def __init__(self, plan: Plan, width: int) -> None:
-        apart = [block.queries[:, :, None] - block.positions[:, None, :] for block in plan.blocks]
-        self.nearest = min(int(distance.min()) for distance in apart)
-        self.farthest = max(
-            int(block.queries.max() - block.positions.clamp(min=0).min()) for block in plan.blocks
-        )
-        self.sines = sine_table(self.nearest, self.farthest, width, plan.blocks[0].queries.device)
+        parts = [part for block in plan.blocks for part in block.parts if part.visible]
+        self.nearest = min(int(part.queries[0] - part.positions.max()) for part in parts)
+        self.farthest = max(int(part.queries[-1] - part.positions.min()) for part in parts)
+        self.sines = sine_table(self.nearest, self.farthest, width, plan.positions.device)
 
-    def pick(self, by_distance: Tensor, block: Block) -> Tensor:
-        """Scores by distance (B, H, block, distances) to scores by slot (B, H, block, visible)."""
-        index = block.queries[:, :, None] - block.positions[:, None, :] - self.nearest
-        # A slot that holds nothing yet has a distance of its own; it is masked afterwards.
-        index = index.clamp(max=by_distance.shape[3] - 1)[:, None]
-        return by_distance.gather(3, index.expand(*by_distance.shape[:3], -1))
+    def pick(self, by_distance: Tensor, part: Part) -> Tensor:
+        """Scores by distance (n, H, block, distances) to scores by slot (n, H, block, visible)."""
+        index = part.queries[:, None] - part.positions - self.nearest
+        return by_distance.gather(3, index.expand(*by_distance.shape[:2], -1, -1))
 
 
 def sine_table(nearest: int, farthest: int, width: int, device: torch.device) -> Tensor:
@@ -210,7 +206,10 @@ class FlowEncoder(nn.Module):
         x: (B, T, C) embedded ids. future: (B, 3, C) the next ones, (B, 0, C) at the end. ids, frames: the
         chunk's plans at 25 and 50 Hz. Returns (B, 2 T, C). The state's buffers are written in place.
         """
-        x, lookahead = self.pre_lookahead_layer(self.embed(x), self.embed(future), state.lookahead)
+        x = self.embed(x)
+        if ids.padded is not None:
+            x = x * ids.padded
+        x, lookahead = self.pre_lookahead_layer(x, self.embed(future), state.lookahead)
         x = _run(self.encoders, x, state.ids, ids)
         x, up = self.up_layer.conv(x.repeat_interleave(RATIO, 1), state.up)
         x = _run(self.up_encoders, self.up_embed(x), state.frames, frames)
