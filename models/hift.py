@@ -388,7 +388,7 @@ class Hift(nn.Module):
         frames = rendered.wave.shape[1] // self.config.frame_samples
         overlap = min(self.policy.overlap_frames, frames)
         given = (frames - overlap) * self.config.frame_samples
-        return rendered.wave[:, :given], self._following(rendered, overlap)
+        return rendered.wave[:, :given], self._following(rendered, overlap, state)
 
     def finish(self, mel: Tensor, noise: Tensor, state: HiftState) -> Tensor:
         """Samples of the last chunk, nothing withheld. The same inputs as ``step``."""
@@ -406,20 +406,21 @@ class Hift(nn.Module):
         wave = fade(state.tail, wave, equal_gain(state.tail.shape[1], wave.device))
         return _Rendered(mel, noise, source, phases, wave)
 
-    def _following(self, rendered: "_Rendered", overlap: int) -> HiftState:
+    def _following(self, rendered: "_Rendered", overlap: int, state: HiftState) -> HiftState:
         size, total = self.config.frame_samples, rendered.mel.shape[2]
         boundary = total - overlap
         context = min(self.policy.context_frames, boundary)
         begin = boundary - context
         phases = rendered.phases[:, : rendered.phases.shape[1] - overlap]
+        given = rendered.wave.shape[1] - overlap * size
+        faded = self.policy.fade_frames * size
         return HiftState(
             rendered.mel[:, :, begin:].clone(),
             rendered.source[:, :, begin * size : boundary * size].clone(),
-            rendered.noise[:, rendered.noise.shape[1] - overlap * size :].clone(),
+            rendered.noise[:, given:].clone(),
             phases[:, -1].clone(),
-            rendered.wave[:, rendered.wave.shape[1] - overlap * size :][
-                :, : self.policy.fade_frames * size
-            ].clone(),
+            # Where nothing has been given out there is no new seam.
+            rendered.wave[:, given : given + faded].clone() if given else state.tail,
         )
 
     def init_compat_state(self, rows: int) -> CompatState:
