@@ -34,7 +34,7 @@ from .geometry import Version, control_ids
 
 TEXT_BLOCK = 5
 SPEECH_BLOCK = 15
-END_OF_PROMPT = 151_646  # <|endofprompt|>, the same text id in v2 and v3
+END_OF_PROMPT = 151_646  # <|endofprompt|> of the released vocabularies
 
 
 class StrayId(ValueError):
@@ -69,10 +69,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class SpeechIds:
-    """The ids of a codec of ``codes`` sounds that are not sounds."""
+    """The ids of a codec of ``codes`` sounds that are not sounds, and the text id that ends a prompt."""
 
     version: Version
     codes: int = 6561
+    end_of_prompt: int = END_OF_PROMPT
 
     @property
     def end(self) -> int:
@@ -374,10 +375,12 @@ def _split_prompt(ids: SpeechIds, text_ids: Sequence[int]) -> tuple[Sequence[int
     if ids.version is Version.V2:
         return (), text_ids
     _require_end_of_prompt(ids, text_ids)
-    cut = list(text_ids).index(END_OF_PROMPT) + 1
+    cut = list(text_ids).index(ids.end_of_prompt) + 1
     return text_ids[:cut], text_ids[cut:]
 
 
 def _require_end_of_prompt(ids: SpeechIds, text_ids: Sequence[int]) -> None:
-    if ids.version is Version.V3 and END_OF_PROMPT not in text_ids:
-        raise ValueError("version 3 wants <|endofprompt|> (151646) in its prompt or text; it is in neither")
+    if ids.version is Version.V3 and ids.end_of_prompt not in text_ids:
+        raise ValueError(
+            f"version 3 wants <|endofprompt|> ({ids.end_of_prompt}) in its prompt or text; it is in neither"
+        )

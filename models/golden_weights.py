@@ -117,10 +117,10 @@ def _hift(stated: dict[str, Any]) -> HiftSizes:
 def weight(key: str, shape: Sequence[int], rule: WeightRule) -> Float:
     """One tensor; float32 of the shape given."""
     if key.endswith(ROTARY_KEY_END):
-        return _rotary_frequencies(shape)
+        return rotary_frequencies(shape)
     source = EMBEDDING_KEY if key == TIED_HEAD_KEY else key
     generator = np.random.Generator(np.random.PCG64(zlib.crc32((rule.salt + source).encode())))
-    drawn = _scaled(source, generator.standard_normal(tuple(shape)).astype(np.float32))
+    drawn = scaled(source, generator.standard_normal(tuple(shape)).astype(np.float32))
     for end, factor in rule.multipliers:
         if source.endswith(end):
             drawn *= np.float32(factor)
@@ -132,7 +132,8 @@ def weights(shapes: Mapping[str, Sequence[int]], rule: WeightRule) -> dict[str, 
     return {key: weight(key, shape, rule) for key, shape in shapes.items()}
 
 
-def _scaled(key: str, drawn: Float) -> Float:
+def scaled(key: str, drawn: Float) -> Float:
+    """Noise of unit variance at the scale of the tensor that has this key."""
     if key.endswith((".original0", ".alpha")) or (drawn.ndim == 1 and key.endswith("weight")):
         return np.float32(1) + np.float32(0.1) * drawn
     if drawn.ndim >= 2:
@@ -140,7 +141,7 @@ def _scaled(key: str, drawn: Float) -> Float:
     return np.float32(0.02) * drawn
 
 
-def _rotary_frequencies(shape: Sequence[int]) -> Float:
+def rotary_frequencies(shape: Sequence[int]) -> Float:
     """The formula value 1 / 10000 ** (2 i / head width), which upstream keeps as a buffer."""
     (count,) = shape
     exponents = np.arange(0, 2 * count, 2, dtype=np.float32) / np.float32(2 * count)

@@ -80,7 +80,7 @@ class TextTokenizer:
         """
         pairs: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))
         lines = (folder / "merges.txt").read_text("utf-8").splitlines()
-        merges = [_merge(line) for line in lines if line and not line.startswith("#version")]
+        merges = [_merge(line, pairs) for line in lines if line and not line.startswith("#version")]
         return cls(pairs, merges, version, len(pairs))
 
     @classmethod
@@ -148,8 +148,10 @@ def _spelled(token: bytes) -> str:
     return token.decode("latin-1").translate(byte_letters())
 
 
-def _merge(line: str) -> tuple[str, str]:
-    left, right = line.split(" ")
+def _merge(line: str, pairs: Mapping[str, int]) -> tuple[str, str]:
+    left, _, right = line.partition(" ")
+    if not (left in pairs and right in pairs and left + right in pairs):
+        raise ValueError(f"merges.txt joins {line!r}, which vocab.json does not know")
     return left, right
 
 

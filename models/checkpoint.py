@@ -1,0 +1,214 @@
+"""Files of weights: what is in them, without loading it; and loading it, without executing anything.
+
+A ``.pt`` file is a zip of a pickle and raw numbers. The pickle is only ever read by a reader that knows
+tensors and containers and refuses everything else; for a look at keys and shapes the numbers stay on the
+disk. A ``.safetensors`` file holds no code at all.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:67-75 (which file goes where, the ``generator.``
+prefix).
+"""
+
+import pickle
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from .manifest import Shape
+
+TIED_KEY = "llm.model.lm_head.weight"
+
+_DISCRIMINATOR_PREFIX = "generator."
+_OLD_NORMS = {
+    ".weight_g": ".parametrizations.weight.original0",
+    ".weight_v": ".parametrizations.weight.original1",
+}
+_MOST_NAMED = 4
+_POINTER = b"version https://git-lfs"
+
+
+class CheckpointFault(ValueError):
+    """A file of weights cannot be used; the message names it, what was found and what is expected."""
+
+
+def weight_file(folder: Path, name: str) -> Path:
+    """The file that holds ``name`` (e.g. llm.pt): a converted one where there is one."""
+    converted = (folder / name).with_suffix(".safetensors")
+    return converted if converted.exists() else folder / name
+
+
+def check(path: Path, expected: Mapping[str, Shape]) -> None:
+    """Compare a file's keys, shapes and types with what is expected; raises CheckpointFault for the first
+    kind.
+
+    Reads headers only. A converted file may lack the tied head of the language model.
+    """
+    found = _described(path)
+    missing = [key for key in expected if key not in found and not _may_lack(path, key)]
+    unknown = [key for key in found if key not in expected]
+    if missing or unknown:
+        raise CheckpointFault(f"{path.name}: {_difference(missing, unknown)}; {_wrong_release(path)}")
+    for key, (shape, dtype) in found.items():
+        if shape != expected[key] or dtype != torch.float32:
+            got, wanted = _written(shape, dtype), _written(expected[key], torch.float32)
+            raise CheckpointFault(f"{path.name}: {key} is {got}, expected {wanted}; {_wrong_release(path)}")
+
+
+def load(path: Path) -> dict[str, Tensor]:
+    """Every tensor, on the CPU, under today's names; raises CheckpointFault."""
+    if path.suffix == ".safetensors":
+        try:
+            return _renamed(load_file(path))
+        except (OSError, SafetensorError) as error:
+            raise CheckpointFault(f"{path.name}: {error}; {_again(path)}") from error
+    return _renamed(_read_pickled(path, "cpu"))
+
+
+def read_safely(path: Path, device: str = "cpu") -> Any:
+    """Tensors and plain containers of a ``.pt`` file, nothing else; raises CheckpointFault.
+
+    device: or "meta".
+    """
+    _check_zip(path)
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointFault(
+            f"{path.name}: its pickle asks for code to be run ({_first_line(error)}); expected tensors only; "
+            "do not load this file with anything, get it from its publisher"
+        ) from error
+    except (OSError, RuntimeError, EOFError, KeyError, ValueError) as error:
+        raise CheckpointFault(f"{path.name}: {_first_line(error)}; {_again(path)}") from error
+
+
+def convert(source: Path) -> Path:
+    """Write a ``.pt`` file as ``.safetensors`` beside it, complete or not at all; the new path."""
+    target = source.with_suffix(".safetensors")
+    tensors = _renamed(_read_pickled(source, "cpu"))
+    tensors.pop(TIED_KEY, None)
+    partial = target.with_suffix(".partial")
+    try:
+        save_file(tensors, partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _described(path: Path) -> dict[str, tuple[Shape, torch.dtype]]:
+    if path.suffix == ".safetensors":
+        return _described_safe(path)
+    tensors = _renamed(_read_pickled(path, "meta"))
+    _check_numbers(path, tensors)
+    return {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in tensors.items()}
+
+
+def _described_safe(path: Path) -> dict[str, tuple[Shape, torch.dtype]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - no mapping
+            return {
+                key: (tuple(part.get_shape()), _SAFE_TYPES.get(part.get_dtype(), torch.bool))
+                for key, part in slices.items()
+            }
+    except (OSError, SafetensorError) as error:
+        raise CheckpointFault(f"{path.name}: {error}; {_again(path)}") from error
+
+
+_SAFE_TYPES = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F64": torch.float64,
+    "I64": torch.int64,
+}
+
+
+def _check_zip(path: Path) -> None:
+    """A file that ends early, or is a stand-in for one that was not downloaded, has no table at its end."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_POINTER))
+            size = path.stat().st_size
+    except OSError as error:
+        raise CheckpointFault(f"{path.name}: {error.strerror}; {_again(path)}") from error
+    if start == _POINTER:
+        raise CheckpointFault(
+            f"{path.name}: a Git LFS pointer of {size} bytes, not the file; run git lfs pull"
+        )
+    if not zipfile.is_zipfile(path):
+        raise CheckpointFault(
+            f"{path.name}: {size:,} bytes that are no complete PyTorch archive; {_again(path)}"
+        )
+
+
+def _check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """The raw numbers in the archive must suffice for the tensors; tied ones are stored once."""
+    with zipfile.ZipFile(path) as archive:
+        stored = sum(entry.file_size for entry in archive.infolist() if "/data/" in entry.filename)
+        packed = [entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED]
+    needed = sum(t.numel() * t.element_size() for key, t in tensors.items() if key != TIED_KEY)
+    if stored < needed or packed:
+        raise CheckpointFault(
+            f"{path.name}: holds {stored:,} bytes of numbers, expected {needed:,}; {_again(path)}"
+        )
+
+
+def _read_pickled(path: Path, device: str) -> dict[str, Tensor]:
+    read = read_safely(path, device)
+    if not isinstance(read, dict) or not all(isinstance(value, Tensor) for value in read.values()):
+        raise CheckpointFault(f"{path.name}: found no table of tensors; expected the weights of one network")
+    return read
+
+
+def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Today's names: without the prefix that training leaves, with today's words for weight norm."""
+    return {_today(key): tensor for key, tensor in tensors.items()}
+
+
+def _today(key: str) -> str:
+    key = key.removeprefix(_DISCRIMINATOR_PREFIX)
+    for old, new in _OLD_NORMS.items():
+        if key.endswith(old):
+            return key.removesuffix(old) + new
+    return key
+
+
+def _may_lack(path: Path, key: str) -> bool:
+    return path.suffix == ".safetensors" and key == TIED_KEY
+
+
+def _difference(missing: list[str], unknown: list[str]) -> str:
+    parts = [
+        f"{len(keys)} keys {what} ({', '.join(_few(keys))})"
+        for what, keys in (("missing", missing), ("unknown", unknown))
+        if keys
+    ]
+    return " and ".join(parts)
+
+
+def _few(keys: list[str]) -> Iterator[str]:
+    yield from keys[:_MOST_NAMED]
+    if len(keys) > _MOST_NAMED:
+        yield "..."
+
+
+def _written(shape: Shape, dtype: torch.dtype) -> str:
+    return f"{list(shape)} {str(dtype).removeprefix('torch.')}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200] or type(error).__name__
+
+
+def _wrong_release(path: Path) -> str:
+    return f"is {path.name} of the same release as the yaml beside it?"
+
+
+def _again(path: Path) -> str:
+    return f"download {path.name} again and compare its size with the publisher's"
