@@ -1,9 +1,12 @@
 # Everything a checkout needs is made here, in its own .venv; nothing needs root.
+# `make test EXTRAS=dev,stt,pipecat,cosyvoice` also tests what needs those; without them such tests are skipped.
 PYTHON ?= python3
+EXTRAS ?= dev,stt
+comma  := ,
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
-PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check install --progress-bar off
+STAMP  := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
+PIP    := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --progress-bar off
 
 .PHONY: setup run test lint bench clean
 setup: $(STAMP)
@@ -13,7 +16,7 @@ $(STAMP): pyproject.toml Makefile
 	@echo "Setting up $(VENV); this takes some minutes the first time."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) 'setuptools>=77'
-	$(PIP) --editable '.[dev,stt]'
+	$(PIP) --editable '.[$(EXTRAS)]'
 	@touch $@
 
 run: setup
