@@ -80,7 +80,7 @@ __all__ = ["AudioSocketParams", "AudioSocketServer", "AudioSocketTransport", "Ca
 
 PTIME_S: Final = 0.020
 RATES_OUT: Final = frozenset(rate for rate in SAMPLE_RATES.values() if rate * PTIME_S * 2 <= MAX_SENT_BYTES)
-AHEAD_S: Final = 0.030  # of audio in the playout before the next packet is taken: one waits while one is sent
+AHEAD_S: Final = 0.050  # of audio in the playout before more is taken; dropped at an interruption
 
 _FIRST_MESSAGE_S: Final = 5.0  # until a call's id has come
 _STALLED_S: Final = 5.0  # that a peer may take nothing, or leave a message unfinished

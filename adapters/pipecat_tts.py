@@ -243,7 +243,7 @@ class _Sequencer(AggregatedFrameSequencer):
             if context_id in self._vivavoce_clause_ended and text[:1].isspace():
                 opened = await self.finalize(context_id)
             self._vivavoce_clause_ended.discard(context_id)
-            if frame.text_type == _TOKEN and text.endswith(_CLAUSE_ENDS):
+            if _is_token(frame) and text.endswith(_CLAUSE_ENDS):
                 self._vivavoce_clause_ended.add(context_id)
             opened += await super().register_spoken(part, context_id, text, *args, **kwargs)
             if opened:
@@ -719,12 +719,21 @@ class VivavoceTTSService(TTSService):
             await engine.aclose()
 
 
+def _type_of(frame: AggregatedTextFrame) -> str:
+    # text_type was called aggregated_by before Pipecat 1.13.
+    return str(frame.text_type if hasattr(frame, "text_type") else frame.aggregated_by)
+
+
+def _is_token(frame: AggregatedTextFrame) -> bool:
+    return _type_of(frame) == _TOKEN
+
+
 def _clauses(frame: AggregatedTextFrame, text: str) -> list[tuple[AggregatedTextFrame, str]]:
     # A token may end one clause and begin the next. Rewritten text cannot be cut in step with what it was.
     parts = _CLAUSE_BREAK.split(text)
-    if len(parts) == 1 or frame.text_type != _TOKEN or not text == frame.text == frame.raw_text:
+    if len(parts) == 1 or not _is_token(frame) or not text == frame.text == frame.raw_text:
         return [(frame, text)]
-    return [(AggregatedTextFrame(part, frame.text_type, raw_text=part), part) for part in parts]
+    return [(AggregatedTextFrame(part, _type_of(frame), raw_text=part), part) for part in parts]
 
 
 def _resampler(sample_rate: int) -> Resampler:

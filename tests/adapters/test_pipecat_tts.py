@@ -45,7 +45,7 @@ from pipecat.metrics.metrics import TTFAMetricsData, TTFBMetricsData, TTSUsageMe
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
-from pipecat.services.tts_service import TextAggregationMode
+from pipecat.services.tts_service import TextAggregationMode, TTSContext
 from pipecat.utils.errors import ErrorCategory
 from pipecat.workers.runner import WorkerRunner
 from vivavoce import Engine
@@ -373,7 +373,7 @@ async def test_three_unspeakable_replies_in_a_row_are_silence_and_no_error() -> 
 async def test_a_turn_without_text_leaves_nothing_behind() -> None:
     async with tones() as engine, line(at_once(engine)) as end:
         await end.send(LLMFullResponseStartFrame(), LLMFullResponseEndFrame())
-        await end.until(LLMFullResponseEndFrame)
+        await end.turn("Then.")
         await idle(engine)
         assert end.errors == []
 
@@ -487,6 +487,7 @@ async def test_an_interruption_between_first_token_and_first_audio_leaves_nothin
         assert end.errors == []
 
 
+@pytest.mark.skipif("interruptible" not in vars(TTSContext)["__dataclass_fields__"], reason="newer Pipecat")
 @in_loop
 async def test_what_must_not_be_interrupted_is_said_to_its_end() -> None:
     async with tones() as engine, line(VivavoceTTSService(engine=engine, lead_s=0.3)) as end:

