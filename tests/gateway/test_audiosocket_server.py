@@ -76,10 +76,12 @@ async def gate(
         )
         sock = socket.create_server(("127.0.0.1", 0))
         await server.listen(sock)
-        yield Gate(server, sock.getsockname()[1])
-        await server.aclose()
-        ticking.cancel()
-        await asyncio.wait({ticking})
+        try:
+            yield Gate(server, sock.getsockname()[1])
+        finally:
+            await server.aclose()
+            ticking.cancel()
+            await asyncio.wait({ticking})
     assert asyncio.all_tasks() == before
     assert engine.active_streams == 0
 
