@@ -10,6 +10,7 @@ FunAudioLLM/CosyVoice@ace7c47.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from .attention_memory import Keep, Plan, make_plan
 from .flow import BLOCK_IDS, Flow, FlowChunk, FlowConfig, FlowPolicy, Mask
 from .flow_dit import DitConfig, FlowDit
-from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig
+from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, FlowEncoder
 from .flow_unet import FlowUnet, UnetConfig
 from .golden_weights import read_rule, weights
 from .layers import load
@@ -119,12 +120,37 @@ def encoder_case(folder: Path) -> Iterator[Comparison]:
         "stream_ctx": (shorter, future, BLOCK_IDS),
         "full_ctx": (shorter, future, None),
     }
+    stages = _watch(flow.encoder)
     for name, (x, after, block) in runs.items():
         length = x.shape[1]
         ids = make_plan([0], length, block=block or length, capacity=length)
         frames = make_plan([0], RATIO * length, block=RATIO * (block or length), capacity=RATIO * length)
         ours, _ = flow.encoder.step(x, after, flow.encoder.init_state(1, RATIO * length), ids, frames)
         yield compare("a_encoder", name, ours, arrays[name], NETWORK_TOLERANCE)
+    for name, seen in stages.items():
+        yield compare("a_encoder", name, seen, arrays[name], NETWORK_TOLERANCE)
+
+
+def _watch(encoder: FlowEncoder) -> dict[str, Tensor]:
+    """What comes out of the encoder's stages in its first run, filled in while it runs."""
+    seen: dict[str, Tensor] = {}
+    stages: dict[str, nn.Module] = {
+        "i_embed": encoder.embed,
+        "i_pre_lookahead": encoder.pre_lookahead_layer,
+        "i_layer0_attn": encoder.encoders[0].get_submodule("self_attn"),
+        "i_encoders": encoder.encoders[-1],
+        "i_up_layer": encoder.up_layer.conv,
+        "i_up_embed": encoder.up_embed,
+    }
+    for name, module in stages.items():
+        module.register_forward_hook(partial(_note, seen, name))
+    return seen
+
+
+def _note(seen: dict[str, Tensor], name: str, _module: nn.Module, _inputs: object, output: object) -> None:
+    value = output[0] if isinstance(output, tuple) else output
+    if isinstance(value, Tensor):
+        seen.setdefault(name, value)
 
 
 def estimator_case(folder: Path) -> Iterator[Comparison]:
