@@ -101,63 +101,6 @@ def _read_newline(scan: Scan, match: re.Match[str]) -> int:
 _SYMBOLS_AFTER_BLANK = tuple("-–<>~*")
 
 
-def _read_at(scan: Scan, at: int) -> int:
-    """Read what stands at ``at``; the position after it."""
-    character = scan.view[at]
-    if character == " " and scan.view[at + 1 : at + 2] not in _SYMBOLS_AFTER_BLANK:
-        return at + 1
-    if scan.memory.line_start:
-        end = _try(scan, _LINE_RULES, at)
-        if end is not None:
-            return end
-    rules = _LETTER_RULES if character.isalpha() else _DIGIT_RULES if character.isdigit() else _SYMBOL_RULES
-    end = _try(scan, rules, at)
-    if end is not None:
-        return end
-    word = WORD.match(scan.view, at)
-    if word:
-        return read_word(scan, word)
-    return at + 1
-
-
-def _try(scan: Scan, rules: tuple[Rule, ...], at: int) -> int | None:
-    for pattern, read in rules:
-        match = pattern.match(scan.view, at)
-        if match and match.end() > at:
-            end = read(scan, match)
-            if end is not None:
-                return end
-    return None
-
-
-def read(scan: Scan, limit: int) -> int:
-    """Read up to ``limit``; where the last thing read ends."""
-    return _read_from(scan, 0, limit)
-
-
-def _read_from(scan: Scan, at: int, limit: int) -> int:
-    while at < limit:
-        at = _read_at(scan, at)
-    return at
-
-
-def read_settled(scan: Scan, limit: int) -> int:
-    """Read what no later text can change: up to the last blank before ``limit`` that is not inside a reading.
-
-    Returns where to cut; the words after it are dropped again. Without such a place all is read.
-    """
-    at, cut, kept, memory = 0, 0, 0, replace(scan.memory)
-    while at < limit:
-        at = _read_at(scan, at)
-        if at <= limit and scan.view[at : at + 1] == " " and len(scan.words) > kept:
-            cut, kept, memory = at, len(scan.words), replace(scan.memory)
-    if not cut:
-        return _read_from(scan, at, len(scan.view))
-    del scan.words[kept:]
-    scan.memory = memory
-    return cut
-
-
 _LINE_RULES = rules(
     (r"(?:[-*_=~] ?){3,}(?=\n|$)", _at_line_start),
     (r"\|?[ :|-]*-{2,}[ :|-]*(?=\n|$)", _at_line_start),
@@ -202,3 +145,60 @@ _DIGIT_RULES = (
     *codes.LATE_RULES,
     *amounts.PLAIN_NUMBER_RULES,
 )
+
+
+def _read_at(scan: Scan, at: int) -> int:
+    """Read what stands at ``at``; the position after it."""
+    character = scan.view[at]
+    if character == " " and scan.view[at + 1 : at + 2] not in _SYMBOLS_AFTER_BLANK:
+        return at + 1
+    if scan.memory.line_start:
+        end = _try(scan, _LINE_RULES, at)
+        if end is not None:
+            return end
+    table = _LETTER_RULES if character.isalpha() else _DIGIT_RULES if character.isdigit() else _SYMBOL_RULES
+    end = _try(scan, table, at)
+    if end is not None:
+        return end
+    word = WORD.match(scan.view, at)
+    if word:
+        return read_word(scan, word)
+    return at + 1
+
+
+def _try(scan: Scan, table: tuple[Rule, ...], at: int) -> int | None:
+    for pattern, read in table:
+        match = pattern.match(scan.view, at)
+        if match and match.end() > at:
+            end = read(scan, match)
+            if end is not None:
+                return end
+    return None
+
+
+def read(scan: Scan, limit: int) -> int:
+    """Read up to ``limit``; where the last thing read ends."""
+    return _read_from(scan, 0, limit)
+
+
+def _read_from(scan: Scan, at: int, limit: int) -> int:
+    while at < limit:
+        at = _read_at(scan, at)
+    return at
+
+
+def read_settled(scan: Scan, limit: int) -> int:
+    """Read what no later text can change: up to the last blank before ``limit`` that is not inside a reading.
+
+    Without one, up to the first blank after it, or all. Returns where to cut; words after it are dropped.
+    """
+    at, cut, kept, memory = 0, 0, 0, scan.memory
+    while at < len(scan.view) and (at < limit or not cut):
+        at = _read_at(scan, at)
+        if scan.view[at : at + 1] == " " and len(scan.words) > kept and (at <= limit or not cut):
+            cut, kept, memory = at, len(scan.words), replace(scan.memory)
+    if not cut:
+        return at
+    del scan.words[kept:]
+    scan.memory = memory
+    return cut

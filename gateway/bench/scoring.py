@@ -36,6 +36,7 @@ _SHORT_MONTHS = {name[:3]: name for name in _MONTHS} | {"sept": "september"}
 _SPELLED_OUT = {
     "mr": "mister",
     "mrs": "missus",
+    "ms": "miz",
     "dr": "doctor",
     "saint": "st",
     "street": "st",
@@ -112,6 +113,7 @@ def _written_forms(text: str) -> str:
     text = re.sub(r"\be-mail", "email", text)
     text = text.replace("½", " one half ").replace("1/2", " one half ").replace("o'clock", " ")
     text = re.sub(r"(\d{3})\.(\d{3})\.(\d{4})", r"\1 \2 \3", text)
+    text = re.sub(r"\b\d{1,3}(?:\.\d{1,3}){3}\b", lambda match: match.group().replace(".", " dot "), text)
     text = re.sub(r"(?<=\d)\.(?=\d)", " point ", text)
     text = re.sub(r"(?<=[a-z])-(?=[a-z]+\.(?:com|org|net|io)\b)", " dash ", text)
     text = re.sub(r"(?<=[a-z0-9])@(?=[a-z0-9])", " at ", text)
@@ -185,7 +187,7 @@ def _number(words: Sequence[str], at: int) -> tuple[str, list[str], int]:
     while at < len(words):
         word = words[at]
         value = _value(word)
-        if value is not None and (not begun or _fits(word, value, last)):
+        if value is not None and (not begun or _fits(value, last)):
             group += value
             last, begun = (10 if word in _TENS else 1), True
             if value == 0:
@@ -212,12 +214,10 @@ def _value(word: str) -> int | None:
     return _VALUES.get(plain)
 
 
-def _fits(word: str, value: int, last: int) -> bool:
+def _fits(value: int, last: int) -> bool:
     """Whether a value may go on a number: "twenty six", "hundred twelve"; not "six twenty", not "20 6"."""
     if last == 1000:
         return True
-    if word.isdigit():
-        return False
     return 0 < value < 100 if last == 100 else last == 10 and 0 < value < 10
 
 

@@ -43,6 +43,7 @@ def wrong(reference: str, heard: str) -> int:
         ("six point eight seven five percent", "6.875%"),
         ("version two point one point three", "Version 2.1.3"),
         ("minus five degrees celsius", "-5°C"),
+        ("one nine two dot one six eight dot zero dot one", "192.168.0.1"),
         ("four one five five five five zero one four two", "(415) 555-0142"),
         ("four one five five five five zero one four two", "415.555.0142"),
         ("x seven k two p nine", "X7K2P9"),

@@ -47,6 +47,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     Flight 237 is in room 302. -> Flight two three seven is in room three zero two.
     Room 4B, seat 14A -> Room four B, seat fourteen A
     Dial 911. -> Dial nine one one.
+    Your passcode 481 093 times out. -> Your passcode four eight one, zero nine three times out.
     ZIP 94107 -> zip nine four one zero seven
     12345678 -> one two three four, five six seven eight
 """)
@@ -59,6 +60,8 @@ def test_codes_are_read_digit_by_digit_with_their_zeros(written: str, said: str)
     Enter the 6-digit code. -> Enter the six digit code.
     Your PIN has 4 digits. -> Your pin has four digits.
     The order has 300 parts. -> The order has three hundred parts.
+    A code is on its way and we do see 45 of us. -> a code is on its way and we do see forty five of us.
+    Part number 5580 and the quantity 12 -> Part number five five eight zero and the quantity twelve
     I have 1500 points. -> I have one thousand five hundred points.
     Your code is valid. There are 45 of us. -> Your code is valid. There are forty five of us.
     10000 steps -> ten thousand steps

@@ -114,6 +114,7 @@ def test_a_clause_is_given_out_on_the_character_that_makes_it_safe(text: str, fi
         "J. K. Rowling wrote",
         "Version 2.1.3 of",
         "see [our page, please](https://example.com) and",
+        "see [the page. The other one](https://example.com) and",
         "e.g. this one and",
         "1. Unplug the router and",
         "on Tue, Mar 3 we",
@@ -160,6 +161,21 @@ def test_a_long_clause_is_cut_between_words() -> None:
     assert all(len(segment.words) <= 40 for segment in spoken)
     assert sum(len(segment.words) for segment in spoken) == 300
     assert {segment.ending for segment in spoken[:-1]} == {Ending.CUT}
+
+
+@pytest.mark.parametrize("before", range(30, 45))
+def test_a_long_clause_is_not_cut_inside_an_amount(before: int) -> None:
+    spoken = segments(["no " * before + "$1,234.50 " + "no " * 30])
+    amount = "one thousand two hundred thirty four dollars and fifty cents"
+    assert sum(amount in say(segment) for segment in spoken) == 1
+
+
+@pytest.mark.parametrize("filler", ["no ", "n"])
+@pytest.mark.parametrize("before", range(282, 402, 4))
+def test_text_without_an_end_is_not_cut_inside_an_amount(filler: str, before: int) -> None:
+    text = filler * (before // len(filler)) + " $5 million " + "so on " * 100
+    words = [word.text for segment in Segmenter().push(text) for word in segment.words]
+    assert "five million dollars" in " ".join(words)
 
 
 def test_nothing_to_say_gives_no_segment() -> None:
