@@ -96,7 +96,7 @@ def sentences() -> list[Sentence]:
 def measure(
     limit: int | None = None, show: Callable[[str], None] | None = None, progress: Console | None = None
 ) -> Report:
-    """Speak and transcribe the first ``limit`` sentences (all of them by default).
+    """Speak and transcribe the first ``limit`` sentences of each kind (all of them by default).
 
     ``show`` gets a line for everything heard differently. Raises MissingExtra without the [stt] extra.
     """
@@ -104,9 +104,9 @@ def measure(
     model = _load_recogniser()
     chosen = sentences()[:limit]
     with console.status("bench words: speaking"):
-        spoken = asyncio.run(_speak([*(sentence.text for sentence in chosen), *PLAIN]))
+        spoken = asyncio.run(_speak([*(sentence.text for sentence in chosen), *PLAIN[:limit]]))
     figures: list[Figure] = []
-    for line in (Line("wide band", WIDE_PERCENT, _wide), Line("8 kHz µ-law", TELEPHONE_PERCENT, _telephone)):
+    for line in (Line("wide band", WIDE_PERCENT, wide), Line("8 kHz µ-law", TELEPHONE_PERCENT, telephone)):
         scores = []
         pairs = list(zip(chosen, spoken, strict=False))
         for sentence, speech in track(pairs, f"bench words: {line.name}", console=console, transient=True):
@@ -117,7 +117,7 @@ def measure(
     errors = [
         error
         for speech in track(spoken[len(chosen) :], "bench words: times", console=console, transient=True)
-        for error in word_time_errors_ms(speech.words, transcribe(model, _wide(speech.samples)).starts)
+        for error in word_time_errors_ms(speech.words, transcribe(model, wide(speech.samples)).starts)
     ]
     figures.append(
         Figure("word start, median distance from ASR", _median(errors), "ms", at_most=WORD_TIME_MS)
@@ -168,12 +168,13 @@ async def _speak_one(engine: Engine, text: str) -> Speech:
 # The way to the recogniser
 
 
-def _wide(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+def wide(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """24 kHz samples at 16 kHz."""
     return _resampled(samples, SAMPLE_RATE)
 
 
-def _telephone(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Down to 8 kHz as for a call, through µ-law, and up again."""
+def telephone(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """24 kHz samples down to 8 kHz as for a call, through µ-law, and up to 16 kHz."""
     down = Downsampler()
     pcm = np.clip(np.rint(samples * 32767), -32768, 32767).astype("<i2").tobytes()
     narrow = ulaw_decode(ulaw_encode(down.push(pcm) + down.drain()))
