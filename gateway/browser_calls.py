@@ -33,7 +33,7 @@ from ..adapters.playout import Playout
 from ..tts_engine.chunk import SAMPLE_RATE
 from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from .browser_session import BrowserSession, SessionPolicy
-from .call import Call, Ear, Speech
+from .call import Call, Ear, OnSpeech, Speech
 from .call_registry import CallRegistry
 from .chat import ChatSettings
 from .clock import Clock
@@ -79,6 +79,7 @@ class BrowserCallSettings:
     greeting: str = "Hello, this is vivavoce. Type something below, and I will say it."
     ice_servers: tuple[str, ...] = ()
     chat: ChatSettings | None = None
+    on_speech: OnSpeech = OnSpeech.DISCARD  # talk over it and it stops
 
 
 class Peer(Protocol):
@@ -149,11 +150,17 @@ class BrowserCalls:
         self._tasks: set[asyncio.Task[None]] = set()
         self._started: dict[str, None] = {}  # ids of sessions, oldest first
         self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def calls(self) -> list[Call]:
         """Calls that are up now."""
         return [leg.call for leg in self._legs.values() if leg.call is not None]
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is left of any call, its end included."""
+        await self._idle.wait()
 
     def refusal(self) -> str | None:
         """Why a new call does not fit, in one word for logs and metrics; None when it does."""
@@ -227,14 +234,23 @@ class BrowserCalls:
     def leave(self, leg: "BrowserLeg") -> None:
         """A call is over."""
         self._legs.pop(leg.call_id, None)
+        self._note_idle()
 
     def own(self, work: Awaitable[None]) -> asyncio.Task[None]:
         """Keep a task until it is done."""
         task = asyncio.ensure_future(work)
         assert isinstance(task, asyncio.Task)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._disown)
         return task
+
+    def _disown(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self._legs and not self._tasks:
+            self._idle.set()
 
     async def _open(self, offer_sdp: str, peer_name: str) -> dict[str, str]:
         refusal = self.refusal()
@@ -250,6 +266,7 @@ class BrowserCalls:
             )
         leg = BrowserLeg(self, str(uuid.uuid4()), peer_name)
         self._legs[leg.call_id] = leg
+        self._idle.clear()
         try:
             leg.peer = await self._connect(offer_sdp, leg, self.settings)
         except BaseException:
@@ -290,6 +307,7 @@ class BrowserLeg:
         )
         if calls.make_ear is not None:
             call.listen_for_speech(calls.make_ear())
+        call.on_speech = settings.on_speech
         policy = SessionPolicy(settings.greeting, settings.speech, settings.chat)
         self._session = BrowserSession(call, self, calls.engine, policy)
         calls.registry.add(call, kind="webrtc", peer=self._peer_name)
@@ -319,7 +337,6 @@ class BrowserLeg:
             return
         self._over = True
         self._calls.clock.leave(self)
-        self._calls.leave(self)
         if self._saying is not None:
             self._saying.cancel()
         if self.call is not None:
@@ -330,6 +347,7 @@ class BrowserLeg:
         else:
             logger.info("Call from %s came to nothing: %s", self._peer_name, reason)
         self._calls.own(self.peer.aclose())
+        self._calls.leave(self)
 
     # What the clock calls
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from .. import __version__
@@ -28,10 +28,6 @@ def make_app(
     app.add_exception_handler(BadRequest, _answer_bad_request)
     for router in routers:
         app.include_router(router)
-
-    @app.get("/")
-    async def index() -> PlainTextResponse:
-        return PlainTextResponse(f"vivavoce {__version__}\n")
 
     @app.get("/healthz")
     async def healthz() -> JSONResponse:

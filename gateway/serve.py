@@ -23,11 +23,13 @@ from typing import Self, TypeVar
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.errors import UnknownVoice, VivavoceError
 from ..tts_engine.scheduler import SchedulerPolicy
-from . import calls_api
+from . import browser_calls, calls_api
 from .agents import Agent, ScriptPolicy, make_agent
-from .audiosocket_server import AudioSocketPolicy, AudioSocketServer
+from .audiosocket_server import AudioSocketPolicy, AudioSocketServer, make_ear
+from .browser_calls import BrowserCalls, BrowserCallSettings
 from .call import OnSpeech, Speech
 from .call_registry import CallRegistry
+from .chat import ChatSettings
 from .clock import Clock
 from .http import HttpServer, make_app
 from .settings import Settings
@@ -55,10 +57,13 @@ class Addresses:
 class Gateway:
     """A running server. Open it with ``open``; it serves until ``aclose``."""
 
-    def __init__(self, settings: Settings, engine: Engine, server: AudioSocketServer) -> None:
+    def __init__(
+        self, settings: Settings, engine: Engine, server: AudioSocketServer, browsers: BrowserCalls
+    ) -> None:
         self.settings = settings
         self.engine = engine
         self.server = server
+        self.browsers = browsers
         self.addresses: Addresses
         self._resources = AsyncExitStack()
         self._running: tuple[asyncio.Task[None], ...] = ()
@@ -83,10 +88,18 @@ class Gateway:
                 engine = await resources.enter_async_context(await _open_engine(settings))
             _check_voice(settings, engine)
             clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
+            registry = CallRegistry()
             server = AudioSocketServer(
-                engine=engine, clock=clock, agent=agent, policy=_policy(settings), registry=CallRegistry()
+                engine=engine, clock=clock, agent=agent, policy=_policy(settings), registry=registry
             )
-            gateway = cls(settings, engine, server)
+            browsers = BrowserCalls(
+                engine=engine,
+                clock=clock,
+                registry=registry,
+                settings=_browser_settings(settings),
+                make_ear=make_ear,
+            )
+            gateway = cls(settings, engine, server, browsers)
             gateway.addresses = Addresses(_address(audiosocket), _address(web))
             await gateway._start(clock, audiosocket, web, resources)
             gateway._resources = resources.pop_all()
@@ -101,7 +114,10 @@ class Gateway:
 
     async def finish(self) -> None:
         """Take no new calls, and let those that are up finish their sentence, at most ``drain_s``."""
-        await self.server.finish_calls(self.settings.drain_s)
+        self.server.refuse_calls()
+        self.browsers.refuse_calls()
+        within_s = self.settings.drain_s
+        await asyncio.gather(self.server.finish_calls(within_s), self.browsers.finish_calls(within_s))
 
     def watch(self) -> "asyncio.Task[None]":
         """A task that ends only if the clock or the HTTP server does, which is a fault of ours."""
@@ -121,10 +137,14 @@ class Gateway:
         except OSError as error:
             raise _no_listener(*_address(audiosocket), error) from None
         resources.push_async_callback(self.server.aclose)
+        resources.push_async_callback(self.browsers.aclose)
         app = make_app(
             unready=self.unready,
             registry=self.engine.metrics.registry,
-            routers=[calls_api.routes(self.server.registry, _speech(self.settings))],
+            routers=[
+                calls_api.routes(self.server.registry, _speech(self.settings)),
+                browser_calls.routes(self.browsers),
+            ],
         )
         http = HttpServer(app, web)
         answering = asyncio.create_task(http.run_until_closed(), name="http")
@@ -199,6 +219,21 @@ def _policy(settings: Settings) -> AudioSocketPolicy:
         lead_s=settings.lead_s,
         speech=_speech(settings),
         on_speech=OnSpeech(settings.caller_speech),
+    )
+
+
+def _browser_settings(settings: Settings) -> BrowserCallSettings:
+    chat = None
+    key = settings.llm_api_key.get_secret_value() if settings.llm_api_key else ""
+    if settings.llm_base_url is not None and settings.llm_model is not None:
+        chat = ChatSettings(settings.llm_base_url, settings.llm_model, key)
+    return BrowserCallSettings(
+        max_calls=settings.max_calls,
+        lead_s=settings.lead_s,
+        speech=_speech(settings),
+        greeting=settings.greeting,
+        ice_servers=settings.ice_servers or (),
+        chat=chat,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -94,6 +94,20 @@ class Settings(BaseSettings):
         Literal["tell", "discard"],
         Field(description="tell (who holds the call) or discard (what is playing, and tell)"),
     ] = "tell"  # a menu or an announcement shall not stop at a cough
+    greeting: Annotated[str, Field(max_length=2_000, description="at most 2000 characters")] = (
+        "Hello, this is vivavoce. Type something below, and I will say it."  # what a browser hears first
+    )
+    ice_servers: Annotated[tuple[str, ...] | None, Field(description="a list of STUN or TURN URLs")] = (
+        None  # none are needed on one network
+    )
+    llm_base_url: Annotated[
+        Annotated[str, Field(pattern=r"^https?://")] | None,
+        Field(description="the URL of an OpenAI-compatible server, up to before /chat/completions"),
+    ] = None  # without one, what is typed is spoken as it is
+    llm_model: Annotated[
+        Annotated[str, Field(min_length=1)] | None, Field(description="the model's name there")
+    ] = None
+    llm_api_key: Annotated[SecretStr | None, Field(description="a key of that server")] = None
     lead_s: Annotated[_Real, Field(ge=0.1, le=10, description="seconds from 0.1 to 10")] = (
         0.6  # hides a busy moment of the engine, and little is thrown away when the caller interrupts
     )

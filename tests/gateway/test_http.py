@@ -43,10 +43,6 @@ def test_metrics_are_those_of_the_engine_in_the_text_format() -> None:
     assert answer.headers["content-type"].startswith("text/plain; version=")
 
 
-def test_the_root_says_what_this_is() -> None:
-    assert get("/").text == f"vivavoce {__version__}\n"
-
-
 def test_no_pages_that_load_scripts_from_elsewhere() -> None:
     assert {get(path).status_code for path in ("/docs", "/redoc", "/openapi.json")} == {404}
 
