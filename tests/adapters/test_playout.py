@@ -90,7 +90,8 @@ def test_the_schedule_does_not_drift() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sample_rate", "ptime_ms", "size"), [(8_000, 20, 320), (8_000, 30, 480), (24_000, 10, 480)]
+    ("sample_rate", "ptime_ms", "size"),
+    [(8_000, 20, 320), (8_000, 1, 16), (8_000, 30, 480), (24_000, 10, 480)],
 )
 def test_a_packet_is_a_ptime_of_16_bit_samples(sample_rate: int, ptime_ms: int, size: int) -> None:
     playout = Playout(start=START, sample_rate=sample_rate, ptime_ms=ptime_ms)
