@@ -66,6 +66,7 @@ try:
         InterruptionFrame,
         OutputAudioRawFrame,
         StartFrame,
+        TTSAudioRawFrame,
         TTSStoppedFrame,
     )
     from pipecat.processors.frame_processor import FrameDirection, FrameProcessorSetup
@@ -91,6 +92,7 @@ _MESSAGES_AT_ONCE: Final = 1500  # 30 s of a line after a network stall
 _MESSAGES_A_SECOND: Final = 200  # twice the densest line, 10 ms a message
 _MOST_AUDIO_UNREAD: Final = 150  # messages, 3 s; what a pipeline cannot keep up with is dropped
 _MOST_KEYS_UNREAD: Final = 64
+_MOST_BEHIND_NS: Final = 3_000_000_000  # speech that comes later than that does not come
 _TAPS: Final = 16  # a phase, of the upsampler: 1 ms of delay at 8 kHz
 _KEYS: Final[Mapping[str, KeypadEntry]] = MappingProxyType({entry.value: entry for entry in KeypadEntry})
 
@@ -260,7 +262,6 @@ class _Leg(asyncio.Protocol):
         self._server = server
         self._connection = Connection(Role.SERVER)
         self._playout: Playout | None = None
-        self._behind_s = 0.0
         self._messages = 0
         self._dropped_in_a_row = 0
         self._started = self._loop.time()
@@ -312,17 +313,9 @@ class _Leg(asyncio.Protocol):
             return 0.0
         return self._playout.lead_s(self._loop.time())
 
-    @property
-    def behind_s(self) -> float:
-        """Seconds by which the speech being heard is later than if no packet had been skipped."""
-        return self._behind_s
-
     def play(self, pcm: bytes) -> None:
-        if self._playout is None or self.over:
-            return
-        if not self._playout.lead_s(self._loop.time()):
-            self._behind_s = 0.0
-        self._playout.push(_chunk(pcm, self.sample_rate))
+        if self._playout is not None and not self.over:
+            self._playout.push(_chunk(pcm, self.sample_rate))
 
     def finish(self) -> None:
         if self._playout is not None:
@@ -331,7 +324,6 @@ class _Leg(asyncio.Protocol):
     def discard(self) -> None:
         if self._playout is not None:
             self._playout.discard(self._loop.time())
-        self._behind_s = 0.0
         self.sent_or_over.set()
 
     def hang_up(self, reason: str) -> None:
@@ -344,12 +336,10 @@ class _Leg(asyncio.Protocol):
 
     def _tick(self) -> None:
         assert self._playout is not None
-        skipped = self._playout.stats.skipped_packets
         for packet in self._playout.due(self._loop.time()):
             self._send(packet)
             if self.over:
                 return
-        self._behind_s += (self._playout.stats.skipped_packets - skipped) * PTIME_S
         self.sent_or_over.set()
         self._ticker = self._loop.call_at(self._playout.next_due(), self._tick)
 
@@ -657,6 +647,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         """
         super().__init__(params)
         self._audiosocket_line = line
+        self._audiosocket_clock: _HeardClock | None = None
         self._audiosocket_interrupting = False
         self._audiosocket_must_be_heard = False  # the audio queued last
 
@@ -678,9 +669,11 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         """Get the clock by which words are told.
 
         Returns:
-            The pipeline's, less what the speech is late behind a stall: a word counts when it is heard.
+            The pipeline's, less what the speech is late: a word counts when it is heard.
         """
-        return _HeardClock(super().get_clock(), self._audiosocket_line)
+        if self._audiosocket_clock is None:
+            self._audiosocket_clock = _HeardClock(super().get_clock(), self._audiosocket_line)
+        return self._audiosocket_clock
 
     async def start(self, frame: StartFrame) -> None:
         """Begin to play.
@@ -722,13 +715,20 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             frame: The frame.
             direction: Where it is going.
         """
-        if not isinstance(frame, InterruptionFrame):
-            await super().process_frame(frame, direction)
+        if isinstance(frame, InterruptionFrame):
+            await self._audiosocket_interrupt(frame, direction)
             return
+        if isinstance(frame, TTSAudioRawFrame) and self._audiosocket_clock is not None:
+            self._audiosocket_clock.speech_arrives(_seconds(frame))
+        await super().process_frame(frame, direction)
+
+    async def _audiosocket_interrupt(self, frame: Frame, direction: FrameDirection) -> None:
         # Until Pipecat has emptied its queue, its sender could hand over another packet of it.
         self._audiosocket_interrupting = True
         if not self._audiosocket_must_be_heard:
             self._audiosocket_line.discard()
+            if self._audiosocket_clock is not None:
+                self._audiosocket_clock.speech_ends()
         try:
             await super().process_frame(frame, direction)
         finally:
@@ -743,6 +743,8 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         """
         if isinstance(frame, TTSStoppedFrame | BotStoppedSpeakingFrame):
             self._audiosocket_line.finish()
+            if self._audiosocket_clock is not None:
+                self._audiosocket_clock.utterance_ends()
         await super().push_frame(frame, direction)
 
     async def write_audio_frame(self, frame: OutputAudioRawFrame) -> bool:
@@ -759,6 +761,8 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             return not line.over
         self._audiosocket_must_be_heard = not frame.interruptible
         line.play(frame.audio)
+        if self._audiosocket_clock is not None:
+            self._audiosocket_clock.speech_is_queued(_seconds(frame))
         await self._audiosocket_wait_for_lead(AHEAD_S)
         return not line.over
 
@@ -770,15 +774,47 @@ class AudioSocketOutputTransport(BaseOutputTransport):
 
 
 class _HeardClock(BaseClock):
+    # The pipeline's clock, less what the speech being heard is behind it. Word times say when a word is heard
+    # if all that arrives is played at once; a busy machine starts late, and a stall skips packets.
+    #
+    #   arrives     |--------- 1.0 s ---------|
+    #   is heard        |----- 0.4 s -----|now           behind by now - arrival - 0.4 s
+
     def __init__(self, clock: BaseClock, line: _Leg) -> None:
         self._clock = clock
         self._line = line
+        self._arrived_ns = 0
+        self._expected_s = self._queued_s = 0.0  # of speech, since it last began out of silence
 
     def get_time(self) -> int:
-        return self._clock.get_time() - round(self._line.behind_s * 1e9)
+        now_ns = self._clock.get_time()
+        heard_s = self._heard_s()
+        if heard_s >= self._expected_s - PTIME_S:
+            return now_ns
+        behind_ns = now_ns - self._arrived_ns - round(heard_s * 1e9)
+        return now_ns - min(max(0, behind_ns), _MOST_BEHIND_NS)
 
     def start(self) -> None:
         self._clock.start()
+
+    def speech_arrives(self, seconds: float) -> None:
+        if self._heard_s() >= self._expected_s - PTIME_S:
+            self.speech_ends()
+            self._arrived_ns = self._clock.get_time()
+        self._expected_s += seconds
+
+    def speech_is_queued(self, seconds: float) -> None:
+        self._queued_s += seconds
+
+    def utterance_ends(self) -> None:
+        if self._queued_s >= self._expected_s - PTIME_S:  # else the next one has arrived
+            self.speech_ends()
+
+    def speech_ends(self) -> None:
+        self._expected_s = self._queued_s = 0.0
+
+    def _heard_s(self) -> float:
+        return max(0.0, self._queued_s - self._line.lead_s())
 
 
 class _Ear(Protocol):
@@ -823,6 +859,10 @@ def _ear(rate_in: int, rate_out: int) -> _Ear:
     if rate_out % rate_in == 0:
         return _Upsampler(rate_out // rate_in)
     return _AnyRate(rate_in, rate_out)
+
+
+def _seconds(frame: OutputAudioRawFrame) -> float:
+    return frame.num_frames / frame.sample_rate
 
 
 def _chunk(pcm: bytes, sample_rate: int) -> AudioChunk:
