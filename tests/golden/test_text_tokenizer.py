@@ -17,12 +17,13 @@ from vivavoce.models.geometry import Version
 from vivavoce.models.text_tokenizer import TextTokenizer, read_ranks
 
 GOLDEN = Path(__file__).parent / "data"
+ROOT = Path(__file__).parents[2]
 CASE: dict[str, Any] = json.loads((GOLDEN / "l_tokenizer_proxy.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module", params=list(Version))
 def tokenizer(request: pytest.FixtureRequest) -> TextTokenizer:
-    ranks = read_ranks(GOLDEN / "qwen_ranks_of_the_golden_texts.tiktoken")
+    ranks = read_ranks(ROOT / "models" / "qwen_ranks_of_the_golden_texts.tiktoken")
     return TextTokenizer.from_ranks(ranks, request.param, first_mark=151_643)
 
 
