@@ -166,7 +166,10 @@ class BrowserCalls:
         """Why a new call does not fit, in one word for logs and metrics; None when it does."""
         if self._draining:
             return "shutting_down"
-        return "calls" if len(self._legs) >= self.settings.max_calls else None
+        if len(self._legs) >= self.settings.max_calls:
+            return "calls"
+        overload = self.engine.refusal()
+        return None if overload is None else overload.reason
 
     def start(self) -> str:
         """Remember a new session; answers its id."""
@@ -258,9 +261,7 @@ class BrowserCalls:
             self.engine.metrics.refusals.labels(refusal).inc()
             logger.warning("Call from %s refused: %s", peer_name, refusal)
             raise Overloaded(
-                "the server is shutting down"
-                if refusal == "shutting_down"
-                else f"{self.settings.max_calls} calls from browsers are up, which is the most",
+                self._explain(refusal),
                 reason=refusal,
                 retry_after_s=5.0,
             )
@@ -273,6 +274,15 @@ class BrowserCalls:
             self.leave(leg)
             raise
         return _answer(leg)
+
+    def _explain(self, refusal: str) -> str:
+        match refusal:
+            case "shutting_down":
+                return "the server is shutting down"
+            case "calls":
+                return f"{self.settings.max_calls} calls from browsers are up, which is the most"
+            case _:
+                return str(self.engine.refusal() or refusal)
 
 
 class BrowserLeg:
@@ -384,7 +394,7 @@ class BrowserLeg:
 
     def _take(self, message: str, session: BrowserSession) -> None:
         if isinstance(self._dialect, PageDialect):
-            self._dialect = dialect_of(message)
+            self._dialect = dialect_of(message, "ask" if self._calls.settings.chat else "text")
         read = self._dialect.read(message)
         for answer in read.answers:
             self.peer.tell(answer)

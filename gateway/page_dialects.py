@@ -9,13 +9,14 @@ Source: RTVI 1.x as pipecat-ai 1.14.0 speaks it (processors/frameworks/rtvi/mode
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from .browser_session import AskMessage, PageMessage, parse
 from .calls_api import BadMessage, CommandMessage, TextMessage
 
 _LABEL: Final = "rtvi-ai"
 _VERSION: Final = "1.0.0"
+_SIGNALLING: Final = '"type":"signalling"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ class Dialect(Protocol):
         """A message to the page, as the texts that are sent for it."""
 
 
-def dialect_of(first_message: str) -> Dialect:
-    """The dialect that a page shows with its first message."""
-    return RtviDialect() if f'"{_LABEL}"' in first_message else PageDialect()
+def dialect_of(message: str, typed: Literal["ask", "text"]) -> Dialect:
+    """The dialect that a page shows with a message; ``typed``: what is done with text typed into RTVI's."""
+    return RtviDialect(typed) if f'"{_LABEL}"' in message else PageDialect()
 
 
 class PageDialect:
@@ -46,6 +47,8 @@ class PageDialect:
 
     def read(self, message: str) -> Read:
         """A message of the page; raises BadMessage."""
+        if _SIGNALLING in message[: len(_SIGNALLING) + 20]:
+            return Read()  # a Pipecat client tells of its tracks before it says anything in RTVI
         return Read(requests=[parse(message)])
 
     def write(self, message: dict[str, object]) -> list[str]:
@@ -55,9 +58,9 @@ class PageDialect:
 
 @dataclass(slots=True)
 class RtviDialect:
-    """Pipecat's clients'. Typed text is asked of the model where there is one, else it is spoken as it is."""
+    """Pipecat's clients'. Typed text is asked of the model, or spoken as it is."""
 
-    _answers: bool = False
+    _typed_is: Literal["ask", "text"]
     _speaking: bool = False
 
     def read(self, message: str) -> Read:
@@ -79,9 +82,6 @@ class RtviDialect:
     def write(self, message: dict[str, object]) -> list[str]:
         """A message to the client; what RTVI has no word for is left out."""
         match message["type"]:
-            case "started":
-                self._answers = bool(message["answers"])
-                return []
             case "speech_started":
                 self._speaking = True
                 return [_rtvi("bot-started-speaking"), _rtvi("bot-tts-started")]
@@ -102,7 +102,7 @@ class RtviDialect:
     def _typed(self, text: str) -> list[PageMessage]:
         if not text:
             return []
-        if self._answers:
+        if self._typed_is == "ask":
             return [AskMessage(type="ask", text=text)]
         discard = CommandMessage(type="discard")
         return [discard, TextMessage(type="text", text=text), CommandMessage(type="end")]

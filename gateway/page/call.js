@@ -4,7 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const TEXT_PIECE = 8_000; // characters in one message; well under what a data channel takes
 const LONGEST_RECORDING_S = 1_800;
-const REOPEN_MARGIN_S = 0.06; // after the jitter buffer has run out of what was cut
+const REOPEN_MARGIN_S = 0.2; // after what was cut should have run out of the jitter buffer
 
 const show = {
   status(text) { $("status").textContent = text; },
@@ -152,9 +152,12 @@ class Sound {
   // Seconds until what is played now is heard.
   get outputDelay() { return this.context.outputLatency || this.context.baseLatency || 0; }
 
-  shut() { this.gate.gain.setTargetAtTime(0, this.now, 0.003); }
+  shut() {
+    this.gate.gain.cancelScheduledValues(this.now); // an opening that was still to come
+    this.gate.gain.setTargetAtTime(0, this.now, 0.003);
+  }
 
-  open(afterS) { this.gate.gain.cancelScheduledValues(this.now); this.gate.gain.setTargetAtTime(1, this.now + afterS, 0.002); }
+  open(afterS) { this.gate.gain.setTargetAtTime(1, this.now + afterS, 0.002); }
 
   record() { this.samples = []; this.listener.port.postMessage({ record: true }); }
 
@@ -365,6 +368,7 @@ function receive(current, message) {
     case "discarded":
       transcript.cut(message.utterance, message.heard);
       clearTimeout(current.reopening);
+      current.sound.shut();
       current.sound.open(current.jitterS + REOPEN_MARGIN_S);
       break;
     case "stats":
@@ -400,7 +404,7 @@ function heard(current, message) {
     tell("first-sound", { ms: ttfaMs });
   }
   if (!current.audible && current.cutAt !== null) {
-    const stopMs = 1_000 * Math.max(0, at - current.cutAt);
+    const stopMs = 1_000 * Math.max(0, at - current.cutAt + current.sound.outputDelay);
     current.cutAt = null;
     show.number("n-stop", `${Math.round(stopMs)} ms`);
     tell("stopped", { ms: stopMs });
@@ -438,6 +442,7 @@ function speak() {
   show.notice("");
   if (!call.audible) call.asked = call.sound.now;
   if (call.answers && new FormData($("say")).get("mode") === "ask") {
+    if (call.audible) interrupt();
     transcript.asked(text);
     line.send({ type: "ask", text: text.slice(0, TEXT_PIECE) });
   } else {

@@ -73,7 +73,7 @@ class FakePeer:
     # What a test does with it
 
     def say(self, **message: Any) -> None:
-        self.leg.on_message(json.dumps(message))
+        self.leg.on_message(json.dumps(message, separators=(",", ":")))
 
     def of_type(self, *kinds: str) -> list[dict[str, Any]]:
         return [message for message in self.told if message.get("type") in kinds]
@@ -738,6 +738,7 @@ def test_hanging_up_while_the_model_writes_lets_go_of_it() -> None:
 def test_a_pipecat_client_is_answered_in_its_own_words() -> None:
     async def scenario(house: House) -> None:
         peer = await house.call()
+        peer.say(type="signalling", message={"type": "trackStatus", "receiver_index": 0, "enabled": True})
         rtvi = {"label": "rtvi-ai", "id": "7"}
         peer.say(**rtvi, type="client-ready", data={"version": "1.0.0", "about": {"library": "x"}})
         ready = await peer.until_told("bot-ready")
@@ -754,6 +755,17 @@ def test_a_pipecat_client_is_answered_in_its_own_words() -> None:
         assert peer.closed == "the page hung up"
 
     in_house(scenario)
+
+
+def test_what_is_typed_into_a_pipecat_client_is_asked_where_there_is_a_model() -> None:
+    model = Model(["Yes. "])
+
+    async def scenario(peer: FakePeer) -> None:
+        peer.say(label="rtvi-ai", id="1", type="send-text", data={"content": "Are you there?"})
+        await peer.until_told("bot-tts-text")
+
+    with_model(model, scenario)
+    assert model.asked[0][-1] == {"role": "user", "content": "Are you there?"}
 
 
 def test_the_folder_of_the_page_is_shipped() -> None:
