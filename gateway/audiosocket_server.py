@@ -110,7 +110,10 @@ class AudioSocketServer:
         """Why a new call does not fit, in one word for logs and metrics; None when it does."""
         if self._draining:
             return "shutting_down"
-        return "calls" if len(self._legs) >= self.policy.max_calls else None
+        if len(self._legs) >= self.policy.max_calls:
+            return "calls"
+        overload = self.engine.refusal()
+        return None if overload is None else overload.reason
 
     def refuse_calls(self) -> None:
         """Take no new calls from now on; those that are up go on."""
@@ -285,11 +288,17 @@ class _Leg(asyncio.Protocol):
     def _refuse(self, reason: str) -> None:
         self._over = True
         self._server.engine.metrics.refusals.labels(reason).inc()
-        explained = "the server is shutting down"
-        if reason == "calls":
-            explained = f"{self._policy.max_calls} calls are up, which is max_calls"
-        logger.warning("Call from %s refused: %s", self._peer, explained)
+        logger.warning("Call from %s refused: %s", self._peer, self._explain(reason))
         self._say_goodbye()
+
+    def _explain(self, reason: str) -> str:
+        match reason:
+            case "shutting_down":
+                return "the server is shutting down"
+            case "calls":
+                return f"{self._policy.max_calls} calls are up, which is max_calls"
+            case _:
+                return str(self._server.engine.refusal() or reason)
 
     def _fault(self, what: str) -> None:
         logger.warning("Call %s: %s", self._name, what)

@@ -37,6 +37,7 @@ from .settings import Settings
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_UNREADY = {"shutting_down": "shutting down"}  # what keeps a call out; anything else is a full house
 _RENDERING_NICENESS = (
     5  # a third of the share of a thread that sends; rendering has a second of playout to hide in
 )
@@ -110,7 +111,7 @@ class Gateway:
         if not self._listening:
             return "starting"
         refusal = self.server.refusal()
-        return {"calls": "full", "shutting_down": "shutting down"}.get(refusal, refusal) if refusal else None
+        return None if refusal is None else _UNREADY.get(refusal, "full")
 
     async def finish(self) -> None:
         """Take no new calls, and let those that are up finish their sentence, at most ``drain_s``."""

@@ -189,7 +189,11 @@ def _sentence(error: ErrorDetails, file: Path | None, flags: Mapping[str, object
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key in {file}; allowed are {', '.join(Settings.model_fields)}."
     origin = _origin(key, file, flags)
-    return f"{key} ({origin}): got {error['input']!r}; allowed is {_allowed(key)}."
+    got = "a value that is not shown" if key in _SECRETS else repr(error["input"])
+    return f"{key} ({origin}): got {got}; allowed is {_allowed(key)}."
+
+
+_SECRETS = frozenset({"llm_api_key"})
 
 
 def _origin(key: str, file: Path | None, flags: Mapping[str, object]) -> str:

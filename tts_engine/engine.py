@@ -95,6 +95,20 @@ class Engine:
         """Streams open now."""
         return len(self._streams)
 
+    def refusal(self) -> Overloaded | None:
+        """Why one more stream would be refused now; None when it would not."""
+        try:
+            admit(
+                len(self._streams),
+                self._backend.workers,
+                self._backend.slots,
+                self._cost,
+                self._config.scheduler,
+            )
+        except Overloaded as refusal:
+            return refusal
+        return None
+
     def stream(self, *, voice: str | None = None, speed: float = 1.0, seed: int = 0) -> Stream:
         """Open an utterance stream on the running loop.
 
@@ -107,7 +121,10 @@ class Engine:
         with self._work:
             if self._closing:
                 raise BadRequest("the engine is closed")
-            self._admit()
+            refusal = self.refusal()
+            if refusal is not None:
+                self.metrics.refusals.labels(refusal.reason).inc()
+                raise refusal
             slot = self._backend.open_slot(SlotRequest(voice, speed, seed))
             session = Session(slot, opened_at=time.monotonic())
             stream = Stream(self, session, self._backend.segmenter(), loop, self._config.most_characters)
@@ -126,19 +143,6 @@ class Engine:
         join = functools.partial(_join, self._threads)
         await asyncio.get_running_loop().run_in_executor(None, join)
         self._backend.close()
-
-    def _admit(self) -> None:
-        try:
-            admit(
-                len(self._streams),
-                self._backend.workers,
-                self._backend.slots,
-                self._cost,
-                self._config.scheduler,
-            )
-        except Overloaded as refusal:
-            self.metrics.refusals.labels(refusal.reason).inc()
-            raise
 
     async def _warm_up(self) -> None:
         """Speak a sentence to nobody, so that the first caller does not pay for lazy initialisation."""

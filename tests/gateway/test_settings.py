@@ -149,3 +149,11 @@ def test_names_and_addresses_of_this_machine_are_fine(host: str) -> None:
 def test_a_host_that_is_none_is_one_sentence() -> None:
     with pytest.raises(SettingsError, match=r"^host: got 'not an address', which is no address: "):
         load_settings(None, {"host": "not an address"})
+
+
+def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "vivavoce.toml"
+    file.write_text("llm_api_key = 12345678\n")
+    with pytest.raises(SettingsError, match="not shown") as refusal:
+        load_settings(file)
+    assert "1234" not in str(refusal.value)
