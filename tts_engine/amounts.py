@@ -121,6 +121,7 @@ def _after_unit(scan: Scan, end: int) -> int:
 def _read_ordinal(scan: Scan, match: re.Match[str]) -> int:
     scan.say(say.ordinal(int(match.group(1).replace(",", ""))), match.start(), match.end())
     scan.memory.hear_number()
+    scan.memory.house_words_left = 1
     return match.end()
 
 
@@ -161,6 +162,8 @@ def _read_slash(scan: Scan, match: re.Match[str]) -> int | None:
         words = f"{say.cardinal(above)} {say.cardinal(below)}"
     elif date_expected and is_date:
         words = f"{say.MONTHS[above - 1]} {say.ordinal(below)}"
+    elif scan.next_word(match.end()) in ("stars", "rating"):
+        words = f"{say.cardinal(above)} out of {say.cardinal(below)}"
     elif below in say.FRACTIONS and 0 < above < below:
         words = _fraction_words(above, below)
     elif below in (10, 100) and above <= below:
@@ -292,11 +295,12 @@ def _read_trailing_money(scan: Scan, match: re.Match[str]) -> int:
 
 
 def _read_by(scan: Scan, match: re.Match[str]) -> int | None:
-    """30 cm x 20 cm."""
+    """30 cm x 20 cm, 3 x $5."""
     if scan.memory.after_phone or not scan.memory.numeric:
         return None
-    scan.say("by", match.start(), match.end())
-    scan.memory.hear("by")
+    word = "times" if scan.next_visible(match.end()) in "$£€" else "by"
+    scan.say(word, match.start(), match.end())
+    scan.memory.hear(word)
     return match.end()
 
 
@@ -315,7 +319,9 @@ def _read_power(scan: Scan, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_comparison(scan: Scan, match: re.Match[str]) -> int:
+def _read_comparison(scan: Scan, match: re.Match[str]) -> int | None:
+    if match.group(1) == "*" and not scan.memory.numeric:
+        return None
     words = {"<": "less than", ">": "more than", "~": "about", "*": "times"}[match.group(1)]
     scan.say(words, match.start(1), match.end(1))
     scan.memory.hear(words)
@@ -335,7 +341,7 @@ _RATE = "|".join(sorted(say.RATES, key=len, reverse=True))
 _VERSION = re.compile(r"\d{1,5}(?:\.\d{1,5}){2,5}(?![\w]|\.\d)")
 LETTER_RULES = rules(
     (rf"({_CODE}|US\$|CA\$|A\$) ?({_DECIMAL}){_BIG}", _read_money),
-    (r"x(?= ?\d)", _read_by),
+    (r"x(?= ?[$£€]?\d)", _read_by),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_v_version),
 )
 DIGIT_RULES = rules(

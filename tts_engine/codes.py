@@ -120,9 +120,19 @@ _CODE_RUN = re.compile(r"[^\W\d_]+|\d+")
 
 
 def _is_code(scan: Scan, text: str, runs: int) -> bool:
+    if _COMPOUND.search(text):
+        return False
     if scan.memory.code_words_left or (scan.memory.named and len(text) > 3):
         return True
     return runs > 3 or sum(map(str.isdigit, text)) > 3 or (runs > 2 and "-" in text)
+
+
+_COMPOUND = re.compile(r"(?:^|-)[a-z]{3,}(?:-|$)")  # "4-digit", "24-hour"
+
+
+def _read_letter_code(scan: Scan, match: re.Match[str]) -> int | None:
+    """ABCD-EFGH, where a code is expected."""
+    return _read_code(scan, match) if scan.memory.code_words_left else None
 
 
 def _read_code_run(scan: Scan, run: re.Match[str], as_code: bool) -> None:
@@ -167,6 +177,7 @@ LATE_RULES = rules(
     (r"[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 LETTER_RULES = rules(
+    (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'])", _read_letter_code),
     (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 SYMBOL_RULES = rules(

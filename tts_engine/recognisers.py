@@ -60,6 +60,28 @@ def _read_and(scan: Scan, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_key(scan: Scan, match: re.Match[str]) -> int | None:
+    """A key of a telephone: * and # on their own."""
+    alone = match.start() == 0 or scan.view[match.start() - 1] in " (\"'"
+    if not alone and not (match.group() == "#" and scan.memory.numeric):
+        return None
+    word = "star" if match.group() == "*" else "pound"
+    if scan.memory.previous != word and scan.memory.previous not in say.NUMBER_NOUNS:
+        scan.say(word, match.start(), match.end())
+        scan.memory.hear(word)
+    return match.end()
+
+
+def _read_star_code(scan: Scan, match: re.Match[str]) -> int | None:
+    """*67."""
+    if scan.memory.numeric:
+        return None
+    scan.say("star", match.start(), match.start() + 1)
+    scan.spell(match.start(1), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
 def _read_heart(scan: Scan, match: re.Match[str]) -> int | None:
     return None if scan.memory.numeric else match.end()
 
@@ -118,13 +140,15 @@ _MARKUP_RULES = rules(
     (r"&(?:amp;)?", _read_and),
     (r"[:;=]['-]?[)(DPpO|](?![\w])", _skip),
     (r" ?<3(?![\w.])", _read_heart),
+    (r"\*(\d{2,3})(?!\w)", _read_star_code),
 )
 _MARK_RULES = rules(
     (r"#(\w{1,40})", _read_hash),
+    (r"[#*](?![\w#*])", _read_key),
     (r"\+\+", _read_plus_plus),
     (r"\.+", _read_stop),
     (r"--+|—+", _read_pause),
-    (r"[-–](?= )", _read_pause),
+    (r"[-–](?= |$)", _read_pause),
     (r"[,;:!?()|]", _read_pause),
     (r"[@+=%±×÷≈≤≥→§°¢$£€¥₹]", _read_symbol),
 )

@@ -276,6 +276,18 @@ ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
             ("hrs", "hours"),
             ("sec", "seconds"),
             ("secs", "seconds"),
+            ("lb", "pounds"),
+            ("lbs", "pounds"),
+            ("oz", "ounces"),
+            ("ft", "feet"),
+            ("yd", "yards"),
+            ("gal", "gallons"),
+            ("tbsp", "tablespoons"),
+            ("tsp", "teaspoons"),
+            ("yr", "years"),
+            ("yrs", "years"),
+            ("wk", "weeks"),
+            ("wks", "weeks"),
             ("max", "maximum"),
             ("qty", "quantity"),
             ("Qty", "quantity"),
@@ -327,6 +339,8 @@ UNITS: dict[str, tuple[str, str]] = {
     "ml": ("milliliter", "milliliters"),
     "mL": ("milliliter", "milliliters"),
     "gal": ("gallon", "gallons"),
+    "tbsp": ("tablespoon", "tablespoons"),
+    "tsp": ("teaspoon", "teaspoons"),
     "mph": ("mile per hour", "miles per hour"),
     "kph": ("kilometer per hour", "kilometers per hour"),
     "km/h": ("kilometer per hour", "kilometers per hour"),
@@ -559,12 +573,12 @@ SPOKEN_ACRONYMS = {
     "DIY": "D I Y",
 }
 SPELLED = frozenset(
-    "API APIS FAQ FAQS USA US UK EU UN UAE IBAN ASAP ETA EOD FYI AKA ATM ID IDS AI IT IP IOS IOU IRA "
-    "IRS IVR ISP UI UX URL URLS USB UPS USPS UPC APR APY APN AAA AARP ACH ACT AED AM PM AMEX ANI BIOS "
-    "CEO CFO COO CTO CIA CPU DIM DNI DOB DOA EFT EIN EMI EMV EOB ERA ETF EUR EV FBI FDA FDIC FICO GPA "
-    "GPU HOA HIV HSA FSA IPO IPA IQ ISO KPI MIA MIT MRI NBA OEM OTP PCI PIA POA POS RMA ROI RSVP SEO "
-    "SLA SOS SUV TIA TOS UTC VA VIP AWS AOL IEEE ACLU ABC AC DC AOK RV TV PC MD CD DVD OS EST EDT CST "
-    "CDT MST MDT PST PDT GMT AP AR VR ER".split()
+    "ADHD EKG HDMI API APIS FAQ FAQS USA US UK EU UN UAE IBAN ASAP ETA EOD FYI AKA ATM ID IDS AI IT "
+    "IP IOS IOU IRA IRS IVR ISP UI UX URL URLS USB UPS USPS UPC APR APY APN AAA AARP ACH ACT AED AM "
+    "PM AMEX ANI BIOS CEO CFO COO CTO CIA CPU DIM DNI DOB DOA EFT EIN EMI EMV EOB ERA ETF EUR EV FBI "
+    "FDA FDIC FICO GPA GPU HOA HIV HSA FSA IPO IPA IQ ISO KPI MIA MIT MRI NBA OEM OTP PCI PIA POA POS "
+    "RMA ROI RSVP SEO SLA SOS SUV TIA TOS UTC VA VIP AWS AOL IEEE ACLU ABC AC DC AOK RV TV PC MD CD "
+    "DVD OS EST EDT CST CDT MST MDT PST PDT GMT AP AR VR ER".split()
 )
 # Short English words that people shout in capitals.
 COMMON_WORDS = frozenset(

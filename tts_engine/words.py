@@ -83,6 +83,8 @@ def _spoken_form(scan: Scan, word: str, end: int) -> str:
     if word == "A":
         return _letter_a(scan, end)
     lower = word.lower()
+    if lower == "re" and scan.view[end : end + 1] == "-":
+        return "ree"
     if lower == "live" and scan.next_word(end).lower() in say.LIVE_NOUNS:
         return "lyve"
     stem = lower.removesuffix("'s")
@@ -119,10 +121,13 @@ def _is_initialism(scan: Scan, word: str, match: re.Match[str]) -> bool:
     lower = word.lower()
     if word in say.SPELLED:
         return lower not in say.COMMON_WORDS or not _is_shouted(scan, match)
-    if not has_vowel(word):
+    if not has_vowel(word) or _UNSAYABLE.match(word):
         return True
     known = lower in say.COMMON_WORDS or lower in say.CODE_WORDS or lower in say.NUMBERED_WORDS
     return len(word) < 4 and not known
+
+
+_UNSAYABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
 
 
 def _is_shouted(scan: Scan, match: re.Match[str]) -> bool:
@@ -298,6 +303,7 @@ ADDRESS_RULES = rules(
 ABBREVIATION_RULES = rules(
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted),
     (r"([A-Z])\.(?= [A-Z])", _read_initial),
+    (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
     (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
     (r"(x)()(?=\d)", _read_abbreviation),
     (r"w/o(?!\w)|w/(?!\w)|c/o(?!\w)", _read_with),

@@ -41,6 +41,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     Order #A1B2C3 -> Order number A one B two, C three
     ticket INC0012345 -> ticket I N C, zero zero one, two three four five
     Here is your confirmation code:\t4821-99 -> Here is your confirmation code: four eight two one, nine nine
+    Your code: ABCD-EFGH. -> Your code: A B C D, E F G H.
     card 4111 1111 1111 1111 -> card four one one one, one one one one, one one one one, one one one one
     SSN 123-45-6789 -> S S N one two three, four five, six seven eight nine
     flight UA 237 -> flight U A two three seven
@@ -57,6 +58,7 @@ def test_codes_are_read_digit_by_digit_with_their_zeros(written: str, said: str)
 
 @rows("""
     Your code expires in 10 minutes. -> Your code expires in ten minutes.
+    A PIN is a 4-digit code. -> a pin is a four digit code.
     Enter the 6-digit code. -> Enter the six digit code.
     Your PIN has 4 digits. -> Your pin has four digits.
     The order has 300 parts. -> The order has three hundred parts.
@@ -206,6 +208,8 @@ def test_addresses_of_the_internet(written: str, said: str) -> None:
 @rows("""
     Dr. Smith of 12 Main St. met St. Paul. -> Doctor Smith of twelve Main Street met Saint Paul.
     Rodeo Dr. is nice. -> Rodeo Drive is nice.
+    42nd St and 5th Ave -> forty second Street and fifth Avenue
+    3 tbsp. salt, 5 lbs. of it -> three tablespoons salt, five pounds of it
     Mr. and Mrs. J. K. Rowling -> Mister and Missus J K Rowling
     Acme Inc. is here. -> Acme Incorporated is here.
     e.g. this, i.e. that, etc. -> for example this, that is that, et cetera.
@@ -235,6 +239,16 @@ def test_abbreviations(written: str, said: str) -> None:
     WiFi iOS eBay don't O'Brien's naïve -> WiFi iOS eBay don't O'Brien's naïve
 """)
 def test_initialisms_letters_and_words(written: str, said: str) -> None:
+    assert spoken(written) == said
+
+
+@rows("""
+    Press * or #. -> Press star or pound.
+    the # key, then 1# -> the pound key, then one pound
+    dial *67 first -> dial star six seven first
+    2 * 3 is 6 -> two times three is six
+""")
+def test_the_keys_of_a_telephone(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
