@@ -8,6 +8,11 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
+
+# A deadline for each example is a wall-time assertion, which a busy machine fails at random.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 def _skips_fail() -> bool:
