@@ -180,6 +180,15 @@ class Flow(Prepared):
             tuple(map_state(_unfold, half) for half in halves),
         )
 
+    def _scratch_state(self, speaker: Tensor, frames: int) -> FlowState:
+        """A beginning that nobody goes on from: one layer's buffer serves every layer and every solver
+        step.
+        """
+        state = self._init_state(speaker, frames, EXACT)
+        first = state.solver[0]
+        shared = replace(first, kept=first.kept[:, :, :1].expand_as(first.kept))
+        return replace(state, solver=(shared,) * self.config.solver_steps)
+
     @torch.inference_mode()
     def prefill(self, ids: Tensor, prompt_mel: Tensor, speaker: Tensor) -> tuple[FlowState, int]:
         """The state behind a voice's prompt, and how many of its ids it covers; the rest go into the first
@@ -225,14 +234,14 @@ class Flow(Prepared):
         """
         length = chunk.ids.shape[1] * RATIO
         block = BLOCK_FRAMES if mask is Mask.BLOCKS else length
-        state = self._init_state(speaker, length, EXACT)
+        state = self._scratch_state(speaker, length)
         return self._run(chunk, state, [0] * len(speaker), block, EXACT)[0]
 
     @torch.inference_mode()
     def solve(self, mu: Tensor, prompt_mel: Tensor, speaker: Tensor, mask: Mask) -> Tensor:
         """The mel for a given conditioning, at once and from nothing. mu: (B, T, 80). Returns (B, 80, T)."""
         length, begins = mu.shape[1], [0] * len(mu)
-        state = self._init_state(speaker, length, EXACT)
+        state = self._scratch_state(speaker, length)
         plan = self._solver_plan(state, begins, length, BLOCK_FRAMES if mask is Mask.BLOCKS else length)
         return self._flow(mu, prompt_mel, state, begins, plan, EXACT.keep)[0]
 
