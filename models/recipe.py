@@ -39,7 +39,13 @@ _FIXED = {
     "flow.pre_lookahead_len": 3,
     "flow.output_size": 80,
     "flow.decoder.cfm_params.content.inference_cfg_rate": 0.7,
+    "spk_embed_dim": 192,
     "hift.in_channels": 80,
+    "hift.nsf_alpha": 0.1,
+    "hift.nsf_sigma": 0.003,
+    "hift.nsf_voiced_threshold": 10,
+    "hift.lrelu_slope": 0.1,
+    "hift.audio_limit": 0.99,
     "feat_extractor.n_fft": 1920,
     "feat_extractor.hop_size": 480,
     "feat_extractor.num_mels": 80,
@@ -76,7 +82,7 @@ def read_recipe(folder: Path, version: Version) -> Recipe:
         settings.require(place, value)
     lm = _lm(settings, qwen, version)
     flow = _flow_v2(settings) if version is Version.V2 else _flow_v3(settings)
-    return Recipe(Geometry(lm, flow, _hift(settings)), _sampling(settings), settings.highest_hz())
+    return Recipe(Geometry(lm, flow, _hift(settings, version)), _sampling(settings), settings.highest_hz())
 
 
 def parse_yaml(text: str, name: str) -> dict[str, Any]:
@@ -272,7 +278,9 @@ def _flow_v3(settings: _Settings) -> FlowSizes:
     )
 
 
-def _hift(settings: _Settings) -> HiftSizes:
+def _hift(settings: _Settings, version: Version) -> HiftSizes:
+    if version is Version.V3:
+        settings.require("hift.conv_pre_look_right", HiftSizes().look_right)
     return HiftSizes(
         channels=settings.number("hift.base_channels"),
         harmonics=settings.number("hift.nb_harmonics"),
@@ -284,7 +292,6 @@ def _hift(settings: _Settings) -> HiftSizes:
         transform=settings.number("hift.istft_params.n_fft"),
         hop=settings.number("hift.istft_params.hop_len"),
         f0_channels=settings.number("hift.f0_predictor.cond_channels"),
-        look_right=settings.number("hift.conv_pre_look_right", HiftSizes().look_right),
     )
 
 
