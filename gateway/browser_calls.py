@@ -32,7 +32,7 @@ from starlette.staticfiles import StaticFiles
 from ..adapters.playout import Playout
 from ..tts_engine.chunk import SAMPLE_RATE
 from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
-from .browser_session import BrowserSession, SessionPolicy
+from .browser_session import BrowserSession, SessionPolicy, describe_voices
 from .call import Call, Ear, OnSpeech, Speech
 from .call_registry import CallRegistry
 from .chat import ChatSettings
@@ -452,7 +452,8 @@ def routes(calls: BrowserCalls) -> APIRouter:
 
     @router.get("/status")
     async def status() -> JSONResponse:
-        return JSONResponse({"status": "ready", "transports": ["webrtc"]})
+        voices = describe_voices(calls.engine)
+        return JSONResponse({"status": "ready", "transports": ["webrtc"], "voices": voices})
 
     @router.post("/start")
     async def start(request: Request) -> JSONResponse:

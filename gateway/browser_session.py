@@ -76,6 +76,14 @@ def parse(message: str) -> PageMessage:
         raise BadMessage(f"{place or 'message'}: {first['msg']}") from None
 
 
+def describe_voices(engine: "Engine") -> list[dict[str, str]]:
+    """The voices that a page may choose from."""
+    return [
+        {"id": voice.id, "language": voice.language, "description": voice.description}
+        for voice in engine.voices
+    ]
+
+
 class Page(Protocol):
     """The way to a browser."""
 
@@ -336,16 +344,12 @@ class BrowserSession:
     # Telling
 
     def _tell_started(self) -> None:
-        voices = [
-            {"id": voice.id, "language": voice.language, "description": voice.description}
-            for voice in self._engine.voices
-        ]
         self._page.tell(
             {
                 "type": "started",
                 "call": self._call.call_id,
                 "sample_rate": self._call.sample_rate,
-                "voices": voices,
+                "voices": describe_voices(self._engine),
                 "voice": self._engine.voices.get(self._speech.voice).id,
                 "speed": self._speech.speed,
                 "answers": self._policy.chat is not None,

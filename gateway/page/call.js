@@ -314,6 +314,7 @@ function end(over, reason) {
   over.microphone?.getTracks().forEach((track) => track.stop());
   over.sound?.close();
   render("idle");
+fetch("/status").then((answer) => answer.json()).then((status) => offerVoices(status.voices)).catch(() => {}); // the call tells, too
   show.status(reason);
 }
 
@@ -345,7 +346,7 @@ function listenFor(current) {
 // The gate shuts here and now; the server is told, and it opens again when what was on its way has run out.
 function interrupt() {
   if (!call?.line) return;
-  call.cutAt = call.sound.now;
+  if (call.audible) call.cutAt = call.sound.now;
   call.sound.shut();
   call.line.send({ type: "discard" });
   clearTimeout(call.reopening);
@@ -383,10 +384,12 @@ function receive(current, message) {
 function started(current, message) {
   current.answers = message.answers;
   current.startedAt = Date.now();
-  $("voice").replaceChildren(...message.voices.map(({ id, description }) => new Option(description ? `${id}: ${description}` : id, id)));
-  $("voice").value = message.voice;
-  $("speed").value = message.speed;
+  offerVoices(message.voices);
   $("modes").hidden = !message.answers;
+  showMode();
+  if (chosen.voice || chosen.speed) sendSpeech();
+  else [$("voice").value, $("speed").value] = [message.voice, message.speed];
+  showSpeech();
   render("live");
   current.timers.push(setInterval(() => count(current), 1_000));
 }
@@ -441,7 +444,7 @@ function speak() {
   const { line } = call;
   show.notice("");
   if (!call.audible) call.asked = call.sound.now;
-  if (call.answers && new FormData($("say")).get("mode") === "ask") {
+  if (isAsking()) {
     if (call.audible) interrupt();
     transcript.asked(text);
     line.send({ type: "ask", text: text.slice(0, TEXT_PIECE) });
@@ -453,8 +456,33 @@ function speak() {
   $("text").focus();
 }
 
-function sendSpeech() {
+const chosen = { voice: false, speed: false }; // by the reader, not by the server
+const voices = new Map(); // by id, what is said of each
+
+function offerVoices(offered) {
+  const before = $("voice").value;
+  voices.clear();
+  for (const { id, description } of offered) voices.set(id, description);
+  $("voice").replaceChildren(...[...voices.keys()].map((id) => new Option(id, id)));
+  if (voices.has(before)) $("voice").value = before;
+  showSpeech();
+}
+
+function showSpeech() {
   $("speed-value").textContent = Number($("speed").value).toFixed(2);
+  $("voice-about").textContent = voices.get($("voice").value) ?? "";
+}
+
+function showMode() {
+  const asks = isAsking();
+  $("text-label").textContent = asks ? "Your question" : "Words to say";
+  $("speak").textContent = asks ? "Ask" : "Speak";
+}
+
+const isAsking = () => Boolean(call?.answers) && new FormData($("say")).get("mode") === "ask";
+
+function sendSpeech() {
+  showSpeech();
   call?.line?.send({ type: "speech", voice: $("voice").value, speed: Number($("speed").value) });
 }
 
@@ -522,10 +550,10 @@ function render(state) {
   const live = state === "live";
   $("call").textContent = state === "idle" ? "Call" : "Hang up";
   $("call").classList.toggle("hang-up", state !== "idle");
-  for (const id of ["interrupt", "speak", "voice", "speed", "record"]) $(id).disabled = !live;
+  for (const id of ["interrupt", "speak", "record"]) $(id).disabled = !live;
   $("invitation").hidden = state !== "idle";
   if (state === "calling") show.status("Calling…");
-  if (live) { show.status("On the line, 0:00"); $("text").focus(); }
+  if (live) { show.status("On the line, 0:00"); $("text").focus(); $("text").select(); }
   wave.clear();
   tell("state", { state });
 }
@@ -537,9 +565,10 @@ $("say").onsubmit = (event) => { event.preventDefault(); speak(); };
 $("text").onkeydown = (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); speak(); }
 };
-$("voice").onchange = sendSpeech;
-$("speed").oninput = () => { $("speed-value").textContent = Number($("speed").value).toFixed(2); };
-$("speed").onchange = sendSpeech;
+$("modes").onchange = showMode;
+$("voice").onchange = () => { chosen.voice = true; sendSpeech(); };
+$("speed").oninput = showSpeech;
+$("speed").onchange = () => { chosen.speed = true; sendSpeech(); };
 $("phone").onchange = () => call?.sound?.asTelephone($("phone").checked);
 document.onkeydown = (event) => { if (event.key === "Escape" && call) interrupt(); };
 window.onpagehide = () => { if (call) end(call, "The page was left."); };
