@@ -26,8 +26,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from .call import Call, Outcome, Speech
-from .call_events import CallEvent, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
+from .call import Call, OnSpeech, Outcome, Speech
+from .call_events import (
+    CallerSpeaking,
+    CallEvent,
+    SpeechDiscarded,
+    SpeechFinished,
+    SpeechStarted,
+    WordHeard,
+)
 from .calls_api import (
     MOST_TEXT,
     MOST_WAITING,
@@ -206,12 +213,7 @@ class BrowserSession:
 
     def discard(self) -> None:
         """Barge-in: nothing more of what is said or waits to be said is heard."""
-        self._end_written()
-        for turn in self._waiting:
-            turn.end()
-        self._waiting.clear()
-        if self._answering is not None:
-            self._answering.cancel()
+        self._drop_waiting()
         self._cut_told = False
         self._page.discard()
         self._call.discard()
@@ -227,6 +229,8 @@ class BrowserSession:
             case WordHeard(utterance, word):
                 if utterance in self._spoken:
                     self._spoken[utterance].heard_to = word.text_stop
+            case CallerSpeaking() if self._call.on_speech is OnSpeech.DISCARD:
+                self._drop_waiting()  # the call itself discards what is heard
             case SpeechFinished(utterance, outcome):
                 self._over(utterance, None if outcome == "spoken" else "")
             case SpeechDiscarded(utterance, _, heard):
@@ -251,6 +255,14 @@ class BrowserSession:
         )
 
     # Turns
+
+    def _drop_waiting(self) -> None:
+        self._end_written()
+        for turn in self._waiting:
+            turn.end()
+        self._waiting.clear()
+        if self._answering is not None:
+            self._answering.cancel()
 
     def _write(self, delta: Delta) -> None:
         size = len(delta) if isinstance(delta, str) else 0

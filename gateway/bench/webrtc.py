@@ -34,6 +34,8 @@ from ..call_registry import CallRegistry
 from ..clock import Clock
 from ..heard import audible_span
 from ..http import HttpServer
+from ..serve import Gateway
+from ..settings import load_settings
 from .chromium import Chromium, Tab, loopback_only, open_chromium
 from .report import Figure, Report
 
@@ -240,24 +242,33 @@ async def _measure(
     utterances: int, calls: int, seconds: float, interruptions: int, opened: int, console: Console
 ) -> list[Figure]:
     figures: list[Figure] = []
-    async with await Engine.open() as engine:
-        interjection = await _interjection(engine)
-        with loopback_only():
-            async with serving(engine) as (_, url), open_chromium() as browser:
+    with loopback_only():
+        async with _gateway() as (gateway, url):
+            async with open_chromium() as browser:
                 with console.status("bench webrtc: from the token to the ear"):
                     async with tapped_call(browser, url) as tab:
                         figures += await _measure_latency(tab, utterances)
                 with console.status("bench webrtc: interruptions"):
+                    interjection = await _interjection(gateway.engine)
                     async with tapped_call(browser, url) as tab:
                         figures += await _measure_stops(tab, interruptions, interjection)
             stats = []
             for number in range(calls):
                 with console.status(f"bench webrtc: call {number + 1} of {calls}"):
-                    stats.append(await _one_call(engine, seconds))
+                    stats.append(await _one_call(gateway.browsers, url, seconds))
             figures += _line_figures(stats, seconds)
             with console.status(f"bench webrtc: {opened} calls opened and closed"):
-                figures += await _measure_leftovers(engine, opened)
+                figures += await _measure_leftovers(gateway.browsers, url, opened)
     return figures
+
+
+@contextlib.asynccontextmanager
+async def _gateway() -> AsyncIterator[tuple[Gateway, str]]:
+    """The server as it is served, on free ports; yields it and the page's URL."""
+    settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0, "agent": "none", "greeting": ""})
+    async with contextlib.aclosing(await Gateway.open(settings)) as gateway:
+        host, port = gateway.addresses.http
+        yield gateway, f"http://{host}:{port}"
 
 
 async def _measure_latency(tab: Tab, utterances: int) -> list[Figure]:
@@ -296,13 +307,13 @@ async def _stop(tab: Tab, how: str) -> float:
     return took_ms
 
 
-async def _one_call(engine: Engine, seconds: float) -> CallStats:
-    async with serving(engine) as (calls, url), open_chromium() as browser, tapped_call(browser, url) as tab:
+async def _one_call(calls: BrowserCalls, url: str, seconds: float) -> CallStats:
+    async with open_chromium() as browser, tapped_call(browser, url) as tab:
         text = _TALK * (1 + int(seconds / 8))
         await tab.run(f"bench.say([{text!r}], 0, 0)")
         await asyncio.sleep(seconds)
         inbound: dict[str, Any] = await tab.run("bench.inbound()")
-        (listed,) = calls.calls
+        listed = calls.calls[-1]  # one that a closed browser left may not be over yet
         return CallStats(
             lost=inbound["lost"],
             received=inbound["received"],
@@ -327,8 +338,8 @@ def _line_figures(stats: list[CallStats], seconds: float) -> list[Figure]:
     ]
 
 
-async def _measure_leftovers(engine: Engine, opened: int) -> list[Figure]:
-    async with serving(engine) as (calls, url), open_chromium() as browser, tapped_call(browser, url) as tab:
+async def _measure_leftovers(calls: BrowserCalls, url: str, opened: int) -> list[Figure]:
+    async with open_chromium() as browser, tapped_call(browser, url) as tab:
         await hang_up(tab)
         for _ in range(WARM_UP_CALLS):
             await _brief_call(tab, calls)

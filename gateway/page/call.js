@@ -390,6 +390,7 @@ function started(current, message) {
   if (chosen.voice || chosen.speed) sendSpeech();
   else [$("voice").value, $("speed").value] = [message.voice, message.speed];
   showSpeech();
+  sendOnSpeech();
   render("live");
   current.timers.push(setInterval(() => count(current), 1_000));
 }
@@ -471,6 +472,11 @@ function offerVoices(offered) {
 function showSpeech() {
   $("speed-value").textContent = Number($("speed").value).toFixed(2);
   $("voice-about").textContent = voices.get($("voice").value) ?? "";
+}
+
+// The page hears a talker first and stops at once; the server, whose judgement is better, hears the quiet ones.
+function sendOnSpeech() {
+  call?.line?.send({ type: "on_speech", action: $("barge-in").checked ? "discard" : "tell" });
 }
 
 function showMode() {
@@ -569,6 +575,7 @@ $("modes").onchange = showMode;
 $("voice").onchange = () => { chosen.voice = true; sendSpeech(); };
 $("speed").oninput = showSpeech;
 $("speed").onchange = () => { chosen.speed = true; sendSpeech(); };
+$("barge-in").onchange = sendOnSpeech;
 $("phone").onchange = () => call?.sound?.asTelephone($("phone").checked);
 document.onkeydown = (event) => { if (event.key === "Escape" && call) interrupt(); };
 window.onpagehide = () => { if (call) end(call, "The page was left."); };

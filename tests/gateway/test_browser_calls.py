@@ -587,10 +587,16 @@ def test_a_caller_who_speaks_interrupts_if_the_page_wants_it() -> None:
         peer = await house.call()
         peer.say(type="on_speech", action="discard")
         peer.say(type="text", text="One two three four five six seven. ")
+        peer.say(type="end")
+        peer.say(type="text", text="Never said. ")
+        peer.say(type="end")
         await peer.until_told("word")
         peer.leg.on_audio(b"\1\1" * 320)
         assert len(peer.of_type("discarded")) == 1
         assert len(peer.of_type("caller_speaking")) == 1
+        heard = len(peer.of_type("word"))
+        await asyncio.sleep(0.3)
+        assert len(peer.of_type("word")) == heard
 
     in_house(scenario, make_ear=Ear)
 
