@@ -157,6 +157,7 @@ def test_garbage_ends_with_a_reason_and_keeps_what_came_before() -> None:
 
 def test_a_reset_is_told_from_a_hang_up() -> None:
     def script(call: socket.socket) -> None:
+        call.recv(19)
         call.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # close with a reset
 
     with gateway(script) as (host, port):
