@@ -4,8 +4,8 @@ text.
 Configuration, salt and multipliers come from the folder's config.json. Only comparisons: no printing, no
 verdict. Where a case is a trace rather than numbers, the error is how many of its rows differ, and none may.
 
-Source: the cases e_llm, e_llm3, f_ras, g_features, h_bistream, k_frontend, l_tokenizer_proxy of the golden
-set's README, from FunAudioLLM/CosyVoice@ace7c47.
+Source: the cases e_llm, e_llm3, f_ras, g_features, h_bistream, i_schedule, k_frontend, l_tokenizer_proxy of
+the golden set's README, from FunAudioLLM/CosyVoice@ace7c47.
 """
 
 import json
@@ -27,6 +27,7 @@ from .compat_text import Script
 from .geometry import Version
 from .golden_flow import Comparison, compare, read_arrays
 from .golden_weights import read_geometry, read_rule, weights
+from .hop_schedule import Chunk, HopSchedule
 from .manifest import llm_shapes
 from .sampling import Chooser, draw
 from .speech_lm import SpeechLm, embed, last_valid
@@ -54,6 +55,7 @@ def cases() -> dict[str, Callable[[Path], Iterator[Comparison]]]:
         "f_ras": sampling,
         "g_features": speech_features,
         "h_bistream": interleave,
+        "i_schedule": schedule,
         "k_frontend": text_rules,
         "l_tokenizer_proxy": text_ids,
     }
@@ -122,6 +124,18 @@ def interleave(folder: Path) -> Iterator[Comparison]:
     ours = [_Scripted(row, codes).run() for row in rows]
     theirs = [(row["forward_calls"], row["yielded"], row["error"]) for row in rows]
     yield _traced("h_bistream", "forward_calls, yielded, error", ours, theirs)
+
+
+def schedule(folder: Path) -> Iterator[Comparison]:
+    """Case i: which ids each call of flow and vocoder has, and how many samples come of it."""
+    stated = _read_rows(folder, "i_schedule")
+    for name in ("fresh_model", "same_model_three_requests"):
+        for version in Version:
+            rows = stated[name][f"v{version.value}"]
+            ours = [_streamed(row, version) for row in rows]
+            yield _traced("i_schedule", f"{name} v{version.value}", ours, rows)
+    offline = [_offline(row, version) for row, version in zip(stated["offline"], Version, strict=True)]
+    yield _traced("i_schedule", "offline", offline, stated["offline"])
 
 
 def text_rules(folder: Path) -> Iterator[Comparison]:
@@ -311,7 +325,47 @@ def _spelled(unit: Unit) -> str:
     return named[unit.kind]
 
 
+_FRAMES_AGAIN = 8
+_FRAME_SAMPLES = 480
 _CHINESE_STEPS = ("blank", "corner", "bracket", "split")
+
+
+def _streamed(row: Row, version: Version) -> Row:
+    hops = HopSchedule(row["P"], row["hop_before"])
+    chunks = list(iter(lambda: hops.next(row["N"], ended=True), None))
+    return _request(row, [_call(chunk, version) for chunk in chunks]) | {
+        "stream": True,
+        "hop_after": hops.hop,
+    }
+
+
+def _offline(row: Row, version: Version) -> Row:
+    call = _call(Chunk(0, row["N"], row["N"], final=True), version)
+    return _request(row, [call]) | {"stream": False, "hop_after": row["hop_before"]}
+
+
+def _request(row: Row, calls: list[dict[str, Any]]) -> dict[str, Any]:
+    given = {name: row[name] for name in ("N", "P", "hop_before")}
+    return given | {"calls": calls, "total_samples": sum(call["samples"] for call in calls)}
+
+
+def _call(chunk: Chunk, version: Version) -> dict[str, Any]:
+    """What upstream's vocoder gets and gives: 8 frames again in version 2, everything again in version 3."""
+    again = 2 * chunk.start if version is Version.V3 else min(_FRAMES_AGAIN, 2 * chunk.start)
+    frames = 2 * (chunk.stop - chunk.start) + again
+    held = 0 if chunk.final else _FRAMES_AGAIN
+    given = 0 if chunk.start == 0 else 2 * chunk.start - _FRAMES_AGAIN
+    cached = None if version is Version.V3 else _FRAME_SAMPLES * again
+    return {
+        "token_offset": chunk.start,
+        "n_tokens": chunk.fed,
+        "streaming": not chunk.final,
+        "finalize": chunk.final,
+        "hift_mel_frames": frames,
+        "hift_first_mel_frame": float(0 if version is Version.V3 else 2 * chunk.start - again),
+        "cache_source_len": cached,
+        "samples": _FRAME_SAMPLES * (2 * chunk.stop - held - given),
+    }
 
 
 def _english(row: Row) -> tuple[str, list[str]]:

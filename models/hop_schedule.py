@@ -1,0 +1,70 @@
+"""When the flow runs, and on what: hops of speech ids, and the few ids ahead that each needs.
+
+    schedule = HopSchedule(prompt_ids=0)
+    while (chunk := schedule.next(available, ended)) is not None:    chunk.start, chunk.stop, chunk.fed,
+    chunk.final
+
+A chunk speaks ids ``start`` to ``stop`` and hears up to ``fed``, 3 further; the last one speaks all that is
+left:
+
+    ids      0 ........ 25 ................. 75 ........ 90
+    chunk 1  |----------|+++
+    chunk 2             |--------------------|+++
+    chunk 3 (last)                           |------------|
+
+Hops start small, because someone is waiting, and double, because a longer hop costs less. They belong to one
+session.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:308-375; upstream keeps the hop on the shared
+model, so that one request's growth makes the next one wait: give ``hop`` to repeat that.
+"""
+
+from dataclasses import dataclass
+
+LOOKAHEAD_IDS = 3
+FIRST_HOP = 25
+LONGEST_HOP = 100
+GROWTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Ids from ``start`` to ``stop`` are spoken, with ids up to ``fed`` known. final: nothing follows."""
+
+    start: int
+    stop: int
+    fed: int
+    final: bool
+
+
+class HopSchedule:
+    """The chunks of one utterance, in order.
+
+    Attributes:
+        hop: ids of the next chunk.
+    """
+
+    def __init__(self, prompt_ids: int = 0, hop: int = FIRST_HOP, longest: int = LONGEST_HOP) -> None:
+        self.hop = hop
+        self._longest = longest
+        # The first chunk also fills the block that the prompt leaves unfinished.
+        self._padding = -prompt_ids % hop
+        self._start = 0
+        self._finished = False
+
+    def next(self, available: int, ended: bool) -> Chunk | None:
+        """The next chunk, or None while too few ids are there.
+
+        available: ids so far; ended: no more will come.
+        """
+        if self._finished:
+            return None
+        start, hop = self._start, self.hop + (self._padding if self._start == 0 else 0)
+        if available - start >= hop + LOOKAHEAD_IDS:
+            self._start += hop
+            self.hop = min(self._longest, GROWTH * self.hop)
+            return Chunk(start, start + hop, start + hop + LOOKAHEAD_IDS, final=False)
+        if not ended:
+            return None
+        self._finished = True
+        return Chunk(start, available, available, final=True)
