@@ -64,12 +64,13 @@ def _month_name(written: str) -> str:
 
 def _read_month_day(scan: Scan, match: re.Match[str]) -> int | None:
     month, day, last_day, year = match.groups()
-    if not 1 <= int(day) <= 31:
+    days = [int(one[:2].rstrip("snrt")) for one in (day, last_day) if one]
+    if not all(1 <= one <= 31 for one in days):
         return None
     scan.say(_month_name(month), match.start(1), match.end(1))
-    scan.say(say.ordinal(int(day)), match.start(2), match.end(2))
+    scan.say(say.ordinal(days[0]), match.start(2), match.end(2))
     if last_day:
-        scan.say(f"to {say.ordinal(int(last_day))}", match.start(3), match.end(3))
+        scan.say(f"to {say.ordinal(days[1])}", match.start(3), match.end(3))
     if year:
         scan.pause(",")
         scan.say(say.year(int(year)), match.start(4), match.end(4))
@@ -154,7 +155,7 @@ def _finish_date(scan: Scan, match: re.Match[str], words: str | None) -> int | N
 _HALF_DAY = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 LETTER_RULES = rules(
     (
-        rf"({_MONTH})\.? +(\d{{1,2}}){SUFFIX}?(?: ?[-–] ?(\d{{1,2}}){SUFFIX}?)?(?![\d%]|[:.,]\d|/)"
+        rf"({_MONTH})\.? +(\d{{1,2}}{SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{SUFFIX}?))?(?![\d%]|[:.,]\d|/)"
         r"(?:,? +([12]\d{3})(?![\w-]))?",
         _read_month_day,
     ),

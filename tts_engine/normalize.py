@@ -156,9 +156,10 @@ class Reader:
         """No more text for now: everything that is held. What comes next begins a new line."""
         pieces = self._take(final=True)
         if self._text:
-            pieces.append(self._piece(0, Boundary(len(self._text), Ending.SENTENCE)))
+            pieces.append(self._piece(*self._read_to(0, Boundary(len(self._text), Ending.SENTENCE))))
         self._text, self._positions, self._decided = "", [], 0
         self._memory.line_start = self._memory.sentence_start = True
+        self._memory.numeric = False
         return pieces
 
     def _take(self, *, final: bool) -> list[Piece]:
@@ -168,38 +169,42 @@ class Reader:
             view = self._text[begin : begin + self._longest]
             full = len(view) == self._longest
             boundary, self._decided = next_boundary(view, self._decided, final=final and not full)
-            if boundary is None and not full:
+            if boundary is not None:
+                words, stop, ending = self._read_to(begin, boundary)
+            elif full:
+                words, stop, ending = self._read_settled(begin)
+            else:
                 break
-            pieces.append(self._piece(begin, boundary))
-            begin = self._begin
-            self._decided = 0
+            pieces.append(self._piece(words, stop, ending))
+            begin, self._decided = stop, 0
         self._text, self._positions = self._text[begin:], self._positions[begin:]
         return pieces
 
-    def _piece(self, begin: int, boundary: Boundary | None) -> Piece:
-        """Read up to ``boundary``, or as far as a full view is settled."""
-        if boundary is None:
-            scan = Scan(self._text[begin : begin + self._longest], self._memory)
-            stop, ending = read_settled(scan, self._longest - _SETTLED), Ending.CUT
-            self._memory = scan.memory
-        else:
-            scan = Scan(self._text[begin : begin + boundary.stop], self._memory)
-            read(scan, boundary.stop)
-            stop, ending = boundary.stop, boundary.ending
-            if ending is not Ending.CLAUSE and scan.view.rstrip().endswith(".."):
-                scan.pause(".")
-        self._begin = begin + stop
-        positions = self._positions
-        words = tuple(
-            SpokenWord(
-                draft.text,
-                draft.punctuation,
-                positions[begin + draft.start],
-                positions[begin + draft.stop - 1] + 1,
-            )
-            for draft in scan.words
-        )
-        return Piece(words, positions[self._begin - 1] + 1, ending)
+    def _read_to(self, begin: int, boundary: Boundary) -> tuple[list[SpokenWord], int, Ending]:
+        stop = begin + boundary.stop
+        scan = Scan(self._text[begin:stop], self._memory)
+        read(scan, boundary.stop)
+        if boundary.ending is not Ending.CLAUSE and scan.view.rstrip().endswith(".."):
+            scan.pause(".")
+        return self._words(scan, begin), stop, boundary.ending
+
+    def _read_settled(self, begin: int) -> tuple[list[SpokenWord], int, Ending]:
+        """A clause that is too long: as far as no later text can change it."""
+        scan = Scan(self._text[begin : begin + self._longest], self._memory)
+        stop = begin + read_settled(scan, self._longest - _SETTLED)
+        self._memory = scan.memory
+        return self._words(scan, begin), stop, Ending.CUT
+
+    def _words(self, scan: Scan, begin: int) -> list[SpokenWord]:
+        """With ranges in the text pushed."""
+        at = self._positions
+        return [
+            SpokenWord(word.text, word.punctuation, at[begin + word.start], at[begin + word.stop - 1] + 1)
+            for word in scan.words
+        ]
+
+    def _piece(self, words: list[SpokenWord], stop: int, ending: Ending) -> Piece:
+        return Piece(tuple(words), self._positions[stop - 1] + 1, ending)
 
 
 def normalize(text: str, *, context: str = "", offset: int = 0) -> list[SpokenWord]:

@@ -27,6 +27,10 @@ class SegmentPolicy:
     max_words: int = 40
     max_characters: int = LONGEST_CLAUSE
 
+    def __post_init__(self) -> None:
+        if min(self.first_min_words, self.min_words, self.max_words, self.max_characters) < 1:
+            raise ValueError(f"{self}: every number must be at least 1")
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

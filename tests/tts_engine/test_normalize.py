@@ -304,6 +304,12 @@ def test_every_digit_of_a_code_has_its_own_range() -> None:
     assert [text[word.start : word.stop] for word in normalize(text)] == ["PIN", "0", "4", "1", "7"]
 
 
+def test_the_words_of_a_date_stand_for_its_parts() -> None:
+    text = "On March 3rd–5th, 2026"
+    ranges = [text[word.start : word.stop] for word in normalize(text)]
+    assert ranges == ["On", "March", "3rd", "5th", "5th", "2026", "2026", "2026"]
+
+
 def test_ranges_refer_to_the_text_before_folding() -> None:
     text = "“Costs” ½ or ﬁve…"
     assert [text[word.start : word.stop] for word in normalize(text)] == ["Costs", "½", "½", "or", "ﬁve"]

@@ -3,6 +3,7 @@
 import sys
 import tracemalloc
 from collections.abc import Iterable
+from itertools import pairwise
 from random import Random
 from types import FrameType
 
@@ -180,6 +181,19 @@ def test_text_without_an_end_is_not_cut_inside_an_amount(filler: str, before: in
 
 def test_nothing_to_say_gives_no_segment() -> None:
     assert segments(["😀 ", "... ", "\n\n", "---\n", "!?", "\ud800"]) == []
+
+
+def test_a_policy_that_could_never_be_met_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        SegmentPolicy(max_characters=0)
+
+
+@given(TEXTS, st.integers(1, 60), st.integers(1, 12))
+def test_any_policy_speaks_every_word_once(text: str, max_characters: int, max_words: int) -> None:
+    policy = SegmentPolicy(1, 1, max_words, max_characters)
+    spoken = [word for segment in segments([text], policy) for word in segment.words]
+    assert spoken == [word for segment in segments(text, policy) for word in segment.words]
+    assert all(first.start <= second.start for first, second in pairwise(spoken))
 
 
 def test_after_a_flush_the_next_text_starts_anew() -> None:
