@@ -194,38 +194,17 @@ def attend(
     gives what is added to the scores of some rows of a block, (n, H, block, visible), from their queries (n,
     H, block, d).
     """
-    answers = [
-        _joined(
-            [
-                _attend_part(query[:, block.start : block.stop], fresh, working, block, part, heads, bias)
-                for part in block.parts
-            ],
-            0,
-        )
-        for block in plan.blocks
-    ]
-    return _joined(answers, 1)
-
-
-def _attend_part(
-    query: Tensor,
-    fresh: Tensor,
-    working: Tensor,
-    block: Block,
-    part: Part,
-    heads: int,
-    bias: Callable[[Tensor, Part], Tensor] | None,
-) -> Tensor:
-    first, last = part.rows
-    remember(working, fresh, block, part)
-    asked = split_heads(query[first:last], heads)
-    key, value = (split_heads(working[first:last, index, : part.visible], heads) for index in (0, 1))
-    scores = None if bias is None else bias(asked, part)
-    return F.scaled_dot_product_attention(asked, key, value, scores).transpose(1, 2).flatten(2)
-
-
-def _joined(parts: list[Tensor], dim: int) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+    answer = torch.empty_like(query, memory_format=torch.contiguous_format)
+    for block in plan.blocks:
+        for part in block.parts:
+            remember(working, fresh, block, part)
+            first, last = part.rows
+            asked = split_heads(query[first:last, block.start : block.stop], heads)
+            key, value = (split_heads(working[first:last, index, : part.visible], heads) for index in (0, 1))
+            scores = None if bias is None else bias(asked, part)
+            attended = F.scaled_dot_product_attention(asked, key, value, scores)
+            split_heads(answer[first:last, block.start : block.stop], heads).copy_(attended)
+    return answer
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
