@@ -72,6 +72,11 @@ def test_a_number_that_counts_something_is_no_code(written: str, said: str) -> N
     assert spoken(written) == said
 
 
+def test_a_colon_announces_a_code_on_the_next_line() -> None:
+    assert spoken("Your code is:\n4821") == "Your code is: four eight two one"
+    assert spoken("Your code is here\n4821") == "Your code is here. four thousand eight hundred twenty one"
+
+
 def test_the_text_before_decides_whether_a_number_is_a_code() -> None:
     assert spoken("1234 now", context="your PIN is") == "one two three four now"
     assert spoken("1234 now", context="we shipped") == "one thousand two hundred thirty four now"

@@ -121,6 +121,7 @@ def test_a_clause_is_given_out_on_the_character_that_makes_it_safe(text: str, fi
         "on Tue, Mar 3 we",
         "the ratio 3: 4 is",
         "on 5 - 10 days we",
+        "it is 555. 0142 and",
     ],
 )
 def test_nothing_that_is_read_as_one_thing_is_cut(text: str) -> None:
