@@ -17,6 +17,8 @@ Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:229-280, 474-549, 664
 decoder is Qwen2 (arXiv:2407.10671): RMS norm, rotary positions, grouped queries, gated SiLU.
 """
 
+import math
+import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -76,11 +78,10 @@ class SpeechLm(nn.Module):
         return network.requires_grad_(False).eval()
 
     def init_state(self, rows: int, capacity: int) -> SpeechLmState:
-        """Empty memory. capacity: ids a row can hold; untouched memory costs address space only, on CPU."""
+        """Empty memory. capacity: ids a row can hold; on a CPU what is not written to takes no room."""
         config, weight = self.config, self.head.weight
         shape = (rows, config.layers, 2, config.kv_heads, capacity + 1, config.head_width)
-        # Zeros, because a masked value is multiplied by nought and must therefore be a number.
-        kv = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        kv = _untouched_zeros(shape, weight)
         return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64, device=weight.device))
 
     def embed_text(self, text_ids: Tensor) -> Tensor:
@@ -157,6 +158,18 @@ def _embed_run(lm: SpeechLm, kind: Kind, run: Sequence[Unit]) -> Tensor:
             return lm.embed_control(torch.ones_like(ids))
         case _:
             assert_never(kind)
+
+
+def _untouched_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Zeros, because what is masked is still multiplied by nought and must be a number.
+
+    On a CPU they come from the system page by page as they are written; torch.zeros would write them all, and
+    numpy's come in pages of 2 MB, of which every head's keys would take one.
+    """
+    if like.device.type != "cpu":
+        return torch.zeros(shape, dtype=like.dtype, device=like.device)
+    pages = mmap.mmap(-1, math.prod(shape) * like.element_size())
+    return torch.frombuffer(pages, dtype=like.dtype).view(shape)
 
 
 def last_valid(hidden: Tensor, valid: Tensor) -> Tensor:

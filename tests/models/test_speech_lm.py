@@ -1,6 +1,8 @@
 """The language model as a batch of sessions: company, splits and slots change nothing."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,6 +114,21 @@ def test_memory_that_would_overflow_is_an_error(lm: SpeechLm) -> None:
     with pytest.raises(ValueError, match="would hold 5 ids; its memory was made for 4"):
         lm.step(noise(1, 5, 32), state)
     assert not state.kv.any()
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="reads Linux's account of the process's memory"
+)
+def test_memory_that_is_not_written_to_takes_no_room(lm: SpeechLm) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident()
+    state = lm.init_state(4, 100_000)
+    _, state = lm.step(noise(4, 2, 32), state)
+    assert state.kv.numel() * 4 > 100e6
+    assert resident() - before < 20e6
+    assert not state.kv[..., 2:-1, :].any()
 
 
 def test_rows_of_different_lengths_are_embedded_together(lm: SpeechLm) -> None:
