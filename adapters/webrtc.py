@@ -144,7 +144,8 @@ class SpeechTrack(MediaStreamTrack):
 class Peer:
     """One browser. Made by ``answer``; ended by ``close``, by the browser, or by silence.
 
-    All methods belong to the loop's thread. ``answer_sdp`` is what the browser gets back.
+    All methods belong to the loop's thread. ``answer_sdp`` is what the browser gets back;
+    ``candidates_taken`` counts those that came after the offer.
     """
 
     def __init__(self, listener: Listener, policy: PeerPolicy, *, now: Callable[[], float]) -> None:
@@ -155,7 +156,7 @@ class Peer:
         self._listener = listener
         self._policy = policy
         self._now = now
-        self._candidates = 0
+        self.candidates_taken = 0
         self._channel: RTCDataChannel | None = None
         self._unsent: deque[str] = deque(maxlen=_MOST_UNSENT)
         self._connected = False
@@ -201,9 +202,9 @@ class Peer:
             await self._connection.addIceCandidate(None)
             return
         useful = readable_candidate(candidate)
-        self._candidates += 1
-        if useful is None or self._candidates > MOST_CANDIDATES:
+        if useful is None or self.candidates_taken >= MOST_CANDIDATES:
             return
+        self.candidates_taken += 1
         try:
             parsed = candidate_from_sdp(useful)
             parsed.sdpMid, parsed.sdpMLineIndex = mid, line

@@ -14,7 +14,7 @@ from aiortc import AudioStreamTrack, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
-from vivavoce.adapters.offers import BadOffer
+from vivavoce.adapters.offers import MOST_CANDIDATES, BadOffer
 from vivavoce.adapters.webrtc import HEARD_RATE, Peer, PeerPolicy, SpeechTrack
 from vivavoce.gateway.bench.chromium import loopback_only
 
@@ -366,6 +366,7 @@ def test_candidates_may_come_after_the_offer_in_any_number() -> None:
         for port in range(200):
             await peer.add_candidate(f"candidate:9 1 udp 1 127.0.0.1 {20_000 + port} typ host", "0", 0)
         await peer.add_candidate("candidate:9 1 udp 1 abcd.local 9 typ host", "0", 0)
+        assert peer.candidates_taken == MOST_CANDIDATES
         for line in answered:
             parsed = candidate_from_sdp(line.removeprefix("candidate:"))
             parsed.sdpMid, parsed.sdpMLineIndex = "0", 0
@@ -417,6 +418,28 @@ def test_an_offer_that_cannot_be_answered_is_a_bad_offer_and_leaves_nothing(kind
             await Peer.answer(broken(offer, kind), told)
         assert len(asyncio.all_tasks()) == before
         assert told.reasons == []
+        await browser.close()
+
+    in_loop(scenario())
+
+
+def test_a_browser_that_goes_while_it_is_answered_leaves_nothing() -> None:
+    async def scenario() -> None:
+        browser, told = Browser(), Told()
+        browser.connection.addTrack(AudioStreamTrack())
+        offer = await browser.offer()
+        await asyncio.sleep(0.1)
+        before = footprint()
+        for steps in range(25):
+            answering = asyncio.create_task(Peer.answer(offer, told))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            answering.cancel()
+            await asyncio.wait({answering})
+            if not answering.cancelled():
+                await answering.result().aclose()
+        await asyncio.sleep(0.1)  # aiortc's tasks find out
+        assert footprint() == before
         await browser.close()
 
     in_loop(scenario())
