@@ -114,6 +114,7 @@ class PackagedVoice:
         self.reader = reader
         self._encoder = _session(graphs.encoder)
         self._decoder = _session(graphs.decoder)
+        self._noise = vocoder.noise_table()
         self._decoder_outputs = [output.name for output in self._decoder.get_outputs()]
 
     @classmethod
@@ -140,9 +141,7 @@ class PackagedVoice:
         onset = max(0, int(ends[0]) - _ONSET_MARGIN_FRAMES)
         return Utterance(hidden, f0[0], words, onset)
 
-    def step(
-        self, utterance: Utterance, state: RenderState, frames: int, noise: np.random.Generator
-    ) -> tuple[Float, RenderState]:
+    def step(self, utterance: Utterance, state: RenderState, frames: int) -> tuple[Float, RenderState]:
         """Render up to ``frames`` more frames of speech; (N,) float32 samples, |x| < 1.
 
         The first step also covers the leading silence and the decoder's lookahead of 27 frames; the last
@@ -152,7 +151,7 @@ class PackagedVoice:
         last = stop == utterance.frames
         spectrum, contexts = self._decode(utterance.hidden[:, :, first:stop], state.contexts, last)
         spectrum = spectrum[_skip(state) :]
-        samples, vocoder_state = vocoder.step(spectrum, utterance.f0, state.vocoder, noise)
+        samples, vocoder_state = vocoder.step(spectrum, utterance.f0, state.vocoder, self._noise)
         if last:
             samples = np.concatenate([samples, vocoder.finish(vocoder_state)])
         state = replace(state, fed=stop, contexts=contexts, vocoder=vocoder_state)
@@ -172,14 +171,15 @@ class PackagedVoice:
         return spectrum[0], tuple(following)
 
 
-def init_state(utterance: Utterance) -> RenderState:
-    """The beginning of an utterance."""
+def init_state(utterance: Utterance, noise: np.random.Generator) -> RenderState:
+    """The beginning of an utterance; ``noise`` decides where its breath comes from."""
     contexts = tuple(
         np.zeros((1, graph.CHANNELS if layer else graph.HIDDEN_CHANNELS, graph.EDGE_FRAMES), np.float32)
         for layer in range(graph.LAYERS)
     )
     nothing = np.zeros(0, np.float32)
-    return RenderState(0, contexts, vocoder.init_state(utterance.onset), nothing, None, 0, 0)
+    noise_row = int(noise.integers(vocoder.NOISE_ROWS))
+    return RenderState(0, contexts, vocoder.init_state(utterance.onset, noise_row), nothing, None, 0, 0)
 
 
 def finished(utterance: Utterance, state: RenderState) -> bool:

@@ -106,7 +106,7 @@ def _render(voice: packaged.PackagedVoice, slot: _Slot, turn: Turn) -> Rendered:
     rendering = slot.rendering
     first = rendering.state.fed
     frames = STEP_FRAMES[min(slot.steps, len(STEP_FRAMES) - 1)]
-    samples, rendering.state = voice.step(rendering.utterance, rendering.state, frames, slot.noise)
+    samples, rendering.state = voice.step(rendering.utterance, rendering.state, frames)
     slot.steps += 1
     words = _words_begun(rendering)
     done = packaged.finished(rendering.utterance, rendering.state) and _end_line(slot)
@@ -130,7 +130,7 @@ def _begin(voice: packaged.PackagedVoice, slot: _Slot, segment: Segment, pause_s
 def _start_line(voice: packaged.PackagedVoice, slot: _Slot) -> _Rendering:
     line, spoken = slot.lines[0]
     utterance = voice.encode(line, slot.request.speed)
-    state = packaged.init_state(utterance)
+    state = packaged.init_state(utterance, slot.noise)
     return _Rendering(utterance, state, _source_words(spoken), slot.samples / SAMPLE_RATE)
 
 

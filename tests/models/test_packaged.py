@@ -38,10 +38,10 @@ def render(
     voice: packaged.PackagedVoice, line: packaged.Line, frames: tuple[int, ...], seed: int = 0
 ) -> tuple[NDArray[np.float32], packaged.Utterance, packaged.RenderState]:
     utterance = voice.encode(line)
-    state, parts, noise = packaged.init_state(utterance), [], np.random.default_rng(seed)
+    state, parts = packaged.init_state(utterance, np.random.default_rng(seed)), []
     plan = itertools.chain(frames, itertools.repeat(frames[-1]))
     while not packaged.finished(utterance, state):
-        samples, state = voice.step(utterance, state, next(plan), noise)
+        samples, state = voice.step(utterance, state, next(plan))
         parts.append(samples)
     return np.concatenate(parts), utterance, state
 
@@ -62,7 +62,7 @@ def test_the_cut_graph_says_what_the_shipped_one_says(voice: packaged.PackagedVo
     feed = {"ids": line.ids[None], "speed": np.ones(1, np.float32)}
     expected = np.concatenate([part[0] for part in shipped.run(["lh", "theta", "ln", "lr", "phi"], feed)])
     utterance = voice.encode(line)
-    state = packaged.init_state(utterance)
+    state = packaged.init_state(utterance, np.random.default_rng(0))
     spectrum, _ = voice._decode(utterance.hidden, state.contexts, last=True)
     assert spectrum.T.shape == expected.shape
     # Both quantise to 8 bits, by different ranges: against float32 weights either stands near 43 dB.
