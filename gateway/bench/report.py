@@ -28,9 +28,9 @@ class Figure:
     def reached(self) -> bool | None:
         """Whether the target is met; None without a target."""
         if self.at_most is not None:
-            return self.value <= self.at_most
+            return bool(self.value <= self.at_most)
         if self.at_least is not None:
-            return self.value >= self.at_least
+            return bool(self.value >= self.at_least)
         return None
 
 
@@ -49,7 +49,10 @@ class Report:
                 "bench": self.bench,
                 "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
                 "settings": dict(self.settings),
-                "figures": [asdict(figure) | {"reached": figure.reached} for figure in self.figures],
+                "figures": [
+                    asdict(figure) | {"value": float(figure.value), "reached": figure.reached}
+                    for figure in self.figures
+                ],
             },
             indent=2,
         )
