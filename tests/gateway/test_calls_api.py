@@ -1,10 +1,12 @@
 """The calls API over real sockets: a gateway, a phone, and a program that holds the call."""
 
 import asyncio
+import importlib.util
 import json
 import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -413,3 +415,30 @@ def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
                 await until(socket, "caller_silent")
 
     run(test())
+
+
+def test_the_example_holds_a_call_and_answers_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[2] / "examples" / "hold_a_call.py"
+    spec = importlib.util.spec_from_file_location("hold_a_call", path)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+
+    async def test() -> None:
+        async with house() as opened:
+            holding = asyncio.create_task(example.hold(f"ws://{opened.base}/next/socket"))
+            phone = await opened.phone()
+            while not any(phone.heard):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)
+            phone.send(Dtmf("7"))
+            await asyncio.sleep(1.5)
+            await phone.aclose()
+            await holding
+
+    run(test())
+    printed = capsys.readouterr().out
+    assert "Hello" in printed
+    assert "interrupted after: Hello" in printed
+    assert "That was key" in printed
+    assert "the caller hung up" in printed

@@ -1,0 +1,52 @@
+"""Hold a phone or browser call from your own program: a small parrot that says which key was pressed.
+
+Start the gateway with nobody on the line, then this program, then call:
+
+    vivavoce serve --agent none
+    python hold_a_call.py
+    vivavoce phone 127.0.0.1 9092 --seconds 15 --dtmf 12 --out heard.wav
+
+It waits for a call that nobody holds, speaks as a language model would write (token by token), tells the
+words as the caller hears them, and lets the caller interrupt. Needs only ``pip install websockets``.
+"""
+
+import asyncio
+import json
+import sys
+
+from websockets.asyncio.client import ClientConnection, connect
+
+GATEWAY = "ws://127.0.0.1:8080/v1/calls/next/socket"
+
+
+async def say(call: ClientConnection, text: str) -> None:
+    """Send an utterance piece by piece, at the pace of a language model."""
+    for word in text.split(" "):
+        await call.send(json.dumps({"type": "text", "text": word + " "}))
+        await asyncio.sleep(0.025)
+    await call.send(json.dumps({"type": "end"}))
+
+
+async def hold(gateway: str) -> None:
+    """Hold one call until it is over."""
+    async with connect(gateway) as call:
+        await call.send(json.dumps({"type": "on_speech", "action": "discard"}))
+        async for message in call:
+            event = json.loads(message)
+            match event["type"]:
+                case "started":
+                    print("call", event["call"], "from", event["peer"])
+                    await say(call, "Hello! Press any key, and I will tell you which one it was.")
+                case "word":
+                    print(event["text"], end=" ", flush=True)
+                case "dtmf":
+                    await call.send(json.dumps({"type": "discard"}))
+                    await say(call, f"That was key {event['digit']}.")
+                case "discarded":
+                    print("\n  interrupted after:", event["heard"] or "nothing")
+                case "hung_up":
+                    print("\nthe caller hung up")
+
+
+if __name__ == "__main__":
+    asyncio.run(hold(sys.argv[1] if len(sys.argv) > 1 else GATEWAY))
