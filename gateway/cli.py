@@ -170,12 +170,29 @@ def bench_resample(seconds: float, as_json: bool) -> None:
 
 
 @bench.command("words")
+@click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
+@click.option("--verbose", is_flag=True, help="Show what was heard differently.")
 @_AS_JSON
-def bench_words(as_json: bool) -> None:
+def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
     """Words wrong in call-centre sentences, by speech recognition."""
     from .bench.words import measure
 
-    _show(measure(), as_json)
+    _show(measure(limit, _note if verbose else None), as_json)
+
+
+@bench.command("webrtc")
+@click.option("--calls", type=click.IntRange(1), default=5, show_default=True, help="Of --seconds each.")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a call.")
+@_AS_JSON
+def bench_webrtc(calls: int, seconds: float, as_json: bool) -> None:
+    """Browser calls, in a real Chromium: first sound, loss, concealment, interruption."""
+    from .bench.webrtc import measure
+
+    _show(measure(calls=calls, seconds=seconds), as_json)
+
+
+def _note(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _show(report: "Report", as_json: bool) -> None:

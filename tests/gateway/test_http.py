@@ -6,7 +6,6 @@ import socket
 
 import httpx
 from fastapi import FastAPI
-from vivavoce import __version__
 from vivavoce.gateway.http import HttpServer, make_app
 from vivavoce.tts_engine.metrics import Metrics
 
