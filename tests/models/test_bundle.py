@@ -93,6 +93,13 @@ def test_converted_weights_are_the_same_and_take_the_place_of_the_others(damaged
     assert list(damaged.glob("*.partial")) == []
 
 
+def test_a_conversion_that_fails_leaves_nothing_behind(damaged: Path) -> None:
+    (damaged / "hift.safetensors").mkdir()
+    with pytest.raises(OSError, match=r"hift\.safetensors"):
+        checkpoint.convert(damaged / "hift.pt")
+    assert list(damaged.glob("*.partial")) == []
+
+
 def test_version_1_is_refused_by_name(damaged: Path) -> None:
     (damaged / "cosyvoice2.yaml").rename(damaged / "cosyvoice.yaml")
     assert "CosyVoice 1" in fault(damaged)

@@ -14,7 +14,7 @@ from vivavoce.models.geometry import Version, released  # noqa: E402
 from vivavoce.models.hift import Hift  # noqa: E402
 from vivavoce.models.hift import HiftConfig as DefaultHift  # noqa: E402
 from vivavoce.models.hift_v3 import HiftV3  # noqa: E402
-from vivavoce.models.networks import flow_config, hift_config, load_flow, load_networks  # noqa: E402
+from vivavoce.models.networks import flow_config, hift_config, load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.random_bundle import Size, write_random_bundle  # noqa: E402
 
 
@@ -45,3 +45,12 @@ def test_a_tensor_that_went_missing_after_the_check_is_told(tmp_path: Path) -> N
     torch.save(weights, tmp_path / "bundle" / "flow.pt")
     with pytest.raises(BundleFault, match=r"flow\.pt: .*encoder_proj\.bias"):
         load_flow(bundle)
+
+
+def test_a_tensor_that_is_not_used_is_told(tmp_path: Path) -> None:
+    write_random_bundle(tmp_path / "bundle", Version.V3, Size.TINY)
+    bundle = open_bundle(tmp_path / "bundle")
+    weights = torch.load(tmp_path / "bundle" / "llm.pt", weights_only=True)
+    torch.save(weights | {"extra": torch.zeros(1)}, tmp_path / "bundle" / "llm.pt")
+    with pytest.raises(BundleFault, match=r"llm\.pt: 1 tensors are not used, extra"):
+        load_lm(bundle)

@@ -33,6 +33,12 @@ def test_a_draw_runs_through_the_likeliest_ids(uniform: float, expected: int) ->
     assert (drawn.id, drawn.candidates, drawn.redrawn) == (expected, 3, False)
 
 
+def test_an_id_before_which_top_p_is_just_reached_does_not_count() -> None:
+    halves = logits(0.5, 0.25, 0.125, 0.125)
+    (drawn,) = draw(halves, [Chooser([], JUST_BELOW_ONE, parameters=SamplingParameters(top_p=0.75))])
+    assert (drawn.id, drawn.candidates) == (1, 2)
+
+
 def test_top_k_bounds_the_candidates() -> None:
     (drawn,) = draw(SLOPE, [Chooser([], JUST_BELOW_ONE, parameters=SamplingParameters(top_k=2))])
     assert (drawn.id, drawn.candidates) == (3, 2)

@@ -89,6 +89,7 @@ def test_a_row_alone_equals_the_row_among_others(lm: SpeechLm) -> None:
 def test_a_row_that_sits_out_keeps_its_memory_even_when_it_is_full(lm: SpeechLm) -> None:
     state = lm.init_state(2, 5)
     _, state = lm.step(noise(2, 5, 32), state, torch.tensor([5, 1]))
+    assert not state.kv[1, ..., 1:5, :].any()  # padding leaves no trace
     before = state.kv[0, ..., :5, :].clone()
     _, state = lm.step(noise(2, 3, 32), state, torch.tensor([0, 3]))
     assert torch.equal(state.kv[0, ..., :5, :], before)

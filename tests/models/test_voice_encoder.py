@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,26 @@ def test_a_damaged_prompt_is_refused(encoder: VoiceEncoder, tmp_path: Path) -> N
         damage(path, **{name: array})
         with pytest.raises(PromptFault):
             VoicePrompt.load(path)
+
+
+class Malicious:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[Path]]:
+        return (Path.touch, (self.path,))
+
+
+def test_a_prompt_with_code_is_refused_and_not_run(encoder: VoiceEncoder, tmp_path: Path) -> None:
+    path, witness = tmp_path / "voice.npz", tmp_path / "was here"
+    encoder.enroll(voice(3.5), 24_000).save(path)
+    damage(path, speech_ids=np.array([Malicious(witness)], dtype=object))
+    witness.unlink(missing_ok=True)
+    with pytest.raises(PromptFault):
+        VoicePrompt.load(path)
+    assert not witness.exists()
 
 
 def test_a_prompt_that_would_unpack_to_gigabytes_is_refused(tmp_path: Path) -> None:
