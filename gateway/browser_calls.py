@@ -87,13 +87,26 @@ class Peer(Protocol):
 
     answer_sdp: str
 
-    async def renegotiate(self, offer_sdp: str) -> None: ...
-    async def add_candidate(self, candidate: str, mid: str | None, line: int | None) -> None: ...
-    def feed(self, packet: bytes) -> None: ...
-    def discard(self) -> None: ...
-    def tell(self, message: str) -> None: ...
-    def close(self, reason: str) -> None: ...
-    async def aclose(self) -> None: ...
+    async def renegotiate(self, offer_sdp: str) -> None:
+        """Take another offer; raises BadRequest."""
+
+    async def add_candidate(self, candidate: str, mid: str | None, line: int | None) -> None:
+        """Take a trickled candidate, "" for the last; raises BadRequest."""
+
+    def feed(self, packet: bytes) -> None:
+        """Send 20 ms of s16le mono at 24 kHz."""
+
+    def discard(self) -> None:
+        """Drop speech that has not left."""
+
+    def tell(self, message: str) -> None:
+        """Send a text message."""
+
+    def close(self, reason: str) -> None:
+        """End the connection; the leg is told at once."""
+
+    async def aclose(self) -> None:
+        """End the connection and wait until nothing of it is left."""
 
 
 class Offer(BaseModel):

@@ -117,5 +117,5 @@ def token_of(data: str) -> str:
             raise ChatFailed("the language model's server reported an error while it wrote")
         choices = event.get("choices") or [{}]
         return str((choices[0].get("delta") or {}).get("content") or "")
-    except (ValueError, AttributeError, TypeError, LookupError):
+    except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
         raise ChatFailed("the language model's server sent what is no completion") from None

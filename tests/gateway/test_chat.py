@@ -1,0 +1,57 @@
+"""What a language model's server sends, and what it is sent; whole answers are in test_browser_calls.py."""
+
+import json
+
+import pytest
+from vivavoce.gateway.chat import ChatFailed, Conversation, token_of
+
+
+def event(**delta: object) -> str:
+    return json.dumps({"choices": [{"delta": delta}]})
+
+
+@pytest.mark.parametrize(
+    ("data", "token"),
+    [
+        (event(content=" hello"), " hello"),
+        (event(role="assistant"), ""),
+        (event(content=None), ""),
+        (event(content=""), ""),
+        ('{"choices": []}', ""),
+        ('{"choices": [], "usage": {"total_tokens": 9}}', ""),
+        ('{"choices": [{"delta": null}]}', ""),
+    ],
+)
+def test_an_event_gives_its_text_and_one_without_text_gives_none(data: str, token: str) -> None:
+    assert token_of(data) == token
+
+
+@pytest.mark.parametrize(
+    "data", ["", "hello", "[]", "5", '{"choices": 5}', '{"choices": ["x"]}', "[" * 9_000]
+)
+def test_what_is_no_completion_is_one_clear_failure(data: str) -> None:
+    with pytest.raises(ChatFailed, match="no completion"):
+        token_of(data)
+
+
+def test_an_error_in_the_middle_of_an_answer_is_a_failure_that_repeats_nothing_of_it() -> None:
+    with pytest.raises(ChatFailed) as failure:
+        token_of('{"error": {"message": "key sk-123 is over its limit"}}')
+    assert "sk-123" not in str(failure.value)
+
+
+def test_a_history_begins_with_the_prompt_and_holds_the_newest_turns() -> None:
+    conversation = Conversation("Be brief.")
+    for number in range(60):
+        conversation.asked(f"question {number}")
+        conversation.heard(f" answer {number} ")
+    messages = conversation.messages()
+    assert messages[0] == {"role": "system", "content": "Be brief."}
+    assert messages[1] == {"role": "user", "content": "question 40"}
+    assert messages[-1] == {"role": "assistant", "content": "answer 59"}
+
+
+def test_an_answer_of_which_nothing_was_heard_was_not_given() -> None:
+    conversation = Conversation("")
+    conversation.heard(" ")
+    assert conversation.turns == []
