@@ -51,6 +51,8 @@ try:
         ErrorFrame,
         Frame,
         InterruptionFrame,
+        LLMFullResponseStartFrame,
+        LLMTextFrame,
         TTSAudioRawFrame,
         TTSStoppedFrame,
         TTSTextFrame,
@@ -344,6 +346,7 @@ class VivavoceTTSService(TTSService):
         self._vivavoce_line: list[str] = []  # contexts in the order in which Pipecat plays them
         self._vivavoce_playing: str | None = None
         self._vivavoce_playhead = Playhead()
+        self._vivavoce_cut_off = False  # since an interruption no reply has begun
         if engine is not None:
             self._vivavoce_name_voice(engine)
 
@@ -515,14 +518,22 @@ class VivavoceTTSService(TTSService):
     # Frames
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        """Process a frame; an interruption also ends streams that were opened and had no text yet.
+        """Process a frame.
+
+        An interruption also ends streams that were opened and had no text yet, and what the LLM still sends
+        of the reply that was cut off is not spoken.
 
         Args:
             frame: The frame.
             direction: Where it is going.
         """
+        if isinstance(frame, LLMFullResponseStartFrame):
+            self._vivavoce_cut_off = False
+        elif isinstance(frame, LLMTextFrame) and self._vivavoce_cut_off and not frame.skip_tts:
+            return
         await super().process_frame(frame, direction)
         if isinstance(frame, InterruptionFrame):
+            self._vivavoce_cut_off = True
             for context_id in tuple(self._vivavoce_utterances):
                 if not self.audio_context_available(context_id):
                     await self._vivavoce_close(context_id)
@@ -670,7 +681,9 @@ class VivavoceTTSService(TTSService):
         if self._vivavoce_flushes:
             utterance.stream.flush()
         if context_id != self._turn_context_id:
-            utterance.end_text()  # a straggler behind an interruption, whose end nobody will tell
+            utterance.end_text()  # of no turn, so that nobody will tell its end
+            for frame in await self._vivavoce_sequencer.finalize(context_id):
+                await self.append_to_audio_context(context_id, frame)
         await utterance.tell_words()
 
     def _vivavoce_open(self, context_id: str) -> _Utterance:

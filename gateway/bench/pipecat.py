@@ -6,9 +6,10 @@ the sums. First audio: from queueing the token that completes the first clause o
 own Piper service with a voice from a package, as it comes; Piper is under the GPL, so the bench installs it
 into a folder of its own, and nothing of ours depends on it.
 
-Words really heard: by the packets that a phone received up to the last one with sound in it, and the times of
-the words in the engine's own reading of the text; a word counts when its middle was heard. Words remembered:
-what stands in the language model's context.
+Words really heard: by the speech that the transport sent before it was interrupted, and the times of the
+words in the engine's own reading of the text; a word counts when its middle was heard. Beside it the same by
+what the phones received, where holes of an overloaded machine count as speech. Words remembered: what stands
+in the language model's context.
 """
 
 import contextlib
@@ -171,18 +172,18 @@ def _measure_barge_ins(count: int) -> Iterator[Figure]:
         traces = _phone(folder, bots.port, count, ramp_s, 12.0)
         bots.finish(READY_S)
         book = bots.read_book()
-    by_call = {str(trace.call): trace for trace in traces}
-    remembered = [
-        Remembered(note.said, words_heard(by_call[note.call], book.words[note.text]))
+    played = [Remembered(note.said, words_heard(note.played_s, book.words[note.text])) for note in book.calls]
+    right = sum(one.apart <= MOST_WORDS_APART for one in played)
+    name = f"barge-ins of {count} after which the conversation is right to a word"
+    yield Figure(name, right, "", at_least=count)
+    yield Figure("words remembered and not heard, or the reverse, worst", _worst(played), "")
+    received_s = {str(trace.call): seconds_heard(trace) for trace in traces}
+    received = [
+        Remembered(note.said, words_heard(received_s.get(note.call, 0.0), book.words[note.text]))
         for note in book.calls
-        if note.call in by_call
     ]
-    right = sum(one.apart <= MOST_WORDS_APART for one in remembered)
-    yield Figure(
-        f"barge-ins of {count} after which the conversation is right to a word", right, "", at_least=count
-    )
-    yield Figure("words remembered and not heard, or the reverse, worst", _worst(remembered), "")
-    yield Figure("words heard, on average", _mean([one.heard for one in remembered]), "")
+    yield Figure("the same, by what the phones received, worst", _worst(received), "")
+    yield Figure("words heard, on average", _mean([one.heard for one in played]), "")
     frames = sum(note.frames_after for note in book.calls)
     yield Figure("audio frames after the InterruptionFrame", frames, "", at_most=0)
 
@@ -195,13 +196,15 @@ def _mean(values: Sequence[int]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def words_heard(trace: Trace, words: Sequence[tuple[float, float, int]]) -> int:
-    """Words whose middle a phone received; ``words``: (start s, stop s, number as written)."""
+def words_heard(seconds: float, words: Sequence[tuple[float, float, int]]) -> int:
+    """Words whose middle was played; ``words``: (start s, stop s, number as written)."""
+    return max((number for start, stop, number in words if (start + stop) / 2 < seconds), default=0)
+
+
+def seconds_heard(trace: Trace) -> float:
+    """From the first packet with sound in it to the last, holes included."""
     sounding = np.flatnonzero(trace.pcm.any(axis=1))
-    if not len(sounding):
-        return 0
-    heard_s = (sounding[-1] - sounding[0] + 1) * PACKET_S
-    return max((number for start, stop, number in words if (start + stop) / 2 < heard_s), default=0)
+    return float(sounding[-1] - sounding[0] + 1) * PACKET_S if len(sounding) else 0.0
 
 
 # Many calls

@@ -46,6 +46,7 @@ with warnings.catch_warnings():
 from ...tts_engine.engine import Engine
 from ..agents import at_pace, llm_tokens
 from .talker import WARM_UP, clause_tokens, texts
+from .trace import PACKET_S
 
 if TYPE_CHECKING:
     from ...adapters.pipecat_audiosocket import AudioSocketTransport
@@ -74,7 +75,7 @@ class CallNote:
     """What was noted of one call.
 
     ``said``: words that the conversation remembers; ``frames_after``: audio frames of what was interrupted
-    that came out of the service behind the interruption; ``underruns``, ``late``, ``skipped``: packets.
+    that came out of the service behind the interruption; ``played_s``: of speech, sent by the transport.
     """
 
     call: str
@@ -85,6 +86,7 @@ class CallNote:
     late: int = 0
     skipped: int = 0
     packets: int = 0
+    played_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +340,7 @@ class Bots:
         note.frames_after = tap.frames_after
         note.underruns, note.late, note.skipped = stats.underruns, stats.late_packets, stats.skipped_packets
         note.packets = stats.packets
+        note.played_s = stats.speech_packets * PACKET_S
         self._book.calls.append(note)
 
 

@@ -34,6 +34,7 @@ from pipecat.frames.frames import (
     LLMTextFrame,
     MetricsFrame,
     StartFrame,
+    TextFrame,
     TTSAudioRawFrame,
     TTSSpeakFrame,
     TTSStartedFrame,
@@ -501,15 +502,26 @@ async def test_what_must_not_be_interrupted_is_said_to_its_end() -> None:
 
 
 @in_loop
-async def test_text_that_trails_behind_an_interruption_is_ended_and_no_error() -> None:
-    """Pipecat opens a context for it, and would wait for its end until the context is given up."""
+async def test_what_an_llm_still_sends_of_an_interrupted_reply_is_not_spoken() -> None:
     async with tones() as engine, line(at_once(engine)) as end:
         await end.send(LLMFullResponseStartFrame(), *tokens("Hello there"))
         await end.until(TTSStartedFrame)
         await end.send(InterruptionFrame())
         await end.until(InterruptionFrame)
-        await end.send(LLMTextFrame("."), LLMTextFrame(" bye"), LLMFullResponseEndFrame())
+        await end.send(LLMTextFrame(", old"), LLMTextFrame(" friend."), LLMFullResponseEndFrame())
+        await end.turn("Next one.")
+        assert end.words == ["Next", "one"]
+        assert end.errors == []
+
+
+@in_loop
+async def test_text_outside_of_a_reply_is_spoken_and_its_end_is_not_waited_for() -> None:
+    """Pipecat opens a context for it, and would wait for its end until the context is given up."""
+    async with tones() as engine, line(at_once(engine)) as end:
+        await end.send(InterruptionFrame())
+        await end.send(TextFrame("."), TextFrame("Hello"))
         await end.until(TTSStoppedFrame, 2)
+        assert [word for word in end.words if word] == ["Hello"]
         await end.turn("Next one.")
         assert end.words[-2:] == ["Next", "one"]
         assert end.errors == []
