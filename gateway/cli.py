@@ -191,6 +191,25 @@ def bench_webrtc(calls: int, seconds: float, as_json: bool) -> None:
     _show(measure(calls=calls, seconds=seconds), as_json)
 
 
+_BENCH_PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
+
+
+@bench.command("pipecat")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_BENCH_PIPECAT_PARTS),
+    help="Only this; may be repeated.  [default: all]",
+)
+@_AS_JSON
+def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
+    """Pipecat bots: first audio beside Piper, what a conversation remembers, many calls."""
+    from .bench.pipecat import measure
+
+    _show(measure(parts=parts or _BENCH_PIPECAT_PARTS), as_json)
+
+
 def _note(line: str) -> None:
     click.echo(line, err=True)
 
