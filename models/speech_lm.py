@@ -129,6 +129,16 @@ class SpeechLm(nn.Module):
         return found
 
 
+def cleared(state: SpeechLmState, row: int) -> SpeechLmState:
+    """The memory with one row empty, for its next session.
+
+    What was in it stays, unseen, until written over.
+    """
+    lengths = state.lengths.clone()
+    lengths[row] = 0
+    return SpeechLmState(state.kv, lengths)
+
+
 def embed(lm: SpeechLm, rows: Sequence[Sequence[Unit]]) -> tuple[Tensor, Tensor]:
     """The inputs of several sessions as one step's: (B, T, hidden), padded at the right, and how many are
     real.

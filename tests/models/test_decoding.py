@@ -21,7 +21,7 @@ from vivavoce.models.geometry import SpeechLmConfig, Version  # noqa: E402
 from vivavoce.models.golden_weights import WeightRule, weights  # noqa: E402
 from vivavoce.models.manifest import llm_shapes  # noqa: E402
 from vivavoce.models.sampling import seeded  # noqa: E402
-from vivavoce.models.speech_lm import SpeechLm  # noqa: E402
+from vivavoce.models.speech_lm import SpeechLm, cleared  # noqa: E402
 
 CONFIG = SpeechLmConfig(
     Version.V2, hidden=32, layers=2, heads=4, kv_heads=2, intermediate=48, text_rows=50, speech_codes=40
@@ -74,6 +74,20 @@ def test_sessions_say_the_same_in_company(lm: SpeechLm) -> None:
     assert decoded == expected
     assert all(turn.generation.finished for turn in turns if turn)
     assert state.lengths[0] == 0
+
+
+def test_a_row_is_used_again_as_new(lm: SpeechLm) -> None:
+    expected = alone(lm, Bistream(IDS, PROMPT), range(10, 21), seed=1)
+    state = lm.init_state(2, 500)
+    for first_text in (range(20, 40), range(10, 21)):
+        turn = Turn(Bistream(IDS, PROMPT), seeded(1))
+        turn.generation.push_text(first_text)
+        turn.generation.end_text()
+        while not turn.generation.finished:
+            state = advance(lm, state, [None, turn])
+        state = cleared(state, 1)
+    assert turn.generation.decoded == expected
+    assert state.lengths.tolist() == [0, 0]
 
 
 def test_text_in_pieces_is_spoken_as_text_at_once(lm: SpeechLm) -> None:
