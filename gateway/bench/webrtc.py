@@ -65,7 +65,14 @@ for (const [name, key] of [["AudioContext", "context"], ["RTCPeerConnection", "c
   window[name] = class extends Original { constructor(...a) { super(...a); bench[key] = this; } };
 }
 const send = RTCDataChannel.prototype.send;
-RTCDataChannel.prototype.send = function (data) { bench.channel = this; return send.call(this, data); };
+RTCDataChannel.prototype.send = function (data) {
+  if (bench.channel !== this) this.addEventListener("message", ({ data }) => {
+    const { type } = JSON.parse(data);
+    if (type === "speech_finished") bench.heard.push([type, {}]);
+  });
+  bench.channel = this;
+  return send.call(this, data);
+};
 const room = new (Object.getPrototypeOf(AudioContext))({ latencyHint: "interactive" });
 const voice = room.createMediaStreamDestination();
 navigator.mediaDevices.getUserMedia = async () => voice.stream;
@@ -277,7 +284,7 @@ async def _measure_latency(tab: Tab, utterances: int) -> list[Figure]:
         tokens = llm_tokens(_SENTENCES[number % len(_SENTENCES)] + " ")
         completes = next(index for index, token in enumerate(tokens) if "," in token)
         took_ms.append(await tab.run(f"bench.say({tokens!r}, {completes}, {1000 / TOKENS_PER_S})"))
-        await tab.run("bench.next('offset')")
+        await tab.run("bench.next('speech_finished')")
         await asyncio.sleep(1.0)
     took_ms = took_ms[1:]  # the first one opens the loudspeaker
     return [

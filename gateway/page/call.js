@@ -285,7 +285,7 @@ let call = null; // { line, sound, microphone, ... } while there is one
 async function begin() {
   show.notice("");
   transcript.clear();
-  for (const id of ["n-ttfa", "n-stop", "n-lead", "n-jitter", "n-concealed", "n-lost", "n-underruns"]) show.number(id, "–");
+  for (const id of ["n-ttfa", "n-engine", "n-stop", "n-lead", "n-jitter", "n-concealed", "n-lost", "n-underruns"]) show.number(id, "–");
   render("calling");
   const current = { line: null, sound: null, microphone: null, answers: false, asked: null, cutAt: null,
     audible: false, jitterS: 0.05, before: null, startedAt: 0, timers: [] };
@@ -363,7 +363,10 @@ function receive(current, message) {
       }
       transcript.write(message.turn, message.text);
       break;
-    case "speech_started": transcript.begin(message.utterance, message.turn); break;
+    case "speech_started":
+      transcript.begin(message.utterance, message.turn);
+      if (message.after_text_ms !== undefined) show.number("n-engine", `${Math.round(message.after_text_ms)} ms`);
+      break;
     case "word": transcript.word(message.utterance, message.text_start, message.text_stop); break;
     case "speech_finished": transcript.finish(message.utterance); break;
     case "discarded":

@@ -3,7 +3,8 @@
 // "talk-detector": tells when somebody speaks into the microphone.
 
 const AUDIBLE = 10 ** (-50 / 20); // quieter is silence
-const QUIET_AFTER_S = 0.25; // a pause between two words is shorter
+const QUIET_AFTER_S = 0.4; // a pause between two words is shorter
+const NOTHING = new Float32Array(128);
 
 class Listener extends AudioWorkletProcessor {
   constructor() {
@@ -17,9 +18,9 @@ class Listener extends AudioWorkletProcessor {
   }
 
   process(inputs, outputs) {
-    const input = inputs[0][0];
-    for (const channel of outputs[0]) channel.set(input ?? new Float32Array(channel.length));
-    if (input) this.listen(input);
+    const samples = inputs[0][0] ?? NOTHING; // no input is silence, too
+    for (const channel of outputs[0]) channel.set(samples);
+    this.listen(samples);
     if (++this.quanta % 12 === 0) {
       this.port.postMessage({ kind: "level", peak: this.peak, time: currentTime });
       this.peak = 0;
@@ -49,7 +50,7 @@ class Listener extends AudioWorkletProcessor {
 // Levels of 10 ms against a floor that follows the room. While the other side is heard, what its loudspeaker
 // leaves in the microphone after echo cancellation must not count, so more is asked for.
 const WINDOW_S = 0.01;
-const BEGIN_WINDOWS = 5; // a key stroke is shorter
+const BEGIN_WINDOWS = 4; // a key stroke is shorter
 const END_WINDOWS = 50;
 const LEAST_DB = -45, LEAST_DB_OVER_SPEECH = -38, OVER_FLOOR_DB = 12;
 
