@@ -5,6 +5,8 @@
 
 Which sessions there are, when they end and which row is whose is the caller's. A session's ids depend on its
 own text, voice, seed and parameters, never on its company.
+
+Source: the loop of FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:506-549, turned inside out for a batch.
 """
 
 from collections.abc import Sequence
