@@ -13,8 +13,7 @@ each with what it has: no mask, no padding, and a row among others is the row al
 chunk and shared by all layers.
 Nothing here has weights.
 
-Source: the chunk mask of FunAudioLLM/CosyVoice@ace7c47 utils/mask.py (subsequent_chunk_mask, left context
--1).
+Source: FunAudioLLM/CosyVoice@ace7c47 utils/mask.py (subsequent_chunk_mask, with all left context).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +29,7 @@ Project = Callable[[Tensor, Tensor], Tensor]
 
 
 class Keep(Enum):
-    """What is kept of a frame: its keys and values, or the narrower inputs that they are computed from
-    again.
-    """
+    """What is kept of a frame: its keys and values, or the narrower inputs that give them again."""
 
     KEYS_VALUES = "keys and values"
     INPUTS = "inputs"

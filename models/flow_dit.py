@@ -211,9 +211,7 @@ class FlowDit(nn.Module):
         return y
 
     def time_offsets(self, t: Tensor) -> Tensor:
-        """Shifts, scales and gates of every block, then scale and shift of the last norm: (N, 6 depth + 2,
-        C).
-        """
+        """Every block's shifts, scales and gates, then the last norm's scale, shift: (N, 6 depth + 2, C)."""
         embedding = self.time_embedding(t)
         parts = [block.get_submodule("attn_norm")(embedding) for block in self.transformer_blocks]
         return torch.cat([*parts, self.norm_out(embedding)], 1)

@@ -1,5 +1,4 @@
-"""The v2 velocity estimator: a one-level U-Net of causal convolutions and block-wise self-attention. No
-solver.
+"""The v2 velocity estimator: a one-level U-Net of causal convolutions and block-wise attention.
 
 All at 50 frames a second, so that everything but attention inside a block is causal:
 

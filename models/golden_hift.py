@@ -174,9 +174,7 @@ def _silence(mel: Tensor, config: HiftConfig) -> Tensor:
 
 
 def upstream_mels(folder: Path, version: int) -> tuple[tuple[Tensor, ...], Tensor]:
-    """The mel of each chunk that upstream streams, the last one without the block mask, and the whole mel at
-    once.
-    """
+    """The mel of each chunk as upstream streams it, its last one unmasked, and the whole mel at once."""
     inputs, _ = read_flow_case(folder, version)
     whole = _upstream_last(inputs, 0)
     edges = list(hops(inputs.prompt_ids, inputs.ids.shape[1] - inputs.prompt_ids))

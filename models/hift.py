@@ -1,5 +1,4 @@
-"""The v2 vocoder: mel to samples through a harmonic source and an inverse short-time Fourier transform,
-streamed.
+"""The v2 vocoder, streamed: mel to samples by a harmonic source and an inverse Fourier transform.
 
 The network is not causal: its convolutions see about 14 mel frames on either side. ``Hift.step`` renders the
 new frames together with some that lie behind them, withholds the last ones and fades into them with the next
@@ -83,8 +82,10 @@ class HiftConfig:
 
 @dataclass(frozen=True, slots=True)
 class HiftPolicy:
-    """In mel frames of 20 ms. ``context_frames``: rendered again behind the overlap. ``overlap_frames``:
-    withheld. ``fade_frames``: of the overlap, over which the next rendering replaces the last.
+    """How a step overlaps the last one, in mel frames of 20 ms.
+
+    ``context_frames``: rendered again behind the overlap. ``overlap_frames``: withheld. ``fade_frames``: of
+    the overlap, over which the next rendering replaces the last.
     """
 
     context_frames: int = 16
@@ -116,9 +117,7 @@ class HiftState:
 
 @dataclass(frozen=True, slots=True)
 class CompatState:
-    """Upstream's cache: ``mel`` (B, 80, 8), ``source`` (B, 1, 3840), ``tail`` (B, 3840); widths 0 at a
-    beginning.
-    """
+    """Upstream's cache: mel (B, 80, 8), source (B, 1, 3840), tail (B, 3840); 0 wide at a beginning."""
 
     mel: Tensor
     source: Tensor
@@ -249,9 +248,7 @@ class HarmonicSource(nn.Module):
         return torch.tanh(self.l_linear(self.excitation(sines, f0, noise))).transpose(1, 2)
 
     def excitation(self, sines: Tensor, f0: Tensor, noise: Tensor) -> Tensor:
-        """Sines where voiced, and noise: faint where voiced, a third of the sines where not. (B, N,
-        waves).
-        """
+        """Sines and faint noise where voiced, noise alone where not: (B, N, waves)."""
         config = self.config
         voiced = (f0 > config.voiced_above_hz).float().repeat_interleave(config.frame_samples, 1)[..., None]
         level = voiced * config.noise_sigma + (1 - voiced) * config.sine_amplitude / 3
@@ -482,8 +479,7 @@ class Hift(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """What a step has rendered: context, overlap and new frames of mel and source; noise and wave without the
-    context.
+    """What a step has rendered: all of mel and source; noise and wave without the context.
 
     ``phases``: (B, 1 + overlap and new frames, waves), turns at the middle of each frame, from the last of
     the context.
@@ -520,8 +516,7 @@ def interpolated_sines(f0: Tensor, config: HiftConfig) -> Tensor:
 
 
 def carried_sines(f0: Tensor, phase: Tensor, config: HiftConfig, *, beginning: bool) -> tuple[Tensor, Tensor]:
-    """Sines that go on from a phase: (B, 480 T, waves), and the phase in the middle of each frame, (B, 1 + T,
-    waves).
+    """Sines that go on from a phase, (B, 480 T, waves), and the frames' phases, (B, 1 + T, waves).
 
     The phase runs linearly from the middle of a frame to the middle of the next, in turns; it stands still
     before the first middle of an utterance and after the last one known:
@@ -550,9 +545,7 @@ def equal_gain(samples: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def fade(earlier: Tensor, wave: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
-    """The wave, its beginning faded in over the earlier one. earlier: (B, n). wave: (B, N). weights: (n,)
-    each.
-    """
+    """The wave (B, N), its beginning faded in over the earlier one (B, n); weights: (n,) each."""
     count = earlier.shape[1]
     rise, fall = weights
     return torch.cat([wave[:, :count] * rise + earlier * fall, wave[:, count:]], 1)
@@ -564,7 +557,5 @@ def to_pcm16(samples: Tensor) -> Tensor:
 
 
 def stretched(mel: Tensor, speed: float) -> Tensor:
-    """A whole mel spoken ``speed`` times as fast, as upstream does it: (B, 80, T) -> (B, 80, int(T /
-    speed)).
-    """
+    """A whole mel ``speed`` times as fast, upstream's way: (B, 80, T) -> (B, 80, int(T / speed))."""
     return F.interpolate(mel, size=int(mel.shape[2] / speed), mode="linear")

@@ -270,8 +270,7 @@ class HiftV3(nn.Module):
 
 
 class NoiseTable:
-    """Upstream's table of uniform noise, 259 MB at load, as the generator that it was drawn with: 5 KB a
-    session.
+    """Upstream's 259 MB of uniform noise as the generator that it was drawn with: 5 KB a session.
 
     The table is (7,200,000, waves) of float32, drawn in order after seed 0; a session reads it from the
     beginning and in order, so that drawing again gives the same numbers. After 300 s upstream has none; here
@@ -302,8 +301,7 @@ class NoiseReader:
 
 
 def stepped_sines(f0: Tensor, phase: Tensor, config: HiftConfig) -> tuple[Tensor, Tensor]:
-    """Sines whose phase stands still within a frame, as v3 has learned them: (B, 480 T, waves), and the sum
-    so far.
+    """Sines whose phase stands still in a frame, as learned: (B, 480 T, waves), and the turns so far.
 
     Added up in double precision and rounded as upstream's single precision sum is, so that any cut gives the
     same.

@@ -1,5 +1,4 @@
-"""Layers shared by the flow networks, on channels-last tensors: causal convolution, joined projections, time
-features.
+"""Layers of the flow networks, channels-last: causal convolution, joined projections, time features.
 
 Parameters carry upstream's names and shapes; ``prepare`` lays them out for one matrix product each and makes
 the parameters views of that layout, so that nothing is held twice. Call it once after the weights are in.
@@ -119,9 +118,9 @@ def time_features(t: Tensor, width: int, scale: float = 1000.0) -> Tensor:
 
 
 def load(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Take the weights over, without a copy, and lay them out. Raises RuntimeError that names missing and
-    unknown keys.
+    """Take the weights over, without a copy, and lay them out.
 
+    Raises RuntimeError that names missing and unknown keys.
     The network may have been built under ``torch.device("meta")``.
     """
     network.load_state_dict(weights, strict=True, assign=True)

@@ -1,5 +1,4 @@
-"""Session memory as values: functions over trees of batch-first tensors. No policy, no session ids, no
-arithmetic.
+"""Session memory as values: functions over trees of batch-first tensors. No policy, no arithmetic.
 
 A state is a frozen dataclass whose fields are tensors with the batch row first, tuples of such tensors, or
 further states. A pool is the same tree with one row a slot; a step runs on the rows that it was given:
@@ -23,9 +22,7 @@ State = TypeVar("State")
 
 
 def map_state(change: Callable[..., Tensor], *states: State) -> State:
-    """The tree that results from ``change`` of each tensor, or of the tensors at the same place in several
-    trees.
-    """
+    """A tree of what ``change`` makes of each tensor, or of those at the same place in several trees."""
     first = states[0]
     if isinstance(first, Tensor):
         return cast(State, change(*states))
@@ -58,10 +55,9 @@ def gather(pool: State, rows: Sequence[int]) -> State:
     return map_state(lambda tensor: tensor.index_select(0, torch.tensor(rows, device=tensor.device)), pool)
 
 
+@torch.inference_mode()
 def scatter(pool: State, rows: Sequence[int], state: State) -> None:
-    """Write a state's rows over some rows of the pool, in place. Shapes apart from the row count must
-    agree.
-    """
+    """Write a state's rows over some rows of the pool, in place; shapes agree but for the row count."""
     for target, source in zip(tensors(pool), tensors(state), strict=True):
         target[torch.tensor(rows, device=target.device)] = source
 

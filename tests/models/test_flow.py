@@ -149,6 +149,18 @@ def test_a_state_survives_a_pool(config: FlowConfig) -> None:
 
 
 @BOTH
+def test_voice_and_speaker_are_heard(config: FlowConfig) -> None:
+    flow, ids = make_flow(config), random_ids(60)
+    mel = torch.randn(1, 80, 50, generator=torch.Generator().manual_seed(3))
+    runs = [
+        flow.step(chunk(ids, 0, 60, prompt), flow.init_state(voice))[0]
+        for prompt, voice in ((None, speaker()), (None, speaker(1)), (mel, speaker()))
+    ]
+    assert not torch.allclose(runs[0], runs[1], atol=1e-2)
+    assert not torch.allclose(runs[0], runs[2], atol=1e-2)
+
+
+@BOTH
 def test_rows_may_end_at_different_places(config: FlowConfig) -> None:
     flow, voice = make_flow(config), speaker()
     ids = random_ids(50)

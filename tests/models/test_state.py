@@ -50,6 +50,13 @@ def test_scatter_undoes_gather() -> None:
     assert all(torch.equal(a, b) for a, b in zip(tensors(pool), tensors(expected), strict=True))
 
 
+def test_a_pool_that_came_out_of_a_step_can_be_written_to() -> None:
+    with torch.inference_mode():
+        pool = gather(state(1, 2), [0, 1])
+    scatter(pool, [1], state(5))
+    assert pool.frames.tolist() == [1, 5]
+
+
 def test_join_puts_states_below_each_other() -> None:
     assert join([state(1), state(2, 3)]).parts[0].kept.flatten().tolist() == [10, 20, 30]
 
