@@ -180,7 +180,7 @@ def _measure_alone(utterances: int) -> list[Figure]:
 
 
 def _measure_under_load(speaking: int, seconds: float) -> list[Figure]:
-    phones = speaking + max(10, speaking * 3 // 5)
+    phones = speaking + max(10, speaking * 4 // 5)  # some are always between two utterances
     run = run_setup(Setup(talker.Part.RANDOM, speaking, phones, 1.0, max(seconds, 30.0) + SETTLE_S))
     onsets = onsets_of(run)
     name = f"{speaking} calls speaking"
@@ -268,14 +268,15 @@ def onsets_of(run: Run) -> list[Onset]:
 
 
 def speaking_on_average(run: Run) -> float:
-    """Calls that spoke at once: the length of all utterances over the time they took together."""
-    spoken = [
-        (one.clause, one.ended) for one in run.utterances if one.clause is not None and one.ended is not None
-    ]
-    if not spoken:
+    """Calls that spoke at once, on average from the end of the first utterance to the end of the run."""
+    spoken = [one for one in run.utterances if one.clause is not None]
+    start = min((one.ended for one in spoken if one.ended is not None), default=run.done.ended)
+    if start >= run.done.ended:
         return 0.0
-    start, stop = min(clause for clause, _ in spoken), max(ended for _, ended in spoken)
-    return sum(ended - clause for clause, ended in spoken) / (stop - start)
+    overlaps = [
+        min(one.ended or run.done.ended, run.done.ended) - max(one.clause or start, start) for one in spoken
+    ]
+    return sum(overlap for overlap in overlaps if overlap > 0) / (run.done.ended - start)
 
 
 @dataclass(frozen=True, slots=True)

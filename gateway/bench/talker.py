@@ -202,7 +202,7 @@ class RandomTalker(Talker):
     ``speaking``: calls that speak on average, by Little's law for utterances of ``UTTERANCE_S``.
     """
 
-    UTTERANCE_S = 5.3  # from its first token to its last packet, on average over ``talk.txt``
+    UTTERANCE_S = 4.6  # of speech, on average over ``talk.txt``
     START_S = 2.0  # until every phone has dialled
 
     def __init__(self, book: Notebook, *, speaking: int) -> None:

@@ -236,8 +236,13 @@ def test_onsets_leave_out_the_warm_up_and_what_was_cut_by_the_end() -> None:
 
 
 def test_calls_speaking_on_average_are_speech_over_time() -> None:
-    notes = (spoken(0, 0.0, ended=6.0), spoken(1, 4.0, ended=10.0))
-    assert speaking_on_average(run_of(utterances=notes)) == pytest.approx(1.2)
+    notes = (
+        spoken(0, 10.0, ended=20.0),  # over when the count begins
+        spoken(1, 15.0, ended=60.0),
+        spoken(2, 60.0, ended=None),  # cut by the end of the run
+        spoken(3, 20.0, ended=40.0),
+    )
+    assert speaking_on_average(run_of(utterances=notes)) == pytest.approx((40 + 40 + 20) / 80)
     assert speaking_on_average(run_of()) == 0.0
 
 
