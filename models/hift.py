@@ -11,8 +11,14 @@ step:
 
 The source is computed once: its phase, and its samples behind the overlap, are carried over, so that the
 excitation is one signal, however it is cut. What the last step has rendered is right but near its end, what
-this step renders is right all over, so the fade is early. With an overlap of 28 frames it joins equal signals
-and the samples are those of the whole mel at once; the default, 8, is upstream's latency.
+this step renders is right all over, so the fade is early. The default overlap, 8 frames, is upstream's
+latency; from 20 on the fade joins equal signals, and the samples are those of the whole mel at once. How far
+from those, root mean square against the signal's, in three chunks of the reduced network of the golden set:
+
+    upstream's way        -2.5 dB          overlap 12, fade 4     -35 dB
+    overlap 8, fade 4    -22.6 dB          overlap 16, fade 4     below -58 dB, rounding
+
+A session's state is 184 kB, whatever the length.
 
 ``Hift.compat_step`` is upstream's way: phase from zero in every call, behind 160 ms of source that is kept,
 and a fade whose weights sum to 1.08.

@@ -8,7 +8,8 @@ have four frames after them:
     spectra  ... 120 M |                     the source's and the network's, every 4 samples
     samples  ... 480 M - 4 |                 given out; the rest is in the overlap of later spectra
 
-Upstream vocodes the whole utterance again for every chunk and gives out four frames less.
+Upstream vocodes the whole utterance again for every chunk and gives out four frames less. A session's state
+is 611 kB, whatever the length.
 
 The noise is uniform, not normal, and the same in every utterance: ``NoiseTable``.
 
