@@ -103,7 +103,7 @@ def hift_v3_case(folder: Path) -> Iterator[Comparison]:
     mel, noise = arrays["mel"], read_arrays(folder, "d_hift")["noise"].abs()
     silent, total = torch.zeros_like(noise), mel.shape[2]
     begin = vocoder.init_state(1)
-    f0, _ = vocoder._f0(mel, begin.f0, last=True)
+    f0, _ = vocoder.predict_f0(mel, begin.f0, last=True)
     yield compare("v3_hift", "f0_final", f0, arrays["f0_final"], SOURCE_TOLERANCE)
     yield compare("v3_hift", "f0_part", f0[:, :-LOOKAHEAD], arrays["f0_part"], SOURCE_TOLERANCE)
     source = vocoder.m_source(_stepped(f0, vocoder), f0, silent)

@@ -177,7 +177,7 @@ class HiftV3(nn.Module):
     ) -> tuple[Tensor, HiftV3State]:
         beginning = not state.mel.shape[2]
         seen = torch.cat([state.mel, mel], 2)
-        f0, f0_contexts = self._f0(
+        f0, f0_contexts = self.predict_f0(
             seen if beginning else seen[:, :, LOOKAHEAD - F0_LOOKAHEAD :], state.f0, last=last
         )
         sines, phase = stepped_sines(f0, state.phase, self.config)
@@ -201,7 +201,10 @@ class HiftV3(nn.Module):
         )
         return samples, held
 
-    def _f0(self, mel: Tensor, held: tuple[Tensor, ...], *, last: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def predict_f0(
+        self, mel: Tensor, held: tuple[Tensor, ...], *, last: bool
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """mel: (B, 80, T) -> (B, T - 3) Hz, all T if ``last``, and the contexts of the causal layers."""
         first, *others = self.f0_predictor.convs()
         contexts = _Contexts(held)
         h = F.elu(first((F.pad(mel, (0, F0_LOOKAHEAD)) if last else mel).double()))
