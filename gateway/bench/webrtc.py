@@ -56,7 +56,7 @@ _SENTENCES = (
 )
 # Before the page's own scripts: what it builds is kept where the bench finds it, and the microphone is ours.
 _TAP = """
-window.bench = { heard: [] };
+window.bench = { heard: [], audible: false };
 {
 for (const kind of ["first-sound", "stopped", "onset", "offset"])
   document.addEventListener("vivavoce:" + kind, ({ detail }) => bench.heard.push([kind, detail]));
@@ -68,7 +68,7 @@ const send = RTCDataChannel.prototype.send;
 RTCDataChannel.prototype.send = function (data) {
   if (bench.channel !== this) this.addEventListener("message", ({ data }) => {
     const { type } = JSON.parse(data);
-    if (type === "speech_finished") bench.heard.push([type, {}]);
+    if (type === "speech_finished" || type === "error") bench.heard.push([type, {}]);
   });
   bench.channel = this;
   return send.call(this, data);
@@ -76,7 +76,11 @@ RTCDataChannel.prototype.send = function (data) {
 const room = new (Object.getPrototypeOf(AudioContext))({ latencyHint: "interactive" });
 const voice = room.createMediaStreamDestination();
 navigator.mediaDevices.getUserMedia = async () => voice.stream;
-bench.now = () => bench.context.currentTime;
+for (const kind of ["onset", "offset"])
+  document.addEventListener("vivavoce:" + kind, () => { bench.audible = kind === "onset"; });
+bench.untilAudible = async () => {
+  while (!bench.audible) await new Promise((done) => setTimeout(done, 5));
+};
 bench.soundsAt = (time) => { // when what is played at ``time`` is heard, on performance's clock
   const { contextTime, performanceTime } = bench.context.getOutputTimestamp();
   return performanceTime + 1000 * (time - contextTime);
@@ -111,6 +115,7 @@ bench.speakInto = async (base64, sampleRate) => {
   const source = new AudioBufferSourceNode(room, { buffer });
   await room.resume();
   source.connect(voice);
+  await bench.untilAudible();
   bench.heard.length = 0;
   const spokenAt = performance.now();
   source.start();
@@ -118,6 +123,7 @@ bench.speakInto = async (base64, sampleRate) => {
   return bench.soundsAt(time) - spokenAt;
 };
 bench.interrupt = async () => {
+  await bench.untilAudible();
   bench.heard.length = 0;
   const pressedAt = performance.now();
   document.getElementById("interrupt").click();
@@ -307,11 +313,13 @@ async def _measure_stops(tab: Tab, interruptions: int, interjection: str) -> lis
 
 
 async def _stop(tab: Tab, how: str) -> float:
-    await tab.run(f"bench.say([{_TALK!r}], 0, 0)")
-    await asyncio.sleep(0.8)
-    took_ms = float(await tab.run(how))
-    await asyncio.sleep(1.5)  # the interjection ends, and the gate opens again
-    return took_ms
+    while True:
+        await tab.run(f"bench.say([{_TALK!r}], 0, 0)")
+        await asyncio.sleep(0.8)
+        took_ms = float(await tab.run(how))
+        await asyncio.sleep(1.5)  # the interjection ends, and the gate opens again
+        if took_ms > 0:  # else it met a pause of the speaker's, and there was nothing to stop
+            return took_ms
 
 
 async def _one_call(calls: BrowserCalls, url: str, seconds: float) -> CallStats:
