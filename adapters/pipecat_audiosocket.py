@@ -183,6 +183,11 @@ class AudioSocketServer:
         """Calls that are up now."""
         return len(self._legs)
 
+    @property
+    def bots(self) -> int:
+        """Answers that have not returned yet; a bot needs a moment after its call."""
+        return len(self._tasks)
+
     async def start(self) -> None:
         """Listen; raises OSError if the address cannot be had."""
         host, port = self._address

@@ -39,8 +39,12 @@ with warnings.catch_warnings():
     from pipecat.pipeline.pipeline import Pipeline
     from pipecat.pipeline.worker import PipelineParams, PipelineWorker
     from pipecat.processors.aggregators.llm_context import LLMContext
-    from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
+    from pipecat.processors.aggregators.llm_response_universal import (
+        LLMContextAggregatorPair,
+        LLMUserAggregatorParams,
+    )
     from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+    from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
     from pipecat.workers.runner import WorkerRunner
 
 from ...tts_engine.engine import Engine
@@ -49,7 +53,7 @@ from .talker import WARM_UP, clause_tokens, texts
 from .trace import PACKET_S
 
 if TYPE_CHECKING:
-    from ...adapters.pipecat_audiosocket import AudioSocketTransport
+    from ...adapters.pipecat_audiosocket import AudioSocketServer, AudioSocketTransport
 
 TOKENS_PER_S = 40.0  # a hosted language model
 SPEAKING_RATE = 8_000
@@ -279,7 +283,9 @@ class Bots:
 
         note = CallNote(str(transport.caller.call_id), text=self._paragraph())
         tap, context = Tap(), LLMContext()
-        assistant = LLMContextAggregatorPair(context).assistant()
+        # Nobody listens to these callers; the default strategies load a network for each of them.
+        nobody = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())
+        assistant = LLMContextAggregatorPair(context, user_params=nobody).assistant()
         tts = VivavoceTTSService(engine=self._engine)
         worker = PipelineWorker(
             Pipeline([transport.input(), tts, tap, transport.output(), assistant]),
@@ -377,12 +383,20 @@ async def answer_calls(part: Part, calls: int, out: Path) -> None:
             gc.freeze()
             print(json.dumps({"port": server.port}), flush=True)
             while await loop.run_in_executor(None, sys.stdin.readline):
+                await _settle(server)
                 book.states.append(State.now())
-                print(json.dumps({"calls": server.calls}), flush=True)
+                print(json.dumps({"bots": server.bots}), flush=True)
         if part is Part.BARGE_IN:
             for note in book.calls:
                 book.words[note.text] = await words_of(engine, note.text)
     _write(book, out)
+
+
+async def _settle(server: "AudioSocketServer") -> None:
+    async with asyncio.timeout(60):
+        while server.bots:  # noqa: ASYNC110 - nobody announces it
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(1.0)
 
 
 def _write(book: Notebook, out: Path) -> None:

@@ -15,7 +15,11 @@ with warnings.catch_warnings():
     pytest.importorskip(
         "pipecat.services.tts_service", reason="needs the extra: pip install 'vivavoce[pipecat]'"
     )
-    from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
+    from pipecat.processors.aggregators.llm_response_universal import (
+        LLMContextAggregatorPair,
+        LLMUserAggregatorParams,
+    )
+    from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 
 from loguru import logger
 from pipecat.frames.frames import (
@@ -135,7 +139,9 @@ class Bots:
 
     async def __call__(self, transport: AudioSocketTransport) -> None:
         call = next(self._calls)
-        pair = LLMContextAggregatorPair(call.context)
+        # Nobody listens to these callers; the default strategies load a network for each of them.
+        nobody = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())
+        pair = LLMContextAggregatorPair(call.context, user_params=nobody)
         call.worker = PipelineWorker(
             Pipeline(
                 [
