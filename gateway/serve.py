@@ -37,6 +37,7 @@ from .settings import Settings
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_SWITCH_INTERVAL_S = 0.0005
 _UNREADY = {"shutting_down": "shutting down"}  # what keeps a call out; anything else is a full house
 _RENDERING_NICENESS = (
     5  # a third of the share of a thread that sends; rendering has a second of playout to hide in
@@ -166,7 +167,7 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
         if await stop.comes_before(opening):
             return
         async with contextlib.aclosing(opening.result()) as gateway:
-            _keep_out_of_collections()
+            tune_process()
             announce(_ready_line(gateway))
             if not await stop.comes_before(gateway.watch()):
                 return
@@ -310,10 +311,16 @@ def _as_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _keep_out_of_collections() -> None:
-    # What is loaded by now stays; a full collection over it would stop every call for tens of milliseconds.
+def tune_process() -> None:
+    """Make this process one that paces audio; once, when everything is loaded.
+
+    What is loaded by now stays: a full collection over it would stop every call for tens of milliseconds. And
+    a thread that renders gives the interpreter back after 0.5 ms instead of 5, because the clock waits for it:
+    with 100 calls on 2 busy cores 1 to 3 packets of 87,000 were late, where 72 to 177 had been.
+    """
     gc.collect()
     gc.freeze()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
 async def _first_fault(tasks: "tuple[asyncio.Task[None], ...]") -> None:

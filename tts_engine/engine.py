@@ -77,7 +77,8 @@ class Engine:
             backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
-            await asyncio.gather(*(engine._warm_up() for _ in range(backend.workers)))
+            at_once = min(backend.workers, engine._config.scheduler.most_streams)
+            await asyncio.gather(*(engine._warm_up() for _ in range(at_once)))
         except BaseException:
             await engine.aclose()
             raise

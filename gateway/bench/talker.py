@@ -9,7 +9,6 @@ It changes nothing in the gateway but the limits, so that a full house is the be
 
 import argparse
 import asyncio
-import gc
 import json
 import random
 import resource
@@ -24,7 +23,7 @@ from uuid import UUID
 
 from ..agents import at_pace, llm_tokens
 from ..call import Call, Outcome
-from ..serve import Gateway
+from ..serve import Gateway, tune_process
 from ..settings import Settings
 from .trace import Utterance
 
@@ -320,8 +319,7 @@ async def talk(part: Part, count: int, calls: int, out: Path) -> None:
     agent = make_talker(part, book, count)
     gateway = await Gateway.open(settings, agent=agent)
     try:
-        gc.collect()
-        gc.freeze()  # as `vivavoce serve` does
+        tune_process()
         print(json.dumps({"port": gateway.addresses.audiosocket[1]}), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     finally:

@@ -68,6 +68,15 @@ async def pitch(tab: Tab) -> float:
     )
 
 
+# Notes every state of the text: what was heard, and the word that is marked. A look from outside may miss one.
+WATCH_WORDS = """
+    window.marked = [];
+    new MutationObserver(() => marked.push(
+        (turns.querySelector('span')?.textContent ?? '') + '|' + (turns.querySelector('mark')?.textContent ?? '')
+    )).observe(turns, { childList: true, subtree: true, characterData: true });
+"""
+
+
 def test_a_caller_hears_the_greeting_and_loses_nothing_of_it() -> None:
     async def scenario(world: World) -> None:
         async with tapped_call(world.browser, world.url) as tab:
@@ -86,10 +95,10 @@ def test_typed_text_is_spoken_in_the_voice_chosen_with_the_word_marked_that_is_h
     async def scenario(world: World) -> None:
         async with tapped_call(world.browser, world.url) as tab:
             await tab.run("voice.value = 'tone-660'; voice.dispatchEvent(new Event('change'))")
+            await tab.run(WATCH_WORDS)
             await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
-            await tab.wait_until("turns.querySelector('mark').textContent === 'three'")
-            assert await tab.run("turns.querySelector('span').textContent") == "one two "
+            await tab.wait_until("marked.includes('one two |three')")
             assert await pitch(tab) == pytest.approx(660, abs=6)
             await tab.wait_until("Number.parseInt(document.getElementById('n-ttfa').textContent) > 0")
 
@@ -112,7 +121,7 @@ def test_an_interruption_stops_the_sound_and_strikes_out_what_was_not_heard(how:
         async with tapped_call(world.browser, world.url) as tab:
             await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
-            await tab.wait_until("turns.querySelector('mark').textContent === 'two'")
+            await tab.wait_until("turns.querySelector('mark').textContent !== ''")
             await tab.run(f"bench.heard.length = 0; {how}")
             await tab.run("bench.next('offset')")
             await tab.wait_until("turns.querySelector('.cut .rest').textContent.length > 100")
