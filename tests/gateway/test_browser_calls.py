@@ -571,6 +571,7 @@ def test_many_calls_leave_nothing_behind() -> None:
         registry = house.calls.engine.metrics.registry
         assert registry.get_sample_value("vivavoce_active_calls") == 0
         assert (len(house.calls.registry), house.calls.calls) == (0, [])
+        assert not any(house.calls.clock._phases)
         assert house.calls.engine.active_streams == 0
 
     in_house(scenario)
