@@ -68,12 +68,13 @@ async def pitch(tab: Tab) -> float:
     )
 
 
-# Notes every state of the text: what was heard, and the word that is marked. A look from outside may miss one.
+# Notes every state of the text: what was heard, and the word that is marked. A look from outside may miss
+# one.
 WATCH_WORDS = """
     window.marked = [];
-    new MutationObserver(() => marked.push(
-        (turns.querySelector('span')?.textContent ?? '') + '|' + (turns.querySelector('mark')?.textContent ?? '')
-    )).observe(turns, { childList: true, subtree: true, characterData: true });
+    const written = (name) => turns.querySelector(name)?.textContent ?? "";
+    new MutationObserver(() => marked.push(written("span") + "|" + written("mark"))).observe(
+        turns, { childList: true, subtree: true, characterData: true });
 """
 
 
