@@ -218,7 +218,8 @@ async def test_the_conversation_remembers_what_was_heard_in_25_of_25_interruptio
             await call.worker.queue_frame(InterruptionFrame())
             await call.until_silent()
 
-        await asyncio.gather(*(interrupt(call) for call in up))
+        for first in range(0, len(up), 5):  # five at once: the words are counted here, not the load borne
+            await asyncio.gather(*(interrupt(call) for call in up[first : first + 5]))
         for call in up:
             heard = sum((word.start_s + word.stop_s) / 2 < call.heard_s for word in words)
             assert abs(len(call.said) - heard) <= 1, (call.heard_s, heard, len(call.said))
