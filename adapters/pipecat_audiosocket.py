@@ -81,7 +81,9 @@ __all__ = ["AudioSocketParams", "AudioSocketServer", "AudioSocketTransport", "Ca
 
 PTIME_S: Final = 0.020
 RATES_OUT: Final = frozenset(rate for rate in SAMPLE_RATES.values() if rate * PTIME_S * 2 <= MAX_SENT_BYTES)
-AHEAD_S: Final = 0.050  # of audio in the playout before more is taken; dropped at an interruption
+AHEAD_S: Final = (
+    0.180  # of audio in the playout: what a busy event loop may be late; an interruption drops it
+)
 
 _FIRST_MESSAGE_S: Final = 5.0  # until a call's id has come
 _STALLED_S: Final = 5.0  # that a peer may take nothing, or leave a message unfinished
@@ -654,7 +656,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         self._audiosocket_line = line
         self._audiosocket_clock: _HeardClock | None = None
         self._audiosocket_interrupting = False
-        self._audiosocket_must_be_heard = False  # the audio queued last
+        self._audiosocket_protected_until = 0.0  # loop's time at which all that must be heard was sent
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]
         """Set up the output end.
@@ -730,7 +732,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
     async def _audiosocket_interrupt(self, frame: Frame, direction: FrameDirection) -> None:
         # Until Pipecat has emptied its queue, its sender could hand over another packet of it.
         self._audiosocket_interrupting = True
-        if not self._audiosocket_must_be_heard:
+        if asyncio.get_running_loop().time() >= self._audiosocket_protected_until:
             self._audiosocket_line.discard()
             if self._audiosocket_clock is not None:
                 self._audiosocket_clock.speech_ends()
@@ -764,8 +766,9 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         line = self._audiosocket_line
         if self._audiosocket_interrupting and frame.interruptible:
             return not line.over
-        self._audiosocket_must_be_heard = not frame.interruptible
         line.play(frame.audio)
+        if not frame.interruptible:
+            self._audiosocket_protected_until = asyncio.get_running_loop().time() + line.lead_s()
         if self._audiosocket_clock is not None:
             self._audiosocket_clock.speech_is_queued(_seconds(frame))
         await self._audiosocket_wait_for_lead(AHEAD_S)

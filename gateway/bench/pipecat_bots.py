@@ -290,6 +290,7 @@ class Bots:
         worker = PipelineWorker(
             Pipeline([transport.input(), tts, tap, transport.output(), assistant]),
             params=PipelineParams(audio_in_sample_rate=8_000, audio_out_sample_rate=SPEAKING_RATE),
+            enable_rtvi=False,  # for clients with a screen
             cancel_on_idle_timeout=False,
         )
         drive: dict[Part, Callable[[PipelineWorker, Tap, str], Awaitable[None]]] = {

@@ -246,8 +246,8 @@ async def test_speech_is_paced_whatever_the_pipeline_queues() -> None:
     async with answered() as (bot, phone, _):
         await bot.play(100)
         await phone.until(lambda: len(phone.loud) >= 5)
-        assert len(phone.loud) < 20
-        assert bot.transports[0]._audiosocket_line.lead_s() <= 0.1
+        assert len(phone.loud) < 50
+        assert bot.transports[0]._audiosocket_line.lead_s() <= 0.25
 
 
 @in_loop
