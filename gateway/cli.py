@@ -1,4 +1,4 @@
-"""The command line: ``vivavoce serve | say | phone | bench``.
+"""The command line: ``vivavoce serve | say | phone | bench | check-golden``.
 
 Each command imports what it needs when it runs, so that ``--help`` and mistakes answer at once. Errors become
 one sentence on standard error and a non-zero exit code here, and nowhere else; results go to standard output.
@@ -208,6 +208,17 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     from .bench.pipecat import measure
 
     _show(measure(parts=parts or _BENCH_PIPECAT_PARTS), as_json)
+
+
+@_cli.command("check-golden")
+@click.argument("folder", type=click.Path(path_type=Path))
+@_AS_JSON
+def check_golden(folder: Path, as_json: bool) -> None:
+    """Compare the CosyVoice networks with the reference vectors in FOLDER."""
+    from .golden_report import check
+
+    if not check(folder, as_json=as_json, show=click.echo):
+        sys.exit(1)
 
 
 def _note(line: str) -> None:
