@@ -43,6 +43,7 @@ INSTALL_S = 300.0
 MOST_FIRST_AUDIO_MS = 40.0
 LEAST_TIMES_SOONER = 5.0
 MOST_WORDS_APART = 1
+DIAL_EVERY_S = 0.5  # building a pipeline takes the loop 50-100 ms
 MOST_GROWTH_MB = 5.0  # over 50 calls; the allocator's own breathing is about 2
 
 
@@ -212,7 +213,7 @@ def seconds_heard(trace: Trace) -> float:
 
 def _measure_speaking(calls: int, seconds: float) -> Iterator[Figure]:
     with _folder() as folder, _bots(folder, "speaking", calls, ()) as bots:
-        traces = _phone(folder, bots.port, calls, 2.0, seconds)
+        traces = _phone(folder, bots.port, calls, DIAL_EVERY_S * calls, seconds)
         bots.finish(READY_S)
         notes = bots.read_book().calls
     name = f"{calls} bots speaking in one process"

@@ -382,6 +382,7 @@ async def answer_calls(part: Part, calls: int, out: Path) -> None:
         async with AudioSocketServer(Bots(engine, part, book), port=0, max_calls=calls) as server:
             gc.collect()
             gc.freeze()
+            gc.set_threshold(50_000, 20, 100)  # a full collection among so many objects takes 100 ms
             print(json.dumps({"port": server.port}), flush=True)
             while await loop.run_in_executor(None, sys.stdin.readline):
                 await _settle(server)
