@@ -33,7 +33,7 @@ from ..adapters.audiosocket import (
 )
 from ..adapters.playout import Playout
 from .agents import Agent
-from .call import Call, Ear, OnSpeech, Speech
+from .call import Call, Ear, OnSpeech, Speech, finish_all
 from .call_registry import CallRegistry
 from .clock import PERIOD_S, Clock
 
@@ -122,12 +122,7 @@ class AudioSocketServer:
     async def finish_calls(self, within_s: float) -> None:
         """Let every call finish its sentence, and end those that have not after ``within_s``."""
         self.refuse_calls()
-        finishing = [asyncio.create_task(call.finish()) for call in self.calls]
-        if finishing:
-            _, late = await asyncio.wait(finishing, timeout=within_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*finishing, return_exceptions=True)
+        await finish_all(self.calls, within_s)
         self.hang_up_calls("shutting down")
 
     def hang_up_calls(self, reason: str) -> None:

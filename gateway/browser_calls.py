@@ -33,7 +33,7 @@ from ..adapters.playout import Playout
 from ..tts_engine.chunk import SAMPLE_RATE
 from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from .browser_session import BrowserSession, SessionPolicy, describe_voices
-from .call import Call, Ear, OnSpeech, Speech
+from .call import Call, Ear, OnSpeech, Speech, finish_all
 from .call_registry import CallRegistry
 from .chat import ChatSettings
 from .clock import Clock
@@ -225,12 +225,7 @@ class BrowserCalls:
     async def finish_calls(self, within_s: float) -> None:
         """Let every call finish its sentence, and end those that have not after ``within_s``."""
         self.refuse_calls()
-        finishing = [asyncio.create_task(call.finish()) for call in self.calls]
-        if finishing:
-            _, late = await asyncio.wait(finishing, timeout=within_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*finishing, return_exceptions=True)
+        await finish_all(self.calls, within_s)
         self.hang_up_calls("shutting down")
 
     def hang_up_calls(self, reason: str) -> None:
