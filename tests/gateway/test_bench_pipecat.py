@@ -76,6 +76,7 @@ def test_a_piper_that_is_there_is_not_installed_again(
 
 
 def test_bots_that_end_at_once_are_quoted(tmp_path: Path) -> None:
+    pytest.importorskip("pipecat", reason="the bots need Pipecat: pip install 'vivavoce[pipecat]'")
     with (
         pytest.raises(BenchFailed, match="invalid"),
         bench._bots(tmp_path, "x", 1, ()) as bots,
