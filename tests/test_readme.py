@@ -1,7 +1,7 @@
 """What README, the dial plan and the example configuration say is so."""
 
 import ast
-import importlib
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -33,15 +33,7 @@ def picture_names() -> list[str]:
 
 def resolve(name: str) -> object:
     """Import as much of a dotted name as is a module, and take the rest as attributes."""
-    parts = name.split(".")
-    module = importlib.import_module(f"vivavoce.{parts[0]}")
-    while len(parts) > 1 and (ROOT / "/".join(parts[:2])).with_suffix(".py").is_file():
-        module = importlib.import_module(f"vivavoce.{parts[0]}.{parts[1]}")
-        parts = ["", *parts[2:]]
-    found: object = module
-    for part in parts[1:]:
-        found = getattr(found, part)
-    return found
+    return pkgutil.resolve_name(f"vivavoce.{name}")
 
 
 def shell_lines() -> list[str]:

@@ -51,7 +51,9 @@ def check_golden(folder: Path) -> Iterator[CaseResult]:
 
 def _cases() -> Mapping[str, Callable[[Path], CaseResult]]:
     try:
-        from ..models import golden_flow, golden_hift, golden_speech
+        from ..models.cosyvoice.golden import flow as golden_flow
+        from ..models.cosyvoice.golden import hift as golden_hift
+        from ..models.cosyvoice.golden import speech as golden_speech
     except ModuleNotFoundError as error:
         raise MissingExtra("check-golden", "cosyvoice") from error
     compared = {**golden_flow.CASES, **golden_hift.CASES, **golden_speech.cases()}
@@ -73,8 +75,8 @@ def _cases() -> Mapping[str, Callable[[Path], CaseResult]]:
 
 
 def _initial_noise(folder: Path) -> CaseResult:
-    from ..models import golden_flow
-    from ..models.flow import Flow
+    from ..models.cosyvoice.flow import Flow
+    from ..models.cosyvoice.golden import flow as golden_flow
 
     stored = golden_flow.read_arrays(folder, "rand_noise")["rand_noise"][0]
     ours = Flow(golden_flow.flow_config(folder, 3)).noise(0, stored.shape[1]).T
@@ -82,7 +84,7 @@ def _initial_noise(folder: Path) -> CaseResult:
 
 
 def _silent_filter(folder: Path) -> CaseResult:
-    from ..models.silent_ids import SilentFilter
+    from ..models.cosyvoice.silent_ids import SilentFilter
 
     stated = json.loads((folder / "v3_silent_filter.json").read_text("utf-8"))
     silent, longest = frozenset(stated["silent_tokens"]), stated["max_consecutive_kept"]

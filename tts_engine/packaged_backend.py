@@ -9,7 +9,7 @@ import numpy as np
 from ..models import packaged
 from .backend import Rendered, SlotRequest, Turn
 from .chunk import SAMPLE_RATE, Word
-from .normalize import SpokenWord
+from .reading.normalize import SpokenWord
 from .text import Segment, Segmenter
 from .voices import Voice
 

@@ -7,8 +7,8 @@ is ``normalize.py``, where a cut is safe is ``clauses.py``; here is which of the
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .clauses import Ending
-from .normalize import LONGEST_CLAUSE, Piece, Reader, SpokenWord, normalize
+from .reading.clauses import Ending
+from .reading.normalize import LONGEST_CLAUSE, Piece, Reader, SpokenWord, normalize
 
 __all__ = ["Ending", "Segment", "SegmentPolicy", "Segmenter", "SpokenWord", "normalize"]
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.gateway.bench.scoring import Kind, canonical, differences, score
 from vivavoce.gateway.bench.words import sentences, word_time_errors_ms
-from vivavoce.tts_engine import vocabulary
 from vivavoce.tts_engine.chunk import Word
+from vivavoce.tts_engine.reading import vocabulary
 
 
 def wrong(reference: str, heard: str) -> int:

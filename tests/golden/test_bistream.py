@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vivavoce.models.bistream import (
+from vivavoce.models.cosyvoice.bistream import (
     Ask,
     CompatBistream,
     Kind,
@@ -16,7 +16,7 @@ from vivavoce.models.bistream import (
     StrayId,
     Unit,
 )
-from vivavoce.models.geometry import Version
+from vivavoce.models.cosyvoice.geometry import Version
 
 GOLDEN = Path(__file__).parent / "data"
 CASES: list[dict[str, Any]] = json.loads((GOLDEN / "h_bistream.json").read_text("utf-8"))

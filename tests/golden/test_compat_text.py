@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vivavoce.models import compat_text
-from vivavoce.models.compat_text import Script
+from vivavoce.models.cosyvoice.front_end import compat_text
+from vivavoce.models.cosyvoice.front_end.compat_text import Script
 
 GOLDEN = Path(__file__).parent / "data"
 CASE: dict[str, Any] = json.loads((GOLDEN / "k_frontend.json").read_text("utf-8"))

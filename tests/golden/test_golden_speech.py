@@ -11,7 +11,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
 )
 
-from vivavoce.models.golden_speech import cases  # noqa: E402
+from vivavoce.models.cosyvoice.golden.speech import cases  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "data"
 

@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models import golden_hift  # noqa: E402
-from vivavoce.models.silent_ids import SilentFilter  # noqa: E402
+from vivavoce.models.cosyvoice.golden import hift as golden_hift  # noqa: E402
+from vivavoce.models.cosyvoice.silent_ids import SilentFilter  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
 torch.set_num_threads(1)

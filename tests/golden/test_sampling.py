@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from vivavoce.models.sampling import Chooser, draw
+from vivavoce.models.cosyvoice.sampling import Chooser, draw
 
 GOLDEN = Path(__file__).parent / "data"
 END = 120  # of the codec of 120 sounds

@@ -13,8 +13,8 @@ pytest.importorskip(
     "tokenizers", reason="the CosyVoice voices need tokenizers: pip install 'vivavoce[cosyvoice]'"
 )
 
-from vivavoce.models.geometry import Version
-from vivavoce.models.text_tokenizer import TextTokenizer, read_ranks
+from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer, read_ranks
+from vivavoce.models.cosyvoice.geometry import Version
 
 GOLDEN = Path(__file__).parent / "data"
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ CASE: dict[str, Any] = json.loads((GOLDEN / "l_tokenizer_proxy.json").read_text(
 
 @pytest.fixture(scope="module", params=list(Version))
 def tokenizer(request: pytest.FixtureRequest) -> TextTokenizer:
-    ranks = read_ranks(ROOT / "models" / "qwen_ranks_of_the_golden_texts.tiktoken")
+    ranks = read_ranks(ROOT / "models" / "cosyvoice" / "golden" / "qwen_ranks_of_the_golden_texts.tiktoken")
     return TextTokenizer.from_ranks(ranks, request.param, first_mark=151_643)
 
 

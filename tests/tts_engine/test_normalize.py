@@ -7,8 +7,8 @@ import inflect
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vivavoce.tts_engine import vocabulary
-from vivavoce.tts_engine.normalize import SpokenWord, fold, normalize
+from vivavoce.tts_engine.reading import vocabulary
+from vivavoce.tts_engine.reading.normalize import SpokenWord, fold, normalize
 
 LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 

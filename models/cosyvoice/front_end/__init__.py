@@ -1,0 +1,1 @@
+"""From text and recordings to what the networks are conditioned on."""

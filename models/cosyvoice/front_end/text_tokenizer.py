@@ -1,0 +1,177 @@
+"""Text to text ids: the byte-level pairs of Qwen and the marks that CosyVoice 2 and 3 add to them.
+
+    tokenizer = TextTokenizer.load(folder / "CosyVoice-BlankEN", Version.V2)
+    tokenizer.encode("A [breath] and a word<|endofprompt|>")     marks are read as marks
+    tokenizer.encode_plain(text)                                control marks are letters like any other
+
+Text that a stranger wrote goes through ``encode_plain``, so that it cannot end the prompt. Any script can be
+encoded: what has no pair of its own is spelled in bytes.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/tokenizer/tokenizer.py:241-327 (the marks, their order);
+Qwen2's tokenizer (NFC, its pattern of words, byte-level pairs).
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import count, pairwise
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE
+
+from ..geometry import Version
+
+END_OF_PROMPT = "<|endofprompt|>"
+
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT)
+_SOUNDS = """
+[breath] <strong> </strong> [noise] [laughter] [cough] [clucking] [accent] [quick_breath] <laughter>
+</laughter> [hissing] [sigh] [vocalized-noise] [lipsmack] [mn]
+"""
+_CONTROL_V3 = ("<|endofsystem|>",)
+_ARPABET_VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW"
+_ARPABET_CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH"
+_PINYIN = """
+a ai an ang ao b c ch d e ei en eng f g h i ian in ing iu ià iàn iàng iào iá ián iáng iáo iè ié iòng ióng iù
+iú iā iān iāng iāo iē iě iōng iū iǎ iǎn iǎng iǎo iǒng iǔ j k l m n o ong ou p q r s sh t u uang ue un uo uà
+uài uàn uàng uá uái uán uáng uè ué uì uí uò uó uā uāi uān uāng uē uě uī uō uǎ uǎi uǎn uǎng uǐ uǒ vè w x y z zh
+à ài àn àng ào á ái án áng áo è èi èn èng èr é éi én éng ér ì ìn ìng í ín íng ò òng òu ó óng óu ù ùn ú ún ā āi
+ān āng āo ē ēi ēn ēng ě ěi ěn ěng ěr ī īn īng ō ōng ōu ū ūn ǎ ǎi ǎn ǎng ǎo ǐ ǐn ǐng ǒ ǒng ǒu ǔ ǔn ǘ ǚ ǜ
+"""
+
+
+def marks(version: Version) -> tuple[str, ...]:
+    """The marks that follow the pairs, in the order of their ids; v2's come first in v3."""
+    common = (*_CONTROL, *_SOUNDS.split())
+    if version is Version.V2:
+        return common
+    return (*common, *_CONTROL_V3, *_bracketed(_arpabet()), *_bracketed(_PINYIN.split()))
+
+
+class TextTokenizer:
+    """Encodes and decodes; immutable, and may be shared by threads.
+
+    Attributes:
+        rows: ids in all, marks included; they need as many rows of the text embedding.
+        end_of_prompt: the id after which version 3 begins to interleave.
+    """
+
+    def __init__(
+        self, pairs: Mapping[str, int], merges: Iterable[tuple[str, str]], version: Version, first_mark: int
+    ) -> None:
+        ids = {mark: first_mark + place for place, mark in enumerate(marks(version))}
+        merges = list(merges)
+        self._trusting = _build(pairs, merges, ids)
+        self._plain = _build(pairs, merges, {mark: id for mark, id in ids.items() if "|" not in mark})
+        self.rows = first_mark + len(ids)
+        self.end_of_prompt = ids[END_OF_PROMPT]
+
+    @classmethod
+    def load(cls, folder: Path, version: Version) -> "TextTokenizer":
+        """Read vocab.json and merges.txt of a Qwen folder.
+
+        Raises OSError and ValueError as reading them does.
+        """
+        pairs: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))
+        lines = (folder / "merges.txt").read_text("utf-8").splitlines()
+        merges = [_merge(line, pairs) for line in lines if line and not line.startswith("#version")]
+        return cls(pairs, merges, version, len(pairs))
+
+    @classmethod
+    def from_ranks(
+        cls, ranks: Mapping[bytes, int], version: Version, first_mark: int | None = None
+    ) -> "TextTokenizer":
+        """Build from byte strings and their ranks, as in tiktoken files; the marks follow the last."""
+        following = max(ranks.values()) + 1 if first_mark is None else first_mark
+        pairs = {_spelled(token): rank for token, rank in ranks.items()}
+        return cls(pairs, merges_of(ranks), version, following)
+
+    def encode(self, text: str) -> list[int]:
+        """Text ids, every mark read as such; nothing is added at either end."""
+        ids: list[int] = self._trusting.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Text ids, control marks (``<|...|>``) read as the letters that they are written with."""
+        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, text_ids: Iterable[int]) -> str:
+        """The text, marks included."""
+        text: str = self._trusting.decode(list(text_ids), skip_special_tokens=False)
+        return text
+
+
+def read_ranks(path: Path) -> dict[bytes, int]:
+    """The ranks of a tiktoken file: a token in base 64 and its rank in every line."""
+    lines = (line.split() for line in path.read_text("ascii").splitlines() if line)
+    return {base64.b64decode(token): int(rank) for token, rank in lines}
+
+
+def merges_of(ranks: Mapping[bytes, int]) -> Iterator[tuple[str, str]]:
+    """The pair that makes each token of more than one byte, by rising rank."""
+    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        if len(token) > 1:
+            parts = _merged(token, ranks, rank)
+            if len(parts) == 2:
+                yield _spelled(parts[0]), _spelled(parts[1])
+
+
+def _merged(token: bytes, ranks: Mapping[bytes, int], below: int) -> list[bytes]:
+    """Join neighbours, the lowest rank first, as long as there is one below the bound."""
+    parts = [token[place : place + 1] for place in range(len(token))]
+    while len(parts) > 1:
+        joined = [ranks.get(left + right, below) for left, right in pairwise(parts)]
+        lowest = min(joined)
+        if lowest >= below:
+            break
+        place = joined.index(lowest)
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+    return parts
+
+
+@cache
+def byte_letters() -> str:
+    """The letter that stands for each byte: itself where it can be printed, else one from U+0100 up."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = count(256)
+    return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))
+
+
+def _spelled(token: bytes) -> str:
+    return token.decode("latin-1").translate(byte_letters())
+
+
+def _merge(line: str, pairs: Mapping[str, int]) -> tuple[str, str]:
+    left, _, right = line.partition(" ")
+    if not (left in pairs and right in pairs and left + right in pairs):
+        raise ValueError(f"merges.txt joins {line!r}, which vocab.json does not know")
+    return left, right
+
+
+def _build(pairs: Mapping[str, int], merges: list[tuple[str, str]], ids: Mapping[str, int]) -> Tokenizer:
+    # Marks are given their ids beside the pairs; otherwise they would be numbered as they come.
+    tokenizer = Tokenizer(BPE({**pairs, **ids}, merges, fuse_unk=False))
+    tokenizer.normalizer = normalizers.NFC()
+    words = pre_tokenizers.Split(Regex(_WORDS), "isolated")
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, letters])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in ids])
+    return tokenizer
+
+
+def _arpabet() -> list[str]:
+    """Consonants as they are; vowels without and with each of three stresses; all in alphabetical order."""
+    vowels = [vowel + stress for vowel in _ARPABET_VOWELS.split() for stress in ("", "0", "1", "2")]
+    return sorted([*vowels, *_ARPABET_CONSONANTS.split()])
+
+
+def _bracketed(names: Iterable[str]) -> Iterator[str]:
+    return (f"[{name}]" for name in names)

@@ -1,0 +1,1 @@
+"""Comparison with reference vectors: what upstream's networks answer at reduced sizes."""

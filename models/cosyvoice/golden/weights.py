@@ -1,0 +1,148 @@
+"""Weights made from their own names, so that networks can be checked without a checkpoint.
+
+The rule behind the golden vectors: a tensor is drawn from a generator seeded by the CRC-32 of its key, scaled
+so that activations stay of order one, and a few named tensors are multiplied afterwards. Nothing here knows a
+network: keys and shapes come from the caller, keys as they stand in llm.pt, flow.pt and hift.pt.
+
+Source: the weight rule of the golden set (its README and config.json); upstream's keys are
+FunAudioLLM/CosyVoice@ace7c47.
+"""
+
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..geometry import (
+    DitSizes,
+    EncoderSizes,
+    FlowSizes,
+    Geometry,
+    HiftSizes,
+    SpeechLmConfig,
+    UnetSizes,
+    Version,
+)
+
+Float = NDArray[np.float32]
+
+EMBEDDING_KEY = "llm.model.model.embed_tokens.weight"
+TIED_HEAD_KEY = "llm.model.lm_head.weight"
+ROTARY_KEY_END = "rotary_embed.inv_freq"
+_ROTARY_BASE = 10000.0
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRule:
+    """How a golden set makes its weights. multipliers: (end of a key, factor)."""
+
+    salt: str = ""
+    multipliers: tuple[tuple[str, float], ...] = ()
+
+
+def read_rule(folder: Path) -> WeightRule:
+    """The rule that a golden folder's config.json states."""
+    stated = json.loads((folder / "config.json").read_text("utf-8"))
+    return WeightRule(stated["salt"], tuple(stated["multipliers"].items()))
+
+
+def read_geometry(folder: Path, version: Version) -> Geometry:
+    """The sizes of the reduced networks that a golden folder's config.json states."""
+    stated = json.loads((folder / "config.json").read_text("utf-8"))["config"]
+    return Geometry(_lm(stated, version), _flow(stated), _hift(stated))
+
+
+def _lm(stated: dict[str, Any], version: Version) -> SpeechLmConfig:
+    qwen = stated["qwen"]
+    return SpeechLmConfig(
+        version=version,
+        hidden=qwen["hidden_size"],
+        layers=qwen["num_hidden_layers"],
+        heads=qwen["num_attention_heads"],
+        kv_heads=qwen["num_key_value_heads"],
+        intermediate=qwen["intermediate_size"],
+        text_rows=qwen["vocab_size"],
+        speech_codes=stated["speech_token_size"],
+        rope_base=qwen["rope_theta"],
+        norm_epsilon=qwen["rms_norm_eps"],
+    )
+
+
+def _flow(stated: dict[str, Any]) -> FlowSizes:
+    encoder, unet, dit = stated["encoder"], stated["estimator"], stated["dit"]
+    return FlowSizes(
+        speaker=stated["spk_embed_dim"],
+        encoder=EncoderSizes(
+            width=encoder["dim"],
+            heads=encoder["attention_heads"],
+            inner=encoder["linear_units"],
+            layers=encoder["num_blocks"],
+            up_layers=encoder["num_up_blocks"],
+        ),
+        unet=UnetSizes(
+            channels=unet["channels"][0],
+            head_width=unet["attention_head_dim"],
+            heads=unet["num_heads"],
+            blocks=unet["n_blocks"],
+            mid_blocks=unet["num_mid_blocks"],
+        ),
+        lookahead_channels=stated["pre_lookahead_channels"],
+        dit=DitSizes(dit["dim"], dit["depth"], dit["heads"], dit["dim_head"], dit["ff_mult"]),
+    )
+
+
+def _hift(stated: dict[str, Any]) -> HiftSizes:
+    hift = stated["hift"]
+    return HiftSizes(
+        channels=hift["base_channels"],
+        harmonics=hift["nb_harmonics"],
+        upsample_rates=tuple(hift["upsample_rates"]),
+        upsample_kernels=tuple(hift["upsample_kernel_sizes"]),
+        resblock_kernels=tuple(hift["resblock_kernel_sizes"]),
+        source_kernels=tuple(hift["source_resblock_kernel_sizes"]),
+        dilations=tuple(hift["resblock_dilation_sizes"][0]),
+        transform=hift["istft_params"]["n_fft"],
+        hop=hift["istft_params"]["hop_len"],
+        f0_channels=stated["f0_cond_channels"],
+        look_right=stated["conv_pre_look_right"],
+    )
+
+
+def weight(key: str, shape: Sequence[int], rule: WeightRule) -> Float:
+    """One tensor; float32 of the shape given."""
+    if key.endswith(ROTARY_KEY_END):
+        return rotary_frequencies(shape)
+    source = EMBEDDING_KEY if key == TIED_HEAD_KEY else key
+    generator = np.random.Generator(np.random.PCG64(zlib.crc32((rule.salt + source).encode())))
+    drawn = scaled(source, generator.standard_normal(tuple(shape)).astype(np.float32))
+    for end, factor in rule.multipliers:
+        if source.endswith(end):
+            drawn *= np.float32(factor)
+    return drawn
+
+
+def weights(shapes: Mapping[str, Sequence[int]], rule: WeightRule) -> dict[str, Float]:
+    """A tensor for every key, e.g. for ``load_state_dict`` by way of ``torch.from_numpy``."""
+    return {key: weight(key, shape, rule) for key, shape in shapes.items()}
+
+
+def scaled(key: str, drawn: Float) -> Float:
+    """Noise of unit variance at the scale of the tensor that has this key."""
+    if key.endswith((".original0", ".alpha")) or (drawn.ndim == 1 and key.endswith("weight")):
+        return np.float32(1) + np.float32(0.1) * drawn
+    if drawn.ndim >= 2:
+        return drawn / np.float32(math.sqrt(math.prod(drawn.shape[1:])))
+    return np.float32(0.02) * drawn
+
+
+def rotary_frequencies(shape: Sequence[int]) -> Float:
+    """The formula value 1 / 10000 ** (2 i / head width), which upstream keeps as a buffer."""
+    (count,) = shape
+    exponents = np.arange(0, 2 * count, 2, dtype=np.float32) / np.float32(2 * count)
+    return (np.float32(1) / np.float32(_ROTARY_BASE) ** exponents).astype(np.float32)

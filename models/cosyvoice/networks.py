@@ -1,0 +1,112 @@
+"""The three networks of a checked bundle, built at its sizes and loaded: every tensor used, none left over.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:67-75.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from .flow import Flow, FlowConfig, FlowPolicy
+from .flow_dit import DitConfig
+from .flow_encoder import EncoderConfig
+from .flow_unet import UnetConfig
+from .geometry import Geometry, Version
+from .hift import Hift, HiftConfig
+from .hift_v3 import HiftV3
+from .layers import load
+from .release.bundle import Bundle, BundleFault
+from .speech_lm import SpeechLm
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """Text ids to speech ids, speech ids to mel, mel to samples."""
+
+    lm: SpeechLm
+    flow: Flow
+    vocoder: Hift | HiftV3
+
+
+def load_networks(bundle: Bundle, policy: FlowPolicy | None = None) -> Networks:
+    """Load all three, one file after the other; raises BundleFault. policy: what the flow remembers."""
+    return Networks(load_lm(bundle), load_flow(bundle, policy), load_vocoder(bundle))
+
+
+def load_lm(bundle: Bundle) -> SpeechLm:
+    """The language model."""
+    weights = bundle.load("llm.pt")
+    lm = SpeechLm.load(bundle.geometry.lm, weights)
+    if weights:
+        raise BundleFault(f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} among them")
+    return lm
+
+
+def load_flow(bundle: Bundle, policy: FlowPolicy | None = None) -> Flow:
+    """The flow of either version."""
+    with torch.device("meta"):
+        flow = Flow(flow_config(bundle.geometry), policy)
+    _load(flow, bundle, "flow.pt")
+    return flow
+
+
+def load_vocoder(bundle: Bundle) -> Hift | HiftV3:
+    """The vocoder of the bundle's version."""
+    config = hift_config(bundle.geometry)
+    with torch.device("meta"):
+        vocoder = Hift(config) if bundle.version is Version.V2 else HiftV3(config)
+    _load(vocoder, bundle, "hift.pt")
+    return vocoder
+
+
+def flow_config(geometry: Geometry) -> FlowConfig:
+    """The flow's sizes in its own words."""
+    sizes = geometry.flow
+    if geometry.version is Version.V3:
+        dit = sizes.dit
+        return FlowConfig(
+            encoder=None,
+            estimator=DitConfig(dit.width, dit.depth, dit.heads, dit.head_width, dit.factor),
+            speech_ids=geometry.lm.speech_codes,
+            speaker_width=sizes.speaker,
+            lookahead_width=sizes.lookahead_channels,
+        )
+    encoder, unet = sizes.encoder, sizes.unet
+    return FlowConfig(
+        encoder=EncoderConfig(encoder.width, encoder.heads, encoder.inner, encoder.layers, encoder.up_layers),
+        estimator=UnetConfig(
+            channels=unet.channels,
+            attention_head_dim=unet.head_width,
+            blocks=unet.blocks,
+            mid_blocks=unet.mid_blocks,
+            heads=unet.heads,
+        ),
+        speech_ids=geometry.lm.speech_codes,
+        speaker_width=sizes.speaker,
+    )
+
+
+def hift_config(geometry: Geometry) -> HiftConfig:
+    """The vocoder's sizes in its own words."""
+    sizes = geometry.hift
+    return HiftConfig(
+        base_channels=sizes.channels,
+        harmonics=sizes.harmonics,
+        upsample_rates=sizes.upsample_rates,
+        upsample_kernels=sizes.upsample_kernels,
+        n_fft=sizes.transform,
+        hop=sizes.hop,
+        kernels=sizes.resblock_kernels,
+        dilations=(sizes.dilations,) * len(sizes.resblock_kernels),
+        source_kernels=sizes.source_kernels,
+        source_dilations=(sizes.dilations,) * len(sizes.source_kernels),
+        f0_channels=sizes.f0_channels,
+    )
+
+
+def _load(network: nn.Module, bundle: Bundle, name: str) -> None:
+    try:
+        load(network, bundle.load(name))
+    except RuntimeError as error:
+        raise BundleFault(f"{name}: {str(error).splitlines()[-1].strip()}") from error

@@ -1,0 +1,1 @@
+"""A released checkpoint folder: recognised, checked, read, converted, and written with random weights."""

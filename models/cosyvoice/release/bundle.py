@@ -1,0 +1,240 @@
+"""A CosyVoice checkpoint folder: is it whole, of which release, and what is in it.
+
+    bundle = open_bundle(folder)          every file, key, shape and type compared with what the release must
+    hold bundle.load("llm.pt")                 the tensors of one network; nothing is allocated before this
+
+Version 1 is recognised and refused. Nothing that a file says is executed: weights are tensors, settings are
+data, ONNX models are looked at by their inputs and outputs.
+
+    cosyvoice2.yaml | cosyvoice3.yaml     settings (recipe)
+    llm.pt flow.pt hift.pt                weights (checkpoint, manifest); or converted, .safetensors
+    campplus.onnx                         speaker encoder
+    speech_tokenizer_v2.onnx | _v3.onnx   speech to speech ids
+    CosyVoice-BlankEN/                    config.json, vocab.json, merges.txt
+    spk2info.pt                           optional: speakers known by name
+
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/cosyvoice.py:30-77, 138-240.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from ..front_end.text_tokenizer import TextTokenizer
+from ..geometry import Geometry, Version
+from ..sampling import SamplingParameters
+from . import checkpoint
+from .manifest import FILES, file_shapes
+from .onnx_face import Face, Faces, OnnxFault, read_faces
+from .recipe import QWEN_FOLDER, Recipe, RecipeFault, read_recipe
+
+SPEAKER_ENCODER = "campplus.onnx"
+SPEAKERS = "spk2info.pt"
+SPEAKER_WIDTH = 192
+
+_LANGUAGES = {
+    Version.V2: ("zh", "en", "ja", "ko"),
+    Version.V3: ("zh", "en", "ja", "ko", "de", "es", "fr", "it", "ru"),
+}
+
+
+class BundleFault(ValueError):
+    """The folder is no usable bundle: a line a fault, with what was found, expected, and is to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A checked folder. languages: that the release was trained to speak, ISO 639-1."""
+
+    folder: Path
+    recipe: Recipe
+    languages: tuple[str, ...]
+
+    @property
+    def version(self) -> Version:
+        """Which release it is."""
+        return self.recipe.geometry.version
+
+    @property
+    def geometry(self) -> Geometry:
+        """The sizes of its networks."""
+        return self.recipe.geometry
+
+    @property
+    def sampling(self) -> SamplingParameters:
+        """How its speech ids are chosen unless a session says otherwise."""
+        return self.recipe.sampling
+
+    @property
+    def speaker_encoder(self) -> Path:
+        """The ONNX model that hears who speaks."""
+        return self.folder / SPEAKER_ENCODER
+
+    @property
+    def speech_tokenizer(self) -> Path:
+        """The ONNX model that hears what is said, as speech ids."""
+        return self.folder / speech_tokenizer_name(self.version)
+
+    def load(self, name: str) -> dict[str, Tensor]:
+        """The tensors of ``llm.pt``, ``flow.pt`` or ``hift.pt``; raises BundleFault."""
+        try:
+            return checkpoint.load(checkpoint.weight_file(self.folder, name))
+        except checkpoint.CheckpointFault as fault:
+            raise BundleFault(str(fault)) from fault
+
+    def text_tokenizer(self) -> TextTokenizer:
+        """The tokenizer of its Qwen folder."""
+        return TextTokenizer.load(self.folder / QWEN_FOLDER, self.version)
+
+    def speakers(self) -> dict[str, Tensor]:
+        """Speakers known by name and their embeddings, (192,) float32; empty without a spk2info.pt."""
+        path = self.folder / SPEAKERS
+        return _read_speakers(path) if path.exists() else {}
+
+
+def open_bundle(folder: Path) -> Bundle:
+    """Check a folder; raises BundleFault with every fault that was found, before anything is allocated."""
+    version = recognise(folder)
+    recipe = _recipe(folder, version)
+    faults = [fault for check in _checks(folder, recipe.geometry) if (fault := _fault_of(check))]
+    if faults:
+        raise BundleFault("\n".join(faults))
+    return Bundle(folder, recipe, _LANGUAGES[version])
+
+
+def recognise(folder: Path) -> Version:
+    """Which release a folder holds, by its yaml; raises BundleFault."""
+    if not folder.is_dir():
+        raise BundleFault(
+            f"{folder}: no such folder; give the folder that holds cosyvoice2.yaml or cosyvoice3.yaml"
+        )
+    held = [version for version in Version if (folder / f"cosyvoice{version.value}.yaml").exists()]
+    if len(held) == 1:
+        return held[0]
+    if held:
+        raise BundleFault(
+            f"{folder}: found cosyvoice2.yaml and cosyvoice3.yaml; expected one, remove the other"
+        )
+    if (folder / "cosyvoice.yaml").exists():
+        raise BundleFault(
+            f"{folder}: CosyVoice 1 (cosyvoice.yaml), which is not spoken here; use CosyVoice 2 or 3"
+        )
+    raise BundleFault(f"{folder}: no cosyvoice2.yaml or cosyvoice3.yaml in it; download the release again")
+
+
+def convert(bundle: Bundle) -> list[Path]:
+    """Write the weights as .safetensors beside the .pt files, one after another; the new files."""
+    sources = [bundle.folder / name for name in FILES]
+    return [checkpoint.convert(source) for source in sources if source.exists()]
+
+
+def speech_tokenizer_name(version: Version) -> str:
+    """The file that hears speech ids."""
+    return f"speech_tokenizer_v{version.value}.onnx"
+
+
+def _recipe(folder: Path, version: Version) -> Recipe:
+    try:
+        return read_recipe(folder, version)
+    except RecipeFault as fault:
+        raise BundleFault(f"{fault}; is the folder one release, downloaded completely?") from fault
+
+
+def _checks(folder: Path, geometry: Geometry) -> list[Callable[[], None]]:
+    checks: list[Callable[[], None]] = []
+    for name, shapes in file_shapes(geometry).items():
+        path = checkpoint.weight_file(folder, name)
+        checks.append(lambda path=path, shapes=shapes: checkpoint.check(path, shapes))  # type: ignore[misc]
+    checks.append(lambda: _check_onnx(folder / SPEAKER_ENCODER, _SPEAKER_FACES))
+    checks.append(lambda: _check_onnx(folder / speech_tokenizer_name(geometry.version), _SPEECH_FACES))
+    checks.append(lambda: _check_tokenizer(folder, geometry))
+    checks.append(lambda: _check_speakers(folder / SPEAKERS))
+    return checks
+
+
+def _fault_of(check: Callable[[], None]) -> str | None:
+    try:
+        check()
+    except (checkpoint.CheckpointFault, BundleFault) as fault:
+        return str(fault)
+    return None
+
+
+# Named as published models name them; upstream goes by position, and so does the check.
+_SPEAKER_FACES = Faces(
+    (Face("input", "float32", (None, None, 80)),), (Face("output", "float32", (None, SPEAKER_WIDTH)),)
+)
+_SPEECH_FACES = Faces(
+    (Face("feats", "float32", (1, 128, None)), Face("feats_length", "int32", (None,))),
+    (Face("indices", "int32", (None, None)),),
+)
+
+
+def _check_onnx(path: Path, expected: Faces) -> None:
+    try:
+        found = read_faces(path)
+    except OSError as error:
+        raise BundleFault(f"{path.name}: {error.strerror}; download it again") from error
+    except OnnxFault as fault:
+        raise BundleFault(f"{path.name}: {fault}; download it again") from fault
+    for what, got, wanted in (
+        ("inputs", found.inputs, expected.inputs),
+        ("outputs", found.outputs[: len(expected.outputs)], expected.outputs),
+    ):
+        if len(got) != len(wanted) or not all(_fits(*pair) for pair in zip(got, wanted, strict=True)):
+            raise BundleFault(
+                f"{path.name}: {what} are {_listed(got)}, expected {_listed(wanted)}; "
+                "is it the file of this release, and not the one for training in batches?"
+            )
+
+
+def _fits(found: Face, wanted: Face) -> bool:
+    if found.type != wanted.type or len(found.dimensions) != len(wanted.dimensions):
+        return False
+    pairs = zip(found.dimensions, wanted.dimensions, strict=True)
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _listed(faces: tuple[Face, ...]) -> str:
+    return ", ".join(map(str, faces)) or "none"
+
+
+def _check_tokenizer(folder: Path, geometry: Geometry) -> None:
+    try:
+        tokenizer = TextTokenizer.load(folder / QWEN_FOLDER, geometry.version)
+    except FileNotFoundError as error:
+        raise BundleFault(f"{QWEN_FOLDER}/{Path(error.filename).name}: missing; download it again") from error
+    except (OSError, ValueError) as error:
+        raise BundleFault(
+            f"{QWEN_FOLDER}: vocab.json or merges.txt cannot be read ({error}); download them again"
+        ) from error
+    if tokenizer.rows > geometry.lm.text_rows:
+        raise BundleFault(
+            f"{QWEN_FOLDER}: vocab.json and the marks make {tokenizer.rows:,} ids, expected at most "
+            f"{geometry.lm.text_rows:,} (vocab_size of config.json); are both of the same release?"
+        )
+
+
+def _check_speakers(path: Path) -> None:
+    if path.exists():
+        _read_speakers(path)
+
+
+def _read_speakers(path: Path) -> dict[str, Tensor]:
+    try:
+        return {str(name): _embedding(entry) for name, entry in checkpoint.read_safely(path).items()}
+    except checkpoint.CheckpointFault as fault:
+        raise BundleFault(str(fault)) from fault
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise BundleFault(
+            f"{path.name}: {error!r}; expected speakers with an embedding each; remove it or get it again"
+        ) from error
+
+
+def _embedding(entry: dict[str, Tensor]) -> Tensor:
+    embedding = entry["embedding"] if "embedding" in entry else entry["flow_embedding"]
+    if embedding.numel() != SPEAKER_WIDTH:
+        raise ValueError(f"an embedding has {embedding.numel()} numbers, expected {SPEAKER_WIDTH}")
+    return embedding.reshape(SPEAKER_WIDTH).float()

@@ -1,0 +1,307 @@
+"""What a bundle's settings say: cosyvoice2.yaml or cosyvoice3.yaml, and the config.json of its Qwen folder.
+
+The yaml is written for a loader that builds objects and calls functions while it reads. Here it is data: tags
+are kept as names and never looked up, references are followed to numbers and no further.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 examples/libritts/cosyvoice{2,3}/conf/cosyvoice{2,3}.yaml.
+"""
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from ..geometry import (
+    DitSizes,
+    EncoderSizes,
+    FlowSizes,
+    Geometry,
+    HiftSizes,
+    SpeechLmConfig,
+    UnetSizes,
+    Version,
+)
+from ..sampling import SamplingParameters
+
+MOST_BYTES = 1_000_000
+QWEN_FOLDER = "CosyVoice-BlankEN"
+
+# What the networks here are written for; a release that differs would be spoken wrongly, not slowly.
+_FIXED = {
+    "sample_rate": 24_000,
+    "token_frame_rate": 25,
+    "token_mel_ratio": 2,
+    "llm.mix_ratio": [5, 15],
+    "flow.pre_lookahead_len": 3,
+    "flow.output_size": 80,
+    "flow.decoder.cfm_params.content.inference_cfg_rate": 0.7,
+    "spk_embed_dim": 192,
+    "hift.in_channels": 80,
+    "hift.nsf_alpha": 0.1,
+    "hift.nsf_sigma": 0.003,
+    "hift.nsf_voiced_threshold": 10,
+    "hift.lrelu_slope": 0.1,
+    "hift.audio_limit": 0.99,
+    "feat_extractor.n_fft": 1920,
+    "feat_extractor.hop_size": 480,
+    "feat_extractor.num_mels": 80,
+}
+_CLASSES = {
+    Version.V2: {"llm": "Qwen2LM", "flow": "CausalMaskedDiffWithXvec", "hift": "HiFTGenerator"},
+    Version.V3: {"llm": "CosyVoice3LM", "flow": "CausalMaskedDiffWithDiT", "hift": "CausalHiFTGenerator"},
+}
+_REFERENCE = re.compile(r"<([A-Za-z_][A-Za-z_0-9]*)>")
+
+
+class RecipeFault(ValueError):
+    """The settings cannot be read, or say what this engine is not written for; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Settings of a bundle. mel_highest_hz: of the prompt's mel; None is half the rate."""
+
+    geometry: Geometry
+    sampling: SamplingParameters
+    mel_highest_hz: float | None
+
+
+def read_recipe(folder: Path, version: Version) -> Recipe:
+    """Read the settings of a bundle folder; raises RecipeFault."""
+    name = f"cosyvoice{version.value}.yaml"
+    settings = _Settings(name, parse_yaml(_text(folder / name), name))
+    qwen_name = f"{QWEN_FOLDER}/config.json"
+    qwen = _Settings(qwen_name, _parse_json(_text(folder / QWEN_FOLDER / "config.json"), qwen_name))
+    for network, wanted in _CLASSES[version].items():
+        settings.require_class(network, wanted)
+    for place, value in _FIXED.items():
+        settings.require(place, value)
+    lm = _lm(settings, qwen, version)
+    flow = _flow_v2(settings) if version is Version.V2 else _flow_v3(settings)
+    return Recipe(Geometry(lm, flow, _hift(settings, version)), _sampling(settings), settings.highest_hz())
+
+
+def parse_yaml(text: str, name: str) -> dict[str, Any]:
+    """The yaml as plain data: a mapping under a tag has it as ``!``; references stay text like ``<name>``."""
+    try:
+        data = yaml.load(text, Loader=_PlainLoader)  # a safe loader that builds nothing
+    except yaml.YAMLError as error:
+        raise RecipeFault(f"{name}: not readable as yaml: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise RecipeFault(f"{name}: found {type(data).__name__}, expected named settings")
+    return data
+
+
+class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """Keeps tags as names."""
+
+
+def _plain(loader: Any, suffix: str, node: Any) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return {"!": suffix, **loader.construct_mapping(node, deep=True)}
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return loader.construct_scalar(node)
+
+
+_PlainLoader.add_multi_constructor("!", _plain)
+
+
+class _Settings:
+    """Named settings of one file, by dotted places."""
+
+    def __init__(self, name: str, data: dict[str, Any]) -> None:
+        self._name, self._data = name, data
+
+    def find(self, place: str) -> Any:
+        found: Any = self._data
+        for part in place.split("."):
+            if not isinstance(found, dict) or part not in found:
+                raise RecipeFault(f"{self._name}: {place} is missing")
+            found = found[part]
+        return self._resolved(found)
+
+    def _resolved(self, value: Any) -> Any:
+        """A reference, or a product of references, as the number that it stands for."""
+        if not isinstance(value, str) or not (names := _REFERENCE.findall(value)):
+            return value
+        factors = [self._data.get(name) for name in names]
+        if _REFERENCE.sub("", value).strip(" *") or not all(isinstance(f, int) for f in factors):
+            return value
+        return math.prod(factors)
+
+    def number(self, place: str, default: int | None = None) -> int:
+        if default is not None and not self._has(place):
+            return default
+        value = self.find(place)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**24:
+            raise RecipeFault(f"{self._name}: {place} is {value!r}; expected a whole number above 0")
+        return value
+
+    def real(self, place: str) -> float:
+        value = self.find(place)
+        if isinstance(value, str):  # yaml 1.1 reads 1e-06 as text
+            value = _real(value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise RecipeFault(f"{self._name}: {place} is {value!r}; expected a number")
+        return float(value)
+
+    def numbers(self, place: str) -> tuple[int, ...]:
+        return self._whole_numbers(place, self.find(place))
+
+    def same_numbers(self, place: str) -> tuple[int, ...]:
+        """Rows that must all be equal."""
+        rows = self.find(place)
+        if not isinstance(rows, list) or not rows or any(row != rows[0] for row in rows):
+            raise RecipeFault(f"{self._name}: {place} is {rows!r}; expected equal rows of numbers")
+        return self._whole_numbers(place, rows[0])
+
+    def _whole_numbers(self, place: str, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list) or not all(type(n) is int and n > 0 for n in value):
+            raise RecipeFault(f"{self._name}: {place} is {value!r}; expected whole numbers above 0")
+        return tuple(value)
+
+    def require(self, place: str, wanted: Any) -> None:
+        found = self.find(place)
+        if found != wanted:
+            raise RecipeFault(f"{self._name}: {place} is {found!r}; expected {wanted!r}")
+
+    def require_class(self, place: str, wanted: str) -> None:
+        found = self.find(place)
+        tag = str(found.get("!", "nothing")) if isinstance(found, dict) else type(found).__name__
+        if tag.rpartition(".")[2] != wanted:
+            raise RecipeFault(f"{self._name}: {place} is {tag}; expected a {wanted}")
+
+    def highest_hz(self) -> float | None:
+        place = "feat_extractor.fmax"
+        return None if self.find(place) is None else self.real(place)
+
+    def _has(self, place: str) -> bool:
+        parent, _, name = place.rpartition(".")
+        return name in (self.find(parent) if parent else self._data)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise RecipeFault(
+                f"{path.name}: {path.stat().st_size:,} bytes; settings have at most {MOST_BYTES:,}"
+            )
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecipeFault(f"{path.name}: not text in UTF-8 ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise RecipeFault(f"{path.parent.name}/{path.name}: {error.strerror}") from error
+
+
+def _parse_json(text: str, name: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RecipeFault(f"{name}: not readable as JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise RecipeFault(f"{name}: found {type(data).__name__}, expected named settings")
+    return data
+
+
+def _real(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _lm(settings: _Settings, qwen: _Settings, version: Version) -> SpeechLmConfig:
+    hidden = qwen.number("hidden_size")
+    settings.require("llm_input_size", hidden)
+    settings.require("llm_output_size", hidden)
+    qwen.require("tie_word_embeddings", True)
+    qwen.require("hidden_act", "silu")
+    return SpeechLmConfig(
+        version=version,
+        hidden=hidden,
+        layers=qwen.number("num_hidden_layers"),
+        heads=qwen.number("num_attention_heads"),
+        kv_heads=qwen.number("num_key_value_heads"),
+        intermediate=qwen.number("intermediate_size"),
+        text_rows=qwen.number("vocab_size"),
+        speech_codes=settings.number("llm.speech_token_size"),
+        rope_base=qwen.real("rope_theta"),
+        norm_epsilon=qwen.real("rms_norm_eps"),
+    )
+
+
+def _flow_v2(settings: _Settings) -> FlowSizes:
+    encoder, unet = "flow.encoder", "flow.decoder.estimator"
+    settings.require(f"{unet}.static_chunk_size", 50)
+    settings.require(f"{unet}.in_channels", 320)
+    channels = settings.numbers(f"{unet}.channels")
+    if len(channels) != 1:
+        raise RecipeFault(f"cosyvoice2.yaml: {unet}.channels is {list(channels)}; expected a single level")
+    return FlowSizes(
+        speaker=settings.number("spk_embed_dim"),
+        encoder=EncoderSizes(
+            width=settings.number(f"{encoder}.output_size"),
+            heads=settings.number(f"{encoder}.attention_heads"),
+            inner=settings.number(f"{encoder}.linear_units"),
+            layers=settings.number(f"{encoder}.num_blocks"),
+            # Fixed in upstream's code; reduced bundles say it.
+            up_layers=settings.number(f"{encoder}.num_up_blocks", EncoderSizes().up_layers),
+        ),
+        unet=UnetSizes(
+            channels=channels[0],
+            head_width=settings.number(f"{unet}.attention_head_dim"),
+            heads=settings.number(f"{unet}.num_heads"),
+            blocks=settings.number(f"{unet}.n_blocks"),
+            mid_blocks=settings.number(f"{unet}.num_mid_blocks"),
+        ),
+    )
+
+
+def _flow_v3(settings: _Settings) -> FlowSizes:
+    dit = "flow.decoder.estimator"
+    settings.require(f"{dit}.static_chunk_size", 50)
+    return FlowSizes(
+        speaker=settings.number("spk_embed_dim"),
+        lookahead_channels=settings.number("flow.pre_lookahead_layer.channels"),
+        dit=DitSizes(
+            width=settings.number(f"{dit}.dim"),
+            depth=settings.number(f"{dit}.depth"),
+            heads=settings.number(f"{dit}.heads"),
+            head_width=settings.number(f"{dit}.dim_head"),
+            factor=settings.number(f"{dit}.ff_mult"),
+        ),
+    )
+
+
+def _hift(settings: _Settings, version: Version) -> HiftSizes:
+    if version is Version.V3:
+        settings.require("hift.conv_pre_look_right", HiftSizes().look_right)
+    return HiftSizes(
+        channels=settings.number("hift.base_channels"),
+        harmonics=settings.number("hift.nb_harmonics"),
+        upsample_rates=settings.numbers("hift.upsample_rates"),
+        upsample_kernels=settings.numbers("hift.upsample_kernel_sizes"),
+        resblock_kernels=settings.numbers("hift.resblock_kernel_sizes"),
+        source_kernels=settings.numbers("hift.source_resblock_kernel_sizes"),
+        dilations=settings.same_numbers("hift.resblock_dilation_sizes"),
+        transform=settings.number("hift.istft_params.n_fft"),
+        hop=settings.number("hift.istft_params.hop_len"),
+        f0_channels=settings.number("hift.f0_predictor.cond_channels"),
+    )
+
+
+def _sampling(settings: _Settings) -> SamplingParameters:
+    try:
+        return SamplingParameters(
+            top_p=settings.real("llm.sampling.top_p"),
+            top_k=settings.number("llm.sampling.top_k"),
+            repetition_window=settings.number("llm.sampling.win_size"),
+            repetition_threshold=settings.real("llm.sampling.tau_r"),
+        )
+    except ValueError as error:
+        raise RecipeFault(f"llm.sampling: {error}") from error

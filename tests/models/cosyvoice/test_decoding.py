@@ -1,0 +1,127 @@
+"""Sessions that speak together: each says what it would alone, however its text came."""
+
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from vivavoce.models.cosyvoice.bistream import (  # noqa: E402
+    Bistream,
+    CompatBistream,
+    Generation,
+    OneShot,
+    Prompt,
+    SpeechIds,
+)
+from vivavoce.models.cosyvoice.decoding import Turn, advance  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import SpeechLmConfig, Version  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
+from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
+from vivavoce.models.cosyvoice.sampling import seeded  # noqa: E402
+from vivavoce.models.cosyvoice.speech_lm import SpeechLm, cleared  # noqa: E402
+
+CONFIG = SpeechLmConfig(
+    Version.V2, hidden=32, layers=2, heads=4, kv_heads=2, intermediate=48, text_rows=50, speech_codes=40
+)
+IDS = SpeechIds(Version.V2, 40)
+PROMPT = Prompt((3, 4, 5, 6, 7, 8), tuple(range(18)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def lm() -> SpeechLm:
+    rule = WeightRule("", (("llm_decoder.weight", 6.0),))
+    drawn = weights(llm_shapes(CONFIG), rule)
+    return SpeechLm.load(CONFIG, {key: torch.from_numpy(array) for key, array in drawn.items()})
+
+
+def generations() -> list[Generation]:
+    return [OneShot(IDS, PROMPT), Bistream(IDS, PROMPT), Bistream(IDS)]
+
+
+def alone(lm: SpeechLm, generation: Generation, text: range, seed: int) -> list[int]:
+    state = lm.init_state(1, 500)
+    turn = Turn(generation, seeded(seed))
+    generation.push_text(text)
+    generation.end_text()
+    for _ in range(300):
+        state = advance(lm, state, [turn])
+    return generation.decoded
+
+
+def test_sessions_say_the_same_in_company(lm: SpeechLm) -> None:
+    text = range(10, 21)
+    expected = [alone(lm, generation, text, seed) for seed, generation in enumerate(generations())]
+    turns: list[Turn | None] = [None, *(Turn(g, seeded(n)) for n, g in enumerate(generations()))]
+    state = lm.init_state(len(turns), 500)
+    for step in range(400):
+        for row, turn in enumerate(turns):
+            if turn and step == 7 * row:  # they come one after another
+                turn.generation.push_text(text)
+                turn.generation.end_text()
+        state = advance(lm, state, turns)
+    decoded = [turn.generation.decoded for turn in turns if turn]
+    assert decoded == expected
+    assert all(turn.generation.finished for turn in turns if turn)
+    assert state.lengths[0] == 0
+
+
+def test_a_row_is_used_again_as_new(lm: SpeechLm) -> None:
+    expected = alone(lm, Bistream(IDS, PROMPT), range(10, 21), seed=1)
+    state = lm.init_state(2, 500)
+    for first_text in (range(20, 40), range(10, 21)):
+        turn = Turn(Bistream(IDS, PROMPT), seeded(1))
+        turn.generation.push_text(first_text)
+        turn.generation.end_text()
+        while not turn.generation.finished:
+            state = advance(lm, state, [None, turn])
+        state = cleared(state, 1)
+    assert turn.generation.decoded == expected
+    assert state.lengths.tolist() == [0, 0]
+
+
+def test_text_in_pieces_is_spoken_as_text_at_once(lm: SpeechLm) -> None:
+    whole = alone(lm, Bistream(IDS, PROMPT), range(10, 31), seed=5)
+    generation = Bistream(IDS, PROMPT)
+    turn = Turn(generation, seeded(5))
+    state = lm.init_state(1, 500)
+    for id in range(10, 31):
+        generation.push_text([id])
+        for _ in range(id % 4):
+            state = advance(lm, state, [turn])
+    generation.end_text()
+    for _ in range(300):
+        state = advance(lm, state, [turn])
+    assert generation.decoded == whole
+
+
+def test_a_forced_answer_draws_nothing(lm: SpeechLm) -> None:
+    generation = CompatBistream(IDS, Prompt((), tuple(range(14))))
+    generation.push_text(range(5))
+    generation.decoded.append(9)
+    state = lm.init_state(1, 100)
+
+    class Untouched:
+        def random(self) -> float:
+            raise AssertionError("a forced answer wants no random number")
+
+    ask = generation.ask()
+    assert ask is not None
+    assert ask.forced == IDS.fill
+    advance(lm, state, [Turn(generation, Untouched())])
+    assert generation.decoded == [9, IDS.fill]
+
+
+def test_nobody_asking_is_no_step(lm: SpeechLm) -> None:
+    state = lm.init_state(2, 10)
+    assert advance(lm, state, [None, Turn(Bistream(IDS), seeded(0))]) is state

@@ -1,0 +1,82 @@
+"""Layers against torch's own, and weights that are laid out without being held twice."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
+
+from torch import nn  # noqa: E402
+from vivavoce.models.cosyvoice.layers import CausalConv, JoinedProjection, load, pair, time_features  # noqa: E402
+
+
+def random_weights(network: nn.Module) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return {
+        key: torch.randn(tensor.shape, generator=generator) for key, tensor in network.state_dict().items()
+    }
+
+
+def test_a_causal_convolution_is_torchs_with_the_past_padded() -> None:
+    conv, x = CausalConv(3, 5, 4), torch.randn(2, 9, 3)
+    load(conv, random_weights(conv))
+    padded = torch.nn.functional.pad(x.transpose(1, 2), (3, 0))
+    expected = torch.nn.functional.conv1d(padded, conv.weight, conv.bias).transpose(1, 2)
+    y, _ = conv(x, conv.context(2))
+    assert torch.allclose(y, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("edge", [1, 2, 5])
+def test_a_causal_convolution_goes_on_where_it_was(edge: int) -> None:
+    conv, x = CausalConv(3, 5, 4), torch.randn(2, 9, 3)
+    load(conv, random_weights(conv))
+    whole, _ = conv(x, conv.context(2))
+    first, context = conv(x[:, :edge], conv.context(2))
+    second, _ = conv(x[:, edge:], context)
+    assert torch.allclose(torch.cat([first, second], 1), whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_joined_projection_is_its_three_parts(bias: bool) -> None:
+    joined, x = JoinedProjection(6, 4, bias, ("q", "k", "v")), torch.randn(2, 3, 6)
+    load(joined, random_weights(joined))
+    parts = torch.cat([joined.get_submodule(name)(x) for name in ("q", "k", "v")], 2)
+    assert torch.allclose(joined.queries_keys_values(x), parts, atol=1e-6)
+    assert torch.allclose(joined.keys_values(x), parts[..., 4:], atol=1e-6)
+
+
+def test_parameters_are_views_of_the_layout_and_keep_their_values() -> None:
+    network = nn.ModuleList([CausalConv(3, 5, 4), JoinedProjection(6, 4, True, ("q", "k", "v"))])
+    given = random_weights(network)
+    load(network, {key: tensor.clone() for key, tensor in given.items()})
+    conv, joined = network
+    assert isinstance(conv, CausalConv) and isinstance(joined, JoinedProjection)
+    assert conv.matrix is not None and joined.matrix is not None
+    assert conv.weight.untyped_storage().data_ptr() == conv.matrix.untyped_storage().data_ptr()
+    query = joined.get_submodule("q").get_parameter("weight")
+    assert query.untyped_storage().data_ptr() == joined.matrix.untyped_storage().data_ptr()
+    assert all(torch.equal(tensor, given[key]) for key, tensor in network.state_dict().items())
+
+
+def test_load_names_what_is_missing_and_what_is_unknown() -> None:
+    conv = CausalConv(3, 5, 4)
+    with pytest.raises(RuntimeError, match=r"Missing key.*bias[\s\S]*Unexpected key.*other"):
+        load(conv, {"weight": torch.zeros(5, 3, 4), "other": torch.zeros(1)})
+
+
+def test_a_layer_without_its_layout_says_so() -> None:
+    with pytest.raises(RuntimeError, match="prepare"):
+        CausalConv(3, 5, 4)(torch.zeros(1, 2, 3), torch.zeros(1, 3, 3))
+    with pytest.raises(RuntimeError, match="prepare"):
+        JoinedProjection(6, 4, True, ("q", "k", "v")).keys_values(torch.zeros(1, 2, 6))
+
+
+def test_pairs_are_keys_then_values() -> None:
+    x = torch.arange(2 * 3 * 8).view(2, 3, 8)
+    assert torch.equal(pair(x)[:, 0], x[..., :4])
+    assert torch.equal(pair(x)[:, 1], x[..., 4:])
+
+
+def test_time_features_are_sines_then_cosines() -> None:
+    features = time_features(torch.tensor([0.0, 0.001]), 8)
+    assert features[0].tolist() == [0.0] * 4 + [1.0] * 4
+    assert features[1, 0].item() == pytest.approx(0.841471, abs=1e-5)
+    assert features[1, 3].item() == pytest.approx(1e-4, abs=1e-7)

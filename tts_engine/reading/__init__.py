@@ -1,0 +1,1 @@
+"""How written text is read aloud: numbers, dates, codes, and where a clause may be cut."""
