@@ -23,16 +23,20 @@ from typing import Self, TypeVar
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.errors import UnknownVoice, VivavoceError
 from ..tts_engine.scheduler import SchedulerPolicy
-from . import browser_calls, calls_api
+from . import calls_api
+from .access.access import Access
+from .access.keys import KeysFile, Scope
+from .access.origins import Origins
 from .agents import Agent, ScriptPolicy, make_agent
 from .audiosocket_server import AudioSocketPolicy, AudioSocketServer, make_ear
-from .browser_calls import BrowserCalls, BrowserCallSettings
+from .browser.calls import BrowserCalls, BrowserCallSettings
+from .browser.chat import ChatSettings
+from .browser.routes import routes as browser_routes
 from .call import OnSpeech, Speech
 from .call_registry import CallRegistry
-from .chat import ChatSettings
 from .clock import Clock
-from .http import HttpServer, make_app
-from .settings import Settings
+from .http import HttpServer, Mount, make_app
+from .settings import Settings, SettingsError, is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -143,9 +147,10 @@ class Gateway:
         app = make_app(
             unready=self.unready,
             registry=self.engine.metrics.registry,
-            routers=[
-                calls_api.routes(self.server.registry, _speech(self.settings)),
-                browser_calls.routes(self.browsers),
+            access=_access(self.settings),
+            mounts=[
+                Mount(calls_api.routes(self.server.registry, _speech(self.settings)), Scope.CALLS),
+                Mount(browser_routes(self.browsers), Scope.CALLS),
             ],
         )
         http = HttpServer(app, web)
@@ -205,6 +210,20 @@ class _StopSignals:
         if not work.cancelled():
             work.result()
         return stopped
+
+
+def _access(settings: Settings) -> Access:
+    """Who may use the HTTP side; raises SettingsError where a file of keys is named that lets nobody in."""
+    origins = Origins(frozenset(settings.allowed_origins or ()), loopback_names_only=is_loopback(settings.host))
+    if settings.keys_file is None:
+        return Access.open_house(origins)
+    keys = KeysFile(settings.keys_file)
+    if all(key.revoked_at is not None for key in keys):
+        raise SettingsError(
+            f"keys_file: {settings.keys_file} holds no key that is good; make one: "
+            f"vivavoce keys add NAME --keys-file {settings.keys_file}"
+        )
+    return Access(keys, origins)
 
 
 def _agent(settings: Settings) -> Agent:

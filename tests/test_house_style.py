@@ -14,7 +14,7 @@ BOUNDARIES = {
     "adapters/pipecat_audiosocket.py",
     "adapters/webrtc.py",
     "gateway/audiosocket_server.py",
-    "gateway/browser_calls.py",
+    "gateway/browser/calls.py",
     "gateway/clock.py",
     "tts_engine/engine.py",
 }

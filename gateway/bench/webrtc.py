@@ -29,7 +29,8 @@ from rich.console import Console
 
 from ...tts_engine.engine import Engine
 from ..agents import llm_tokens
-from ..browser_calls import BrowserCalls, BrowserCallSettings, routes
+from ..browser.calls import BrowserCalls, BrowserCallSettings
+from ..browser.routes import routes
 from ..call_registry import CallRegistry
 from ..clock import Clock
 from ..heard import audible_span

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from vivavoce.gateway.bench.chromium import Chromium, Tab, find_chromium, loopback_only, open_chromium
 from vivavoce.gateway.bench.webrtc import call, hang_up, serving, tapped_call
-from vivavoce.gateway.browser_calls import BrowserCalls, BrowserCallSettings
+from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
 

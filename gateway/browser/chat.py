@@ -15,7 +15,7 @@ from typing import Literal
 
 import httpx
 
-from ..tts_engine.errors import VivavoceError
+from ...tts_engine.errors import VivavoceError
 
 _MOST_TURNS = 40  # of the history that are sent; older ones are forgotten
 _MOST_LINE = 64 * 1024  # characters of one event

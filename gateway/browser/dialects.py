@@ -1,6 +1,6 @@
 """The two ways in which browsers talk on the data channel: our page's own, and RTVI of Pipecat's clients.
 
-A session speaks one language, that of ``browser_session``; a dialect reads and writes it as the page does.
+A session speaks one language, that of ``session``; a dialect reads and writes it as the page does.
 Pure: text in, values out.
 
 Source: RTVI 1.x as pipecat-ai 1.14.0 speaks it (processors/frameworks/rtvi/models.py).
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from .browser_session import AskMessage, PageMessage, parse
-from .calls_api import BadMessage, CommandMessage, TextMessage
+from ..calls_api import BadMessage, CommandMessage, TextMessage
+from .session import AskMessage, PageMessage, parse
 
 _LABEL: Final = "rtvi-ai"
 _VERSION: Final = "1.0.0"

@@ -13,17 +13,12 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from vivavoce.adapters.voice_activity import ActivityChange
-from vivavoce.gateway import browser_calls
-from vivavoce.gateway.browser_calls import (
-    PAGE,
-    BrowserCalls,
-    BrowserCallSettings,
-    BrowserLeg,
-    routes,
-)
+from vivavoce.gateway.browser import routes as browser_routes
+from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings, BrowserLeg
+from vivavoce.gateway.browser.chat import ChatSettings
+from vivavoce.gateway.browser.routes import PAGE, routes
 from vivavoce.gateway.call import Speech
 from vivavoce.gateway.call_registry import CallRegistry
-from vivavoce.gateway.chat import ChatSettings
 from vivavoce.gateway.clock import Clock
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
@@ -204,7 +199,7 @@ def test_pipecats_own_page_is_served_where_it_is_installed() -> None:
 
 
 def test_without_pipecats_page_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browser_calls, "find_spec", lambda name: None)
+    monkeypatch.setattr(browser_routes, "find_spec", lambda name: None)
 
     async def scenario(house: House) -> None:
         assert (await house.client.get("/client/")).status_code == 404
@@ -778,5 +773,5 @@ def test_what_is_typed_into_a_pipecat_client_is_asked_where_there_is_a_model() -
 
 
 def test_the_folder_of_the_page_is_shipped() -> None:
-    pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    assert '"vivavoce.gateway" = ["page/*"' in pyproject
+    pyproject = (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8")
+    assert '"vivavoce.gateway.browser" = ["page/*"' in pyproject

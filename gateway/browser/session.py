@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from .call import Call, OnSpeech, Outcome, Speech
-from .call_events import (
+from ..call import Call, OnSpeech, Outcome, Speech
+from ..call_events import (
     CallerSpeaking,
     CallEvent,
     SpeechDiscarded,
@@ -35,7 +35,7 @@ from .call_events import (
     SpeechStarted,
     WordHeard,
 )
-from .calls_api import (
+from ..calls_api import (
     MOST_TEXT,
     MOST_WAITING,
     BadMessage,
@@ -45,11 +45,11 @@ from .calls_api import (
     TextMessage,
     describe,
 )
+from ..text_feed import Command, Delta
 from .chat import ChatFailed, ChatSettings, Conversation, answer
-from .text_feed import Command, Delta
 
 if TYPE_CHECKING:
-    from ..tts_engine.engine import Engine
+    from ...tts_engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 

@@ -1,66 +1,37 @@
-"""Calls from browsers: offers in over HTTP, one session a call, the page that makes such calls.
+"""Calls from browsers: opens, refuses and ends them, and is told what happens on each.
 
-    GET   /                              the page; its files are under /page
-    POST  /api/offer                     {sdp, type, pc_id?, restart_pc?} -> {sdp, type, pc_id}
-    PATCH /api/offer                     {pc_id, candidates: [{candidate, sdp_mid, sdp_mline_index}]}
-    POST  /start                         -> {sessionId}; then the two above under /sessions/{id}/api/offer
-    GET   /status                        what can be started
-    GET   /client                        Pipecat's own page, where pipecat-ai-prebuilt is installed
-
-It is the signalling of Pipecat's SmallWebRTC clients, so that they call here as they call a bot of theirs.
-The connection is ``adapters.webrtc``'s, what is said on it ``browser_session``'s.
-
-Source: pipecat-ai 1.14.0, runner/run.py and transports/smallwebrtc/request_handler.py.
+How offers come in is ``routes``' affair, the connection is ``adapters.webrtc``'s, what is said on it
+``session``'s.
 """
 
 import asyncio
-import json
 import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
-from fastapi import APIRouter, HTTPException, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from starlette.staticfiles import StaticFiles
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from ..adapters.playout import Playout
-from ..tts_engine.chunk import SAMPLE_RATE
-from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
-from .browser_session import BrowserSession, SessionPolicy, describe_voices
-from .call import Call, Ear, OnSpeech, Speech, finish_all
-from .call_registry import CallRegistry
+from ...adapters.playout import Playout
+from ...tts_engine.chunk import SAMPLE_RATE
+from ...tts_engine.errors import Overloaded, VivavoceError
+from ..call import Call, Ear, OnSpeech, Speech, finish_all
+from ..call_registry import CallRegistry
+from ..clock import Clock
 from .chat import ChatSettings
-from .clock import Clock
-from .page_dialects import Dialect, PageDialect, dialect_of
+from .dialects import Dialect, PageDialect, dialect_of
+from .session import BrowserSession, SessionPolicy
 
 if TYPE_CHECKING:
-    from ..tts_engine.engine import Engine
+    from ...tts_engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-PAGE = Path(__file__).parent / "page"
-_MOST_BODY = 128 * 1024  # bytes; an offer of the most characters, escaped
 _MOST_STARTED = 256  # sessions that were started and are remembered
 _TICKS_A_STAT = 50
 _HEARD_RATE = 16_000  # Hz, what a peer decodes the caller's audio to
-_PAGE_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-        "media-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "Permissions-Policy": "microphone=(self), camera=()",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,140 +406,10 @@ Connect = Callable[[str, BrowserLeg, BrowserCallSettings], Awaitable[Peer]]
 
 
 async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> Peer:
-    from ..adapters import webrtc
+    from ...adapters import webrtc
 
     policy = webrtc.PeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
     return await webrtc.Peer.answer(offer_sdp, leg, policy)
-
-
-_OFFER = TypeAdapter(Offer)
-_CANDIDATES = TypeAdapter(Candidates)
-
-
-def routes(calls: BrowserCalls) -> APIRouter:
-    """The routes of browser calls and their pages."""
-    router = APIRouter()
-    page = StaticFiles(directory=PAGE)
-
-    @router.post("/api/offer")
-    async def offer(request: Request) -> JSONResponse:
-        return await _take_offer(calls, request)
-
-    @router.patch("/api/offer")
-    async def candidates(request: Request) -> JSONResponse:
-        return await _take_candidates(calls, request)
-
-    @router.get("/status")
-    async def status() -> JSONResponse:
-        voices = describe_voices(calls.engine)
-        return JSONResponse({"status": "ready", "transports": ["webrtc"], "voices": voices})
-
-    @router.post("/start")
-    async def start(request: Request) -> JSONResponse:
-        transport = _transport(await _json(request))
-        if transport != "webrtc":
-            raise HTTPException(400, f"transport {transport!r}; only 'webrtc' can be started here")
-        return JSONResponse({"sessionId": calls.start()})
-
-    @router.post("/sessions/{session_id}/api/offer")
-    async def session_offer(session_id: str, request: Request) -> JSONResponse:
-        _check_started(calls, session_id)
-        return await _take_offer(calls, request)
-
-    @router.patch("/sessions/{session_id}/api/offer")
-    async def session_candidates(session_id: str, request: Request) -> JSONResponse:
-        _check_started(calls, session_id)
-        return await _take_candidates(calls, request)
-
-    @router.get("/")
-    async def index(request: Request) -> Response:
-        return await _page_file(page, "index.html", request)
-
-    @router.get("/page/{name}")
-    async def page_file(name: str, request: Request) -> Response:
-        return await _page_file(page, name, request)
-
-    _add_pipecat_client(router)
-    return router
-
-
-def _add_pipecat_client(router: APIRouter) -> None:
-    found = find_spec("pipecat_ai_prebuilt")
-    if found is None or found.origin is None:
-        return
-    files = StaticFiles(directory=Path(found.origin).parent / "client" / "dist")
-
-    @router.get("/client")
-    async def client() -> RedirectResponse:
-        return RedirectResponse("/client/")
-
-    @router.get("/client/{path:path}")
-    async def client_file(path: str, request: Request) -> Response:
-        return await files.get_response(path or "index.html", request.scope)
-
-
-async def _take_offer(calls: BrowserCalls, request: Request) -> JSONResponse:
-    offer = _validated(_OFFER, await _json(request))
-    try:
-        return JSONResponse(await calls.take_offer(offer, _peer_name(request)))
-    except BadRequest as error:
-        raise HTTPException(400, str(error)) from None
-    except Overloaded as error:
-        raise HTTPException(503, str(error), headers={"Retry-After": f"{error.retry_after_s:.0f}"}) from None
-
-
-async def _take_candidates(calls: BrowserCalls, request: Request) -> JSONResponse:
-    candidates = _validated(_CANDIDATES, await _json(request))
-    try:
-        await calls.take_candidates(candidates)
-    except BadRequest as error:
-        raise HTTPException(400, str(error)) from None
-    except KeyError:
-        raise HTTPException(404, f"no call {candidates.pc_id!r} is up") from None
-    return JSONResponse({"status": "success"})
-
-
-async def _json(request: Request) -> object:
-    # A page elsewhere can make a browser post here, but not as JSON without asking first.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise HTTPException(415, "the body must be application/json")
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MOST_BODY:
-            raise HTTPException(413, f"more than {_MOST_BODY} bytes")
-    try:
-        return json.loads(body or b"{}")
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "the body is not JSON") from None
-
-
-def _validated(adapter: TypeAdapter[T], data: object) -> T:
-    try:
-        return adapter.validate_python(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise HTTPException(422, f"{place or 'body'}: {first['msg']}") from None
-
-
-def _transport(body: object) -> str:
-    return str(body.get("transport") or "webrtc") if isinstance(body, dict) else "webrtc"
-
-
-def _check_started(calls: BrowserCalls, session_id: str) -> None:
-    if not calls.is_started(session_id):
-        raise HTTPException(404, "no such session; POST /start begins one")
-
-
-def _peer_name(request: Request) -> str:
-    return f"{request.client.host}:{request.client.port}" if request.client else "?"
-
-
-async def _page_file(files: StaticFiles, name: str, request: Request) -> Response:
-    response = await files.get_response(name, request.scope)
-    response.headers.update(_PAGE_HEADERS)
-    return response
 
 
 def _answer(leg: BrowserLeg) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""What a language model's server sends, and what it is sent; whole answers are in test_browser_calls.py."""
+"""What a language model's server sends, and what it is sent; whole answers are in test_calls.py."""
 
 import json
 
 import pytest
-from vivavoce.gateway.chat import ChatFailed, Conversation, token_of
+from vivavoce.gateway.browser.chat import ChatFailed, Conversation, token_of
 
 
 def event(**delta: object) -> str:

@@ -1,0 +1,1 @@
+"""Calls from browsers: the page, its signalling, and what is said on such a call."""
