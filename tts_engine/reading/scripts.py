@@ -1,0 +1,130 @@
+"""What a text is written in: which characters stand without blanks, how long they take, how words join.
+
+Facts about characters, not about languages; a language is guessed from them where nobody names one.
+Source: Unicode 15.1 blocks (Scripts.txt).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+HAN = "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+BOPOMOFO = "\u3105-\u312f"
+HANGUL = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"
+# Thai, Lao, Tibetan, Burmese, Khmer: blanks between phrases only.
+_PHRASED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
+TIGHT = f"{HAN}{KANA}{BOPOMOFO}"  # blanks beside these mean nothing
+WIDE_MARKS = "。！？；：，、"
+
+_TIGHT = re.compile(f"[{TIGHT}{WIDE_MARKS}]")
+_UNSPACED = re.compile(f"[{TIGHT}{_PHRASED}]")
+_DENSE = re.compile(f"[{TIGHT}{_PHRASED}{HANGUL}]")
+_LANGUAGES = ((re.compile(f"[{KANA}]"), "ja"), (re.compile(f"[{HANGUL}]"), "ko"))
+_HAN = re.compile(f"[{HAN}{BOPOMOFO}]")
+_CYRILLIC = re.compile("[\u0400-\u052f]")
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
+_WRITTEN_IN_HAN = frozenset({"zh", "ja", "ko"})
+_OTHER_LETTER = re.compile(r"[^\W\d_]")
+
+_SECONDS = (  # a character at a brisk conversational pace
+    (re.compile(f"[{HAN}]"), 0.23),
+    (re.compile(f"[{HANGUL}]"), 0.17),
+    (re.compile(f"[{KANA}{BOPOMOFO}]"), 0.13),
+)
+_SECONDS_OF_A_LETTER = 0.075
+_SECONDS_OF_A_PAUSE = 0.25
+
+
+class Word(Protocol):
+    """Something said, where it is written."""
+
+    @property
+    def text(self) -> str:
+        """Without punctuation."""
+
+    @property
+    def punctuation(self) -> str:
+        """What follows it."""
+
+    @property
+    def start(self) -> int:
+        """Where it begins in the text."""
+
+    @property
+    def stop(self) -> int:
+        """Where it ends."""
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether words follow each other without blanks in its script."""
+    return bool(_UNSPACED.match(character))
+
+
+def last_of_unspaced(text: str, most: int) -> int | None:
+    """Where the ``most``-th character of text that takes much time stands; None if there are fewer."""
+    if text.isascii():
+        return None
+    for count, match in enumerate(_DENSE.finditer(text), 1):
+        if count == most:
+            return match.start()
+    return None
+
+
+def join(words: Sequence[Word]) -> str:
+    """Words as they are written: blanks between those of spaced scripts, none beside Han and kana."""
+    parts: list[str] = []
+    for index, word in enumerate(words):
+        if index and not _is_tight(words[index - 1], word):
+            parts.append(" ")
+        parts += (word.text, word.punctuation)
+    return "".join(parts)
+
+
+def _is_tight(left: Word, right: Word) -> bool:
+    """Whether two words stand together."""
+    last, first = (left.text + left.punctuation)[-1], right.text[0]
+    if _TIGHT.match(last) or _TIGHT.match(first):
+        return True
+    if last == ">" and not left.text.startswith("</"):
+        return True
+    return right.text.startswith("</") or (
+        is_unspaced(last) and is_unspaced(first) and left.stop == right.start
+    )
+
+
+def seconds(words: Iterable[Word]) -> float:
+    """About how long it takes to say them; within a third of it at usual pace."""
+    return sum(_word_seconds(word.text) + _SECONDS_OF_A_PAUSE * bool(word.punctuation) for word in words)
+
+
+def _word_seconds(text: str) -> float:
+    if text.isascii():
+        return _SECONDS_OF_A_LETTER * (len(text) + 1)
+    counts = [(len(script.findall(text)), each) for script, each in _SECONDS]
+    others = len(text) - sum(count for count, _ in counts)
+    return sum(count * each for count, each in counts) + _SECONDS_OF_A_LETTER * others
+
+
+def full_stop(word: Word) -> str:
+    """The mark that ends a sentence after this word."""
+    return "。" if _TIGHT.match(word.text[-1]) else "."
+
+
+def language_of(text: str, default: str, latin: str) -> str:
+    """The language of a clause by its script; ``default`` where there are no letters.
+
+    ``latin``: what Latin letters are taken for. A script that nobody here reads is "".
+    """
+    if text.isascii():
+        return latin if _LATIN.search(text) else default
+    for script, language in _LANGUAGES:
+        if script.search(text):
+            return language
+    if _HAN.search(text):
+        return default if default in _WRITTEN_IN_HAN else "zh"
+    if _CYRILLIC.search(text):
+        return "ru"
+    if _LATIN.search(text):
+        return latin
+    return "" if _OTHER_LETTER.search(text) else default
