@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 PIP    := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --progress-bar off
 
-.PHONY: setup run test lint bench clean
+.PHONY: setup run test test-pipecat-oldest lint bench clean
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml Makefile
@@ -27,6 +27,10 @@ run: setup
 test: setup
 	$(BIN)/python -m pytest
 
+# Wants EXTRAS with stt and pipecat.
+test-pipecat-oldest: setup
+	tests/peers/pipecat_oldest.sh
+
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -40,4 +44,4 @@ bench: setup
 	$(BIN)/vivavoce bench words
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-* build dist *.egg-info

@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
-# The Pipecat tests against the oldest version that the extra allows, in an environment of their own.
-# Usage: tests/peers/pipecat_oldest.sh [VERSION]    Needs a package index. Leaves nothing behind.
+# The Pipecat tests against the oldest version that the extra allows, in an environment beside the checkout's own:
+# it sees what .venv has, and holds only what the old version wants otherwise.
+# Usage: tests/peers/pipecat_oldest.sh [PYTEST ARGUMENTS]    after `make setup EXTRAS=dev,stt,pipecat`
 set -euo pipefail
-version="${1:-1.12.0}"
-root="$(cd "$(dirname "$0")/../.." && pwd)"
-place="$(mktemp -d)"
-trap 'rm -rf "$place"' EXIT
-git -C "$root" archive HEAD | tar --extract --directory "$place"
-"${PYTHON:-python3}" -m venv "$place/.venv"
-"$place/.venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "$place" pytest "pipecat-ai[webrtc,runner,silero,websocket]==$version"
-cd "$place"
-"$place/.venv/bin/python" -m pytest -q \
-    tests/adapters/test_pipecat_tts.py tests/adapters/test_pipecat_audiosocket.py tests/peers/test_pipecat_pipeline.py
+cd "$(dirname "$0")/../.."
+version=1.12.0
+beside=.venv-pipecat-oldest
+made="$beside/.pipecat-$version"
+
+packages_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
+if [ ! -e "$made" ] || [ pyproject.toml -nt "$made" ] || [ .venv/pyvenv.cfg -nt "$made" ]; then
+    echo "Setting up $beside with Pipecat $version."
+    .venv/bin/python -m venv --clear --without-pip "$beside"
+    echo "import site; site.addsitedir('$(packages_of .venv)')" >"$(packages_of "$beside")/beside.pth"
+    .venv/bin/python -m pip --quiet --quiet --disable-pip-version-check --python "$beside/bin/python" \
+        install --progress-bar off "pipecat-ai[webrtc,runner,silero,websocket]==$version"
+    touch "$made"
+fi
+[ "$("$beside/bin/python" -c 'from importlib.metadata import version; print(version("pipecat-ai"))')" = "$version" ]
+exec "$beside/bin/python" -m pytest -q tests/adapters/test_pipecat_*.py tests/peers/test_pipecat_*.py "$@"
