@@ -26,7 +26,10 @@ MAY_IMPORT = {
 PLUG_INS = ("adapters/pipecat_*.py", "adapters/webrtc.py", "adapters/client.py", "adapters/voice_activity.py")
 TENSOR_PACKAGES = {"torch", "onnxruntime", "tensorrt", "onnx", "hibari", "TTS"}
 TENSOR_HOMES = ("models/*.py", "tts_engine/runner*.py", "tts_engine/*_runner.py")
-NOT_PROTOCOLS = {"adapters/resample.py": {"soxr"}}  # rates at which delay does not matter
+NOT_PROTOCOLS = {
+    "adapters/resample.py": {"soxr"},  # rates at which delay does not matter
+    "adapters/encoders.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
+}
 PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
 # In the standard library, but a protocol core has no I/O, no clock, no scheduler and no log.
 NOT_IN_A_CORE = {
