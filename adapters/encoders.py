@@ -3,8 +3,8 @@
 One encoder a task, in memory, through PyAV: no process, no file. What an encoder withholds is speech that
 somebody waits for, so each is set to withhold as little as its format allows: the first decodable byte comes
 after 100 ms of speech with MP3 and AAC, 40 ms with Opus and 20 ms with the others. The frames of MP3 and AAC
-last longer at lower rates: below 22 kHz, and MP3 at 32 kHz too, they withhold 140 to 300 ms. Their decoders play
-46 and 43 ms of silence first, which they cannot know to cut off in a stream; the others have the exact length.
+last longer at lower rates: below 22 kHz, and MP3 at 32 kHz too, they withhold 140 to 300 ms. Their decoders
+play 46 and 43 ms of silence first and cannot know that in a stream; the others have the exact length.
 
 Not here: WAV files of known length and the laws themselves (``codecs``); whose thread encodes (the gateway).
 
