@@ -1,4 +1,4 @@
-"""The command line: ``vivavoce serve | say | phone | bench | check-golden``.
+"""The command line: ``vivavoce serve | say | phone | keys | bench | check-golden``.
 
 Each command imports what it needs when it runs, so that ``--help`` and mistakes answer at once. Errors become
 one sentence on standard error and a non-zero exit code here, and nowhere else; results go to standard output.
@@ -14,6 +14,7 @@ import click
 
 from .. import __version__
 from ..tts_engine.errors import VivavoceError
+from .keys_command import keys
 
 if TYPE_CHECKING:
     from .bench.report import Report
@@ -45,6 +46,8 @@ def _cli() -> None:
     """Streaming text-to-speech for live conversations."""
 
 
+_cli.add_command(keys)
+
 _CONFIG_FILE = click.Path(path_type=Path)
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -65,6 +68,8 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--listen-beyond-loopback", is_flag=True, default=None, help="Allow addresses that others can reach."
 )
+@click.option("--keys-file", type=_CONFIG_FILE, metavar="FILE", help="Ask for API keys, those of this file.")
+@click.option("--without-keys", is_flag=True, default=None, help="Let all who can reach it use it.")
 def serve(config_file: Path | None, **flags: object) -> None:
     """Serve phone calls until SIGTERM or Control-C."""
     from .settings import load_settings

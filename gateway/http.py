@@ -5,29 +5,51 @@ Runs inside the gateway's own event loop; signals are the process's affair, not 
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import uvicorn
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from .. import __version__
 from ..tts_engine.errors import BadRequest
+from .access.access import Access
+from .access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from .access.guard import PageTicket, requires
+from .access.keys import Scope
 from .call_registry import CallHeld, CallUnknown
 
 _OPEN_CONNECTIONS_S = 2  # that a slow reader of /metrics may hold up the end
 
 
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Routes and the scope that each asks for; None where they ask themselves, in words of their own."""
+
+    router: APIRouter
+    scope: Scope | None
+
+
 def make_app(
-    *, unready: Callable[[], str | None], registry: CollectorRegistry, routers: Sequence[APIRouter] = ()
+    *,
+    unready: Callable[[], str | None],
+    registry: CollectorRegistry,
+    access: Access,
+    mounts: Sequence[Mount] = (),
 ) -> FastAPI:
     """The routes. ``unready`` answers why no call should be sent here now, or None."""
     app = FastAPI(title="vivavoce", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(BadRequest, _answer_bad_request)
-    for router in routers:
-        app.include_router(router)
+    _let_pages_in(app, access)
+    for mount in mounts:
+        keys = [] if mount.scope is None else [Depends(requires(access, mount.scope))]
+        app.include_router(mount.router, dependencies=keys)
 
     @app.get("/healthz")
     async def healthz() -> JSONResponse:
@@ -40,18 +62,45 @@ def make_app(
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
 
-    @app.get("/metrics")
+    @app.get("/metrics", dependencies=[Depends(requires(access, Scope.ADMIN))])
     async def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
 
 
-_STATUS: Mapping[type[Exception], int] = {CallUnknown: 404, CallHeld: 409}
+def _let_pages_in(app: FastAPI, access: Access) -> None:
+    app.add_middleware(PageTicket, access=access)
+    if access.origins.allowed:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(access.origins.allowed),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id", "retry-after"],
+        )
 
 
-async def _answer_bad_request(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": str(error)}, status_code=_STATUS.get(type(error), 400))
+_STATUS: Mapping[type[Exception], int] = {
+    KeyRefused: 401,
+    ScopeMissing: 403,
+    OriginRefused: 403,
+    CallUnknown: 404,
+    CallHeld: 409,
+    RateLimited: 429,
+}
+
+
+async def _answer_bad_request(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    """The answer to a request or, before it is accepted, to a WebSocket."""
+    answer = JSONResponse({"error": str(error)}, status_code=_STATUS.get(type(error), 400))
+    if isinstance(error, KeyRefused):
+        # A browser that opens a page asks its user, a program does not.
+        by_a_person = "text/html" in connection.headers.get("accept", "")
+        answer.headers["www-authenticate"] = 'Basic realm="vivavoce"' if by_a_person else "Bearer"
+    if isinstance(error, RateLimited):
+        answer.headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    return answer
 
 
 class HttpServer(uvicorn.Server):

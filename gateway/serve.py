@@ -28,11 +28,11 @@ from .access.access import Access
 from .access.keys import KeysFile, Scope
 from .access.origins import Origins
 from .agents import Agent, ScriptPolicy, make_agent
-from .audiosocket_server import AudioSocketPolicy, AudioSocketServer, make_ear
+from .audiosocket_server import AudioSocketPolicy, AudioSocketServer
 from .browser.calls import BrowserCalls, BrowserCallSettings
 from .browser.chat import ChatSettings
 from .browser.routes import routes as browser_routes
-from .call import OnSpeech, Speech
+from .call import OnSpeech, Speech, make_ear
 from .call_registry import CallRegistry
 from .clock import Clock
 from .http import HttpServer, Mount, make_app
@@ -68,6 +68,7 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self.engine = engine
+        self.registry = server.registry
         self.server = server
         self.browsers = browsers
         self.addresses: Addresses
@@ -94,7 +95,7 @@ class Gateway:
                 engine = await resources.enter_async_context(await _open_engine(settings))
             _check_voice(settings, engine)
             clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
-            registry = CallRegistry()
+            registry = CallRegistry(engine, max_calls=settings.max_calls)
             server = AudioSocketServer(
                 engine=engine, clock=clock, agent=agent, policy=_policy(settings), registry=registry
             )
@@ -115,15 +116,12 @@ class Gateway:
         """Why no call should be sent here now; None when one may."""
         if not self._listening:
             return "starting"
-        refusal = self.server.refusal()
-        return None if refusal is None else _UNREADY.get(refusal, "full")
+        refusal = self.registry.refusal()
+        return None if refusal is None else _UNREADY.get(refusal.reason, "full")
 
     async def finish(self) -> None:
         """Take no new calls, and let those that are up finish their sentence, at most ``drain_s``."""
-        self.server.refuse_calls()
-        self.browsers.refuse_calls()
-        within_s = self.settings.drain_s
-        await asyncio.gather(self.server.finish_calls(within_s), self.browsers.finish_calls(within_s))
+        await self.registry.finish_calls(self.settings.drain_s)
 
     def watch(self) -> "asyncio.Task[None]":
         """A task that ends only if the clock or the HTTP server does, which is a fault of ours."""
@@ -149,7 +147,7 @@ class Gateway:
             registry=self.engine.metrics.registry,
             access=_access(self.settings),
             mounts=[
-                Mount(calls_api.routes(self.server.registry, _speech(self.settings)), Scope.CALLS),
+                Mount(calls_api.routes(self.registry, _speech(self.settings)), Scope.CALLS),
                 Mount(browser_routes(self.browsers), Scope.CALLS),
             ],
         )
@@ -176,7 +174,7 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
             announce(_ready_line(gateway))
             if not await stop.comes_before(gateway.watch()):
                 return
-            logger.info("Shutting down: %d calls may finish their sentence", len(gateway.server.calls))
+            logger.info("Shutting down: %d calls may finish their sentence", len(gateway.registry))
             await stop.comes_before(asyncio.create_task(gateway.finish()))
 
 
@@ -214,7 +212,9 @@ class _StopSignals:
 
 def _access(settings: Settings) -> Access:
     """Who may use the HTTP side; raises SettingsError where a file of keys is named that lets nobody in."""
-    origins = Origins(frozenset(settings.allowed_origins or ()), loopback_names_only=is_loopback(settings.host))
+    origins = Origins(
+        frozenset(settings.allowed_origins or ()), loopback_names_only=is_loopback(settings.host)
+    )
     if settings.keys_file is None:
         return Access.open_house(origins)
     keys = KeysFile(settings.keys_file)
@@ -234,7 +234,6 @@ def _agent(settings: Settings) -> Agent:
 def _policy(settings: Settings) -> AudioSocketPolicy:
     return AudioSocketPolicy(
         sample_rate=settings.audiosocket_rate,
-        max_calls=settings.max_calls,
         first_message_s=settings.first_message_s,
         stalled_s=settings.stalled_s,
         lead_s=settings.lead_s,
@@ -249,7 +248,6 @@ def _browser_settings(settings: Settings) -> BrowserCallSettings:
     if settings.llm_base_url is not None and settings.llm_model is not None:
         chat = ChatSettings(settings.llm_base_url, settings.llm_model, key)
     return BrowserCallSettings(
-        max_calls=settings.max_calls,
         lead_s=settings.lead_s,
         speech=_speech(settings),
         greeting=settings.greeting,

@@ -62,6 +62,18 @@ class Settings(BaseSettings):
     audiosocket_host: _Host = "127.0.0.1"  # AudioSocket has no authentication at all
     audiosocket_port: _Port = 9092
     listen_beyond_loopback: Annotated[bool, Field(description="true or false")] = False
+    keys_file: Annotated[Path | None, Field(description="the file that 'vivavoce keys add' writes")] = (
+        None  # on loopback only, whoever can reach it may use it
+    )
+    without_keys: Annotated[bool, Field(description="true or false")] = False
+    allowed_origins: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")], ...] | None,
+        Field(description='a list of origins of web pages, such as ["https://app.example.org"]'),
+    ] = None  # the server's own page needs no entry
+    reference_hosts: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...] | None,
+        Field(description='a list of hosts that recordings may come from, "host" or "host:port"'),
+    ] = None  # those on the public internet need no entry
 
     agent: Annotated[
         str, Field(pattern=r"^(keys|none|script:.+)$", description="script:FILE, keys or none")
@@ -164,7 +176,13 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
         raise SettingsError(f"The environment does not make sense: {error}.") from None
     for key, host in (("host", settings.host), ("audiosocket_host", settings.audiosocket_host)):
         _check_loopback(key, host, settings)
+    _check_keys(settings)
     return settings
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address; raises SettingsError for what is no address."""
+    return all(address.is_loopback for address in _addresses("host", host))
 
 
 def _check_readable(file: Path) -> None:
@@ -216,6 +234,15 @@ def _check_loopback(key: str, host: str, settings: Settings) -> None:
                 f"{key}: got {host!r}, which other machines can reach; allowed is a loopback address, "
                 "or --listen-beyond-loopback (listen_beyond_loopback = true) to mean it."
             )
+
+
+def _check_keys(settings: Settings) -> None:
+    if settings.keys_file is None and not settings.without_keys and not is_loopback(settings.host):
+        raise SettingsError(
+            f"host: got {settings.host!r}, which other machines can reach, and no keys are asked for; "
+            "allowed is a keys_file ('vivavoce keys add' makes one), or --without-keys "
+            "(without_keys = true) to let everyone in."
+        )
 
 
 def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:

@@ -6,12 +6,15 @@ import socket
 
 import httpx
 from fastapi import FastAPI
+from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.http import HttpServer, make_app
 from vivavoce.tts_engine.metrics import Metrics
 
 
 def get(path: str, *, reason: str | None = None, metrics: Metrics | None = None) -> httpx.Response:
-    app = make_app(unready=lambda: reason, registry=(metrics or Metrics()).registry)
+    app = make_app(
+        unready=lambda: reason, registry=(metrics or Metrics()).registry, access=Access.open_house()
+    )
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app)
@@ -62,6 +65,8 @@ async def served(app: FastAPI) -> tuple[httpx.Response, bool]:
 
 
 def test_the_server_answers_on_its_socket_and_leaves_signals_alone() -> None:
-    answer, signals_kept = asyncio.run(served(make_app(unready=lambda: None, registry=Metrics().registry)))
+    answer, signals_kept = asyncio.run(
+        served(make_app(unready=lambda: None, registry=Metrics().registry, access=Access.open_house()))
+    )
     assert answer.json() == {"status": "ok"}
     assert signals_kept

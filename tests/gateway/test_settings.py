@@ -138,7 +138,16 @@ def test_other_machines_are_let_in_only_in_so_many_words(key: str, host: str) ->
         load_settings(None, {key: host})
     assert str(error.value).startswith(f"{key}: got '{host}', which other machines can reach")
     assert "--listen-beyond-loopback" in str(error.value)
-    assert getattr(load_settings(None, {key: host, "listen_beyond_loopback": True}), key) == host
+    meant = {key: host, "listen_beyond_loopback": True, "without_keys": True}
+    assert getattr(load_settings(None, meant), key) == host
+
+
+def test_strangers_may_use_http_with_a_key_or_when_told_so() -> None:
+    beyond = {"host": "0.0.0.0", "listen_beyond_loopback": True}
+    with pytest.raises(SettingsError, match=r"^host: got '0.0.0.0', which .*no keys.*--without-keys"):
+        load_settings(None, beyond)
+    assert load_settings(None, beyond | {"keys_file": "keys.json"}).keys_file == Path("keys.json")
+    assert load_settings(None, beyond | {"without_keys": True}).without_keys
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.2", "::1"])

@@ -1,0 +1,59 @@
+"""The door as routes see it: a dependency that answers a grant, and the page's key kept in a cookie."""
+
+from collections.abc import Callable
+
+from fastapi.requests import HTTPConnection
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .access import COOKIE, TICKET_S, Access, Grant
+from .errors import KeyRefused
+from .keys import Scope as KeyScope
+
+_PAGE = "/"
+
+
+def requires(access: Access, scope: KeyScope) -> Callable[[HTTPConnection], Grant]:
+    """A FastAPI dependency, of requests and WebSockets: the grant of a key that has that scope.
+
+    It raises KeyRefused, ScopeMissing, OriginRefused; ``http.py`` makes them answers.
+    """
+
+    def granted(connection: HTTPConnection) -> Grant:
+        grant = access.grant(connection.headers)
+        grant.require(scope)
+        return grant
+
+    return granted
+
+
+class PageTicket:
+    """ASGI middleware: who opens the page with a good key gets a cookie, as its scripts have no key."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http" or scope["path"] != _PAGE:
+            await self._app(scope, receive, send)
+            return
+        cookie = self._cookie(scope)
+
+        async def send_with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 200 and cookie:
+                MutableHeaders(scope=message).append("set-cookie", cookie)
+            await send(message)
+
+        await self._app(scope, receive, send_with_cookie)
+
+    def _cookie(self, scope: Scope) -> str | None:
+        try:
+            ticket = self._access.ticket(Headers(scope=scope))
+        except KeyRefused:
+            return None
+        if ticket is None:
+            return None
+        secure = "; Secure" if scope["scheme"] == "https" else ""
+        return f"{COOKIE}={ticket}; Max-Age={TICKET_S}; Path=/; HttpOnly; SameSite=Strict{secure}"

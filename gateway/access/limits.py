@@ -1,0 +1,85 @@
+"""How much a key has used lately: token buckets that refill with time, and streams that are open now."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .errors import RateLimited
+from .keys import KeyLimits
+
+_MINUTE_S = 60.0
+_WHEN_A_STREAM_MAY_END_S = 1.0
+
+
+class Bucket:
+    """Holds a minute's worth, refills evenly. ``now`` is monotonic seconds."""
+
+    def __init__(self, per_minute: int, now: float) -> None:
+        self.size = self._held = float(per_minute)
+        self._at = now
+
+    def wait_s(self, amount: float, now: float) -> float:
+        """Seconds until ``amount`` may be taken; 0 when it may now, infinity when it never fits."""
+        self._refill(now)
+        if amount > self.size:
+            return math.inf
+        return max(0.0, amount - self._held) * _MINUTE_S / self.size
+
+    def take(self, amount: float, now: float) -> None:
+        """Take what ``wait_s`` answered 0 for."""
+        self._refill(now)
+        self._held -= amount
+
+    def _refill(self, now: float) -> None:
+        self._held = min(self.size, self._held + (now - self._at) * self.size / _MINUTE_S)
+        self._at = now
+
+
+class Allowance:
+    """What one key has left; belongs to one event loop."""
+
+    def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self.open_streams = 0
+        self._clock = clock
+        self._requests = _bucket(limits.requests_per_minute, clock())
+        self._characters = _bucket(limits.characters_per_minute, clock())
+
+    def charge_request(self) -> None:
+        """Count one request; raises RateLimited."""
+        self._charge(self._requests, 1, "requests")
+
+    def charge_characters(self, characters: int) -> None:
+        """Count text to be spoken; raises RateLimited."""
+        self._charge(self._characters, characters, "characters")
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Hold one of the streams that may be open at once; raises RateLimited."""
+        most = self.limits.streams
+        if most is not None and self.open_streams >= most:
+            raise RateLimited(
+                f"{self.open_streams} streams of this key are open; {most} are allowed",
+                _WHEN_A_STREAM_MAY_END_S,
+            )
+        self.open_streams += 1
+        try:
+            yield
+        finally:
+            self.open_streams -= 1
+
+    def _charge(self, bucket: Bucket | None, amount: int, what: str) -> None:
+        if bucket is None:
+            return
+        now = self._clock()
+        wait_s = bucket.wait_s(amount, now)
+        if wait_s:
+            raise RateLimited(
+                f"this key is allowed {bucket.size:.0f} {what} a minute", min(wait_s, _MINUTE_S)
+            )
+        bucket.take(amount, now)
+
+
+def _bucket(per_minute: int | None, now: float) -> Bucket | None:
+    return None if per_minute is None else Bucket(per_minute, now)

@@ -1,0 +1,87 @@
+"""``vivavoce keys add | list | revoke``: the file of keys, changed while servers that read it run."""
+
+import time
+from pathlib import Path
+
+import click
+
+from .access.keys import Key, KeyLimits, KeysFile, Scope
+
+_FILE = click.option(
+    "--keys-file",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="VIVAVOCE_KEYS_FILE",
+    metavar="FILE",
+    help="Where the keys' hashes are kept; also VIVAVOCE_KEYS_FILE.",
+)
+_AT_LEAST_ONE = click.IntRange(min=1)
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke API keys."""
+
+
+@keys.command()
+@click.argument("name")
+@_FILE
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    default=("speak",),
+    show_default=True,
+    help="What it may do; may be given several times.",
+)
+@click.option("--requests-per-minute", type=_AT_LEAST_ONE, metavar="N", help="[default: no limit]")
+@click.option("--characters-per-minute", type=_AT_LEAST_ONE, metavar="N", help="[default: no limit]")
+@click.option("--streams", type=_AT_LEAST_ONE, metavar="N", help="Utterances at once.  [default: no limit]")
+def add(
+    name: str,
+    keys_file: Path,
+    scopes: tuple[str, ...],
+    requests_per_minute: int | None,
+    characters_per_minute: int | None,
+    streams: int | None,
+) -> None:
+    """Make a key for NAME and print it; it is shown this once."""
+    limits = KeyLimits(requests_per_minute, characters_per_minute, streams)
+    click.echo(KeysFile(keys_file).add(name, tuple(Scope(scope) for scope in dict.fromkeys(scopes)), limits))
+
+
+@keys.command("list")
+@_FILE
+def list_keys(keys_file: Path) -> None:
+    """List the keys: id, name, scopes, limits, since when."""
+    for key in KeysFile(keys_file):
+        click.echo(_line(key))
+
+
+@keys.command()
+@click.argument("id")
+@_FILE
+def revoke(id: str, keys_file: Path) -> None:
+    """Refuse the key ID from now on, in servers that run as well."""
+    key = KeysFile(keys_file).revoke(id)
+    click.echo(f"{key.id} ({key.name}) is revoked")
+
+
+def _line(key: Key) -> str:
+    limits = key.limits
+    allowed = (
+        (limits.requests_per_minute, "requests/min"),
+        (limits.characters_per_minute, "characters/min"),
+        (limits.streams, "streams"),
+    )
+    parts = [key.id, key.name, ",".join(key.scopes)]
+    parts += [f"{most} {what}" for most, what in allowed if most is not None]
+    parts.append(f"made {_day(key.created_at)}")
+    if key.revoked_at is not None:
+        parts.append(f"revoked {_day(key.revoked_at)}")
+    return "  ".join(parts)
+
+
+def _day(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(unix_s))

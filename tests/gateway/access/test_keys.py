@@ -1,0 +1,161 @@
+"""Keys: hashes at rest, one refusal for everything that is wrong, changes seen at once."""
+
+import json
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from vivavoce.gateway.access.errors import KeyRefused
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.keys_command import keys as command
+from vivavoce.tts_engine.errors import BadRequest
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> KeysFile:
+    return KeysFile(tmp_path / "keys.json")
+
+
+def made(file: KeysFile, *scopes: Scope) -> str:
+    return file.add("test", scopes or (Scope.SPEAK,), KeyLimits())
+
+
+def test_a_key_is_known_again_with_what_it_may(file: KeysFile) -> None:
+    key = file.add("reception", (Scope.SPEAK, Scope.CALLS), KeyLimits(60, 1000, 2))
+    record = file.check(key)
+    assert (record.name, record.scopes) == ("reception", (Scope.SPEAK, Scope.CALLS))
+    assert record.limits == KeyLimits(60, 1000, 2)
+
+
+def test_the_file_holds_no_key_and_is_for_its_owner_alone(file: KeysFile, tmp_path: Path) -> None:
+    key = made(file)
+    path = tmp_path / "keys.json"
+    assert key.split("_", 2)[2] not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_no_two_keys_are_alike(file: KeysFile) -> None:
+    assert len({made(file) for _ in range(50)}) == len(list(file)) == 50
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda key: "",
+        lambda key: " " + key,
+        lambda key: key + " ",
+        lambda key: key + "\n",
+        lambda key: key[:-1],
+        lambda key: key[:-1] + ("A" if key[-1] != "A" else "B"),
+        lambda key: key.upper(),
+        lambda key: "vv_00000000_" + key[12:],
+        lambda key: key[:12],
+        lambda key: "sk-" + key,
+        lambda key: key + key,
+        lambda key: "vv_" + "\u0660" * 8 + key[11:],
+        lambda key: "\x00" + key,
+    ],
+)
+def test_what_is_not_quite_a_key_is_refused(file: KeysFile, change: object) -> None:
+    key = made(file)
+    with pytest.raises(KeyRefused):
+        file.check(change(key))  # type: ignore[operator]
+
+
+def test_a_refusal_never_says_what_was_wrong(file: KeysFile) -> None:
+    key = made(file)
+    revoked = made(file)
+    file.revoke(revoked[3:11])
+    sentences = set()
+    for wrong in ("", "vv_00000000_" + key[12:], key[:-1] + "-", revoked):
+        with pytest.raises(KeyRefused) as refusal:
+            file.check(wrong)
+        sentences.add(str(refusal.value))
+    assert len(sentences) == 1
+
+
+def test_a_key_revoked_elsewhere_is_refused_at_once(file: KeysFile, tmp_path: Path) -> None:
+    key, other = made(file), made(file)
+    file.check(key)
+    KeysFile(tmp_path / "keys.json").revoke(key[3:11])
+    with pytest.raises(KeyRefused):
+        file.check(key)
+    assert file.check(other)
+
+
+def test_a_key_made_elsewhere_is_good_at_once(file: KeysFile, tmp_path: Path) -> None:
+    made(file)
+    list(file)
+    assert file.check(KeysFile(tmp_path / "keys.json").add("late", (Scope.CALLS,), KeyLimits()))
+
+
+def test_a_file_that_vanishes_lets_nobody_in(file: KeysFile, tmp_path: Path) -> None:
+    key = made(file)
+    file.check(key)
+    (tmp_path / "keys.json").unlink()
+    with pytest.raises(KeyRefused):
+        file.check(key)
+
+
+def test_keys_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    files = [KeysFile(tmp_path / "keys.json") for _ in range(8)]
+    threads = [threading.Thread(target=made, args=(file,)) for file in files for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(KeysFile(tmp_path / "keys.json"))) == 32
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"keys": [{"id": "x"}]}', '{"keys": 3}', "\x00"])
+def test_a_file_of_something_else_is_an_error_and_lets_nobody_in(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(content)
+    with pytest.raises(BadRequest, match="no file of keys"):
+        KeysFile(path).check("vv_00000000_" + "A" * 43)
+    with pytest.raises(BadRequest, match="no file of keys"):
+        KeysFile(path).add("x", (Scope.SPEAK,), KeyLimits())
+    assert path.read_text() == content
+
+
+def test_a_scope_nobody_knows_makes_the_file_bad(file: KeysFile, tmp_path: Path) -> None:
+    made(file)
+    path = tmp_path / "keys.json"
+    content = json.loads(path.read_text())
+    content["keys"][0]["scopes"] = ["root"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(BadRequest, match="root"):
+        list(file)
+
+
+def test_a_write_that_fails_leaves_the_old_file(
+    file: KeysFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = made(file)
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        made(file)
+    assert file.check(key)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["keys.json", "keys.json.lock"]
+
+
+def test_a_key_for_nothing_is_not_made(file: KeysFile) -> None:
+    with pytest.raises(BadRequest, match="at least one"):
+        file.add("x", (), KeyLimits())
+
+
+def test_the_command_makes_lists_and_revokes(tmp_path: Path) -> None:
+    path = str(tmp_path / "new folder" / "keys.json")
+    run = CliRunner().invoke
+    key = run(
+        command, ["add", "bot", "--keys-file", path, "--scope", "speak", "--streams", "3"]
+    ).output.strip()
+    assert KeysFile(Path(path)).check(key).limits.streams == 3
+    listed = run(command, ["list", "--keys-file", path]).output
+    assert "bot" in listed and "3 streams" in listed and key not in listed
+    assert "revoked" in run(command, ["revoke", key[3:11], "--keys-file", path]).output
+    with pytest.raises(KeyRefused):
+        KeysFile(Path(path)).check(key)
+    assert run(command, ["revoke", "nobody", "--keys-file", path]).exit_code != 0

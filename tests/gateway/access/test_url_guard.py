@@ -1,0 +1,204 @@
+"""URLs that clients name: what is refused, and that the checked address is the one connected to."""
+
+import asyncio
+import base64
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from vivavoce.gateway.access.errors import UrlRefused
+from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy, is_public
+
+CONTENT = b"RIFF" + bytes(1000)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.server.seen.append((self.path, self.headers["Host"]))  # type: ignore[attr-defined]
+        if self.path.startswith("/to="):
+            self.send_response(302)
+            self.send_header("Location", self.path[4:])
+            self.end_headers()
+            return
+        if self.path == "/missing":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.end_headers()
+        if self.path == "/drip":
+            self.server.stopped.wait(20)  # type: ignore[attr-defined]
+            return
+        for _ in range(1000 if self.path == "/endless" else 1):
+            self.wfile.write(CONTENT)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.seen = []  # type: ignore[attr-defined]
+    server.stopped = threading.Event()  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stopped.set()  # type: ignore[attr-defined]
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def fetched(url: str, policy: UrlPolicy | None = None, **names: Sequence[str]) -> bytes:
+    async def resolver(host: str, port: int) -> Sequence[str]:
+        if host in names:
+            return names[host]
+        raise OSError("unknown")
+
+    guard = UrlGuard(policy or UrlPolicy(), resolver) if names else UrlGuard(policy or UrlPolicy())
+    return asyncio.run(guard.fetch(url))
+
+
+def allowed(port: int, **changed: object) -> UrlPolicy:
+    return UrlPolicy(allowed_hosts=frozenset({f"files:{port}"}), **changed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://127.1/",
+        "http://2130706433/",
+        "http://0x7f000001/",
+        "http://0177.0.0.1/",
+        "http://0.0.0.0/",
+        "http://[::1]/",
+        "http://[::]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[2002:7f00:1::]/",
+        "http://[fe80::1]/",
+        "http://[fd00::1]/",
+        "http://localhost/",
+        "http://10.0.0.1/",
+        "http://172.16.0.1/",
+        "http://192.168.1.1/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://100.64.0.1/",
+        "http://224.0.0.1/",
+        "http://255.255.255.255/",
+    ],
+)
+def test_no_form_of_a_private_address_is_fetched(url: str) -> None:
+    with pytest.raises(UrlRefused, match=r"not on the public internet|no address|InvalidURL"):
+        fetched(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("ftp://example.org/x", "scheme 'ftp'"),
+        ("file:///etc/passwd", "scheme 'file'"),
+        ("gopher://example.org/", "scheme 'gopher'"),
+        ("/etc/passwd", "scheme ''"),
+        ("", "scheme ''"),
+        ("http://user:pass@example.org/", "user name"),
+        ("http://example.org:22/", "port 22"),
+        ("http://", "could not be fetched|no address"),
+        ("http://[::1", "could not be fetched"),
+        ("http://exa mple.org/", "could not be fetched|no address"),
+        ("http://" + "a" * 300 + ".org/", "could not be fetched|no address"),
+        ("http://nowhere.invalid/", "no address"),
+    ],
+)
+def test_what_is_no_url_to_fetch_is_one_sentence(url: str, sentence: str) -> None:
+    with pytest.raises(UrlRefused, match=sentence):
+        fetched(url)
+
+
+def test_a_name_with_one_private_address_among_public_ones_is_refused() -> None:
+    with pytest.raises(UrlRefused, match="public internet"):
+        fetched("http://mixed/", mixed=["93.184.216.34", "10.0.0.1"])
+
+
+def test_a_listed_host_is_fetched_at_the_address_that_was_checked() -> None:
+    with serving() as server:
+        port = server.server_address[1]
+        content = fetched(f"http://files:{port}/voice.wav", allowed(port), files=["127.0.0.1"])
+        assert content == CONTENT
+        assert server.seen == [("/voice.wav", f"files:{port}")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://127.0.0.1/",
+        "http://[::ffff:7f00:1]/",
+        "http://2130706433/",
+        "file:///etc/passwd",
+        "//localhost/",
+    ],
+)
+def test_a_redirect_is_checked_like_the_first_url(target: str) -> None:
+    with serving() as server:
+        port = server.server_address[1]
+        with pytest.raises(UrlRefused, match=r"public internet|scheme|no address"):
+            fetched(f"http://files:{port}/to={target}", allowed(port), files=["127.0.0.1"])
+        assert len(server.seen) == 1  # type: ignore[attr-defined]
+
+
+def test_redirects_are_followed_but_not_for_ever() -> None:
+    with serving() as server:
+        port = server.server_address[1]
+        url = f"http://files:{port}"
+        assert fetched(f"{url}/to={url}/voice", allowed(port), files=["127.0.0.1"]) == CONTENT
+        with pytest.raises(UrlRefused, match="more than 3 times"):
+            fetched(f"{url}/to=" * 5 + f"{url}/x", allowed(port), files=["127.0.0.1"])
+
+
+def test_bytes_time_and_status_are_bounded() -> None:
+    with serving() as server:
+        port = server.server_address[1]
+        url = f"http://files:{port}"
+        with pytest.raises(UrlRefused, match="more than 5,000 bytes"):
+            fetched(f"{url}/endless", allowed(port, most_bytes=5_000), files=["127.0.0.1"])
+        with pytest.raises(UrlRefused, match=r"over 0\.3 s"):
+            fetched(f"{url}/drip", allowed(port, within_s=0.3), files=["127.0.0.1"])
+        with pytest.raises(UrlRefused, match="answered 404"):
+            fetched(f"{url}/missing", allowed(port), files=["127.0.0.1"])
+
+
+def test_a_server_that_is_not_there_is_one_sentence() -> None:
+    with pytest.raises(UrlRefused, match="could not be fetched: ConnectError"):
+        fetched("http://files:1/", allowed(1), files=["127.0.0.1"])
+
+
+def test_a_data_url_is_its_content() -> None:
+    encoded = base64.b64encode(CONTENT).decode()
+    assert fetched(f"data:audio/wav;base64,{encoded}") == CONTENT
+    assert fetched("DATA:,a%20b") == b"a b"
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [("data:x", "comma"), ("data:;base64,!", "base64"), ("data:," + "a" * 99, "more than")],
+)
+def test_a_data_url_that_is_none_or_too_long_is_refused(url: str, sentence: str) -> None:
+    with pytest.raises(UrlRefused, match=sentence):
+        fetched(url, UrlPolicy(most_bytes=50))
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "8.8.8.8"])
+def test_public_addresses_are(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "x", "fe80::1%eth0", "2001:0:7f00:1::", "::ffff:10.0.0.1", "2002:a00:1::"]
+)
+def test_other_addresses_are_not(address: str) -> None:
+    assert not is_public(address)
