@@ -53,3 +53,26 @@ class Metrics:
             "vivavoce_audio_seconds", "Seconds of speech rendered.", registry=registry
         )
         self.failures = Counter("vivavoce_stream_failures", "Streams ended by an error.", registry=registry)
+        self._add_requests(registry)
+
+    def _add_requests(self, registry: CollectorRegistry) -> None:
+        """What the speech APIs count, by API and by key id."""
+        self.requests = Counter(
+            "vivavoce_requests", "Requests for speech ended.", ["api", "key", "outcome"], registry=registry
+        )
+        self.active_requests = Gauge(
+            "vivavoce_active_requests", "Requests for speech being answered.", ["api"], registry=registry
+        )
+        self.request_characters = Counter(
+            "vivavoce_request_characters", "Characters asked to be spoken.", ["api", "key"], registry=registry
+        )
+        self.request_audio_seconds = Counter(
+            "vivavoce_request_audio_seconds", "Seconds of speech sent.", ["api", "key"], registry=registry
+        )
+        self.first_byte = Histogram(
+            "vivavoce_first_byte_seconds",
+            "From the first text of a request to its first byte of audio.",
+            ["api"],
+            buckets=_TTFA_BUCKETS_S,
+            registry=registry,
+        )
