@@ -1,0 +1,178 @@
+"""Bytes that a stranger calls a recording, decoded to one channel of floats: run as a process of its own.
+
+    python recording_decoder.py LIMITS < file > answer      one line of JSON, then the samples as float32
+
+``recording`` starts it and reads its answer. On Linux the process may take so much memory and time and no
+more, because libav's parsers trust what they read: half a megabyte of a QuickTime file whose header is
+compressed asks for half a gigabyte. Which containers and codecs are looked at is listed here; a playlist that
+names other files is none of them, and pictures are never decoded.
+
+Nothing of this package is imported, so that the process starts soon.
+
+Source: FFmpeg n8 libavformat/options_table.h (format_whitelist, codec_whitelist, protocol_whitelist).
+"""
+
+import io
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from numpy.typing import NDArray
+
+Float = NDArray[np.float32]
+
+CONTAINERS = "WAV, AIFF, FLAC, MP3, AAC, Ogg, M4A, MP4 or WebM"
+_FORMATS = "wav,w64,aiff,flac,mp3,aac,ogg,mov,mp4,m4a,3gp,3g2,mj2,matroska,webm"
+_CODECS = (
+    "pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_u8,pcm_s8,"
+    "pcm_alaw,pcm_mulaw,adpcm_ms,adpcm_ima_wav,flac,alac,mp3float,mp3,aac,opus,vorbis"
+)
+# No protocol has an empty name, so none is allowed; what is read is given as bytes.
+_OPTIONS = {"format_whitelist": _FORMATS, "codec_whitelist": _CODECS, "protocol_whitelist": "none"}
+# Decoders of lossy codecs overshoot full scale, twofold at worst; beyond four it was no full scale.
+_HIGHEST_PEAK = 4.0
+
+_MOST_MEMORY = 512 * 2**20  # bytes beyond what the interpreter has; 30 s at 192 kHz take 150 MB
+_MOST_SECONDS = 20  # of processor time; 30 s of speech take 0.1
+
+
+class Refused(ValueError):
+    """The bytes are no recording that may be used; the message says what was got and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingLimits:
+    """What a recording may be. most_bytes: of the file; 10 MiB, as the speech APIs allow."""
+
+    shortest_s: float = 3.0
+    longest_s: float = 30.0
+    lowest_rate: int = 16_000
+    highest_rate: int = 192_000
+    most_channels: int = 2
+    most_bytes: int = 10 * 2**20
+
+    def as_json(self) -> str:
+        """One line; ``RecordingLimits(**json.loads(line))`` reads it."""
+        return json.dumps(asdict(self))
+
+
+def decode(data: bytes, limits: RecordingLimits) -> tuple[Float, int]:
+    """Samples, (N,) in [-1, 1], and their rate in Hz; two channels are averaged. Raises Refused.
+
+    Decoding stops with the first sample beyond ``longest_s``, however much the file holds.
+    """
+    try:
+        with av.open(io.BytesIO(data), mode="r", options=_OPTIONS, metadata_errors="replace") as container:
+            stream = _sound(container)
+            _check(stream.rate, stream.channels, limits)
+            samples = _decoded(container, stream, limits)
+    except av.error.FFmpegError as error:
+        raise Refused(f"the file is no recording that can be read; {CONTAINERS} is allowed") from error
+    return _in_scale(samples, limits, stream.rate), stream.rate
+
+
+def _sound(container: InputContainer) -> AudioStream:
+    if not container.streams.audio:
+        raise Refused(
+            f"the file ({container.format.name}) holds no sound; {CONTAINERS} with speech is allowed"
+        )
+    stream = container.streams.audio[0]
+    # The whitelist keeps libav from other codecs while it looks at the file, not from being told to open one.
+    if stream.codec_context is None or stream.codec_context.name not in _CODECS.split(","):
+        raise Refused(f"the file ({container.format.name}) holds sound in a codec that is not read here")
+    return stream
+
+
+def _check(sample_rate: int, channels: int, limits: RecordingLimits) -> None:
+    if not limits.lowest_rate <= sample_rate <= limits.highest_rate:
+        raise Refused(
+            f"the recording has {sample_rate:,} Hz; "
+            f"{limits.lowest_rate:,} to {limits.highest_rate:,} Hz are allowed"
+        )
+    if not 1 <= channels <= limits.most_channels:
+        raise Refused(f"the recording has {channels} channels; 1 to {limits.most_channels} are allowed")
+
+
+def _decoded(container: InputContainer, stream: AudioStream, limits: RecordingLimits) -> Float:
+    kind = stream.rate, stream.channels
+    most = math.floor(limits.longest_s * stream.rate)
+    blocks: list[Float] = []
+    count = 0
+    try:
+        for frame in container.decode(stream):
+            if (frame.sample_rate, frame.layout.nb_channels) != kind:
+                raise Refused("the recording changes its rate or its channels midway; one of each is allowed")
+            blocks.append(_mono(frame))
+            count += frame.samples
+            if count > most:
+                raise Refused(f"the recording is longer than {limits.longest_s:g} s, which is the limit")
+    except av.error.FFmpegError as error:
+        raise Refused(f"the recording is damaged {count / stream.rate:.1f} s from its beginning") from error
+    return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+
+
+def _mono(frame: AudioFrame) -> Float:
+    block = frame.to_ndarray()
+    if not frame.format.is_planar:
+        block = block.reshape(-1, frame.layout.nb_channels).T
+    floats = _as_floats(block)
+    return np.asarray(floats.mean(axis=0, dtype=np.float32))
+
+
+def _as_floats(block: NDArray[Any]) -> Float:
+    if block.dtype.kind == "f":
+        return block.astype(np.float32)
+    full_scale = 2.0 ** (8 * block.dtype.itemsize - 1)
+    middle = full_scale if block.dtype.kind == "u" else 0.0
+    return ((block - middle) / full_scale).astype(np.float32)
+
+
+def _in_scale(samples: Float, limits: RecordingLimits, sample_rate: int) -> Float:
+    seconds = len(samples) / sample_rate
+    if seconds < limits.shortest_s:
+        raise Refused(f"the recording is {seconds:.1f} s long; at least {limits.shortest_s:g} s are needed")
+    if not np.isfinite(samples).all():
+        raise Refused("the recording holds NaN or infinite samples; numbers in [-1, 1] are allowed")
+    peak = float(np.abs(samples).max())
+    if peak > _HIGHEST_PEAK:
+        raise Refused(f"the recording reaches {peak:.4g}; numbers in [-1, 1] are allowed")
+    return samples / np.float32(peak) if peak > 1 else samples
+
+
+def _confine() -> None:
+    """From here on: bounded memory and time."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    held = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + _MOST_MEMORY, held + _MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
+
+
+def _main() -> None:
+    limits = RecordingLimits(**json.loads(sys.argv[1]))
+    data = sys.stdin.buffer.read(limits.most_bytes)
+    _confine()
+    answer: dict[str, int | str] = {}
+    samples = b""
+    try:
+        decoded, sample_rate = decode(data, limits)
+        answer, samples = {"sample_rate": sample_rate}, decoded.tobytes()
+    except Refused as refusal:
+        answer = {"refused": str(refusal)}
+    except MemoryError:
+        answer = {"refused": "the recording takes more memory to decode than a recording may"}
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + samples)
+
+
+if __name__ == "__main__":
+    _main()
