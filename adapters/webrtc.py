@@ -165,6 +165,11 @@ class Peer:
         self._timer: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
 
+    @property
+    def dropped(self) -> int:
+        """Packets that made room for newer ones."""
+        return self.track.dropped
+
     @classmethod
     async def answer(
         cls,

@@ -32,8 +32,9 @@ from ..adapters.audiosocket import (
     Role,
 )
 from ..adapters.playout import Playout
+from ..tts_engine.errors import Overloaded
 from .agents import Agent
-from .call import Call, Ear, OnSpeech, Speech, finish_all
+from .call import Call, OnSpeech, Speech, make_ear
 from .call_registry import CallRegistry
 from .clock import PERIOD_S, Clock
 
@@ -59,7 +60,6 @@ class AudioSocketPolicy:
     """
 
     sample_rate: int
-    max_calls: int
     first_message_s: float
     stalled_s: float
     lead_s: float
@@ -68,7 +68,7 @@ class AudioSocketPolicy:
 
 
 class AudioSocketServer:
-    """Accepts calls, refuses those that do not fit, and ends them all."""
+    """Accepts connections, each a call or none; the registry says which fit."""
 
     def __init__(
         self,
@@ -77,20 +77,18 @@ class AudioSocketServer:
         clock: Clock,
         agent: Agent,
         policy: AudioSocketPolicy,
-        registry: CallRegistry | None = None,
+        registry: CallRegistry,
     ) -> None:
-        self.registry = CallRegistry() if registry is None else registry
         self.engine = engine
         self.clock = clock
         self.agent = agent
         self.policy = policy
+        self.registry = registry
         self._connections: set[_Leg] = set()
-        self._legs: set[_Leg] = set()  # those that are, or are about to be, calls
         self._nobody = asyncio.Event()  # set while there are no connections
         self._nobody.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
-        self._draining = False
 
     async def listen(self, sock: socket.socket) -> None:
         """Accept calls on a bound socket, which the server closes in the end."""
@@ -101,41 +99,13 @@ class AudioSocketServer:
         """A protocol for one connection to this server."""
         return _Leg(self)
 
-    @property
-    def calls(self) -> list[Call]:
-        """Calls that are up now."""
-        return [leg.call for leg in self._legs if leg.call is not None]
-
-    def refusal(self) -> str | None:
-        """Why a new call does not fit, in one word for logs and metrics; None when it does."""
-        if self._draining:
-            return "shutting_down"
-        if len(self._legs) >= self.policy.max_calls:
-            return "calls"
-        overload = self.engine.refusal()
-        return None if overload is None else overload.reason
-
-    def refuse_calls(self) -> None:
-        """Take no new calls from now on; those that are up go on."""
-        self._draining = True
-
-    async def finish_calls(self, within_s: float) -> None:
-        """Let every call finish its sentence, and end those that have not after ``within_s``."""
-        self.refuse_calls()
-        await finish_all(self.calls, within_s)
-        self.hang_up_calls("shutting down")
-
-    def hang_up_calls(self, reason: str) -> None:
-        """End every call and every connection at once."""
-        for leg in tuple(self._legs):
-            leg.end(reason)
-
     async def aclose(self) -> None:
         """Close the listener, end every call, and wait until its tasks and connections are gone."""
-        self.refuse_calls()
+        self.registry.refuse_calls()
         if self._listener is not None:
             self._listener.close()
-        self.hang_up_calls("shutting down")
+        for leg in tuple(self._connections):
+            leg.end("shutting down")
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._nobody.wait()
@@ -153,14 +123,6 @@ class AudioSocketServer:
         if not self._connections:
             self._nobody.set()
 
-    def enter(self, leg: "_Leg") -> None:
-        """Count a connection among the calls."""
-        self._legs.add(leg)
-
-    def leave(self, leg: "_Leg") -> None:
-        """Count it no more; its connection may take a moment longer."""
-        self._legs.discard(leg)
-
     def own(self, task: asyncio.Task[None]) -> None:
         """Keep a call's task until it is done."""
         self._tasks.add(task)
@@ -172,12 +134,12 @@ class _Leg(asyncio.Protocol):
 
     def __init__(self, server: AudioSocketServer) -> None:
         self.call: Call | None = None
+        self.dropped = 0
         self._server = server
         self._policy = server.policy
         self._connection = Connection(Role.SERVER)
         self._peer = "?"
         self._messages = 0
-        self._dropped = 0
         self._dropped_in_a_row = 0
         self._over = False
         self._started = time.monotonic()
@@ -193,12 +155,13 @@ class _Leg(asyncio.Protocol):
         host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
         self._peer = f"{host}:{port}"
         _prepare(transport.get_extra_info("socket"))
-        reason = self._server.refusal()
         self._server.remember(self)
-        if reason is not None:
-            self._refuse(reason)
+        try:
+            self._server.registry.admit(self, peer=self._peer)
+        except Overloaded:
+            self._over = True
+            self._say_goodbye()
             return
-        self._server.enter(self)
         self._set_timer(self._policy.first_message_s, self._on_no_id)
 
     def data_received(self, data: bytes) -> None:
@@ -250,50 +213,14 @@ class _Leg(asyncio.Protocol):
         self._set_timer(_LINGER_S, self._transport.abort)
 
     def _close(self, reason: str) -> None:
-        """Stop everything of this call and log its numbers; closing the socket is the caller's."""
+        """Stop everything of this call; closing the socket is the caller's."""
         if self._over:
             return
         self._over = True
         self._server.clock.leave(self)
-        self._server.leave(self)
         if self._task is not None:
             self._task.cancel()
-        if self.call is not None:
-            self._server.registry.remove(self.call)
-            self.call.on_closed()
-            self._server.engine.metrics.active_calls.dec()
-            self._log_numbers(self.call, reason)
-
-    def _log_numbers(self, call: Call, reason: str) -> None:
-        stats = call.playout.stats
-        logger.info(
-            "Call %s closed after %.1f s, %s: %d packets, %d late, %d skipped, %d dropped, "
-            "%d underruns, %.0f ms discarded",
-            call.call_id,
-            time.monotonic() - self._started,
-            reason,
-            stats.packets,
-            stats.late_packets,
-            stats.skipped_packets,
-            self._dropped,
-            stats.underruns,
-            call.discarded_ms,
-        )
-
-    def _refuse(self, reason: str) -> None:
-        self._over = True
-        self._server.engine.metrics.refusals.labels(reason).inc()
-        logger.warning("Call from %s refused: %s", self._peer, self._explain(reason))
-        self._say_goodbye()
-
-    def _explain(self, reason: str) -> str:
-        match reason:
-            case "shutting_down":
-                return "the server is shutting down"
-            case "calls":
-                return f"{self._policy.max_calls} calls are up, which is max_calls"
-            case _:
-                return str(self._server.engine.refusal() or reason)
+        self._server.registry.leave(self, reason)
 
     def _fault(self, what: str) -> None:
         logger.warning("Call %s: %s", self._name, what)
@@ -377,9 +304,7 @@ class _Leg(asyncio.Protocol):
         )
         self.call.on_speech = self._policy.on_speech
         self.call.listen_for_speech(make_ear())
-        self._server.registry.add(self.call, kind="audiosocket", peer=self._peer)
-        self._server.engine.metrics.active_calls.inc()
-        logger.info("Call %s opened from %s", call_id, self._peer)
+        self._server.registry.open(self, self.call, kind="audiosocket", peer=self._peer)
         self._task = asyncio.get_running_loop().create_task(self._attend(self.call))
         self._server.own(self._task)
 
@@ -402,19 +327,12 @@ class _Leg(asyncio.Protocol):
         self._transport.write(message)
 
     def _drop(self) -> None:
-        self._dropped += 1
+        self.dropped += 1
         self._dropped_in_a_row += 1
         if self._dropped_in_a_row * PERIOD_S >= self._policy.stalled_s:
             logger.warning("Call %s: the peer has taken nothing for %g s", self._name, self._policy.stalled_s)
             self._close("the peer stopped reading")
             self._transport.abort()
-
-
-def make_ear() -> Ear:
-    """A detector for one line's voice."""
-    from ..adapters.voice_activity import VoiceActivityDetector
-
-    return VoiceActivityDetector()
 
 
 def _prepare(sock: socket.socket) -> None:

@@ -276,15 +276,11 @@ class Call:
         return self.playout.lead_s(now)
 
 
-async def finish_all(calls: "Sequence[Call]", within_s: float) -> None:
-    """Let every call finish its sentence; those that have not after ``within_s`` are left as they are."""
-    finishing = [asyncio.create_task(call.finish()) for call in calls]
-    if not finishing:
-        return
-    _, late = await asyncio.wait(finishing, timeout=within_s)
-    for task in late:
-        task.cancel()
-    await asyncio.gather(*finishing, return_exceptions=True)
+def make_ear() -> Ear:
+    """A detector for one caller's voice."""
+    from ..adapters.voice_activity import VoiceActivityDetector
+
+    return VoiceActivityDetector()
 
 
 async def _wait(event: asyncio.Event, at_most_s: float) -> None:

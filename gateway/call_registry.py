@@ -1,16 +1,28 @@
-"""The calls that are up, whatever carries them, and who holds each.
+"""The calls of this process, whatever carries them: admitted, counted, listed, held and ended in one place.
 
-A call is held by at most one program at a time: two that write into one ear would interleave their words.
+A connection that may become a call takes a place first (``admit``), and places are what ``max_calls`` counts;
+when its caller is there, its call is opened on it (``open``), and the end of either is one and the same
+(``leave``). A call is held by at most one program at a time: two that write into one ear would interleave
+their words.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from ..tts_engine.errors import BadRequest
+from ..tts_engine.errors import BadRequest, Overloaded
 from .call import Call
+
+if TYPE_CHECKING:
+    from ..tts_engine.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+_RETRY_AFTER_S = 5.0  # calls last minutes, but of a hundred one ends soon
 
 
 class CallUnknown(BadRequest):
@@ -21,46 +33,114 @@ class CallHeld(BadRequest):
     """Another program holds that call."""
 
 
+class Leg(Protocol):
+    """A connection that is a call or may become one."""
+
+    @property
+    def dropped(self) -> int:
+        """Packets that its peer did not take in time."""
+
+    def end(self, reason: str) -> None:
+        """Hang up at once; the leg leaves the registry."""
+
+
 @dataclass(slots=True, eq=False)
 class Line:
-    """A call that is up. ``kind``: "audiosocket", "webrtc", ...; ``opened_at``: Unix seconds."""
+    """A call that is up. ``kind``: "audiosocket", "webrtc", ...; ``opened_at``: Unix seconds, the same as
+    ``since`` on the monotonic clock.
+    """
 
     call: Call
     kind: str
     peer: str
     opened_at: float
+    since: float
     held: bool = False
 
 
 class CallRegistry:
-    """Lines by call id, oldest first."""
+    """Lines, oldest first, and the places of those that are not calls yet.
 
-    def __init__(self) -> None:
-        self._lines: dict[str, Line] = {}
+    Args:
+        engine: refuses calls when it is overloaded, and keeps the numbers.
+        max_calls: places, for calls of every kind together.
+    """
+
+    def __init__(self, engine: "Engine", *, max_calls: int) -> None:
+        self._engine = engine
+        self._max_calls = max_calls
+        self._places: dict[Leg, Line | None] = {}
+        self._draining = False
         self._changed = asyncio.Event()
 
     def __iter__(self) -> Iterator[Line]:
-        return iter(tuple(self._lines.values()))
+        return (line for line in tuple(self._places.values()) if line is not None)
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return sum(line is not None for line in self._places.values())
 
-    def add(self, call: Call, *, kind: str, peer: str) -> Line:
-        """A call is up."""
-        line = Line(call, kind, peer, time.time())
-        self._lines[call.call_id] = line
-        self._tell()
+    # Coming and going
+
+    def refusal(self) -> Overloaded | None:
+        """Why one more call does not fit; None when it does."""
+        if self._draining:
+            return Overloaded(
+                "the server is shutting down", reason="shutting_down", retry_after_s=_RETRY_AFTER_S
+            )
+        if len(self._places) >= self._max_calls:
+            return Overloaded(
+                f"{self._max_calls} calls are up, which is max_calls",
+                reason="calls",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        return self._engine.refusal()
+
+    def admit(self, leg: Leg, *, peer: str) -> None:
+        """Give a connection a place; raises Overloaded, which is counted and logged here."""
+        refusal = self.refusal()
+        if refusal is not None:
+            self._engine.metrics.refusals.labels(refusal.reason).inc()
+            logger.warning("Call from %s refused: %s", peer, refusal)
+            raise refusal
+        self._places[leg] = None
+
+    def open(self, leg: Leg, call: Call, *, kind: str, peer: str) -> Line:
+        """The caller of an admitted connection is there: its call is up."""
+        line = self._places[leg] = Line(call, kind, peer, time.time(), time.monotonic())
+        self._engine.metrics.active_calls.inc()
+        logger.info("Call %s opened from %s", call.call_id, peer)
+        self._changed.set()
         return line
 
-    def remove(self, call: Call) -> None:
-        """A call is over; one that is not listed is no error."""
-        line = self._lines.get(call.call_id)
-        if line is not None and line.call is call:
-            del self._lines[call.call_id]
+    def leave(self, leg: Leg, reason: str) -> None:
+        """A connection is over, and its call with it; one that has no place is no error."""
+        line = self._places.pop(leg, None)
+        if line is not None:
+            line.call.on_closed()
+            self._engine.metrics.active_calls.dec()
+            _log_numbers(line, leg, reason)
+
+    def refuse_calls(self) -> None:
+        """Take no new calls from now on; those that are up go on."""
+        self._draining = True
+
+    async def finish_calls(self, within_s: float) -> None:
+        """Take no new calls, let every call finish its sentence, and end what is left after ``within_s``."""
+        self.refuse_calls()
+        finishing = [asyncio.create_task(line.call.finish()) for line in self]
+        if finishing:
+            _, late = await asyncio.wait(finishing, timeout=within_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*finishing, return_exceptions=True)
+        for leg in tuple(self._places):
+            leg.end("shutting down")
+
+    # Finding and holding
 
     def get(self, call_id: str) -> Line:
-        """The line of that call; raises CallUnknown."""
-        line = self._lines.get(call_id)
+        """The line of that call, the newest if its caller used the id again; raises CallUnknown."""
+        line = next((line for line in reversed(tuple(self)) if line.call.call_id == call_id), None)
         if line is None:
             raise CallUnknown(f"no call {call_id!r} is up")
         return line
@@ -68,7 +148,7 @@ class CallRegistry:
     async def next_free(self) -> Line:
         """The oldest call that nobody holds; waits for one."""
         while True:
-            free = next((line for line in self._lines.values() if not line.held), None)
+            free = next((line for line in self if not line.held), None)
             if free is not None:
                 return free
             self._changed.clear()
@@ -84,7 +164,21 @@ class CallRegistry:
             yield
         finally:
             line.held = False
-            self._tell()
+            self._changed.set()
 
-    def _tell(self) -> None:
-        self._changed.set()
+
+def _log_numbers(line: Line, leg: Leg, reason: str) -> None:
+    stats = line.call.playout.stats
+    logger.info(
+        "Call %s closed after %.1f s, %s: %d packets, %d late, %d skipped, %d dropped, %d underruns, "
+        "%.0f ms discarded",
+        line.call.call_id,
+        time.monotonic() - line.since,
+        reason,
+        stats.packets,
+        stats.late_packets,
+        stats.skipped_packets,
+        leg.dropped,
+        stats.underruns,
+        line.call.discarded_ms,
+    )

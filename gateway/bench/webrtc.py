@@ -43,6 +43,7 @@ from .report import Figure, Report
 TOKENS_PER_S = 40
 WARM_UP_CALLS = 5
 _ENDS_WITHIN_S = 30.0
+_MOST_CALLS = 100
 _TALK = (
     "Thank you for calling, this is a long story that I tell without a pause for breath. "
     "It goes on, and on, and on, so that there is always something to hear and to interrupt. "
@@ -184,7 +185,8 @@ async def serving(
     clock = Clock(metrics=engine.metrics)
     ticking = asyncio.create_task(clock.run())
     settings = settings or BrowserCallSettings(greeting="")
-    calls = BrowserCalls(engine=engine, clock=clock, registry=CallRegistry(), settings=settings)
+    registry = CallRegistry(engine, max_calls=_MOST_CALLS)
+    calls = BrowserCalls(engine=engine, clock=clock, registry=registry, settings=settings)
     app = FastAPI()
     app.include_router(routes(calls))
     sock = socket.create_server(("127.0.0.1", 0))
@@ -329,13 +331,13 @@ async def _one_call(calls: BrowserCalls, url: str, seconds: float) -> CallStats:
         await tab.run(f"bench.say([{text!r}], 0, 0)")
         await asyncio.sleep(seconds)
         inbound: dict[str, Any] = await tab.run("bench.inbound()")
-        listed = calls.calls[-1]  # one that a closed browser left may not be over yet
+        *_, listed = calls.registry  # one that a closed browser left may not be over yet
         return CallStats(
             lost=inbound["lost"],
             received=inbound["received"],
             concealed=inbound["concealed"],
             jitter_ms=inbound["jitterMs"],
-            underruns=listed.playout.stats.underruns,
+            underruns=listed.call.playout.stats.underruns,
         )
 
 

@@ -6,7 +6,6 @@ How offers come in is ``routes``' affair, the connection is ``adapters.webrtc``'
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from ...adapters.playout import Playout
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded, VivavoceError
-from ..call import Call, Ear, OnSpeech, Speech, finish_all
+from ..call import Call, Ear, OnSpeech, Speech
 from ..call_registry import CallRegistry
 from ..clock import Clock
 from .chat import ChatSettings
@@ -42,7 +41,6 @@ class BrowserCallSettings:
     ``ice_servers``: STUN or TURN URLs, none by default; ``chat``: None without a language model.
     """
 
-    max_calls: int = 100
     connect_s: float = 15.0
     silent_s: float = 10.0
     lead_s: float = 0.6
@@ -57,6 +55,10 @@ class Peer(Protocol):
     """A browser's connection, as ``adapters.webrtc.Peer`` is one."""
 
     answer_sdp: str
+
+    @property
+    def dropped(self) -> int:
+        """Packets that were not sent in time."""
 
     async def renegotiate(self, offer_sdp: str) -> None:
         """Take another offer; raises BadRequest."""
@@ -108,7 +110,7 @@ class Candidates(BaseModel):
 
 
 class BrowserCalls:
-    """All calls from browsers: opens, refuses and ends them.
+    """All calls from browsers; the registry says which fit.
 
     ``make_ear``: makes what judges whether a caller speaks, None where nobody wants to know;
     ``connect``: takes the place of WebRTC.
@@ -133,27 +135,12 @@ class BrowserCalls:
         self._legs: dict[str, BrowserLeg] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._started: dict[str, None] = {}  # ids of sessions, oldest first
-        self._draining = False
         self._idle = asyncio.Event()
         self._idle.set()
-
-    @property
-    def calls(self) -> list[Call]:
-        """Calls that are up now."""
-        return [leg.call for leg in self._legs.values() if leg.call is not None]
 
     async def wait_idle(self) -> None:
         """Wait until nothing is left of any call, its end included."""
         await self._idle.wait()
-
-    def refusal(self) -> str | None:
-        """Why a new call does not fit, in one word for logs and metrics; None when it does."""
-        if self._draining:
-            return "shutting_down"
-        if len(self._legs) >= self.settings.max_calls:
-            return "calls"
-        overload = self.engine.refusal()
-        return None if overload is None else overload.reason
 
     def start(self) -> str:
         """Remember a new session; answers its id."""
@@ -178,36 +165,26 @@ class BrowserCalls:
         if leg is not None and offer.restart_pc:
             leg.end("the browser begins anew")
             leg = None
-        if leg is None:
-            return await self._open(offer.sdp, peer_name)
-        await leg.peer.renegotiate(offer.sdp)
-        return _answer(leg)
+        if leg is None or leg.peer is None:
+            leg, peer = await self._open(offer.sdp, peer_name)
+        else:
+            peer = leg.peer
+            await peer.renegotiate(offer.sdp)
+        return {"sdp": peer.answer_sdp, "type": "answer", "pc_id": leg.call_id}
 
     async def take_candidates(self, candidates: Candidates) -> None:
         """Hand trickled candidates on; raises BadRequest, KeyError for a call that is not up."""
-        leg = self._legs[candidates.pc_id]
+        peer = self._legs[candidates.pc_id].peer
+        if peer is None:
+            raise KeyError(candidates.pc_id)
         for candidate in candidates.candidates:
-            await leg.peer.add_candidate(candidate.candidate, candidate.sdp_mid, candidate.sdp_mline_index)
-
-    def refuse_calls(self) -> None:
-        """Take no new calls from now on; those that are up go on."""
-        self._draining = True
-
-    async def finish_calls(self, within_s: float) -> None:
-        """Let every call finish its sentence, and end those that have not after ``within_s``."""
-        self.refuse_calls()
-        await finish_all(self.calls, within_s)
-        self.hang_up_calls("shutting down")
-
-    def hang_up_calls(self, reason: str) -> None:
-        """End every call at once."""
-        for leg in tuple(self._legs.values()):
-            leg.end(reason)
+            await peer.add_candidate(candidate.candidate, candidate.sdp_mid, candidate.sdp_mline_index)
 
     async def aclose(self) -> None:
         """End every call and wait until nothing of any is left."""
-        self.refuse_calls()
-        self.hang_up_calls("shutting down")
+        self.registry.refuse_calls()
+        for leg in tuple(self._legs.values()):
+            leg.end("shutting down")
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -234,34 +211,16 @@ class BrowserCalls:
         if not self._legs and not self._tasks:
             self._idle.set()
 
-    async def _open(self, offer_sdp: str, peer_name: str) -> dict[str, str]:
-        refusal = self.refusal()
-        if refusal is not None:
-            self.engine.metrics.refusals.labels(refusal).inc()
-            logger.warning("Call from %s refused: %s", peer_name, refusal)
-            raise Overloaded(
-                self._explain(refusal),
-                reason=refusal,
-                retry_after_s=5.0,
-            )
+    async def _open(self, offer_sdp: str, peer_name: str) -> tuple["BrowserLeg", Peer]:
         leg = BrowserLeg(self, str(uuid.uuid4()), peer_name)
+        self.registry.admit(leg, peer=peer_name)
         self._legs[leg.call_id] = leg
         self._idle.clear()
         try:
-            leg.peer = await self._connect(offer_sdp, leg, self.settings)
+            return leg, await leg.connect(self._connect(offer_sdp, leg, self.settings))
         except BaseException:
-            self.leave(leg)
+            leg.on_closed("its offer was not answered")
             raise
-        return _answer(leg)
-
-    def _explain(self, refusal: str) -> str:
-        match refusal:
-            case "shutting_down":
-                return "the server is shutting down"
-            case "calls":
-                return f"{self.settings.max_calls} calls from browsers are up, which is the most"
-            case _:
-                return str(self.engine.refusal() or refusal)
 
 
 class BrowserLeg:
@@ -270,26 +229,40 @@ class BrowserLeg:
     def __init__(self, calls: BrowserCalls, call_id: str, peer_name: str) -> None:
         self.call_id = call_id
         self.call: Call | None = None
-        self.peer: Peer
+        self.peer: Peer | None = None  # until it has been answered
         self._calls = calls
         self._peer_name = peer_name
         self._session: BrowserSession | None = None
         self._dialect: Dialect = PageDialect()
-        self._saying: asyncio.Task[None] | None = None
+        self._saying: list[asyncio.Task[None]] = []
         self._ticks = 0
-        self._opened_at = time.monotonic()
         self._over = False
+
+    @property
+    def dropped(self) -> int:
+        """Packets that were not sent in time."""
+        return 0 if self.peer is None else self.peer.dropped
+
+    async def connect(self, answering: Awaitable[Peer]) -> Peer:
+        """Wait until the browser is answered. Raises Overloaded if the call was ended meanwhile."""
+        peer = await answering
+        if self._over:
+            await peer.aclose()
+            raise Overloaded("the call was ended here", reason="shutting_down", retry_after_s=5.0)
+        self.peer = peer
+        return peer
 
     # What the peer tells
 
     def on_connected(self) -> None:
         """Sound can flow: the call begins."""
-        calls, settings = self._calls, self._calls.settings
+        calls, settings, peer = self._calls, self._calls.settings, self.peer
+        assert peer is not None
         self.call = call = Call(
             self.call_id,
             engine=calls.engine,
             playout=Playout(start=calls.clock.join(self), sample_rate=SAMPLE_RATE),
-            send=self.peer.feed,
+            send=peer.feed,
             close=self.end,
             speech=settings.speech,
             lead_s=settings.lead_s,
@@ -299,10 +272,8 @@ class BrowserLeg:
         call.on_speech = settings.on_speech
         policy = SessionPolicy(settings.greeting, settings.speech, settings.chat)
         self._session = BrowserSession(call, self, calls.engine, policy)
-        calls.registry.add(call, kind="webrtc", peer=self._peer_name)
-        calls.engine.metrics.active_calls.inc()
-        logger.info("Call %s opened from %s", self.call_id, self._peer_name)
-        self._saying = calls.own(self._say(self._session))
+        calls.registry.open(self, call, kind="webrtc", peer=self._peer_name)
+        self._saying = [calls.own(self._guard(self._session.run()))]
 
     def on_message(self, message: str) -> None:
         """The page says something; what cannot be made sense of is answered with an error."""
@@ -326,16 +297,13 @@ class BrowserLeg:
             return
         self._over = True
         self._calls.clock.leave(self)
-        if self._saying is not None:
-            self._saying.cancel()
-        if self.call is not None:
-            self._calls.registry.remove(self.call)
-            self.call.on_closed()
-            self._calls.engine.metrics.active_calls.dec()
-            self._log_numbers(self.call, reason)
-        else:
+        for task in self._saying:
+            task.cancel()
+        if self.call is None:
             logger.info("Call from %s came to nothing: %s", self._peer_name, reason)
-        self._calls.own(self.peer.aclose())
+        self._calls.registry.leave(self, reason)
+        if self.peer is not None:
+            self._calls.own(self.peer.aclose())
         self._calls.leave(self)
 
     # What the clock calls
@@ -359,16 +327,21 @@ class BrowserLeg:
     def tell(self, message: dict[str, object]) -> None:
         """Send a message in the page's own words."""
         for text in self._dialect.write(message):
-            self.peer.tell(text)
+            self._send(text)
 
     def discard(self) -> None:
         """Drop speech that has not left."""
-        self.peer.discard()
+        if self.peer is not None:
+            self.peer.discard()
 
     def end(self, reason: str) -> None:
         """Hang up."""
-        if not self._over:
-            self.tell({"type": "hung_up"})
+        if self._over:
+            return
+        self.tell({"type": "hung_up"})
+        if self.peer is None:
+            self.on_closed(reason)
+        else:
             self.peer.close(reason)
 
     def _take(self, message: str, session: BrowserSession) -> None:
@@ -376,30 +349,19 @@ class BrowserLeg:
             self._dialect = dialect_of(message, "ask" if self._calls.settings.chat else "text")
         read = self._dialect.read(message)
         for answer in read.answers:
-            self.peer.tell(answer)
+            self._send(answer)
         for request in read.requests:
             session.do(request)
 
-    async def _say(self, session: BrowserSession) -> None:
+    def _send(self, text: str) -> None:
+        if self.peer is not None:
+            self.peer.tell(text)
+
+    async def _guard(self, work: Awaitable[None]) -> None:
         try:
-            await session.run()
+            await work
         except Exception as error:
             self.fail(error)
-
-    def _log_numbers(self, call: Call, reason: str) -> None:
-        stats = call.playout.stats
-        logger.info(
-            "Call %s closed after %.1f s, %s: %d packets, %d late, %d skipped, %d underruns, "
-            "%.0f ms discarded",
-            call.call_id,
-            time.monotonic() - self._opened_at,
-            reason,
-            stats.packets,
-            stats.late_packets,
-            stats.skipped_packets,
-            stats.underruns,
-            call.discarded_ms,
-        )
 
 
 Connect = Callable[[str, BrowserLeg, BrowserCallSettings], Awaitable[Peer]]
@@ -410,7 +372,3 @@ async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserC
 
     policy = webrtc.PeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
     return await webrtc.Peer.answer(offer_sdp, leg, policy)
-
-
-def _answer(leg: BrowserLeg) -> dict[str, str]:
-    return {"sdp": leg.peer.answer_sdp, "type": "answer", "pc_id": leg.call_id}

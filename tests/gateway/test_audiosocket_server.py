@@ -15,15 +15,14 @@ import pytest
 from vivavoce.gateway.agents import Agent, KeysAgent, SilentAgent
 from vivavoce.gateway.audiosocket_server import AudioSocketPolicy, AudioSocketServer
 from vivavoce.gateway.call import Call, Speech
+from vivavoce.gateway.call_registry import CallRegistry
 from vivavoce.gateway.clock import Clock
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
 CALL = UUID("00000000-0000-4000-8000-000000000007")
 SILENCE = bytes(320)
-POLICY = AudioSocketPolicy(
-    sample_rate=8000, max_calls=50, first_message_s=5.0, stalled_s=5.0, lead_s=0.6, speech=Speech()
-)
+POLICY = AudioSocketPolicy(sample_rate=8000, first_message_s=5.0, stalled_s=5.0, lead_s=0.6, speech=Speech())
 
 
 class Speaker:
@@ -65,15 +64,16 @@ class Gate:
 
 @asynccontextmanager
 async def gate(
-    agent: Agent | None = None, *, pitches_hz: tuple[int, ...] = (440,), **policy: object
+    agent: Agent | None = None, *, pitches_hz: tuple[int, ...] = (440,), max_calls: int = 50, **policy: object
 ) -> AsyncIterator[Gate]:
     before = asyncio.all_tasks()
     async with await Engine.open(backend=StandInBackend(pitches_hz)) as engine:
         clock = Clock(metrics=engine.metrics)
         ticking = asyncio.create_task(clock.run())
         server = AudioSocketServer(
-            engine=engine, clock=clock, agent=agent or SilentAgent(), policy=replace(POLICY, **policy)
-        )
+            engine=engine, clock=clock, agent=agent or SilentAgent(), policy=replace(POLICY, **policy),
+            registry=CallRegistry(engine, max_calls=max_calls),
+        )  # fmt: skip
         sock = socket.create_server(("127.0.0.1", 0))
         await server.listen(sock)
         try:
@@ -195,7 +195,7 @@ def test_what_the_agent_says_is_heard_and_then_0x00() -> None:
             assert goodbye
             assert {len(packet) for packet in packets} == {320}
             assert 49 <= len(speech) <= 52  # five words of 0.2 s
-            await house.until(lambda: house.server.calls == [])
+            await house.until(lambda: len(house.server.registry) == 0)
 
     asyncio.run(scenario())
 
@@ -218,7 +218,7 @@ def test_a_payload_later_than_its_header_is_waited_for() -> None:
             await peer.hear_packets(5)
             await peer.say(SILENCE)
             await peer.hear_packets(5)
-            assert len(house.server.calls) == 1
+            assert len(house.server.registry) == 1
 
     asyncio.run(scenario())
 
@@ -242,7 +242,7 @@ def test_a_caller_who_hangs_up_is_a_normal_end(last: bytes, log: pytest.LogCaptu
             async with caller(house, call_id()) as peer:
                 await peer.hear_packets(3)
                 await peer.say(last)
-            await house.until(lambda: house.server.calls == [])
+            await house.until(lambda: len(house.server.registry) == 0)
 
     asyncio.run(scenario())
     assert f"Call {CALL} closed after" in log.text
@@ -257,7 +257,7 @@ def test_a_reset_is_a_normal_end(log: pytest.LogCaptureFixture) -> None:
                 await peer.hear_packets(3)
                 linger = struct.pack("ii", 1, 0)
                 peer.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            await house.until(lambda: house.server.calls == [])
+            await house.until(lambda: len(house.server.registry) == 0)
 
     asyncio.run(scenario())
     assert f"Call {CALL} closed after" in log.text
@@ -320,7 +320,7 @@ def test_a_full_house_is_refused_at_once_with_the_reason(log: pytest.LogCaptureF
                 assert await second.hear_all() == ([], True)
                 assert house.metric("refusals_total", reason="calls") == 1
                 await first.hear_packets(3)
-            await house.until(lambda: house.server.calls == [])
+            await house.until(lambda: len(house.server.registry) == 0)
             async with caller(house, call_id(3)) as third:
                 await third.hear_packets(1)
 
@@ -332,9 +332,9 @@ def test_peers_without_an_id_take_places_too() -> None:
     async def scenario() -> None:
         async with gate(max_calls=1, first_message_s=0.1) as house:
             async with caller(house) as silent:
-                await house.until(lambda: house.server.refusal() == "calls")
+                await house.until(lambda: house.server.registry.refusal() is not None)
                 assert await silent.hear_all() == ([], True)
-            assert house.server.refusal() is None
+            assert house.server.registry.refusal() is None
 
     asyncio.run(scenario())
 
@@ -346,7 +346,7 @@ def test_while_shutting_down_new_calls_are_refused_and_sentences_finished(
         sentence = "One two three four five six. "
         async with gate(Speaker(sentence * 20)) as house, caller(house, call_id()) as peer:
             await peer.hear_packets(30)
-            finishing = asyncio.create_task(house.server.finish_calls(15.0))
+            finishing = asyncio.create_task(house.server.registry.finish_calls(15.0))
             await asyncio.sleep(0)
             async with caller(house, call_id(2)) as late:
                 assert await late.hear_all() == ([], True)
@@ -370,7 +370,7 @@ def test_shutting_down_does_not_wait_longer_than_it_may() -> None:
         async with gate(Script(endless)) as house, caller(house, call_id()) as peer:
             await peer.hear_packets(3)
             async with asyncio.timeout(5):
-                await house.server.finish_calls(0.1)
+                await house.server.registry.finish_calls(0.1)
             _, goodbye = await peer.hear_all()
             assert goodbye
 
@@ -403,7 +403,7 @@ def test_garbage_ends_its_call_with_a_log_line_and_no_other(
             await bad.say(garbage)
             _, goodbye = await bad.hear_all()
             assert goodbye
-            assert len(house.server.calls) == 1
+            assert len(house.server.registry) == 1
             await good.hear_packets(3)
 
     asyncio.run(scenario())
@@ -420,7 +420,7 @@ def test_garbage_before_a_call_id_ends_the_connection(garbage: bytes) -> None:
             assert goodbye
             if garbage != GARBAGE["a second id"]:
                 assert packets == []
-            assert house.server.calls == []
+            assert len(house.server.registry) == 0
 
     # A call id alone is a good beginning: such a call has to be hung up by its agent.
     if garbage != GARBAGE["a second id"]:
@@ -492,11 +492,11 @@ def test_a_peer_that_reads_late_gets_whole_messages_and_some_are_dropped(
         async with gate() as house, caller(house, call_id(), receive_buffer=2304) as peer:
             await peer.hear_packets(1)
             peer.writer.transport.pause_reading()
-            await house.until(lambda: _dropped(house) > 5)
+            await house.until(lambda: dropped_by(house) > 5)
             peer.writer.transport.resume_reading()
             for _ in range(60):
                 assert await peer.hear() == (0x10, SILENCE)
-            assert len(house.server.calls) == 1
+            assert len(house.server.registry) == 1
 
     asyncio.run(scenario())
     assert " 0 dropped" not in log.text
@@ -510,8 +510,8 @@ def test_a_peer_that_stops_reading_is_ended(log: pytest.LogCaptureFixture) -> No
             caller(house, call_id(), receive_buffer=2304) as bad,
         ):
             bad.writer.transport.pause_reading()
-            await house.until(lambda: len(house.server.calls) == 2)
-            await house.until(lambda: len(house.server.calls) == 1)
+            await house.until(lambda: len(house.server.registry) == 2)
+            await house.until(lambda: len(house.server.registry) == 1)
             await good.hear_packets(3)
 
     asyncio.run(scenario())
@@ -519,8 +519,8 @@ def test_a_peer_that_stops_reading_is_ended(log: pytest.LogCaptureFixture) -> No
     assert "the peer stopped reading" in log.text
 
 
-def _dropped(house: Gate) -> int:
-    return sum(leg._dropped for leg in house.server._legs)
+def dropped_by(house: Gate) -> int:
+    return sum(leg.dropped for leg in house.server._connections)
 
 
 # Faults of ours
@@ -553,7 +553,7 @@ def test_a_call_that_cannot_send_is_ended_alone(log: pytest.LogCaptureFixture) -
         async with gate() as house, caller(house, call_id(1)) as good, caller(house, call_id()) as bad:
             await good.hear_packets(1)
             await bad.hear_packets(1)
-            call = next(call for call in house.server.calls if call.call_id == str(CALL))
+            call = house.server.registry.get(str(CALL)).call
             call.playout.due = broken  # type: ignore[method-assign]
             _, goodbye = await bad.hear_all()
             assert goodbye
@@ -572,7 +572,7 @@ def test_a_server_that_closes_says_goodbye_and_leaves_nothing_behind() -> None:
             assert goodbye
             peer.writer.close()
             await closing
-            assert house.server.calls == []
+            assert len(house.server.registry) == 0
 
     asyncio.run(scenario())
 

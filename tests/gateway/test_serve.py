@@ -1,6 +1,7 @@
 """The life of the server process: opening, signals, closing; a stand-in voice, and once the real one."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from aiortc import RTCPeerConnection
 from vivavoce.gateway.agents import SilentAgent
 from vivavoce.gateway.call import Call
 from vivavoce.gateway.serve import AddressUnavailable, Gateway, serve
@@ -73,6 +75,19 @@ def get(gateway: Gateway, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
+def post(gateway: Gateway, path: str, body: object) -> tuple[int, str]:
+    host, port = gateway.addresses.http
+    request = urllib.request.Request(
+        f"http://{host}:{port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
 def test_an_open_gateway_takes_calls_and_answers_http() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(), engine=engine)
@@ -97,6 +112,29 @@ def test_a_full_gateway_is_not_ready() -> None:
         assert (status, body) == (503, '{"status":"unready","reason":"full"}')
         writer.close()
         await gateway.aclose()
+
+    run(scenario)
+
+
+def test_calls_of_browsers_fill_the_house_and_are_finished_like_those_of_phones() -> None:
+    async def scenario(engine: Engine) -> None:
+        gateway = await Gateway.open(settings(max_calls=2), engine=engine)
+        reader, writer = await dial(gateway)
+        await reader.readexactly(3)
+        browser = RTCPeerConnection()
+        browser.addTransceiver("audio", direction="recvonly")
+        await browser.setLocalDescription(await browser.createOffer())
+        offer = {"type": "offer", "sdp": browser.localDescription.sdp}
+        assert (await asyncio.to_thread(post, gateway, "/api/offer", offer))[0] == 200
+        assert gateway.unready() == "full"
+        refused, sentence = await asyncio.to_thread(post, gateway, "/api/offer", offer)
+        assert (refused, "2 calls are up" in sentence) == (503, True)
+        await gateway.finish()
+        assert len(gateway.registry) == 0
+        assert gateway.unready() == "shutting down"
+        writer.close()
+        await gateway.aclose()
+        await browser.close()
 
     run(scenario)
 

@@ -126,8 +126,8 @@ def test_an_interruption_stops_the_sound_and_strikes_out_what_was_not_heard(how:
             await tab.run(f"bench.heard.length = 0; {how}")
             await tab.run("bench.next('offset')")
             await tab.wait_until("turns.querySelector('.cut .rest').textContent.length > 100")
-            (server,) = world.calls.calls
-            assert server.discarded_ms > 0
+            (line,) = world.calls.registry
+            assert line.call.discarded_ms > 0
             await asyncio.sleep(0.6)  # what was on its way must not come back when the gate opens
             assert await tab.run("bench.heard.filter(([kind]) => kind === 'onset').length") == 0
             await type_in(tab, "Anew.")
@@ -194,9 +194,9 @@ def test_a_call_hung_up_in_the_page_is_over_here_and_another_can_follow() -> Non
             for _ in range(3):
                 await hang_up(tab)
                 await world.calls.wait_idle()
-                assert world.calls.calls == []
+                assert len(world.calls.registry) == 0
                 await call(tab)
-            assert len(world.calls.calls) == 1
+            assert len(world.calls.registry) == 1
 
     in_world(scenario)
 
@@ -207,9 +207,9 @@ def test_a_tab_that_is_closed_ends_its_call_and_the_neighbour_does_not_notice() 
             async with tapped_call(world.browser, world.url) as tab:
                 await type_in(neighbour, LONG)
                 await neighbour.run("bench.next('onset')")
-                assert len(world.calls.calls) == 2
+                assert len(world.calls.registry) == 2
                 await tab.run("bench.connection.onconnectionstatechange = null")
-            while len(world.calls.calls) == 2:
+            while len(world.calls.registry) == 2:
                 await asyncio.sleep(0.05)
             await asyncio.sleep(0.5)
             assert await neighbour.run("bench.heard.filter(([kind]) => kind === 'offset').length") == 0
@@ -238,7 +238,7 @@ def test_without_a_microphone_one_can_listen_and_type() -> None:
 
 def test_a_refusal_is_told_in_the_page() -> None:
     async def scenario(world: World) -> None:
-        world.calls.refuse_calls()
+        world.calls.registry.refuse_calls()
         tab = await world.browser.new_tab()
         await tab.open(world.url)
         await tab.run("call.click()")

@@ -33,6 +33,7 @@ class FakePeer:
     def __init__(self, leg: BrowserLeg) -> None:
         self.leg = leg
         self.answer_sdp = "v=0 answer"
+        self.dropped = 0
         self.packets: list[bytes] = []
         self.told: list[dict[str, Any]] = []
         self.offers: list[str] = []
@@ -105,7 +106,9 @@ class House:
 
 
 @asynccontextmanager
-async def house(*, make_ear: Any = None, real: bool = False, **settings: Any) -> AsyncIterator[House]:
+async def house(
+    *, make_ear: Any = None, real: bool = False, max_calls: int = 100, **settings: Any
+) -> AsyncIterator[House]:
     peers: list[FakePeer] = []
 
     async def connect(sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> FakePeer:
@@ -117,7 +120,8 @@ async def house(*, make_ear: Any = None, real: bool = False, **settings: Any) ->
         clock = Clock(metrics=engine.metrics)
         ticking = asyncio.create_task(clock.run())
         calls = BrowserCalls(
-            engine=engine, clock=clock, registry=CallRegistry(), settings=BrowserCallSettings(**settings),
+            engine=engine, clock=clock, registry=CallRegistry(engine, max_calls=max_calls),
+            settings=BrowserCallSettings(**settings),
             make_ear=make_ear, connect=None if real else connect,
         )  # fmt: skip
         app = FastAPI()
@@ -312,7 +316,7 @@ def test_a_full_house_refuses_at_once_and_says_when_to_come_again() -> None:
         first = await house.call()
         refused = await house.client.post("/api/offer", json=OFFER)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-        assert "1 calls from browsers are up" in refused.json()["detail"]
+        assert "1 calls are up" in refused.json()["detail"]
         first.close("gone")
         await house.call()
 
@@ -325,12 +329,34 @@ def test_a_house_that_closes_takes_no_new_calls_and_lets_sentences_end() -> None
         peer.say(type="text", text="One two three. ")
         peer.say(type="end")
         await peer.until_told("word")
-        await house.calls.finish_calls(5.0)
+        await house.calls.registry.finish_calls(5.0)
         assert [word["text"] for word in peer.of_type("word")] == ["One", "two", "three"]
         assert peer.closed == "finished"
         refused = await house.client.post("/api/offer", json=OFFER)
         assert refused.status_code == 503
         assert "shutting down" in refused.json()["detail"]
+
+    in_house(scenario)
+
+
+def test_a_house_that_closes_while_it_answers_a_browser_leaves_nothing_of_it() -> None:
+    async def scenario(house: House) -> None:
+        let_go = asyncio.Event()
+
+        async def slow(sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> FakePeer:
+            await let_go.wait()
+            house.peers.append(FakePeer(leg))
+            return house.peers[-1]
+
+        house.calls._connect = slow
+        offering = asyncio.create_task(house.client.post("/api/offer", json=OFFER))
+        while not house.calls._legs:
+            await asyncio.sleep(0)
+        await house.calls.registry.finish_calls(5.0)
+        assert house.calls._legs == {}
+        let_go.set()
+        assert (await offering).status_code == 503
+        assert house.peers[0].closed == "closed here"
 
     in_house(scenario)
 
@@ -565,7 +591,7 @@ def test_many_calls_leave_nothing_behind() -> None:
         await asyncio.sleep(0)
         registry = house.calls.engine.metrics.registry
         assert registry.get_sample_value("vivavoce_active_calls") == 0
-        assert (len(house.calls.registry), house.calls.calls) == (0, [])
+        assert len(house.calls.registry) == 0
         assert not any(house.calls.clock._phases)
         assert house.calls.engine.active_streams == 0
 
