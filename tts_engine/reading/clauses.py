@@ -7,9 +7,11 @@ only white space is the blank and the newline, its quotes and apostrophes are AS
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from .scripts import is_unspaced
 from .vocabulary import ABBREVIATIONS, HALF_DAYS, MONTH_OF, SCHEMES, WEEKDAY_OF, Abbreviation
 
 
@@ -38,7 +40,30 @@ class Verdict(Enum):
     OPEN = auto()  # more text is needed
 
 
-_EVENT = re.compile(r"[,;:!?.—–\n-]")
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What a language writes with a mark that ends nothing.
+
+    abbreviations: words, without their full stop. dotted: what "z.B." and its like are. ordinals: whether
+    "3." may be the third.
+    """
+
+    abbreviations: Mapping[str, Abbreviation]
+    weekdays: frozenset[str]
+    dotted: Abbreviation
+    ordinals: bool = False
+
+
+_INNER = Abbreviation.INNER
+_SHORT_MONTHS = {name.title(): _INNER for name in MONTH_OF if len(name) < 5 and name != "may"}
+_SHORT_WEEKDAYS = {name.title(): _INNER for name in WEEKDAY_OF}
+_ENDING = dict.fromkeys((*HALF_DAYS, "Ph.D", "am", "pm", "AM", "PM", "Am", "Pm"), Abbreviation.ENDING)
+ENGLISH = Habits(
+    _ENDING | _SHORT_MONTHS | _SHORT_WEEKDAYS | {word: kind for word, (_, kind) in ABBREVIATIONS.items()},
+    frozenset(WEEKDAY_OF),
+    Abbreviation.ENDING,
+)
+_EVENT = re.compile(r"[,;:!?.—–\n。！？；：，、-]")
 _CLOSERS = re.compile(r"[\"')\]*_`~.!?…]*")
 _LETTERS = r"[^\W\d_]"
 _ORDINARY = re.compile(rf"[\"'(\[*_`#>~]*({_LETTERS}+(?:['’-]{_LETTERS}+)*)[\"')\]*_`~]*\Z")
@@ -51,14 +76,16 @@ _DOTTED = re.compile(rf"(?:{_LETTERS}\.)+{_LETTERS}\Z")
 LONGEST_LINK_TEXT = 120  # characters between [ and ] that are waited for
 
 
-def next_boundary(view: str, begin: int, *, final: bool) -> tuple[Boundary | None, int]:
+def next_boundary(
+    view: str, begin: int, *, final: bool, habits: Habits = ENGLISH
+) -> tuple[Boundary | None, int]:
     """The first safe place in ``view`` at or after ``begin``.
 
     ``view`` starts where the last piece ended. ``final``: no more text will come. Also returns from where to
     look again when more text has come: everything before it is decided.
     """
     for event in _EVENT.finditer(view, begin):
-        verdict, boundary = _judge(view, event.start(), final)
+        verdict, boundary = _judge(view, event.start(), final, habits)
         if verdict is Verdict.SAFE:
             return boundary, boundary.stop if boundary else event.end()
         if verdict is Verdict.OPEN:
@@ -66,20 +93,36 @@ def next_boundary(view: str, begin: int, *, final: bool) -> tuple[Boundary | Non
     return None, len(view)
 
 
-def _judge(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+def _judge(view: str, at: int, final: bool, habits: Habits) -> tuple[Verdict, Boundary | None]:
     match view[at]:
         case "\n":
             return _newline(view, at, final)
         case ".":
-            return _stop(view, at, final)
+            return _stop(view, at, final, habits)
         case "-" | "–":
             return _spaced_dash(view, at, final)
         case "!" | "?":
-            return _mark(view, at, final, Ending.SENTENCE)
+            return _mark(view, at, final, Ending.SENTENCE, habits)
+        case "。" | "！" | "？":
+            return Verdict.SAFE, Boundary(at + 1, Ending.SENTENCE)
+        case "，" | "、" | "；":
+            return Verdict.SAFE, Boundary(at + 1, Ending.CLAUSE)
+        case "：":
+            return _wide_colon(view, at, final)
         case "—" if view[max(at - 1, 0)] in " —":
             return _spaced_dash(view, at, final)
         case _:
-            return _mark(view, at, final, Ending.CLAUSE)
+            return _mark(view, at, final, Ending.CLAUSE, habits)
+
+
+def _wide_colon(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+    """At once, unless it may stand in a time of day."""
+    if view[max(at - 1, 0)].isdigit():
+        if at + 1 == len(view) and not final:
+            return Verdict.OPEN, None
+        if view[at + 1 : at + 2].isdigit():
+            return Verdict.UNSAFE, None
+    return Verdict.SAFE, Boundary(at + 1, Ending.CLAUSE)
 
 
 def _newline(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
@@ -94,28 +137,39 @@ def _newline(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]
     return Verdict.SAFE, Boundary(at + 1, Ending.SENTENCE)
 
 
-def _stop(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+def _stop(view: str, at: int, final: bool, habits: Habits) -> tuple[Verdict, Boundary | None]:
     """A full stop needs white space after it, and after anything but a plain word a fitting next letter."""
     after = _CLOSERS.match(view, at + 1)
     end = after.end() if after else at + 1
     if end == len(view):
         return (Verdict.SAFE, Boundary(end, Ending.SENTENCE)) if final else (Verdict.OPEN, None)
-    if view[end] != " " or _inside_link(view, at):
+    if _inside_link(view, at):
+        return Verdict.UNSAFE, None
+    if view[end] != " ":
+        if at and is_unspaced(view[at - 1]) and not view[end].isascii():
+            return Verdict.SAFE, Boundary(end, Ending.SENTENCE)
         return Verdict.UNSAFE, None
     if view[at : at + 2] == "..":
         return _ellipsis(view, end, final)
     safe = Verdict.SAFE, Boundary(end, Ending.SENTENCE)
     core = view[_chunk_start(view, at) : at]
     word = core.lstrip(_OPENERS).rstrip("\"')]*_`~")
-    kind = _abbreviation(word)
-    if kind is None and _ORDINARY.match(core) and (len(word) > 1 or word == "I"):
+    kind = _abbreviation(word, habits)
+    if kind is None and _is_ordinary(core, word):
         return safe
     following = _next_visible(view, end)
     if following == len(view):
         return safe if final else (Verdict.OPEN, None)
+    if habits.ordinals and word.isdigit() and len(word) < 3:
+        return Verdict.UNSAFE, None
     if _is_safe_after_stop(view, at, word, kind, view[following]):
         return safe
     return Verdict.UNSAFE, None
+
+
+def _is_ordinary(core: str, word: str) -> bool:
+    """Whether it is a word and no initial."""
+    return bool(_ORDINARY.match(core)) and (len(word) > 1 or word == "I" or is_unspaced(word))
 
 
 def _ellipsis(view: str, end: int, final: bool) -> tuple[Verdict, Boundary | None]:
@@ -142,49 +196,44 @@ def _is_safe_after_stop(view: str, at: int, word: str, kind: Abbreviation | None
     return not following.isdigit() or not word[-1].isdigit()
 
 
-def _abbreviation(word: str) -> Abbreviation | None:
-    if word in ABBREVIATIONS:
-        return ABBREVIATIONS[word][1]
-    lower = word.lower()
-    if word[:1].isupper() and (
-        lower in WEEKDAY_OF or (lower in MONTH_OF and len(word) < 5 and lower != "may")
-    ):
-        return Abbreviation.INNER
-    if word in HALF_DAYS or word == "Ph.D" or _DOTTED.match(word) or lower in ("am", "pm"):
-        return Abbreviation.ENDING
-    return None
+def _abbreviation(word: str, habits: Habits) -> Abbreviation | None:
+    if word in habits.abbreviations:
+        return habits.abbreviations[word]
+    return habits.dotted if _DOTTED.match(word) else None
 
 
-def _mark(view: str, at: int, final: bool, ending: Ending) -> tuple[Verdict, Boundary | None]:
+def _mark(view: str, at: int, final: bool, ending: Ending, habits: Habits) -> tuple[Verdict, Boundary | None]:
     """A comma and its like: at once after a plain word, else when the next letter shows that it is safe."""
     core = view[_chunk_start(view, at) : at]
     if _inside_link(view, at):
         return Verdict.UNSAFE, None
     plain = _ORDINARY.match(core)
-    if plain and not _is_doubtful(plain.group(1), view[at]):
+    if plain and not _is_doubtful(plain.group(1), view[at], habits):
         return Verdict.SAFE, Boundary(at + 1, ending)
     after = _CLOSERS.match(view, at + 1)
     end = after.end() if after else at + 1
     if end == len(view):
         return (Verdict.SAFE, Boundary(end, ending)) if final else (Verdict.OPEN, None)
     if view[end] != " ":
+        if is_unspaced(view[end]):
+            return Verdict.SAFE, Boundary(end, ending)
         return Verdict.UNSAFE, None
     following = _next_visible(view, end)
     if following == len(view):
         return (Verdict.SAFE, Boundary(end, ending)) if final else (Verdict.OPEN, None)
-    if _is_safe_after_mark(view, at, core, view[following]):
+    if _is_safe_after_mark(view, at, core, view[following], habits):
         return Verdict.SAFE, Boundary(end, ending)
     return Verdict.UNSAFE, None
 
 
-def _is_doubtful(word: str, mark: str) -> bool:
+def _is_doubtful(word: str, mark: str, habits: Habits) -> bool:
     lower = word.lower()
-    return lower in WEEKDAY_OF or (mark == ":" and lower in SCHEMES)
+    return lower in habits.weekdays or (mark == ":" and lower in SCHEMES)
 
 
-def _is_safe_after_mark(view: str, at: int, core: str, following: str) -> bool:
+def _is_safe_after_mark(view: str, at: int, core: str, following: str, habits: Habits) -> bool:
     word = core.lstrip(_OPENERS).rstrip("\"')]*_`~")
-    if not word or word.lower() in WEEKDAY_OF:
+    if not word or word.lower() in habits.weekdays:
         return False
     if not following.isdigit():
         return True

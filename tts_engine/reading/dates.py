@@ -6,7 +6,7 @@ American English: the month first, as "March third", and the day first only wher
 import re
 
 from . import vocabulary as say
-from .scan import Scan, end_if_sentence, letter_name, rules
+from .scan import Scan, end_if_sentence, rules
 
 
 def _hour_words(hour: int, minute: int, half_day: bool) -> str:
@@ -43,7 +43,7 @@ def _finish_time(scan: Scan, match: re.Match[str], half_day: int) -> int:
         return match.end()
     for at in range(match.start(half_day), match.end(half_day)):
         if scan.view[at].isalpha():
-            scan.say(letter_name(scan.view[at]), at, at + 1)
+            scan.say(scan.letter(scan.view[at]), at, at + 1)
     scan.words[-1].stop = match.end()
     if letters.endswith("."):
         end_if_sentence(scan, match.end())

@@ -11,11 +11,13 @@ Source: Unicode 15.1 categories and compatibility forms for what is folded.
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from .clauses import Boundary, Ending, next_boundary
+from .clauses import ENGLISH, Boundary, Ending, Habits, next_boundary
 from .recognisers import read, read_settled
-from .scan import Memory, Scan
+from .scan import Draft, Memory, Scan, pause
 
 LONGEST_CLAUSE = 400  # characters; a longer one is cut where nothing is read as one thing
 _SETTLED = 100  # characters from the end of an unfinished clause beyond which readings no longer change
@@ -46,7 +48,7 @@ class Piece:
     ending: Ending
 
 
-_FOLDED = {
+FOLDED = {
     **dict.fromkeys("\t\r\x1f", " "),
     **dict.fromkeys("\n\x0b\x0c\x1c\x1d\x1e\x85\u2028", "\n"),
     "\u2029": "\n\n",
@@ -77,13 +79,17 @@ _FOLDED = {
     "⅔": " 2/3",
     "⅛": " 1/8",
     "⁄": "/",
+    "℃": "°C",
+    "℉": "°F",
+    "￥": "¥",
+    "￡": "£",
 }
 _KEPT_SYMBOLS = "°©§±×÷≈≤≥→"
 
 
-def _fold_character(character: str) -> str:
-    if character in _FOLDED:
-        return _FOLDED[character]
+def _fold_character(character: str, folded: Mapping[str, str]) -> str:
+    if character in folded:
+        return folded[character]
     category = unicodedata.category(character)
     if category in ("Cc", "Cf", "Cs", "Cn", "Co", "Me") or "\ufe00" <= character <= "\ufe0f":
         return ""
@@ -101,7 +107,7 @@ def _fold_character(character: str) -> str:
 _PLAIN = re.compile(r"[\n -~]*\Z")
 
 
-def fold(text: str) -> tuple[str, list[int]]:
+def fold(text: str, table: Mapping[str, str] = FOLDED) -> tuple[str, list[int]]:
     """``text`` in the scanner's alphabet, and for each character of it its position in ``text``.
 
     Quotes, dashes, blanks and digits become ASCII, compatibility characters what they are compatible with;
@@ -112,40 +118,97 @@ def fold(text: str) -> tuple[str, list[int]]:
     folded: list[str] = []
     positions: list[int] = []
     for position, character in enumerate(text):
-        replacement = character if " " <= character <= "~" else _fold_character(character)
+        replacement = character if " " <= character <= "~" else _fold_character(character, table)
         folded.append(replacement)
         positions.extend([position] * len(replacement))
     return "".join(folded), positions
+
+
+class ClauseReader(Protocol):
+    """How clauses are read. What it is given first is folded text, cut where a cut is safe."""
+
+    @property
+    def habits(self) -> Habits:
+        """What is no end of a clause."""
+
+    def fold(self, text: str) -> tuple[str, list[int]]:
+        """``text`` in the scanner's alphabet, with the position of each character; without context."""
+
+    def bound(self, view: str) -> int | None:
+        """How many characters of ``view`` are too many to wait for an end; None if they are not."""
+
+    def read(self, view: str) -> list[Draft]:
+        """A whole clause."""
+
+    def read_settled(self, view: str) -> tuple[list[Draft], int]:
+        """A clause of so many characters: as far as no later text can change it, and how far that is."""
+
+    def end_line(self) -> None:
+        """What comes next begins a new line."""
+
+
+class EnglishClauses:
+    """For voices that are given words: numbers and codes as words, letters respelled."""
+
+    habits = ENGLISH
+
+    def __init__(self, longest: int = LONGEST_CLAUSE) -> None:
+        self._longest = longest
+        self._memory = Memory()
+
+    def fold(self, text: str) -> tuple[str, list[int]]:
+        """Into ASCII as far as it goes."""
+        return fold(text)
+
+    def bound(self, view: str) -> int | None:
+        """By characters alone."""
+        return self._longest if len(view) >= self._longest else None
+
+    def read(self, view: str) -> list[Draft]:
+        """By the rules of ``recognisers.py``."""
+        scan = Scan(view, self._memory)
+        read(scan, len(view))
+        return scan.words
+
+    def read_settled(self, view: str) -> tuple[list[Draft], int]:
+        """Up to a blank a good way before the end."""
+        scan = Scan(view, self._memory)
+        stop = read_settled(scan, len(view) - _SETTLED)
+        self._memory = scan.memory
+        return scan.words, stop
+
+    def end_line(self) -> None:
+        """No number goes on over it."""
+        self._memory.line_start = self._memory.sentence_start = True
+        self._memory.numeric = False
 
 
 class Reader:
     """Normalises text that arrives in pieces of any size.
 
     Gives words as soon as no later text can change them. The same text gives the same pieces, however it was
-    split. Holds at most ``longest`` characters and one slice of a push.
+    split. Holds one clause, as long as it may be, and one slice of a push. ``clauses``: how they are read.
     """
 
-    def __init__(self, longest: int = LONGEST_CLAUSE, context: str = "") -> None:
+    def __init__(
+        self, longest: int = LONGEST_CLAUSE, context: str = "", clauses: ClauseReader | None = None
+    ) -> None:
         self._longest = longest
-        self._memory = Memory()
+        self._clauses = clauses or EnglishClauses(longest)
         self._text = ""
         self._positions: list[int] = []
         self._pushed = 0
         self._decided = 0
         if context:
-            self._remember(context)
-
-    def _remember(self, context: str) -> None:
-        view, _ = fold(context[-LONGEST_CLAUSE:])
-        scan = Scan(view, self._memory)
-        read(scan, len(view))
+            view, _ = self._clauses.fold(context[-LONGEST_CLAUSE:])
+            self._clauses.read(view)
 
     def push(self, text: str) -> list[Piece]:
         """Take more text; the pieces that are safe now."""
         pieces: list[Piece] = []
         for begin in range(0, len(text), _SLICE):
             part = text[begin : begin + _SLICE]
-            folded, positions = fold(part)
+            folded, positions = self._clauses.fold(part)
             self._text += folded
             self._positions += [self._pushed + position for position in positions]
             self._pushed += len(part)
@@ -158,8 +221,7 @@ class Reader:
         if self._text:
             pieces.append(self._piece(*self._read_to(0, Boundary(len(self._text), Ending.SENTENCE))))
         self._text, self._positions, self._decided = "", [], 0
-        self._memory.line_start = self._memory.sentence_start = True
-        self._memory.numeric = False
+        self._clauses.end_line()
         return pieces
 
     def _take(self, *, final: bool) -> list[Piece]:
@@ -167,12 +229,14 @@ class Reader:
         begin = 0
         while True:
             view = self._text[begin : begin + self._longest]
-            full = len(view) == self._longest
-            boundary, self._decided = next_boundary(view, self._decided, final=final and not full)
+            bound = self._clauses.bound(view)
+            boundary, self._decided = next_boundary(
+                view[:bound], self._decided, final=final and bound is None, habits=self._clauses.habits
+            )
             if boundary is not None:
                 words, stop, ending = self._read_to(begin, boundary)
-            elif full:
-                words, stop, ending = self._read_settled(begin)
+            elif bound is not None:
+                words, stop, ending = self._read_settled(begin, bound)
             else:
                 break
             pieces.append(self._piece(words, stop, ending))
@@ -182,25 +246,23 @@ class Reader:
 
     def _read_to(self, begin: int, boundary: Boundary) -> tuple[list[SpokenWord], int, Ending]:
         stop = begin + boundary.stop
-        scan = Scan(self._text[begin:stop], self._memory)
-        read(scan, boundary.stop)
-        if boundary.ending is not Ending.CLAUSE and scan.view.rstrip().endswith(".."):
-            scan.pause(".")
-        return self._words(scan, begin), stop, boundary.ending
+        view = self._text[begin:stop]
+        drafts = self._clauses.read(view)
+        if boundary.ending is not Ending.CLAUSE and view.rstrip().endswith(".."):
+            pause(drafts, ".")
+        return self._words(drafts, begin), stop, boundary.ending
 
-    def _read_settled(self, begin: int) -> tuple[list[SpokenWord], int, Ending]:
+    def _read_settled(self, begin: int, bound: int) -> tuple[list[SpokenWord], int, Ending]:
         """A clause that is too long: as far as no later text can change it."""
-        scan = Scan(self._text[begin : begin + self._longest], self._memory)
-        stop = begin + read_settled(scan, self._longest - _SETTLED)
-        self._memory = scan.memory
-        return self._words(scan, begin), stop, Ending.CUT
+        drafts, stop = self._clauses.read_settled(self._text[begin : begin + bound])
+        return self._words(drafts, begin), begin + stop, Ending.CUT
 
-    def _words(self, scan: Scan, begin: int) -> list[SpokenWord]:
+    def _words(self, drafts: list[Draft], begin: int) -> list[SpokenWord]:
         """With ranges in the text pushed."""
         at = self._positions
         return [
             SpokenWord(word.text, word.punctuation, at[begin + word.start], at[begin + word.stop - 1] + 1)
-            for word in scan.words
+            for word in drafts
         ]
 
     def _piece(self, words: list[SpokenWord], stop: int, ending: Ending) -> Piece:

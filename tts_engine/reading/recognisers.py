@@ -13,7 +13,7 @@ from dataclasses import replace
 from . import amounts, codes, dates, words
 from . import vocabulary as say
 from .amounts import number_words
-from .scan import Rule, Scan, rules
+from .scan import Grammar, Rule, Scan, rules
 from .words import WORD, read_word
 
 
@@ -171,23 +171,27 @@ _DIGIT_RULES = (
 )
 
 
-def _read_at(scan: Scan, at: int) -> int:
+ENGLISH = Grammar(_LINE_RULES, _LETTER_RULES, _DIGIT_RULES, _SYMBOL_RULES, (WORD, read_word))
+
+
+def _read_at(scan: Scan, at: int, grammar: Grammar) -> int:
     """Read what stands at ``at``; the position after it."""
     character = scan.view[at]
     if character == " " and scan.view[at + 1 : at + 2] not in _SYMBOLS_AFTER_BLANK:
         return at + 1
     if scan.memory.line_start:
-        end = _try(scan, _LINE_RULES, at)
+        end = _try(scan, grammar.lines, at)
         if end is not None:
             return end
-    table = _LETTER_RULES if character.isalpha() else _DIGIT_RULES if character.isdigit() else _SYMBOL_RULES
+    if character.isalpha():
+        table = grammar.letters
+    else:
+        table = grammar.digits if character.isdigit() else grammar.symbols
     end = _try(scan, table, at)
     if end is not None:
         return end
-    word = WORD.match(scan.view, at)
-    if word:
-        return read_word(scan, word)
-    return at + 1
+    end = _try(scan, (grammar.word,), at)
+    return at + 1 if end is None else end
 
 
 def _try(scan: Scan, table: tuple[Rule, ...], at: int) -> int | None:
@@ -200,14 +204,11 @@ def _try(scan: Scan, table: tuple[Rule, ...], at: int) -> int | None:
     return None
 
 
-def read(scan: Scan, limit: int) -> int:
+def read(scan: Scan, limit: int, grammar: Grammar = ENGLISH) -> int:
     """Read up to ``limit``; where the last thing read ends."""
-    return _read_from(scan, 0, limit)
-
-
-def _read_from(scan: Scan, at: int, limit: int) -> int:
+    at = 0
     while at < limit:
-        at = _read_at(scan, at)
+        at = _read_at(scan, at, grammar)
     return at
 
 
@@ -218,7 +219,7 @@ def read_settled(scan: Scan, limit: int) -> int:
     """
     at, cut, kept, memory = 0, 0, 0, scan.memory
     while at < len(scan.view) and (at < limit or not cut):
-        at = _read_at(scan, at)
+        at = _read_at(scan, at, ENGLISH)
         if scan.view[at : at + 1] == " " and len(scan.words) > kept and (at <= limit or not cut):
             cut, kept, memory = at, len(scan.words), replace(scan.memory)
     if not cut:

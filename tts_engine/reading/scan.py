@@ -4,7 +4,7 @@ The state that the recognisers share, and the shape of a rule. Not a recogniser 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from . import vocabulary as say
@@ -72,15 +72,26 @@ class Draft:
 
 
 _WEIGHT = {mark: weight for weight, mark in enumerate(("", ",", "—", ";", ":", ".", "!", "?"))}
+_WEIGHT |= {wide: _WEIGHT[narrow] for wide, narrow in zip("，、；：。！？", ",,;:.!?", strict=True)}
+
+
+def pause(words: Sequence[Draft], mark: str) -> None:
+    """Put ``mark`` after the last word, unless a stronger one is there."""
+    if words and _WEIGHT[mark] > _WEIGHT[words[-1].punctuation]:
+        words[-1].punctuation = mark
 
 
 @dataclass(slots=True)
 class Scan:
-    """One piece of text being read."""
+    """One piece of text being read.
+
+    ``respells``: words that rules of spelling get wrong are written so that they come out right.
+    """
 
     view: str
     memory: Memory
     words: list[Draft] = field(default_factory=list)
+    respells: bool = True
 
     def say(self, words: str, start: int, stop: int) -> None:
         """Speak ``words``, all of which stand for the characters ``start`` to ``stop``."""
@@ -88,8 +99,7 @@ class Scan:
 
     def pause(self, mark: str) -> None:
         """Put ``mark`` after the last word, unless a stronger one is there."""
-        if self.words and _WEIGHT[mark] > _WEIGHT[self.words[-1].punctuation]:
-            self.words[-1].punctuation = mark
+        pause(self.words, mark)
 
     def spell(self, start: int, stop: int) -> None:
         """Letters and digits of the range one by one."""
@@ -98,7 +108,7 @@ class Scan:
             if character.isdigit():
                 self.say(say.DIGITS[int(character)], at, at + 1)
             elif character.isalpha():
-                self.say(letter_name(character), at, at + 1)
+                self.say(self.letter(character), at, at + 1)
 
     def spell_groups(self, start: int, stop: int, sizes: tuple[int, ...]) -> None:
         """The same with a pause after each group; ``sizes`` sum up to the length of the range."""
@@ -118,17 +128,27 @@ class Scan:
         match = _NEXT_WORD.match(self.view, at)
         return match.group(1) if match else ""
 
-
-def letter_name(letter: str) -> str:
-    """What makes a voice say the letter's name."""
-    capital = letter.upper()[:1]
-    return say.LETTER_NAMES.get(capital, capital)
+    def letter(self, letter: str) -> str:
+        """What makes a voice say the letter's name."""
+        capital = letter.upper()[:1]
+        return say.LETTER_NAMES.get(capital, capital) if self.respells else capital
 
 
 _VISIBLE = re.compile(r" *([^ ])")
 _NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
 Read = Callable[[Scan, "re.Match[str]"], int | None]
 Rule = tuple["re.Pattern[str]", Read]
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """How a language is read: rules by what a reading begins with, those of a line, plain words."""
+
+    lines: tuple[Rule, ...]
+    letters: tuple[Rule, ...]
+    digits: tuple[Rule, ...]
+    symbols: tuple[Rule, ...]
+    word: Rule
 
 
 def end_if_sentence(scan: Scan, at: int) -> None:

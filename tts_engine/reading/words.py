@@ -8,7 +8,7 @@ import unicodedata
 
 from . import vocabulary as say
 from .codes import has_vowel
-from .scan import Scan, end_if_sentence, letter_name, rules
+from .scan import Scan, end_if_sentence, rules
 
 _ADDRESS_MARKS = {
     ".": "dot",
@@ -83,6 +83,12 @@ def _spoken_form(scan: Scan, word: str, end: int) -> str:
     if word == "A":
         return _letter_a(scan, end)
     lower = word.lower()
+    if scan.respells and (respelled := _respelled(scan, lower, end)):
+        return respelled
+    return lower if word.isupper() and len(word) > 1 and word.isascii() else word
+
+
+def _respelled(scan: Scan, lower: str, end: int) -> str:
     if lower == "re" and scan.view[end : end + 1] == "-":
         return "ree"
     if lower == "live" and scan.next_word(end).lower() in say.LIVE_NOUNS:
@@ -90,7 +96,7 @@ def _spoken_form(scan: Scan, word: str, end: int) -> str:
     stem = lower.removesuffix("'s")
     if stem in say.RESPELLED:
         return say.RESPELLED[stem] + lower[len(stem) :]
-    return lower if word.isupper() and len(word) > 1 and word.isascii() else word
+    return ""
 
 
 def _letter_a(scan: Scan, end: int) -> str:
@@ -99,7 +105,7 @@ def _letter_a(scan: Scan, end: int) -> str:
     announced = scan.memory.previous in say.LETTER_WORDS or scan.memory.code_words_left
     beside_letter = len(following) == 1 and following.isupper() and following != "I"
     in_list = following in ("or", "and", "is", "has", "was", "means", "stands")
-    return letter_name("A") if announced or not following or beside_letter or in_list else "a"
+    return scan.letter("A") if announced or not following or beside_letter or in_list else "a"
 
 
 def _read_capitals(scan: Scan, match: re.Match[str]) -> int | None:
