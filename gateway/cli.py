@@ -19,6 +19,7 @@ from .keys_command import keys
 if TYPE_CHECKING:
     from .bench.report import Report
 
+_LOG_BYTES = 10_000_000
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
@@ -75,16 +76,24 @@ def serve(config_file: Path | None, **flags: object) -> None:
     from .settings import load_settings
 
     settings = load_settings(config_file, flags)
-    _log_to_stderr(settings.log_level)
+    _start_log(settings.log_level, settings.log_file)
     from .serve import serve as serve_calls
 
     asyncio.run(serve_calls(settings, announce=click.echo))
 
 
-def _log_to_stderr(level: str) -> None:
+def _start_log(level: str, file: Path | None) -> None:
+    """Log to standard error, or to a file of which five older ones are kept."""
     import logging
+    from logging.handlers import RotatingFileHandler
 
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    to: logging.Handler = logging.StreamHandler()
+    if file is not None:
+        try:
+            to = RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=5, encoding="utf-8")
+        except OSError as error:
+            raise VivavoceError(f"log_file: cannot write {file}: {error.strerror}") from None
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[to])
     logging.getLogger("uvicorn").setLevel("WARNING")  # its INFO is about itself
 
 

@@ -142,6 +142,10 @@ class Settings(BaseSettings):
         Field(description="DEBUG (shows what is said), INFO, WARNING or ERROR"),
     ] = "INFO"
 
+    log_file: Annotated[Path | None, Field(description="a file; it is begun anew when it is long")] = (
+        None  # standard error, which supervisors keep
+    )
+
     @classmethod
     def settings_customise_sources(
         cls,

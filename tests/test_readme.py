@@ -1,6 +1,7 @@
 """What README, the dial plan and the example configuration say is so."""
 
 import ast
+import json
 import pkgutil
 import re
 import shlex
@@ -163,3 +164,23 @@ def test_the_example_script_has_several_utterances_with_numbers_in_them() -> Non
     script = utterances((ROOT / "examples" / "script.txt").read_text(encoding="utf-8"))
     assert len(script) >= 3
     assert any(re.search(r"\d", text) for text in script)
+
+
+def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+    dashboard = json.loads((ROOT / "examples" / "grafana" / "vivavoce.json").read_text(encoding="utf-8"))
+    asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    shown = set(re.findall(r"vivavoce_\w+", asked))
+    real = {family.name: family.type for family in Metrics().registry.collect()}
+    suffixes = {"counter": "_total", "gauge": "", "histogram": "_bucket"}
+    assert shown == {name + suffixes[kind] for name, kind in real.items()}
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    dashboard = json.loads((ROOT / "examples" / "grafana" / "vivavoce.json").read_text(encoding="utf-8"))
+    taken = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in dashboard["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(taken) == len(set(taken)) and max(x for x, _ in taken) < 24

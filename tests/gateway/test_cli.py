@@ -235,3 +235,24 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         say.stdout.close()
         assert say.wait() == 0
         assert b"Traceback" not in say.stderr.read()
+
+
+def test_a_log_file_is_written_and_begun_anew(tmp_path: Path) -> None:
+    log = tmp_path / "vivavoce.log"
+    script = (
+        "import logging; from pathlib import Path; from vivavoce.gateway import cli; cli._LOG_BYTES = 2000;"
+        f"cli._start_log('INFO', Path({str(log)!r}));"
+        "[logging.getLogger('vivavoce').info('line %d', n) for n in range(400)]"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "line 399" in log.read_text() and log.stat().st_size <= 2000
+    assert sorted(path.name for path in tmp_path.iterdir())[-1] == "vivavoce.log.5"
+
+
+def test_a_log_file_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VIVAVOCE_LOG_FILE", str(tmp_path / "nowhere" / "log"))
+    assert exit_code("serve") == 1
+    assert capsys.readouterr().err.startswith("vivavoce: log_file: cannot write ")
