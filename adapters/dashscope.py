@@ -1,0 +1,496 @@
+"""DashScope's speech WebSocket as frames and events: the server's side of one socket, without I/O.
+
+A socket runs one task at a time, many in sequence. JSON goes in text frames; audio goes in binary ones, each
+announced by a ``result-generated``:
+
+    client   run-task        continue-task*        finish-task
+    server      task-started     result-generated, audio, ...     task-finished
+                                  task-failed at any time; the socket stays open
+
+``Connection`` has wsproto's verbs: ``receive_data``, ``events``, ``send``; a frame is a whole message, so
+nothing is ever half received. Time comes in as a number: ask ``deadline`` when to call ``receive_time``.
+Not here: sockets, keys, audio, logging.
+
+Source: dashscope-sdk-python 1.25.24 and 2.0.2 (audio/tts_v2/speech_synthesizer.py), dashscope-sdk-java at
+7be4b738, Alibaba Cloud Model Studio's CosyVoice WebSocket pages; both Python SDKs run against it.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from types import MappingProxyType
+from typing import Final, NoReturn, assert_never
+
+from ..tts_engine.chunk import Word
+from ..tts_engine.errors import VivavoceError
+from .dashscope_parameters import Invalid, TaskParameters, read_parameters
+
+MOST_FRAME: Final = 512 * 1024  # characters of JSON: a full text, each character escaped, needs 240,000
+MOST_TEXT: Final = 20_000  # characters in one frame
+MOST_TASK_TEXT: Final = 200_000  # characters in one task
+LONGEST_TASK_ID: Final = 64
+INPUT_GAP_S: Final = 23.0  # an open task without input fails
+IDLE_S: Final = 60.0  # the Python pool drops idle sockets without closing them: this reaps them
+_REMEMBERED_TASKS: Final = 32  # ended ones, whose late frames are not answered
+
+
+class ErrorCode(StrEnum):
+    """DashScope's own error codes."""
+
+    INVALID_PARAMETER = "InvalidParameter"
+    INVALID_API_KEY = "InvalidApiKey"
+    ACCESS_DENIED = "AccessDenied"
+    MODEL_NOT_FOUND = "ModelNotFound"
+    THROTTLED = "Throttling.RateQuota"
+    INTERNAL = "InternalError"
+
+
+# From the client
+
+
+@dataclass(frozen=True, slots=True)
+class RunTask:
+    """A task begins."""
+
+    task_id: str
+    model: str
+    parameters: TaskParameters
+
+
+@dataclass(frozen=True, slots=True)
+class TextPushed:
+    """More text to speak. ``in_ssml``: it is a whole SSML document."""
+
+    task_id: str
+    text: str
+    in_ssml: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTask:
+    """Speak what is buffered now."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishTask:
+    """No more text: speak the rest, then say ``TaskFinished``."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTask:
+    """Drop what is not sent yet, and say ``TaskFinished`` at once."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing has run for a minute: close the socket with code 1000."""
+
+
+# From the server
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """The task is admitted; clients wait for this before they send text."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceBegun:
+    """Sentence ``index`` is spoken from here; ``text``: what is known of it."""
+
+    task_id: str
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AudioComing:
+    """The next binary frame is audio of sentence ``index``."""
+
+    task_id: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceEnded:
+    """Sentence ``index`` is spoken. ``words``: times from the start of the task's audio, text places from the
+    start of the sentence. ``characters``: of the whole task so far, as they are charged."""
+
+    task_id: str
+    index: int
+    text: str
+    words: tuple[Word, ...]
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished:
+    """Everything of the task has been sent; its slot is free."""
+
+    task_id: str
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """The task is over, or was never begun; the socket stays open."""
+
+    task_id: str
+    code: ErrorCode
+    message: str
+
+
+ClientEvent = RunTask | TextPushed | FlushTask | FinishTask | CancelTask
+ServerEvent = TaskStarted | SentenceBegun | AudioComing | SentenceEnded | TaskFinished | TaskFailed
+Event = ClientEvent | Idle
+
+
+class ProtocolError(VivavoceError):
+    """The peer broke the protocol: send ``reply``; if it names the task that is open, stop that task."""
+
+    def __init__(self, reply: TaskFailed) -> None:
+        super().__init__(reply.message)
+        self.reply = reply
+
+
+class State(Enum):
+    """What the socket is doing."""
+
+    IDLE = "no task is open"
+    OPEN = "a task takes text"
+    FINISHING = "a task has all its text"
+
+
+TRANSITIONS: Final[Mapping[State, Mapping[type[ClientEvent | ServerEvent], State]]] = MappingProxyType(
+    {
+        State.IDLE: {RunTask: State.OPEN},
+        State.OPEN: {
+            TextPushed: State.OPEN,
+            FlushTask: State.OPEN,
+            FinishTask: State.FINISHING,
+            CancelTask: State.FINISHING,
+            TaskStarted: State.OPEN,
+            SentenceBegun: State.OPEN,
+            AudioComing: State.OPEN,
+            SentenceEnded: State.OPEN,
+            TaskFailed: State.IDLE,
+        },
+        State.FINISHING: {
+            FinishTask: State.FINISHING,
+            CancelTask: State.FINISHING,
+            TaskStarted: State.FINISHING,
+            SentenceBegun: State.FINISHING,
+            AudioComing: State.FINISHING,
+            SentenceEnded: State.FINISHING,
+            TaskFinished: State.IDLE,
+            TaskFailed: State.IDLE,
+        },
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    action: str
+    task_id: str
+    payload: Mapping[str, object]
+
+
+@dataclass(slots=True)
+class _Task:
+    id: str
+    parameters: TaskParameters
+    characters: int = 0
+
+
+_NO_TASK: Final = TaskParameters("")
+
+
+class Connection:
+    """One socket. ``now`` is monotonic seconds; after each ``receive_*`` take every event of ``events()``."""
+
+    def __init__(self, now: float) -> None:
+        self.state = State.IDLE
+        self._now = now
+        self._since = now  # the last input of the open task, or the end of the last one
+        self._task = _Task("", _NO_TASK)
+        self._ended: deque[str] = deque(maxlen=_REMEMBERED_TASKS)
+        self._frame: str | bytes | None = None
+
+    @property
+    def task_id(self) -> str | None:
+        """The task that is open, if one is."""
+        return None if self.state is State.IDLE else self._task.id
+
+    @property
+    def deadline(self) -> float | None:
+        """When ``receive_time`` will have something to say; None while a task speaks its rest."""
+        match self.state:
+            case State.IDLE:
+                return self._since + IDLE_S
+            case State.OPEN:
+                return self._since + INPUT_GAP_S
+            case State.FINISHING:
+                return None
+            case _:
+                assert_never(self.state)
+
+    def receive_data(self, frame: str | bytes, now: float) -> None:
+        """Take one frame, text or binary; ValueError if the events of the last one were not taken."""
+        if self._frame is not None:
+            raise ValueError("take events() after each receive_data()")
+        self._frame, self._now = frame, now
+
+    def receive_time(self, now: float) -> None:
+        """Take note of the time."""
+        self._now = now
+
+    def events(self) -> Iterator[Event]:
+        """Yield what the frame, or else the time, says.
+
+        Whether a task is open is looked at here, when the frame is handled: a pooled client's next run-task
+        comes a millisecond after task-finished. Frames for tasks that are over say nothing.
+
+        Raises:
+            ProtocolError: the frame is wrong or the client is too late; the connection goes on.
+        """
+        frame, self._frame = self._frame, None
+        if frame is not None:
+            yield from self._read(frame)
+        elif self.deadline is not None and self._now >= self.deadline:
+            yield self._late()
+
+    def send(self, event: ServerEvent, now: float) -> str:
+        """Return the text frame of ``event``; ValueError for what is not ours to say now.
+
+        Saying that a task is over frees the socket for the next: call this before writing, not after.
+        """
+        self._now = now
+        if event.task_id == self.task_id:
+            self._step(event)
+        elif not isinstance(event, TaskFailed):
+            raise ValueError(
+                f"got {type(event).__name__} of task {event.task_id!r}; open is {self.task_id!r}"
+            )
+        return encode(event)
+
+    def _read(self, text: str | bytes) -> Iterator[ClientEvent]:
+        frame = self._parse(text)
+        match frame.action:
+            case "run-task":
+                yield from self._run(frame)
+            case "continue-task" if self._is_open(frame):
+                yield from self._checked(frame, self._continue)
+            case "finish-task" if self._is_open(frame):
+                yield from self._checked(frame, _finish)
+
+    def _parse(self, text: str | bytes) -> _Frame:
+        """The frame's outside; what cannot be told which task it belongs to fails the one that is open."""
+        try:
+            return _parse(text)
+        except Invalid as error:
+            self._refuse(self.task_id or "", str(error))
+
+    def _is_open(self, frame: _Frame) -> bool:
+        if frame.task_id == self.task_id:
+            return True
+        if frame.task_id not in self._ended:
+            self._refuse(frame.task_id, f"{frame.action} for a task that was never run; send run-task first")
+        return False
+
+    def _run(self, frame: _Frame) -> Iterator[ClientEvent]:
+        if self.state is not State.IDLE:
+            self._refuse(frame.task_id, f"task {self._task.id} of this connection is not finished")
+        try:
+            model, parameters = _model(frame.payload), read_parameters(frame.payload)
+            text = _text(_object(frame.payload, "input"))
+            in_ssml = bool(text) and parameters.is_ssml(text)
+        except Invalid as error:
+            self._refuse(frame.task_id, str(error))
+        self._task = _Task(frame.task_id, parameters)
+        run = RunTask(frame.task_id, model, parameters)
+        self._step(run)
+        yield run
+        if text:
+            yield self._push(frame.task_id, text, in_ssml)
+
+    def _checked(self, frame: _Frame, read: Callable[[_Frame], ClientEvent | None]) -> Iterator[ClientEvent]:
+        try:
+            event = read(frame)
+        except Invalid as error:
+            self._refuse(frame.task_id, str(error))
+        if event is None:
+            self._since = self._now
+            return
+        if type(event) not in TRANSITIONS[self.state]:
+            self._refuse(frame.task_id, f"{frame.action} after finish-task")
+        self._step(event)
+        yield event
+
+    def _continue(self, frame: _Frame) -> ClientEvent | None:
+        given = _object(frame.payload, "input")
+        text = _text(given)
+        if text:
+            return self._push(frame.task_id, text, self._task.parameters.is_ssml(text))
+        return FlushTask(frame.task_id) if given.get("flush") is True else None
+
+    def _push(self, task_id: str, text: str, in_ssml: bool) -> TextPushed:
+        total = self._task.characters + len(text)
+        if total > MOST_TASK_TEXT:
+            raise Invalid(f"input.text: {total} characters in one task; at most {MOST_TASK_TEXT} are allowed")
+        self._task.characters = total
+        return TextPushed(task_id, text, in_ssml)
+
+    def _step(self, event: ClientEvent | ServerEvent) -> None:
+        state = TRANSITIONS[self.state].get(type(event))
+        if state is None:
+            raise ValueError(f"got {type(event).__name__} while {self.state.value}")
+        if state is State.IDLE:
+            self._ended.append(self._task.id)
+            self._task = _Task("", _NO_TASK)
+        if state is State.IDLE or not isinstance(event, ServerEvent):
+            self._since = self._now
+        self.state = state
+
+    def _late(self) -> Idle:
+        if self.state is State.IDLE:
+            return Idle()
+        self._refuse(self._task.id, f"request timeout after {INPUT_GAP_S:.0f} seconds")
+
+    def _refuse(self, task_id: str, sentence: str) -> NoReturn:
+        raise ProtocolError(TaskFailed(task_id, ErrorCode.INVALID_PARAMETER, sentence))
+
+
+def encode(event: ServerEvent) -> str:
+    """Return the text frame of one event. The payload is always an object: the Java SDK looks into it."""
+    match event:
+        case TaskStarted(task_id):
+            return _frame(task_id, "task-started", {})
+        case SentenceBegun(task_id, index, text):
+            output = {"type": "sentence-begin", "original_text": text, "sentence": _sentence(index)}
+            return _frame(task_id, "result-generated", {"output": output})
+        case AudioComing(task_id, index):
+            output = {"type": "sentence-synthesis", "sentence": _sentence(index)}
+            return _frame(task_id, "result-generated", {"output": output})
+        case SentenceEnded(task_id, index, text, words, characters):
+            output = {"type": "sentence-end", "original_text": text, "sentence": _sentence(index, words)}
+            return _frame(
+                task_id, "result-generated", {"output": output, "usage": {"characters": characters}}
+            )
+        case TaskFinished(task_id, characters):
+            payload = {"output": {"sentence": {"words": []}}, "usage": {"characters": characters}}
+            return _frame(task_id, "task-finished", payload)
+        case TaskFailed(task_id, code, message):
+            header = {"error_code": str(code), "error_message": message}
+            return _frame(task_id, "task-failed", {}, header)
+        case _:
+            assert_never(event)
+
+
+def sentence_as_json(event: SentenceBegun | AudioComing | SentenceEnded) -> dict[str, object]:
+    """A sentence of the HTTP answers: the same object as on the socket."""
+    return _sentence(event.index, event.words if isinstance(event, SentenceEnded) else ())
+
+
+def _frame(
+    task_id: str, event: str, payload: Mapping[str, object], header: Mapping[str, str] | None = None
+) -> str:
+    head = {"task_id": task_id, "event": event, "attributes": {}, **(header or {})}
+    return json.dumps({"header": head, "payload": payload}, separators=(",", ":"))
+
+
+def _sentence(index: int, words: tuple[Word, ...] = ()) -> dict[str, object]:
+    return {"index": index, "words": [_word(word) for word in words]}
+
+
+def _word(word: Word) -> dict[str, object]:
+    return {
+        "text": word.text,
+        "begin_index": word.text_start,
+        "end_index": word.text_stop,
+        "begin_time": round(word.start_s * 1000),
+        "end_time": round(word.stop_s * 1000),
+    }
+
+
+_ACTIONS: Final = ("run-task", "continue-task", "finish-task")
+
+
+def _parse(text: str | bytes) -> _Frame:
+    if not isinstance(text, str):
+        raise Invalid("a binary frame; send JSON in text frames")
+    if len(text) > MOST_FRAME:
+        raise Invalid(f"a frame of {len(text)} characters; at most {MOST_FRAME} are allowed")
+    try:
+        message = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):  # deep nesting ends in the latter
+        raise Invalid("the frame is not JSON") from None
+    if not isinstance(message, dict):
+        raise Invalid("the frame is not a JSON object")
+    header = _object(message, "header")
+    task_id, action = header.get("task_id"), header.get("action")
+    if not isinstance(task_id, str) or not 0 < len(task_id) <= LONGEST_TASK_ID:
+        raise Invalid(f"header.task_id must be a string of 1 to {LONGEST_TASK_ID} characters")
+    if action not in _ACTIONS:
+        raise Invalid(f"header.action must be one of {', '.join(_ACTIONS)}")
+    return _Frame(str(action), task_id, _object(message, "payload"))
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _object(container: Mapping[str, object], name: str) -> Mapping[str, object]:
+    value = container.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Invalid(f"{name} must be an object")
+    return value
+
+
+def _model(payload: Mapping[str, object]) -> str:
+    for name, ours in (("task_group", "audio"), ("task", "tts"), ("function", "SpeechSynthesizer")):
+        if payload.get(name, ours) != ours:
+            raise Invalid(f"payload.{name} must be {ours!r}")
+    model = payload.get("model")
+    if not isinstance(model, str) or not model:
+        raise Invalid("payload.model is required")
+    return model
+
+
+def _text(given: Mapping[str, object]) -> str:
+    text = given.get("text", "")
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise Invalid("input.text must be a string")
+    if len(text) > MOST_TEXT:
+        raise Invalid(f"input.text: {len(text)} characters in one frame; at most {MOST_TEXT} are allowed")
+    return _whole_characters(text)
+
+
+def _whole_characters(text: str) -> str:
+    """Half a UTF-16 pair, which JSON can carry and no voice can read, becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _finish(frame: _Frame) -> ClientEvent:
+    directive = _object(frame.payload, "input").get("directive")
+    if directive is None:
+        return FinishTask(frame.task_id)
+    if directive != "cancel":
+        raise Invalid("input.directive must be 'cancel'")
+    return CancelTask(frame.task_id)
