@@ -29,6 +29,7 @@ TENSOR_HOMES = ("models/*.py", "tts_engine/runner*.py", "tts_engine/*_runner.py"
 NOT_PROTOCOLS = {
     "adapters/resample.py": {"soxr"},  # rates at which delay does not matter
     "adapters/encoders.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
+    "adapters/tempo.py": {"av"},  # FFmpeg's filters, in memory
 }
 PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
 # In the standard library, but a protocol core has no I/O, no clock, no scheduler and no log.

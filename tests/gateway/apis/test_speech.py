@@ -1,0 +1,220 @@
+"""An utterance for any API: in any format, at any speed, bounded, and gone as soon as it is not wanted."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from vivavoce.adapters.codecs import ulaw_decode
+from vivavoce.adapters.encoders import AudioFormat
+from vivavoce.gateway.apis.speech import Encoded, SpeechOrder, open_utterance
+from vivavoce.tts_engine.backend import Rendered, Turn
+from vivavoce.tts_engine.engine import Engine, EngineConfig
+from vivavoce.tts_engine.errors import BadRequest, StreamClosed, SynthesisFailed, UnknownVoice
+from vivavoce.tts_engine.metrics import Metrics
+from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
+
+TEXT = "One two three four, five six seven eight nine ten."
+WITHIN_S = 30.0
+
+
+class CountingBackend(StandInBackend):
+    """Counts its steps; ``broken_after`` of them it fails."""
+
+    def __init__(self, broken_after: int | None = None, **how: Any) -> None:
+        super().__init__(**how)
+        self.steps = 0
+        self.broken_after = broken_after
+        self.stepped = threading.Event()
+
+    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        self.steps += 1
+        self.stepped.set()
+        if self.broken_after is not None and self.steps > self.broken_after:
+            raise RuntimeError("the voice broke")
+        return super().step(worker, turns)
+
+
+def with_engine(test: Callable[[Engine, CountingBackend], Coroutine[Any, Any, None]], **backend: Any) -> None:
+    async def run() -> None:
+        standin = CountingBackend(pitches_hz=(440, 330), **backend)
+        async with Engine(standin, EngineConfig(), Metrics()) as engine:
+            await asyncio.wait_for(test(engine, standin), WITHIN_S)
+
+    asyncio.run(run())
+
+
+async def spoken(engine: Engine, order: SpeechOrder, text: str = TEXT) -> list[Encoded]:
+    async with open_utterance(engine, order) as utterance:
+        utterance.push_text(text)
+        utterance.end_input()
+        return [encoded async for encoded in utterance]
+
+
+def pitch_of(pcm: bytes, sample_rate: int = 24_000) -> float:
+    samples = np.frombuffer(pcm, "<i2").astype(np.float64)
+    return float(np.argmax(np.abs(np.fft.rfft(samples)))) * sample_rate / len(samples)
+
+
+async def until(met: Callable[[], bool]) -> None:
+    while not met():
+        await asyncio.sleep(0.005)
+
+
+def test_the_speech_is_that_of_the_engine() -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        async with engine.stream(voice="tone-330") as stream:
+            stream.push_text(TEXT)
+            stream.end_input()
+            expected = b"".join([chunk.pcm async for chunk in stream])
+        pieces = await spoken(engine, SpeechOrder("tone-330"))
+        assert b"".join(piece.audio for piece in pieces) == expected
+        assert pieces[-1].final
+        assert pieces[-1].samples[1] == len(expected) // 2
+        assert [piece.final for piece in pieces].count(True) == 1
+        assert " ".join(word.text for piece in pieces for word in piece.words) == (
+            "One two three four five six seven eight nine ten"
+        )
+
+    with_engine(test)
+
+
+@pytest.mark.parametrize("codec", ["mp3", "opus", "aac", "flac", "wav", "ulaw"])
+def test_every_format_comes_out(codec: Any) -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        pieces = await spoken(engine, SpeechOrder(audio=AudioFormat(codec, 8_000)))
+        assert len(b"".join(piece.audio for piece in pieces)) > 2_000
+        assert engine.active_streams == 0
+
+    with_engine(test)
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.5, 2.0, 4.0])
+def test_a_speed_beyond_the_voice_is_stretched_and_word_times_with_it(speed: float) -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        # The stand-in speaks at one speed, so what is heard to change is what is stretched.
+        rest = speed / min(max(speed, 0.5), 2.0)
+        usual = await spoken(engine, SpeechOrder())
+        pieces = await spoken(engine, SpeechOrder(speed=speed))
+        assert pieces[-1].samples[1] == pytest.approx(usual[-1].samples[1] / rest, abs=2_400)
+        words = [word for piece in pieces for word in piece.words]
+        assert words[1].start_s == pytest.approx(WORD_S / rest)
+        assert pitch_of(b"".join(piece.audio for piece in pieces)) == pytest.approx(440, abs=6)
+
+    with_engine(test)
+
+
+def test_pitch_and_volume_are_heard() -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        pieces = await spoken(engine, SpeechOrder(pitch=1.5, volume=0.5))
+        pcm = b"".join(piece.audio for piece in pieces)
+        assert pitch_of(pcm) == pytest.approx(660, abs=8)
+        assert np.abs(np.frombuffer(pcm, "<i2").astype(int)).max() == pytest.approx(4_096, rel=0.1)
+        loud = b"".join(piece.audio for piece in await spoken(engine, SpeechOrder(volume=10)))
+        assert np.frombuffer(loud, "<i2").max() == 32_767
+
+    with_engine(test)
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ({"speed": 0.24}, "got speed 0.24; allowed is 0.25 to 4.0"),
+        ({"speed": 4.01}, "got speed 4.01"),
+        ({"speed": float("nan")}, "got speed nan"),
+        ({"pitch": 0.0}, "got pitch 0.0; allowed is 0.5 to 2.0"),
+        ({"volume": -1.0}, "got volume -1.0; allowed is 0.0 to 10.0"),
+    ],
+)
+def test_an_order_out_of_range_is_refused(how: dict[str, float], complaint: str) -> None:
+    with pytest.raises(BadRequest, match=complaint):
+        SpeechOrder(**how)  # type: ignore[arg-type]
+
+
+def test_a_voice_that_is_not_there_is_refused_on_entering_and_takes_no_stream() -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        with pytest.raises(UnknownVoice, match="no voice 'anna'"):
+            async with open_utterance(engine, SpeechOrder("anna")):
+                pass
+        assert engine.active_streams == 0
+
+    with_engine(test)
+
+
+def test_a_reader_who_stops_reading_stops_the_voice() -> None:
+    async def test(engine: Engine, backend: CountingBackend) -> None:
+        async with open_utterance(engine, SpeechOrder(audio=AudioFormat("mp3"))) as utterance:
+            utterance.push_text("word " * 1_000 + ".")
+            utterance.end_input()
+            await anext(utterance)
+            await until(lambda: backend.steps >= 5)
+            await asyncio.sleep(0.1)
+            assert backend.steps <= 8  # a second of unread words, the one read, and the one under way
+
+    with_engine(test)
+
+
+@pytest.mark.parametrize("codec", ["pcm", "mp3"])
+def test_a_reader_who_leaves_frees_the_voice_at_once(codec: Any) -> None:
+    async def test(engine: Engine, backend: CountingBackend) -> None:
+        async with open_utterance(engine, SpeechOrder(audio=AudioFormat(codec))) as utterance:
+            utterance.push_text("word " * 1_000 + ".")
+            await anext(utterance)
+            left_at = time.monotonic()
+        await until(lambda: backend.open_slots == 0)
+        steps = backend.steps
+        await asyncio.sleep(0.05)
+        assert backend.steps == steps
+        assert time.monotonic() - left_at < WITHIN_S
+
+    with_engine(test)
+
+
+def test_what_is_cancelled_ends_for_the_one_who_waits_for_it() -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        async with open_utterance(engine, SpeechOrder()) as utterance:
+            waiting = asyncio.create_task(anext(utterance, None))
+            await asyncio.sleep(0)
+            utterance.cancel()
+            assert await waiting is None
+            with pytest.raises(StreamClosed):
+                utterance.push_text("more")
+
+    with_engine(test)
+
+
+def test_a_voice_that_fails_is_told_once_and_harms_nobody_else() -> None:
+    async def test(engine: Engine, backend: CountingBackend) -> None:
+        with pytest.raises(SynthesisFailed, match="the voice broke"):
+            await spoken(engine, SpeechOrder())
+        backend.broken_after = None
+        assert (await spoken(engine, SpeechOrder()))[-1].final
+
+    with_engine(test, broken_after=2)
+
+
+def test_flush_speaks_what_is_there() -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        async with open_utterance(engine, SpeechOrder()) as utterance:
+            utterance.push_text("no full stop")
+            utterance.flush()
+            first = await anext(utterance)
+            assert first.words[0].text == "no"
+            assert utterance.text == "no full stop"
+
+    with_engine(test)
+
+
+def test_utterances_side_by_side_are_not_mixed_up() -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        voices = ["tone-440", "tone-330"] * 10
+        orders = [SpeechOrder(voice, AudioFormat("ulaw", 8_000)) for voice in voices]
+        heard = await asyncio.gather(*(spoken(engine, order) for order in orders))
+        for voice, pieces in zip(voices, heard, strict=True):
+            pcm = ulaw_decode(b"".join(piece.audio for piece in pieces))
+            assert pitch_of(pcm, 8_000) == pytest.approx(float(voice.removeprefix("tone-")), abs=5)
+
+    with_engine(test)
