@@ -17,6 +17,9 @@ Settings, all optional, from the environment:
     STT_API_KEY       its key, if it takes one
     VIVAVOCE_VOICE    voice                                                [the engine's first]
 
+Pipecat hangs a provider's call up through the provider's API, and wants the keys for that:
+TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN, TELNYX_API_KEY, or PLIVO_AUTH_ID and PLIVO_AUTH_TOKEN.
+
 What to look at: ``VivavoceTTSService`` is the line to swap in a bot of yours; everything else is Pipecat.
 """
 
