@@ -224,6 +224,45 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     _show(measure(parts=parts or _BENCH_PIPECAT_PARTS), as_json)
 
 
+@_cli.group()
+def bundle() -> None:
+    """CosyVoice checkpoint folders: check, convert, make at random."""
+
+
+_BUNDLE_FOLDER = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+
+
+@bundle.command("check")
+@_BUNDLE_FOLDER
+@_AS_JSON
+def bundle_check(folder: Path, as_json: bool) -> None:
+    """Compare every file, key, shape and type in DIR with what its release must hold."""
+    from . import bundle_command
+
+    bundle_command.check(folder, as_json=as_json)
+
+
+@bundle.command("random")
+@_BUNDLE_FOLDER
+@click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
+@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+def bundle_random(folder: Path, size: str, version: str, seed: int) -> None:
+    """Write random weights into DIR in the released layout, for tests and benches."""
+    from . import bundle_command
+
+    bundle_command.random(folder, version=int(version), size=size, seed=seed)
+
+
+@bundle.command("convert")
+@_BUNDLE_FOLDER
+def bundle_convert(folder: Path) -> None:
+    """Write the weights in DIR as safetensors, and compare them."""
+    from . import bundle_command
+
+    bundle_command.convert(folder)
+
+
 @_cli.command("check-golden")
 @click.argument("folder", type=click.Path(path_type=Path))
 @_AS_JSON

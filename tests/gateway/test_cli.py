@@ -24,6 +24,9 @@ COMMANDS = (
     ["bench", "call"],
     ["bench", "resample"],
     ["bench", "words"],
+    ["bundle", "check"],
+    ["bundle", "random"],
+    ["bundle", "convert"],
 )
 
 

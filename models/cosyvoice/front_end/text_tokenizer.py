@@ -79,6 +79,9 @@ class TextTokenizer:
         Raises OSError and ValueError as reading them does.
         """
         pairs: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))
+        # The marks follow the last, and each id is a row of the text embedding.
+        if sorted(pairs.values()) != list(range(len(pairs))):
+            raise ValueError(f"vocab.json: its {len(pairs):,} tokens have other ids than 0, 1, 2, ...")
         lines = (folder / "merges.txt").read_text("utf-8").splitlines()
         merges = [_merge(line, pairs) for line in lines if line and not line.startswith("#version")]
         return cls(pairs, merges, version, len(pairs))

@@ -16,7 +16,8 @@ data, ONNX models are looked at by their inputs and outputs.
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/cosyvoice.py:30-77, 138-240.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,13 +27,15 @@ from ..front_end.text_tokenizer import TextTokenizer
 from ..geometry import Geometry, Version
 from ..sampling import SamplingParameters
 from . import checkpoint
-from .manifest import FILES, file_shapes
+from .manifest import FILES, Shape, file_shapes
 from .onnx_face import Face, Faces, OnnxFault, read_faces
 from .recipe import QWEN_FOLDER, Recipe, RecipeFault, read_recipe
 
 SPEAKER_ENCODER = "campplus.onnx"
 SPEAKERS = "spk2info.pt"
 SPEAKER_WIDTH = 192
+
+_MOST_TOKENIZER_BYTES = 32_000_000  # ten times the released ones
 
 _LANGUAGES = {
     Version.V2: ("zh", "en", "ja", "ko"),
@@ -91,15 +94,21 @@ class Bundle:
     def speakers(self) -> dict[str, Tensor]:
         """Speakers known by name and their embeddings, (192,) float32; empty without a spk2info.pt."""
         path = self.folder / SPEAKERS
-        return _read_speakers(path) if path.exists() else {}
+        return _read_speakers(path, "cpu") if path.exists() else {}
 
 
 def open_bundle(folder: Path) -> Bundle:
     """Check a folder; raises BundleFault with every fault that was found, before anything is allocated."""
     version = recognise(folder)
-    recipe = _recipe(folder, version)
-    faults = [fault for check in _checks(folder, recipe.geometry) if (fault := _fault_of(check))]
-    if faults:
+    faults: list[str] = []
+    recipe: Recipe | None = None
+    try:
+        recipe = read_recipe(folder, version)
+    except RecipeFault as fault:
+        faults.append(f"{fault}; is the folder one release, downloaded completely?")
+    checks = _checks(folder, version, recipe.geometry if recipe else None)
+    faults += [found for check in checks if (found := _fault_of(check))]
+    if recipe is None or faults:
         raise BundleFault("\n".join(faults))
     return Bundle(folder, recipe, _LANGUAGES[version])
 
@@ -135,26 +144,26 @@ def speech_tokenizer_name(version: Version) -> str:
     return f"speech_tokenizer_v{version.value}.onnx"
 
 
-def _recipe(folder: Path, version: Version) -> Recipe:
-    try:
-        return read_recipe(folder, version)
-    except RecipeFault as fault:
-        raise BundleFault(f"{fault}; is the folder one release, downloaded completely?") from fault
+def _checks(folder: Path, version: Version, geometry: Geometry | None) -> Iterator[Callable[[], object]]:
+    """What to look at; without a geometry, because the settings are damaged, whether files are complete."""
+    shapes = file_shapes(geometry) if geometry else {}
+    for name in FILES:
+        yield functools.partial(_check_weights, folder, name, shapes.get(name))
+    yield functools.partial(_check_onnx, folder / SPEAKER_ENCODER, _SPEAKER_FACES)
+    yield functools.partial(_check_onnx, folder / speech_tokenizer_name(version), _SPEECH_FACES)
+    yield functools.partial(_check_tokenizer, folder, version, geometry)
+    yield functools.partial(_check_speakers, folder / SPEAKERS)
 
 
-def _checks(folder: Path, geometry: Geometry) -> list[Callable[[], None]]:
-    checks: list[Callable[[], None]] = []
-    for name, shapes in file_shapes(geometry).items():
-        path = checkpoint.weight_file(folder, name)
-        checks.append(lambda path=path, shapes=shapes: checkpoint.check(path, shapes))  # type: ignore[misc]
-    checks.append(lambda: _check_onnx(folder / SPEAKER_ENCODER, _SPEAKER_FACES))
-    checks.append(lambda: _check_onnx(folder / speech_tokenizer_name(geometry.version), _SPEECH_FACES))
-    checks.append(lambda: _check_tokenizer(folder, geometry))
-    checks.append(lambda: _check_speakers(folder / SPEAKERS))
-    return checks
+def _check_weights(folder: Path, name: str, shapes: Mapping[str, Shape] | None) -> None:
+    path = checkpoint.weight_file(folder, name)
+    if shapes is None:
+        checkpoint.described(path)
+    else:
+        checkpoint.check(path, shapes)
 
 
-def _fault_of(check: Callable[[], None]) -> str | None:
+def _fault_of(check: Callable[[], object]) -> str | None:
     try:
         check()
     except (checkpoint.CheckpointFault, BundleFault) as fault:
@@ -174,6 +183,7 @@ _SPEECH_FACES = Faces(
 
 def _check_onnx(path: Path, expected: Faces) -> None:
     try:
+        checkpoint.require_file(path)
         found = read_faces(path)
     except OSError as error:
         raise BundleFault(f"{path.name}: {error.strerror}; download it again") from error
@@ -201,35 +211,52 @@ def _listed(faces: tuple[Face, ...]) -> str:
     return ", ".join(map(str, faces)) or "none"
 
 
-def _check_tokenizer(folder: Path, geometry: Geometry) -> None:
-    try:
-        tokenizer = TextTokenizer.load(folder / QWEN_FOLDER, geometry.version)
-    except FileNotFoundError as error:
-        raise BundleFault(f"{QWEN_FOLDER}/{Path(error.filename).name}: missing; download it again") from error
-    except (OSError, ValueError) as error:
-        raise BundleFault(
-            f"{QWEN_FOLDER}: vocab.json or merges.txt cannot be read ({error}); download them again"
-        ) from error
-    if tokenizer.rows > geometry.lm.text_rows:
+def _check_tokenizer(folder: Path, version: Version, geometry: Geometry | None) -> None:
+    tokenizer = _read_tokenizer(folder, version)
+    if geometry and tokenizer.rows > geometry.lm.text_rows:
         raise BundleFault(
             f"{QWEN_FOLDER}: vocab.json and the marks make {tokenizer.rows:,} ids, expected at most "
             f"{geometry.lm.text_rows:,} (vocab_size of config.json); are both of the same release?"
         )
 
 
+def _read_tokenizer(folder: Path, version: Version) -> TextTokenizer:
+    for name in ("vocab.json", "merges.txt"):
+        try:
+            checkpoint.require_file(folder / QWEN_FOLDER / name)
+            size = (folder / QWEN_FOLDER / name).stat().st_size
+        except FileNotFoundError as error:
+            raise BundleFault(f"{QWEN_FOLDER}/{name}: missing; download it again") from error
+        except OSError as error:
+            raise BundleFault(f"{QWEN_FOLDER}/{name}: {error.strerror}; download it again") from error
+        if size > _MOST_TOKENIZER_BYTES:
+            raise BundleFault(
+                f"{QWEN_FOLDER}/{name}: {size:,} bytes, expected at most {_MOST_TOKENIZER_BYTES:,}; "
+                "download it again"
+            )
+    try:
+        return TextTokenizer.load(folder / QWEN_FOLDER, version)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise BundleFault(
+            f"{QWEN_FOLDER}: vocab.json or merges.txt cannot be read ({str(error)[:200]}); expected a "
+            "table of tokens and their ids, and pairs of them; download them again"
+        ) from error
+
+
 def _check_speakers(path: Path) -> None:
     if path.exists():
-        _read_speakers(path)
+        _read_speakers(path, "meta")
 
 
-def _read_speakers(path: Path) -> dict[str, Tensor]:
+def _read_speakers(path: Path, device: str) -> dict[str, Tensor]:
     try:
-        return {str(name): _embedding(entry) for name, entry in checkpoint.read_safely(path).items()}
+        return {str(name): _embedding(entry) for name, entry in checkpoint.read_safely(path, device).items()}
     except checkpoint.CheckpointFault as fault:
         raise BundleFault(str(fault)) from fault
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise BundleFault(
-            f"{path.name}: {error!r}; expected speakers with an embedding each; remove it or get it again"
+            f"{path.name}: {repr(error)[:200]}; expected speakers with an embedding each; remove it or get "
+            "it again"
         ) from error
 
 

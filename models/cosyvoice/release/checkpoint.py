@@ -8,7 +8,10 @@ Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:67-75 (which file g
 prefix).
 """
 
+import errno
 import pickle
+import stat
+import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,6 +32,7 @@ _OLD_NORMS = {
     ".weight_v": ".parametrizations.weight.original1",
 }
 _MOST_NAMED = 4
+_MOST_PICKLED_BYTES = 16_000_000  # of the pickle alone, which names the tensors; a release has 0.1 MB
 _POINTER = b"version https://git-lfs"
 
 
@@ -43,20 +47,23 @@ def weight_file(folder: Path, name: str) -> Path:
 
 
 def check(path: Path, expected: Mapping[str, Shape]) -> None:
-    """Compare a file's keys, shapes and types with what is expected; raises CheckpointFault for the first
-    kind.
+    """Compare a file's keys, shapes and types with what is expected; raises CheckpointFault that names all
+    that differs.
 
     Reads headers only. A converted file may lack the tied head of the language model.
     """
-    found = _described(path)
+    found = described(path)
     missing = [key for key in expected if key not in found and not _may_lack(path, key)]
     unknown = [key for key in found if key not in expected]
-    if missing or unknown:
-        raise CheckpointFault(f"{path.name}: {_difference(missing, unknown)}; {_wrong_release(path)}")
-    for key, (shape, dtype) in found.items():
-        if shape != expected[key] or dtype != torch.float32:
-            got, wanted = _written(shape, dtype), _written(expected[key], torch.float32)
-            raise CheckpointFault(f"{path.name}: {key} is {got}, expected {wanted}; {_wrong_release(path)}")
+    other = [
+        f"{key} is {_written(*found[key])}, expected {_written(shape, torch.float32)}"
+        for key, shape in expected.items()
+        if key in found and found[key] != (shape, torch.float32)
+    ]
+    if missing or unknown or other:
+        raise CheckpointFault(
+            f"{path.name}: {'; '.join(_differences(missing, unknown, other))}; {_wrong_release(path)}"
+        )
 
 
 def load(path: Path) -> dict[str, Tensor]:
@@ -72,35 +79,84 @@ def load(path: Path) -> dict[str, Tensor]:
 def read_safely(path: Path, device: str = "cpu") -> Any:
     """Tensors and plain containers of a ``.pt`` file, nothing else; raises CheckpointFault.
 
-    device: or "meta".
+    device: or "meta", which leaves the numbers on the disk.
     """
-    _check_zip(path)
+    _check_archive(path)
     try:
         return torch.load(path, map_location=device, weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointFault(
-            f"{path.name}: its pickle asks for code to be run ({_first_line(error)}); expected tensors only; "
-            "do not load this file with anything, get it from its publisher"
+            f"{path.name}: its pickle is damaged or asks for code to be run ({_first_line(error)}); expected "
+            "tensors only; load this file with nothing, and get it from its publisher"
         ) from error
-    except (OSError, RuntimeError, EOFError, KeyError, ValueError) as error:
+    except _DAMAGED as error:
         raise CheckpointFault(f"{path.name}: {_first_line(error)}; {_again(path)}") from error
 
 
+# What reading a damaged pickle may end in.
+_DAMAGED = (
+    OSError,
+    RuntimeError,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    MemoryError,
+    struct.error,
+)
+
+
 def convert(source: Path) -> Path:
-    """Write a ``.pt`` file as ``.safetensors`` beside it, complete or not at all; the new path."""
+    """Write a ``.pt`` file as ``.safetensors`` beside it, equal to it or not at all; the new path.
+
+    Raises CheckpointFault, and OSError where it cannot be written.
+    """
     target = source.with_suffix(".safetensors")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; remove it")
     tensors = _renamed(_read_pickled(source, "cpu"))
     tensors.pop(TIED_KEY, None)
     partial = target.with_suffix(".partial")
     try:
-        save_file(tensors, partial)
+        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial)
+        _compare(partial, tensors)
         partial.replace(target)
+    except SafetensorError as error:
+        raise CheckpointFault(f"{target.name}: {error}; is there room on the disk?") from error
     finally:
         partial.unlink(missing_ok=True)
     return target
 
 
-def _described(path: Path) -> dict[str, tuple[Shape, torch.dtype]]:
+def _compare(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    with safe_open(path, framework="pt") as file:
+        different = set(file.keys()) ^ set(tensors)
+        # Bit by bit: a number that is none equals itself too.
+        different |= {
+            key
+            for key, tensor in tensors.items()
+            if not _same_bits(file.get_tensor(key), tensor.contiguous())
+        }
+    if different:
+        raise CheckpointFault(
+            f"{path.name}: {', '.join(_few(sorted(different)))} came back changed; try again"
+        )
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    return (
+        one.dtype == other.dtype and one.shape == other.shape and torch.equal(*map(_as_bytes, (one, other)))
+    )
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def described(path: Path) -> dict[str, tuple[Shape, torch.dtype]]:
+    """The shape and type of every tensor in a file, under today's names; raises CheckpointFault."""
     if path.suffix == ".safetensors":
         return _described_safe(path)
     tensors = _renamed(_read_pickled(path, "meta"))
@@ -110,6 +166,7 @@ def _described(path: Path) -> dict[str, tuple[Shape, torch.dtype]]:
 
 def _described_safe(path: Path) -> dict[str, tuple[Shape, torch.dtype]]:
     try:
+        require_file(path)
         with safe_open(path, framework="pt") as file:
             slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - no mapping
             return {
@@ -129,9 +186,10 @@ _SAFE_TYPES = {
 }
 
 
-def _check_zip(path: Path) -> None:
+def _check_archive(path: Path) -> None:
     """A file that ends early, or is a stand-in for one that was not downloaded, has no table at its end."""
     try:
+        require_file(path)
         with path.open("rb") as file:
             start = file.read(len(_POINTER))
             size = path.stat().st_size
@@ -141,19 +199,43 @@ def _check_zip(path: Path) -> None:
         raise CheckpointFault(
             f"{path.name}: a Git LFS pointer of {size} bytes, not the file; run git lfs pull"
         )
-    if not zipfile.is_zipfile(path):
+    entries = _entries(path)
+    if entries is None:
         raise CheckpointFault(
             f"{path.name}: {size:,} bytes that are no complete PyTorch archive; {_again(path)}"
         )
+    packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+    pickled = sum(entry.file_size for entry in entries if entry.filename.endswith(".pkl"))
+    # Nothing that unpacks to more than the file holds is even begun with.
+    if packed or pickled > _MOST_PICKLED_BYTES or sum(entry.file_size for entry in entries) > size:
+        raise CheckpointFault(
+            f"{path.name}: an archive packed as PyTorch does not pack any (a pickle of {pickled:,} bytes); "
+            f"{_again(path)}"
+        )
+
+
+def require_file(path: Path) -> None:
+    """Raises OSError unless it is a plain file: reading from a pipe would wait for ever."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is no plain file", str(path))
+
+
+def _entries(path: Path) -> list[zipfile.ZipInfo] | None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.infolist()
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError):
+        return None
 
 
 def _check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """The raw numbers in the archive must suffice for the tensors; tied ones are stored once."""
-    with zipfile.ZipFile(path) as archive:
-        stored = sum(entry.file_size for entry in archive.infolist() if "/data/" in entry.filename)
-        packed = [entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED]
+    stored = sum(entry.file_size for entry in _entries(path) or () if "/data/" in entry.filename)
     needed = sum(t.numel() * t.element_size() for key, t in tensors.items() if key != TIED_KEY)
-    if stored < needed or packed:
+    if stored < needed:
         raise CheckpointFault(
             f"{path.name}: holds {stored:,} bytes of numbers, expected {needed:,}; {_again(path)}"
         )
@@ -183,13 +265,12 @@ def _may_lack(path: Path, key: str) -> bool:
     return path.suffix == ".safetensors" and key == TIED_KEY
 
 
-def _difference(missing: list[str], unknown: list[str]) -> str:
-    parts = [
-        f"{len(keys)} keys {what} ({', '.join(_few(keys))})"
-        for what, keys in (("missing", missing), ("unknown", unknown))
-        if keys
-    ]
-    return " and ".join(parts)
+def _differences(missing: list[str], unknown: list[str], other: list[str]) -> Iterator[str]:
+    for keys, what in ((missing, "missing"), (unknown, "unknown")):
+        if keys:
+            yield f"{len(keys)} keys {what} ({', '.join(_few(keys))})"
+    if other:
+        yield f"{len(other)} tensors of another kind ({', '.join(_few(other))})" if other[1:] else other[0]
 
 
 def _few(keys: list[str]) -> Iterator[str]:

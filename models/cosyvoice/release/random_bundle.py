@@ -9,8 +9,13 @@ Source: FunAudioLLM/CosyVoice@ace7c47 (the layout: cosyvoice/cli/cosyvoice.py:13
 files).
 """
 
+import contextlib
+import errno
 import json
+import math
+import shutil
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -49,6 +54,7 @@ _LIVELIER = {
     "llm_decoder.weight": 6.0,
 }
 _PAIRS = "th he in er an re on at en nd ou ea ng ing the and ll or is it st".split()
+_OTHER_FILES_BYTES = 20_000_000
 _TINY_BASE_IDS = 320
 _RELEASED_BASE_IDS = 151_643
 
@@ -60,21 +66,52 @@ class Size(Enum):
     FULL = "full"
 
 
-def write_random_bundle(folder: Path, version: Version, size: Size, seed: int = 0) -> None:
-    """Write a bundle into a folder that does not exist or is empty; raises FileExistsError otherwise."""
+def write_random_bundle(
+    folder: Path,
+    version: Version,
+    size: Size,
+    seed: int = 0,
+    written: Callable[[int], None] = lambda numbers: None,
+) -> None:
+    """Write a bundle into a folder that does not exist or is empty: all of it, or nothing.
+
+    ``written`` is told of every tensor how many bytes it has, ``weight_bytes`` in all. Raises
+    FileExistsError, and OSError where the disk is too small.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; give a new folder")
-    geometry = released(version) if size is Size.FULL else tiny(version)
-    base_ids = _RELEASED_BASE_IDS if size is Size.FULL else _TINY_BASE_IDS
-    for name, shapes in file_shapes(geometry).items():
-        torch.save(_random_weights(shapes, f"{seed}/{name}/"), folder / name)
-    _write_onnx(folder, geometry, seed)
-    _write_qwen(folder / QWEN_FOLDER, geometry, base_ids)
-    speakers = {"nobody": {"embedding": _random((1, SPEAKER_WIDTH), f"{seed}/nobody")}}
-    torch.save(speakers, folder / SPEAKERS)
-    # Last, because a folder without it is no bundle: a run that is cut short leaves nothing that looks whole.
-    (folder / f"cosyvoice{version.value}.yaml").write_text(_yaml(geometry), "utf-8")
+    geometry = _geometry(version, size)
+    _require_room(folder, weight_bytes(version, size))
+    with contextlib.ExitStack() as unfinished:
+        unfinished.callback(shutil.rmtree, folder, ignore_errors=True)
+        for name, shapes in file_shapes(geometry).items():
+            torch.save(_random_weights(shapes, f"{seed}/{name}/", written), folder / name)
+        _write_onnx(folder, geometry, seed)
+        _write_qwen(folder / QWEN_FOLDER, geometry, size)
+        speakers = {"nobody": {"embedding": _random((1, SPEAKER_WIDTH), f"{seed}/nobody")}}
+        torch.save(speakers, folder / SPEAKERS)
+        # Last, because a folder without it is no bundle: a run that is killed leaves none behind.
+        (folder / f"cosyvoice{version.value}.yaml").write_text(_yaml(geometry), "utf-8")
+        unfinished.pop_all()
+
+
+def weight_bytes(version: Version, size: Size) -> int:
+    """What the weights of a random bundle take on the disk."""
+    files = file_shapes(_geometry(version, size)).values()
+    return sum(4 * math.prod(shape) for shapes in files for key, shape in shapes.items() if key != TIED_KEY)
+
+
+def _geometry(version: Version, size: Size) -> Geometry:
+    return released(version) if size is Size.FULL else tiny(version)
+
+
+def _require_room(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed + _OTHER_FILES_BYTES:
+        raise OSError(
+            errno.ENOSPC, f"{free / 1e9:.1f} GB are free, needed are {needed / 1e9:.1f} GB", str(folder)
+        )
 
 
 def tiny(version: Version) -> Geometry:
@@ -92,8 +129,12 @@ def tiny(version: Version) -> Geometry:
     return Geometry(lm, flow, replace(HiftSizes(), channels=32, f0_channels=24))
 
 
-def _random_weights(shapes: Shapes, salt: str) -> dict[str, Tensor]:
-    tensors = {key: _random_weight(key, shape, salt) for key, shape in shapes.items() if key != TIED_KEY}
+def _random_weights(shapes: Shapes, salt: str, written: Callable[[int], None]) -> dict[str, Tensor]:
+    tensors = {}
+    for key, shape in shapes.items():
+        if key != TIED_KEY:
+            tensors[key] = _random_weight(key, shape, salt)
+            written(tensors[key].nbytes)
     if TIED_KEY in shapes:
         tensors[TIED_KEY] = tensors[EMBEDDING_KEY]
     return tensors
@@ -159,8 +200,9 @@ def _model(graph: onnx.GraphProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def _write_qwen(folder: Path, geometry: Geometry, base_ids: int) -> None:
+def _write_qwen(folder: Path, geometry: Geometry, size: Size) -> None:
     folder.mkdir()
+    base_ids = _RELEASED_BASE_IDS if size is Size.FULL else _TINY_BASE_IDS
     letters = byte_letters()
     vocabulary = [*letters, *sorted(_PAIRS, key=len)]
     # Ids that no text can reach stand for the rest of the vocabulary, so that the marks have their usual ids.

@@ -9,6 +9,7 @@ Source: FunAudioLLM/CosyVoice@ace7c47 examples/libritts/cosyvoice{2,3}/conf/cosy
 import json
 import math
 import re
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,11 @@ from ..geometry import (
     Version,
 )
 from ..sampling import SamplingParameters
+from .checkpoint import require_file
 
 MOST_BYTES = 1_000_000
+MOST_LAYERS = 1000  # nothing is allocated for a network, and no list of its tensors written, beyond this
+MOST_STEPS = 16
 QWEN_FOLDER = "CosyVoice-BlankEN"
 
 # What the networks here are written for; a release that differs would be spoken wrongly, not slowly.
@@ -89,8 +93,10 @@ def parse_yaml(text: str, name: str) -> dict[str, Any]:
     """The yaml as plain data: a mapping under a tag has it as ``!``; references stay text like ``<name>``."""
     try:
         data = yaml.load(text, Loader=_PlainLoader)  # a safe loader that builds nothing
-    except yaml.YAMLError as error:
-        raise RecipeFault(f"{name}: not readable as yaml: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise RecipeFault(f"{name}: not readable as yaml: {' '.join(str(error).split())[:300]}") from error
+    except RecursionError:
+        raise RecipeFault(f"{name}: not readable as yaml: nested too deeply") from None
     if not isinstance(data, dict):
         raise RecipeFault(f"{name}: found {type(data).__name__}, expected named settings")
     return data
@@ -134,20 +140,33 @@ class _Settings:
             return value
         return math.prod(factors)
 
-    def number(self, place: str, default: int | None = None) -> int:
+    def number(self, place: str, default: int | None = None, most: int = 2**24) -> int:
         if default is not None and not self._has(place):
             return default
         value = self.find(place)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**24:
-            raise RecipeFault(f"{self._name}: {place} is {value!r}; expected a whole number above 0")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
+            raise RecipeFault(
+                f"{self._name}: {place} is {_shown(value)}; expected a whole number from 1 to {most:,}"
+            )
         return value
+
+    def layers(self, place: str, default: int | None = None) -> int:
+        return self.number(place, default, MOST_LAYERS)
+
+    def require_shares(self, whole: str, parts: str) -> None:
+        """That one number is a multiple of another."""
+        if self.number(whole) % self.number(parts):
+            raise RecipeFault(
+                f"{self._name}: {whole} is {self.number(whole)}; expected a multiple of {parts}, which is "
+                f"{self.number(parts)}"
+            )
 
     def real(self, place: str) -> float:
         value = self.find(place)
         if isinstance(value, str):  # yaml 1.1 reads 1e-06 as text
             value = _real(value)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise RecipeFault(f"{self._name}: {place} is {value!r}; expected a number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
+            raise RecipeFault(f"{self._name}: {place} is {_shown(value)}; expected a number")
         return float(value)
 
     def numbers(self, place: str) -> tuple[int, ...]:
@@ -157,24 +176,27 @@ class _Settings:
         """Rows that must all be equal."""
         rows = self.find(place)
         if not isinstance(rows, list) or not rows or any(row != rows[0] for row in rows):
-            raise RecipeFault(f"{self._name}: {place} is {rows!r}; expected equal rows of numbers")
+            raise RecipeFault(f"{self._name}: {place} is {_shown(rows)}; expected equal rows of numbers")
         return self._whole_numbers(place, rows[0])
 
     def _whole_numbers(self, place: str, value: Any) -> tuple[int, ...]:
-        if not isinstance(value, list) or not all(type(n) is int and n > 0 for n in value):
-            raise RecipeFault(f"{self._name}: {place} is {value!r}; expected whole numbers above 0")
+        wanted = isinstance(value, list) and 0 < len(value) <= MOST_STEPS
+        if not wanted or not all(type(n) is int and 0 < n <= 2**24 for n in value):
+            raise RecipeFault(
+                f"{self._name}: {place} is {_shown(value)}; expected up to {MOST_STEPS} whole numbers above 0"
+            )
         return tuple(value)
 
     def require(self, place: str, wanted: Any) -> None:
         found = self.find(place)
         if found != wanted:
-            raise RecipeFault(f"{self._name}: {place} is {found!r}; expected {wanted!r}")
+            raise RecipeFault(f"{self._name}: {place} is {_shown(found)}; expected {wanted!r}")
 
     def require_class(self, place: str, wanted: str) -> None:
         found = self.find(place)
         tag = str(found.get("!", "nothing")) if isinstance(found, dict) else type(found).__name__
         if tag.rpartition(".")[2] != wanted:
-            raise RecipeFault(f"{self._name}: {place} is {tag}; expected a {wanted}")
+            raise RecipeFault(f"{self._name}: {place} is {tag[:100]}; expected a {wanted}")
 
     def highest_hz(self) -> float | None:
         place = "feat_extractor.fmax"
@@ -187,6 +209,7 @@ class _Settings:
 
 def _text(path: Path) -> str:
     try:
+        require_file(path)
         if path.stat().st_size > MOST_BYTES:
             raise RecipeFault(
                 f"{path.name}: {path.stat().st_size:,} bytes; settings have at most {MOST_BYTES:,}"
@@ -195,14 +218,25 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise RecipeFault(f"{path.name}: not text in UTF-8 ({error.reason} at byte {error.start})") from error
     except OSError as error:
-        raise RecipeFault(f"{path.parent.name}/{path.name}: {error.strerror}") from error
+        raise RecipeFault(f"{_place(path)}: {error.strerror}") from error
+
+
+def _place(path: Path) -> str:
+    return f"{QWEN_FOLDER}/{path.name}" if path.parent.name == QWEN_FOLDER else path.name
+
+
+def _shown(value: Any) -> str:
+    """Short, whatever it is: a few lines of yaml can say a value of gigabytes."""
+    return reprlib.repr(value)
 
 
 def _parse_json(text: str, name: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise RecipeFault(f"{name}: not readable as JSON: {error}") from error
+    except RecursionError:
+        raise RecipeFault(f"{name}: not readable as JSON: nested too deeply") from None
     if not isinstance(data, dict):
         raise RecipeFault(f"{name}: found {type(data).__name__}, expected named settings")
     return data
@@ -221,10 +255,14 @@ def _lm(settings: _Settings, qwen: _Settings, version: Version) -> SpeechLmConfi
     settings.require("llm_output_size", hidden)
     qwen.require("tie_word_embeddings", True)
     qwen.require("hidden_act", "silu")
+    qwen.require_shares("hidden_size", "num_attention_heads")
+    qwen.require_shares("num_attention_heads", "num_key_value_heads")
+    if qwen.real("rope_theta") < 1 or qwen.real("rms_norm_eps") < 0:
+        raise RecipeFault(f"{QWEN_FOLDER}/config.json: rope_theta is below 1 or rms_norm_eps below 0")
     return SpeechLmConfig(
         version=version,
         hidden=hidden,
-        layers=qwen.number("num_hidden_layers"),
+        layers=qwen.layers("num_hidden_layers"),
         heads=qwen.number("num_attention_heads"),
         kv_heads=qwen.number("num_key_value_heads"),
         intermediate=qwen.number("intermediate_size"),
@@ -239,6 +277,7 @@ def _flow_v2(settings: _Settings) -> FlowSizes:
     encoder, unet = "flow.encoder", "flow.decoder.estimator"
     settings.require(f"{unet}.static_chunk_size", 50)
     settings.require(f"{unet}.in_channels", 320)
+    settings.require_shares(f"{encoder}.output_size", f"{encoder}.attention_heads")
     channels = settings.numbers(f"{unet}.channels")
     if len(channels) != 1:
         raise RecipeFault(f"cosyvoice2.yaml: {unet}.channels is {list(channels)}; expected a single level")
@@ -248,16 +287,16 @@ def _flow_v2(settings: _Settings) -> FlowSizes:
             width=settings.number(f"{encoder}.output_size"),
             heads=settings.number(f"{encoder}.attention_heads"),
             inner=settings.number(f"{encoder}.linear_units"),
-            layers=settings.number(f"{encoder}.num_blocks"),
+            layers=settings.layers(f"{encoder}.num_blocks"),
             # Fixed in upstream's code; reduced bundles say it.
-            up_layers=settings.number(f"{encoder}.num_up_blocks", EncoderSizes().up_layers),
+            up_layers=settings.layers(f"{encoder}.num_up_blocks", EncoderSizes().up_layers),
         ),
         unet=UnetSizes(
             channels=channels[0],
             head_width=settings.number(f"{unet}.attention_head_dim"),
             heads=settings.number(f"{unet}.num_heads"),
-            blocks=settings.number(f"{unet}.n_blocks"),
-            mid_blocks=settings.number(f"{unet}.num_mid_blocks"),
+            blocks=settings.layers(f"{unet}.n_blocks"),
+            mid_blocks=settings.layers(f"{unet}.num_mid_blocks"),
         ),
     )
 
@@ -270,7 +309,7 @@ def _flow_v3(settings: _Settings) -> FlowSizes:
         lookahead_channels=settings.number("flow.pre_lookahead_layer.channels"),
         dit=DitSizes(
             width=settings.number(f"{dit}.dim"),
-            depth=settings.number(f"{dit}.depth"),
+            depth=settings.layers(f"{dit}.depth"),
             heads=settings.number(f"{dit}.heads"),
             head_width=settings.number(f"{dit}.dim_head"),
             factor=settings.number(f"{dit}.ff_mult"),
@@ -281,6 +320,18 @@ def _flow_v3(settings: _Settings) -> FlowSizes:
 def _hift(settings: _Settings, version: Version) -> HiftSizes:
     if version is Version.V3:
         settings.require("hift.conv_pre_look_right", HiftSizes().look_right)
+    sizes = _hift_sizes(settings)
+    steps = [len(sizes.upsample_rates), len(sizes.upsample_kernels), len(sizes.source_kernels)]
+    samples = math.prod(sizes.upsample_rates) * sizes.hop
+    if len(set(steps)) > 1 or samples != settings.find("feat_extractor.hop_size"):
+        raise RecipeFault(
+            f"cosyvoice{version.value}.yaml: hift has {steps} rates, kernels and source kernels, and makes "
+            f"{samples:,} samples of a frame; expected equal numbers of them, and feat_extractor.hop_size"
+        )
+    return sizes
+
+
+def _hift_sizes(settings: _Settings) -> HiftSizes:
     return HiftSizes(
         channels=settings.number("hift.base_channels"),
         harmonics=settings.number("hift.nb_harmonics"),

@@ -1,0 +1,47 @@
+"""What is in a checked bundle, file by file, for people who want to know."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import checkpoint
+from .bundle import SPEAKERS, Bundle
+from .manifest import FILES
+from .recipe import QWEN_FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file, relative to the bundle, and what its check has compared."""
+
+    name: str
+    size_bytes: int
+    checked: str
+
+
+def inventory(bundle: Bundle) -> Iterator[Item]:
+    """Every file that a bundle is used with. Reads headers only."""
+    sizes = {
+        f"cosyvoice{bundle.version.value}.yaml": "every setting that is used; none of its tags is run",
+        f"{QWEN_FOLDER}/config.json": "the sizes of the language model",
+        f"{QWEN_FOLDER}/vocab.json": f"with the marks {bundle.text_tokenizer().rows:,} text ids",
+        f"{QWEN_FOLDER}/merges.txt": "every pair is in vocab.json",
+        bundle.speaker_encoder.name: "complete; inputs and outputs",
+        bundle.speech_tokenizer.name: "complete; inputs and outputs",
+    }
+    for name in FILES:
+        path = checkpoint.weight_file(bundle.folder, name)
+        yield Item(path.name, path.stat().st_size, _weights(path))
+    for name, checked in sizes.items():
+        yield Item(name, (bundle.folder / name).stat().st_size, checked)
+    speakers = bundle.folder / SPEAKERS
+    if speakers.exists():
+        count = len(bundle.speakers())
+        yield Item(SPEAKERS, speakers.stat().st_size, f"{count} {'speaker' if count == 1 else 'speakers'}")
+
+
+def _weights(path: Path) -> str:
+    shapes = [shape for key, (shape, _) in checkpoint.described(path).items() if key != checkpoint.TIED_KEY]
+    numbers = sum(math.prod(shape) for shape in shapes)
+    return f"{len(shapes):,} tensors of {numbers / 1e6:,.1f} M numbers: every key, shape and type"

@@ -1,0 +1,108 @@
+"""Checkpoint folders of CosyVoice for those who may not import a network: checked, converted, made at random.
+
+Torch is imported when a function runs; without it they raise MissingExtra. What is wrong with a folder is
+BundleError, a line a fault.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import BadRequest, BundleError, MissingExtra
+
+VERSIONS = (2, 3)
+SIZES = ("tiny", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """One file of a bundle and what was compared in it."""
+
+    name: str
+    size_bytes: int
+    checked: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBundle:
+    """A whole bundle. version: of CosyVoice. languages: that it was trained to speak, ISO 639-1."""
+
+    version: int
+    languages: tuple[str, ...]
+    files: tuple[CheckedFile, ...]
+
+
+def check_bundle(folder: Path) -> CheckedBundle:
+    """Look at every file, key, shape and type of a folder, allocating none; raises BundleError."""
+    with _told_as_ours():
+        from ..models.cosyvoice.release.bundle import open_bundle
+        from ..models.cosyvoice.release.inventory import inventory
+
+        bundle = open_bundle(folder)
+        files = tuple(CheckedFile(item.name, item.size_bytes, item.checked) for item in inventory(bundle))
+        return CheckedBundle(bundle.version.value, bundle.languages, files)
+
+
+def random_bundle_bytes(version: int, size: str) -> int:
+    """What the weights of a random bundle take on the disk."""
+    with _told_as_ours():
+        from ..models.cosyvoice.geometry import Version
+        from ..models.cosyvoice.release.random_bundle import Size, weight_bytes
+
+        return weight_bytes(Version(version), Size(size))
+
+
+def write_random_bundle(
+    folder: Path, version: int, size: str, seed: int, written: Callable[[int], None] = lambda numbers: None
+) -> None:
+    """Write a folder in the released layout with random weights; ``written`` is told of bytes as they come.
+
+    Raises BadRequest for a folder in use, BundleError where it cannot be written.
+    """
+    with _told_as_ours():
+        from ..models.cosyvoice.geometry import Version
+        from ..models.cosyvoice.release import random_bundle
+
+        try:
+            random_bundle.write_random_bundle(
+                folder, Version(version), random_bundle.Size(size), seed, written
+            )
+        except FileExistsError as error:
+            raise BadRequest(f"{folder}: is not an empty folder; give a new one") from error
+        except RuntimeError as error:  # how torch says that a disk is full
+            raise BundleError(f"{folder}: cannot be written: {str(error).splitlines()[0]}") from error
+
+
+def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
+    """Write the weights of a whole bundle as .safetensors beside the .pt files; each file as it is done.
+
+    Each is read again and compared, number by number. Raises BundleError.
+    """
+    with _told_as_ours():
+        from ..models.cosyvoice.release.bundle import open_bundle
+        from ..models.cosyvoice.release.checkpoint import convert
+        from ..models.cosyvoice.release.manifest import FILES
+
+        open_bundle(folder)
+        sources = [folder / name for name in FILES if (folder / name).exists()]
+        if not sources:
+            raise BundleError(f"{folder}: no .pt file is left to convert")
+        for source in sources:
+            target = convert(source)
+            yield CheckedFile(target.name, target.stat().st_size, f"equal to {source.name}")
+
+
+@contextlib.contextmanager
+def _told_as_ours() -> Iterator[None]:
+    try:
+        from ..models.cosyvoice.release.bundle import BundleFault
+        from ..models.cosyvoice.release.checkpoint import CheckpointFault
+    except ImportError as error:
+        raise MissingExtra("CosyVoice", "cosyvoice") from error
+    try:
+        yield
+    except (BundleFault, CheckpointFault) as error:
+        raise BundleError(str(error)) from error
+    except OSError as error:
+        raise BundleError(f"{error.filename or 'the bundle'}: {error.strerror or error}") from error
