@@ -1,0 +1,444 @@
+"""Voices on file: what they are by content, and an index of who is which.
+
+    folder/
+        index.sqlite         a row a voice: id, name, content, what is known about it
+        contents/HASH.npz    a prompt, without pickle; several ids may share one
+
+Ids and contents are apart: the same recording enrolled twice is one file, an id may be given a new recording,
+and no id ever becomes a path. Several processes may use a folder. A change holds SQLite's write lock, its
+files included, and their order is such that a crash never leaves a row without its file:
+
+    add       lock | file | row | unlock
+    remove    lock | row  | unlock          lock | the file, if no row has it by now | unlock
+
+What a crash leaves is a file without a row; those are deleted as a store is opened. Prompts fit the release
+that they were enrolled with, so a store is opened for one, and says so of the others.
+
+Source: sqlite.org/wal.html, sqlite.org/lang_transaction.html (BEGIN IMMEDIATE).
+"""
+
+import os
+import re
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..models.cosyvoice.front_end.voice_encoder import PromptFault, VoicePrompt
+from .errors import BadRequest, BundleError, Overloaded, UnknownVoice
+from .prompt_cache import PromptCache
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_LONGEST_NAME = 200  # characters
+_LONGEST_NOTE = 10_000  # characters of a consent statement, or of where a recording is from
+_BUSY_S = 10.0  # that another process may hold the lock; a change holds it for some milliseconds
+_RETRY_S = 5.0
+
+# One script a format, each from the one before it; PRAGMA user_version says how many were run.
+_MIGRATIONS = (
+    """
+    CREATE TABLE voices (
+        id TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        content TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        transcript TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        changed_at REAL NOT NULL,
+        language TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        consent TEXT NOT NULL,
+        provenance TEXT NOT NULL,
+        source TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX voices_content ON voices (content);
+    CREATE INDEX voices_owner ON voices (owner);
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is known about a voice besides its sound.
+
+    language: BCP 47, "" for not told. owner: id of the key that made it, "" for the operator. consent: what
+    the speaker agreed to. provenance: where the recording is from. source: its SHA-256, in hexadecimal.
+    """
+
+    language: str = ""
+    owner: str = ""
+    consent: str = ""
+    provenance: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVoice:
+    """A row of the index. content: hash of the prompt; bytes: of its file; times: seconds since 1970."""
+
+    id: str
+    name: str
+    content: str
+    version: int
+    bytes: int
+    transcript: str
+    created_at: float
+    changed_at: float
+    about: About
+
+    @property
+    def language(self) -> str:
+        """BCP 47, "" for not told."""
+        return self.about.language
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """How much is kept. An owner's share is what keeps one key from filling the house.
+
+    most_bytes: on disk, where a voice takes 170 to 500 kB. memory_bytes: of prompts held ready.
+    """
+
+    most_voices: int = 10_000
+    most_of_an_owner: int = 1_000
+    most_bytes: int = 4 * 2**30
+    memory_bytes: int = 128 * 2**20
+
+
+class VoiceStore:
+    """A folder of voices. Safe from any thread and from several processes; blocks for milliseconds.
+
+    version: of the bundle that the prompts are for, 2 or 3; None to look after the folder without one.
+    Every method raises Overloaded where the disk is full or the lock is not to be had, with nothing changed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        version: int | None,
+        limits: StoreLimits | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the folder, make it where there is none; raises BundleError for one that is none of ours."""
+        self.folder = folder
+        self.version = version
+        self.limits = limits or StoreLimits()
+        self.memory = PromptCache(self.limits.memory_bytes)
+        self._clock = clock
+        self._contents = folder / "contents"
+        with _faults_told(folder):
+            # A voice is personal: nobody else on the machine needs to read it.
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._contents.mkdir(mode=0o700, exist_ok=True)
+            self._writing, self._writer = threading.Lock(), _connect(folder)
+            self._reading, self._reader = threading.Lock(), _connect(folder)
+        try:
+            with self._change() as index:
+                _migrate(index, folder)
+                self._collect(index)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the index; nothing is lost without it."""
+        self._writer.close()
+        self._reader.close()
+
+    def add(
+        self, prompt: VoicePrompt, *, name: str, about: About | None = None, voice_id: str | None = None
+    ) -> StoredVoice:
+        """Keep a prompt under an id, a new one unless one is given; raises BadRequest over a limit."""
+        voice_id = _new_id() if voice_id is None else checked_id(voice_id)
+        about = _checked_about(about or About())
+        with self._change() as index:
+            if _row(index, voice_id) is not None:
+                raise BadRequest(f"there is a voice {voice_id!r} already; remove it first or take another id")
+            self._check_count(index, about.owner)
+            size = self._write(index, prompt)
+            now = self._clock()
+            voice = StoredVoice(
+                voice_id,
+                _checked_name(name),
+                prompt.id,
+                prompt.version.value,
+                size,
+                prompt.transcript,
+                now,
+                now,
+                about,
+            )
+            values = (*astuple(voice)[:-1], *astuple(about))
+            index.execute(f"INSERT INTO voices VALUES ({', '.join('?' * len(values))})", values)
+        return voice
+
+    def get(self, voice_id: str) -> VoicePrompt:
+        """The prompt of a voice.
+
+        Raises UnknownVoice, BadRequest for one of another release, BundleError for a damaged file.
+        """
+        voice = self._known(voice_id)
+        if self.version is not None and voice.version != self.version:
+            raise BadRequest(
+                f"voice {voice_id!r} was enrolled with CosyVoice {voice.version}, and CosyVoice "
+                f"{self.version} is loaded; enrol its recording again"
+            )
+        try:
+            return self.memory.get(voice.content, lambda: self._load(voice))
+        except FileNotFoundError as error:
+            if self._known(voice_id).content != voice.content:
+                return self.get(voice_id)  # given a new recording between the look and the load
+            raise BundleError(f"voice {voice_id!r}: its file is gone; enrol it again") from error
+        except OSError as error:
+            raise _unusable(error.strerror or str(error)) from error
+
+    def find(self, voice_id: str) -> StoredVoice | None:
+        """What is known about a voice; None where there is none."""
+        with self._look() as index:
+            return _row(index, voice_id)
+
+    def list(self, owner: str | None = None) -> tuple[StoredVoice, ...]:
+        """All voices, or an owner's, in order of age."""
+        with self._look() as index:
+            rows = index.execute(
+                f"SELECT {_COLUMNS} FROM voices WHERE ? IS NULL OR owner = ? ORDER BY created_at, rowid",
+                (owner, owner),
+            )
+            return tuple(_voice(row) for row in rows)
+
+    def rename(self, voice_id: str, name: str) -> StoredVoice:
+        """Give a voice another name; raises UnknownVoice."""
+        with self._change() as index:
+            index.execute(
+                "UPDATE voices SET name = ?, changed_at = ? WHERE id = ?",
+                (_checked_name(name), self._clock(), voice_id),
+            )
+            return _existing(index, voice_id)
+
+    def replace(self, voice_id: str, prompt: VoicePrompt, about: About | None = None) -> StoredVoice:
+        """Give a voice another prompt, and what is known about it unless None; raises UnknownVoice."""
+        with self._change() as index:
+            before = _existing(index, voice_id)
+            size = self._write(index, prompt)
+            values = (
+                *(prompt.id, prompt.version.value, size, prompt.transcript, self._clock()),
+                *astuple(_checked_about(about or before.about)),
+            )
+            index.execute(
+                "UPDATE voices SET (content, version, bytes, transcript, changed_at, "
+                "language, owner, consent, provenance, source) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?",
+                (*values, voice_id),
+            )
+            after = _existing(index, voice_id)
+        self._forget(before.content)
+        return after
+
+    def remove(self, voice_id: str) -> StoredVoice:
+        """Delete a voice, and its file with the last id that has it; what it was. Raises UnknownVoice."""
+        with self._change() as index:
+            voice = _existing(index, voice_id)
+            index.execute("DELETE FROM voices WHERE id = ?", (voice_id,))
+        self._forget(voice.content)
+        return voice
+
+    def _known(self, voice_id: str) -> StoredVoice:
+        with self._look() as index:
+            return _existing(index, voice_id)
+
+    def _load(self, voice: StoredVoice) -> VoicePrompt:
+        try:
+            prompt = VoicePrompt.load(self._path(voice.content))
+        except PromptFault as fault:
+            raise BundleError(f"voice {voice.id!r}: {fault}") from fault
+        if prompt.id != voice.content:
+            raise BundleError(f"voice {voice.id!r}: its file was changed or damaged; enrol it again")
+        return prompt
+
+    def _path(self, content: str) -> Path:
+        return self._contents / f"{content}.npz"
+
+    def _write(self, index: sqlite3.Connection, prompt: VoicePrompt) -> int:
+        """Put a prompt on disk for good, and say how many bytes; under the lock."""
+        path = self._path(prompt.id)
+        partial = path.with_suffix(".new")
+        try:
+            prompt.save(partial)
+            size = partial.stat().st_size
+            self._check_bytes(index, prompt.id, size)
+            _flush_to_disk(partial)
+            partial.replace(path)
+            _flush_to_disk(self._contents)
+        finally:
+            partial.unlink(missing_ok=True)
+        return size
+
+    def _check_count(self, index: sqlite3.Connection, owner: str) -> None:
+        (count,) = index.execute("SELECT count(*) FROM voices").fetchone()
+        if count >= self.limits.most_voices:
+            raise BadRequest(
+                f"the store has {count:,} voices, of {self.limits.most_voices:,} allowed; remove some"
+            )
+        (count,) = index.execute("SELECT count(*) FROM voices WHERE owner = ?", (owner,)).fetchone()
+        if owner and count >= self.limits.most_of_an_owner:
+            raise BadRequest(
+                f"this key has {count:,} voices, of {self.limits.most_of_an_owner:,} allowed; remove some"
+            )
+
+    def _check_bytes(self, index: sqlite3.Connection, content: str, size: int) -> None:
+        (held,) = index.execute(
+            "SELECT coalesce(sum(bytes), 0) FROM "
+            "(SELECT DISTINCT content, bytes FROM voices WHERE content != ?)",
+            (content,),
+        ).fetchone()
+        if held + size > self.limits.most_bytes:
+            raise BadRequest(
+                f"the store has {held:,} bytes, of {self.limits.most_bytes:,} allowed, "
+                f"and the voice needs {size:,}; remove some"
+            )
+
+    def _forget(self, content: str) -> None:
+        """Delete a file that no voice has any more."""
+        with self._change() as index:
+            if not index.execute("SELECT 1 FROM voices WHERE content = ?", (content,)).fetchone():
+                self._path(content).unlink(missing_ok=True)
+
+    def _collect(self, index: sqlite3.Connection) -> None:
+        """Delete what a crash has left; under the lock, which whoever writes a file holds."""
+        kept = {f"{content}.npz" for (content,) in index.execute("SELECT DISTINCT content FROM voices")}
+        for path in self._contents.iterdir():
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        with _faults_told(self.folder), self._writing:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+                self._writer.execute("COMMIT")
+            finally:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+
+    @contextmanager
+    def _look(self) -> Iterator[sqlite3.Connection]:
+        with _faults_told(self.folder), self._reading:
+            yield self._reader
+
+
+def checked_id(voice_id: str) -> str:
+    """The id, if it may be one; raises BadRequest."""
+    if _ID.fullmatch(voice_id) is None:
+        raise BadRequest(
+            f"voice id {voice_id[:140]!r}; 1 to 128 letters, digits, '.', '_' and '-' are allowed, "
+            "a letter or digit first"
+        )
+    return voice_id
+
+
+_COLUMNS = (
+    "id, name, content, version, bytes, transcript, created_at, changed_at, "
+    "language, owner, consent, provenance, source"
+)
+
+
+def _row(index: sqlite3.Connection, voice_id: str) -> StoredVoice | None:
+    row = index.execute(f"SELECT {_COLUMNS} FROM voices WHERE id = ?", (voice_id,)).fetchone()
+    return None if row is None else _voice(row)
+
+
+def _existing(index: sqlite3.Connection, voice_id: str) -> StoredVoice:
+    voice = _row(index, voice_id)
+    if voice is None:
+        raise UnknownVoice(f"no voice {voice_id[:140]!r} in the store")
+    return voice
+
+
+def _voice(row: tuple[Any, ...]) -> StoredVoice:
+    return StoredVoice(*(*row[:8], About(*row[8:])))
+
+
+def _new_id() -> str:
+    return f"voice_{secrets.token_hex(16)}"
+
+
+def _checked_name(name: str) -> str:
+    if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise BadRequest(
+            f"a voice's name has {len(name)} characters; 1 to {_LONGEST_NAME} printable ones may be"
+        )
+    return name
+
+
+def _checked_about(about: About) -> About:
+    for field, note in zip(About.__slots__, astuple(about), strict=True):
+        if len(note) > _LONGEST_NOTE:
+            raise BadRequest(
+                f"a voice's {field} has {len(note):,} characters; at most {_LONGEST_NOTE:,} may be"
+            )
+    return about
+
+
+def _connect(folder: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        folder / "index.sqlite", timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA journal_mode = WAL")
+    return connection
+
+
+def _migrate(index: sqlite3.Connection, folder: Path) -> None:
+    """Bring the index to today's format; under the lock, so that of several processes one does."""
+    (format_number,) = index.execute("PRAGMA user_version").fetchone()
+    if format_number > len(_MIGRATIONS):
+        raise BundleError(
+            f"{folder}: a store of format {format_number}, made by a later vivavoce; "
+            f"this one knows up to {len(_MIGRATIONS)}"
+        )
+    for number, script in enumerate(_MIGRATIONS[format_number:], format_number + 1):
+        for statement in script.split(";"):
+            index.execute(statement)
+        index.execute(f"PRAGMA user_version = {number}")
+
+
+@contextmanager
+def _faults_told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise _unusable(str(error)) from error
+    except sqlite3.DatabaseError as error:
+        raise BundleError(f"{folder}/index.sqlite: no index of voices, or a damaged one ({error})") from error
+    except OSError as error:
+        raise _unusable(error.strerror or str(error)) from error
+
+
+def _unusable(why: str) -> Overloaded:
+    return Overloaded(
+        f"the voice store cannot be used now ({why}); nothing was changed",
+        reason="voice store",
+        retry_after_s=_RETRY_S,
+    )
+
+
+def _flush_to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
