@@ -25,6 +25,7 @@ from .access.guard import PageTicket, requires
 from .access.keys import Scope
 from .call_registry import CallHeld, CallUnknown
 
+_MOST_WEBSOCKET_BYTES = 1 << 20  # of one message; the longest that an API takes is half of it
 _OPEN_CONNECTIONS_S = 2  # that a slow reader of /metrics may hold up the end
 
 
@@ -114,6 +115,8 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 lifespan="off",
                 timeout_graceful_shutdown=_OPEN_CONNECTIONS_S,
+                ws_max_size=_MOST_WEBSOCKET_BYTES,
+                ws_per_message_deflate=False,  # 100 kB a socket, and speech does not compress
             )
         )
         self._sock = sock
