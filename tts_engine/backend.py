@@ -7,6 +7,7 @@ open a slot, step it while there is text, close it. Steps of one slot never over
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -14,16 +15,49 @@ from numpy.typing import NDArray
 
 from .chunk import Word
 from .text import Segment, Segmenter
-from .voices import Voice
+from .voices import Voices
+
+
+class Mode(StrEnum):
+    """What a voice that was enrolled is used for: going on where its recording ends, or its sound alone."""
+
+    ZERO_SHOT = "zero-shot"
+    CROSS_LINGUAL = "cross-lingual"
+    INSTRUCT = "instruct"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How a text is to be delivered; None and "" leave it to the voice. Not every backend can do all of it.
+
+    instruction: in words, e.g. a dialect or a feeling. language: of the text, BCP 47. The others choose among
+    what the model finds likely: temperature above 0 and below 1 is steadier; top_p in (0, 1] and top_k bound
+    the choice; a sound is drawn again if its share of the last repetition_window ones reaches
+    repetition_threshold.
+    """
+
+    mode: Mode | None = None
+    instruction: str = ""
+    language: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    repetition_window: int | None = None
+    repetition_threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """How a session wants to sound. speed: 0.5 to 2.0, 1.0 as the voice is. seed: of its own generator."""
+    """How a session wants to sound. speed: 0.5 to 2.0, 1.0 as the voice is. seed: of its own generator.
+
+    speech_ids: what ``Voices.hear`` made of speech that is to be said again in this voice, instead of text.
+    """
 
     voice: str
     speed: float
     seed: int
+    delivery: Delivery = Delivery()
+    speech_ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +75,8 @@ class Rendered:
 
     samples: (N,) float32 at 24 kHz, |x| <= 1; N may be 0. words: those that begin in these samples, with
     times in seconds from the slot's first sample; their ``text`` is left empty, the session knows it.
-    segment_done: the segment is rendered whole, pause included.
+    segment_done: the segment is rendered whole, pause included; or as far as it can be before more text
+    comes. text: characters of the text that this is part of; None is the segment's.
     """
 
     samples: NDArray[np.float32]
@@ -49,6 +84,7 @@ class Rendered:
     segment_done: bool
     speech_ids: tuple[int, int] | None = None
     mel_frames: tuple[int, int] | None = None
+    text: tuple[int, int] | None = None
     device_s: float = 0.0
 
 
@@ -56,8 +92,12 @@ class Backend(Protocol):
     """A voice engine behind ``Engine``. Methods but ``step`` are quick; ``step`` runs on a worker thread."""
 
     @property
-    def voices(self) -> tuple[Voice, ...]:
-        """The voices loaded, the default first."""
+    def voices(self) -> Voices:
+        """The voices loaded."""
+
+    @property
+    def warm_up(self) -> str:
+        """What is said to nobody at the start, so that the first listener does not pay for it."""
 
     @property
     def workers(self) -> int:
@@ -71,11 +111,11 @@ class Backend(Protocol):
     def slots(self) -> int:
         """Sessions that may be open at once."""
 
-    def segmenter(self) -> Segmenter:
-        """A new segmenter, of the policy that suits this voice."""
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """A new segmenter, of the policy that suits this voice and language."""
 
     def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot; the engine never asks for more than ``slots``."""
+        """Take a slot; the engine never asks for more than ``slots``. Raises BadRequest."""
 
     def close_slot(self, slot: int) -> None:
         """Give a slot back, whatever state it is in; not while it is being stepped."""

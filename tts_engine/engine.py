@@ -9,15 +9,20 @@ One hop in, one hop out. The lock guards sessions only, never a step; asyncio ne
 
 import asyncio
 import functools
+import importlib.util
 import logging
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from .backend import Backend, Rendered, SlotRequest, Turn
+import numpy as np
+from numpy.typing import NDArray
+
+from .backend import Backend, Delivery, Rendered, SlotRequest, Turn
 from .chunk import SAMPLE_RATE
-from .errors import BadRequest, BundleError, Overloaded
+from .errors import BadRequest, MissingExtra, Overloaded
 from .metrics import Metrics
 from .scheduler import Cost, SchedulerPolicy, admit, schedule
 from .session import Session
@@ -46,7 +51,7 @@ class Engine:
 
     def __init__(self, backend: Backend, config: EngineConfig, metrics: Metrics) -> None:
         self.metrics = metrics
-        self.voices = Voices(backend.voices)
+        self.voices: Voices = backend.voices
         self._backend = backend
         self._config = config
         self._cost = Cost()
@@ -69,15 +74,16 @@ class Engine:
         backend: Backend | None = None,
         metrics: Metrics | None = None,
     ) -> "Engine":
-        """Load a bundle ("default": the packaged voice) and warm it up; raises BundleError.
+        """Load a bundle and warm it up; raises BundleError, and MissingExtra where it needs one.
 
+        ``bundle``: "default", the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
         ``backend`` takes the place of the bundle's own.
         """
         if backend is None:
             backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
-            at_once = min(backend.workers, engine._config.scheduler.most_streams)
+            at_once = min(backend.workers, engine._config.scheduler.most_streams) if len(engine.voices) else 0
             await asyncio.gather(*(engine._warm_up() for _ in range(at_once)))
         except BaseException:
             await engine.aclose()
@@ -110,14 +116,50 @@ class Engine:
             return refusal
         return None
 
-    def stream(self, *, voice: str | None = None, speed: float = 1.0, seed: int = 0) -> Stream:
+    def stream(
+        self,
+        *,
+        voice: str | None = None,
+        speed: float = 1.0,
+        seed: int = 0,
+        delivery: Delivery | None = None,
+    ) -> Stream:
         """Open an utterance stream on the running loop.
 
-        Raises UnknownVoice, BadRequest (speed outside 0.5 to 2.0) or Overloaded, all at once.
+        Raises UnknownVoice, BadRequest (speed outside 0.5 to 2.0, a seed below 0, a delivery that the voice
+        cannot give) or Overloaded, all at once.
         """
-        voice = self.voices.get(voice).id
+        request = self._request(voice, speed, seed)
+        return self._open_stream(replace(request, delivery=delivery or Delivery()))
+
+    async def convert(
+        self,
+        samples: NDArray[np.float32],
+        sample_rate: int,
+        *,
+        voice: str | None = None,
+        speed: float = 1.0,
+        seed: int = 0,
+    ) -> Stream:
+        """Say again in a voice what is said in a recording of (N,) mono samples; raises as ``stream``.
+
+        The stream takes no text; use it like any other.
+        """
+        request = self._request(voice, speed, seed)
+        hear = functools.partial(self.voices.hear, samples, sample_rate)
+        speech_ids = await asyncio.get_running_loop().run_in_executor(None, hear)
+        stream = self._open_stream(replace(request, speech_ids=speech_ids))
+        stream.end_input()
+        return stream
+
+    def _request(self, voice: str | None, speed: float, seed: int) -> SlotRequest:
         if not _SLOWEST <= speed <= _FASTEST:
             raise BadRequest(f"speed {speed} is outside {_SLOWEST} to {_FASTEST}")
+        if seed < 0:
+            raise BadRequest(f"seed {seed} is below 0")
+        return SlotRequest(self.voices.get(voice).id, speed, seed)
+
+    def _open_stream(self, request: SlotRequest) -> Stream:
         loop = asyncio.get_running_loop()
         with self._work:
             if self._closing:
@@ -126,9 +168,9 @@ class Engine:
             if refusal is not None:
                 self.metrics.refusals.labels(refusal.reason).inc()
                 raise refusal
-            slot = self._backend.open_slot(SlotRequest(voice, speed, seed))
-            session = Session(slot, opened_at=time.monotonic())
-            stream = Stream(self, session, self._backend.segmenter(), loop, self._config.most_characters)
+            session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
+            segmenter = self._backend.segmenter(request)
+            stream = Stream(self, session, segmenter, loop, self._config.most_characters)
             self._streams[session] = stream
         self.metrics.active_streams.inc()
         return stream
@@ -148,7 +190,7 @@ class Engine:
     async def _warm_up(self) -> None:
         """Speak a sentence to nobody, so that the first caller does not pay for lazy initialisation."""
         async with self.stream() as stream:
-            stream.push_text("Thank you for calling, how can I help you today?")
+            stream.push_text(self._backend.warm_up)
             stream.end_input()
             async for _ in stream:
                 pass
@@ -254,8 +296,12 @@ def _join(threads: list[threading.Thread]) -> None:
 
 
 def _load(bundle: str) -> Backend:
-    if bundle != "default":
-        raise BundleError(f"no bundle {bundle!r}; this version has 'default', the packaged voice")
-    from .packaged_backend import PackagedBackend
+    if bundle == "default":
+        from .packaged_backend import PackagedBackend
 
-    return PackagedBackend.load()
+        return PackagedBackend.load()
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
+    from .cosyvoice.backend import CosyVoiceBackend
+
+    return CosyVoiceBackend.load(Path(bundle))

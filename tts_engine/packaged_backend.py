@@ -11,7 +11,7 @@ from .backend import Rendered, SlotRequest, Turn
 from .chunk import SAMPLE_RATE, Word
 from .reading.normalize import SpokenWord
 from .text import Segment, Segmenter
-from .voices import Voice
+from .voices import Voice, Voices
 
 VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
 # Frames of 12.5 ms a step: 0.2 s so that the first sound comes soon, then larger, because a step costs
@@ -55,7 +55,8 @@ class _Slot:
 class PackagedBackend:
     """hibari's "heart" on CPU. At most one worker a core, at most two."""
 
-    voices: tuple[Voice, ...] = (VOICE,)
+    voices = Voices((VOICE,))
+    warm_up = "Thank you for calling, how can I help you today?"
     batch = 1
     slots = _SLOTS
 
@@ -72,7 +73,7 @@ class PackagedBackend:
         workers = min(_MOST_WORKERS, os.cpu_count() or 1)
         return cls([voice, *(voice.twin() for _ in range(workers - 1))])
 
-    def segmenter(self) -> Segmenter:
+    def segmenter(self, request: SlotRequest) -> Segmenter:
         """Clauses and sentences."""
         return Segmenter()
 

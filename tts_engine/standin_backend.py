@@ -12,7 +12,7 @@ import numpy as np
 from .backend import Rendered, SlotRequest, Turn
 from .chunk import SAMPLE_RATE, Word
 from .text import Segment, Segmenter
-from .voices import Voice
+from .voices import Voice, Voices
 
 WORD_S = 0.2
 AMPLITUDE = 0.25
@@ -33,7 +33,9 @@ class StandInBackend:
     def __init__(
         self, pitches_hz: Sequence[int] = (440,), *, workers: int = 1, batch: int = 1, slots: int = 256
     ) -> None:
-        self.voices = tuple(Voice(f"tone-{pitch}", "zxx", f"a tone of {pitch} Hz") for pitch in pitches_hz)
+        voices = (Voice(f"tone-{pitch}", "zxx", f"a tone of {pitch} Hz") for pitch in pitches_hz)
+        self.voices = Voices(tuple(voices))
+        self.warm_up = "Hello."
         self.workers = workers
         self.batch = batch
         self.slots = slots
@@ -45,7 +47,7 @@ class StandInBackend:
         """Slots that are taken."""
         return len(self._open)
 
-    def segmenter(self) -> Segmenter:
+    def segmenter(self, request: SlotRequest) -> Segmenter:
         """Clauses and sentences."""
         return Segmenter()
 

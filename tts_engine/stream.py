@@ -144,7 +144,7 @@ class Stream:
         """Turn a step's result into a chunk and hand it to the loop; nothing rendered, nothing handed."""
         current = self._session.current
         if current is not None:
-            self._text_range = (current.segment.start, current.segment.stop)
+            self._text_range = rendered.text or (current.segment.start, current.segment.stop)
         if len(rendered.samples):
             provenance = Provenance(rendered.speech_ids, rendered.mel_frames, wall_s, rendered.device_s)
             self._hand_over(_pcm(rendered.samples), rendered.words, provenance, final=False)

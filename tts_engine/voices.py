@@ -19,11 +19,13 @@ class Voice:
 
 
 class Voices:
-    """The voices of one engine, the default first."""
+    """The voices of one engine, the default first. Safe to use from any thread.
+
+    This class is a fixed set of them; a backend that clones voices has one of its own.
+    """
 
     def __init__(self, voices: tuple[Voice, ...]) -> None:
         self._voices = {voice.id: voice for voice in voices}
-        self.default = voices[0]
 
     def __iter__(self) -> Iterator[Voice]:
         return iter(self._voices.values())
@@ -39,9 +41,31 @@ class Voices:
         if voice_id is None:
             return self.default
         if voice_id not in self._voices:
-            raise UnknownVoice(f"no voice {voice_id!r}; loaded: {', '.join(self._voices)}")
+            raise UnknownVoice(f"no voice {voice_id!r}; loaded: {', '.join(self._voices) or 'none'}")
         return self._voices[voice_id]
 
-    def enroll(self, samples: NDArray[np.float32], sample_rate: int, transcript: str) -> Voice:
-        """Make a voice from a recording; raises BadRequest where the loaded model cannot."""
-        raise BadRequest(f"the loaded model speaks with {', '.join(self._voices)} only and clones no voice")
+    @property
+    def default(self) -> Voice:
+        """The first one; raises UnknownVoice where there is none."""
+        for voice in self:
+            return voice
+        raise UnknownVoice("no voice is loaded; enrol one")
+
+    def enroll(self, samples: NDArray[np.float32], sample_rate: int, transcript: str = "") -> Voice:
+        """Make a voice of a recording; raises BadRequest where it, or the loaded model, cannot be used.
+
+        samples: (N,) mono, in [-1, 1]. transcript: what is said in it. Takes seconds: an event loop calls it
+        through ``asyncio.to_thread``.
+        """
+        raise self._clones_nothing()
+
+    def remove(self, voice_id: str) -> None:
+        """Forget a voice that was enrolled; streams that speak with it go on. Raises UnknownVoice."""
+        raise self._clones_nothing()
+
+    def hear(self, samples: NDArray[np.float32], sample_rate: int) -> tuple[int, ...]:
+        """What is said in a recording, in speech ids of the loaded model; limits and time as ``enroll``."""
+        raise self._clones_nothing()
+
+    def _clones_nothing(self) -> BadRequest:
+        return BadRequest(f"the loaded model speaks with {', '.join(self._voices)} only and clones no voice")

@@ -21,11 +21,15 @@ from .speech_lm import SpeechLm, SpeechLmState, embed, last_valid
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A session's part in a step. source: its own random numbers."""
+    """A session's part in a step.
+
+    source: its own random numbers. fed: inputs of this ask that the row remembers already.
+    """
 
     generation: Generation
     source: UniformSource
     parameters: SamplingParameters = field(default_factory=SamplingParameters)
+    fed: int = 0
 
 
 @torch.inference_mode()
@@ -39,7 +43,7 @@ def advance(lm: SpeechLm, state: SpeechLmState, turns: Sequence[Turn | None]) ->
     ]
     if not asked:
         return state
-    inputs = {each.row: each.ask.inputs for each in asked}
+    inputs = {each.row: each.ask.inputs[each.turn.fed :] for each in asked}
     x, valid = embed(lm, [inputs.get(row, ()) for row in range(len(turns))])
     hidden, state = lm.step(x, state, valid)
     _answer(lm, last_valid(hidden, valid), asked)

@@ -1,0 +1,42 @@
+"""How the CosyVoice backend behaves: numbers only, each with its unit and reason."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ...models.cosyvoice.bistream import LengthRule
+from ...models.cosyvoice.flow import FlowPolicy
+
+
+class Interleave(Enum):
+    """How text is fed to the language model. The compat ones repeat upstream id by id, faults included."""
+
+    BISTREAM = "bistream"
+    ONE_SHOT = "one-shot"
+    COMPAT_BISTREAM = "compat-bistream"
+    COMPAT_ONE_SHOT = "compat-one-shot"
+
+
+@dataclass(frozen=True, slots=True)
+class CosyVoicePolicy:
+    """What a house chooses once; what a session chooses is in ``Delivery``.
+
+    slots: sessions open at once. memory_ids: ids that the language model remembers of a session, room that
+    costs nothing until it is used. most_text_ids: of one sentence, longer ones are spoken in parts (upstream
+    cuts at 80). decode_ids: speech ids a step, few, so that cancelling is quick. first_hop, longest_hop:
+    speech ids of a chunk of audio, 40 ms each. prompt_ids: of a voice's recording, the last ones, that the
+    flow hears; they cost memory in every session as speech does. prepared_voices: whose prompts are kept
+    computed. pause_share: of the pause that a text asks for after a sentence; the model makes its own.
+    """
+
+    interleave: Interleave = Interleave.BISTREAM
+    flow: FlowPolicy = field(default_factory=FlowPolicy)
+    length: LengthRule = field(default_factory=LengthRule)
+    slots: int = 8
+    memory_ids: int = 6144
+    most_text_ids: int = 100
+    decode_ids: int = 4
+    first_hop: int = 25
+    longest_hop: int = 50
+    prompt_ids: int = 10 * 25
+    prepared_voices: int = 4
+    pause_share: float = 0.3
