@@ -24,7 +24,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -133,19 +133,17 @@ class VoiceStore:
         self.memory = PromptCache(self.limits.memory_bytes)
         self._clock = clock
         self._contents = folder / "contents"
-        with _faults_told(folder):
-            # A voice is personal: nobody else on the machine needs to read it.
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._contents.mkdir(mode=0o700, exist_ok=True)
-            self._writing, self._writer = threading.Lock(), _connect(folder)
-            self._reading, self._reader = threading.Lock(), _connect(folder)
-        try:
+        with ExitStack() as opened:
+            with _faults_told(folder):
+                # A voice is personal: nobody else on the machine needs to read it.
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._contents.mkdir(mode=0o700, exist_ok=True)
+                self._writing, self._writer = threading.Lock(), opened.enter_context(_connected(folder))
+                self._reading, self._reader = threading.Lock(), opened.enter_context(_connected(folder))
             with self._change() as index:
                 _migrate(index, folder)
                 self._collect(index)
-        except BaseException:
-            self.close()
-            raise
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -157,8 +155,7 @@ class VoiceStore:
 
     def close(self) -> None:
         """Let go of the index; nothing is lost without it."""
-        self._writer.close()
-        self._reader.close()
+        self._opened.close()
 
     def add(
         self, prompt: VoicePrompt, *, name: str, about: About | None = None, voice_id: str | None = None
@@ -394,12 +391,14 @@ def _checked_about(about: About) -> About:
     return about
 
 
-def _connect(folder: Path) -> sqlite3.Connection:
+@contextmanager
+def _connected(folder: Path) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(
         folder / "index.sqlite", timeout=_BUSY_S, isolation_level=None, check_same_thread=False
     )
-    connection.execute("PRAGMA journal_mode = WAL")
-    return connection
+    with closing(connection):
+        connection.execute("PRAGMA journal_mode = WAL")
+        yield connection
 
 
 def _migrate(index: sqlite3.Connection, folder: Path) -> None:
