@@ -1,7 +1,8 @@
 """Who speaks on calls that nobody drives: a script, an answer to keys, or nobody.
 
 An agent is one object for all calls with ``async def run(call)``; what belongs to one call lives in that run.
-When ``run`` returns, the call ends after what was said last has been heard.
+When ``run`` returns, it has nothing more to say: a phone's call ends after what was said last has been
+heard, a browser's stays up for what is typed there.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from .call import Call, Outcome
 
 _TOKEN = re.compile(r"\s*[^\W\d_]{1,6}|\s*\d{1,3}|\s*[^\w\s]|\s*_|\s+")
 _MOST_DIGITS = 40
+_LONGEST_TALK_S = 10.0  # of a caller who interrupts; what goes on for longer is a noise
 _AFTER_FAILURE_S = 1.0  # before the next utterance is tried; a script that loops must not hammer a full house
 
 
@@ -59,7 +61,7 @@ class ScriptPolicy:
 
 
 class ScriptAgent:
-    """Speaks a text at the pace at which a language model writes, then hangs up."""
+    """Speaks a text at the pace at which a language model writes; who interrupts hears the next utterance."""
 
     def __init__(self, script: str, policy: ScriptPolicy) -> None:
         self._utterances = utterances(script)
@@ -70,6 +72,7 @@ class ScriptAgent:
         for number, text in enumerate(self._utterances):
             if number:
                 await asyncio.sleep(self._policy.pause_s)
+                await call.wait_caller_silent(_LONGEST_TALK_S)
             outcome = await call.speak(at_pace(llm_tokens(text), self._policy.tokens_per_s))
             if outcome is Outcome.CUT_SHORT:
                 return
@@ -174,6 +177,7 @@ class KeysAgent:
         while not reply.ends_call:
             reply = menu.press(await _say_until_key(call, reply.text))
         await call.speak(reply.text)
+        await call.finish()
 
 
 async def _say_until_key(call: Call, text: str) -> str:

@@ -117,6 +117,8 @@ class Call:
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
         self._keys: asyncio.Queue[str] = asyncio.Queue(_KEYS_HELD)
         self._ear: Ear | None = None
+        self._caller_silent = asyncio.Event()
+        self._caller_silent.set()
         self.on_speech = OnSpeech.TELL
         self._ending = False
         self._closed = asyncio.Event()
@@ -170,6 +172,14 @@ class Call:
     def listen_for_speech(self, ear: Ear) -> None:
         """Judge the caller's audio by ``ear`` from now on, as long as anybody wants to know."""
         self._ear = ear
+
+    async def wait_caller_silent(self, at_most_s: float) -> None:
+        """Wait until the caller does not speak, as far as anybody listens."""
+        await _wait(self._caller_silent, at_most_s)
+
+    def text_of(self, utterance: int) -> str:
+        """What has been written of an utterance that is not over, whoever writes it; "" of any other."""
+        return self._log.text_of(utterance)
 
     def press(self, digit: str) -> None:
         """The caller pressed a key."""
@@ -226,7 +236,12 @@ class Call:
 
     def _mind(self, changes: "Sequence[ActivityChange]") -> None:
         for change in changes:
-            self.events.emit(CallerSpeaking() if change.speaking else CallerSilent())
+            if change.speaking:
+                self._caller_silent.clear()
+                self.events.emit(CallerSpeaking())
+            else:
+                self._caller_silent.set()
+                self.events.emit(CallerSilent())
             if change.speaking and self.on_speech is OnSpeech.DISCARD:
                 self.discard()
 

@@ -59,7 +59,8 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--http-port", metavar="PORT", help="Health and metrics; 0: any free one.  [default: 8080]")
 @click.option("--audiosocket-host", metavar="HOST", help="Address for Asterisk.  [default: 127.0.0.1]")
 @click.option("--audiosocket-port", metavar="PORT", help="0: any free one.  [default: 9092]")
-@click.option("--agent", metavar="script:FILE|keys|none", help="Who speaks on a call.  [default: keys]")
+@click.option("--agent", metavar="script:FILE|keys|none", help="Who answers.  [default: keys or greeting]")
+@click.option("--bundle", metavar="DIR", help="A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]")
 @click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
 @click.option("--max-calls", metavar="N", help="More are refused at once.  [default: 100]")
 @click.option(
@@ -100,15 +101,20 @@ def _start_log(level: str, file: Path | None) -> None:
 @_cli.command()
 @click.argument("text", required=False)
 @click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
+@click.option("--bundle", default="default", metavar="DIR", help="A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]")
 @click.option("--voice", metavar="ID", help="Voice.  [default: the first one]")
 @click.option("--speed", type=click.FloatRange(0.5, 2.0), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--sample-rate", type=click.Choice(["24000", "8000"]), default="24000", show_default=True)
-def say(text: str | None, out: str, voice: str | None, speed: float, seed: int, sample_rate: str) -> None:
+def say(
+    text: str | None, out: str, bundle: str, voice: str | None, speed: float, seed: int, sample_rate: str
+) -> None:
     """Speak TEXT, or standard input as it arrives."""
     from . import say as speech
 
-    order = speech.Order(out=out, voice=voice, speed=speed, seed=seed, sample_rate=int(sample_rate))
+    order = speech.Order(
+        out=out, voice=voice, speed=speed, seed=seed, sample_rate=int(sample_rate), bundle=bundle
+    )
     asyncio.run(speech.say(text, order))
 
 

@@ -41,6 +41,7 @@ from .settings import Settings, SettingsError, is_loopback
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_PHONE_AGENT = "keys"  # where none is set; a browser gets the greeting then
 _SWITCH_INTERVAL_S = 0.0005
 _UNREADY = {"shutting_down": "shutting down"}  # what keeps a call out; anything else is a full house
 _RENDERING_NICENESS = (
@@ -88,6 +89,7 @@ class Gateway:
             VivavoceError: a script, a voice or an address that cannot be had.
         """
         async with AsyncExitStack() as resources:
+            answers_browsers = agent is not None or settings.agent is not None
             agent = agent or _agent(settings)
             audiosocket = resources.enter_context(_bind(settings.audiosocket_host, settings.audiosocket_port))
             web = resources.enter_context(_bind(settings.host, settings.http_port))
@@ -105,6 +107,7 @@ class Gateway:
                 registry=registry,
                 settings=_browser_settings(settings),
                 make_ear=make_ear,
+                agent=agent if answers_browsers else None,
             )
             gateway = cls(settings, engine, server, browsers)
             gateway.addresses = Addresses(_address(audiosocket), _address(web))
@@ -228,7 +231,7 @@ def _access(settings: Settings) -> Access:
 
 def _agent(settings: Settings) -> Agent:
     policy = ScriptPolicy(settings.script_tokens_per_s, settings.script_pause_s)
-    return make_agent(settings.agent, policy, loops=settings.script_loops)
+    return make_agent(settings.agent or _PHONE_AGENT, policy, loops=settings.script_loops)
 
 
 def _policy(settings: Settings) -> AudioSocketPolicy:
@@ -262,7 +265,7 @@ def _speech(settings: Settings) -> Speech:
 
 async def _open_engine(settings: Settings) -> Engine:
     config = EngineConfig(scheduler=SchedulerPolicy(most_streams=settings.max_streams))
-    engine = await Engine.open(config=config)
+    engine = await Engine.open(settings.bundle, config=config)
     _let_sending_go_first()
     return engine
 
@@ -320,7 +323,7 @@ def _ready_line(gateway: Gateway) -> str:
     voice = gateway.engine.voices.get(settings.voice).id
     return (
         f"vivavoce is ready: AudioSocket on {_as_text(*addresses.audiosocket)}, "
-        f"HTTP on http://{_as_text(*addresses.http)}, agent {settings.agent}, voice {voice}"
+        f"HTTP on http://{_as_text(*addresses.http)}, agent {settings.agent or _PHONE_AGENT}, voice {voice}"
     )
 
 

@@ -76,8 +76,9 @@ class Settings(BaseSettings):
     ] = None  # those on the public internet need no entry
 
     agent: Annotated[
-        str, Field(pattern=r"^(keys|none|script:.+)$", description="script:FILE, keys or none")
-    ] = "keys"  # a first caller hears something and can try what the line does
+        Annotated[str, Field(pattern=r"^(keys|none|script:.+)$")] | None,
+        Field(description="script:FILE, keys or none"),
+    ] = None  # a first caller hears something: a phone the answer to keys, a browser the greeting
     script_tokens_per_s: Annotated[
         _Real, Field(ge=1, le=10_000, description="tokens a second, 1 to 10000")
     ] = 40.0  # as a hosted LLM of middle size writes
@@ -86,6 +87,9 @@ class Settings(BaseSettings):
     )
     script_loops: Annotated[bool, Field(description="true or false")] = False
 
+    bundle: Annotated[str, Field(min_length=1, description="default, or a CosyVoice 2 or 3 checkpoint folder")] = (
+        "default"  # the packaged voice, which needs no download and no graphics card
+    )
     voice: Annotated[
         Annotated[str, Field(min_length=1)] | None, Field(description="the id of a loaded voice")
     ] = None  # the first one of the bundle

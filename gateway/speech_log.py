@@ -52,6 +52,10 @@ class SpeechLog:
         self._begun += 1
         self._events.emit(SpeechStarted(self._begun - 1))
 
+    def text_of(self, number: int) -> str:
+        """The text so far of an utterance that is not over; "" of any other."""
+        return next((one.source.text for one in self._unheard if one.number == number), "")
+
     def end(self, outcome: str) -> None:
         """The utterance being rendered has no more audio; one that had none is not told of."""
         if self._unheard and self._unheard[-1].outcome is None:
@@ -82,5 +86,6 @@ class SpeechLog:
 
     def _finish_before(self, number: int) -> None:
         while self._unheard and self._unheard[0].number < number:
-            over = self._unheard.popleft()
+            over = self._unheard[0]
             self._events.emit(SpeechFinished(over.number, over.outcome or "spoken"))
+            self._unheard.popleft()

@@ -16,6 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from ...adapters.playout import Playout
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded, VivavoceError
+from ..agents import Agent
 from ..call import Call, Ear, OnSpeech, Speech
 from ..call_registry import CallRegistry
 from ..clock import Clock
@@ -112,8 +113,8 @@ class Candidates(BaseModel):
 class BrowserCalls:
     """All calls from browsers; the registry says which fit.
 
-    ``make_ear``: makes what judges whether a caller speaks, None where nobody wants to know;
-    ``connect``: takes the place of WebRTC.
+    ``agent``: answers instead of the greeting; ``make_ear``: makes what judges whether a caller speaks, None
+    where nobody wants to know; ``connect``: takes the place of WebRTC.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class BrowserCalls:
         clock: Clock,
         registry: CallRegistry,
         settings: BrowserCallSettings = BrowserCallSettings(),
+        agent: Agent | None = None,
         make_ear: Callable[[], Ear] | None = None,
         connect: "Connect | None" = None,
     ) -> None:
@@ -130,6 +132,7 @@ class BrowserCalls:
         self.clock = clock
         self.registry = registry
         self.settings = settings
+        self.agent = agent
         self.make_ear = make_ear
         self._connect = connect or _connect_by_webrtc
         self._legs: dict[str, BrowserLeg] = {}
@@ -270,10 +273,14 @@ class BrowserLeg:
         if calls.make_ear is not None:
             call.listen_for_speech(calls.make_ear())
         call.on_speech = settings.on_speech
-        policy = SessionPolicy(settings.greeting, settings.speech, settings.chat)
+        greeting = settings.greeting if calls.agent is None else ""
+        policy = SessionPolicy(greeting, settings.speech, settings.chat)
         self._session = BrowserSession(call, self, calls.engine, policy)
         calls.registry.open(self, call, kind="webrtc", peer=self._peer_name)
-        self._saying = [calls.own(self._guard(self._session.run()))]
+        sayings = (
+            [self._session.run()] if calls.agent is None else [self._session.run(), calls.agent.run(call)]
+        )
+        self._saying = [calls.own(self._guard(saying)) for saying in sayings]
 
     def on_message(self, message: str) -> None:
         """The page says something; what cannot be made sense of is answered with an error."""

@@ -5,14 +5,16 @@ and a few more for the page's sake:
 
     to us    text {text} | flush | end | discard | hang_up | speech {voice, speed} | on_speech {action}
              ask {text}     a turn for the language model, which answers it aloud
+             dtmf {digit}   a key was pressed
              "ping..."      no JSON: the page is still there
     from us  started | speech_started | word | speech_finished | discarded | caller_speaking |
              caller_silent | dtmf | error | hung_up
              utterance {turn, text}   text that belongs to a turn, as it is written, before it is spoken
              stats {...}              once a second
 
-A turn is one utterance of ours, counted from 0 as they are written; ``speech_started`` ties it to the
-utterance that it became. What ``adapters.webrtc`` carries is not known here, nor HTTP.
+A turn is one utterance, counted from 0 as they are written; ``speech_started`` ties it to the utterance that
+it became. One of somebody else on this call, an agent or a program that holds it, is a turn when it begins to
+sound. What ``adapters.webrtc`` carries is not known here, nor HTTP.
 """
 
 import asyncio
@@ -67,7 +69,16 @@ class AskMessage(BaseModel):
     text: Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
 
 
-PageMessage = TextMessage | CommandMessage | SpeechMessage | OnSpeechMessage | AskMessage
+class KeyMessage(BaseModel):
+    """A key of the page's keypad."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["dtmf"]
+    digit: Annotated[str, Field(pattern=r"^[0-9*#A-D]$")]
+
+
+PageMessage = TextMessage | CommandMessage | SpeechMessage | OnSpeechMessage | AskMessage | KeyMessage
 _PAGE_MESSAGE: TypeAdapter[PageMessage] = TypeAdapter(Annotated[PageMessage, Field(discriminator="type")])
 
 
@@ -208,6 +219,8 @@ class BrowserSession:
                 self._call.on_speech = action
             case AskMessage(text=text):
                 self._ask(text)
+            case KeyMessage(digit=digit):
+                self._call.press(digit)
             case _:
                 assert_never(message)
 
@@ -229,9 +242,11 @@ class BrowserSession:
             case WordHeard(utterance, word):
                 if utterance in self._spoken:
                     self._spoken[utterance].heard_to = word.text_stop
+                    self._overhear(utterance)
             case CallerSpeaking() if self._call.on_speech is OnSpeech.DISCARD:
                 self._drop_waiting()  # the call itself discards what is heard
             case SpeechFinished(utterance, outcome):
+                self._overhear(utterance)
                 self._over(utterance, None if outcome == "spoken" else "")
             case SpeechDiscarded(utterance, _, heard):
                 self._over(utterance, heard)
@@ -285,11 +300,14 @@ class BrowserSession:
     def _begin_turn(self, *, answers: bool) -> Turn:
         if len(self._waiting) >= _MOST_TURNS_WAITING:
             raise BadMessage(f"{_MOST_TURNS_WAITING} utterances are waiting to be spoken")
-        turn = Turn(self._turns, answers=answers, speech=self._speech)
-        self._turns += 1
+        turn = self._new_turn(answers=answers)
         self._waiting.append(turn)
         self._come.set()
         return turn
+
+    def _new_turn(self, *, answers: bool) -> Turn:
+        self._turns += 1
+        return Turn(self._turns - 1, answers=answers, speech=self._speech)
 
     async def _say_next(self) -> None:
         while not self._waiting:
@@ -311,11 +329,21 @@ class BrowserSession:
 
     def _started(self, utterance: int) -> dict[str, object]:
         turn = self._saying
-        if turn is None:
-            return {"turn": None}
+        if turn is None:  # somebody else's
+            self._spoken[utterance] = turn = self._new_turn(answers=True)
+            self._overhear(utterance)
+            return {"turn": turn.number}
         self._spoken[utterance] = turn
         waited_s = self._now() - (turn.began_at or self._now())
         return {"turn": turn.number, "after_text_ms": round(1000 * waited_s, 1)}
+
+    def _overhear(self, utterance: int) -> None:
+        """Tell the page what somebody else has written since; of our own turns it knows all."""
+        turn = self._spoken.get(utterance)
+        written = self._call.text_of(utterance)
+        if turn is not None and len(written) > len(turn.text):
+            self._tell_text(turn, written[len(turn.text) :])
+            turn.text = written
 
     def _over(self, utterance: int, heard: str | None) -> None:
         """The utterance is over; ``heard``: None for all of it, "" for as far as its words were heard."""

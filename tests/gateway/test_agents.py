@@ -68,6 +68,12 @@ class FakeCall:
         self._interrupted.set()
         self._interrupted = asyncio.Event()
 
+    async def wait_caller_silent(self, at_most_s: float) -> None:
+        pass
+
+    async def finish(self) -> None:
+        self.note("finish")
+
     def press(self, digit: str) -> None:
         self._keys.put_nowait(digit)
 
@@ -235,6 +241,7 @@ def test_a_key_interrupts_what_is_being_said_at_once(run_virtually: RunVirtually
             (3.0, "discard"),
             (20.0, "discard"),
             (20.0, "say You pressed pound. Goodbye."),
+            (30.0, "finish"),
         ]
 
     run_virtually(scenario())

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import pytest
 from aiortc import RTCPeerConnection
-from vivavoce.gateway.agents import SilentAgent
+from vivavoce.gateway.agents import KeysAgent, SilentAgent
 from vivavoce.gateway.call import Call
 from vivavoce.gateway.serve import AddressUnavailable, Gateway, serve
 from vivavoce.gateway.settings import Settings
@@ -316,10 +316,21 @@ def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
     assert "Hello" not in log
 
 
+def test_where_no_agent_is_set_phones_are_answered_by_keys_and_browsers_by_the_greeting() -> None:
+    async def scenario(engine: Engine) -> None:
+        gateway = await Gateway.open(Settings(http_port=0, audiosocket_port=0), engine=engine)
+        assert isinstance(gateway.server.agent, KeysAgent)
+        assert gateway.browsers.agent is None
+        await gateway.aclose()
+
+    run(scenario)
+
+
 def test_silence_is_an_agent_too() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(), engine=engine)
         assert isinstance(gateway.server.agent, SilentAgent)
+        assert gateway.browsers.agent is gateway.server.agent
         await gateway.aclose()
 
     run(scenario)

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from vivavoce.adapters.voice_activity import ActivityChange
+from vivavoce.gateway.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.browser import routes as browser_routes
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings, BrowserLeg
 from vivavoce.gateway.browser.chat import ChatSettings
 from vivavoce.gateway.browser.routes import PAGE, routes
-from vivavoce.gateway.call import Speech
+from vivavoce.gateway.call import Call, Speech
 from vivavoce.gateway.call_registry import CallRegistry
 from vivavoce.gateway.clock import Clock
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
-WITHIN_S = 10.0
+WITHIN_S = 30.0
 OFFER = {"type": "offer", "sdp": "v=0"}
 
 
@@ -107,7 +108,12 @@ class House:
 
 @asynccontextmanager
 async def house(
-    *, make_ear: Any = None, real: bool = False, max_calls: int = 100, **settings: Any
+    *,
+    make_ear: Any = None,
+    real: bool = False,
+    max_calls: int = 100,
+    agent: Agent | None = None,
+    **settings: Any,
 ) -> AsyncIterator[House]:
     peers: list[FakePeer] = []
 
@@ -122,7 +128,7 @@ async def house(
         calls = BrowserCalls(
             engine=engine, clock=clock, registry=CallRegistry(engine, max_calls=max_calls),
             settings=BrowserCallSettings(**settings),
-            make_ear=make_ear, connect=None if real else connect,
+            agent=agent, make_ear=make_ear, connect=None if real else connect,
         )  # fmt: skip
         app = FastAPI()
         app.include_router(routes(calls))
@@ -625,6 +631,106 @@ def test_a_caller_who_speaks_interrupts_if_the_page_wants_it() -> None:
     in_house(scenario, make_ear=Ear)
 
 
+# With an agent
+
+
+SCRIPT = ScriptAgent(
+    "Good day to you.\n\nOne two three four five six seven eight.\n\nThe end.", ScriptPolicy(200, 0.05)
+)
+
+
+def test_the_agent_answers_and_its_words_are_written_and_marked_as_the_pages_own_are() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        await peer.until_told("speech_finished", 3)
+        texts: dict[int, str] = {}
+        for told in peer.of_type("utterance"):
+            texts[told["turn"]] = texts.get(told["turn"], "") + told["text"]
+        assert list(texts.values()) == [
+            "Good day to you.",
+            "One two three four five six seven eight.",
+            "The end.",
+        ]
+        started = {told["utterance"]: told["turn"] for told in peer.of_type("speech_started")}
+        words = peer.of_type("word")
+        assert [w["text"] for w in words] == " ".join(texts.values()).replace(".", "").split()
+        assert all(
+            texts[started[w["utterance"]]][w["text_start"] : w["text_stop"]] == w["text"] for w in words
+        )
+
+    in_house(scenario, agent=SCRIPT, greeting="Never said.")
+
+
+def test_who_interrupts_the_script_hears_its_next_utterance_and_typed_text_is_said_all_the_same() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        await peer.until_told("word", 6)
+        peer.say(type="discard")
+        assert peer.of_type("discarded")[0]["heard"] == "One two"
+        await peer.until_told("speech_finished", 2)
+        assert peer.closed is None  # the script has ended, and the line is up for what is typed
+        peer.say(type="text", text="Typed. ")
+        peer.say(type="end")
+        await peer.until_told("speech_finished", 3)
+        assert [m["text"] for m in peer.of_type("word")][-3:] == ["The", "end", "Typed"]
+
+    in_house(scenario, agent=SCRIPT)
+
+
+def test_a_script_waits_until_who_talks_over_it_has_spoken() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        await peer.until_told("word", 6)
+        peer.leg.on_audio(b"\1\1" * 320)
+        await asyncio.sleep(0.3)
+        assert len(peer.of_type("speech_started")) == 2
+        peer.leg.on_audio(bytes(640))
+        await peer.until_told("speech_started", 3)
+
+    in_house(scenario, agent=SCRIPT, make_ear=Ear)
+
+
+def test_keys_of_the_page_are_answered_and_pound_ends_the_call() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        await peer.until_told("word")
+        peer.say(type="dtmf", digit="1")
+        await peer.until_told("speech_started", 2)
+        peer.say(type="dtmf", digit="11")
+        assert "digit" in (await peer.until_told("error"))["message"]
+        peer.say(type="dtmf", digit="#")
+        await peer.until(lambda: peer.closed)
+        assert "".join(m["text"] for m in peer.of_type("utterance")).endswith("You pressed pound. Goodbye.")
+
+    in_house(scenario, agent=KeysAgent())
+
+
+def test_a_silent_agent_leaves_the_line_to_who_holds_it() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        (line,) = house.calls.registry
+        await line.call.speak("Held.")
+        await peer.until_told("speech_finished")
+        assert [m["text"] for m in peer.of_type("utterance")] == ["Held."]
+
+    in_house(scenario, agent=SilentAgent(), greeting="Never said.")
+
+
+def test_an_agent_that_fails_ends_its_call_alone() -> None:
+    class Broken:
+        async def run(self, call: Call) -> None:
+            await call.key()
+            raise ArithmeticError("the agent's own")
+
+    async def scenario(house: House) -> None:
+        broken, other = await house.call(), await house.call()
+        broken.say(type="dtmf", digit="1")
+        await broken.until(lambda: broken.closed)
+        assert (broken.closed, other.closed) == ("an error of ours", None)
+
+    in_house(scenario, agent=Broken())
+
+
 # With a language model
 
 
@@ -724,6 +830,19 @@ def test_the_greeting_is_part_of_the_history_and_text_to_be_said_is_not() -> Non
 
     with_model(model, scenario, greeting="Hello.")
     assert [m["content"] for m in model.asked[0][1:]] == ["Hello.", "How are you?"]
+
+
+def test_what_was_heard_of_an_agent_is_part_of_the_history_and_a_question_interrupts_it() -> None:
+    model = Model(["Sure. "])
+
+    async def scenario(peer: FakePeer) -> None:
+        await peer.until_told("word", 6)
+        peer.say(type="ask", text="Slower?")
+        await peer.until_told("speech_finished", 3)
+        assert [m["text"] for m in peer.of_type("word")][4:] == ["One", "two", "Sure", "The", "end"]
+
+    with_model(model, scenario, agent=SCRIPT)
+    assert [m["content"] for m in model.asked[0][1:]] == ["Good day to you.", "One two", "Slower?"]
 
 
 def test_a_model_that_refuses_is_told_to_the_page_in_a_sentence_without_the_key() -> None:
