@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .reading.clauses import Ending
-from .reading.normalize import LONGEST_CLAUSE, Piece, Reader, SpokenWord, normalize
+from .reading.normalize import LONGEST_CLAUSE, ClauseReader, Piece, Reader, SpokenWord, normalize
 from .reading.scripts import full_stop, join, seconds
 
 __all__ = [
@@ -126,8 +126,10 @@ class GenerationSegmenter(Segmenter):
     at a flush after a comma, it is a segment of no words.
     """
 
-    def __init__(self, policy: GenerationPolicy = GenerationPolicy(), reader: Reader | None = None) -> None:
-        super().__init__(reader=reader)
+    def __init__(
+        self, policy: GenerationPolicy = GenerationPolicy(), clauses: ClauseReader | None = None
+    ) -> None:
+        super().__init__(reader=Reader(clauses=clauses))
         self._generation = policy
         self._said_s = 0.0  # of the generation that is open; 0: none is
 

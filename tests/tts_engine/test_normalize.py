@@ -88,6 +88,8 @@ def test_the_text_before_decides_whether_a_number_is_a_code() -> None:
     415.555.0142 -> four one five, five five five, zero one four two
     4155550142 -> four one five, five five five, zero one four two
     1-800-555-0199 -> one, eight zero zero, five five five, zero one nine nine
+    1-800-FLOWERS or 800-CONTACT -> one, eight zero zero, flowers or eight zero zero, contact
+    1-800-BCD-1234 -> one, eight zero zero, B C D, one two three four
     +44 20 7946 0958 -> plus four four, two zero, seven nine four six, zero nine five eight
     +1 (212) 555-0187 -> plus one, two one two, five five five, zero one eight seven
     0800 123 4567 -> zero eight zero zero, one two three, four five six seven
@@ -181,6 +183,8 @@ def test_times(written: str, said: str) -> None:
     10–12 -> ten to twelve
     pages 3-7 -> pages three to seven
     v2.1.3 -> version two point one point three
+    Version v2.1 and version V3 -> Version two point one and version three
+    3M makes tape. We have 3M users. -> three M makes tape. We have three million users.
     iOS 17.2 -> iOS seventeen point two
     192.168.1.254 -> one nine two dot one six eight dot one dot two five four
     0.5 and .75 -> zero point five and point seven five
@@ -233,6 +237,7 @@ def test_abbreviations(written: str, said: str) -> None:
     API, FAQ, USA -> A P I, F A Q, U S A
     the U.S. economy -> the U S economy
     PIN, NASA, SIM -> pin, NASA, sim
+    WWI and WWII -> World War one and World War two
     IBAN and ASAP -> I B A N and A S A P
     your XKCD -> your X K C D
     PLEASE HOLD THE LINE -> please hold the line

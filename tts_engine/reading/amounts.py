@@ -194,8 +194,9 @@ def _read_version(scan: Scan, match: re.Match[str]) -> int:
 
 
 def _read_v_version(scan: Scan, match: re.Match[str]) -> int:
-    scan.say("version", match.start(), match.start() + 1)
-    scan.memory.hear("version")
+    if scan.memory.previous != "version":
+        scan.say("version", match.start(), match.start() + 1)
+        scan.memory.hear("version")
     inner = _VERSION.match(scan.view, match.start(1))
     if inner:
         return _read_version(scan, inner)
@@ -205,8 +206,11 @@ def _read_v_version(scan: Scan, match: re.Match[str]) -> int:
 
 
 def _read_magnitude(scan: Scan, match: re.Match[str]) -> int | None:
-    """10k, 2.5M; but 4B after "room" is a room."""
+    """10k, 2.5M; but 4B after "room" is a room, and 3M that counts nothing a company."""
     if scan.memory.named and match.group(3):
+        return None
+    counts = is_counted(scan.next_word(match.end())) and not scan.memory.sentence_start
+    if match.group() == "3M" and not counts:
         return None
     scan.say(number_words(match.group(1)), match.start(), match.end(1))
     scan.say(say.MAGNITUDES[match.group(2) or match.group(3)], match.end(1), match.end())

@@ -52,6 +52,23 @@ def _read_phone(scan: Scan, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_vanity(scan: Scan, match: re.Match[str]) -> int | None:
+    """1-800-FLOWERS: the word as a word, where it is one."""
+    digits, word = match.group(1), match.group(2)
+    if not has_vowel(word):
+        return None
+    start = match.start()
+    for number, run in enumerate(_RUN.finditer(scan.view, start, start + len(digits))):
+        if number:
+            scan.pause(",")
+        scan.spell(run.start(), run.end())
+    scan.pause(",")
+    scan.say(word.lower(), match.start(2), match.end(2))
+    scan.memory.hear_number()
+    scan.memory.after_phone = True
+    return match.end()
+
+
 def _read_code(scan: Scan, match: re.Match[str]) -> int:
     if scan.memory.after_code:
         scan.pause(",")
@@ -165,6 +182,7 @@ def has_vowel(word: str) -> bool:
 GROUPED_DIGIT_RULES = rules(
     (r"1[-. ]?\(\d{3}\)[-. ]?\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
     (r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
+    (r"((?:1-)?8(?:00|33|44|55|66|77|88)-)([A-Z]{4,12})(?![\w'])", _read_vanity),
     (r"\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4})?(?!\w|-\d)", _read_code),
     (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", _read_code),
     (r"\d{3}-\d{4}(?!\w|-\d)", _read_phone),

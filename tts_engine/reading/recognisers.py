@@ -13,7 +13,7 @@ from dataclasses import replace
 from . import amounts, codes, dates, words
 from . import vocabulary as say
 from .amounts import number_words
-from .scan import Grammar, Rule, Scan, rules
+from .scan import Grammar, Row, Rule, Scan, rules
 from .words import WORD, read_word
 
 
@@ -123,33 +123,36 @@ def _read_newline(scan: Scan, match: re.Match[str]) -> int:
 _SYMBOLS_AFTER_BLANK = tuple("-–<>~*")
 
 
-_LINE_RULES = rules(
+# The rows that hold in every language.
+LINES: tuple[Row, ...] = (
     (r"(?:[-*_=~] ?){3,}(?=\n|$)", _at_line_start),
     (r"\|?[ :|-]*-{2,}[ :|-]*(?=\n|$)", _at_line_start),
     (r"```[\w+-]*(?=\n|$)|~~~[\w+-]*(?=\n|$)", _at_line_start),
     (r"#{1,6} +", _at_line_start),
     (r"[-*+•>] +", _at_line_start),
-    (r"(\d{1,3})[.)] +(?=\S)", _read_list_number),
 )
-_MARKUP_RULES = rules(
+MARKUP: tuple[Row, ...] = (
     (r"\n", _read_newline),
     (r"!?\[(?=[^\[\]\n]{0,200}\]\()", _skip),
     (r"\]\((?:[^()\s]|\([^()\s]{0,60}\)){0,300}\)", _skip),
     (r"</?[A-Za-z][^<>\n]{0,60}>", _skip),
     (r"&(?:nbsp|lt|gt|quot|#39);", _skip),
-    (r"&(?:amp;)?", _read_and),
     (r"[:;=]['-]?[)(DPpO|](?![\w])", _skip),
     (r" ?<3(?![\w.])", _read_heart),
-    (r"\*(\d{2,3})(?!\w)", _read_star_code),
 )
-_MARK_RULES = rules(
-    (r"#(\w{1,40})", _read_hash),
-    (r"[#*](?![\w#*])", _read_key),
-    (r"\+\+", _read_plus_plus),
+PAUSES: tuple[Row, ...] = (
     (r"\.+", _read_stop),
     (r"--+|—+", _read_pause),
     (r"[-–](?= |$)", _read_pause),
     (r"[,;:!?()|]", _read_pause),
+)
+_LINE_RULES = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", _read_list_number))
+_MARKUP_RULES = rules(*MARKUP, (r"&(?:amp;)?", _read_and), (r"\*(\d{2,3})(?!\w)", _read_star_code))
+_MARK_RULES = rules(
+    (r"#(\w{1,40})", _read_hash),
+    (r"[#*](?![\w#*])", _read_key),
+    (r"\+\+", _read_plus_plus),
+    *PAUSES,
     (r"[@+=%±×÷≈≤≥→§°¢$£€¥₹]", _read_symbol),
 )
 _SYMBOL_RULES = (*_MARKUP_RULES, *codes.SYMBOL_RULES, *amounts.SYMBOL_RULES, *_MARK_RULES)
@@ -212,14 +215,14 @@ def read(scan: Scan, limit: int, grammar: Grammar = ENGLISH) -> int:
     return at
 
 
-def read_settled(scan: Scan, limit: int) -> int:
+def read_settled(scan: Scan, limit: int, grammar: Grammar = ENGLISH) -> int:
     """Read what no later text can change: up to the last blank before ``limit`` that is not inside a reading.
 
     Without one, up to the first blank after it, or all. Returns where to cut; words after it are dropped.
     """
     at, cut, kept, memory = 0, 0, 0, scan.memory
     while at < len(scan.view) and (at < limit or not cut):
-        at = _read_at(scan, at, ENGLISH)
+        at = _read_at(scan, at, grammar)
         if scan.view[at : at + 1] == " " and len(scan.words) > kept and (at <= limit or not cut):
             cut, kept, memory = at, len(scan.words), replace(scan.memory)
     if not cut:

@@ -137,6 +137,7 @@ class Scan:
 _VISIBLE = re.compile(r" *([^ ])")
 _NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
 Read = Callable[[Scan, "re.Match[str]"], int | None]
+Row = tuple[str, Read]
 Rule = tuple["re.Pattern[str]", Read]
 
 
@@ -159,6 +160,6 @@ def end_if_sentence(scan: Scan, at: int) -> None:
         scan.memory.end_sentence()
 
 
-def rules(*table: tuple[str, Read]) -> tuple[Rule, ...]:
+def rules(*table: Row) -> tuple[Rule, ...]:
     """A table of rules with its patterns compiled, in the order in which they are tried."""
     return tuple((re.compile(pattern), read) for pattern, read in table)

@@ -24,8 +24,9 @@ _LANGUAGES = ((re.compile(f"[{KANA}]"), "ja"), (re.compile(f"[{HANGUL}]"), "ko")
 _HAN = re.compile(f"[{HAN}{BOPOMOFO}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
+_LETTERS_OF_A_SYLLABLE = 3  # about as much is said with three letters as with one syllable
 _WRITTEN_IN_HAN = frozenset({"zh", "ja", "ko"})
-_OTHER_LETTER = re.compile(r"[^\W\d_]")
+_LETTER = re.compile(r"[^\W\d_]")
 
 _SECONDS = (  # a character at a brisk conversational pace
     (re.compile(f"[{HAN}]"), 0.23),
@@ -56,12 +57,17 @@ class Word(Protocol):
         """Where it ends."""
 
 
+def is_tight(character: str) -> bool:
+    """Whether blanks beside it mean nothing."""
+    return bool(_TIGHT.match(character))
+
+
 def is_unspaced(character: str) -> bool:
     """Whether words follow each other without blanks in its script."""
     return bool(_UNSPACED.match(character))
 
 
-def last_of_unspaced(text: str, most: int) -> int | None:
+def last_of_dense(text: str, most: int) -> int | None:
     """Where the ``most``-th character of text that takes much time stands; None if there are fewer."""
     if text.isascii():
         return None
@@ -88,9 +94,9 @@ def _is_tight(left: Word, right: Word) -> bool:
         return True
     if last == ">" and not left.text.startswith("</"):
         return True
-    return right.text.startswith("</") or (
-        is_unspaced(last) and is_unspaced(first) and left.stop == right.start
-    )
+    if right.text.startswith("</"):
+        return True
+    return left.stop == right.start and bool(_DENSE.match(last) and _DENSE.match(first))
 
 
 def seconds(words: Iterable[Word]) -> float:
@@ -118,13 +124,21 @@ def language_of(text: str, default: str, latin: str) -> str:
     """
     if text.isascii():
         return latin if _LATIN.search(text) else default
+    letters, dense = len(_LATIN.findall(text)), len(_DENSE.findall(text))
+    others = len(_LETTER.findall(text)) - dense - letters
+    if not letters + dense + others:
+        return default
+    if dense and (default in _WRITTEN_IN_HAN or _LETTERS_OF_A_SYLLABLE * dense >= letters):
+        return _dense_language(text, default)
+    if letters >= others:
+        return latin
+    return "ru" if _CYRILLIC.search(text) else ""
+
+
+def _dense_language(text: str, default: str) -> str:
     for script, language in _LANGUAGES:
         if script.search(text):
             return language
-    if _HAN.search(text):
-        return default if default in _WRITTEN_IN_HAN else "zh"
-    if _CYRILLIC.search(text):
-        return "ru"
-    if _LATIN.search(text):
-        return latin
-    return "" if _OTHER_LETTER.search(text) else default
+    if not _HAN.search(text):
+        return ""
+    return default if default in _WRITTEN_IN_HAN else "zh"

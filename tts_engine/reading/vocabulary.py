@@ -571,6 +571,8 @@ SPOKEN_ACRONYMS = {
     "ok": "okay",
     "COVID-19": "covid nineteen",
     "DIY": "D I Y",
+    "WWI": "World War one",
+    "WWII": "World War two",
 }
 SPELLED = frozenset(
     "ADHD EKG HDMI API APIS FAQ FAQS USA US UK EU UN UAE IBAN ASAP ETA EOD FYI AKA ATM ID IDS AI IT "

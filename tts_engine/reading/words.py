@@ -68,7 +68,8 @@ def _is_label_spelled(text: str) -> bool:
 
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e4e"
 _LETTER = rf"[^\W\d_][{_MARKS}]*"
-WORD = re.compile(rf"(?:{_LETTER}){{1,60}}(?:'(?:{_LETTER}){{1,60}})*")
+WORD_PATTERN = rf"(?:{_LETTER}){{1,60}}(?:'(?:{_LETTER}){{1,60}})*"
+WORD = re.compile(WORD_PATTERN)
 
 
 def read_word(scan: Scan, match: re.Match[str]) -> int:

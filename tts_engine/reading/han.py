@@ -1,0 +1,249 @@
+"""Reads Chinese and Japanese: every character a word, what has digits by WeText.
+
+WeText knows dates, times, money, units and phone numbers; here is which stretch of text it is given, and what
+it does not know: codes, digits beside Latin letters. Numbers in Japanese come out in kanji.
+Source: WeTextProcessing's grammars, by wetext (Apache-2.0).
+"""
+
+import re
+import unicodedata
+
+from .codes import group_sizes
+from .numerals import LONGEST, wetext
+from .recognisers import LINES, MARKUP, PAUSES
+from .scan import Grammar, Read, Row, Scan, rules
+from .scripts import BOPOMOFO, HAN, KANA, is_tight
+from .words import WORD_PATTERN
+
+_WIDE = str.maketrans(",;:.!?", "，；：。！？")
+_DIGITS = {
+    "zh": "零幺二三四五六七八九",  # 1 in codes and phone numbers
+    "ja": ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ"),
+}
+_ANNOUNCERS = {
+    "zh": "验证码|驗證碼|密码|密碼|口令|单号|單號|订单|編號|编号|号码|號碼|账号|帳號|卡号|卡號"
+    "|尾号|尾號|工号|邮编|代码|房间号",
+    "ja": "番号|コード|パスワード|暗証番号|郵便番号",
+}
+_MARKS = {
+    "zh": {
+        "@": "艾特",
+        ".": "点",
+        "-": "杠",
+        "_": "下划线",
+        "/": "斜杠",
+        "+": "加",
+        "&": "和",
+        "=": "等于",
+        "#": "井号",
+    },
+    "ja": {
+        "@": "アットマーク",
+        ".": "ドット",
+        "-": "ハイフン",
+        "_": "アンダーバー",
+        "/": "スラッシュ",
+        "+": "プラス",
+        "&": "アンド",
+        "=": "イコール",
+        "#": "シャープ",
+    },
+}
+_CODE_CHARACTERS = 10  # after what announces a code
+_NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_UNIT = r"(?:%|‰|°[CF]?|(?:km/h|m/s|kg|km|cm|mm|mg|ml|kHz|Hz|GB|MB|TB|g|m|L)(?![A-Za-z]))"
+_EXPRESSION = rf"(?:[$€£¥]?{_NUMBER}(?:[:/~–-]{_NUMBER})*{_UNIT}?[年月日号號时時点點分秒元円個个]?)+"
+# A vowel of a digraph, a long vowel or a doubled consonant belongs to the mora before it.
+_KANA_TAIL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー\u3099\u309a"
+_ADDRESS_PART = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")
+_MIXED_RUN = re.compile(r"\d+|[A-Za-z]+")
+
+
+class HanReader:
+    """The readings of "zh" or "ja". Raises MissingExtra without WeText."""
+
+    def __init__(self, language: str) -> None:
+        self._wetext = wetext(language)
+        self._digits = _DIGITS[language]
+        self._marks = _MARKS[language]
+        self._announcers = _ANNOUNCERS[language]
+
+    def grammar(self) -> Grammar:
+        """How it is read."""
+        lines = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", self._read_list_number))
+        symbols = rules(
+            *MARKUP,
+            (_EXPRESSION, self._read_expression),
+            (r"\+\d{1,3}(?:[ -]?\d{2,5}){1,5}(?!\d)", self._read_groups),
+            (r"-(?=\d)", self._read_minus),
+            (r"[，、；：。！？]", self._read_wide_mark),
+            *((pattern, self._widened(read)) for pattern, read in PAUSES),
+            (r"[@+&=]", self._read_mark),
+        )
+        letters = rules(
+            *self._addresses(),
+            (rf"(?:{self._announcers})", self._read_announcer),
+            (r"[A-Za-z]{1,20}(?:-?\d{1,20}[A-Za-z]{0,20}){1,4}(?![A-Za-z0-9])", self._read_mixed),
+        )
+        digits = rules(
+            *self._addresses(),
+            (r"0\d{2,3}-\d{7,8}(?!\d)|\d{3}(?:-\d{3,4}){2}(?!\d)", self._read_groups),
+            (r"\d+", self._read_code),
+            (r"\d{1,6}[A-Za-z][A-Za-z0-9]{0,20}", self._read_mixed),
+            (_EXPRESSION, self._read_expression),
+            (r"\d+", self._read_digits),
+        )
+        word = rf"[{KANA}][{_KANA_TAIL}]*|[{HAN}{BOPOMOFO}]|{WORD_PATTERN}(?:-{WORD_PATTERN})*"
+        return Grammar(lines, letters, digits, symbols, (re.compile(word), self._read_word))
+
+    def _addresses(self) -> tuple[Row, ...]:
+        return (
+            (r"(?:https?|ftp)://[!-;=?-~]{1,300}", self._read_address),
+            (
+                r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}",
+                self._read_address,
+            ),
+            (r"(?:[A-Za-z0-9-]{1,63}\.){1,4}(?:com|org|net|cn|jp|io)(?![A-Za-z0-9])", self._read_address),
+        )
+
+    # Words
+
+    def _read_word(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say(unicodedata.normalize("NFC", match.group()), match.start(), match.end())
+        self._hear(scan)
+        return match.end()
+
+    def _hear(self, scan: Scan) -> None:
+        memory = scan.memory
+        memory.code_words_left = max(0, memory.code_words_left - 1)
+        memory.numeric = memory.line_start = memory.sentence_start = False
+
+    def _read_announcer(self, scan: Scan, match: re.Match[str]) -> int:
+        for at in range(match.start(), match.end()):
+            scan.say(scan.view[at], at, at + 1)
+        self._hear(scan)
+        scan.memory.code_words_left = _CODE_CHARACTERS
+        return match.end()
+
+    def _read_mark(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say(self._marks[match.group()], match.start(), match.end())
+        return match.end()
+
+    def _read_wide_mark(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.pause(match.group())
+        if match.group() in "。！？":
+            scan.memory.end_sentence()
+        return match.end()
+
+    def _widened(self, read: Read) -> Read:
+        """A pause whose mark is wide after a character that is."""
+
+        def read_widened(scan: Scan, match: re.Match[str]) -> int | None:
+            end = read(scan, match)
+            if scan.words and is_tight(scan.words[-1].text[-1]):
+                scan.words[-1].punctuation = scan.words[-1].punctuation.translate(_WIDE)
+            return end
+
+        return read_widened
+
+    def _read_address(self, scan: Scan, match: re.Match[str]) -> int:
+        scheme = re.match(r"\w+://", match.group())
+        start = match.start() + (scheme.end() if scheme else 0)
+        stop = match.start() + len(match.group().rstrip(".,;:!?'\"/*_"))
+        for part in _ADDRESS_PART.finditer(scan.view, start, stop):
+            text = part.group()
+            if text.isdigit():
+                self._spell(scan, part.start(), part.end())
+            else:
+                scan.say(text if text.isalpha() else self._marks.get(text, ""), part.start(), part.end())
+        return max(stop, start)
+
+    # Numbers
+
+    def _spell(self, scan: Scan, start: int, stop: int) -> None:
+        for at in range(start, stop):
+            scan.say(self._digits[int(scan.view[at])], at, at + 1)
+
+    def _normalized(self, text: str) -> str:
+        """As WeText reads it; digits that it leaves one by one."""
+        said = self._wetext(text)
+        return "".join(self._digits[int(one)] if one in "0123456789" else one for one in said)
+
+    def _read_expression(self, scan: Scan, match: re.Match[str]) -> int | None:
+        """With two characters after it, which decide how it is read and are words of their own."""
+        text, stop = match.group(), match.end()
+        if max(len(run) for run in re.findall(r"\d+", text)) > LONGEST:
+            return None
+        if text[0] in "$€£¥" and text[-1] in "元円":
+            text = text[1:]
+        context = scan.view[stop : stop + 2]
+        context = context if all(is_tight(one) for one in context) else ""
+        said = self._normalized(text + context)
+        known = bool(context) and said.endswith(context)
+        said = said.removesuffix(context) if known else self._normalized(text)
+        scan.say(said, match.start(), stop)
+        return self._done(scan, stop)
+
+    def _done(self, scan: Scan, end: int) -> int:
+        scan.memory.hear_number()
+        scan.memory.code_words_left = 0
+        return end
+
+    def _read_code(self, scan: Scan, match: re.Match[str]) -> int | None:
+        """What was announced, begins with zero, or is too long for a number."""
+        digits = match.group()
+        following = scan.view[match.end() : match.end() + 1]
+        announced = scan.memory.code_words_left > 0 and len(digits) > 2 and following not in _COUNTERS
+        leading = len(digits) > 1 and digits[0] == "0" and following not in (".", ":")
+        if not (announced or leading):
+            return None
+        return self._read_digits(scan, match)
+
+    def _read_digits(self, scan: Scan, match: re.Match[str]) -> int:
+        place = match.start()
+        for size in group_sizes(len(match.group())):
+            self._spell(scan, place, place + size)
+            place += size
+            if place < match.end():
+                scan.pause("，")
+        return self._done(scan, match.end())
+
+    def _read_groups(self, scan: Scan, match: re.Match[str]) -> int:
+        if match.group()[0] == "+":
+            scan.say(self._marks["+"], match.start(), match.start() + 1)
+        for number, run in enumerate(re.finditer(r"\d+", match.group())):
+            if number:
+                scan.pause("，")
+            self._spell(scan, match.start() + run.start(), match.start() + run.end())
+        return self._done(scan, match.end())
+
+    def _read_minus(self, scan: Scan, match: re.Match[str]) -> int | None:
+        if match.start() and scan.view[match.start() - 1].isascii() and scan.view[match.start() - 1] != " ":
+            return None
+        number = re.compile(_EXPRESSION).match(scan.view, match.end())
+        if number is None:
+            return None
+        scan.say(self._normalized(match.group() + number.group()), match.start(), number.end())
+        return self._done(scan, number.end())
+
+    def _read_mixed(self, scan: Scan, match: re.Match[str]) -> int | None:
+        """GPT-4, A1234, 5G: the letters as they stand, and longer digits one by one."""
+        if re.match(rf"{_NUMBER}{_UNIT}", match.group()):
+            return None
+        for run in _MIXED_RUN.finditer(scan.view, match.start(), match.end()):
+            if not run.group().isdigit():
+                scan.say(run.group(), run.start(), run.end())
+            elif len(run.group()) < 3 and run.group()[0] != "0":
+                scan.say(self._normalized(run.group()), run.start(), run.end())
+            else:
+                self._spell(scan, run.start(), run.end())
+        self._hear(scan)
+        return match.end()
+
+    def _read_list_number(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say(self._normalized(match.group(1)), match.start(1), match.end(1))
+        scan.pause("，")
+        return self._done(scan, match.end())
+
+
+_COUNTERS = ("位", "个", "個", "元", "天", "分", "次", "年", "月", "円", "人", ".", ",", ":", "%")

@@ -1,0 +1,44 @@
+"""Number words of many languages, from the rules that Unicode keeps; and Chinese and Japanese by WeText.
+
+Both libraries come with the [cosyvoice] extra, need no download, and are loaded when somebody asks for them.
+Source: Unicode CLDR RBNF by unicode-rbnf (MIT); WeTextProcessing's grammars by wetext (Apache-2.0).
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ..errors import MissingExtra
+
+EXTRA = "cosyvoice"
+LONGEST = 15  # digits of a number that has words; a longer one is read digit by digit
+
+
+class Numerals:
+    """Number words of one language. Immutable once loaded."""
+
+    def __init__(self, language: str) -> None:
+        """Raises MissingExtra."""
+        self._rules = _imported("unicode_rbnf").RbnfEngine.for_language(language)
+
+    def say(self, number: int, rules: str) -> str:
+        """``number`` by the rule set of that name, such as "spellout-cardinal-feminine"."""
+        words: str = self._rules.format_number(number, ruleset_names=[rules]).text
+        return words.replace("\u00ad", "")
+
+    def has(self, rules: str) -> bool:
+        """Whether the language has a rule set of that name."""
+        return rules in self._rules.rulesets
+
+
+def wetext(language: str) -> Callable[[str], str]:
+    """What reads numbers, dates and units of "zh" or "ja" text. Raises MissingExtra."""
+    normalize: Callable[[str], str] = _imported("wetext").Normalizer(lang=language).normalize
+    return normalize
+
+
+def _imported(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtra("reading other languages than English", EXTRA) from error

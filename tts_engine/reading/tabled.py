@@ -1,0 +1,435 @@
+"""Reads languages that a table describes: German, French, Spanish, Italian, Russian, Korean.
+
+Words go through as they are written; numbers, money, dates, times, codes and addresses become words. Less is
+known of them than of English: a number in an oblique case is said in its plain one.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from .codes import group_sizes
+from .languages import Language
+from .numerals import LONGEST, Numerals
+from .recognisers import LINES, MARKUP, PAUSES
+from .scan import CODE_WINDOW, Grammar, Row, Scan, rules
+from .words import WORD, WORD_PATTERN
+
+_GENDERS = {
+    "m": "spellout-cardinal-masculine",
+    "f": "spellout-cardinal-feminine",
+    "n": "spellout-cardinal-neuter",
+    "k": "spellout-cardinal-native-attributive",
+    "h": "spellout-cardinal-native-attributive",
+}
+_LEADS = "¿¡"
+_MIXED_RUN = re.compile(r"\d+|[^\W\d_]+")
+_ADDRESS_PART = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")
+
+
+def _alternatives(words: Iterator[str]) -> str:
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+
+class TabledReader:
+    """The readings of one language. Raises MissingExtra without its number words."""
+
+    def __init__(self, language: Language) -> None:
+        self._language = language
+        self._numerals = Numerals(language.code)
+        self._months = {name.lower(): place for place, name in enumerate(language.months, 1)}
+        group = f"[{re.escape(language.grouping)}]"
+        self._integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
+        self._decimal = rf"({self._integer})(?:[.,](\d+))?"
+        self._ungroup = re.compile(group)
+
+    def grammar(self) -> Grammar:
+        """How it is read."""
+        lines = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", self._read_list_number))
+        symbols = (
+            *rules(*MARKUP, *self._signs()),
+            *rules(*PAUSES, (r"[^\w\s]", self._read_mark)),
+        )
+        letters = rules(
+            *self._addresses(),
+            *self._abbreviations(),
+            (r"[A-Za-z]{1,20}\d[A-Za-z0-9]{0,40}", self._read_mixed),
+        )
+        word = re.compile(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word
+        return Grammar(lines, letters, rules(*self._addresses(), *self._numbers()), symbols, word)
+
+    def _addresses(self) -> tuple[Row, ...]:
+        return (
+            (r"(?:https?|ftp)://[^\s<>()\[\]\"]{1,300}", self._read_address),
+            (
+                r"[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?!\w)",
+                self._read_address,
+            ),
+            (r"www\.[^\s<>()\[\]\"]{1,200}", self._read_address),
+            (
+                r"(?:[A-Za-z0-9-]{1,63}\.){1,4}(?:com|org|net|de|fr|es|it|ru|kr|eu|io|ch|at)(?![\w-]|\.\w)",
+                self._read_address,
+            ),
+        )
+
+    def _abbreviations(self) -> tuple[Row, ...]:
+        words = _alternatives(iter(self._language.abbreviations))
+        return ((rf"({words})\.|({words})(?=\s?\d)", self._read_abbreviation),) if words else ()
+
+    def _signs(self) -> tuple[Row, ...]:
+        money = _alternatives(sign for sign in self._language.money if not sign.isalpha())
+        return (
+            (rf"({money})\s?{self._decimal}", self._read_leading_money),
+            (r"\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){1,7}(?!\w)", self._read_groups),
+            (r"[-−](?=\d)", self._read_minus),
+            (rf"[{_LEADS}](?=[^\W\d_])", self._read_lead),
+        )
+
+    def _numbers(self) -> tuple[Row, ...]:
+        table = self._language
+        months = _alternatives(iter(table.months))
+        money = _alternatives(iter(table.money))
+        units = _alternatives(iter(table.units))
+        suffixes = _alternatives(iter(table.suffixes)) or r"(?!)"
+        # Korean particles follow a number without a blank.
+        hangul = r"(?![A-Za-z0-9])" if table.code == "ko" else r"(?!\w)"
+        return (
+            (r"()(\d{4})-(\d{2})-(\d{2})(?!\w|-\d)", self._read_iso_date),
+            (r"()(\d{1,2})[./](\d{1,2})[./](\d{4})(?!\w)", self._read_date),
+            (rf"(\d{{1,2}})\.? ({months})(?: (\d{{4}}))?(?!\w)", self._read_day_of_month),
+            (
+                rf"(\d{{1,2}})(?:[:h]|(?<=\d)\.(?=\d\d Uhr))(\d{{2}})(?: ?(?:Uhr|h))?{hangul}(?!:)",
+                self._read_time,
+            ),
+            (rf"(?!{self._integer}(?!\.\d))\d+(?:\.\d+){{2,}}(?![\w.]\d)", self._read_version),
+            (
+                r"0\d(?: \d\d){4}(?!\d)|(?:0\d+(?:[ /-]\d{2,})+|\d{2,4}(?:-\d{3,4}){1,2})(?![-\d])" + hangul,
+                self._read_groups,
+            ),
+            (rf"{self._decimal}\s?%", self._read_percent),
+            (rf"{self._decimal}\s?({money}){hangul}", self._read_money),
+            (rf"({self._integer})({suffixes})(?!\w)", self._read_suffixed),
+            (rf"{self._decimal}\s?({units}){hangul}", self._read_unit),
+            (r"(\d{1,2})\.(?= [^\W\d_])", self._read_ordinal),
+            (r"\d{1,20}[A-Za-z][A-Za-z0-9]{0,40}", self._read_mixed),
+            (rf"{self._decimal}(?: ?[-–] ?(?=\d))", self._read_span),
+            (self._decimal, self._read_number),
+        )
+
+    # Words
+
+    def _read_word(self, scan: Scan, match: re.Match[str]) -> int:
+        word = unicodedata.normalize("NFC", match.group())
+        scan.say(word, match.start(), match.end())
+        self._hear(scan, word)
+        return match.end()
+
+    def _hear(self, scan: Scan, word: str) -> None:
+        memory = scan.memory
+        memory.code_words_left = max(0, memory.code_words_left - 1)
+        memory.previous, memory.numeric = word.lower(), False
+        memory.line_start = memory.sentence_start = False
+        if memory.previous in self._language.code_words:
+            memory.code_words_left = CODE_WINDOW
+
+    def _read_lead(self, scan: Scan, match: re.Match[str]) -> int:
+        """¿ and ¡ belong to the word that they stand before."""
+        word = WORD.match(scan.view, match.end())
+        stop = word.end() if word else match.end()
+        scan.say(scan.view[match.start() : stop], match.start(), stop)
+        self._hear(scan, scan.view[match.end() : stop])
+        return stop
+
+    def _read_abbreviation(self, scan: Scan, match: re.Match[str]) -> int | None:
+        start = match.start()
+        if start and scan.view[start - 1].isalnum():
+            return None
+        word = match.group(1) or match.group(2)
+        said = self._language.abbreviations[word]
+        scan.say(said, start, match.end())
+        self._hear(scan, said)
+        if match.group(1) and not scan.next_visible(match.end()):
+            scan.pause(".")
+        return match.end()
+
+    def _read_mark(self, scan: Scan, match: re.Match[str]) -> int | None:
+        said = self._language.marks.get(match.group())
+        if said is None or match.group() in ".-_/#":
+            return None
+        scan.say(said, match.start(), match.end())
+        self._hear(scan, said)
+        return match.end()
+
+    def _read_minus(self, scan: Scan, match: re.Match[str]) -> int | None:
+        if match.start() and not scan.view[match.start() - 1].isspace():
+            return None
+        scan.say(self._language.minus, match.start(), match.end())
+        return match.end()
+
+    def _read_address(self, scan: Scan, match: re.Match[str]) -> int:
+        scheme = re.match(r"\w+://", match.group())
+        start = match.start() + (scheme.end() if scheme else 0)
+        stop = match.start() + len(match.group().rstrip(".,;:!?'\"/*_"))
+        for part in _ADDRESS_PART.finditer(scan.view, start, stop):
+            text = part.group()
+            if text.isdigit():
+                self._spell(scan, part.start(), part.end())
+            else:
+                said = text if text.isalpha() else self._language.marks.get(text, "")
+                scan.say(said, part.start(), part.end())
+        self._hear(scan, "")
+        return max(stop, start)
+
+    # Numbers
+
+    def _say_number(self, number: int, kind: str = "") -> str:
+        rules = _GENDERS.get(kind, self._language.numbers)
+        most = {"k": 99, "h": 12}.get(kind, number)
+        if not self._numerals.has(rules) or number > most or (kind in ("k", "h") and not number):
+            rules = self._language.numbers
+        return self._numerals.say(number, rules)
+
+    def _digit(self, digit: str) -> str:
+        return self._language.zero if digit == "0" and self._language.zero else self._say_number(int(digit))
+
+    def _spell(self, scan: Scan, start: int, stop: int) -> None:
+        for at in range(start, stop):
+            scan.say(self._digit(scan.view[at]), at, at + 1)
+
+    def _amount(self, whole: str, fraction: str | None, kind: str = "") -> str:
+        """An amount in words; too long a one digit by digit."""
+        whole = self._ungroup.sub("", whole)
+        said = (
+            self._say_number(int(whole), kind) if len(whole) <= LONGEST else " ".join(map(self._digit, whole))
+        )
+        if fraction:
+            said += f" {self._language.point} {' '.join(map(self._digit, fraction))}"
+        return said
+
+    def _noun(self, spec: str, whole: str, fraction: str | None) -> tuple[str, str]:
+        """The gender of a noun and its form after a number."""
+        gender, _, forms = spec.partition(" ")
+        choices = forms.split("|")
+        number = int(self._ungroup.sub("", whole))
+        index = self._language.several if fraction else self._language.plural(number)
+        return gender, choices[min(index, len(choices) - 1)]
+
+    def _say_counted(self, whole: str, fraction: str | None, spec: str) -> str:
+        gender, form = self._noun(spec, whole, fraction)
+        return f"{self._amount(whole, fraction, gender)} {form}"
+
+    def _done(self, scan: Scan, end: int) -> int:
+        scan.memory.hear_number()
+        scan.memory.code_words_left = 0
+        return end
+
+    def _read_number(self, scan: Scan, match: re.Match[str]) -> int:
+        whole, fraction = match.group(1), match.group(2)
+        bare = whole.isdigit() and not fraction
+        if bare and self._is_code(scan, whole):
+            place = match.start()
+            for size in group_sizes(len(whole)):
+                self._spell(scan, place, place + size)
+                place += size
+                if place < match.end():
+                    scan.pause(",")
+        elif bare and len(whole) == 4 and 1100 <= int(whole) < 2000:
+            year = self._language.year if self._language.code == "de" else self._language.numbers
+            scan.say(self._numerals.say(int(whole), year), match.start(), match.end())
+        else:
+            scan.say(self._amount(whole, fraction, self._agreement(scan, match)), match.start(), match.end())
+        return self._done(scan, match.end())
+
+    def _agreement(self, scan: Scan, match: re.Match[str]) -> str:
+        """The gender of the word after a number, as far as its end tells."""
+        following = scan.next_word(match.end())
+        return next(
+            (gender for end, gender in self._language.agreeing.items() if following.endswith(end)), ""
+        )
+
+    def _is_code(self, scan: Scan, digits: str) -> bool:
+        leading = len(digits) > 1 and digits[0] == "0"
+        announced = scan.memory.code_words_left > 0 and len(digits) > 2
+        return leading or announced or (len(digits) > 4 and not digits.endswith("000"))
+
+    def _read_span(self, scan: Scan, match: re.Match[str]) -> int | None:
+        if not self._language.span or self._is_code(scan, match.group(1)):
+            return None
+        scan.say(self._amount(match.group(1), match.group(2)), match.start(), match.end(1))
+        dash = match.start() + len(match.group().rstrip()) - 1
+        scan.say(self._language.span, dash, dash + 1)
+        return match.end()
+
+    def _read_list_number(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say(self._say_number(int(match.group(1))), match.start(1), match.end(1))
+        scan.pause(",")
+        return self._done(scan, match.end())
+
+    def _read_percent(self, scan: Scan, match: re.Match[str]) -> int:
+        percent = self._language.percent
+        said = (
+            self._say_counted(match.group(1), match.group(2), percent)
+            if "|" in percent
+            else f"{self._amount(match.group(1), match.group(2))} {percent}"
+        )
+        scan.say(said, match.start(), match.end())
+        return self._done(scan, match.end())
+
+    def _read_unit(self, scan: Scan, match: re.Match[str]) -> int:
+        said = self._say_counted(match.group(1), match.group(2), self._language.units[match.group(3)])
+        scan.say(said, match.start(), match.end())
+        return self._done(scan, match.end())
+
+    def _read_money(self, scan: Scan, match: re.Match[str]) -> int:
+        return self._money(scan, match, match.group(1), match.group(2), match.group(3))
+
+    def _read_leading_money(self, scan: Scan, match: re.Match[str]) -> int:
+        return self._money(scan, match, match.group(2), match.group(3), match.group(1))
+
+    def _money(
+        self, scan: Scan, match: re.Match[str], whole: str, fraction: str | None, currency: str
+    ) -> int:
+        large, small = self._language.money[currency]
+        cents = fraction.ljust(2, "0") if fraction and len(fraction) < 3 and small else ""
+        if not cents:
+            said = self._say_counted(whole, fraction, large)
+        else:
+            parts = [self._say_counted(whole, None, large)] if int(self._ungroup.sub("", whole)) else []
+            parts += [self._say_counted(cents, None, small)] if int(cents) else []
+            said = f" {self._language.joined} ".join(parts) or self._say_counted(whole, None, large)
+        scan.say(said, match.start(), match.end())
+        return self._done(scan, match.end())
+
+    def _read_suffixed(self, scan: Scan, match: re.Match[str]) -> int:
+        """An ordinal; a suffix with a blank is a word of its own."""
+        suffix = match.group(2)
+        said = self._numerals.say(int(self._ungroup.sub("", match.group(1))), self._language.suffixes[suffix])
+        scan.say(said, match.start(), match.end(1) if suffix[0] == " " else match.end())
+        return self._done(scan, match.end(1) if suffix[0] == " " else match.end())
+
+    def _read_ordinal(self, scan: Scan, match: re.Match[str]) -> int | None:
+        """ "der 3. Stock", "am 3. Tag" in German."""
+        if not self._language.habits.ordinals or scan.memory.previous not in _BEFORE_ORDINALS:
+            return None
+        scan.say(self._german_ordinal(scan, int(match.group(1))), match.start(), match.end())
+        return self._done(scan, match.end())
+
+    def _german_ordinal(self, scan: Scan, number: int) -> str:
+        ending = _BEFORE_ORDINALS.get(scan.memory.previous, "-r")
+        return self._numerals.say(number, f"spellout-ordinal{ending}")
+
+    # Dates and times
+
+    def _day(self, scan: Scan, day: int) -> str:
+        if day == 1 and self._language.first_day:
+            return self._language.first_day
+        if self._language.code == "de":
+            return self._german_ordinal(scan, day)
+        return self._numerals.say(day, self._language.day)
+
+    def _read_day_of_month(self, scan: Scan, match: re.Match[str]) -> int | None:
+        day, month, year = match.groups()
+        if not 1 <= int(day) <= 31 or self._language.code == "ko":
+            return None
+        scan.say(self._day(scan, int(day)), match.start(), match.end(1))
+        scan.say(month, match.start(2), match.end(2))
+        if year:
+            scan.say(self._numerals.say(int(year), self._language.year), match.start(3), match.end(3))
+        return self._done(scan, match.end())
+
+    def _read_date(self, scan: Scan, match: re.Match[str]) -> int | None:
+        return self._date(scan, match, *(int(match.group(place)) for place in (4, 3, 2)))
+
+    def _read_iso_date(self, scan: Scan, match: re.Match[str]) -> int | None:
+        return self._date(scan, match, *(int(match.group(place)) for place in (2, 3, 4)))
+
+    def _date(self, scan: Scan, match: re.Match[str], year: int, month: int, day: int) -> int | None:
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        table = self._language
+        said = table.date.format(
+            day=self._day(scan, day), month=table.months[month - 1], year=self._numerals.say(year, table.year)
+        )
+        scan.say(said, match.start(), match.end())
+        return self._done(scan, match.end())
+
+    def _read_time(self, scan: Scan, match: re.Match[str]) -> int | None:
+        hour, minute = int(match.group(1)), int(match.group(2))
+        if hour > 24 or minute > 59:
+            return None
+        gender, form = self._noun(self._language.hour_noun, str(hour), None)
+        hours = f"{self._say_number(hour, gender)} {form}".strip()
+        minutes = self._say_number(minute)
+        if minute < 10 and self._language.minute_zero:
+            minutes = f"{self._language.minute_zero} {minutes}"
+        template = self._language.clock if minute else self._language.whole_hour
+        scan.say(template.format(hour=hours, minute=minutes), match.start(), match.end())
+        return self._done(scan, match.end())
+
+    # Codes
+
+    def _read_version(self, scan: Scan, match: re.Match[str]) -> int:
+        for number, part in enumerate(re.finditer(r"\d+", match.group())):
+            start, stop = match.start() + part.start(), match.start() + part.end()
+            if number:
+                scan.say(self._language.marks["."], start - 1, start)
+            if len(part.group()) < 3:
+                scan.say(self._say_number(int(part.group())), start, stop)
+            else:
+                self._spell(scan, start, stop)
+        return self._done(scan, match.end())
+
+    def _read_groups(self, scan: Scan, match: re.Match[str]) -> int:
+        """Phone numbers; French ones in pairs."""
+        if match.group().startswith("+"):
+            scan.say(self._language.marks["+"], match.start(), match.start() + 1)
+        for number, run in enumerate(re.finditer(r"\d+", match.group())):
+            start, stop = match.start() + run.start(), match.start() + run.end()
+            if number:
+                scan.pause(",")
+            if self._language.code == "fr" and len(run.group()) == 2 and run.group()[0] != "0":
+                scan.say(self._say_number(int(run.group())), start, stop)
+            else:
+                self._spell(scan, start, stop)
+        return self._done(scan, match.end())
+
+    def _read_mixed(self, scan: Scan, match: re.Match[str]) -> int | None:
+        """Letters with digits: the letters as they stand."""
+        if match.group().isdigit():
+            return None
+        for run in _MIXED_RUN.finditer(scan.view, match.start(), match.end()):
+            text = run.group()
+            if not text.isdigit():
+                scan.say(text, run.start(), run.end())
+            elif len(text) < 3 and text[0] != "0":
+                scan.say(self._say_number(int(text)), run.start(), run.end())
+            else:
+                self._spell(scan, run.start(), run.end())
+        scan.memory.numeric = scan.memory.line_start = False
+        return match.end()
+
+
+_BEFORE_ORDINALS = {
+    "der": "",
+    "die": "",
+    "das": "",
+    "den": "-n",
+    "dem": "-n",
+    "des": "-n",
+    "am": "-n",
+    "im": "-n",
+    "vom": "-n",
+    "zum": "-n",
+    "beim": "-n",
+    "zur": "-n",
+    "bis": "-n",
+    "ab": "-n",
+    "seit": "-m",
+    "ein": "-r",
+    "eine": "",
+    "jeder": "",
+    "jede": "",
+    "jedes": "",
+    "mein": "-r",
+    "ihr": "-r",
+}
