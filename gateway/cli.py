@@ -51,6 +51,7 @@ _cli.add_command(keys)
 
 _CONFIG_FILE = click.Path(path_type=Path)
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 
 
 @_cli.command()
@@ -60,7 +61,7 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--audiosocket-host", metavar="HOST", help="Address for Asterisk.  [default: 127.0.0.1]")
 @click.option("--audiosocket-port", metavar="PORT", help="0: any free one.  [default: 9092]")
 @click.option("--agent", metavar="script:FILE|keys|none", help="Who answers.  [default: keys or greeting]")
-@click.option("--bundle", metavar="DIR", help="A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]")
+@click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
 @click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
 @click.option("--max-calls", metavar="N", help="More are refused at once.  [default: 100]")
 @click.option(
@@ -101,7 +102,7 @@ def _start_log(level: str, file: Path | None) -> None:
 @_cli.command()
 @click.argument("text", required=False)
 @click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
-@click.option("--bundle", default="default", metavar="DIR", help="A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]")
+@click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
 @click.option("--voice", metavar="ID", help="Voice.  [default: the first one]")
 @click.option("--speed", type=click.FloatRange(0.5, 2.0), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)

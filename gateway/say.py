@@ -29,13 +29,17 @@ class CannotWrite(VivavoceError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is wanted: where to (a WAV file, or "-": raw s16le on standard output), how, at how many Hz."""
+    """What is wanted: where to (a WAV file, or "-": raw s16le on standard output), how, at how many Hz.
+
+    bundle: who speaks, as ``Engine.open`` has it.
+    """
 
     out: str
     voice: str | None
     speed: float
     seed: int
     sample_rate: int
+    bundle: str = "default"
 
 
 class Sink(Protocol):
@@ -53,7 +57,7 @@ async def say(text: str | None, order: Order) -> None:
     """
     with _sink(order) as sink:
         async with (
-            await Engine.open() as engine,
+            await Engine.open(order.bundle) as engine,
             engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
             TextFeed(stream, standard_input() if text is None else text) as feed,
         ):

@@ -87,9 +87,9 @@ class Settings(BaseSettings):
     )
     script_loops: Annotated[bool, Field(description="true or false")] = False
 
-    bundle: Annotated[str, Field(min_length=1, description="default, or a CosyVoice 2 or 3 checkpoint folder")] = (
-        "default"  # the packaged voice, which needs no download and no graphics card
-    )
+    bundle: Annotated[
+        str, Field(min_length=1, description="default, or the folder of a CosyVoice 2 or 3 checkpoint")
+    ] = "default"  # needs no download and no graphics card
     voice: Annotated[
         Annotated[str, Field(min_length=1)] | None, Field(description="the id of a loaded voice")
     ] = None  # the first one of the bundle

@@ -70,6 +70,7 @@ class Engine:
         cls,
         bundle: str = "default",
         *,
+        voices: Path | None = None,
         config: EngineConfig | None = None,
         backend: Backend | None = None,
         metrics: Metrics | None = None,
@@ -77,10 +78,10 @@ class Engine:
         """Load a bundle and warm it up; raises BundleError, and MissingExtra where it needs one.
 
         ``bundle``: "default", the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
-        ``backend`` takes the place of the bundle's own.
+        ``voices``: the folder of a ``VoiceStore``. ``backend`` takes the place of the bundle's own.
         """
         if backend is None:
-            backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle)
+            backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle, voices)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
             at_once = min(backend.workers, engine._config.scheduler.most_streams) if len(engine.voices) else 0
@@ -295,7 +296,7 @@ def _join(threads: list[threading.Thread]) -> None:
         thread.join()
 
 
-def _load(bundle: str) -> Backend:
+def _load(bundle: str, voices: Path | None) -> Backend:
     if bundle == "default":
         from .packaged_backend import PackagedBackend
 
@@ -304,4 +305,4 @@ def _load(bundle: str) -> Backend:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
     from .cosyvoice.backend import CosyVoiceBackend
 
-    return CosyVoiceBackend.load(Path(bundle))
+    return CosyVoiceBackend.load(Path(bundle), voices=voices)

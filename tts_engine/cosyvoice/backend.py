@@ -35,11 +35,12 @@ from ...models.cosyvoice.silent_ids import SilentFilter
 from ..backend import Delivery, Mode, Rendered, SlotRequest, Turn
 from ..errors import BadRequest, BundleError
 from ..text import GenerationSegmenter, Segmenter
+from ..voice_store import VoiceStore
 from .lm_runner import LmRunner
 from .policy import CosyVoicePolicy, Interleave
 from .render_runner import RenderRunner, Samples, Timbre
 from .utterance import Making, Manner, Utterance
-from .voices import BundleVoices, Library, Speaker
+from .voices import BundleVoices, Speaker
 
 _LONGEST_INSTRUCTION = 500  # characters; the released ones have under 60
 
@@ -91,21 +92,19 @@ class CosyVoiceBackend:
 
     @classmethod
     def load(
-        cls, folder: Path, policy: CosyVoicePolicy | None = None, library: Library | None = None
+        cls, folder: Path, policy: CosyVoicePolicy | None = None, voices: Path | None = None
     ) -> "CosyVoiceBackend":
-        """Check a checkpoint folder and load it; raises BundleError.
-
-        library: voices on file, beside the bundle's own.
-        """
+        """Check a checkpoint folder and load it; raises BundleError. voices: folder of a ``VoiceStore``."""
         policy = policy or CosyVoicePolicy()
         try:
             bundle = open_bundle(folder)
             speakers = {name: embedding.numpy() for name, embedding in bundle.speakers().items()}
-            voices = BundleVoices(speakers, _encoder_of(bundle), bundle.languages, library)
+            library = VoiceStore(voices, bundle.version.value) if voices else None
+            loaded = BundleVoices(speakers, _encoder_of(bundle), bundle.languages, library)
             networks = load_networks(bundle, policy.flow)
         except BundleFault as fault:
             raise BundleError(str(fault)) from fault
-        return cls(bundle.version, networks, bundle.text_tokenizer(), voices, bundle.sampling, policy)
+        return cls(bundle.version, networks, bundle.text_tokenizer(), loaded, bundle.sampling, policy)
 
     @property
     def open_slots(self) -> int:
@@ -129,8 +128,9 @@ class CosyVoiceBackend:
         self._free.append(slot)
 
     def close(self) -> None:
-        """Forget every slot."""
+        """Forget every slot, and let go of the voices on file."""
         self._open.clear()
+        self.voices.close()
 
     def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         """One quantum of each turn's session."""

@@ -9,40 +9,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...models.cosyvoice.front_end.voice_encoder import PromptFault, VoiceEncoder, VoicePrompt
 from ..errors import BadRequest, UnknownVoice
+from ..voice_store import VoiceStore
 from ..voices import Voice, Voices
 
 Samples = NDArray[np.float32]
 _MANY = "mul"  # BCP 47 for more than one language
 _MOST_ENROLLED = 256  # in memory, 490 kB each at most; more belong on file
-
-
-class StoredAbout(Protocol):
-    """What a library tells about a voice."""
-
-    @property
-    def id(self) -> str:
-        """What it is asked for by."""
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-
-
-class Library(Protocol):
-    """Voices on file, such as a ``VoiceStore``; from any thread."""
-
-    def get(self, voice_id: str) -> VoicePrompt:
-        """The prompt; raises UnknownVoice and what else is wrong with it."""
-
-    def find(self, voice_id: str) -> StoredAbout | None:
-        """What is known about a voice; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,14 +33,18 @@ class Speaker:
 
 
 class BundleVoices(Voices):
-    """Voices that can be added to. speakers: the bundle's, by name, (192,) float32 each."""
+    """Voices that can be added to.
+
+    speakers: the bundle's, by name, (192,) float32 each. encoder: loads the one that hears recordings.
+    library: voices on file; whoever keeps one there adds and removes it there.
+    """
 
     def __init__(
         self,
         speakers: Mapping[str, Samples],
         encoder: Callable[[], VoiceEncoder],
         languages: tuple[str, ...],
-        library: Library | None = None,
+        library: VoiceStore | None = None,
     ) -> None:
         about = f"speaks {', '.join(languages)}"
         super().__init__(tuple(Voice(name, _MANY, about) for name in speakers))
@@ -71,7 +53,7 @@ class BundleVoices(Voices):
             name: Speaker(hashlib.sha256(embedding.tobytes()).hexdigest()[:32], embedding, None)
             for name, embedding in speakers.items()
         }
-        self._library = library
+        self.library = library
         self._enrolled: frozenset[str] = frozenset()
         self._new_encoder = encoder
         self._encoder: VoiceEncoder | None = None
@@ -91,9 +73,9 @@ class BundleVoices(Voices):
         """Who speaks with a voice. Raises UnknownVoice, and what is wrong with a file."""
         if voice_id in self._speakers:
             return self._speakers[voice_id]
-        if self._library is None:
+        if self.library is None:
             raise UnknownVoice(f"no voice {voice_id!r}; it was removed")
-        return _recorded(self._library.get(voice_id))
+        return _recorded(self.library.get(voice_id))
 
     def encode(self, samples: Samples, sample_rate: int, transcript: str = "") -> VoicePrompt:
         """What ``enroll`` makes of a recording, for a library to keep; limits and time as there."""
@@ -126,10 +108,15 @@ class BundleVoices(Voices):
         with _refused_politely(), self._hearing:
             return tuple(self._loaded().hear(samples, sample_rate).tolist())
 
+    def close(self) -> None:
+        """Let go of the library."""
+        if self.library is not None:
+            self.library.close()
+
     def _find(self, voice_id: str) -> Voice | None:
         if voice_id in self._voices:
             return self._voices[voice_id]
-        stored = self._library.find(voice_id) if self._library else None
+        stored = self.library.find(voice_id) if self.library else None
         return Voice(stored.id, _MANY, stored.name or self._about) if stored else None
 
     def _loaded(self) -> VoiceEncoder:
