@@ -1,4 +1,4 @@
-"""The command line: ``vivavoce serve | say | phone | keys | bench | check-golden``.
+"""The command line: ``vivavoce serve | say | phone | keys | voices | bench | check-golden``.
 
 Each command imports what it needs when it runs, so that ``--help`` and mistakes answer at once. Errors become
 one sentence on standard error and a non-zero exit code here, and nowhere else; results go to standard output.
@@ -15,6 +15,7 @@ import click
 from .. import __version__
 from ..tts_engine.errors import VivavoceError
 from .keys_command import keys
+from .voices_command import voices
 
 if TYPE_CHECKING:
     from .bench.report import Report
@@ -48,6 +49,7 @@ def _cli() -> None:
 
 
 _cli.add_command(keys)
+_cli.add_command(voices)
 
 _CONFIG_FILE = click.Path(path_type=Path)
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

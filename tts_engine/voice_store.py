@@ -35,6 +35,7 @@ from .errors import BadRequest, BundleError, Overloaded, UnknownVoice
 from .prompt_cache import PromptCache
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")  # BCP 47
 _LONGEST_NAME = 200  # characters
 _LONGEST_NOTE = 10_000  # characters of a consent statement, or of where a recording is from
 _BUSY_S = 10.0  # that another process may hold the lock; a change holds it for some milliseconds
@@ -383,6 +384,10 @@ def _checked_name(name: str) -> str:
 
 
 def _checked_about(about: About) -> About:
+    if about.language and _LANGUAGE.fullmatch(about.language) is None:
+        raise BadRequest(
+            f"a voice's language is {about.language[:40]!r}; a code such as 'en' or 'en-GB' may be"
+        )
     for field, note in zip(About.__slots__, astuple(about), strict=True):
         if len(note) > _LONGEST_NOTE:
             raise BadRequest(

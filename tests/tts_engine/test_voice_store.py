@@ -138,6 +138,12 @@ def test_a_name_is_short_and_printable(store: VoiceStore, name: str, sentence: s
     assert store.list() == ()
 
 
+@pytest.mark.parametrize("language", ["english", "e", "en_GB", "en-", "../en"])
+def test_a_language_is_a_code(store: VoiceStore, language: str) -> None:
+    with pytest.raises(BadRequest, match="language is"):
+        store.add(prompt(), name="Anna", about=About(language))
+
+
 def test_a_note_has_a_limit(store: VoiceStore) -> None:
     with pytest.raises(BadRequest, match="consent has 10,001 characters"):
         store.add(prompt(), name="Anna", about=About(consent="a" * 10_001))

@@ -1,0 +1,35 @@
+"""A voice made from a recording with a bundle that is not loaded to speak: its encoders alone.
+
+Where the bundle speaks as well, its ``Voices`` enrol.
+"""
+
+from pathlib import Path
+
+from ..models.cosyvoice.front_end.voice_encoder import PromptFault, VoiceEncoder, VoicePrompt
+from .errors import BadRequest, BundleError, MissingExtra
+from .recording import Recording
+
+
+def enroll(bundle: Path, recording: Recording, transcript: str = "") -> VoicePrompt:
+    """Make a recording a prompt for the bundle in a folder; takes seconds.
+
+    Raises BundleError for the folder, BadRequest for the recording, MissingExtra without torch.
+    """
+    try:
+        from ..models.cosyvoice.release.bundle import BundleFault, open_bundle
+    except ImportError as error:
+        raise MissingExtra("enrolling a voice", "cosyvoice") from error
+    try:
+        checked = open_bundle(bundle)
+        encoder = VoiceEncoder.load(
+            checked.speaker_encoder,
+            checked.speech_tokenizer,
+            checked.version,
+            checked.recipe.mel_highest_hz,
+            checked.geometry.lm.speech_codes,
+        )
+        return encoder.enroll(recording.samples, recording.sample_rate, transcript)
+    except BundleFault as fault:
+        raise BundleError(str(fault)) from fault
+    except PromptFault as fault:
+        raise BadRequest(str(fault)) from fault
