@@ -5,12 +5,14 @@ Source: Unicode CLDR RBNF by unicode-rbnf (MIT); WeTextProcessing's grammars by 
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
 from ..errors import MissingExtra
 
 EXTRA = "cosyvoice"
+_REMEMBERED = 1024
 LONGEST = 15  # digits of a number that has words; a longer one is read digit by digit
 
 
@@ -32,9 +34,12 @@ class Numerals:
 
 
 def wetext(language: str) -> Callable[[str], str]:
-    """What reads numbers, dates and units of "zh" or "ja" text. Raises MissingExtra."""
+    """What reads numbers, dates and units of "zh" or "ja" text. Raises MissingExtra.
+
+    Half a millisecond each; the last ones are remembered, because conversations repeat their numbers.
+    """
     normalize: Callable[[str], str] = _imported("wetext").Normalizer(lang=language).normalize
-    return normalize
+    return lru_cache(_REMEMBERED)(normalize)
 
 
 def _imported(name: str) -> Any:

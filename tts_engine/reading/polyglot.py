@@ -26,8 +26,8 @@ LONGEST = 240  # characters that are waited for without an end: about 16 s
 LONGEST_DENSE = 60  # the same of Han, kana and Hangul
 _SETTLED = 100  # characters before the end of an unfinished clause; beyond, readings no longer change
 _SETTLED_DENSE = 20
-# Varieties that are written as another language is.
-_READ_AS = {"cmn": "zh", "yue": "zh", "wuu": "zh", "nan": "zh", "jpn": "ja", "kor": "ko", "eng": "en"}
+# Varieties that are written as another language is, and tags of no language.
+_READ_AS = {"cmn": "zh", "yue": "zh", "wuu": "zh", "nan": "zh", "mul": "en", "und": "en"}
 _IN_HAN = ("zh", "ja")
 CODES = ("en", *_IN_HAN, *TABLES)
 _FOLDED = FOLDED | {
@@ -65,13 +65,13 @@ class Languages:
         tabled = {code: TabledReader(table).grammar() for code, table in TABLES.items() if code in wanted}
         return cls(tabled | {code: HanReader(code).grammar() for code in _IN_HAN if code in wanted})
 
-    def clauses(self, language: str, marks: Iterable[str] = ()) -> "PolyglotClauses":
+    def clauses(self, language: str | None = None, marks: Iterable[str] = ()) -> "PolyglotClauses":
         """What reads the clauses of one stream.
 
-        ``language``: of the voice, as "de" or "de-AT". ``marks``: written marks that the model understands,
-        such as "[laughter]", and that the text may use; others are text like any other.
+        ``language``: of the voice, as "de" or "de-AT"; English where it is not known. ``marks``: written marks
+        that the model understands, such as "[laughter]", and that the text may use; others are text.
         """
-        return PolyglotClauses(self, canonical(language), frozenset(marks))
+        return PolyglotClauses(self, canonical(language or "en"), frozenset(marks))
 
     def grammar(self, code: str) -> Grammar:
         """Of a language, or, where it is not loaded, as it is written."""
@@ -88,11 +88,11 @@ def canonical(tag: str) -> str:
 
 
 class PolyglotClauses:
-    """The clauses of one stream, each by the language that it is in. A ``ClauseReader``."""
+    """The clauses of one stream, each by the language that it is in, digits by that of what came before."""
 
     def __init__(self, languages: Languages, language: str, marks: frozenset[str]) -> None:
         self._languages = languages
-        self._language = language
+        self._language = self._before = language
         self._latin = "en" if language in ("zh", "ja", "ko", "ru") else language
         self._marks = rules((_any_of(marks), _read_as_written)) if marks else ()
         self._memory = Memory()
@@ -111,14 +111,14 @@ class PolyglotClauses:
 
     def read(self, view: str) -> list[Draft]:
         """By the rules of its language."""
-        code = language_of(view, self._language, self._latin)
+        code = self._code(view)
         scan = self._scan(view, code)
         read(scan, len(view), self._grammar(code))
         return scan.words
 
     def read_settled(self, view: str) -> tuple[list[Draft], int]:
         """Up to a place where nothing is read as one thing."""
-        if language_of(view, self._language, self._latin) == "en":
+        if self._code(view) == "en":
             scan = self._scan(view, "en")
             stop = read_settled(scan, max(1, len(view) - _SETTLED), self._grammar("en"))
             self._memory = scan.memory
@@ -130,6 +130,10 @@ class PolyglotClauses:
         """No number goes on over it."""
         self._memory.line_start = self._memory.sentence_start = True
         self._memory.numeric = False
+
+    def _code(self, view: str) -> str:
+        self._before = language_of(view, voice=self._language, before=self._before, latin=self._latin)
+        return self._before
 
     def _scan(self, view: str, code: str) -> Scan:
         narrow = code not in _IN_HAN and not view.isascii()

@@ -117,28 +117,28 @@ def full_stop(word: Word) -> str:
     return "。" if _TIGHT.match(word.text[-1]) else "."
 
 
-def language_of(text: str, default: str, latin: str) -> str:
-    """The language of a clause by its script; ``default`` where there are no letters.
+def language_of(text: str, *, voice: str, before: str, latin: str) -> str:
+    """The language of a clause by its script: of the voice, or that of what came ``before`` without letters.
 
     ``latin``: what Latin letters are taken for. A script that nobody here reads is "".
     """
     if text.isascii():
-        return latin if _LATIN.search(text) else default
+        return latin if _LATIN.search(text) else before
     letters, dense = len(_LATIN.findall(text)), len(_DENSE.findall(text))
     others = len(_LETTER.findall(text)) - dense - letters
     if not letters + dense + others:
-        return default
-    if dense and (default in _WRITTEN_IN_HAN or _LETTERS_OF_A_SYLLABLE * dense >= letters):
-        return _dense_language(text, default)
+        return before
+    if dense and (voice in _WRITTEN_IN_HAN or _LETTERS_OF_A_SYLLABLE * dense >= letters):
+        return _dense_language(text, (voice, before))
     if letters >= others:
         return latin
     return "ru" if _CYRILLIC.search(text) else ""
 
 
-def _dense_language(text: str, default: str) -> str:
+def _dense_language(text: str, likely: tuple[str, ...]) -> str:
     for script, language in _LANGUAGES:
         if script.search(text):
             return language
     if not _HAN.search(text):
         return ""
-    return default if default in _WRITTEN_IN_HAN else "zh"
+    return next((language for language in likely if language in _WRITTEN_IN_HAN), "zh")
