@@ -44,7 +44,7 @@ from .attention_memory import Keep, Plan, make_plan
 from .flow_dit import DitConfig, DitState, FlowDit
 from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, EncoderState, FlowEncoder, LookaheadLayer
 from .flow_unet import FlowUnet, UnetConfig, UnetState
-from .layers import Prepared
+from .layers import Linear, Prepared
 from .state import map_state
 
 MEL = 80
@@ -147,10 +147,10 @@ class Flow(Prepared):
         self.policy = policy or EXACT
         width = config.encoder.width if config.encoder else MEL
         self.input_embedding = nn.Embedding(config.speech_ids, width)
-        self.spk_embed_affine_layer = nn.Linear(config.speaker_width, MEL)
+        self.spk_embed_affine_layer = Linear(config.speaker_width, MEL)
         if config.encoder:
             self.encoder = FlowEncoder(config.encoder)
-            self.encoder_proj = nn.Linear(width, MEL)
+            self.encoder_proj = Linear(width, MEL)
         else:
             self.pre_lookahead_layer = LookaheadLayer(MEL, config.lookahead_width)
         self.decoder = _Decoder(config.estimator)
@@ -161,7 +161,7 @@ class Flow(Prepared):
 
     def prepare(self) -> None:
         """Compute what depends on the solver time only: it is the same for every chunk."""
-        t = torch.tensor([time for time, _ in self.times], device=self.spk_embed_affine_layer.weight.device)
+        t = torch.tensor([time for time, _ in self.times], device=self.input_embedding.weight.device)
         self.offsets = self.decoder.estimator.time_offsets(t)
 
     def speaker(self, embedding: Tensor) -> Tensor:

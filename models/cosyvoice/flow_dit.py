@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention_memory import Keep, Plan, attend, recall, store
-from .layers import JoinedProjection, pair, time_features
+from .layers import JoinedProjection, Linear, pair, time_features
 
 MEL = 80
 TIME_WIDTH = 256
@@ -81,14 +81,14 @@ class _PositionConvs(nn.Module):
 class _InputEmbed(nn.Module):
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
-        self.proj = nn.Linear(inputs, width)
+        self.proj = Linear(inputs, width)
         self.conv_pos_embed = _PositionConvs(width)
 
 
 class _TimeEmbed(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.time_mlp = nn.Sequential(nn.Linear(TIME_WIDTH, width), nn.SiLU(), nn.Linear(width, width))
+        self.time_mlp = nn.Sequential(Linear(TIME_WIDTH, width), nn.SiLU(), Linear(width, width))
 
 
 class _Modulation(nn.Module):
@@ -97,7 +97,7 @@ class _Modulation(nn.Module):
     def __init__(self, width: int, parts: int) -> None:
         super().__init__()
         self.parts = parts
-        self.linear = nn.Linear(width, parts * width)
+        self.linear = Linear(width, parts * width)
 
     def forward(self, embedding: Tensor) -> Tensor:
         return self.linear(F.silu(embedding)).view(len(embedding), self.parts, -1)  # type: ignore[no-any-return]
@@ -106,9 +106,7 @@ class _Modulation(nn.Module):
 class _FeedForward(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
-        self.ff = nn.ModuleList(
-            [nn.Sequential(nn.Linear(width, inner)), nn.Identity(), nn.Linear(inner, width)]
-        )
+        self.ff = nn.ModuleList([nn.Sequential(Linear(width, inner)), nn.Identity(), Linear(inner, width)])
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.ff[2](F.gelu(self.ff[0](x), approximate="tanh"))
@@ -118,7 +116,7 @@ class _FeedForward(nn.Module):
 class _Attention(JoinedProjection):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__(width, inner, True, ("to_q", "to_k", "to_v"))
-        self.to_out = nn.ModuleList([nn.Linear(inner, width)])
+        self.to_out = nn.ModuleList([Linear(inner, width)])
 
 
 class _Turns:
@@ -158,13 +156,10 @@ class _Block(nn.Module):
         """
         shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation[:, :, None].unbind(1)
         inputs = modulate(x, scale, shift)
-        joined = self.attn.queries_keys_values(inputs)
-        inner = joined.shape[2] // 3
-        turns[1].turn(joined[..., :inner])
-        turns[1].turn(joined[..., inner : 2 * inner])
-        fresh = pair(joined[..., inner:])
+        query, fresh = self.attn.queries(inputs), self._project(inputs, turns[1])
+        turns[1].turn(query)
         working = recall(kept, plan, keep, lambda history, _: self._project(history, turns[0]), x.shape[1])
-        attended = self.attn.to_out[0](attend(joined[..., :inner], fresh, working, plan, self.heads))
+        attended = self.attn.to_out[0](attend(query, fresh, working, plan, self.heads))
         if working is not kept:
             store(kept, inputs[:, None] if keep is Keep.INPUTS else fresh, plan)
         if plan.padded is not None:
@@ -203,7 +198,7 @@ class FlowDit(nn.Module):
         self.rotary_embed = _Rotary(config.head_dim)
         self.transformer_blocks = nn.ModuleList([_Block(config) for _ in range(config.depth)])
         self.norm_out = _Modulation(config.width, 2)
-        self.proj_out = nn.Linear(config.width, MEL)
+        self.proj_out = Linear(config.width, MEL)
 
     def time_embedding(self, t: Tensor) -> Tensor:
         """(N,) solver times in 0..1 -> (N, C)."""
@@ -218,10 +213,10 @@ class FlowDit(nn.Module):
 
     def init_state(self, rows: int, frames: int, keep: Keep, dtype: torch.dtype) -> DitState:
         """A beginning, with room for ``frames``."""
-        config, weight = self.config, self.proj_out.weight
+        config, rates = self.config, self.rotary_embed.inv_freq
         parts, depth = (2, config.inner) if keep is Keep.KEYS_VALUES else (1, config.width)
-        kept = torch.empty(rows, config.depth, parts, frames, depth, dtype=dtype, device=weight.device)
-        first, second = (weight.new_zeros(rows, POSITION_KERNEL - 1, config.width) for _ in range(2))
+        kept = torch.empty(rows, config.depth, parts, frames, depth, dtype=dtype, device=rates.device)
+        first, second = (rates.new_zeros(rows, POSITION_KERNEL - 1, config.width) for _ in range(2))
         return DitState(first, second, kept)
 
     def step(

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention_memory import Part, Plan, attend, split_heads
-from .layers import CausalConv, JoinedProjection, pair
+from .layers import CausalConv, JoinedProjection, Linear, pair
 
 LOOKAHEAD = 3
 RATIO = 2  # mel frames a speech id
@@ -80,7 +80,7 @@ class LookaheadLayer(nn.Module):
 class _Embed(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.out = nn.ModuleList([nn.Linear(width, width), nn.LayerNorm(width)])
+        self.out = nn.ModuleList([Linear(width, width), nn.LayerNorm(width)])
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out[1](self.out[0](x)) * math.sqrt(x.shape[-1])  # type: ignore[no-any-return]
@@ -90,19 +90,16 @@ class _RelativeAttention(JoinedProjection):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__(width, width, True, ("linear_q", "linear_k", "linear_v"))
         self.heads = heads
-        self.linear_out = nn.Linear(width, width)
-        self.linear_pos = nn.Linear(width, width, bias=False)
+        self.linear_out = Linear(width, width)
+        self.linear_pos = Linear(width, width, bias=False)
         self.pos_bias_u = nn.Parameter(torch.empty(heads, width // heads))
         self.pos_bias_v = nn.Parameter(torch.empty(heads, width // heads))
 
     def forward(self, x: Tensor, kept: Tensor, plan: Plan, table: "_Distances") -> Tensor:
         """x: (B, T, C). kept: (B, 2, W, C), written in place."""
-        joined = self.queries_keys_values(x)
-        width = x.shape[2]
-        query = joined[..., :width] + self.pos_bias_u.flatten()
-        attended = attend(
-            query, pair(joined[..., width:]), kept, plan, self.heads, self._distance_scores(table)
-        )
+        query = self.queries(x) + self.pos_bias_u.flatten()
+        fresh = pair(self.keys_values(x))
+        attended = attend(query, fresh, kept, plan, self.heads, self._distance_scores(table))
         return self.linear_out(attended)  # type: ignore[no-any-return]
 
     def _distance_scores(self, table: "_Distances") -> Callable[[Tensor, Part], Tensor]:
@@ -120,8 +117,8 @@ class _RelativeAttention(JoinedProjection):
 class _FeedForward(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
-        self.w_1 = nn.Linear(width, inner)
-        self.w_2 = nn.Linear(inner, width)
+        self.w_1 = Linear(width, inner)
+        self.w_2 = Linear(inner, width)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.w_2(F.silu(self.w_1(x)))

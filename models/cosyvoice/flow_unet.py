@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention_memory import Keep, Plan, attend, recall, store
-from .layers import CausalConv, JoinedProjection, pair, time_features
+from .layers import CausalConv, JoinedProjection, Linear, Pointwise, pair, time_features
 
 TIME_WIDTH_FACTOR = 4
 FEED_FORWARD_FACTOR = 4
@@ -76,28 +76,29 @@ class _ConvNorm(nn.Module):
 class _Resnet(nn.Module):
     def __init__(self, inputs: int, outputs: int, time_width: int) -> None:
         super().__init__()
-        self.mlp = nn.Sequential(nn.Mish(), nn.Linear(time_width, outputs))
+        self.mlp = nn.Sequential(nn.Mish(), Linear(time_width, outputs))
         self.block1 = _ConvNorm(inputs, outputs)
         self.block2 = _ConvNorm(outputs, outputs)
-        self.res_conv = nn.Conv1d(inputs, outputs, 1)
+        self.res_conv = Pointwise(inputs, outputs)
 
     def forward(self, x: Tensor, offset: Tensor, contexts: "_Contexts") -> Tensor:
         """``offset``: (N or 1, 1, C), what the solver time adds."""
         h = contexts.run(self.block1, x) + offset
         h = contexts.run(self.block2, h)
-        return h + F.linear(x, self.res_conv.weight[:, :, 0], self.res_conv.bias)
+        y: Tensor = h + self.res_conv(x)
+        return y
 
 
 class _Attention(JoinedProjection):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__(width, inner, False, ("to_q", "to_k", "to_v"))
-        self.to_out = nn.ModuleList([nn.Linear(inner, width)])
+        self.to_out = nn.ModuleList([Linear(inner, width)])
 
 
 class _Gelu(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
-        self.proj = nn.Linear(width, inner)
+        self.proj = Linear(width, inner)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.gelu(self.proj(x))
@@ -107,7 +108,7 @@ class _FeedForward(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         inner = width * FEED_FORWARD_FACTOR
-        self.net = nn.ModuleDict({"0": _Gelu(width, inner), "2": nn.Linear(inner, width)})
+        self.net = nn.ModuleDict({"0": _Gelu(width, inner), "2": Linear(inner, width)})
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.net["2"](self.net["0"](x))
@@ -127,11 +128,9 @@ class _Transformer(nn.Module):
     def forward(self, x: Tensor, kept: Tensor, plan: Plan, keep: Keep) -> Tensor:
         """x: (N, T, C). kept: (N, P, W, D), written in place."""
         normed = self.norm1(x)
-        joined = self.attn1.queries_keys_values(normed)
-        inner = joined.shape[2] // 3
-        fresh = pair(joined[..., inner:])
+        fresh = pair(self.attn1.keys_values(normed))
         working = recall(kept, plan, keep, self._project, x.shape[1])
-        attended = attend(joined[..., :inner], fresh, working, plan, self.heads)
+        attended = attend(self.attn1.queries(normed), fresh, working, plan, self.heads)
         if working is not kept:
             store(kept, normed[:, None] if keep is Keep.INPUTS else fresh, plan)
         x = x + self.attn1.to_out[0](attended)
@@ -186,8 +185,8 @@ class FlowUnet(nn.Module):
         width, time_width = config.channels, config.channels * TIME_WIDTH_FACTOR
         self.time_mlp = nn.ModuleDict(
             {
-                "linear_1": nn.Linear(config.in_channels, time_width),
-                "linear_2": nn.Linear(time_width, time_width),
+                "linear_1": Linear(config.in_channels, time_width),
+                "linear_2": Linear(time_width, time_width),
             }
         )
         self.down_blocks = nn.ModuleList([_Level(config.in_channels, config, with_conv=True)])
@@ -196,7 +195,7 @@ class FlowUnet(nn.Module):
         )
         self.up_blocks = nn.ModuleList([_Level(2 * width, config, with_conv=True)])
         self.final_block = _ConvNorm(width, width)
-        self.final_proj = nn.Conv1d(width, config.out_channels, 1)
+        self.final_proj = Pointwise(width, config.out_channels)
 
     def _levels(self) -> list["_Level"]:
         levels = [*self.down_blocks, *self.mid_blocks, *self.up_blocks]
@@ -216,6 +215,7 @@ class FlowUnet(nn.Module):
     def init_state(self, rows: int, frames: int, keep: Keep, dtype: torch.dtype) -> UnetState:
         """A beginning, with room for ``frames``."""
         convs = [module for module in self.modules() if isinstance(module, CausalConv)]
+        contexts = tuple(conv.context(rows) for conv in convs)
         parts, depth = (2, self.config.inner) if keep is Keep.KEYS_VALUES else (1, self.config.channels)
         kept = torch.empty(
             rows,
@@ -224,9 +224,9 @@ class FlowUnet(nn.Module):
             frames,
             depth,
             dtype=dtype,
-            device=self.final_proj.weight.device,
+            device=contexts[0].device,
         )
-        return UnetState(tuple(conv.context(rows) for conv in convs), kept)
+        return UnetState(contexts, kept)
 
     def step(
         self, x: Tensor, conditions: Tensor, offsets: Tensor, state: UnetState, plan: Plan, keep: Keep
@@ -252,7 +252,7 @@ class FlowUnet(nn.Module):
             if level.conv is not None:
                 x = contexts.run(level.conv, x)
         x = contexts.run(self.final_block, x)
-        y = F.linear(x, self.final_proj.weight[:, :, 0], self.final_proj.bias)
+        y: Tensor = self.final_proj(x)
         if plan.padded is not None:
             y = y * plan.padded
         return y, UnetState(tuple(contexts.following), state.kept)

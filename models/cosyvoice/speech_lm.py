@@ -30,6 +30,7 @@ from torch.nn import functional
 
 from .bistream import Kind, Unit
 from .geometry import SpeechLmConfig, Version
+from .layers import Linear, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class SpeechLm(nn.Module):
             self.control_embedding = nn.Embedding(2, config.hidden)
         self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layers))
         self.norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.head = nn.Linear(config.hidden, config.speech_rows, bias=config.version is Version.V2)
+        self.head = Linear(config.hidden, config.speech_rows, bias=config.version is Version.V2)
 
     @classmethod
     def load(cls, config: SpeechLmConfig, weights: dict[str, Tensor]) -> "SpeechLm":
@@ -74,12 +75,12 @@ class SpeechLm(nn.Module):
             network = cls(config)
         # Tied to the text embedding and not used to speak.
         weights.pop("llm.model.lm_head.weight", None)
-        network.load_state_dict(_fused(config, weights), assign=True)
-        return network.requires_grad_(False).eval()
+        load(network, _fused(config, weights))
+        return network
 
     def init_state(self, rows: int, capacity: int) -> SpeechLmState:
         """Empty memory. capacity: ids a row can hold; on a CPU what is not written to takes no room."""
-        config, weight = self.config, self.head.weight
+        config, weight = self.config, self.speech_embedding.weight
         shape = (rows, config.layers, 2, config.kv_heads, capacity + 1, config.head_width)
         kv = _untouched_zeros(shape, weight)
         return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64, device=weight.device))
@@ -146,13 +147,13 @@ def embed(lm: SpeechLm, rows: Sequence[Sequence[Unit]]) -> tuple[Tensor, Tensor]
     A row without inputs sits the step out; at least one must have some.
     """
     parts = [_embed_row(lm, units) for units in rows]
-    valid = torch.tensor([len(part) for part in parts], device=lm.head.weight.device)
+    valid = torch.tensor([len(part) for part in parts], device=lm.speech_embedding.weight.device)
     return nn.utils.rnn.pad_sequence(parts, batch_first=True), valid
 
 
 def _embed_row(lm: SpeechLm, units: Sequence[Unit]) -> Tensor:
     runs = [_embed_run(lm, kind, list(run)) for kind, run in groupby(units, lambda unit: unit.kind)]
-    return torch.cat(runs) if runs else lm.head.weight.new_zeros(0, lm.config.hidden)
+    return torch.cat(runs) if runs else lm.speech_embedding.weight.new_zeros(0, lm.config.hidden)
 
 
 def _embed_run(lm: SpeechLm, kind: Kind, run: Sequence[Unit]) -> Tensor:
@@ -249,11 +250,11 @@ class _Layer(nn.Module):
         super().__init__()
         self.heads, self.kv_heads, self.width = config.heads, config.kv_heads, config.head_width
         self.attention_norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.qkv = nn.Linear(config.hidden, (config.heads + 2 * config.kv_heads) * config.head_width)
-        self.output = nn.Linear(config.hidden, config.hidden, bias=False)
+        self.qkv = Linear(config.hidden, (config.heads + 2 * config.kv_heads) * config.head_width)
+        self.output = Linear(config.hidden, config.hidden, bias=False)
         self.mlp_norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.gate_up = nn.Linear(config.hidden, 2 * config.intermediate, bias=False)
-        self.down = nn.Linear(config.intermediate, config.hidden, bias=False)
+        self.gate_up = Linear(config.hidden, 2 * config.intermediate, bias=False)
+        self.down = Linear(config.intermediate, config.hidden, bias=False)
 
     def forward(self, x: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))

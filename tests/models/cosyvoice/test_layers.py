@@ -5,7 +5,15 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from torch import nn  # noqa: E402
-from vivavoce.models.cosyvoice.layers import CausalConv, JoinedProjection, load, pair, time_features  # noqa: E402
+from vivavoce.models.cosyvoice.layers import (  # noqa: E402
+    CausalConv,
+    JoinedProjection,
+    Linear,
+    Pointwise,
+    load,
+    pair,
+    time_features,
+)
 
 
 def random_weights(network: nn.Module) -> dict[str, torch.Tensor]:
@@ -17,9 +25,10 @@ def random_weights(network: nn.Module) -> dict[str, torch.Tensor]:
 
 def test_a_causal_convolution_is_torchs_with_the_past_padded() -> None:
     conv, x = CausalConv(3, 5, 4), torch.randn(2, 9, 3)
-    load(conv, random_weights(conv))
+    weights = random_weights(conv)
     padded = torch.nn.functional.pad(x.transpose(1, 2), (3, 0))
-    expected = torch.nn.functional.conv1d(padded, conv.weight, conv.bias).transpose(1, 2)
+    expected = torch.nn.functional.conv1d(padded, **weights).transpose(1, 2)
+    load(conv, weights)
     y, _ = conv(x, conv.context(2))
     assert torch.allclose(y, expected, atol=1e-5)
 
@@ -37,23 +46,46 @@ def test_a_causal_convolution_goes_on_where_it_was(edge: int) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_joined_projection_is_its_three_parts(bias: bool) -> None:
     joined, x = JoinedProjection(6, 4, bias, ("q", "k", "v")), torch.randn(2, 3, 6)
-    load(joined, random_weights(joined))
-    parts = torch.cat([joined.get_submodule(name)(x) for name in ("q", "k", "v")], 2)
-    assert torch.allclose(joined.queries_keys_values(x), parts, atol=1e-6)
-    assert torch.allclose(joined.keys_values(x), parts[..., 4:], atol=1e-6)
+    weights = random_weights(joined)
+    query, key, value = (
+        torch.nn.functional.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
+        for name in "qkv"
+    )
+    load(joined, weights)
+    assert torch.allclose(joined.queries(x), query, atol=1e-5)
+    assert torch.allclose(joined.keys_values(x), torch.cat([key, value], 2), atol=1e-5)
 
 
-def test_parameters_are_views_of_the_layout_and_keep_their_values() -> None:
-    network = nn.ModuleList([CausalConv(3, 5, 4), JoinedProjection(6, 4, True, ("q", "k", "v"))])
-    given = random_weights(network)
-    load(network, {key: tensor.clone() for key, tensor in given.items()})
-    conv, joined = network
-    assert isinstance(conv, CausalConv) and isinstance(joined, JoinedProjection)
-    assert conv.matrix is not None and joined.matrix is not None
-    assert conv.weight.untyped_storage().data_ptr() == conv.matrix.untyped_storage().data_ptr()
-    query = joined.get_submodule("q").get_parameter("weight")
-    assert query.untyped_storage().data_ptr() == joined.matrix.untyped_storage().data_ptr()
-    assert all(torch.equal(tensor, given[key]) for key, tensor in network.state_dict().items())
+@pytest.mark.parametrize("blocked", [True, False])
+def test_a_product_is_torchs_in_either_layout(blocked: bool) -> None:
+    dtype = torch.float32 if blocked else torch.float64
+    linear, x = Linear(70, 130), torch.randn(3, 2, 70, dtype=dtype)
+    weights = {key: tensor.to(dtype) for key, tensor in random_weights(linear).items()}
+    expected = torch.nn.functional.linear(x, **weights)
+    load(linear, weights)
+    assert linear.matrix is not None and linear.matrix.is_mkldnn == blocked
+    assert torch.allclose(linear(x), expected, atol=1e-4)
+    assert linear(x[:, :0]).shape == (3, 0, 130)
+
+
+def test_a_convolution_of_one_frame_is_a_product() -> None:
+    pointwise, x = Pointwise(7, 5), torch.randn(2, 3, 7)
+    weights = random_weights(pointwise)
+    expected = torch.nn.functional.conv1d(x.transpose(1, 2), **weights).transpose(1, 2)
+    load(pointwise, weights)
+    assert torch.allclose(pointwise(x), expected, atol=1e-5)
+
+
+def test_nothing_is_held_twice() -> None:
+    network = nn.ModuleList(
+        [Linear(3, 2), CausalConv(3, 5, 4), JoinedProjection(6, 4, True, ("q", "k", "v")), Pointwise(3, 2)]
+    )
+    weights = random_weights(network)
+    numbers = sum(tensor.numel() for tensor in weights.values())
+    load(network, weights)
+    assert not weights
+    held = [*network.parameters(), *network.buffers()]
+    assert sum(tensor.numel() for tensor in held) == numbers
 
 
 def test_load_names_what_is_missing_and_what_is_unknown() -> None:
