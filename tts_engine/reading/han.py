@@ -52,7 +52,9 @@ _MARKS = {
 _CODE_CHARACTERS = 10  # after what announces a code
 _NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 _UNIT = r"(?:%|‰|°[CF]?|(?:km/h|m/s|kg|km|cm|mm|mg|ml|kHz|Hz|GB|MB|TB|g|m|L)(?![A-Za-z]))"
-_EXPRESSION = rf"(?:[$€£¥]?{_NUMBER}(?:[:/~–-]{_NUMBER})*{_UNIT}?[年月日号號时時点點分秒元円個个]?){1, 6}"
+_EXPRESSION = (
+    rf"(?:[$€£¥]?{_NUMBER}(?:[:/~–-]{_NUMBER}){{0,4}}{_UNIT}?[年月日号號时時点點分秒元円個个]?){{1,6}}"
+)
 # A vowel of a digraph, a long vowel or a doubled consonant belongs to the mora before it.
 _KANA_TAIL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー\u3099\u309a"
 _ADDRESS_PART = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")

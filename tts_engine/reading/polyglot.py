@@ -68,8 +68,8 @@ class Languages:
     def clauses(self, language: str | None = None, marks: Iterable[str] = ()) -> "PolyglotClauses":
         """What reads the clauses of one stream.
 
-        ``language``: of the voice, as "de" or "de-AT"; English where it is not known. ``marks``: written marks
-        that the model understands, such as "[laughter]", and that the text may use; others are text.
+        ``language``: of the voice, as "de" or "de-AT"; English where it is not known. ``marks``: those that
+        the model understands, such as "[laughter]", and that the text may use; others are text.
         """
         return PolyglotClauses(self, canonical(language or "en"), frozenset(marks))
 
