@@ -13,6 +13,8 @@ LAYERS = ("models", "tts_engine", "adapters", "gateway")
 BOUNDARIES = {
     "adapters/pipecat_audiosocket.py",
     "adapters/webrtc.py",
+    "gateway/apis/dashscope.py",
+    "gateway/apis/openai.py",
     "gateway/audiosocket_server.py",
     "gateway/browser/calls.py",
     "gateway/clock.py",

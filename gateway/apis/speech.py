@@ -19,6 +19,7 @@ import numpy as np
 
 from ...adapters.encoders import AudioFormat, open_encoder
 from ...adapters.tempo import Stretcher
+from ...tts_engine.backend import Delivery
 from ...tts_engine.chunk import Word
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
@@ -32,7 +33,7 @@ class SpeechOrder:
     """How an utterance is to sound; raises BadRequest for what is out of range.
 
     voice: an engine voice's id, None for the default. speed: 0.25 to 4. pitch: 0.5 to 2, a factor. volume:
-    0 to 10, a factor, saturating. seed: of the voice's own generator.
+    0 to 10, a factor, saturating. seed: of the voice's own generator. delivery: what not every voice can do.
     """
 
     voice: str | None = None
@@ -41,6 +42,7 @@ class SpeechOrder:
     pitch: float = 1.0
     volume: float = 1.0
     seed: int = 0
+    delivery: Delivery = field(default_factory=Delivery)
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
@@ -97,7 +99,9 @@ class Utterance:
     async def __aenter__(self) -> Self:
         """Take a stream of the engine; raises UnknownVoice, BadRequest or Overloaded."""
         order = self._order
-        self._stream = self._engine.stream(voice=order.voice, speed=order.engine_speed, seed=order.seed)
+        self._stream = self._engine.stream(
+            voice=order.voice, speed=order.engine_speed, seed=order.seed, delivery=order.delivery
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

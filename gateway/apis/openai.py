@@ -1,0 +1,350 @@
+"""OpenAI's speech API over the engine: ``/v1/audio/speech``, ``/v1/models``, ``/v1/audio/voices``.
+
+    request -> adapters.openai_speech.read_speech_request -> speech.Utterance -> audio, or server-sent events
+
+Headers are sent with the first audio, so whatever goes wrong before it is an answer of its own. A client that
+leaves is noticed while it is spoken to, and one that takes nothing holds up its own utterance only.
+"""
+
+import asyncio
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from ...adapters.openai_speech import (
+    MODELS,
+    MOST_BODY,
+    ProtocolError,
+    SpeechRequest,
+    SpeechSettings,
+    StreamFormat,
+    delta_event,
+    done_event,
+    error_body,
+    error_event,
+    model_body,
+    models_body,
+    read_speech_request,
+)
+from ...tts_engine.backend import Delivery
+from ...tts_engine.chunk import SAMPLE_RATE
+from ...tts_engine.engine import Engine
+from ...tts_engine.errors import BadRequest, BadText, Overloaded, UnknownVoice, VivavoceError
+from ..access.access import Access, Grant
+from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ..access.keys import Scope as KeyScope
+from .request_log import RequestLog, RequestRecord
+from .speech import SpeechOrder, open_utterance
+
+logger = logging.getLogger(__name__)
+
+SEND_WITHIN_S = 60.0  # a player may pause for so long; the voice has stopped long before
+OWN_MODEL: Final = "vivavoce"
+_API: Final = "openai"
+_KNOWN_MODELS: Final = re.compile(r"(vivavoce|cosyvoice|gpt-4o-mini-tts)([.-].*)?|tts-1(-hd)?", re.ASCII)
+_LONG_BODY: Final = 2**18  # bytes; more are parsed on a thread
+_SPEECH_IDS_PER_S: Final = 25  # what output is counted in, as OpenAI counts its own
+_STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class ModelNotFound(BadRequest):
+    """No model of that name is here."""
+
+
+class BodyTooLong(ProtocolError):
+    """The body goes on beyond what is read."""
+
+
+class Voices(Protocol):
+    """The voices that a key may speak with, by name."""
+
+    def resolve(self, name: str | None, grant: Grant) -> str:
+        """The engine's voice for a name, the default for None; raises UnknownVoice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error in OpenAI's words. retry_after_s: when it is a matter of time."""
+
+    status: int
+    kind: str
+    message: str
+    param: str | None = None
+    code: str | None = None
+    retry_after_s: float | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The JSON of it."""
+        return error_body(self.message, self.kind, self.param, self.code)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What goes with it."""
+        headers = {} if self.retry_after_s is None else {"retry-after": str(math.ceil(self.retry_after_s))}
+        if self.status == 401:
+            headers["www-authenticate"] = "Bearer"
+        if self.status == 413:
+            headers["connection"] = "close"  # the rest of it is not waited for
+        return headers
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """OpenAI's words for an error of ours; an error that is none of ours is told nothing about."""
+    bad, sentence = "invalid_request_error", str(error)
+    match error:
+        case BodyTooLong():
+            return Refusal(413, bad, sentence)
+        case ProtocolError(param=param, code=code):
+            return Refusal(400, bad, sentence, param, code)
+        case KeyRefused():
+            return Refusal(401, bad, sentence, code="invalid_api_key")
+        case ScopeMissing() | OriginRefused():
+            return Refusal(403, bad, sentence, code="insufficient_permissions")
+        case RateLimited(retry_after_s=wait_s):
+            return Refusal(429, "requests", sentence, code="rate_limit_exceeded", retry_after_s=wait_s)
+        case Overloaded(retry_after_s=wait_s, reason=reason):
+            return Refusal(503, "server_error", sentence, code=f"overloaded_{reason}", retry_after_s=wait_s)
+        case ModelNotFound():
+            return Refusal(404, bad, sentence, "model", "model_not_found")
+        case UnknownVoice():
+            return Refusal(400, bad, sentence, "voice", "voice_not_found")
+        case BadText():
+            return Refusal(400, bad, sentence, "input", "invalid_value")
+        case BadRequest():
+            return Refusal(400, bad, sentence)
+        case VivavoceError():
+            return Refusal(500, "server_error", sentence)
+        case _:
+            return Refusal(500, "server_error", "the request failed inside the server")
+
+
+class OpenAISpeech:
+    """The API of one server; belongs to its event loop. longest_text: characters of one request."""
+
+    def __init__(
+        self, engine: Engine, access: Access, voices: Voices, log: RequestLog, longest_text: int = 4_096
+    ) -> None:
+        self.engine = engine
+        self.access = access
+        self.voices = voices
+        self.log = log
+        self.longest_text = longest_text
+        self._since = int(time.time())
+        self.answers: set[_SpeechAnswer] = set()
+        self._draining = False
+
+    def routes(self) -> APIRouter:
+        """Everything under /v1 that is OpenAI's."""
+        router = APIRouter()
+        router.add_api_route("/v1/audio/speech", self._speech, methods=["POST"])
+        router.add_api_route("/v1/models", self._answering(self._models), methods=["GET"])
+        router.add_api_route("/v1/models/{model:path}", self._answering(self._model), methods=["GET"])
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Take no new requests, and let those under way be answered, at most ``within_s``."""
+        self._draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                for answer in tuple(self.answers):
+                    await answer.over.wait()
+
+    def admit(self, headers: Mapping[str, str]) -> Grant:
+        """Who asks for speech; raises what ``refusal_of`` knows."""
+        if self._draining:
+            raise Overloaded("the server is shutting down", reason="shutting_down", retry_after_s=5.0)
+        grant = self.access.grant(headers)
+        grant.require(KeyScope.SPEAK)
+        grant.charge_request()
+        return grant
+
+    def order(self, settings: SpeechSettings, grant: Grant) -> SpeechOrder:
+        """What the engine is asked for; raises BadRequest."""
+        _check_model(settings.model)
+        return SpeechOrder(
+            voice=self.voices.resolve(settings.voice, grant),
+            audio=settings.audio,
+            speed=settings.speed,
+            volume=settings.volume,
+            seed=settings.seed,
+            delivery=Delivery(instruction=settings.instructions, language=settings.language),
+        )
+
+    async def _speech(self, request: Request) -> Response:
+        return _SpeechAnswer(self, request)
+
+    def _models(self, request: Request) -> Mapping[str, Any]:
+        return models_body((OWN_MODEL, *MODELS), self._since)
+
+    def _model(self, request: Request) -> Mapping[str, Any]:
+        model = request.path_params["model"]
+        _check_model(model)
+        return model_body(model, self._since)
+
+    def _answering(
+        self, answer: Callable[[Request], Mapping[str, Any]]
+    ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """A route that asks for a key and answers JSON, refusals too."""
+
+        async def route(request: Request) -> Response:
+            headers = {"x-request-id": _request_id()}
+            try:
+                self.access.grant(request.headers).require(KeyScope.SPEAK)
+                return JSONResponse(answer(request), headers=headers)
+            except BadRequest as error:
+                refusal = refusal_of(error)
+                return JSONResponse(refusal.body, refusal.status, headers | refusal.headers)
+
+        return route
+
+
+class _SpeechAnswer(Response):
+    """One request for speech, from its body to its last byte."""
+
+    def __init__(self, house: OpenAISpeech, request: Request) -> None:
+        super().__init__()
+        self.over = asyncio.Event()
+        self._house = house
+        self._request = request
+        self._id = _request_id()
+        self._body: _Body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer. Boundary: whatever is raised ends this answer and no more."""
+        self._body = _Body(send, {"x-request-id": self._id, **_STREAM_HEADERS})
+        self._house.answers.add(self)
+        try:
+            await self._answer()
+        except (ClientDisconnect, TimeoutError):
+            logger.debug("request %s: its client left or takes nothing", self._id)
+        except VivavoceError as error:
+            await self._refuse(refusal_of(error))
+        except Exception as error:
+            logger.exception("request %s failed", self._id)
+            await self._refuse(refusal_of(error))
+        finally:
+            self._house.answers.discard(self)
+            self.over.set()
+
+    async def _answer(self) -> None:
+        house = self._house
+        grant = house.admit(self._request.headers)
+        request = await _read(self._request, house.longest_text)
+        with house.log.request(_API, grant, self._id) as record, grant.stream():
+            grant.charge_characters(len(request.text))
+            record.text(len(request.text))
+            order = house.order(request.settings, grant)
+            record.voice = order.voice or "-"
+            await _while_connected(self._request.receive, self._speak(request, order, record))
+
+    async def _speak(self, request: SpeechRequest, order: SpeechOrder, record: RequestRecord) -> None:
+        as_events = request.stream_format is StreamFormat.SSE
+        self._body.content_type = "text/event-stream" if as_events else order.audio.content_type
+        samples = 0
+        async with open_utterance(self._house.engine, order) as utterance:
+            utterance.push_text(request.text)
+            utterance.end_input()
+            async for encoded in utterance:
+                if encoded.audio:
+                    await self._body.write(delta_event(encoded.audio) if as_events else encoded.audio)
+                    record.audio((encoded.samples[1] - samples) / SAMPLE_RATE)
+                    samples = encoded.samples[1]
+        if as_events:
+            await self._body.write(
+                done_event(len(request.text), round(samples / SAMPLE_RATE * _SPEECH_IDS_PER_S))
+            )
+        await self._body.end()
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        """Say what is wrong, as an answer of its own or as far as is possible in one that has begun."""
+        if not self._body.begun:
+            headers = {"x-request-id": self._id} | refusal.headers
+            answer = JSONResponse(refusal.body, refusal.status, headers)
+            await answer(self._request.scope, self._request.receive, self._body.send)
+        elif self._body.content_type == "text/event-stream":
+            await self._body.write(error_event(refusal.body))
+            await self._body.end()
+        # Audio that is cut off has no end: the server drops the connection, and the client knows.
+
+
+class _Body:
+    """A response's body in pieces; its status and headers go with the first."""
+
+    def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
+        self.send = send
+        self.begun = False
+        self.content_type = ""
+        self._headers = headers
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece; raises TimeoutError where the client takes nothing."""
+        async with asyncio.timeout(SEND_WITHIN_S):
+            if not self.begun:
+                self.begun = True
+                headers = {"content-type": self.content_type, **self._headers}
+                await self.send({"type": "http.response.start", "status": 200, "headers": _raw(headers)})
+            await self.send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        """Send the end."""
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+async def _while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work, or drop it and raise ClientDisconnect as soon as the client is gone."""
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(_until_gone(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.wait({working, leaving})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _read(request: Request, longest_text: int) -> SpeechRequest:
+    """The request in a bounded body; raises ProtocolError."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BODY:
+            raise BodyTooLong(f"the body has more than the {MOST_BODY:,} bytes that are allowed")
+    if len(body) > _LONG_BODY:
+        return await asyncio.to_thread(read_speech_request, bytes(body), longest_text)
+    return read_speech_request(bytes(body), longest_text)
+
+
+def _check_model(model: str | None) -> None:
+    if model is not None and not _KNOWN_MODELS.fullmatch(model):
+        allowed = ", ".join((OWN_MODEL, *MODELS))
+        raise ModelNotFound(
+            f"The model '{model}' does not exist; there are {allowed}, all the voice loaded here"
+        )
+
+
+def _request_id() -> str:
+    return f"req_{uuid4().hex}"
+
+
+def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
