@@ -31,9 +31,22 @@ MOST_FRAME: Final = 512 * 1024  # characters of JSON: a full text, each characte
 MOST_TEXT: Final = 20_000  # characters in one frame
 MOST_TASK_TEXT: Final = 200_000  # characters in one task
 LONGEST_TASK_ID: Final = 64
-INPUT_GAP_S: Final = 23.0  # an open task without input fails
-IDLE_S: Final = 60.0  # the Python pool drops idle sockets without closing them: this reaps them
 _REMEMBERED_TASKS: Final = 32  # ended ones, whose late frames are not answered
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a socket waits, in seconds.
+
+    input_gap_s: for input of an open task, which then fails. idle_s: for a task; the Python SDK's pool drops
+    its idle sockets without closing them, twenty every half minute, and this is what reaps them.
+    """
+
+    input_gap_s: float = 23.0
+    idle_s: float = 60.0
+
+
+USUAL_PATIENCE: Final = Patience()
 
 
 class ErrorCode(StrEnum):
@@ -219,8 +232,9 @@ _NO_TASK: Final = TaskParameters("")
 class Connection:
     """One socket. ``now`` is monotonic seconds; after each ``receive_*`` take every event of ``events()``."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, patience: Patience = USUAL_PATIENCE) -> None:
         self.state = State.IDLE
+        self._patience = patience
         self._now = now
         self._since = now  # the last input of the open task, or the end of the last one
         self._task = _Task("", _NO_TASK)
@@ -237,9 +251,9 @@ class Connection:
         """When ``receive_time`` will have something to say; None while a task speaks its rest."""
         match self.state:
             case State.IDLE:
-                return self._since + IDLE_S
+                return self._since + self._patience.idle_s
             case State.OPEN:
-                return self._since + INPUT_GAP_S
+                return self._since + self._patience.input_gap_s
             case State.FINISHING:
                 return None
             case _:
@@ -321,7 +335,7 @@ class Connection:
         run = RunTask(frame.task_id, model, parameters)
         self._step(run)
         yield run
-        if text:
+        if text and self.task_id == frame.task_id:  # it may have been refused meanwhile
             yield self._push(frame.task_id, text, in_ssml)
 
     def _checked(self, frame: _Frame, read: Callable[[_Frame], ClientEvent | None]) -> Iterator[ClientEvent]:
@@ -365,7 +379,7 @@ class Connection:
     def _late(self) -> Idle:
         if self.state is State.IDLE:
             return Idle()
-        self._refuse(self._task.id, f"request timeout after {INPUT_GAP_S:.0f} seconds")
+        self._refuse(self._task.id, f"request timeout after {self._patience.input_gap_s:.0f} seconds")
 
     def _refuse(self, task_id: str, sentence: str) -> NoReturn:
         raise ProtocolError(TaskFailed(task_id, ErrorCode.INVALID_PARAMETER, sentence))

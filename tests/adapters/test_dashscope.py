@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.adapters.dashscope import (
-    IDLE_S,
-    INPUT_GAP_S,
     LONGEST_TASK_ID,
     MOST_FRAME,
     MOST_TASK_TEXT,
@@ -23,6 +21,7 @@ from vivavoce.adapters.dashscope import (
     FinishTask,
     FlushTask,
     Idle,
+    Patience,
     ProtocolError,
     RunTask,
     SentenceBegun,
@@ -37,6 +36,7 @@ from vivavoce.adapters.dashscope import (
 from vivavoce.adapters.dashscope_parameters import TaskParameters
 from vivavoce.tts_engine.chunk import Word
 
+INPUT_GAP_S, IDLE_S = 23.0, 60.0
 A, B = "0a" * 16, "1f6c21a8-4c3e-4d2b-9f50-0123456789ab"  # as Python writes a task's id, and as Java does
 
 
@@ -188,6 +188,15 @@ def test_text_in_run_task_is_spoken_as_java_sends_it() -> None:
     assert pushed == TextPushed(B, "Hello.", False)
 
 
+def test_text_in_a_run_task_that_is_not_admitted_is_dropped() -> None:
+    client = Client()
+    client.connection.receive_data(run(B, {"text": "Hello."}), 0.0)
+    events = client.connection.events()
+    assert isinstance(next(events), RunTask)
+    client.hears(TaskFailed(B, ErrorCode.THROTTLED, "too many"))
+    assert list(events) == []
+
+
 def test_raw_clients_may_send_the_input_alone() -> None:
     client = Client().in_state(State.OPEN)
     bare = {"header": {"action": "continue-task", "task_id": A}, "payload": {"input": {"text": "hi"}}}
@@ -231,6 +240,11 @@ def test_a_task_that_has_all_its_text_may_be_spoken_for_hours() -> None:
     client = Client().in_state(State.FINISHING)
     assert client.connection.deadline is None
     assert client.waits(7200.0) == []
+
+
+def test_patience_can_be_other() -> None:
+    connection = Connection(5.0, Patience(input_gap_s=1.0, idle_s=2.0))
+    assert connection.deadline == 7.0
 
 
 def test_a_socket_is_idle_after_a_minute_without_a_task() -> None:
