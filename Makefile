@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 PIP    := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --progress-bar off
 
-.PHONY: setup run test test-pipecat-oldest lint bench clean
+.PHONY: setup run test test-pipecat-oldest test-pipecat-client lint bench clean
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml Makefile
@@ -31,6 +31,10 @@ test: setup
 test-pipecat-oldest: setup
 	tests/peers/pipecat_oldest.sh
 
+# Wants npm and chromium.
+test-pipecat-client: setup
+	tests/peers/pipecat_client.sh
+
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -42,6 +46,12 @@ bench: setup
 	$(BIN)/vivavoce bench resample
 	$(BIN)/vivavoce bench call
 	$(BIN)/vivavoce bench words
+	@if $(BIN)/python -c 'import sys; from vivavoce.gateway.bench import chromium as c; sys.exit(c.find_chromium() is None)'; \
+		then echo $(BIN)/vivavoce bench webrtc; $(BIN)/vivavoce bench webrtc; \
+		else echo 'Skipped: bench webrtc, which needs Chromium (apt-get install chromium)'; fi
+	@if $(BIN)/python -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec("pipecat") is None)'; \
+		then echo $(BIN)/vivavoce bench pipecat; $(BIN)/vivavoce bench pipecat; \
+		else echo 'Skipped: bench pipecat, which needs Pipecat (make bench EXTRAS=dev,stt,pipecat)'; fi
 
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist *.egg-info

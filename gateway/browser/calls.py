@@ -7,6 +7,7 @@ How offers come in is ``routes``' affair, the connection is ``adapters.webrtc``'
 import asyncio
 import logging
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_STARTED = 256  # sessions that were started and are remembered
+_MOST_TOLD_EARLY = 64  # messages to a page that has not said anything yet
 _TICKS_A_STAT = 50
 _HEARD_RATE = 16_000  # Hz, what a peer decodes the caller's audio to
 
@@ -237,6 +239,8 @@ class BrowserLeg:
         self._peer_name = peer_name
         self._session: BrowserSession | None = None
         self._dialect: Dialect = PageDialect()
+        self._told_early: deque[dict[str, object]] = deque(maxlen=_MOST_TOLD_EARLY)
+        self._is_understood = False  # whether the page has said anything, by which its dialect is known
         self._saying: list[asyncio.Task[None]] = []
         self._ticks = 0
         self._over = False
@@ -333,6 +337,8 @@ class BrowserLeg:
 
     def tell(self, message: dict[str, object]) -> None:
         """Send a message in the page's own words."""
+        if not self._is_understood:
+            self._told_early.append(message)
         for text in self._dialect.write(message):
             self._send(text)
 
@@ -357,8 +363,17 @@ class BrowserLeg:
         read = self._dialect.read(message)
         for answer in read.answers:
             self._send(answer)
+        if not self._is_understood and (read.answers or read.requests):
+            self._understand()
         for request in read.requests:
             session.do(request)
+
+    def _understand(self) -> None:
+        self._is_understood = True
+        if not isinstance(self._dialect, PageDialect):  # what was told in other words, once more
+            for message in self._told_early:
+                self.tell(message)
+        self._told_early.clear()
 
     def _send(self, text: str) -> None:
         if self.peer is not None:

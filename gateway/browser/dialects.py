@@ -89,7 +89,8 @@ class RtviDialect:
                 self._speaking = False
                 return [_rtvi("bot-tts-stopped"), _rtvi("bot-stopped-speaking")]
             case "word":
-                return [_rtvi("bot-tts-text", {"text": message["text"]})]
+                output = {"text": message["text"], "spoken": True, "aggregated_by": "word"}
+                return [_rtvi("bot-tts-text", {"text": message["text"]}), _rtvi("bot-output", output)]
             case "caller_speaking":
                 return [_rtvi("user-started-speaking")]
             case "caller_silent":

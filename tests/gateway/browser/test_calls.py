@@ -906,6 +906,20 @@ def test_a_pipecat_client_is_answered_in_its_own_words() -> None:
     in_house(scenario)
 
 
+def test_a_pipecat_client_is_told_what_was_said_before_it_was_ready() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        peer.say(type="signalling", message={"type": "trackStatus", "receiver_index": 0, "enabled": True})
+        await peer.until_told("word")
+        peer.say(label="rtvi-ai", id="7", type="client-ready", data={"version": "1.0.0"})
+        await peer.until_told("bot-stopped-speaking")
+        told = [m["type"] for m in peer.told if m.get("label") == "rtvi-ai" and m["type"] != "bot-output"]
+        started = ["bot-ready", "bot-started-speaking", "bot-tts-started"]
+        assert told == [*started, "bot-tts-text", "bot-tts-text", "bot-tts-stopped", "bot-stopped-speaking"]
+
+    in_house(scenario, greeting="Good day.")
+
+
 def test_what_is_typed_into_a_pipecat_client_is_asked_where_there_is_a_model() -> None:
     model = Model(["Yes. "])
 
