@@ -118,7 +118,7 @@ class HanReader:
     def _hear(self, scan: Scan) -> None:
         memory = scan.memory
         memory.code_words_left = max(0, memory.code_words_left - 1)
-        memory.numeric = memory.line_start = memory.sentence_start = False
+        memory.fresh = memory.numeric = memory.line_start = memory.sentence_start = False
 
     def _read_announcer(self, scan: Scan, match: re.Match[str]) -> int:
         for at in range(match.start(), match.end()):
@@ -133,6 +133,7 @@ class HanReader:
 
     def _read_wide_mark(self, scan: Scan, match: re.Match[str]) -> int:
         scan.pause(match.group())
+        scan.memory.fresh = match.group() == "：" and scan.memory.code_words_left > 0
         if match.group() in "。！？":
             scan.memory.end_sentence()
         return match.end()

@@ -127,7 +127,7 @@ class TabledReader:
     def _hear(self, scan: Scan, word: str) -> None:
         memory = scan.memory
         memory.code_words_left = max(0, memory.code_words_left - 1)
-        memory.previous, memory.numeric = word.lower(), False
+        memory.previous, memory.numeric, memory.fresh = word.lower(), False, False
         memory.line_start = memory.sentence_start = False
         if memory.previous in self._language.code_words:
             memory.code_words_left = CODE_WINDOW
