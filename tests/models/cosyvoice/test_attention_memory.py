@@ -94,3 +94,11 @@ def test_inputs_that_are_kept_are_projected_again() -> None:
         out.append(attend(q[:, begin : begin + 4], kv[:, :, begin : begin + 4], working, plan, HEADS))
         store(kept, inputs[:, None, begin : begin + 4], plan)
     assert torch.allclose(torch.cat(out, 1), masked(q, kv), atol=1e-6)
+
+
+@pytest.mark.parametrize(("begin", "together"), [(0, [16, 4]), (4, [16, 4]), (8, [4, 4, 4, 4, 4])])
+def test_blocks_are_attended_together_until_the_ring_comes_around(begin: int, together: list[int]) -> None:
+    plan = make_plan([begin], 20, block=BLOCK, capacity=24)
+    assert [block.stop - block.start for block in plan.blocks] == together
+    masks = [part.mask for block in plan.blocks for part in block.parts]
+    assert [mask is not None for mask in masks] == [length > BLOCK for length in together]
