@@ -17,20 +17,30 @@ LONGEST = 15  # digits of a number that has words; a longer one is read digit by
 
 
 class Numerals:
-    """Number words of one language. Immutable once loaded."""
+    """Number words of one language. Immutable once loaded. ``plain``: the rule set of a number alone."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, plain: str) -> None:
         """Raises MissingExtra."""
-        self._rules = _imported("unicode_rbnf").RbnfEngine.for_language(language)
+        library = _imported("unicode_rbnf.engine")
+        self._rules = library.RbnfEngine.for_language(language)
+        self._unsayable: type[Exception] = library.RbnfError
+        self._plain = plain
 
     def say(self, number: int, rules: str) -> str:
-        """``number`` by the rule set of that name, such as "spellout-cardinal-feminine"."""
-        words: str = self._rules.format_number(number, ruleset_names=[rules]).text
-        return words.replace("\u00ad", "")
+        """``number`` by the rule set of that name, such as "spellout-cardinal-feminine", if there is one.
 
-    def has(self, rules: str) -> bool:
-        """Whether the language has a rule set of that name."""
-        return rules in self._rules.rulesets
+        One too long for words is said digit by digit.
+        """
+        if number >= 10**LONGEST:
+            return " ".join(self._words(int(digit), self._plain) for digit in str(number))
+        try:
+            return self._words(number, rules)
+        except self._unsayable:
+            return self._words(number, self._plain)
+
+    def _words(self, number: int, rules: str) -> str:
+        words: str = self._rules.format_number(number, ruleset_names=[rules]).text
+        return words
 
 
 def wetext(language: str) -> Callable[[str], str]:

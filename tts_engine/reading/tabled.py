@@ -36,7 +36,7 @@ class TabledReader:
 
     def __init__(self, language: Language) -> None:
         self._language = language
-        self._numerals = Numerals(language.code)
+        self._numerals = Numerals(language.code, language.numbers)
         self._months = {name.lower(): place for place, name in enumerate(language.months, 1)}
         group = f"[{re.escape(language.grouping)}]"
         self._integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
@@ -185,7 +185,7 @@ class TabledReader:
     def _say_number(self, number: int, kind: str = "") -> str:
         rules = _GENDERS.get(kind, self._language.numbers)
         most = {"k": 99, "h": 12}.get(kind, number)
-        if not self._numerals.has(rules) or number > most or (kind in ("k", "h") and not number):
+        if number > most or (kind in ("k", "h") and not number):
             rules = self._language.numbers
         return self._numerals.say(number, rules)
 
