@@ -37,6 +37,12 @@ class Recording:
         """Seconds."""
         return len(self.samples) / self.sample_rate
 
+    def beginning(self, seconds: float | None) -> "Recording":
+        """So many seconds from its beginning at most; all of it for None."""
+        if seconds is None:
+            return self
+        return Recording(self.samples[: round(seconds * self.sample_rate)], self.sample_rate)
+
 
 def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Recording:
     """Decode the bytes of a sound file; raises BadRequest with the limit that they break.

@@ -147,6 +147,20 @@ def _in_scale(samples: Float, limits: RecordingLimits, sample_rate: int) -> Floa
     return samples / np.float32(peak) if peak > 1 else samples
 
 
+def answered(data: bytes, limits: RecordingLimits) -> bytes:
+    """What the process answers: a rate and samples, or why not."""
+    answer: dict[str, int | str] = {}
+    samples = b""
+    try:
+        decoded, sample_rate = decode(data, limits)
+        answer, samples = {"sample_rate": sample_rate}, decoded.tobytes()
+    except Refused as refusal:
+        answer = {"refused": str(refusal)}
+    except MemoryError:
+        answer = {"refused": "the recording takes more memory to decode than a recording may"}
+    return json.dumps(answer).encode() + b"\n" + samples
+
+
 def _confine() -> None:
     """From here on: bounded memory and time."""
     if sys.platform != "linux":
@@ -162,16 +176,7 @@ def _main() -> None:
     limits = RecordingLimits(**json.loads(sys.argv[1]))
     data = sys.stdin.buffer.read(limits.most_bytes)
     _confine()
-    answer: dict[str, int | str] = {}
-    samples = b""
-    try:
-        decoded, sample_rate = decode(data, limits)
-        answer, samples = {"sample_rate": sample_rate}, decoded.tobytes()
-    except Refused as refusal:
-        answer = {"refused": str(refusal)}
-    except MemoryError:
-        answer = {"refused": "the recording takes more memory to decode than a recording may"}
-    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + samples)
+    sys.stdout.buffer.write(answered(data, limits))
 
 
 if __name__ == "__main__":

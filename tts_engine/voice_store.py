@@ -34,6 +34,8 @@ from ..models.cosyvoice.front_end.voice_encoder import PromptFault, VoicePrompt
 from .errors import BadRequest, BundleError, Overloaded, UnknownVoice
 from .prompt_cache import PromptCache
 
+__all__ = ["About", "StoreLimits", "StoredVoice", "VoicePrompt", "VoiceStore", "checked_id"]
+
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")  # BCP 47
 _LONGEST_NAME = 200  # characters
