@@ -9,8 +9,8 @@
 
 What it owes Asterisk: one whole message in one write, 20 ms each, on an absolute schedule from the call's
 first moment on, silence included; whole packets dropped where the peer falls behind; never a part of a
-message, never kinds 0x01, 0x03 or 0xff; always reading. The protocol is ``audiosocket.Connection``, the pace
-is ``playout.Playout``.
+message, never kinds 0x01, 0x03 or 0xff; always reading. What a caller may do is ``audiosocket_line``'s to
+say, the pace is ``playout.Playout``'s.
 
 Source: app_audiosocket.c, chan_audiosocket.c and res_audiosocket.c of Asterisk 23.4.1; pipecat-ai 1.14.0,
 transports/base_input.py, base_output.py.
@@ -23,6 +23,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol, assert_never
@@ -34,20 +35,8 @@ from numpy.typing import NDArray
 
 from ..tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from ..tts_engine.errors import MissingExtra
-from .audiosocket import (
-    MAX_SENT_BYTES,
-    SAMPLE_RATES,
-    Audio,
-    CallId,
-    Companded,
-    Connection,
-    Dtmf,
-    Error,
-    Event,
-    Hangup,
-    ProtocolError,
-    Role,
-)
+from .audiosocket import MAX_SENT_BYTES, SAMPLE_RATES, Audio, CallId, Dtmf, Hangup, ProtocolError
+from .audiosocket_line import LINGER_S, PTIME_S, UNSENT_IN_KERNEL, Patience, ServerLine
 from .playout import Playout, PlayoutStats
 from .resample import Passthrough
 
@@ -79,19 +68,10 @@ except ModuleNotFoundError as error:
 
 __all__ = ["AudioSocketParams", "AudioSocketServer", "AudioSocketTransport", "Caller"]
 
-PTIME_S: Final = 0.020
 RATES_OUT: Final = frozenset(rate for rate in SAMPLE_RATES.values() if rate * PTIME_S * 2 <= MAX_SENT_BYTES)
-AHEAD_S: Final = (
-    0.180  # of audio in the playout: what a busy event loop may be late; an interruption drops it
-)
+AHEAD_S: Final = 0.180  # in the playout: what a busy event loop may be late; an interruption drops it
 
-_FIRST_MESSAGE_S: Final = 5.0  # until a call's id has come
-_STALLED_S: Final = 5.0  # that a peer may take nothing, or leave a message unfinished
-_LINGER_S: Final = 1.0  # Asterisk closes within milliseconds of our 0x00
-_BACKLOG_PACKETS: Final = 2  # unsent: more is a listener falling behind
-_UNSENT_IN_KERNEL: Final = 4096  # bytes, after which the transport sees the backlog
-_MESSAGES_AT_ONCE: Final = 1500  # 30 s of a line after a network stall
-_MESSAGES_A_SECOND: Final = 200  # twice the densest line, 10 ms a message
+_PATIENCE: Final = Patience(first_message_s=5.0, stalled_s=5.0)
 _MOST_AUDIO_UNREAD: Final = 150  # messages, 3 s; what a pipeline cannot keep up with is dropped
 _MOST_KEYS_UNREAD: Final = 64
 _MOST_BEHIND_NS: Final = 3_000_000_000  # speech that comes later than that does not come
@@ -259,19 +239,15 @@ class _Leg(asyncio.Protocol):
         self.sample_rate = 8_000
         self.listening = False  # whether a pipeline takes the caller's audio
         self.over = False
-        self.heard_or_over = (
-            asyncio.Event()
-        )  # set when there is something in the inbox, or nothing more comes
         self.inbox: deque[Audio | Dtmf] = deque()
+        self.heard_or_over = asyncio.Event()  # set when something is in the inbox, or nothing more comes
         self.sent_or_over = asyncio.Event()  # set, and cleared by who waits, at each packet
-        self.dropped_packets = self.dropped_audio = 0
+        self.dropped_audio = 0
         self._loop = asyncio.get_running_loop()
         self._server = server
-        self._connection = Connection(Role.SERVER)
-        self._playout: Playout | None = None
-        self._messages = 0
-        self._dropped_in_a_row = 0
         self._started = self._loop.time()
+        self._line = ServerLine(self._started, _PATIENCE)
+        self._playout: Playout | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -284,24 +260,21 @@ class _Leg(asyncio.Protocol):
         host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
         self.name = f"{host}:{port}"
         _prepare(transport.get_extra_info("socket"))
-        if not self._server.admit(self):
-            logger.warning(f"Call from {self.name} refused: too many calls are up")
-            self._say_goodbye()
-            self.over = True
+        if self._server.admit(self):
+            self._set_timer(self._line.deadline, self._on_deadline)
             return
-        self._set_timer(_FIRST_MESSAGE_S, self._on_no_id)
+        logger.warning(f"Call from {self.name} refused: too many calls are up")
+        self.over = True
+        self._say_goodbye()
 
     def data_received(self, data: bytes) -> None:
-        if self.over:
-            return
-        self._connection.receive_data(data)
-        self._take_events()
-        if not self.over and self._playout is not None:
-            self._watch_for_rest()
+        if not self.over:
+            self._line.receive_data(data)
+            self._take_events()
 
     def eof_received(self) -> None:
         if not self.over:
-            self._connection.receive_eof()
+            self._line.receive_eof()
             self._take_events()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -339,40 +312,90 @@ class _Leg(asyncio.Protocol):
             self._close(reason)
             self._say_goodbye()
 
-    # Pace
+    # What the peer says
+
+    def _take_events(self) -> None:
+        try:
+            for event in self._line.events(self._loop.time()):
+                self._handle(event)
+                if self.over:
+                    return
+        except ProtocolError as error:
+            self._fault(error)
+        else:
+            self._set_timer(self._line.deadline, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        try:
+            self._line.check(self._loop.time())
+        except ProtocolError as error:
+            self._fault(error)
+
+    def _handle(self, event: CallId | Audio | Dtmf | Hangup) -> None:
+        match event:
+            case CallId(uuid):
+                self._open(uuid)
+            case Audio() | Dtmf():
+                self._keep(event)
+            case Hangup():
+                self._close("the caller hung up")
+                self._transport.close()
+                self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
+            case _:
+                assert_never(event)
+
+    def _open(self, uuid: UUID) -> None:
+        caller = Caller(uuid, self.name)
+        self.name = str(uuid)
+        params = self._server.params()
+        self.sample_rate = params.audio_out_sample_rate or 8_000
+        self._playout = Playout(
+            start=self._loop.time(), sample_rate=self.sample_rate, resampler=Passthrough()
+        )
+        logger.info(f"Call {self.name} opened from {caller.peer}")
+        self._tick()
+        self._server.attend(self, AudioSocketTransport(self, caller, params))
+
+    def _keep(self, event: Audio | Dtmf) -> None:
+        full = len(self.inbox) >= _MOST_AUDIO_UNREAD
+        if isinstance(event, Dtmf):
+            full = len(self.inbox) >= _MOST_AUDIO_UNREAD + _MOST_KEYS_UNREAD
+        elif not self.listening:
+            return  # said before the bot was there to listen
+        if full:
+            self.dropped_audio += 1
+            return
+        self.inbox.append(event)
+        self.heard_or_over.set()
+
+    # What the peer hears
 
     def _tick(self) -> None:
         assert self._playout is not None
         for packet in self._playout.due(self._loop.time()):
-            self._send(packet)
-            if self.over:
+            audio = Audio(self.sample_rate, packet)
+            if message := self._line.packet(audio, self._transport.get_write_buffer_size()):
+                self._transport.write(message)
+            elif self._line.stalled:
+                self._close("the peer stopped reading")
+                self._transport.abort()
                 return
         self.sent_or_over.set()
         self._ticker = self._loop.call_at(self._playout.next_due(), self._tick)
 
-    def _send(self, packet: bytes) -> None:
-        message = self._connection.send(Audio(self.sample_rate, packet))
-        if self._transport.get_write_buffer_size() > _BACKLOG_PACKETS * len(message):
-            self._drop()
-            return
-        self._dropped_in_a_row = 0
-        self._transport.write(message)
-
-    def _drop(self) -> None:
-        self.dropped_packets += 1
-        self._dropped_in_a_row += 1
-        if self._dropped_in_a_row * PTIME_S >= _STALLED_S:
-            self._close(f"the peer has taken nothing for {_STALLED_S:g} s")
-            self._transport.abort()
-
     # Ends
+
+    def _fault(self, error: ProtocolError) -> None:
+        logger.warning(f"Call {self.name}: {error}")
+        self.hang_up(str(error))
 
     def _say_goodbye(self) -> None:
         # Half closed, not closed: data that we have not read would turn the close into a reset, which makes
         # Asterisk hang the caller up instead of going on with its dial plan.
-        self._transport.write(self._connection.send(Hangup()))
-        self._transport.write_eof()
-        self._set_timer(_LINGER_S, self._transport.abort)
+        self._transport.write(self._line.goodbye())
+        with suppress(OSError):  # a peer that is gone need not be told
+            self._transport.write_eof()
+        self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
 
     def _close(self, reason: str) -> None:
         if self.over:
@@ -390,96 +413,14 @@ class _Leg(asyncio.Protocol):
         logger.info(
             f"Call {self.name} closed after {self._loop.time() - self._started:.1f} s, {reason}: "
             f"{stats.packets} packets, {stats.late_packets} late, {stats.skipped_packets} skipped, "
-            f"{self.dropped_packets} dropped, {stats.underruns} underruns, "
+            f"{self._line.dropped} dropped, {stats.underruns} underruns, "
             f"{self.dropped_audio} messages of the caller not taken"
         )
 
-    def _hung_up(self) -> None:
-        self._close("the caller hung up")
-        self._transport.close()
-        self._set_timer(_LINGER_S, self._transport.abort)
-
-    def _fault(self, what: str) -> None:
-        logger.warning(f"Call {self.name}: {what}")
-        self.hang_up(what)
-
-    def _set_timer(self, after_s: float | None, then: Callable[[], object] | None = None) -> None:
+    def _set_timer(self, at: float | None, then: Callable[[], object] | None = None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if after_s is not None and then is not None:
-            self._timer = self._loop.call_later(after_s, then)
-
-    def _on_no_id(self) -> None:
-        self._fault(f"no call id within {_FIRST_MESSAGE_S:g} s")
-
-    def _watch_for_rest(self) -> None:
-        if not self._connection.in_message:
-            self._set_timer(None)
-        elif self._timer is None:
-            self._set_timer(_STALLED_S, self._on_no_rest)
-
-    def _on_no_rest(self) -> None:
-        self._fault(f"a message was begun and not ended within {_STALLED_S:g} s")
-
-    # What the peer says
-
-    def _take_events(self) -> None:
-        try:
-            for event in self._connection.events():
-                self._handle(event)
-                if self.over:
-                    return
-        except ProtocolError as error:
-            self._fault(f"the peer broke the protocol: {error}")
-
-    def _handle(self, event: Event) -> None:
-        self._messages += 1
-        if self._messages > _MESSAGES_AT_ONCE and self._is_flooding():
-            self._fault(f"{self._messages} messages came faster than a line sends them")
-            return
-        match event:
-            case CallId(uuid):
-                self._open(uuid)
-            case Audio() | Dtmf():
-                self._keep(event)
-            case Companded():
-                self._fault(event.advice)
-            case Hangup():
-                self._hung_up()
-            case Error(code):
-                self._fault(f"the peer reported error {code:#04x}")
-            case _:
-                assert_never(event)
-
-    def _is_flooding(self) -> bool:
-        elapsed_s = self._loop.time() - self._started
-        return self._messages > _MESSAGES_AT_ONCE + _MESSAGES_A_SECOND * elapsed_s
-
-    def _keep(self, event: Audio | Dtmf) -> None:
-        full = len(self.inbox) >= _MOST_AUDIO_UNREAD
-        if isinstance(event, Dtmf):
-            full = len(self.inbox) >= _MOST_AUDIO_UNREAD + _MOST_KEYS_UNREAD
-        elif not self.listening:
-            return  # said before the bot was there to listen
-        if full:
-            self.dropped_audio += 1
-            return
-        self.inbox.append(event)
-        self.heard_or_over.set()
-
-    def _open(self, uuid: UUID) -> None:
-        self._set_timer(None)
-        caller = Caller(uuid, self.name)
-        self.name = str(uuid)
-        params = self._server.params()
-        self.sample_rate = params.audio_out_sample_rate or 8_000
-        self._playout = Playout(
-            start=self._loop.time(), sample_rate=self.sample_rate, resampler=Passthrough()
-        )
-        logger.info(f"Call {self.name} opened from {caller.peer}")
-        self._tick()
-        self._server.attend(self, AudioSocketTransport(self, caller, params))
+        self._timer = None if at is None or then is None else self._loop.call_at(at, then)
 
 
 class AudioSocketTransport(BaseTransport):
@@ -882,4 +823,4 @@ def _chunk(pcm: bytes, sample_rate: int) -> AudioChunk:
 def _prepare(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_IN_KERNEL)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_IN_KERNEL)

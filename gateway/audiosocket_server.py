@@ -2,54 +2,31 @@
 
 What it owes Asterisk: one whole message in one write, at most 20 ms each, from the first tick on, silence
 included; never a part of a message, never kinds 0x01, 0x03 or 0xff; always reading, whatever the peer does.
-The protocol is ``adapters.audiosocket``, the pace ``adapters.playout`` and ``gateway.clock``; what is said is
-the agent's affair.
-
-Source: app_audiosocket.c, chan_audiosocket.c and res_audiosocket.c of Asterisk 23.4.1, and what they were
-seen to do: a payload later than its header by 5 ms ends the call, two silent seconds end the application,
-nothing is buffered.
+What a caller may do is ``adapters.audiosocket_line``'s to say, the pace ``adapters.playout``'s and
+``gateway.clock``'s; what is said is the agent's affair.
 """
 
 import asyncio
 import contextlib
 import logging
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from ..adapters.audiosocket import (
-    Audio,
-    CallId,
-    Companded,
-    Connection,
-    Dtmf,
-    Error,
-    Event,
-    Hangup,
-    ProtocolError,
-    Role,
-)
+from ..adapters.audiosocket import Audio, CallId, Dtmf, Hangup, ProtocolError
+from ..adapters.audiosocket_line import LINGER_S, UNSENT_IN_KERNEL, Patience, ServerLine
 from ..adapters.playout import Playout
 from ..tts_engine.errors import Overloaded
 from .agents import Agent
 from .call import Call, OnSpeech, Speech, make_ear
 from .call_registry import CallRegistry
-from .clock import PERIOD_S, Clock
+from .clock import Clock
 
 if TYPE_CHECKING:
     from ..tts_engine.engine import Engine
 
 logger = logging.getLogger(__name__)
-
-_BACKLOG_PACKETS = (
-    2  # unsent in the transport: more is a listener falling behind, and whole packets are dropped
-)
-_UNSENT_IN_KERNEL = 4096  # bytes; a quarter of a second at 8 kHz, after which the transport sees the backlog
-_LINGER_S = 1.0  # Asterisk closes within milliseconds of our 0x00
-_MESSAGES_AT_ONCE = 1500  # 30 s of a line after a network stall
-_MESSAGES_A_SECOND = 200  # twice the densest line, 10 ms a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +111,22 @@ class _Leg(asyncio.Protocol):
 
     def __init__(self, server: AudioSocketServer) -> None:
         self.call: Call | None = None
-        self.dropped = 0
         self._server = server
         self._policy = server.policy
-        self._connection = Connection(Role.SERVER)
         self._peer = "?"
-        self._messages = 0
-        self._dropped_in_a_row = 0
         self._over = False
-        self._started = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._line = ServerLine(
+            self._loop.time(), Patience(self._policy.first_message_s, self._policy.stalled_s)
+        )
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
+
+    @property
+    def dropped(self) -> int:
+        """Packets that the peer did not take in time."""
+        return self._line.dropped
 
     # What asyncio calls
 
@@ -162,19 +143,16 @@ class _Leg(asyncio.Protocol):
             self._over = True
             self._say_goodbye()
             return
-        self._set_timer(self._policy.first_message_s, self._on_no_id)
+        self._set_timer(self._line.deadline, self._on_deadline)
 
     def data_received(self, data: bytes) -> None:
-        if self._over:
-            return
-        self._connection.receive_data(data)
-        self._take_events()
-        if not self._over and self.call is not None:
-            self._watch_for_rest()
+        if not self._over:
+            self._line.receive_data(data)
+            self._take_events()
 
     def eof_received(self) -> None:
         if not self._over:
-            self._connection.receive_eof()
+            self._line.receive_eof()
             self._take_events()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -191,107 +169,45 @@ class _Leg(asyncio.Protocol):
         logger.error("Call %s failed", self._name, exc_info=error)
         self.end("an error of ours")
 
-    # Ends
-
-    def end(self, reason: str) -> None:
-        """End the call with 0x00, so that the dial plan goes on; what still comes is read and dropped."""
-        if not self._over:
-            self._close(reason)
-            self._say_goodbye()
-
-    def _say_goodbye(self) -> None:
-        # Half closed, not closed: data that we have not read would turn the close into a reset, which makes
-        # Asterisk hang the caller up instead of going on with its dial plan.
-        self._transport.write(self._connection.send(Hangup()))
-        with contextlib.suppress(OSError):  # a peer that is gone need not be told
-            self._transport.write_eof()
-        self._set_timer(_LINGER_S, self._transport.abort)
-
-    def _hung_up(self) -> None:
-        self._close("the caller hung up")
-        self._transport.close()
-        self._set_timer(_LINGER_S, self._transport.abort)
-
-    def _close(self, reason: str) -> None:
-        """Stop everything of this call; closing the socket is the caller's."""
-        if self._over:
-            return
-        self._over = True
-        self._server.clock.leave(self)
-        if self._task is not None:
-            self._task.cancel()
-        self._server.registry.leave(self, reason)
-
-    def _fault(self, what: str) -> None:
-        logger.warning("Call %s: %s", self._name, what)
-        self.end(what)
-
-    @property
-    def _name(self) -> str:
-        return f"from {self._peer}" if self.call is None else self.call.call_id
-
-    def _set_timer(self, after_s: float | None, then: Callable[[], object] | None = None) -> None:
-        """Run ``then`` after ``after_s`` instead of what the timer was set to before; None stops it."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if after_s is not None and then is not None:
-            self._timer = asyncio.get_running_loop().call_later(after_s, then)
-
     # What the peer says
 
     def _take_events(self) -> None:
         try:
-            for event in self._connection.events():
+            for event in self._line.events(self._loop.time()):
                 self._handle(event)
                 if self._over:
                     return
         except ProtocolError as error:
-            self._fault(f"the peer broke the protocol: {error}")
+            self._fault(error)
         except Exception as error:
             self.fail(error)
+        else:
+            self._set_timer(self._line.deadline, self._on_deadline)
 
-    def _watch_for_rest(self) -> None:
-        if not self._connection.in_message:
-            self._set_timer(None)
-        elif self._timer is None:
-            self._set_timer(self._policy.stalled_s, self._on_no_rest)
+    def _on_deadline(self) -> None:
+        try:
+            self._line.check(self._loop.time())
+        except ProtocolError as error:
+            self._fault(error)
 
-    def _on_no_rest(self) -> None:
-        self._fault(f"a message was begun and not ended within {self._policy.stalled_s:g} s")
-
-    def _on_no_id(self) -> None:
-        self._fault(f"no call id within {self._policy.first_message_s:g} s")
-
-    def _handle(self, event: Event) -> None:
-        self._messages += 1
-        if self._messages > _MESSAGES_AT_ONCE and self._is_flooding():
-            self._fault(f"{self._messages} messages came faster than a line sends them")
-            return
+    def _handle(self, event: CallId | Audio | Dtmf | Hangup) -> None:
         match event:
             case CallId(uuid):
                 self._open(str(uuid))
             case Audio(sample_rate, payload):
                 if self.call is not None:
                     self.call.hear(payload, sample_rate)
-            case Companded():
-                self._fault(event.advice)
             case Dtmf(digit):
                 if self.call is not None:
                     self.call.press(digit)
             case Hangup():
-                self._hung_up()
-            case Error(code):
-                self._fault(f"the peer reported error {code:#04x}")
+                self._close("the caller hung up")
+                self._transport.close()
+                self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
             case _:
                 assert_never(event)
 
-    def _is_flooding(self) -> bool:
-        elapsed_s = time.monotonic() - self._started
-        return self._messages > _MESSAGES_AT_ONCE + _MESSAGES_A_SECOND * elapsed_s
-
     def _open(self, call_id: str) -> None:
-        self._set_timer(None)
         start = self._server.clock.join(self)
         self.call = Call(
             call_id,
@@ -305,7 +221,7 @@ class _Leg(asyncio.Protocol):
         self.call.on_speech = self._policy.on_speech
         self.call.listen_for_speech(make_ear())
         self._server.registry.open(self, self.call, kind="audiosocket", peer=self._peer)
-        self._task = asyncio.get_running_loop().create_task(self._attend(self.call))
+        self._task = self._loop.create_task(self._attend(self.call))
         self._server.own(self._task)
 
     async def _attend(self, call: Call) -> None:
@@ -318,24 +234,56 @@ class _Leg(asyncio.Protocol):
     # What the peer hears
 
     def _send(self, packet: bytes) -> None:
-        """One message in one write, or none at all: a part of one ends the call in Asterisk."""
-        message = self._connection.send(Audio(self._policy.sample_rate, packet))
-        if self._transport.get_write_buffer_size() > _BACKLOG_PACKETS * len(message):
-            self._drop()
-            return
-        self._dropped_in_a_row = 0
-        self._transport.write(message)
-
-    def _drop(self) -> None:
-        self.dropped += 1
-        self._dropped_in_a_row += 1
-        if self._dropped_in_a_row * PERIOD_S >= self._policy.stalled_s:
+        audio = Audio(self._policy.sample_rate, packet)
+        if message := self._line.packet(audio, self._transport.get_write_buffer_size()):
+            self._transport.write(message)
+        elif self._line.stalled:
             logger.warning("Call %s: the peer has taken nothing for %g s", self._name, self._policy.stalled_s)
             self._close("the peer stopped reading")
             self._transport.abort()
+
+    # Ends
+
+    def end(self, reason: str) -> None:
+        """End the call with 0x00, so that the dial plan goes on; what still comes is read and dropped."""
+        if not self._over:
+            self._close(reason)
+            self._say_goodbye()
+
+    def _fault(self, error: ProtocolError) -> None:
+        logger.warning("Call %s: %s", self._name, error)
+        self.end(str(error))
+
+    def _say_goodbye(self) -> None:
+        # Half closed, not closed: data that we have not read would turn the close into a reset, which makes
+        # Asterisk hang the caller up instead of going on with its dial plan.
+        self._transport.write(self._line.goodbye())
+        with contextlib.suppress(OSError):  # a peer that is gone need not be told
+            self._transport.write_eof()
+        self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
+
+    def _close(self, reason: str) -> None:
+        """Stop everything of this call; closing the socket is the caller's."""
+        if self._over:
+            return
+        self._over = True
+        self._server.clock.leave(self)
+        if self._task is not None:
+            self._task.cancel()
+        self._server.registry.leave(self, reason)
+
+    @property
+    def _name(self) -> str:
+        return f"from {self._peer}" if self.call is None else self.call.call_id
+
+    def _set_timer(self, at: float | None, then: Callable[[], object] | None = None) -> None:
+        """Run ``then`` at ``at`` (loop's time) instead of what the timer was set to; None stops it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if at is None or then is None else self._loop.call_at(at, then)
 
 
 def _prepare(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_IN_KERNEL)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_IN_KERNEL)

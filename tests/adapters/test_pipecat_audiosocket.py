@@ -39,6 +39,7 @@ from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.workers.runner import WorkerRunner
 from vivavoce.adapters import pipecat_audiosocket
 from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
+from vivavoce.adapters.audiosocket_line import Patience
 from vivavoce.adapters.pipecat_audiosocket import (
     AudioSocketParams,
     AudioSocketServer,
@@ -497,7 +498,7 @@ def test_a_peer_that_breaks_the_protocol_is_hung_up_on(said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\x01\x00", b"\x10\x01\x40" + bytes(320)])
 def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipecat_audiosocket, "_FIRST_MESSAGE_S", 0.05)
+    monkeypatch.setattr(pipecat_audiosocket, "_PATIENCE", Patience(first_message_s=0.05))
 
     async def call() -> None:
         bot = Bot()
@@ -515,7 +516,7 @@ def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pyt
 
 
 def test_a_message_that_never_ends_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipecat_audiosocket, "_STALLED_S", 0.1)
+    monkeypatch.setattr(pipecat_audiosocket, "_PATIENCE", Patience(stalled_s=0.1))
 
     async def call() -> None:
         async with answered() as (_, phone, _server):
@@ -553,7 +554,7 @@ async def test_raw_g711_is_told_apart_and_explained() -> None:
 def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipecat_audiosocket, "_STALLED_S", 0.2)
+    monkeypatch.setattr(pipecat_audiosocket, "_PATIENCE", Patience(stalled_s=0.2))
 
     async def call() -> None:
         bot = Bot()
@@ -568,7 +569,7 @@ def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
             leg = bot.transports[0]._audiosocket_line
             leg._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
             await gone(server)
-            assert leg.dropped_packets >= 10
+            assert leg._line.dropped >= 10
             sock.setblocking(True)
             sock.settimeout(1)
             with contextlib.suppress(ConnectionError):

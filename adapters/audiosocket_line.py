@@ -1,0 +1,125 @@
+"""The server's side of one AudioSocket call: what a caller may do and by when, and which packet is not sent.
+
+``audiosocket.Connection`` knows messages; this knows manners. Who breaks them is hung up on, for the reason
+in a ``ProtocolError``; who reads late loses whole packets, never parts of one. Pure: time comes in as
+monotonic seconds. Sockets and timers belong to the two servers that answer calls with it, the gateway's and
+Pipecat's transport, which also decide what is said.
+
+    no id yet  --CallId-->  a call  --Hangup or ProtocolError-->  over
+    first_message_s         stalled_s for the rest of a message, and for a caller who takes nothing
+
+Source: app_audiosocket.c, chan_audiosocket.c and res_audiosocket.c of Asterisk 23.4.1, and what they were
+seen to do: a payload later than its header by 5 ms ends the call, two silent seconds end the application,
+nothing is buffered.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from .audiosocket import Audio, CallId, Companded, Connection, Dtmf, Error, Event, Hangup, ProtocolError, Role
+
+PTIME_S: Final = 0.020
+LINGER_S: Final = 1.0  # after our 0x00; Asterisk closes within milliseconds of it
+UNSENT_IN_KERNEL: Final = 4096  # bytes: a quarter of a second at 8 kHz, then the transport sees the backlog
+
+_BACKLOG_PACKETS: Final = 2  # unsent in the transport: more is a listener falling behind
+_MESSAGES_AT_ONCE: Final = 1500  # 30 s of a line after a network stall
+_MESSAGES_A_SECOND: Final = 200  # twice the densest line, 10 ms a message
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: until a call's id must be there; that a peer may leave a message begun, or take nothing."""
+
+    first_message_s: float = 5.0
+    stalled_s: float = 5.0
+
+
+class ServerLine:
+    """One caller's connection, from ``now`` on.
+
+    After each ``receive_data`` or ``receive_eof`` take ``events``, then come again at ``deadline``.
+    """
+
+    def __init__(self, now: float, patience: Patience) -> None:
+        self.dropped = 0  # packets that the peer did not take in time
+        self.deadline: float | None = now + patience.first_message_s
+        self._patience = patience
+        self._connection = Connection(Role.SERVER)
+        self._started = now
+        self._messages = 0
+        self._has_id = False
+        self._dropped_in_a_row = 0
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the peer, in any split."""
+        self._connection.receive_data(data)
+
+    def receive_eof(self) -> None:
+        """The peer has closed its side: nothing more comes."""
+        self._connection.receive_eof()
+
+    def events(self, now: float) -> Iterator[CallId | Audio | Dtmf | Hangup]:
+        """Yield what the peer has said by ``now``.
+
+        Raises ProtocolError after the last good event where the peer breaks the protocol, sends faster than
+        any line does, sends G.711 for 16-bit audio, or reports an error.
+        """
+        for event in self._read():
+            self._messages += 1
+            if self._messages > _MESSAGES_AT_ONCE + _MESSAGES_A_SECOND * (now - self._started):
+                raise ProtocolError(f"{self._messages} messages came faster than a line sends them")
+            match event:
+                case Companded():
+                    raise ProtocolError(event.advice)
+                case Error(code):
+                    raise ProtocolError(f"the peer reported error {code:#04x}")
+                case CallId():
+                    self._has_id, self.deadline = True, None
+                    yield event
+                case Audio() | Dtmf() | Hangup():
+                    yield event
+                case _:
+                    assert_never(event)
+        if self._has_id:
+            self._expect_rest(now)
+
+    def check(self, now: float) -> None:
+        """Raise ProtocolError where the peer has let the deadline pass."""
+        if self.deadline is None or now < self.deadline:
+            return
+        if not self._has_id:
+            raise ProtocolError(f"no call id within {self._patience.first_message_s:g} s")
+        raise ProtocolError(f"a message was begun and not ended within {self._patience.stalled_s:g} s")
+
+    def packet(self, packet: Audio, unsent_bytes: int) -> bytes:
+        """The message to write at once; none where over two of them are unsent already."""
+        message = self._connection.send(packet)
+        if unsent_bytes > _BACKLOG_PACKETS * len(message):
+            self.dropped += 1
+            self._dropped_in_a_row += 1
+            return b""
+        self._dropped_in_a_row = 0
+        return message
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the peer has taken nothing for too long: it is not there to be told so."""
+        return self._dropped_in_a_row * PTIME_S >= self._patience.stalled_s
+
+    def goodbye(self) -> bytes:
+        """The last message, 0x00, which lets the dial plan go on."""
+        return self._connection.send(Hangup())
+
+    def _read(self) -> Iterator[Event]:
+        try:
+            yield from self._connection.events()
+        except ProtocolError as error:
+            raise ProtocolError(f"the peer broke the protocol: {error}") from None
+
+    def _expect_rest(self, now: float) -> None:
+        if not self._connection.in_message:
+            self.deadline = None
+        elif self.deadline is None:
+            self.deadline = now + self._patience.stalled_s
