@@ -37,6 +37,7 @@ from .call_registry import CallRegistry
 from .clock import Clock
 from .http import HttpServer, Mount, make_app
 from .settings import Settings, SettingsError, is_loopback
+from .voice_registry import VoicePolicy, VoiceRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -65,13 +66,19 @@ class Gateway:
     """A running server. Open it with ``open``; it serves until ``aclose``."""
 
     def __init__(
-        self, settings: Settings, engine: Engine, server: AudioSocketServer, browsers: BrowserCalls
+        self,
+        settings: Settings,
+        engine: Engine,
+        server: AudioSocketServer,
+        browsers: BrowserCalls,
+        voices: VoiceRegistry,
     ) -> None:
         self.settings = settings
         self.engine = engine
         self.registry = server.registry
         self.server = server
         self.browsers = browsers
+        self.voices = voices
         self.addresses: Addresses
         self._resources = AsyncExitStack()
         self._running: tuple[asyncio.Task[None], ...] = ()
@@ -95,6 +102,8 @@ class Gateway:
             web = resources.enter_context(_bind(settings.host, settings.http_port))
             if engine is None:
                 engine = await resources.enter_async_context(await _open_engine(settings))
+            voices = await VoiceRegistry.open(engine.voices, _voice_policy(settings), settings.speakers)
+            resources.callback(voices.close)
             _check_voice(settings, engine)
             clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
             registry = CallRegistry(engine, max_calls=settings.max_calls)
@@ -109,7 +118,7 @@ class Gateway:
                 make_ear=make_ear,
                 agent=agent if answers_browsers else None,
             )
-            gateway = cls(settings, engine, server, browsers)
+            gateway = cls(settings, engine, server, browsers, voices)
             gateway.addresses = Addresses(_address(audiosocket), _address(web))
             await gateway._start(clock, audiosocket, web, resources)
             gateway._resources = resources.pop_all()
@@ -263,9 +272,13 @@ def _speech(settings: Settings) -> Speech:
     return Speech(settings.voice, settings.speed)
 
 
+def _voice_policy(settings: Settings) -> VoicePolicy:
+    return VoicePolicy(settings.voice, settings.voice_aliases or {})
+
+
 async def _open_engine(settings: Settings) -> Engine:
     config = EngineConfig(scheduler=SchedulerPolicy(most_streams=settings.max_streams))
-    engine = await Engine.open(settings.bundle, config=config)
+    engine = await Engine.open(settings.bundle, voices=settings.voice_store, config=config)
     _let_sending_go_first()
     return engine
 

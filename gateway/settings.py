@@ -93,6 +93,15 @@ class Settings(BaseSettings):
     voice: Annotated[
         Annotated[str, Field(min_length=1)] | None, Field(description="the id of a loaded voice")
     ] = None  # the first one of the bundle
+    voice_store: Annotated[Path | None, Field(description="a folder for enrolled voices")] = (
+        None  # the packaged voice clones nobody
+    )
+    speakers: Annotated[
+        Path | None, Field(description="a folder of recordings, NAME.wav with NAME.txt, to be voices NAME")
+    ] = None  # enrolled by command or over an API instead
+    voice_aliases: Annotated[
+        dict[str, str] | None, Field(description='a table of names, such as {alloy = "anna"}')
+    ] = None  # OpenAI's names are the voice above
     speed: Annotated[_Real, Field(ge=0.5, le=2.0, description="a factor from 0.5 to 2.0")] = 1.0
 
     audiosocket_rate: Annotated[

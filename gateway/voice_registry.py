@@ -104,9 +104,7 @@ class VoiceRegistry:
             opened.callback(registry.close)
             if speakers is not None:
                 await registry.enroll_folder(speakers)
-            for name in (registry._policy.default, *registry._policy.aliases.values()):
-                if name is not None:
-                    voices.get(name)
+            registry._check_policy()
             opened.pop_all()
         return registry
 
@@ -258,15 +256,17 @@ class VoiceRegistry:
         return True
 
     def _default(self) -> str:
-        """The configured one, else the bundle's first, else the operator's oldest on file."""
-        if self._policy.default is not None:
-            return self._policy.default
-        store = self._store()
-        if not self._of_bundle and store is not None:
-            for stored in store.list(_NOBODYS):
-                if stored.version == store.version:
-                    return stored.id
-        return self._voices.default.id
+        return self._voices.get(self._policy.default).id
+
+    def _check_policy(self) -> None:
+        named = {"voice": self._policy.default}
+        named |= {f"voice_aliases: {name}": voice for name, voice in self._policy.aliases.items()}
+        for setting, voice in named.items():
+            try:
+                if voice is not None:
+                    self._voices.get(voice)
+            except UnknownVoice as error:
+                raise UnknownVoice(f"{setting}: {error}") from error
 
     def _stored(self, voice_id: str, grant: Grant) -> StoredVoice | None:
         store = self._store()

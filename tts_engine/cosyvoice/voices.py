@@ -69,6 +69,15 @@ class BundleVoices(Voices):
             return self.default
         return self._find(voice_id) or super().get(voice_id)
 
+    @property
+    def default(self) -> Voice:
+        """The bundle's first speaker, else the oldest voice on file that is nobody's in particular."""
+        if not self._voices and self.library is not None:
+            for stored in self.library.list(owner=""):
+                if stored.version == self.library.version:
+                    return Voice(stored.id, _MANY, stored.name)
+        return super().default
+
     def speaker(self, voice_id: str) -> Speaker:
         """Who speaks with a voice. Raises UnknownVoice, and what is wrong with a file."""
         if voice_id in self._speakers:
