@@ -15,6 +15,7 @@ BOUNDARIES = {
     "adapters/webrtc.py",
     "gateway/apis/dashscope.py",
     "gateway/apis/openai.py",
+    "gateway/apis/speech_socket.py",
     "gateway/audiosocket_server.py",
     "gateway/browser/calls.py",
     "gateway/clock.py",

@@ -161,12 +161,17 @@ class OpenAISpeech:
                 for answer in tuple(self.answers):
                     await answer.over.wait()
 
-    def admit(self, headers: Mapping[str, str]) -> Grant:
-        """Who asks for speech; raises what ``refusal_of`` knows."""
+    def enter(self, headers: Mapping[str, str]) -> Grant:
+        """Who is here for speech; raises what ``refusal_of`` knows."""
         if self._draining:
             raise Overloaded("the server is shutting down", reason="shutting_down", retry_after_s=5.0)
         grant = self.access.grant(headers)
         grant.require(KeyScope.SPEAK)
+        return grant
+
+    def admit(self, headers: Mapping[str, str]) -> Grant:
+        """Who asks for an utterance now; raises as ``enter``, and RateLimited."""
+        grant = self.enter(headers)
         grant.charge_request()
         return grant
 

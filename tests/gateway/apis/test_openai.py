@@ -4,11 +4,8 @@ import asyncio
 import base64
 import io
 import json
-import socket
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,111 +13,13 @@ import av
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from vivavoce.adapters.openai_speech import VOICE_NAMES
-from vivavoce.gateway.access.access import Access, Grant
+from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.openai import OpenAISpeech
-from vivavoce.gateway.apis.request_log import RequestLog
-from vivavoce.gateway.http import HttpServer, Mount, make_app
-from vivavoce.tts_engine.backend import Rendered, Turn
-from vivavoce.tts_engine.engine import Engine, EngineConfig
-from vivavoce.tts_engine.errors import UnknownVoice
-from vivavoce.tts_engine.metrics import Metrics
-from vivavoce.tts_engine.scheduler import SchedulerPolicy
-from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
+from vivavoce.tts_engine.standin_backend import WORD_S
 
 WITHIN_S = 30.0
 SIX_WORDS = "One two three four five six."
-
-
-class CountingBackend(StandInBackend):
-    """Counts its steps and says when the last one was; after ``broken_after`` of them it fails."""
-
-    def __init__(self, *, broken_after: int | None = None, step_s: float = 0.0, **how: Any) -> None:
-        super().__init__(**how)
-        self.broken_after = broken_after
-        self.step_s = step_s
-        self.steps = 0
-        self.last_step_at = 0.0
-        self._count = threading.Lock()
-
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
-        with self._count:
-            self.steps += 1
-            self.last_step_at = time.monotonic()
-        time.sleep(self.step_s)
-        if self.broken_after is not None and self.steps > self.broken_after:
-            raise RuntimeError("the voice broke")
-        return super().step(worker, turns)
-
-
-class Names:
-    """Voices by name: OpenAI's first is the 440 Hz tone, its second the 330 Hz one."""
-
-    def resolve(self, name: str | None, grant: Grant) -> str:
-        if name in ("tone-440", "tone-330"):
-            return name
-        if name is None or name in VOICE_NAMES:
-            return "tone-330" if name == VOICE_NAMES[1] else "tone-440"
-        raise UnknownVoice(f"no voice {name!r}")
-
-
-class House:
-    """A server with nothing but the API, and what a test asks of it."""
-
-    def __init__(self, api: OpenAISpeech, backend: CountingBackend, client: httpx.AsyncClient) -> None:
-        self.api = api
-        self.backend = backend
-        self.client = client
-        self.address = ("127.0.0.1", client.base_url.port)
-
-    async def post(self, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
-        body = {"model": "tts-1", "voice": "alloy", "input": SIX_WORDS, "response_format": "pcm", **fields}
-        return await self.client.post("/v1/audio/speech", json=body, headers=headers)
-
-
-@asynccontextmanager
-async def house(
-    *, access: Access | None = None, most_streams: int = 256, **backend: Any
-) -> AsyncIterator[House]:
-    standin = CountingBackend(pitches_hz=(440, 330), **backend)
-    metrics = Metrics()
-    config = EngineConfig(scheduler=SchedulerPolicy(most_streams=most_streams))
-    async with Engine(standin, config, metrics) as engine:
-        api = OpenAISpeech(engine, access or Access.open_house(), Names(), RequestLog(metrics))
-        app = make_app(
-            unready=lambda: None,
-            registry=metrics.registry,
-            access=Access.open_house(),
-            mounts=[Mount(api.routes(), None)],
-        )
-        async with (
-            serving(app) as url,
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=WITHIN_S) as client,
-        ):
-            yield House(api, standin, client)
-
-
-@asynccontextmanager
-async def serving(app: FastAPI) -> AsyncIterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        server = HttpServer(app, sock)
-        running = asyncio.create_task(server.run_until_closed())
-        await server.wait_started(running)
-        try:
-            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-        finally:
-            server.close()
-            await running
-
-
-def run(test: Callable[[House], Coroutine[Any, Any, None]], **how: Any) -> None:
-    async def within() -> None:
-        async with asyncio.timeout(WITHIN_S), house(**how) as served:
-            await test(served)
-
-    asyncio.run(within())
 
 
 async def until(met: Callable[[], bool]) -> None:
@@ -143,8 +42,8 @@ def error_of(answer: httpx.Response) -> dict[str, Any]:
     return error
 
 
-def test_pcm_is_24_khz_mono_without_a_header_and_streamed() -> None:
-    async def test(served: House) -> None:
+def test_pcm_is_24_khz_mono_without_a_header_and_streamed(run: Any) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post()
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "audio/pcm"
@@ -168,8 +67,10 @@ def test_pcm_is_24_khz_mono_without_a_header_and_streamed() -> None:
         ("wav", "audio/wav", "wav"),
     ],
 )
-def test_every_format_is_what_its_media_type_says(codec: str | None, media_type: str, container: str) -> None:
-    async def test(served: House) -> None:
+def test_every_format_is_what_its_media_type_says(
+    codec: str | None, media_type: str, container: str, run: Any
+) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post(response_format=codec)
         assert answer.headers["content-type"] == media_type
         with av.open(io.BytesIO(answer.content), format=container) as file:
@@ -180,8 +81,8 @@ def test_every_format_is_what_its_media_type_says(codec: str | None, media_type:
 
 
 @pytest.mark.parametrize("voice", ["ash", {"id": "tone-330"}, "tone-330"])
-def test_the_voice_is_the_one_asked_for(voice: object) -> None:
-    async def test(served: House) -> None:
+def test_the_voice_is_the_one_asked_for(voice: object, run: Any) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post(voice=voice)
         assert pitch_of(np.frombuffer(answer.content, "<i2")) == pytest.approx(330, abs=2)
 
@@ -189,16 +90,16 @@ def test_the_voice_is_the_one_asked_for(voice: object) -> None:
 
 
 @pytest.mark.parametrize("name", VOICE_NAMES)
-def test_every_name_of_openais_speaks(name: str) -> None:
-    async def test(served: House) -> None:
+def test_every_name_of_openais_speaks(name: str, run: Any) -> None:
+    async def test(served: Any) -> None:
         assert (await served.post(voice=name, input="Hi.")).status_code == 200
 
     run(test)
 
 
 @pytest.mark.parametrize("speed", [0.25, 4.0])
-def test_speed_may_be_a_quarter_to_four(speed: float) -> None:
-    async def test(served: House) -> None:
+def test_speed_may_be_a_quarter_to_four(speed: float, run: Any) -> None:
+    async def test(served: Any) -> None:
         seconds = len((await served.post(speed=speed)).content) / 48_000
         rest = {0.25: 0.5, 4.0: 2.0}[speed]  # the stand-in itself has one speed
         assert seconds == pytest.approx((6 * WORD_S + 0.02) / rest, abs=0.1)
@@ -206,8 +107,8 @@ def test_speed_may_be_a_quarter_to_four(speed: float) -> None:
     run(test)
 
 
-def test_other_fields_of_other_clients_are_honoured_or_ignored() -> None:
-    async def test(served: House) -> None:
+def test_other_fields_of_other_clients_are_honoured_or_ignored(run: Any) -> None:
+    async def test(served: Any) -> None:
         usual = (await served.post()).content
         ignored = await served.post(
             stream=True, lang_code="a", normalization_options={}, instructions="Sing."
@@ -225,8 +126,8 @@ def events_of(content: str) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in lines]
 
 
-def test_server_sent_events_carry_the_same_audio_and_end_with_what_was_used() -> None:
-    async def test(served: House) -> None:
+def test_server_sent_events_carry_the_same_audio_and_end_with_what_was_used(run: Any) -> None:
+    async def test(served: Any) -> None:
         usual = (await served.post()).content
         answer = await served.post(stream_format="sse")
         assert answer.headers["content-type"] == "text/event-stream"
@@ -253,9 +154,9 @@ def test_server_sent_events_carry_the_same_audio_and_end_with_what_was_used() ->
     ],
 )
 def test_what_is_wrong_is_answered_in_openais_words(
-    fields: dict[str, Any], status: int, kind: str, param: str, code: str
+    fields: dict[str, Any], status: int, kind: str, param: str, code: str, run: Any
 ) -> None:
-    async def test(served: House) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post(**fields)
         error = error_of(answer)
         assert (answer.status_code, error["type"], error["param"], error["code"]) == (
@@ -270,8 +171,8 @@ def test_what_is_wrong_is_answered_in_openais_words(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"input": NaN}', b"[" * 100_000])
-def test_a_body_that_is_no_json_object_is_answered_in_openais_words(body: bytes) -> None:
-    async def test(served: House) -> None:
+def test_a_body_that_is_no_json_object_is_answered_in_openais_words(body: bytes, run: Any) -> None:
+    async def test(served: Any) -> None:
         answer = await served.client.post("/v1/audio/speech", content=body)
         assert answer.status_code == 400
         assert error_of(answer)["type"] == "invalid_request_error"
@@ -279,8 +180,8 @@ def test_a_body_that_is_no_json_object_is_answered_in_openais_words(body: bytes)
     run(test)
 
 
-def test_a_body_without_end_is_not_read_to_its_end() -> None:
-    async def test(served: House) -> None:
+def test_a_body_without_end_is_not_read_to_its_end(run: Any) -> None:
+    async def test(served: Any) -> None:
         sent = 0
 
         async def endless() -> AsyncIterator[bytes]:
@@ -308,8 +209,8 @@ def keys(tmp_path: Path, *scopes: Scope, **limits: Any) -> tuple[Access, str]:
 @pytest.mark.parametrize(
     "headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer"}, {"X-API-Key": "a b"}]
 )
-def test_no_key_and_a_wrong_key_are_answered_401(headers: dict[str, str], tmp_path: Path) -> None:
-    async def test(served: House) -> None:
+def test_no_key_and_a_wrong_key_are_answered_401(headers: dict[str, str], tmp_path: Path, run: Any) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post(headers)
         assert answer.status_code == 401
         assert error_of(answer)["code"] == "invalid_api_key"
@@ -319,20 +220,20 @@ def test_no_key_and_a_wrong_key_are_answered_401(headers: dict[str, str], tmp_pa
     run(test, access=keys(tmp_path)[0])
 
 
-def test_a_key_without_the_scope_is_answered_403_and_a_good_one_speaks(tmp_path: Path) -> None:
+def test_a_key_without_the_scope_is_answered_403_and_a_good_one_speaks(tmp_path: Path, run: Any) -> None:
     access, key = keys(tmp_path, Scope.CALLS)
 
-    async def test(served: House) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post({"Authorization": f"Bearer {key}"})
         assert (answer.status_code, error_of(answer)["code"]) == (403, "insufficient_permissions")
 
     run(test, access=access)
 
 
-def test_limits_of_a_key_are_answered_429_with_a_time(tmp_path: Path) -> None:
+def test_limits_of_a_key_are_answered_429_with_a_time(tmp_path: Path, run: Any) -> None:
     access, key = keys(tmp_path, requests_per_minute=2)
 
-    async def test(served: House) -> None:
+    async def test(served: Any) -> None:
         headers = {"Authorization": f"bearer {key}"}
         assert (await served.post(headers, input="Hi.")).status_code == 200
         assert (await served.post(headers, input="Hi.")).status_code == 200
@@ -343,18 +244,18 @@ def test_limits_of_a_key_are_answered_429_with_a_time(tmp_path: Path) -> None:
     run(test, access=access)
 
 
-def test_characters_of_a_key_are_limited_too(tmp_path: Path) -> None:
+def test_characters_of_a_key_are_limited_too(tmp_path: Path, run: Any) -> None:
     access, key = keys(tmp_path, characters_per_minute=100)
 
-    async def test(served: House) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post({"Authorization": f"Bearer {key}"}, input="a" * 101)
         assert (answer.status_code, error_of(answer)["code"]) == (429, "rate_limit_exceeded")
 
     run(test, access=access)
 
 
-def test_a_full_house_is_answered_503_with_a_time() -> None:
-    async def test(served: House) -> None:
+def test_a_full_house_is_answered_503_with_a_time(house: Any) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post()
         assert answer.status_code == 503
         assert error_of(answer)["type"] == "server_error"
@@ -369,8 +270,8 @@ def test_a_full_house_is_answered_503_with_a_time() -> None:
     asyncio.run(with_one_stream_open())
 
 
-def test_a_voice_that_fails_before_its_first_sound_is_answered_500() -> None:
-    async def test(served: House) -> None:
+def test_a_voice_that_fails_before_its_first_sound_is_answered_500(run: Any) -> None:
+    async def test(served: Any) -> None:
         answer = await served.post()
         assert answer.status_code == 500
         assert error_of(answer)["type"] == "server_error"
@@ -378,8 +279,8 @@ def test_a_voice_that_fails_before_its_first_sound_is_answered_500() -> None:
     run(test, broken_after=0)
 
 
-def test_a_voice_that_fails_later_ends_the_events_with_an_error() -> None:
-    async def test(served: House) -> None:
+def test_a_voice_that_fails_later_ends_the_events_with_an_error(run: Any) -> None:
+    async def test(served: Any) -> None:
         *_, last = events_of((await served.post(stream_format="sse")).text)
         assert last["type"] == "speech.audio.error"
         assert last["error"]["type"] == "server_error"
@@ -387,16 +288,16 @@ def test_a_voice_that_fails_later_ends_the_events_with_an_error() -> None:
     run(test, broken_after=3)
 
 
-def test_a_voice_that_fails_later_cuts_the_audio_off_so_that_the_client_knows() -> None:
-    async def test(served: House) -> None:
+def test_a_voice_that_fails_later_cuts_the_audio_off_so_that_the_client_knows(run: Any) -> None:
+    async def test(served: Any) -> None:
         with pytest.raises(httpx.RemoteProtocolError):
             await served.post()
 
     run(test, broken_after=3)
 
 
-def test_models_are_listed_and_looked_up() -> None:
-    async def test(served: House) -> None:
+def test_models_are_listed_and_looked_up(run: Any) -> None:
+    async def test(served: Any) -> None:
         listed = (await served.client.get("/v1/models")).json()
         assert listed["object"] == "list"
         ids = [model["id"] for model in listed["data"]]
@@ -409,7 +310,7 @@ def test_models_are_listed_and_looked_up() -> None:
     run(test)
 
 
-async def leave_after_first_audio(served: House, **fields: Any) -> float:
+async def leave_after_first_audio(served: Any, **fields: Any) -> float:
     """Ask for a long text, and leave at the first byte of audio; when that was."""
     body = {"input": "word " * 800, "response_format": "pcm", **fields}
     async with served.client.stream("POST", "/v1/audio/speech", json=body) as answer:
@@ -419,8 +320,8 @@ async def leave_after_first_audio(served: House, **fields: Any) -> float:
 
 
 @pytest.mark.parametrize("fields", [{}, {"response_format": "mp3"}, {"stream_format": "sse"}])
-def test_a_client_that_leaves_frees_the_voice_within_a_step(fields: dict[str, Any]) -> None:
-    async def test(served: House) -> None:
+def test_a_client_that_leaves_frees_the_voice_within_a_step(fields: dict[str, Any], run: Any) -> None:
+    async def test(served: Any) -> None:
         await leave_after_first_audio(served, **fields)
         await until(lambda: served.backend.open_slots == 0)
         steps = served.backend.steps
@@ -431,8 +332,8 @@ def test_a_client_that_leaves_frees_the_voice_within_a_step(fields: dict[str, An
     run(test, step_s=0.02)
 
 
-def test_a_client_that_stops_reading_stops_its_voice_and_nobody_elses() -> None:
-    async def test(served: House) -> None:
+def test_a_client_that_stops_reading_stops_its_voice_and_nobody_elses(run: Any) -> None:
+    async def test(served: Any) -> None:
         reader, writer = await asyncio.open_connection(*served.address, limit=2**14)
         body = json.dumps({"input": "word " * 800, "response_format": "pcm"}).encode()
         head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -451,8 +352,8 @@ def test_a_client_that_stops_reading_stops_its_voice_and_nobody_elses() -> None:
     run(test)
 
 
-def test_requests_side_by_side_are_not_mixed_up() -> None:
-    async def test(served: House) -> None:
+def test_requests_side_by_side_are_not_mixed_up(run: Any) -> None:
+    async def test(served: Any) -> None:
         voices = ["tone-440", "tone-330"] * 20
         answers = await asyncio.gather(*(served.post(voice=voice) for voice in voices))
         for voice, answer in zip(voices, answers, strict=True):
@@ -462,8 +363,8 @@ def test_requests_side_by_side_are_not_mixed_up() -> None:
     run(test)
 
 
-def test_a_server_that_ends_takes_nothing_new_and_finishes_what_is_under_way() -> None:
-    async def test(served: House) -> None:
+def test_a_server_that_ends_takes_nothing_new_and_finishes_what_is_under_way(run: Any) -> None:
+    async def test(served: Any) -> None:
         under_way = asyncio.create_task(served.post())
         await until(lambda: bool(served.api.answers))
         await served.api.finish(WITHIN_S)

@@ -1,0 +1,372 @@
+"""Our own WebSocket, ``/v1/audio/speech/stream``: text in as it is written, audio out as it is spoken.
+
+    messages -> adapters.speech_socket.Connection -> turns, one spoken after the other -> speech.Utterance
+
+One coroutine reads a socket, so a client that vanishes is noticed at once; another speaks while there is
+something to say. Text of a turn goes to the engine as it comes; text of turns after it waits, so much and no
+more. An idle socket is closed after a minute.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import replace
+from typing import assert_never
+from uuid import uuid4
+
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi.responses import JSONResponse
+from starlette.websockets import WebSocketState
+
+from ...adapters.openai_speech import ProtocolError
+from ...adapters.speech_socket import (
+    AudioDone,
+    AudioStarts,
+    Cancelled,
+    Closed,
+    Configuration,
+    Configured,
+    Connection,
+    Event,
+    Failed,
+    Flushed,
+    InputDone,
+    ServerEvent,
+    TextPushed,
+    UtteranceDone,
+    WordsBegin,
+    encode,
+)
+from ...tts_engine.chunk import SAMPLE_RATE
+from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
+from ..access.access import Grant
+from .openai import OpenAISpeech, refusal_of
+from .request_log import RequestRecord
+from .speech import Encoded, Utterance, open_utterance
+
+logger = logging.getLogger(__name__)
+
+PATH = "/v1/audio/speech/stream"
+IDLE_S = 60.0
+SEND_WITHIN_S = 30.0  # a socket that takes nothing for so long is closed; its engine work stopped long before
+MOST_WAITING = 256 * 1024  # characters of turns that are not spoken yet
+MOST_TURNS = 64
+CLOSE_NORMALLY, CLOSE_GOING_AWAY, CLOSE_TOO_SLOW = 1000, 1001, 1008
+_API = "socket"
+
+
+class SpeechSockets:
+    """Every such socket of a server; belongs to its event loop. api: whose keys, voices and limits hold."""
+
+    def __init__(self, api: OpenAISpeech, idle_s: float = IDLE_S) -> None:
+        self.api = api
+        self.idle_s = idle_s
+        self._sessions: set[_Session] = set()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def routes(self) -> APIRouter:
+        """The socket's route."""
+        router = APIRouter()
+
+        @router.websocket(PATH)
+        async def stream(socket: WebSocket) -> None:
+            await self._serve(socket)
+
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Let what is being said end, at most ``within_s``; close every socket with 1001."""
+        await asyncio.gather(*(session.go_away(within_s) for session in tuple(self._sessions)))
+
+    async def _serve(self, socket: WebSocket) -> None:
+        try:
+            self.api.enter(socket.headers)
+        except (BadRequest, Overloaded) as error:
+            refusal = refusal_of(error)
+            answer = JSONResponse(refusal.body, refusal.status, refusal.headers)
+            await socket.send_denial_response(answer)
+            return
+        await socket.accept()
+        session = _Session(self, socket)
+        self._sessions.add(session)
+        try:
+            await session.run()
+        finally:
+            self._sessions.discard(session)
+
+
+class _Turn:
+    # An utterance on its way: text that came before its stream was open, and the stream once it is.
+    # Without text it has no configuration, and is only told to be over when its time comes.
+
+    def __init__(self, index: int, configuration: Configuration | None) -> None:
+        self.index = index
+        self.configuration = configuration
+        self.waiting: list[str | Flushed] = []
+        self.done = False
+        self.cancelled = False
+        self.failure: Exception | None = None
+        self.has_begun = False
+        self.total_bytes = 0
+        self.grant: Grant
+        self.record: RequestRecord
+        self.utterance: Utterance | None = None
+
+    @property
+    def waiting_characters(self) -> int:
+        return sum(len(piece) for piece in self.waiting if isinstance(piece, str))
+
+    @property
+    def is_over(self) -> bool:
+        return self.cancelled or self.failure is not None
+
+    def push(self, piece: str | Flushed) -> None:
+        """Say it now, or when the stream is open; a failure is told by who speaks the turn."""
+        if self.is_over:
+            return
+        if self.utterance is None:
+            self.waiting.append(piece)
+            return
+        try:
+            self._say(self.utterance, piece)
+        except VivavoceError as error:
+            self.failure = error
+            self.utterance.cancel()
+
+    def open(self, utterance: Utterance) -> None:
+        """Say what has waited; raises RateLimited, BadText."""
+        self.utterance = utterance
+        waiting, self.waiting = self.waiting, []
+        for piece in waiting:
+            self._say(utterance, piece)
+        if self.done:
+            utterance.end_input()
+
+    def end(self) -> None:
+        """No more text."""
+        self.done = True
+        if self.utterance is not None and not self.is_over:
+            self.utterance.end_input()
+
+    def cancel(self) -> None:
+        """Say no more of it."""
+        self.cancelled = self.done = True
+        self.waiting.clear()
+        if self.utterance is not None:
+            self.utterance.cancel()
+
+    def _say(self, utterance: Utterance, piece: str | Flushed) -> None:
+        if isinstance(piece, Flushed):
+            utterance.flush()
+            return
+        self.grant.charge_characters(len(piece))
+        self.record.text(len(piece))
+        utterance.push_text(piece)
+
+
+class _Session:
+    """One socket, from its acceptance to its end."""
+
+    def __init__(self, house: SpeechSockets, socket: WebSocket) -> None:
+        self._house = house
+        self._socket = socket
+        self._core = Connection()
+        self._id = f"ws_{uuid4().hex}"
+        self._turns: deque[_Turn] = deque()
+        self._over = -1  # the last utterance that is
+        self._speaking: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Serve until the peer is gone or the socket is closed."""
+        try:
+            while self._is_up():
+                await self._take_next()
+        except WebSocketDisconnect:
+            pass
+        except TimeoutError:
+            await self._close(CLOSE_TOO_SLOW)
+        finally:
+            await self._stop_speaking()
+
+    async def go_away(self, within_s: float) -> None:
+        """Let what is being said end, at most ``within_s``, then close with 1001."""
+        if self._speaking is not None:
+            await asyncio.wait({self._speaking}, timeout=within_s)
+        await self._close(CLOSE_GOING_AWAY)
+        await self._stop_speaking()
+
+    # Reading
+
+    def _is_up(self) -> bool:
+        return WebSocketState.DISCONNECTED not in (self._socket.client_state, self._socket.application_state)
+
+    async def _take_next(self) -> None:
+        """Take one message, or close the socket where none came for long and nothing is being said."""
+        try:
+            async with asyncio.timeout(self._house.idle_s):
+                message = await self._socket.receive()
+        except TimeoutError:
+            if not self._is_talking():
+                await self._say(Failed(f"no message for {self._house.idle_s:g} s", "idle_timeout"))
+                await self._close(CLOSE_NORMALLY)
+            return
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1005))
+        text: str | None = message.get("text")
+        try:
+            await self._do(self._core.receive_data(text if text is not None else message.get("bytes") or b""))
+        except (ProtocolError, BadRequest) as error:
+            await self._say(_failed(error))
+
+    def _is_talking(self) -> bool:
+        """Whether a turn whose text is complete is still being sent."""
+        return any(turn.done for turn in self._turns)
+
+    async def _do(self, event: Event) -> None:
+        match event:
+            case Configured(configuration=configuration):
+                self._house.api.order(configuration.settings, self._house.api.enter(self._socket.headers))
+            case TextPushed():
+                self._push(event)
+            case Flushed(utterance=index):
+                self._push_to(index, event)
+            case InputDone(utterance=index):
+                self._end(index)
+            case Cancelled(utterance=index):
+                self._cancel(index)
+            case Closed():
+                await self._close(CLOSE_NORMALLY)
+            case _:
+                assert_never(event)
+
+    def _push(self, event: TextPushed) -> None:
+        """Add text to its turn, which begins with it; raises ProtocolError where too much waits."""
+        if not event.text or event.utterance <= self._over:
+            return
+        waiting = sum(turn.waiting_characters for turn in self._turns) + len(event.text)
+        if waiting > MOST_WAITING or len(self._turns) >= MOST_TURNS:
+            raise ProtocolError(
+                f"{waiting} characters in {len(self._turns)} utterances wait to be spoken, more than "
+                f"{MOST_WAITING} in {MOST_TURNS}; this text is not taken",
+                code="too_much_text",
+            )
+        if self._turn(event.utterance) is None:
+            self._begin(_Turn(event.utterance, event.configuration))
+        self._push_to(event.utterance, event.text)
+
+    def _begin(self, turn: _Turn) -> None:
+        self._turns.append(turn)
+        if self._speaking is None:
+            self._speaking = asyncio.create_task(self._speak_turns())
+
+    def _turn(self, index: int) -> _Turn | None:
+        """The last turn, if it is that one: text comes for no other."""
+        return self._turns[-1] if self._turns and self._turns[-1].index == index else None
+
+    def _push_to(self, index: int, piece: str | Flushed) -> None:
+        turn = self._turn(index)
+        if turn is not None:
+            turn.push(piece)
+
+    def _end(self, index: int) -> None:
+        turn = self._turn(index)
+        if turn is None and index > self._over:
+            turn = _Turn(index, None)
+            self._begin(turn)
+        if turn is not None:
+            turn.end()
+
+    def _cancel(self, index: int) -> None:
+        self._end(index)
+        for turn in self._turns:
+            turn.cancel()
+
+    # Speaking
+
+    async def _speak_turns(self) -> None:
+        """Speak one turn after the other until there is none; a peer that takes nothing ends the socket."""
+        try:
+            while self._turns:
+                await self._speak(self._turns[0])
+                self._over = self._turns.popleft().index
+        except (WebSocketDisconnect, TimeoutError):
+            await self._close(CLOSE_TOO_SLOW)
+        finally:
+            self._speaking = None
+
+    async def _speak(self, turn: _Turn) -> None:
+        """Speak a turn and tell how it ended. Boundary: whatever is raised ends this turn and no more."""
+        try:
+            if turn.configuration is not None and not turn.cancelled:
+                await self._render(turn, turn.configuration)
+        except (WebSocketDisconnect, TimeoutError):
+            raise
+        except VivavoceError as error:
+            turn.failure = error
+        except Exception as error:
+            logger.exception("utterance %d of %s failed", turn.index, self._id)
+            turn.failure = error
+        if turn.failure is not None:
+            await self._say(replace(_failed(turn.failure), utterance=turn.index))
+        if turn.has_begun:
+            await self._say(AudioDone(turn.index, turn.total_bytes, turn.failure is not None))
+        await self._say(UtteranceDone(turn.index, int(turn.has_begun), turn.cancelled))
+
+    async def _render(self, turn: _Turn, configuration: Configuration) -> None:
+        """Send all of a turn's audio; when this returns, its slot is free."""
+        api = self._house.api
+        turn.grant = grant = api.admit(self._socket.headers)
+        order = api.order(configuration.settings, grant)
+        with api.log.request(_API, grant, f"{self._id}/{turn.index}") as turn.record, grant.stream():
+            turn.record.voice = order.voice or "-"
+            async with open_utterance(api.engine, order) as utterance:
+                turn.open(utterance)
+                async for encoded in utterance:
+                    await self._send_audio(turn, configuration, encoded)
+            if turn.failure is not None:
+                raise turn.failure
+
+    async def _send_audio(self, turn: _Turn, configuration: Configuration, encoded: Encoded) -> None:
+        assert turn.utterance is not None
+        if encoded.words and configuration.word_times:
+            await self._say(WordsBegin(turn.index, encoded.words))
+        if not encoded.audio:
+            return
+        if not turn.has_begun:
+            audio = configuration.settings.audio
+            text = turn.utterance.text
+            await self._say(AudioStarts(turn.index, text, audio.codec, audio.sample_rate))
+            turn.has_begun = True
+        async with asyncio.timeout(SEND_WITHIN_S), self._writing:
+            await self._socket.send_bytes(encoded.audio)
+        turn.total_bytes += len(encoded.audio)
+        turn.record.audio((encoded.samples[1] - encoded.samples[0]) / SAMPLE_RATE)
+
+    async def _stop_speaking(self) -> None:
+        """Drop what is not sent; the engine is free when this returns."""
+        if self._speaking is not None:
+            self._speaking.cancel()
+            await asyncio.wait({self._speaking})
+
+    # Writing
+
+    async def _say(self, event: ServerEvent) -> None:
+        async with asyncio.timeout(SEND_WITHIN_S), self._writing:
+            await self._socket.send_text(encode(event))
+
+    async def _close(self, code: int) -> None:
+        if not self._is_up():
+            return
+        try:
+            async with asyncio.timeout(1.0):
+                await self._socket.close(code)
+        except (RuntimeError, TimeoutError, WebSocketDisconnect):
+            pass  # it is gone, or takes nothing; then its transport is closed behind us
+
+
+def _failed(error: Exception) -> Failed:
+    refusal = refusal_of(error)
+    return Failed(refusal.message, refusal.code, refusal.param, retry_after_s=refusal.retry_after_s)

@@ -1,0 +1,143 @@
+"""A server with OpenAI's API and the socket, over the stand-in voice."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from vivavoce.adapters.openai_speech import VOICE_NAMES
+from vivavoce.gateway.access.access import Access, Grant
+from vivavoce.gateway.apis.openai import OpenAISpeech
+from vivavoce.gateway.apis.request_log import RequestLog
+from vivavoce.gateway.apis.speech_socket import SpeechSockets
+from vivavoce.gateway.http import HttpServer, Mount, make_app
+from vivavoce.tts_engine.backend import Rendered, Turn
+from vivavoce.tts_engine.engine import Engine, EngineConfig
+from vivavoce.tts_engine.errors import UnknownVoice
+from vivavoce.tts_engine.metrics import Metrics
+from vivavoce.tts_engine.scheduler import SchedulerPolicy
+from vivavoce.tts_engine.standin_backend import StandInBackend
+
+WITHIN_S = 30.0
+SIX_WORDS = "One two three four five six."
+
+
+class CountingBackend(StandInBackend):
+    """Counts its steps and says when the last one was; after ``broken_after`` of them it fails."""
+
+    def __init__(self, *, broken_after: int | None = None, step_s: float = 0.0, **how: Any) -> None:
+        super().__init__(**how)
+        self.broken_after = broken_after
+        self.step_s = step_s
+        self.steps = 0
+        self.last_step_at = 0.0
+        self._count = threading.Lock()
+
+    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        with self._count:
+            self.steps += 1
+            self.last_step_at = time.monotonic()
+        time.sleep(self.step_s)
+        if self.broken_after is not None and self.steps > self.broken_after:
+            raise RuntimeError("the voice broke")
+        return super().step(worker, turns)
+
+
+class Names:
+    """Voices by name: OpenAI's first is the 440 Hz tone, its second the 330 Hz one."""
+
+    def resolve(self, name: str | None, grant: Grant) -> str:
+        if name in ("tone-440", "tone-330"):
+            return name
+        if name is None or name in VOICE_NAMES:
+            return "tone-330" if name == VOICE_NAMES[1] else "tone-440"
+        raise UnknownVoice(f"no voice {name!r}")
+
+
+class House:
+    """A server with nothing but the API, and what a test asks of it."""
+
+    def __init__(
+        self,
+        api: OpenAISpeech,
+        sockets: SpeechSockets,
+        backend: CountingBackend,
+        client: httpx.AsyncClient,
+    ) -> None:
+        self.api = api
+        self.sockets = sockets
+        self.backend = backend
+        self.client = client
+        self.address = ("127.0.0.1", client.base_url.port)
+
+    async def post(self, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+        body = {
+            "model": "tts-1",
+            "voice": "alloy",
+            "input": "One two three four five six.",
+            "response_format": "pcm",
+            **fields,
+        }
+        return await self.client.post("/v1/audio/speech", json=body, headers=headers)
+
+
+@asynccontextmanager
+async def _house(
+    *, access: Access | None = None, most_streams: int = 256, idle_s: float = 60.0, **backend: Any
+) -> AsyncIterator[House]:
+    standin = CountingBackend(pitches_hz=(440, 330), **backend)
+    metrics = Metrics()
+    config = EngineConfig(scheduler=SchedulerPolicy(most_streams=most_streams))
+    async with Engine(standin, config, metrics) as engine:
+        api = OpenAISpeech(engine, access or Access.open_house(), Names(), RequestLog(metrics))
+        sockets = SpeechSockets(api, idle_s)
+        app = make_app(
+            unready=lambda: None,
+            registry=metrics.registry,
+            access=Access.open_house(),
+            mounts=[Mount(api.routes(), None), Mount(sockets.routes(), None)],
+        )
+        async with (
+            serving(app) as url,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=WITHIN_S) as client,
+        ):
+            yield House(api, sockets, standin, client)
+
+
+@asynccontextmanager
+async def serving(app: FastAPI) -> AsyncIterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        server = HttpServer(app, sock)
+        running = asyncio.create_task(server.run_until_closed())
+        await server.wait_started(running)
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            server.close()
+            await running
+
+
+def _run(test: Callable[[House], Coroutine[Any, Any, None]], **how: Any) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(WITHIN_S), _house(**how) as served:
+            await test(served)
+
+    asyncio.run(within())
+
+
+@pytest.fixture
+def house() -> Any:
+    """A server as an async context manager; how its access and its voice are is for the test to say."""
+    return _house
+
+
+@pytest.fixture
+def run() -> Any:
+    """Runs a coroutine function of a ``House``; bounded in time."""
+    return _run
