@@ -132,6 +132,7 @@ class Turn:
         self.heard_to = 0  # characters
         self.waiting = 0  # characters not yet with the engine
         self.began_at: float | None = None  # monotonic s of its first text
+        self.read_at = 0.0  # since when it is this one's turn
         self._deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
 
     def push(self, delta: Delta, now: float) -> None:
@@ -323,6 +324,7 @@ class BrowserSession:
 
     async def _read(self, turn: Turn) -> AsyncGenerator[Delta, None]:
         self._saying = turn  # only now: before, another program's utterance may have been heard
+        turn.read_at = self._now()
         async with aclosing(turn.deltas()) as deltas:
             async for delta in deltas:
                 yield delta
@@ -334,7 +336,7 @@ class BrowserSession:
             self._overhear(utterance)
             return {"turn": turn.number}
         self._spoken[utterance] = turn
-        waited_s = self._now() - (turn.began_at or self._now())
+        waited_s = self._now() - max(turn.began_at or self._now(), turn.read_at)
         return {"turn": turn.number, "after_text_ms": round(1000 * waited_s, 1)}
 
     def _overhear(self, utterance: int) -> None:

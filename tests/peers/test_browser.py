@@ -136,6 +136,82 @@ def test_an_interruption_stops_the_sound_and_strikes_out_what_was_not_heard(how:
     in_world(scenario)
 
 
+KEYS = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32}
+FOCUS = """(() => {
+  const { id, tagName, textContent } = document.activeElement;
+  const { outlineStyle } = getComputedStyle(document.activeElement);
+  return [id || (tagName === "SUMMARY" ? "summary" : textContent), outlineStyle];
+})()"""
+WATCH_STATUS = """
+    window.told = [];
+    const region = document.querySelector("[role=status]");
+    new MutationObserver(() => told.push(region.textContent)).observe(
+        region, { childList: true, subtree: true, characterData: true });
+"""
+
+
+async def strike(tab: Tab, key: str) -> None:
+    """Press a key of the keyboard as a user does."""
+    code = {"windowsVirtualKeyCode": KEYS.get(key) or ord(key), "key": key}
+    text = {"text": "\r" if key == "Enter" else key} if key not in ("Tab", "Escape") else {}
+    await tab.command("Input.dispatchKeyEvent", type="keyDown", **code, **text)
+    await tab.command("Input.dispatchKeyEvent", type="keyUp", **code)
+
+
+async def stops(tab: Tab, count: int) -> list[str]:
+    """Where the next ``count`` presses of Tab lead; each must be seen to have the focus."""
+    passed = []
+    for _ in range(count):
+        await strike(tab, "Tab")
+        name, outline = await tab.run(FOCUS)
+        assert outline == "solid", name
+        passed.append(name)
+    return passed
+
+
+def test_a_whole_call_is_made_with_the_keyboard_alone() -> None:
+    async def scenario(world: World) -> None:
+        tab = await world.browser.new_tab()
+        await tab.before_load(
+            "document.addEventListener('vivavoce:onset', () => { window.sounded = true; });"
+        )
+        await tab.open(world.url)
+        await tab.wait_until("voice.options.length === 2")  # before any call
+        assert await stops(tab, 1) == ["call"]
+        await strike(tab, "Enter")
+        await tab.wait_until("document.body.dataset.state === 'live' && document.activeElement === text")
+        for key in LONG[:20]:
+            await strike(tab, key)
+        await tab.run("text.value += ' four five six seven eight nine ten'")
+        await strike(tab, "Enter")
+        await tab.wait_until("window.sounded && turns.querySelector('mark').textContent !== ''")
+        await strike(tab, "Escape")
+        await tab.wait_until("turns.querySelector('.cut .rest').textContent.length > 10")
+        settings = ["speak", "voice", "speed", "phone", "barge-in", "record", "summary"]
+        assert await stops(tab, len(settings)) == settings
+        await strike(tab, "Enter")
+        assert (await stops(tab, 3))[:3] == ["1", "2", "3"]
+        (line,) = world.calls.registry
+        await strike(tab, " ")
+        await strike(tab, "7")
+        assert [await line.call.key(), await line.call.key()] == ["3", "7"]
+        await tab.run("call.focus()")
+        await strike(tab, "Enter")
+        await tab.wait_until("document.body.dataset.state === 'idle' && document.activeElement === call")
+
+    in_world(scenario)
+
+
+def test_the_clock_of_a_call_is_not_read_out_every_second() -> None:
+    async def scenario(world: World) -> None:
+        async with tapped_call(world.browser, world.url) as tab:
+            await tab.run(WATCH_STATUS)
+            await tab.wait_until("timer.textContent === '0:02'")
+            assert await tab.run("told") == []
+
+    in_world(scenario)
+
+
 def test_the_page_breaks_no_rule_of_its_own_policy_and_throws_nothing() -> None:
     async def scenario(world: World) -> None:
         tab = await world.browser.new_tab()

@@ -7,7 +7,7 @@ const LONGEST_RECORDING_S = 1_800;
 const REOPEN_MARGIN_S = 0.2; // after what was cut should have run out of the jitter buffer
 
 const show = {
-  status(text) { $("status").textContent = text; },
+  status(text) { $("status").textContent = text; $("timer").textContent = ""; },
   notice(text) { $("notice").textContent = text; $("notice").hidden = !text; },
   number(id, text) { $(id).textContent = text; },
 };
@@ -314,8 +314,8 @@ function end(over, reason) {
   over.microphone?.getTracks().forEach((track) => track.stop());
   over.sound?.close();
   render("idle");
-fetch("/status").then((answer) => answer.json()).then((status) => offerVoices(status.voices)).catch(() => {}); // the call tells, too
   show.status(reason);
+  if (document.activeElement === document.body) $("call").focus(); // what had it can no longer be pressed
 }
 
 async function microphone() {
@@ -365,7 +365,7 @@ function receive(current, message) {
       break;
     case "speech_started":
       transcript.begin(message.utterance, message.turn);
-      if (message.after_text_ms !== undefined) show.number("n-engine", `${Math.round(message.after_text_ms)} ms`);
+      if (message.after_text_ms !== undefined && current.asked !== null) show.number("n-engine", `${Math.round(message.after_text_ms)} ms`);
       break;
     case "word": transcript.word(message.utterance, message.text_start, message.text_stop); break;
     case "speech_finished": transcript.finish(message.utterance); break;
@@ -423,8 +423,8 @@ function heard(current, message) {
 function tell(kind, detail) { document.dispatchEvent(new CustomEvent(`vivavoce:${kind}`, { detail })); }
 
 async function count(current) {
-  show.status(`On the line, ${clock((Date.now() - current.startedAt) / 1_000)}`);
-  if (current.sound.samples) $("record").textContent = `Stop recording, ${clock(recordedS(current.sound))}`;
+  $("timer").textContent = clock((Date.now() - current.startedAt) / 1_000);
+  if (current.sound.samples) $("recorded").textContent = `, ${clock(recordedS(current.sound))}`;
   const entry = await current.line.inbound();
   if (!entry || call !== current) return;
   const before = current.before ?? { jitterBufferDelay: 0, jitterBufferEmittedCount: 0 };
@@ -459,6 +459,8 @@ function speak() {
   $("text").value = "";
   $("text").focus();
 }
+
+function press(digit) { call?.line?.send({ type: "dtmf", digit }); }
 
 const chosen = { voice: false, speed: false }; // by the reader, not by the server
 const voices = new Map(); // by id, what is said of each
@@ -503,7 +505,6 @@ function toggleRecording() {
   if (call.sound.samples) { stopRecording(); return; }
   call.sound.record();
   $("record").setAttribute("aria-pressed", "true");
-  $("record").textContent = "Stop recording";
 }
 
 function stopRecording(current = call) {
@@ -517,19 +518,25 @@ function stopRecording(current = call) {
   link.textContent = `Save what you heard, ${clock(seconds)}`;
   link.hidden = false;
   $("record").setAttribute("aria-pressed", "false");
-  $("record").textContent = "Record";
+  $("recorded").textContent = "";
 }
 
 // ---------------------------------------------------------------------------------------------------------
-// The picture of the voice: one bar for every 30 ms, the newest at the right.
+// The picture of the voice: one bar for every 30 ms, the newest at the right. Who asked for less motion gets one
+// bar that stands still, as long as the last half second was loud.
+
+const stillness = matchMedia("(prefers-reduced-motion: reduce)");
 
 const wave = {
   levels: [],
   drawing: false,
+  skipped: 0,
   push(peak) {
     this.levels.push(peak);
     if (this.levels.length > 400) this.levels.shift();
-    if (!this.drawing) { this.drawing = true; requestAnimationFrame(() => this.draw()); }
+    if (this.drawing || (stillness.matches && ++this.skipped % 16)) return;
+    this.drawing = true;
+    requestAnimationFrame(() => this.draw());
   },
   draw() {
     this.drawing = false;
@@ -541,6 +548,11 @@ const wave = {
     pen.clearRect(0, 0, width, height);
     pen.fillStyle = getComputedStyle(canvas).color;
     const step = 5 * scale, thick = 2 * scale;
+    if (stillness.matches) {
+      const loudest = Math.max(...this.levels.slice(-16));
+      pen.fillRect(0, (height - thick) / 2, Math.sqrt(loudest) * width, thick);
+      return;
+    }
     for (let i = 0, x = width - thick; x > 0 && i < this.levels.length; i++, x -= step) {
       const level = Math.sqrt(this.levels[this.levels.length - 1 - i]);
       const tall = Math.max(thick, level * height);
@@ -559,10 +571,14 @@ function render(state) {
   const live = state === "live";
   $("call").textContent = state === "idle" ? "Call" : "Hang up";
   $("call").classList.toggle("hang-up", state !== "idle");
-  for (const id of ["interrupt", "speak", "record"]) $(id).disabled = !live;
-  $("invitation").hidden = state !== "idle";
+  for (const button of [$("interrupt"), $("speak"), $("record"), ...$("keypad").children]) button.disabled = !live;
   if (state === "calling") show.status("Calling…");
-  if (live) { show.status("On the line, 0:00"); $("text").focus(); $("text").select(); }
+  if (live) {
+    show.status("On the line");
+    const isElsewhere = ![$("call"), document.body].includes(document.activeElement);
+    const hasScreenKeys = matchMedia("(pointer: coarse)").matches; // a keyboard that would cover the page
+    if (!isElsewhere && !hasScreenKeys) { $("text").focus(); $("text").select(); }
+  }
   wave.clear();
   tell("state", { state });
 }
@@ -580,6 +596,9 @@ $("speed").oninput = showSpeech;
 $("speed").onchange = () => { chosen.speed = true; sendSpeech(); };
 $("barge-in").onchange = sendOnSpeech;
 $("phone").onchange = () => call?.sound?.asTelephone($("phone").checked);
+$("keypad").onclick = ({ target }) => { if (target.matches("button")) press(target.value || target.textContent); };
+$("keypad").onkeydown = ({ key }) => { if (/^[0-9*#]$/.test(key)) press(key); };
 document.onkeydown = (event) => { if (event.key === "Escape" && call) interrupt(); };
 window.onpagehide = () => { if (call) end(call, "The page was left."); };
 render("idle");
+fetch("/status").then((answer) => answer.json()).then(({ voices }) => offerVoices(voices)).catch(() => {}); // the call tells, too
