@@ -37,7 +37,7 @@ from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.workers.runner import WorkerRunner
-from vivavoce.adapters import pipecat_audiosocket
+from vivavoce.adapters import pipecat_audiosocket_leg
 from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
 from vivavoce.adapters.audiosocket_line import Patience
 from vivavoce.adapters.pipecat_audiosocket import (
@@ -45,8 +45,8 @@ from vivavoce.adapters.pipecat_audiosocket import (
     AudioSocketServer,
     AudioSocketTransport,
     Caller,
-    _ear,
 )
+from vivavoce.adapters.pipecat_audiosocket_transport import make_ear
 
 PACKET = 320  # bytes: 20 ms at 8 kHz
 LOUD = b"\x00\x20" * 160
@@ -498,7 +498,7 @@ def test_a_peer_that_breaks_the_protocol_is_hung_up_on(said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\x01\x00", b"\x10\x01\x40" + bytes(320)])
 def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipecat_audiosocket, "_PATIENCE", Patience(first_message_s=0.05))
+    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", Patience(first_message_s=0.05))
 
     async def call() -> None:
         bot = Bot()
@@ -516,7 +516,7 @@ def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pyt
 
 
 def test_a_message_that_never_ends_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipecat_audiosocket, "_PATIENCE", Patience(stalled_s=0.1))
+    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", Patience(stalled_s=0.1))
 
     async def call() -> None:
         async with answered() as (_, phone, _server):
@@ -554,7 +554,7 @@ async def test_raw_g711_is_told_apart_and_explained() -> None:
 def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipecat_audiosocket, "_PATIENCE", Patience(stalled_s=0.2))
+    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", Patience(stalled_s=0.2))
 
     async def call() -> None:
         bot = Bot()
@@ -663,32 +663,8 @@ def spectrum_peak(pcm: bytes, sample_rate: int) -> float:
     return float(np.argmax(np.abs(np.fft.rfft(samples))) * sample_rate / len(samples))
 
 
-@pytest.mark.parametrize("frequency_hz", [400, 1_000, 3_000])
-def test_upsampling_keeps_a_tone_and_makes_no_other(frequency_hz: float) -> None:
-    ear = _ear(8_000, 16_000)
-    heard = b"".join(ear.hear(tone(frequency_hz, 8_000, start, 160)) for start in range(0, 8_000, 160))
-    samples = np.frombuffer(heard, "<i2")[1_000:-1_000] * np.hanning(14_000)
-    spectrum = np.abs(np.fft.rfft(samples))
-    own = round(frequency_hz * 14_000 / 16_000)
-    level = spectrum[own - 3 : own + 4].max() / 14_000 * 4
-    assert level == pytest.approx(8_000, rel=0.1)
-    spectrum[own - 10 : own + 11] = 0
-    assert spectrum.max() / 14_000 * 4 < 8_000 / 300  # images 50 dB down
-
-
-def test_upsampling_does_not_depend_on_the_split_and_delays_by_1_ms() -> None:
-    pcm = np.random.default_rng(2).integers(-8_000, 8_000, 800, dtype="<i2").astype("<i2").tobytes()
-    whole = _ear(8_000, 16_000).hear(pcm)
-    ear = _ear(8_000, 16_000)
-    assert b"".join(ear.hear(pcm[start : start + 66]) for start in range(0, 1_600, 66)) == whole
-    click = np.zeros(160, "<i2")
-    click[40] = 10_000
-    heard = np.frombuffer(_ear(8_000, 16_000).hear(click.tobytes()), "<i2")
-    assert (int(np.argmax(heard)) - 80) / 16 == pytest.approx(1.0, abs=0.1)
-
-
 def test_a_rate_that_is_no_multiple_is_resampled_too() -> None:
-    ear = _ear(12_000, 16_000)
-    heard = b"".join(ear.hear(tone(1_000, 12_000, start, 240)) for start in range(0, 12_000, 240))
+    ear = make_ear(12_000, 16_000)
+    heard = b"".join(ear.push(tone(1_000, 12_000, start, 240)) for start in range(0, 12_000, 240))
     assert len(heard) > 30_000 * 0.9
     assert spectrum_peak(heard, 16_000) == pytest.approx(1_000, abs=3)
