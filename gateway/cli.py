@@ -105,18 +105,38 @@ def _start_log(level: str, file: Path | None) -> None:
 @click.argument("text", required=False)
 @click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
 @click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    envvar="VIVAVOCE_VOICE_STORE",
+    metavar="DIR",
+    help="Enrolled voices; also VIVAVOCE_VOICE_STORE.",
+)
 @click.option("--voice", metavar="ID", help="Voice.  [default: the first one]")
 @click.option("--speed", type=click.FloatRange(0.5, 2.0), default=1.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--sample-rate", type=click.Choice(["24000", "8000"]), default="24000", show_default=True)
 def say(
-    text: str | None, out: str, bundle: str, voice: str | None, speed: float, seed: int, sample_rate: str
+    text: str | None,
+    out: str,
+    bundle: str,
+    store: Path | None,
+    voice: str | None,
+    speed: float,
+    seed: int,
+    sample_rate: str,
 ) -> None:
     """Speak TEXT, or standard input as it arrives."""
     from . import say as speech
 
     order = speech.Order(
-        out=out, voice=voice, speed=speed, seed=seed, sample_rate=int(sample_rate), bundle=bundle
+        out=out,
+        voice=voice,
+        speed=speed,
+        seed=seed,
+        sample_rate=int(sample_rate),
+        bundle=bundle,
+        voices=store,
     )
     asyncio.run(speech.say(text, order))
 

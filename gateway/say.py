@@ -31,7 +31,7 @@ class CannotWrite(VivavoceError):
 class Order:
     """What is wanted: where to (a WAV file, or "-": raw s16le on standard output), how, at how many Hz.
 
-    bundle: who speaks, as ``Engine.open`` has it.
+    bundle, voices: who speaks, as ``Engine.open`` has them.
     """
 
     out: str
@@ -40,6 +40,7 @@ class Order:
     seed: int
     sample_rate: int
     bundle: str = "default"
+    voices: Path | None = None
 
 
 class Sink(Protocol):
@@ -57,7 +58,7 @@ async def say(text: str | None, order: Order) -> None:
     """
     with _sink(order) as sink:
         async with (
-            await Engine.open(order.bundle) as engine,
+            await Engine.open(order.bundle, voices=order.voices) as engine,
             engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
             TextFeed(stream, standard_input() if text is None else text) as feed,
         ):
