@@ -5,11 +5,12 @@
 
 Pipecat plays audio contexts one after the other and so do we: an utterance gives out nothing before its
 context is the one that is played, so that word times count from what the listener really hears, gaps
-included. What was not heard does not enter the conversation: not after an interruption, not after a failure.
+included. What was not heard does not enter the conversation: not after an interruption, not after a failure;
+``pipecat_words`` sees to that.
 
 It is no transport and it opens no socket; it is in process. The core never imports this module.
 
-Source: pipecat-ai 1.14.0, services/tts_service.py and utils/context/*.py, read and measured.
+Source: pipecat-ai 1.14.0, services/tts_service.py, read and measured.
 """
 
 # Pipecat is typed, but for what its functions return.
@@ -18,9 +19,8 @@ Source: pipecat-ai 1.14.0, services/tts_service.py and utils/context/*.py, read 
 import asyncio
 import itertools
 import math
-import re
 import time
-from collections.abc import AsyncGenerator, Set
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -39,13 +39,12 @@ from ..tts_engine.errors import (
 )
 from ..tts_engine.stream import Stream
 from ..tts_engine.voices import Voice
+from .pipecat_words import NS, ClauseSequencer, Playhead
 from .resample import BlockResampler, Resampler, resampler_to
 
 try:
     from loguru import logger
     from pipecat.frames.frames import (
-        AggregatedTextFrame,
-        AggregatedTextProgressFrame,
         CancelFrame,
         EndFrame,
         ErrorFrame,
@@ -55,30 +54,23 @@ try:
         LLMTextFrame,
         TTSAudioRawFrame,
         TTSStoppedFrame,
-        TTSTextFrame,
     )
     from pipecat.processors.frame_processor import FrameDirection, FrameProcessorSetup
     from pipecat.services.settings import TTSSettings
     from pipecat.services.tts_service import TextAggregationMode, TTSService
     from pipecat.transcriptions.language import Language
-    from pipecat.utils.context.aggregated_frame_sequencer import AggregatedFrameSequencer
     from pipecat.utils.errors import ErrorCategory
     from pipecat.utils.tracing.service_decorators import traced_tts
     from pipecat.utils.types import NOT_GIVEN, NotGiven, is_given
 except ModuleNotFoundError as error:
     raise MissingExtra("the Pipecat service", "pipecat") from error
 
-__all__ = ["Playhead", "VivavoceTTSService", "VivavoceTTSSettings"]
+__all__ = ["VivavoceTTSService", "VivavoceTTSSettings"]
 
 LEAD_S: Final = 1.0  # enough for a stalled event loop, little to render for nothing at a barge-in
 STALL_S: Final = 10.0  # before Pipecat would give up on its own and record as said what was not
 STOP_FRAME_TIMEOUT_S: Final = 15.0  # Pipecat's 3 s drop the rest of a turn behind one slow answer
 REFUSAL_SILENCE_S: Final = 0.02  # three contexts without any audio, and Pipecat writes a service off
-_TOKEN: Final = "token"  # what Pipecat calls the type of text that is a token
-_CLAUSE_ENDS: Final = (",", ";", ":")  # a dash at an end would wait for a word of its own
-_CLAUSE_BREAK: Final = re.compile(r"(?<=[,;:])(?=\s)")
-_SAID: Final = (TTSTextFrame, AggregatedTextProgressFrame)
-_NS: Final = 1_000_000_000
 
 
 @dataclass
@@ -90,46 +82,6 @@ class VivavoceTTSSettings(TTSSettings):
     """
 
     speed: float | NotGiven = field(default_factory=lambda: NOT_GIVEN)
-
-
-class Playhead:
-    """Pure: when what was handed to the pipeline is heard, if a transport plays it without a pause.
-
-    Times are nanoseconds of the pipeline's clock. Pipecat counts a context's words from its first audio, or
-    from the word before it if that is later (``WordTimestampTracker``); so does ``seconds``.
-    """
-
-    def __init__(self) -> None:
-        self._until_ns = 0
-        self._base_ns: int | None = None
-        self._last_word_ns = 0
-
-    def begin(self) -> None:
-        """Another context is played from now on."""
-        self._base_ns = None
-
-    def discard(self) -> None:
-        """The transport drops what it holds (an interruption)."""
-        self._until_ns = self._last_word_ns = 0
-        self._base_ns = None
-
-    def play(self, now_ns: int, duration_s: float) -> int:
-        """Queue audio behind what is there; when its first sample is heard."""
-        if self._base_ns is None:
-            self._base_ns = max(self._last_word_ns, now_ns)
-        starts_ns = max(now_ns, self._until_ns)
-        self._until_ns = starts_ns + round(duration_s * _NS)
-        return starts_ns
-
-    def seconds(self, heard_ns: int) -> float:
-        """A word's time as ``add_word_timestamps`` takes it; after ``play`` only."""
-        assert self._base_ns is not None
-        self._last_word_ns = max(heard_ns, self._base_ns, self._last_word_ns)
-        return (self._last_word_ns - self._base_ns) / _NS
-
-    def lead_s(self, now_ns: int) -> float:
-        """Seconds of audio that the transport has not played at ``now_ns``."""
-        return max(0.0, (self._until_ns - now_ns) / _NS)
 
 
 class _Utterance:
@@ -216,62 +168,6 @@ class _Utterance:
                 self._words.append(replace(word, text=self.stream.text[start : self._told_to]))
 
 
-class _Sequencer(AggregatedFrameSequencer):
-    # Decides which text passes for heard, in two ways other than Pipecat.
-    #
-    # Pipecat lets a sentence's words through when the sentence is complete. We speak from its first clause
-    # on, and words heard before an interruption must not be lost because their sentence had no end yet.
-    # And it takes all text of a context for said when the context ends; after a failure that is not so.
-
-    def __init__(self, name: str, failed: Set[str], *, streaming: bool) -> None:
-        super().__init__(name=name, streaming=streaming)
-        self._vivavoce_streaming = streaming
-        self._vivavoce_failed = failed
-        self._vivavoce_clause_ended: set[str] = set()
-        self._vivavoce_registered: dict[str, int] = {}  # characters
-        self._vivavoce_open: dict[str, int] = {}  # characters of which words may be told
-
-    def takes_words_to(self, context_id: str) -> float:
-        # A word told earlier would be set aside, and then come behind words that were told after it.
-        return self._vivavoce_open.get(context_id, 0) if self._vivavoce_streaming else math.inf
-
-    async def register_spoken(
-        self, frame: AggregatedTextFrame, context_id: str, tts_text: str, *args: Any, **kwargs: Any
-    ) -> list[Frame]:
-        frames: list[Frame] = []
-        for part, text in _clauses(frame, tts_text):
-            registered = self._vivavoce_registered.get(context_id, 0)
-            opened: list[Frame] = []
-            if context_id in self._vivavoce_clause_ended and text[:1].isspace():
-                opened = await self.finalize(context_id)
-            self._vivavoce_clause_ended.discard(context_id)
-            if _is_token(frame) and text.endswith(_CLAUSE_ENDS):
-                self._vivavoce_clause_ended.add(context_id)
-            opened += await super().register_spoken(part, context_id, text, *args, **kwargs)
-            if opened:
-                self._vivavoce_open[context_id] = registered
-            self._vivavoce_registered[context_id] = registered + len(text)
-            frames += opened
-        return frames
-
-    def force_complete(self, context_id: str, last_word_pts: int) -> list[Frame]:
-        self._vivavoce_forget(context_id)
-        frames = super().force_complete(context_id, last_word_pts)
-        if context_id not in self._vivavoce_failed:
-            return frames
-        return [frame for frame in frames if not isinstance(frame, _SAID)]
-
-    def clear(self, **kwargs: Any) -> None:
-        for context_id in tuple(self._vivavoce_registered):
-            self._vivavoce_forget(context_id)
-        super().clear(**kwargs)
-
-    def _vivavoce_forget(self, context_id: str) -> None:
-        self._vivavoce_clause_ended.discard(context_id)
-        self._vivavoce_registered.pop(context_id, None)
-        self._vivavoce_open.pop(context_id, None)
-
-
 class VivavoceTTSService(TTSService):
     """Speaks an LLM's tokens as they are written, in this process.
 
@@ -339,7 +235,7 @@ class VivavoceTTSService(TTSService):
         self._vivavoce_owned: Engine | None = None
         self._vivavoce_utterances: dict[str, _Utterance] = {}
         self._vivavoce_failed: set[str] = set()  # contexts of which nothing more is said
-        self._vivavoce_sequencer = _Sequencer(
+        self._vivavoce_sequencer = ClauseSequencer(
             str(self), self._vivavoce_failed, streaming=not self._vivavoce_flushes
         )
         self._aggregated_frame_sequencer = self._vivavoce_sequencer
@@ -626,7 +522,7 @@ class VivavoceTTSService(TTSService):
         """
         playhead = self._vivavoce_playhead
         starts_ns = playhead.play(self.get_clock().get_time(), duration_s)
-        return [(word, playhead.seconds(starts_ns + round((word.start_s - begin_s) * _NS))) for word in words]
+        return [(word, playhead.seconds(starts_ns + round((word.start_s - begin_s) * NS))) for word in words]
 
     def vivavoce_takes_words_to(self, context_id: str) -> float:
         """Characters of a context's text whose words Pipecat takes.
@@ -732,23 +628,6 @@ class VivavoceTTSService(TTSService):
         if engine is not None:
             self._vivavoce_engine = None
             await engine.aclose()
-
-
-def _type_of(frame: AggregatedTextFrame) -> str:
-    # text_type was called aggregated_by before Pipecat 1.13.
-    return str(frame.text_type if hasattr(frame, "text_type") else frame.aggregated_by)
-
-
-def _is_token(frame: AggregatedTextFrame) -> bool:
-    return _type_of(frame) == _TOKEN
-
-
-def _clauses(frame: AggregatedTextFrame, text: str) -> list[tuple[AggregatedTextFrame, str]]:
-    # A token may end one clause and begin the next. Rewritten text cannot be cut in step with what it was.
-    parts = _CLAUSE_BREAK.split(text)
-    if len(parts) == 1 or not _is_token(frame) or not text == frame.text == frame.raw_text:
-        return [(frame, text)]
-    return [(AggregatedTextFrame(part, _type_of(frame), raw_text=part), part) for part in parts]
 
 
 def _resampler(sample_rate: int) -> Resampler:

@@ -51,7 +51,8 @@ from pipecat.utils.errors import ErrorCategory
 from pipecat.workers.runner import WorkerRunner
 from vivavoce import Engine
 from vivavoce.adapters import pipecat_tts
-from vivavoce.adapters.pipecat_tts import Playhead, VivavoceTTSService
+from vivavoce.adapters.pipecat_tts import VivavoceTTSService
+from vivavoce.adapters.pipecat_words import Playhead
 from vivavoce.tts_engine.backend import Rendered, Turn
 from vivavoce.tts_engine.engine import EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
