@@ -28,6 +28,7 @@ from .access.access import Access
 from .access.keys import KeysFile, Scope
 from .access.origins import Origins
 from .agents import Agent, ScriptPolicy, make_agent
+from .apis.apis import SpeechApis
 from .audiosocket_server import AudioSocketPolicy, AudioSocketServer
 from .browser.calls import BrowserCalls, BrowserCallSettings
 from .browser.chat import ChatSettings
@@ -83,6 +84,7 @@ class Gateway:
         self._resources = AsyncExitStack()
         self._running: tuple[asyncio.Task[None], ...] = ()
         self._listening = False
+        self._apis: SpeechApis
 
     @classmethod
     async def open(
@@ -132,8 +134,11 @@ class Gateway:
         return None if refusal is None else _UNREADY.get(refusal.reason, "full")
 
     async def finish(self) -> None:
-        """Take no new calls, and let those that are up finish their sentence, at most ``drain_s``."""
-        await self.registry.finish_calls(self.settings.drain_s)
+        """Take nothing new, and let what is being said be finished, at most ``drain_s``."""
+        within_s = self.settings.drain_s
+        speaking = asyncio.create_task(self._apis.finish(within_s))
+        await self.registry.finish_calls(within_s)
+        await speaking
 
     def watch(self) -> "asyncio.Task[None]":
         """A task that ends only if the clock or the HTTP server does, which is a fault of ours."""
@@ -154,11 +159,15 @@ class Gateway:
             raise _no_listener(*_address(audiosocket), error) from None
         resources.push_async_callback(self.server.aclose)
         resources.push_async_callback(self.browsers.aclose)
+        access = _access(self.settings)
+        self._apis = SpeechApis(self.engine, access, self.voices, self.settings.max_input_characters)
+        resources.push_async_callback(self._apis.finish, 0.0)
         app = make_app(
             unready=self.unready,
             registry=self.engine.metrics.registry,
-            access=_access(self.settings),
+            access=access,
             mounts=[
+                *self._apis.mounts(),
                 Mount(calls_api.routes(self.registry, _speech(self.settings)), Scope.CALLS),
                 Mount(browser_routes(self.browsers), Scope.CALLS),
             ],

@@ -109,6 +109,9 @@ class Settings(BaseSettings):
         BeforeValidator(_digits_as_number),
         Field(description="8000 or 24000 (Hz; 24000 needs Asterisk 20.17, 21.12, 22.7, 23.1 or later)"),
     ] = 8000  # the kind that every Asterisk takes; an older one ends the call at any other
+    max_input_characters: Annotated[
+        _Whole, Field(ge=1, le=200_000, description="characters from 1 to 200000")
+    ] = 4096  # of one request, as at OpenAI
     max_calls: Annotated[_Whole, Field(ge=1, le=10_000, description="calls from 1 to 10000")] = (
         100  # what two cores serve without an underrun
     )

@@ -1,0 +1,34 @@
+"""Every speech API of one server, over one engine, one door, one registry of voices and one record.
+
+The next API is one file beside this one and one line in ``mounts``.
+"""
+
+import asyncio
+
+from ...tts_engine.engine import Engine
+from ..access.access import Access
+from ..http import Mount
+from ..voice_registry import VoiceRegistry
+from .dashscope import DashScopeSockets
+from .openai import OpenAISpeech
+from .request_log import RequestLog
+from .speech_socket import SpeechSockets
+
+
+class SpeechApis:
+    """The APIs, mounted together and ended together. longest_text: characters of one request of OpenAI's."""
+
+    def __init__(self, engine: Engine, access: Access, voices: VoiceRegistry, longest_text: int) -> None:
+        log = RequestLog(engine.metrics)
+        self.openai = OpenAISpeech(engine, access, voices, log, longest_text)
+        self.sockets = SpeechSockets(self.openai)
+        self.dashscope = DashScopeSockets(engine, access, voices, log)
+
+    def mounts(self) -> list[Mount]:
+        """The routes of each, which ask for keys themselves."""
+        return [Mount(api.routes(), None) for api in (self.openai, self.sockets, self.dashscope)]
+
+    async def finish(self, within_s: float) -> None:
+        """Take nothing new, and let what is being said end, at most ``within_s``."""
+        apis = (self.openai, self.sockets, self.dashscope)
+        await asyncio.gather(*(api.finish(within_s) for api in apis))
