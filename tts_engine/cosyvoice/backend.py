@@ -32,14 +32,15 @@ from ...models.cosyvoice.networks import Networks, load_networks
 from ...models.cosyvoice.release.bundle import Bundle, BundleFault, open_bundle
 from ...models.cosyvoice.sampling import SamplingParameters
 from ...models.cosyvoice.silent_ids import SilentFilter
-from ..backend import Delivery, Mode, Rendered, SlotRequest, Turn
+from ..backend import Delivery, Mode, Rendered, SlotRequest, Stage, Turn
 from ..errors import BadRequest, BundleError
+from ..reading.polyglot import Languages, canonical
 from ..text import GenerationSegmenter, Segmenter
 from ..voice_store import VoiceStore
 from .lm_runner import LmRunner
 from .policy import CosyVoicePolicy, Interleave
 from .render_runner import RenderRunner, Samples, Timbre
-from .utterance import Making, Manner, Utterance
+from .utterance import Making, Manner, NoText, Utterance
 from .voices import BundleVoices, Speaker
 
 _LONGEST_INSTRUCTION = 500  # characters; the released ones have under 60
@@ -49,7 +50,6 @@ class CosyVoiceBackend:
     """A bundle that speaks. Built by ``load``."""
 
     workers = 1
-    batch = 1
     # Short: on a small machine a second of speech takes several.
     warm_up = "Hello."
 
@@ -67,6 +67,7 @@ class CosyVoiceBackend:
         self.voices = voices
         self.slots = policy.slots
         self._version, self._tokenizer = version, tokenizer
+        self._languages = Languages.load()
         self._sampling = sampling
         self._policy = policy
         self._making = Making(
@@ -112,11 +113,14 @@ class CosyVoiceBackend:
         return len(self._open)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """Every clause at once; the model keeps the sentence together."""
-        return GenerationSegmenter()
+        """Every clause at once, each read in its language; the model keeps the sentence together."""
+        if request.speech_ids is not None:
+            return NoText()
+        return GenerationSegmenter(clauses=self._languages.clauses(request.delivery.language))
 
     def open_slot(self, request: SlotRequest) -> int:
         """Take a slot; raises BadRequest for what the voice or the model cannot do."""
+        canonical(request.delivery.language or "en")
         manner = self._manner(request)
         row = self._free.pop()
         self._open[row] = Utterance(self._making, manner, row, request.seed)
@@ -131,6 +135,14 @@ class CosyVoiceBackend:
         """Forget every slot, and let go of the voices on file."""
         self._open.clear()
         self.voices.close()
+
+    def batch(self, stage: Stage) -> int:
+        """One."""
+        return 1
+
+    def stage(self, slot: int) -> Stage:
+        """RENDER when the next chunk's ids are there."""
+        return Stage.RENDER if self._open[slot].is_due else Stage.DECODE
 
     def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         """One quantum of each turn's session."""
