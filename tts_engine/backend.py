@@ -7,7 +7,7 @@ open a slot, step it while there is text, close it. Steps of one slot never over
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -88,6 +88,17 @@ class Rendered:
     device_s: float = 0.0
 
 
+class Stage(Enum):
+    """What a step is, where a voice has two kinds: they take turns, and each is shared by the slots in it.
+
+    DECODE: speech ids, few a step, cheap for one more slot. RENDER: a piece of sound; backends with one kind
+    of step have only this.
+    """
+
+    DECODE = "decode"
+    RENDER = "render"
+
+
 class Backend(Protocol):
     """A voice engine behind ``Engine``. Methods but ``step`` are quick; ``step`` runs on a worker thread."""
 
@@ -103,9 +114,11 @@ class Backend(Protocol):
     def workers(self) -> int:
         """Steps that may run at once, each on a thread of its own."""
 
-    @property
-    def batch(self) -> int:
-        """Slots that one step takes at most."""
+    def batch(self, stage: Stage) -> int:
+        """Slots that one step takes at most; a step is of one stage."""
+
+    def stage(self, slot: int) -> Stage:
+        """What the next step of a slot would be; not while it is being stepped."""
 
     @property
     def slots(self) -> int:

@@ -233,7 +233,10 @@ class Engine:
     def _next_turns(self) -> dict[Session, Turn]:
         """Schedule a batch and mark it running; the lock is held."""
         turns = {}
-        for session in schedule(self._streams, self._backend.batch, self._config.scheduler):
+        backend = self._backend
+        for session in schedule(
+            self._streams, lambda session: backend.stage(session.slot), backend.batch, self._config.scheduler
+        ):
             session.running = True
             turns[session] = _next_turn(session)
         return turns

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..models import packaged
-from .backend import Rendered, SlotRequest, Turn
+from .backend import Rendered, SlotRequest, Stage, Turn
 from .chunk import SAMPLE_RATE, Word
 from .reading.normalize import SpokenWord
 from .text import Segment, Segmenter
@@ -57,7 +57,6 @@ class PackagedBackend:
 
     voices = Voices((VOICE,))
     warm_up = "Thank you for calling, how can I help you today?"
-    batch = 1
     slots = _SLOTS
 
     def __init__(self, voices: Sequence[packaged.PackagedVoice]) -> None:
@@ -90,6 +89,14 @@ class PackagedBackend:
     def close(self) -> None:
         """Forget every slot."""
         self._slots.clear()
+
+    def batch(self, stage: Stage) -> int:
+        """One."""
+        return 1
+
+    def stage(self, slot: int) -> Stage:
+        """Sound, always."""
+        return Stage.RENDER
 
     def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         """Render one step of one slot."""

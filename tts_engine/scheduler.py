@@ -1,13 +1,15 @@
 """Who is rendered next: pure policy over sessions, and the measured cost that decides who may enter.
 
 Order: first the streams without audio yet, longest waiting first; then the one whose listener runs dry
-soonest. A listener with enough unread audio is not rendered for at all (back-pressure).
+soonest. The first of them decides which stage is run, and those in most need that wait for the same stage
+share the step. A listener with enough unread audio is not rendered for at all (back-pressure).
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from .backend import Stage
 from .chunk import SAMPLE_RATE
 from .errors import Overloaded
 from .session import Session
@@ -26,10 +28,19 @@ class SchedulerPolicy:
     most_load: float = 0.85
 
 
-def schedule(sessions: Iterable[Session], batch: int, policy: SchedulerPolicy) -> list[Session]:
-    """Up to ``batch`` sessions to step next, most urgent first."""
-    runnable = (session for session in sessions if _runnable(session, policy))
-    return heapq.nsmallest(batch, runnable, key=_urgency)
+def schedule(
+    sessions: Iterable[Session],
+    stage_of: Callable[[Session], Stage],
+    batch: Callable[[Stage], int],
+    policy: SchedulerPolicy,
+) -> list[Session]:
+    """The sessions to step next, all in one stage, most urgent first; ``batch``: how many a stage takes."""
+    runnable = [session for session in sessions if _runnable(session, policy)]
+    if not runnable:
+        return []
+    stage = stage_of(min(runnable, key=_urgency))
+    together = (session for session in runnable if stage_of(session) is stage)
+    return heapq.nsmallest(batch(stage), together, key=_urgency)
 
 
 def _runnable(session: Session, policy: SchedulerPolicy) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .backend import Rendered, SlotRequest, Turn
+from .backend import Rendered, SlotRequest, Stage, Turn
 from .chunk import SAMPLE_RATE, Word
 from .text import Segment, Segmenter
 from .voices import Voice, Voices
@@ -37,7 +37,7 @@ class StandInBackend:
         self.voices = Voices(tuple(voices))
         self.warm_up = "Hello."
         self.workers = workers
-        self.batch = batch
+        self._batch = batch
         self.slots = slots
         self._open: dict[int, _Slot] = {}
         self._next_slot = 0
@@ -64,6 +64,14 @@ class StandInBackend:
     def close(self) -> None:
         """Forget every slot."""
         self._open.clear()
+
+    def batch(self, stage: Stage) -> int:
+        """As it was made."""
+        return self._batch
+
+    def stage(self, slot: int) -> Stage:
+        """Sound, always."""
+        return Stage.RENDER
 
     def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         """Sound one word of each turn's slot."""

@@ -1,6 +1,7 @@
 """The scheduling policy and the admission arithmetic, without threads or clocks."""
 
 import pytest
+from vivavoce.tts_engine.backend import Stage
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.scheduler import Cost, SchedulerPolicy, admit, schedule
@@ -24,8 +25,11 @@ def speaking(slot: int, *, deadline: float | None, unread_s: float = 0.0) -> Ses
     return opened
 
 
-def order(*sessions: Session, batch: int = 9) -> list[int]:
-    return [chosen.slot for chosen in schedule(sessions, batch, POLICY)]
+def order(*sessions: Session, batch: int = 9, decoding: tuple[int, ...] = ()) -> list[int]:
+    def stage_of(session: Session) -> Stage:
+        return Stage.DECODE if session.slot in decoding else Stage.RENDER
+
+    return [chosen.slot for chosen in schedule(sessions, stage_of, lambda stage: batch, POLICY)]
 
 
 def test_streams_without_audio_go_first_longest_waiting_first() -> None:
@@ -63,6 +67,24 @@ def test_running_cancelled_and_idle_sessions_are_left_alone() -> None:
 
 def test_no_more_than_a_batch_is_chosen() -> None:
     assert order(session(1, ready_at=2), session(2, ready_at=1), session(3, ready_at=3), batch=2) == [2, 1]
+
+
+def test_the_most_urgent_decides_the_stage_and_others_in_it_share_the_step() -> None:
+    house = (speaking(1, deadline=9.0), session(2), speaking(3, deadline=8.0), speaking(4, deadline=7.0))
+    assert order(*house, decoding=(2, 3)) == [2, 3]
+    assert order(*house, decoding=(1, 3)) == [2, 4]
+    assert order(*house[2:], decoding=(3,)) == [4]
+
+
+def test_a_stage_takes_as_many_as_it_can() -> None:
+    sessions = [speaking(slot, deadline=float(slot)) for slot in range(6)]
+
+    def chosen(stage: Stage) -> int:
+        return len(
+            schedule(sessions, lambda _: stage, {Stage.DECODE: 5, Stage.RENDER: 2}.__getitem__, POLICY)
+        )
+
+    assert (chosen(Stage.DECODE), chosen(Stage.RENDER)) == (5, 2)
 
 
 def test_the_last_segment_alone_has_no_pause_after_it() -> None:
