@@ -13,15 +13,16 @@ index runs on a thread, one recording at a time; who comes when too many wait is
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from ..tts_engine.cosyvoice.voices import BundleVoices
-from ..tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
+from ..tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice, VivavoceError
 from ..tts_engine.recording import RecordingLimits, read_recording
 from ..tts_engine.voice_store import About, StoredVoice, VoicePrompt, VoiceStore, checked_id
 from ..tts_engine.voices import Voices
@@ -90,6 +91,7 @@ class VoiceRegistry:
         self._policy = policy or VoicePolicy()
         self._hearing = ThreadPoolExecutor(1, thread_name_prefix="enrolment")
         self._waiting = 0
+        self._borrowed: Counter[str] = Counter()
 
     @classmethod
     async def open(
@@ -197,6 +199,25 @@ class VoiceRegistry:
         logger.info("voice %s enrolled anew by key %s", voice.id, grant.key_id)
         return voice
 
+    @asynccontextmanager
+    async def borrowed(self, data: bytes, new: NewVoice, grant: Grant) -> AsyncIterator[str]:
+        """The engine's id of a voice that lasts as long as the block: a recording to speak like, not kept.
+
+        Raises as ``create``.
+        """
+        grant.require(Scope.ENROL)
+        cloning = self._cloner()
+        prompt = await self._heard(cloning, data, new)
+        voice_id = cloning.keep(prompt).id
+        self._borrowed[voice_id] += 1
+        try:
+            yield voice_id
+        finally:
+            self._borrowed[voice_id] -= 1
+            if not self._borrowed[voice_id]:
+                del self._borrowed[voice_id]
+                cloning.remove(voice_id)
+
     async def rename(self, voice_id: str, name: str, grant: Grant) -> StoredVoice:
         """Give a voice of the key's another name; raises ScopeMissing, UnknownVoice, BadRequest."""
         grant.require(Scope.ENROL)
@@ -259,14 +280,17 @@ class VoiceRegistry:
         return self._voices.get(self._policy.default).id
 
     def _check_policy(self) -> None:
+        """Whoever is named in the settings is there and can be loaded."""
         named = {"voice": self._policy.default}
         named |= {f"voice_aliases: {name}": voice for name, voice in self._policy.aliases.items()}
         for setting, voice in named.items():
+            if voice is None or voice in self._of_bundle:
+                continue
             try:
-                if voice is not None:
-                    self._voices.get(voice)
-            except UnknownVoice as error:
-                raise UnknownVoice(f"{setting}: {error}") from error
+                self._voices.get(voice)
+                self._cloning()[1].get(voice)
+            except (BadRequest, BundleError) as error:
+                raise type(error)(f"{setting}: {error}") from error
 
     def _stored(self, voice_id: str, grant: Grant) -> StoredVoice | None:
         store = self._store()
@@ -289,15 +313,19 @@ class VoiceRegistry:
         return self._voices.library if isinstance(self._voices, BundleVoices) else None
 
     def _cloning(self) -> tuple[BundleVoices, VoiceStore]:
+        cloning = self._cloner()
+        if cloning.library is None:
+            raise BadRequest(
+                "this server keeps no voices; it needs a folder for them (setting 'voice_store')"
+            )
+        return cloning, cloning.library
+
+    def _cloner(self) -> BundleVoices:
         if not isinstance(self._voices, BundleVoices):
             raise BadRequest(
                 "the voice loaded here clones nobody; a server of CosyVoice 2 or 3 does (setting 'bundle')"
             )
-        if self._voices.library is None:
-            raise BadRequest(
-                "this server keeps no voices; it needs a folder for them (setting 'voice_store')"
-            )
-        return self._voices, self._voices.library
+        return self._voices
 
     async def _heard(self, cloning: BundleVoices, data: bytes, new: NewVoice) -> VoicePrompt:
         """The prompt that a recording makes; nothing is kept of one whose sender has gone."""

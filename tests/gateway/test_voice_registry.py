@@ -19,7 +19,7 @@ from vivavoce.gateway.voice_registry import OPENAI_NAMES, NewVoice, VoicePolicy,
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, checked
 from vivavoce.models.cosyvoice.geometry import Version
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
-from vivavoce.tts_engine.errors import BadRequest, Overloaded, UnknownVoice
+from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
 from vivavoce.tts_engine.recording import RecordingLimits
 from vivavoce.tts_engine.recording_decoder import answered
 from vivavoce.tts_engine.standin_backend import StandInBackend
@@ -160,6 +160,18 @@ def test_a_default_or_an_alias_of_no_voice_stops_the_start(house: House) -> None
     for policy in (VoicePolicy(default="nobody"), VoicePolicy(aliases={"alloy": "nobody"})):
         with pytest.raises(UnknownVoice, match="nobody"):
             asyncio.run(VoiceRegistry.open(house.voices, policy))
+
+
+def test_a_default_of_another_release_or_a_damaged_one_stops_the_start(house: House, tmp_path: Path) -> None:
+    asyncio.run(house.registry.create(speech(), NewVoice("Anna", voice_id="anna"), EVERYBODY))
+    later = House(tmp_path / "voices", Version.V3)
+    with pytest.raises(BadRequest, match="voice: voice 'anna' was enrolled with CosyVoice 2"):
+        asyncio.run(VoiceRegistry.open(later.voices, VoicePolicy(default="anna")))
+    later.close()
+    (content,) = (house.store.folder / "contents").iterdir()
+    content.write_bytes(b"")
+    with pytest.raises(BundleError, match="voice_aliases: alloy: voice 'anna'"):
+        asyncio.run(VoiceRegistry.open(house.voices, VoicePolicy(aliases={"alloy": "anna"})))
 
 
 # Owners
@@ -327,6 +339,28 @@ def test_many_at_once_are_all_enrolled_and_none_mixed_up(house: House) -> None:
             assert set(ids) == {round(16_000 * seconds) % 6561}
 
     asyncio.run(scenario())
+
+
+def test_a_borrowed_voice_lasts_as_long_as_it_is_used(house: House) -> None:
+    async def scenario() -> None:
+        new = NewVoice("", "Some words.")
+        async with house.registry.borrowed(speech(), new, ANNA) as first:
+            async with house.registry.borrowed(speech(), new, BO) as second:
+                assert first == second
+            assert house.voices.speaker(first).prompt is not None
+            assert seen(house, ADMIN) == ["first", "second"]
+            with pytest.raises(UnknownVoice):
+                house.registry.resolve(first, ANNA)
+        assert first not in house.voices
+        with pytest.raises(ZeroDivisionError):
+            async with house.registry.borrowed(speech(), new, ANNA) as third:
+                raise ZeroDivisionError
+        assert third not in house.voices
+        with pytest.raises(ScopeMissing):
+            await house.registry.borrowed(speech(), new, SPEAKER).__aenter__()
+
+    asyncio.run(scenario())
+    assert house.store.list() == ()
 
 
 def test_a_model_that_clones_nobody_says_which_does() -> None:

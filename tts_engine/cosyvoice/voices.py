@@ -93,7 +93,10 @@ class BundleVoices(Voices):
 
     def enroll(self, samples: Samples, sample_rate: int, transcript: str = "") -> Voice:
         """Make a voice of a recording and keep it in memory; the same recording is the same voice."""
-        prompt = self.encode(samples, sample_rate, transcript)
+        return self.keep(self.encode(samples, sample_rate, transcript))
+
+    def keep(self, prompt: VoicePrompt) -> Voice:
+        """Make a voice of what ``encode`` made, until it is removed; the same prompt is the same voice."""
         voice = Voice(prompt.id, _MANY, f"enrolled; {self._about}")
         with self._changing:
             if voice.id not in self._voices and len(self._enrolled) >= _MOST_ENROLLED:
