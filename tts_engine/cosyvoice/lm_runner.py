@@ -82,11 +82,13 @@ class LmRunner:
 
 
 def _common_units(start: Callable[[Prompt], Generation], prompt: Prompt) -> tuple[Unit, ...]:
-    """What is fed before the first text id: where two utterances of different text begin to differ."""
+    """What is fed before the first text id: where utterances of different text begin to differ.
+
+    A prompt may be spoken before any text is needed; the last of its inputs is left to be asked with.
+    """
     one, other = (_first_inputs(start(prompt), text_id) for text_id in (0, 1))
-    return tuple(
-        unit for unit, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    )
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one[:-1], other, strict=False))
+    return tuple(unit for unit, _ in pairs)
 
 
 def _first_inputs(generation: Generation, text_id: int) -> tuple[Unit, ...]:

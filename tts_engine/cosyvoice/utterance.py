@@ -22,7 +22,7 @@ from ...models.cosyvoice.silent_ids import SilentFilter
 from ..backend import Rendered
 from ..chunk import SAMPLE_RATE, Word
 from ..reading.scripts import join
-from ..text import Ending, Segment, SpokenWord
+from ..text import Ending, Segment, Segmenter, SpokenWord
 from .render_runner import Part, Rendering, Samples, Timbre
 from .word_clock import IDS_PER_S, WordClock
 
@@ -63,6 +63,14 @@ class Making:
     longest_hop: int
     most_text_ids: int
     pause_share: float
+
+
+class NoText(Segmenter):
+    """For what is said again: one segment of no words, once the stream's input has ended."""
+
+    def flush(self) -> list[Segment]:
+        """The segment that begins it."""
+        return [Segment((), 0, 0, Ending.SENTENCE)]
 
 
 class Heard(Generation):
