@@ -58,6 +58,8 @@ class ErrorCode(StrEnum):
     MODEL_NOT_FOUND = "ModelNotFound"
     THROTTLED = "Throttling.RateQuota"
     INTERNAL = "InternalError"
+    NO_SUCH_VOICE = "BadRequest.ResourceNotExist"
+    NOT_FETCHED = "BadRequest.InputDownloadFailed"
 
 
 # From the client
@@ -390,17 +392,8 @@ def encode(event: ServerEvent) -> str:
     match event:
         case TaskStarted(task_id):
             return _frame(task_id, "task-started", {})
-        case SentenceBegun(task_id, index, text):
-            output = {"type": "sentence-begin", "original_text": text, "sentence": _sentence(index)}
-            return _frame(task_id, "result-generated", {"output": output})
-        case AudioComing(task_id, index):
-            output = {"type": "sentence-synthesis", "sentence": _sentence(index)}
-            return _frame(task_id, "result-generated", {"output": output})
-        case SentenceEnded(task_id, index, text, words, characters):
-            output = {"type": "sentence-end", "original_text": text, "sentence": _sentence(index, words)}
-            return _frame(
-                task_id, "result-generated", {"output": output, "usage": {"characters": characters}}
-            )
+        case SentenceBegun() | AudioComing() | SentenceEnded():
+            return _frame(event.task_id, "result-generated", sentence_payload(event))
         case TaskFinished(task_id, characters):
             payload = {"output": {"sentence": {"words": []}}, "usage": {"characters": characters}}
             return _frame(task_id, "task-finished", payload)
@@ -411,9 +404,18 @@ def encode(event: ServerEvent) -> str:
             assert_never(event)
 
 
-def sentence_as_json(event: SentenceBegun | AudioComing | SentenceEnded) -> dict[str, object]:
-    """A sentence of the HTTP answers: the same object as on the socket."""
-    return _sentence(event.index, event.words if isinstance(event, SentenceEnded) else ())
+def sentence_payload(event: SentenceBegun | AudioComing | SentenceEnded) -> dict[str, dict[str, object]]:
+    """``output``, and ``usage`` where there is one, as on the socket and in the events over HTTP."""
+    match event:
+        case SentenceBegun(_, index, text):
+            return {"output": _output("sentence-begin", index, original_text=text)}
+        case AudioComing(_, index):
+            return {"output": _output("sentence-synthesis", index)}
+        case SentenceEnded(_, index, text, words, characters):
+            output = _output("sentence-end", index, words, original_text=text)
+            return {"output": output, "usage": {"characters": characters}}
+        case _:
+            assert_never(event)
 
 
 def _frame(
@@ -423,8 +425,8 @@ def _frame(
     return json.dumps({"header": head, "payload": payload}, separators=(",", ":"))
 
 
-def _sentence(index: int, words: tuple[Word, ...] = ()) -> dict[str, object]:
-    return {"index": index, "words": [_word(word) for word in words]}
+def _output(kind: str, index: int, words: tuple[Word, ...] = (), **more: object) -> dict[str, object]:
+    return {"type": kind, **more, "sentence": {"index": index, "words": [_word(word) for word in words]}}
 
 
 def _word(word: Word) -> dict[str, object]:

@@ -72,16 +72,18 @@ def read_parameters(payload: Mapping[str, object]) -> TaskParameters:
     return parameters_of(given)
 
 
-def parameters_of(fields: Mapping[str, object]) -> TaskParameters:
-    """The parameters among these fields; raises Invalid."""
+def parameters_of(
+    fields: Mapping[str, object], codec: str = "mp3", sample_rate: int = DEFAULT_SAMPLE_RATE
+) -> TaskParameters:
+    """The parameters among these fields, ``codec`` and ``sample_rate`` unless they say; raises Invalid."""
     voice = _string(fields, "voice", LONGEST_VOICE)
     if not voice:
         raise Invalid("parameters.voice is required")
-    codec = _codec(fields)
+    codec = _codec(fields, codec)
     return TaskParameters(
         voice=voice,
         codec=codec,
-        sample_rate=_sample_rate(fields),
+        sample_rate=_sample_rate(fields, sample_rate),
         bit_rate=_bit_rate(fields) if codec == "opus" else None,
         volume=_number(fields, "volume", 50, 0, 100) / 50,
         rate=_number(fields, "rate", 1.0, 0.5, 2.0),
@@ -109,8 +111,8 @@ def charged_characters(text: str) -> int:
     return len(text) + sum(len(run) for run in _HAN.findall(text))
 
 
-def _codec(fields: Mapping[str, object]) -> str:
-    codec = (_string(fields, "format", 16) or "mp3").lower()
+def _codec(fields: Mapping[str, object], default: str) -> str:
+    codec = (_string(fields, "format", 16) or default).lower()
     if codec == "default":
         return "mp3"
     if codec not in CODECS:
@@ -118,8 +120,8 @@ def _codec(fields: Mapping[str, object]) -> str:
     return codec
 
 
-def _sample_rate(fields: Mapping[str, object]) -> int:
-    sample_rate = _whole(fields, "sample_rate", 0, 0, SAMPLE_RATES[-1]) or DEFAULT_SAMPLE_RATE
+def _sample_rate(fields: Mapping[str, object], default: int) -> int:
+    sample_rate = _whole(fields, "sample_rate", default, 0, SAMPLE_RATES[-1]) or DEFAULT_SAMPLE_RATE
     if sample_rate not in SAMPLE_RATES:
         allowed = ", ".join(map(str, SAMPLE_RATES))
         raise Invalid(f"parameters.sample_rate: got {sample_rate}; allowed are {allowed}, and 0 for 22050")

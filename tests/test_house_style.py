@@ -14,6 +14,7 @@ BOUNDARIES = {
     "adapters/pipecat_audiosocket.py",
     "adapters/webrtc.py",
     "gateway/apis/dashscope.py",
+    "gateway/apis/dashscope_http.py",
     "gateway/apis/openai.py",
     "gateway/apis/speech_socket.py",
     "gateway/audiosocket_server.py",

@@ -12,9 +12,10 @@ from ...adapters.dashscope import ErrorCode
 from ...adapters.dashscope_parameters import MOST_SEED, Invalid, TaskParameters
 from ...adapters.encoders import AudioFormat, Codec
 from ...adapters.ssml import BadSsml
+from ...tts_engine.backend import Delivery
 from ...tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ..access.access import Grant
-from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
 from .speech import SpeechOrder
 
 _MODELS: Final = re.compile(r"(cosyvoice|vivavoce)([.-].*)?", re.ASCII | re.IGNORECASE)
@@ -58,6 +59,8 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(ErrorCode.MODEL_NOT_FOUND, str(error), 404)
         case UnknownVoice():
             return Refusal(ErrorCode.INVALID_PARAMETER, f"[tts:]Engine return error code: 418 ({error})", 400)
+        case UrlRefused():
+            return Refusal(ErrorCode.NOT_FETCHED, str(error), 400)
         case BadRequest() | Invalid() | BadSsml():
             return Refusal(ErrorCode.INVALID_PARAMETER, str(error), 400)
         case VivavoceError():
@@ -95,4 +98,5 @@ def order_of(parameters: TaskParameters, voice: str) -> SpeechOrder:
         pitch=parameters.pitch,
         volume=parameters.volume,
         seed=parameters.seed or secrets.randbelow(MOST_SEED) + 1,
+        delivery=Delivery(instruction=parameters.instruction, language=parameters.language or None),
     )
