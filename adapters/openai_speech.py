@@ -24,10 +24,6 @@ from ..tts_engine.errors import BadRequest, VivavoceError
 from .encoders import AudioFormat, Codec
 
 MOST_BODY: Final = 16 * 2**20  # bytes: a reference recording of a minute in base64, and its transcript
-VOICE_NAMES: Final = (
-    *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
-    *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
-)
 MODELS: Final = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15")
 _SLOWEST, _FASTEST, _LOUDEST = 0.25, 4.0, 10.0
 _LONGEST_NAME: Final = 256

@@ -11,6 +11,7 @@ from ..http import Mount
 from ..voice_registry import VoiceRegistry
 from .dashscope import DashScopeSockets
 from .openai import OpenAISpeech
+from .openai_voices import OpenAIVoices
 from .request_log import RequestLog
 from .speech_socket import SpeechSockets
 
@@ -21,12 +22,14 @@ class SpeechApis:
     def __init__(self, engine: Engine, access: Access, voices: VoiceRegistry, longest_text: int) -> None:
         log = RequestLog(engine.metrics)
         self.openai = OpenAISpeech(engine, access, voices, log, longest_text)
+        self.openai_voices = OpenAIVoices(self.openai, voices)
         self.sockets = SpeechSockets(self.openai)
         self.dashscope = DashScopeSockets(engine, access, voices, log)
 
     def mounts(self) -> list[Mount]:
         """The routes of each, which ask for keys themselves."""
-        return [Mount(api.routes(), None) for api in (self.openai, self.sockets, self.dashscope)]
+        apis = (self.openai, self.openai_voices, self.sockets, self.dashscope)
+        return [Mount(api.routes(), None) for api in apis]
 
     async def finish(self, within_s: float) -> None:
         """Take nothing new, and let what is being said end, at most ``within_s``."""

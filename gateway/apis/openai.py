@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -20,7 +20,7 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ...adapters.openai_speech import (
     MODELS,
@@ -58,12 +58,19 @@ _SPEECH_IDS_PER_S: Final = 25  # what output is counted in, as OpenAI counts its
 _STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
+class NotFound(BadRequest):
+    """What is asked about is not here."""
+
+
 class ModelNotFound(BadRequest):
     """No model of that name is here."""
 
 
 class BodyTooLong(ProtocolError):
     """The body goes on beyond what is read."""
+
+
+Answer = Callable[[Request, Grant], Awaitable[Mapping[str, Any]]]
 
 
 class Voices(Protocol):
@@ -118,6 +125,8 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(503, "server_error", sentence, code=f"overloaded_{reason}", retry_after_s=wait_s)
         case ModelNotFound():
             return Refusal(404, bad, sentence, "model", "model_not_found")
+        case NotFound():
+            return Refusal(404, bad, sentence, code="not_found")
         case UnknownVoice():
             return Refusal(400, bad, sentence, "voice", "voice_not_found")
         case BadText():
@@ -149,8 +158,10 @@ class OpenAISpeech:
         """Everything under /v1 that is OpenAI's."""
         router = APIRouter()
         router.add_api_route("/v1/audio/speech", self._speech, methods=["POST"])
-        router.add_api_route("/v1/models", self._answering(self._models), methods=["GET"])
-        router.add_api_route("/v1/models/{model:path}", self._answering(self._model), methods=["GET"])
+        router.add_api_route("/v1/models", self.answering(KeyScope.SPEAK, self._models), methods=["GET"])
+        router.add_api_route(
+            "/v1/models/{model:path}", self.answering(KeyScope.SPEAK, self._model), methods=["GET"]
+        )
         return router
 
     async def finish(self, within_s: float) -> None:
@@ -190,25 +201,24 @@ class OpenAISpeech:
     async def _speech(self, request: Request) -> Response:
         return _SpeechAnswer(self, request)
 
-    def _models(self, request: Request) -> Mapping[str, Any]:
+    async def _models(self, request: Request, grant: Grant) -> Mapping[str, Any]:
         return models_body((OWN_MODEL, *MODELS), self._since)
 
-    def _model(self, request: Request) -> Mapping[str, Any]:
+    async def _model(self, request: Request, grant: Grant) -> Mapping[str, Any]:
         model = request.path_params["model"]
         _check_model(model)
         return model_body(model, self._since)
 
-    def _answering(
-        self, answer: Callable[[Request], Mapping[str, Any]]
-    ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """A route that asks for a key and answers JSON, refusals too."""
+    def answering(self, scope: KeyScope, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """A route that asks for a key of that scope and answers JSON, refusals too."""
 
         async def route(request: Request) -> Response:
             headers = {"x-request-id": _request_id()}
             try:
-                self.access.grant(request.headers).require(KeyScope.SPEAK)
-                return JSONResponse(answer(request), headers=headers)
-            except BadRequest as error:
+                grant = self.access.grant(request.headers)
+                grant.require(scope)
+                return JSONResponse(await answer(request, grant), headers=headers)
+            except VivavoceError as error:
                 refusal = refusal_of(error)
                 return JSONResponse(refusal.body, refusal.status, headers | refusal.headers)
 
@@ -329,22 +339,31 @@ async def _until_gone(receive: Receive) -> None:
 
 async def _read(request: Request, longest_text: int) -> SpeechRequest:
     """The request in a bounded body; raises ProtocolError."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_BODY:
-            raise BodyTooLong(f"the body has more than the {MOST_BODY:,} bytes that are allowed")
+    body = await bounded(request).body()
     if len(body) > _LONG_BODY:
-        return await asyncio.to_thread(read_speech_request, bytes(body), longest_text)
-    return read_speech_request(bytes(body), longest_text)
+        return await asyncio.to_thread(read_speech_request, body, longest_text)
+    return read_speech_request(body, longest_text)
+
+
+def bounded(request: Request) -> Request:
+    """The same request, whose body may be read without fear; reading raises BodyTooLong."""
+    read = 0
+
+    async def receive() -> Message:
+        nonlocal read
+        message = await request.receive()
+        read += len(message.get("body", b""))
+        if read > MOST_BODY:
+            raise BodyTooLong(f"the body has more than the {MOST_BODY:,} bytes that are allowed")
+        return message
+
+    return Request(request.scope, receive)
 
 
 def _check_model(model: str | None) -> None:
     if model is not None and not _KNOWN_MODELS.fullmatch(model):
         allowed = ", ".join((OWN_MODEL, *MODELS))
-        raise ModelNotFound(
-            f"The model '{model}' does not exist; there are {allowed}, all the voice loaded here"
-        )
+        raise ModelNotFound(f"The model '{model}' does not exist; there are {allowed}, which are one here")
 
 
 def _request_id() -> str:

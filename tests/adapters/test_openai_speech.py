@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.adapters.encoders import AudioFormat
 from vivavoce.adapters.openai_speech import (
-    VOICE_NAMES,
     ProtocolError,
     SpeechRequest,
     StreamFormat,
@@ -72,10 +71,6 @@ def test_a_voice_is_a_name_or_an_object_with_an_id(voice: object) -> None:
 
 def test_a_voice_may_be_called_speaker() -> None:
     assert read(voice=None, speaker="nova").settings.voice == "nova"
-
-
-def test_there_are_thirteen_names_of_openais() -> None:
-    assert len(set(VOICE_NAMES)) == 13
 
 
 def test_fields_that_mean_nothing_here_are_ignored() -> None:

@@ -6,23 +6,30 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from fastapi import FastAPI
-from vivavoce.adapters.openai_speech import VOICE_NAMES
-from vivavoce.gateway.access.access import Access, Grant
+from numpy.typing import ArrayLike
+from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.apis.openai import OpenAISpeech
+from vivavoce.gateway.apis.openai_voices import OpenAIVoices
 from vivavoce.gateway.apis.request_log import RequestLog
 from vivavoce.gateway.apis.speech_socket import SpeechSockets
 from vivavoce.gateway.http import HttpServer, Mount, make_app
-from vivavoce.tts_engine.backend import Rendered, Turn
+from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
+from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, checked
+from vivavoce.models.cosyvoice.geometry import Version
+from vivavoce.tts_engine.backend import Rendered, SlotRequest, Turn
+from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine, EngineConfig
-from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import StandInBackend
+from vivavoce.tts_engine.voice_store import VoiceStore
 
 WITHIN_S = 30.0
 SIX_WORDS = "One two three four five six."
@@ -49,15 +56,26 @@ class CountingBackend(StandInBackend):
         return super().step(worker, turns)
 
 
-class Names:
-    """Voices by name: OpenAI's first is the 440 Hz tone, its second the 330 Hz one."""
+class Encoder:
+    """Hears nothing but how long a recording is."""
 
-    def resolve(self, name: str | None, grant: Grant) -> str:
-        if name in ("tone-440", "tone-330"):
-            return name
-        if name is None or name in VOICE_NAMES:
-            return "tone-330" if name == VOICE_NAMES[1] else "tone-440"
-        raise UnknownVoice(f"no voice {name!r}")
+    def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
+        ids = np.full(25, len(checked(samples, sample_rate)) % 6561, np.int32)
+        mel, embedding = np.zeros((80, 50), np.float32), np.ones(192, np.float32)
+        return VoicePrompt(Version.V2, transcript, ids, mel, embedding)
+
+
+class CloningBackend(CountingBackend):
+    """A stand-in that voices can be added to; those speak at 220 Hz."""
+
+    def __init__(self, *, store: VoiceStore, **how: Any) -> None:
+        super().__init__(**how)
+        speakers = {voice.id: np.zeros(192, np.float32) for voice in self.voices}
+        self.voices = BundleVoices(speakers, Encoder, ("en",), store)  # type: ignore[arg-type]
+
+    def open_slot(self, request: SlotRequest) -> int:
+        of_ours = request.voice.startswith("tone-")
+        return super().open_slot(request if of_ours else replace(request, voice="tone-220"))
 
 
 class House:
@@ -89,25 +107,33 @@ class House:
 
 @asynccontextmanager
 async def _house(
-    *, access: Access | None = None, most_streams: int = 256, idle_s: float = 60.0, **backend: Any
+    *,
+    access: Access | None = None,
+    most_streams: int = 256,
+    idle_s: float = 60.0,
+    store: VoiceStore | None = None,
+    **backend: Any,
 ) -> AsyncIterator[House]:
-    standin = CountingBackend(pitches_hz=(440, 330), **backend)
+    how = {"pitches_hz": (440, 330), **backend}
+    standin = CountingBackend(**how) if store is None else CloningBackend(store=store, **how)
     metrics = Metrics()
     config = EngineConfig(scheduler=SchedulerPolicy(most_streams=most_streams))
     async with Engine(standin, config, metrics) as engine:
-        api = OpenAISpeech(engine, access or Access.open_house(), Names(), RequestLog(metrics))
+        voices = VoiceRegistry(engine.voices, VoicePolicy(aliases={"ash": "tone-330"}))
+        api = OpenAISpeech(engine, access or Access.open_house(), voices, RequestLog(metrics))
         sockets = SpeechSockets(api, idle_s)
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,
             access=Access.open_house(),
-            mounts=[Mount(api.routes(), None), Mount(sockets.routes(), None)],
+            mounts=[Mount(one.routes(), None) for one in (api, sockets, OpenAIVoices(api, voices))],
         )
         async with (
             serving(app) as url,
             httpx.AsyncClient(base_url=url, trust_env=False, timeout=WITHIN_S) as client,
         ):
             yield House(api, sockets, standin, client)
+        voices.close()
 
 
 @asynccontextmanager

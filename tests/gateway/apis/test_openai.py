@@ -13,9 +13,9 @@ import av
 import httpx
 import numpy as np
 import pytest
-from vivavoce.adapters.openai_speech import VOICE_NAMES
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.voice_registry import OPENAI_NAMES
 from vivavoce.tts_engine.standin_backend import WORD_S
 
 WITHIN_S = 30.0
@@ -89,7 +89,7 @@ def test_the_voice_is_the_one_asked_for(voice: object, run: Any) -> None:
     run(test)
 
 
-@pytest.mark.parametrize("name", VOICE_NAMES)
+@pytest.mark.parametrize("name", OPENAI_NAMES)
 def test_every_name_of_openais_speaks(name: str, run: Any) -> None:
     async def test(served: Any) -> None:
         assert (await served.post(voice=name, input="Hi.")).status_code == 200

@@ -1,0 +1,193 @@
+"""Voices over HTTP: listed, made of an upload and removed, in the fields of both kinds of clients."""
+
+import io
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.tts_engine.recording_decoder import answered
+from vivavoce.tts_engine.voice_store import VoiceStore
+
+PATH = "/v1/audio/voices"
+
+
+@pytest.fixture(autouse=True)
+def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process for each recording takes a while; the decoder's own tests start them."""
+    monkeypatch.setattr("vivavoce.tts_engine.recording._decode_apart", answered)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[VoiceStore]:
+    with VoiceStore(tmp_path / "voices", 2) as opened:
+        yield opened
+
+
+def recording(seconds: float = 3.5) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as output:
+        output.setnchannels(1)
+        output.setsampwidth(2)
+        output.setframerate(16_000)
+        tone = np.sin(2 * np.pi * 220 * np.arange(round(16_000 * seconds)) / 16_000)
+        output.writeframes((16_000 * tone).astype("<i2").tobytes())
+    return file.getvalue()
+
+
+async def create(served: Any, *, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+    sample = fields.pop("audio_sample", ("a.wav", recording(), "audio/wav"))
+    data = {"name": "Anna", "consent": "I agree.", **fields}
+    answer: httpx.Response = await served.client.post(
+        PATH,
+        data={name: value for name, value in data.items() if value is not None},
+        files={"audio_sample": sample} if sample else None,
+        headers=headers,
+    )
+    return answer
+
+
+async def listed(served: Any, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    body: dict[str, Any] = (await served.client.get(PATH, headers=headers)).json()
+    return body
+
+
+def test_the_voices_of_the_house_are_listed_by_id_and_name(run: Any) -> None:
+    async def test(served: Any) -> None:
+        body = await listed(served)
+        assert [voice["id"] for voice in body["voices"]] == ["tone-440", "tone-330"]
+        assert all(voice["name"] for voice in body["voices"])
+        assert body["uploaded_voices"] == []
+
+    run(test)
+
+
+def test_a_voice_is_made_listed_spoken_with_and_removed(run: Any, store: VoiceStore) -> None:
+    async def test(served: Any) -> None:
+        answer = await create(served, ref_text="What is said.")
+        assert answer.status_code == 200
+        made = answer.json()
+        # OpenAI's fields, then vLLM-Omni's
+        assert (made["object"], made["type"], made["name"]) == ("audio.voice", "audio_sample", "Anna")
+        assert isinstance(made["created_at"], int)
+        assert (made["success"], made["voice"]["name"], made["voice"]["consent"]) == (
+            True,
+            "Anna",
+            "I agree.",
+        )
+        assert made["voice"]["ref_text"] == "What is said."
+        body = await listed(served)
+        assert body["voices"][-1]["id"] == body["uploaded_voices"][0]["id"] == made["id"]
+        for voice in (made["id"], "Anna", {"id": made["id"]}):
+            pcm = np.frombuffer((await served.post(voice=voice)).content, "<i2")
+            assert np.argmax(np.abs(np.fft.rfft(pcm))) * 24_000 / len(pcm) == pytest.approx(220, abs=2)
+        removed = await served.client.delete(f"{PATH}/{made['id']}")
+        gone = {"id": made["id"], "object": "audio.voice.deleted", "deleted": True, "success": True}
+        assert removed.json() == gone
+        assert (await listed(served))["uploaded_voices"] == []
+        assert (await served.post(voice=made["id"])).status_code == 400
+
+    run(test, store=store)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"name": None}, "name"),
+        ({"name": " "}, "name"),
+        ({"consent": None}, "consent"),
+        ({"audio_sample": None}, "audio_sample"),
+        ({"type": "prompt"}, "type"),
+        ({"audio_sample": ("a.wav", b"no sound", "audio/wav")}, None),
+        ({"audio_sample": ("../../a.wav", b"", "audio/wav")}, None),
+        ({"audio_sample": ("a.wav", recording(0.1), "audio/wav")}, None),
+    ],
+)
+def test_what_is_wrong_with_an_upload_is_answered_in_openais_words(
+    fields: dict[str, Any], param: str | None, run: Any, store: VoiceStore
+) -> None:
+    async def test(served: Any) -> None:
+        answer = await create(served, **fields)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
+        assert store.list() == ()
+
+    run(test, store=store)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data", b"x"),
+        ("multipart/form-data; boundary=a", b"garbage"),
+        ("multipart/form-data; boundary=a", b"--a\r\ncontent-disposition: form-data\r\n\r\nx\r\n--a--\r\n"),
+        ("multipart/form-data; boundary=a", b'--a\r\ncontent-disposition: form-data; name="' + b"n" * 70_000),
+        ("application/json", b"{}"),
+        ("text/plain", b"\xff"),
+    ],
+)
+def test_a_form_that_is_none_is_answered_400(
+    content_type: str, body: bytes, run: Any, store: VoiceStore
+) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.client.post(PATH, content=body, headers={"content-type": content_type})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+
+    run(test, store=store)
+
+
+def test_an_upload_that_is_too_large_is_not_kept(run: Any, store: VoiceStore) -> None:
+    async def test(served: Any) -> None:
+        answer = await create(served, audio_sample=("a.wav", bytes(17 * 2**20), "audio/wav"))
+        assert answer.status_code == 413
+        assert store.list() == ()
+
+    run(test, store=store)
+
+
+def test_a_model_that_clones_nobody_says_which_does(run: Any) -> None:
+    async def test(served: Any) -> None:
+        answer = await create(served)
+        assert answer.status_code == 400
+        assert "CosyVoice 2 or 3" in answer.json()["error"]["message"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("voice_id", ["nobody", "tone-440", "..%2f..%2fetc", "a" * 300])
+def test_a_voice_that_was_not_enrolled_is_not_there_to_be_removed(
+    voice_id: str, run: Any, store: VoiceStore
+) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.client.delete(f"{PATH}/{voice_id}")
+        assert answer.status_code == 404
+
+    run(test, store=store)
+
+
+def test_keys_have_voices_of_their_own_and_need_the_scope(
+    run: Any, store: VoiceStore, tmp_path: Path
+) -> None:
+    file = KeysFile(tmp_path / "keys.json")
+
+    def key(*scopes: Scope) -> dict[str, str]:
+        return {"Authorization": f"Bearer {file.add('test', scopes, KeyLimits())}"}
+
+    anna, bo, speaker = key(Scope.SPEAK, Scope.ENROL), key(Scope.SPEAK, Scope.ENROL), key(Scope.SPEAK)
+
+    async def test(served: Any) -> None:
+        made = (await create(served, headers=anna)).json()["id"]
+        assert [voice["id"] for voice in (await listed(served, anna))["uploaded_voices"]] == [made]
+        assert (await listed(served, bo))["uploaded_voices"] == []
+        assert (await served.post(bo, voice=made)).status_code == 400
+        assert (await served.client.delete(f"{PATH}/{made}", headers=bo)).status_code == 404
+        assert (await create(served, headers=speaker)).status_code == 403
+        assert (await create(served)).status_code == 401
+        assert (await served.client.delete(f"{PATH}/{made}", headers=anna)).status_code == 200
+
+    run(test, store=store, access=Access(file))
