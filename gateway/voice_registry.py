@@ -122,9 +122,8 @@ class VoiceRegistry:
             return name
         if name in self._policy.aliases:
             return self._policy.aliases[name]
-        for voice in reversed(self.cloned(grant)):
-            if voice.name == name:
-                return voice.id
+        for voice in reversed(self._on_file(grant, name=name)):
+            return voice.id
         if name in OPENAI_NAMES:
             return self._default()
         raise UnknownVoice(f"no voice {name[:140]!r}; there are: {self._some_names(grant)}")
@@ -146,16 +145,7 @@ class VoiceRegistry:
 
     def cloned(self, grant: Grant) -> tuple[StoredVoice, ...]:
         """The voices on file that a key may use, in order of age."""
-        store = self._store()
-        if store is None:
-            return ()
-        if grant.allows(Scope.ADMIN):
-            found = store.list()
-        else:
-            found = tuple(
-                sorted((*store.list(_NOBODYS), *store.list(grant.key_id)), key=lambda voice: voice.created_at)
-            )
-        return tuple(voice for voice in found if voice.version == store.version)
+        return self._on_file(grant)
 
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:
         """What is on file about a voice that a key may use; raises UnknownVoice."""
@@ -297,10 +287,16 @@ class VoiceRegistry:
         stored = store.find(voice_id) if store is not None else None
         return stored if stored is not None and _is_for(stored, grant) else None
 
+    def _on_file(self, grant: Grant, *, name: str | None = None, most: int = -1) -> tuple[StoredVoice, ...]:
+        store = self._store()
+        if store is None:
+            return ()
+        owners = None if grant.allows(Scope.ADMIN) else (_NOBODYS, grant.key_id)
+        return store.list(owners, name=name, version=store.version, most=most)
+
     def _some_names(self, grant: Grant) -> str:
-        ids = [voice.id for voice in self.visible(grant)]
-        more = f" and {len(ids) - _MOST_SHOWN} more" if len(ids) > _MOST_SHOWN else ""
-        return (", ".join(ids[:_MOST_SHOWN]) or "none") + more
+        some = [*self._of_bundle, *(voice.id for voice in self._on_file(grant, most=_MOST_SHOWN))]
+        return ", ".join(some[:_MOST_SHOWN]) + (", ..." if len(some) > _MOST_SHOWN else "") or "none"
 
     def _own(self, voice_id: str, grant: Grant) -> StoredVoice:
         """What a key may change: its own, and an administrator everything."""

@@ -17,13 +17,14 @@ that they were enrolled with, so a store is opened for one, and says so of the o
 Source: sqlite.org/wal.html, sqlite.org/lang_transaction.html (BEGIN IMMEDIATE).
 """
 
+import json
 import os
 import re
 import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -63,6 +64,7 @@ _MIGRATIONS = (
     ) STRICT;
     CREATE INDEX voices_content ON voices (content);
     CREATE INDEX voices_owner ON voices (owner);
+    CREATE INDEX voices_name ON voices (name);
     """,
 )
 
@@ -212,12 +214,24 @@ class VoiceStore:
         with self._look() as index:
             return _row(index, voice_id)
 
-    def list(self, owner: str | None = None) -> tuple[StoredVoice, ...]:
-        """All voices, or an owner's, in order of age."""
+    def list(
+        self,
+        owners: Iterable[str] | None = None,
+        *,
+        name: str | None = None,
+        version: int | None = None,
+        most: int = -1,
+    ) -> tuple[StoredVoice, ...]:
+        """Voices in order of age: of these owners, that name, a release; None: of any. most: -1 for all."""
+        asked = {"name": name, "version": version}
+        conditions = ["1"] + [f"{column} = :{column}" for column in asked if asked[column] is not None]
+        if owners is not None:
+            conditions.append("owner IN (SELECT value FROM json_each(:owners))")
         with self._look() as index:
             rows = index.execute(
-                f"SELECT {_COLUMNS} FROM voices WHERE ? IS NULL OR owner = ? ORDER BY created_at, rowid",
-                (owner, owner),
+                f"SELECT {_COLUMNS} FROM voices WHERE {' AND '.join(conditions)} "
+                "ORDER BY created_at, rowid LIMIT :most",
+                {**asked, "owners": json.dumps(list(owners or ())), "most": most},
             )
             return tuple(_voice(row) for row in rows)
 

@@ -93,11 +93,23 @@ def test_a_voice_is_renamed_and_given_another_recording(tmp_path: Path) -> None:
         assert contents(store) == {f"{prompt(2).id}.npz"}
 
 
-def test_an_owner_sees_its_own(store: VoiceStore) -> None:
+def test_voices_are_listed_by_owner_name_and_release(store: VoiceStore) -> None:
     for number, owner in enumerate(("key-1", "key-2", "key-1")):
         store.add(prompt(number), name=str(number), about=About(owner=owner))
-    assert [voice.name for voice in store.list("key-1")] == ["0", "2"]
-    assert [voice.name for voice in store.list()] == ["0", "1", "2"]
+    store.add(prompt(3, Version.V3), name="2")
+
+    def names(*arguments: object, **named: object) -> list[str]:
+        return [voice.name for voice in store.list(*arguments, **named)]  # type: ignore[arg-type]
+
+    assert names(["key-1"]) == ["0", "2"]
+    assert names(["key-1", ""]) == ["0", "2", "2"]
+    assert names([]) == []
+    assert names() == ["0", "1", "2", "2"]
+    assert names(version=2) == ["0", "1", "2"]
+    assert names(name="2") == ["2", "2"]
+    assert names(["key-1"], name="2") == ["2"]
+    assert names(name="'; DROP TABLE voices") == []
+    assert names(most=2) == ["0", "1"]
 
 
 @pytest.mark.parametrize(

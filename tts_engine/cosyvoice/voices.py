@@ -73,9 +73,8 @@ class BundleVoices(Voices):
     def default(self) -> Voice:
         """The bundle's first speaker, else the oldest voice on file that is nobody's in particular."""
         if not self._voices and self.library is not None:
-            for stored in self.library.list(owner=""):
-                if stored.version == self.library.version:
-                    return Voice(stored.id, _MANY, stored.name)
+            for stored in self.library.list([""], version=self.library.version, most=1):
+                return Voice(stored.id, _MANY, stored.name)
         return super().default
 
     def speaker(self, voice_id: str) -> Speaker:
