@@ -223,6 +223,25 @@ def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
     _show(measure(limit, _note if verbose else None), as_json)
 
 
+@bench.command("schedule")
+@click.option(
+    "--rate",
+    "rates",
+    type=click.FloatRange(0, 50, min_open=True),
+    multiple=True,
+    metavar="R",
+    help="Requests a second; may be repeated.  [default: about where a queue saturates]",
+)
+@click.option("--requests", type=click.IntRange(8), default=1000, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@_AS_JSON
+def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: bool) -> None:
+    """Who is served next: our order, a queue and round robin, on a virtual clock."""
+    from .bench.schedule import measure
+
+    _show(measure(rates or None, requests=requests, seed=seed), as_json)
+
+
 @bench.command("webrtc")
 @click.option("--calls", type=click.IntRange(1), default=5, show_default=True, help="Of --seconds each.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a call.")
@@ -251,6 +270,25 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     from .bench.pipecat import measure
 
     _show(measure(parts=parts or _BENCH_PIPECAT_PARTS), as_json)
+
+
+_BENCH_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
+
+
+@bench.command("cosyvoice")
+@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
+@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
+@click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Instead of random weights.")
+@click.option("--parts", metavar="PART,...", help=f"Of {', '.join(_BENCH_COSYVOICE_PARTS)}.  [default: all]")
+@_AS_JSON
+def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | None, as_json: bool) -> None:
+    """CosyVoice: language model, flow, vocoder, first packet, memory."""
+    from .bench import cosyvoice
+
+    chosen = parts.split(",") if parts else _BENCH_COSYVOICE_PARTS
+    if unknown := sorted(set(chosen) - set(_BENCH_COSYVOICE_PARTS)):
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_BENCH_COSYVOICE_PARTS)}.")
+    _show(cosyvoice.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
 
 
 @_cli.group()

@@ -1,0 +1,103 @@
+"""``vivavoce bench schedule``: who waits how long for a first sound, under our order and two others.
+
+Requests come in at random (Poisson, open loop), their text at the pace of a language model; steps cost what
+the cost model says; the clock is virtual. The orders: ours (``scheduler.schedule``), first come first served,
+and round robin. Compared at 80 % of the rate at which first come first served stops keeping up, and above.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+
+from ...tts_engine.backend import Stage
+from ...tts_engine.scheduler import SchedulerPolicy, schedule
+from ...tts_engine.simulated_backend import CostModel, SimulatedBackend
+from ...tts_engine.simulation import Choose, Listener, Load, first_come, round_robin, simulate
+from .report import Figure, Report
+
+ORDERS: dict[str, Callable[[], Choose]] = {
+    "ours": lambda: schedule,
+    "first come": lambda: first_come,
+    "round robin": round_robin,
+}
+ROWS = {Stage.DECODE: 64, Stage.RENDER: 8}
+HIGHEST_RATE = 50
+_ROOM = 1_000_000  # streams; nobody is refused, so that waits show what an order does
+_POLICY = SchedulerPolicy(most_streams=_ROOM)
+_FALLEN_BEHIND_S = 1.0
+
+
+def measure(
+    rates: Sequence[float] | None = None,
+    *,
+    requests: int = 1000,
+    seed: int = 0,
+    cost: CostModel | None = None,
+) -> Report:
+    """Simulate ``rates`` (requests a second), by default 0.8, 1 and 1.2 times where FIFO saturates."""
+    cost = cost or CostModel()
+    saturation = saturation_rate(cost, requests=requests, seed=seed)
+    rates = rates or [round(share * saturation, 2) for share in (0.8, 1.0, 1.2)]
+    figures = [Figure("first come first served saturates", saturation, "requests/s")]
+    for rate in rates:
+        figures += _compared(Load(rate, requests=requests, seed=seed), cost, judged=rate == rates[0])
+    settings: dict[str, str | int] = {
+        "requests": requests,
+        "seed": seed,
+        "rows": ROWS[Stage.RENDER],
+        "speech": "5 s each",
+    }
+    return Report("schedule", tuple(figures), settings)
+
+
+def saturation_rate(cost: CostModel, *, requests: int, seed: int) -> float:
+    """The lowest whole rate at which first come first served falls behind; HIGHEST_RATE if it never does."""
+    low, high = 0, HIGHEST_RATE
+    while high - low > 1:
+        middle = (low + high) // 2
+        listeners = _served(Load(middle, requests=requests, seed=seed), cost, first_come)
+        low, high = (low, middle) if _falls_behind(listeners) else (middle, high)
+    return float(high)
+
+
+def _falls_behind(listeners: Sequence[Listener]) -> bool:
+    """Whether those who came last wait over a second longer than those who came first."""
+    quarter = len(listeners) // 4
+    waits = _waits(listeners)
+    return statistics.median(waits[-quarter:]) > statistics.median(waits[:quarter]) + _FALLEN_BEHIND_S
+
+
+def _compared(load: Load, cost: CostModel, *, judged: bool) -> Iterator[Figure]:
+    results = {name: _served(load, cost, order()) for name, order in ORDERS.items()}
+    first_come_p95 = _percentile(_waits(results["first come"]), 95)
+    for name, listeners in results.items():
+        ours = judged and name == "ours"
+        at = f"{load.rate:g}/s, {name}"
+        waits = _waits(listeners)
+        yield Figure(f"{at}: first audio p50", 1000 * _percentile(waits, 50), "ms")
+        yield Figure(
+            f"{at}: first audio p95",
+            1000 * _percentile(waits, 95),
+            "ms",
+            at_most=500 * first_come_p95 if ours else None,
+        )
+        yield Figure(f"{at}: first audio p99", 1000 * _percentile(waits, 99), "ms")
+        underruns = sum(listener.underruns for listener in listeners)
+        yield Figure(f"{at}: listeners with an underrun", underruns, "", at_most=0 if ours else None)
+        yield Figure(f"{at}: fairness of the waits (Jain)", _fairness(waits), "")
+
+
+def _served(load: Load, cost: CostModel, choose: Choose) -> list[Listener]:
+    return simulate(load, SimulatedBackend(cost, rows=ROWS, slots=_ROOM), choose, _POLICY)
+
+
+def _waits(listeners: Sequence[Listener]) -> list[float]:
+    return [listener.first_s for listener in listeners if listener.first_s is not None]
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def _fairness(values: Sequence[float]) -> float:
+    """1 where all are equal, 1/n where one has all. Source: Jain, Chiu, Hawe, DEC-TR-301, 1984."""
+    return sum(values) ** 2 / (len(values) * sum(value**2 for value in values))

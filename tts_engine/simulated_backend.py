@@ -1,0 +1,143 @@
+"""A voice without weights whose steps cost what they are told to: for scheduling, tested and simulated.
+
+It behaves as a token model and a renderer do: text allows speech ids (5 words 15 of them while text is still
+coming, all of them once it has ended), ids make pieces of sound of a second each, which need a few ids more
+than they say. Steps take no time by themselves; ``sleep`` may make them.
+
+    words       w w w w w | w w w w w | end
+    ids         15 allowed  30          all
+    pieces      |<- 25 ->|3|            silence, 1 s each
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .backend import Rendered, SlotRequest, Stage, Turn
+from .chunk import SAMPLE_RATE
+from .text import Ending, Segmenter
+from .voices import Voice, Voices
+
+IDS_PER_S = 25
+PIECE_IDS = 25
+LOOKAHEAD_IDS = 3
+WORDS_OF_A_BLOCK, IDS_OF_A_BLOCK = 5, 15
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Seconds of a step: so much, and so much more for each row."""
+
+    decode_s: float = 0.002
+    decode_row_s: float = 0.000_05
+    render_s: float = 0.012
+    render_row_s: float = 0.004
+
+    def of(self, stage: Stage, rows: int) -> float:
+        """What a step of so many rows takes."""
+        if stage is Stage.DECODE:
+            return self.decode_s + rows * self.decode_row_s
+        return self.render_s + rows * self.render_row_s
+
+
+@dataclass(slots=True)
+class _Slot:
+    ids_per_word: float
+    words: int = 0
+    ended: bool = False
+    ids: int = 0
+    pieces: int = 0
+
+    @property
+    def total(self) -> int:
+        return round(self.words * self.ids_per_word)
+
+    @property
+    def allowed(self) -> int:
+        return self.total if self.ended else self.words // WORDS_OF_A_BLOCK * IDS_OF_A_BLOCK
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a piece can be rendered."""
+        said = self.pieces * PIECE_IDS
+        if self.ended and self.ids >= self.total:
+            return said < self.total
+        return self.ids >= said + PIECE_IDS + LOOKAHEAD_IDS
+
+    @property
+    def rests(self) -> bool:
+        return self.ids >= self.allowed and not self.is_due
+
+
+class SimulatedBackend:
+    """Rows for each stage, and a cost. speech_s_per_word: how long a word is said, in seconds."""
+
+    workers = 1
+    warm_up = ""
+
+    def __init__(
+        self,
+        cost: CostModel,
+        *,
+        rows: Mapping[Stage, int],
+        slots: int,
+        speech_s_per_word: float = 0.25,
+        sleep: Callable[[float], None] | None = None,
+    ) -> None:
+        self.cost = cost
+        self.slots = slots
+        self.voices = Voices((Voice("silence", "zxx", "nothing, as long as speech"),))
+        self._rows = rows
+        self._ids_per_word = speech_s_per_word * IDS_PER_S
+        self._sleep = sleep
+        self._open: dict[int, _Slot] = {}
+        self._next_slot = 0
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """Clauses and sentences."""
+        return Segmenter()
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot."""
+        self._next_slot += 1
+        self._open[self._next_slot] = _Slot(self._ids_per_word)
+        return self._next_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Give a slot back."""
+        del self._open[slot]
+
+    def close(self) -> None:
+        """Forget every slot."""
+        self._open.clear()
+
+    def batch(self, stage: Stage) -> int:
+        """As it was made."""
+        return self._rows[stage]
+
+    def stage(self, slot: int) -> Stage:
+        """RENDER when the ids of the next piece are there."""
+        return Stage.RENDER if self._open[slot].is_due else Stage.DECODE
+
+    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        """One id, or one piece of silence, for each slot; all in one stage."""
+        stage = self.stage(turns[0].slot)
+        cost_s = self.cost.of(stage, len(turns))
+        if self._sleep is not None:
+            self._sleep(cost_s)
+        return [_stepped(self._open[turn.slot], turn, stage, cost_s / len(turns)) for turn in turns]
+
+
+def _stepped(slot: _Slot, turn: Turn, stage: Stage, cost_s: float) -> Rendered:
+    if turn.segment is not None:
+        slot.words += len(turn.segment.words)
+        slot.ended = turn.segment.ending is Ending.SENTENCE
+    samples = 0
+    if stage is Stage.RENDER:
+        ids = min(PIECE_IDS, slot.total - slot.pieces * PIECE_IDS) if slot.ended else PIECE_IDS
+        samples = ids * SAMPLE_RATE // IDS_PER_S
+        slot.pieces += 1
+    elif slot.ids < slot.allowed:
+        slot.ids += 1
+    return Rendered(np.zeros(samples, np.float32), (), slot.rests, device_s=cost_s)
