@@ -24,6 +24,7 @@ COMMANDS = (
     ["bench", "call"],
     ["bench", "resample"],
     ["bench", "words"],
+    ["bench", "cosyvoice"],
     ["bundle", "check"],
     ["bundle", "random"],
     ["bundle", "convert"],

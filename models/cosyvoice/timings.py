@@ -1,0 +1,239 @@
+"""What the networks of a bundle cost on this machine: processor time, wall time. No targets, no tables.
+
+An utterance is random ids behind a prompt of 3 s, in the hops in which a listener would get it. Processor
+time is of all threads and told over two cores: what the wall clock would show on an idle machine where both
+have always something to do. The wall clock is told beside it.
+
+Source: the method of the figures for FunAudioLLM/CosyVoice@ace7c47 that they are held against.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .flow import EXACT, FRAMES_PER_S, MEL, Flow, FlowChunk, FlowPolicy, state_bytes_per_s
+from .flow_encoder import RATIO
+from .hift import Hift
+from .hift_v3 import HiftV3, NoiseTable
+from .hop_schedule import Chunk, HopSchedule
+from .networks import flow_config, load_flow, load_lm, load_networks, load_vocoder
+from .release.bundle import Bundle
+
+IDS_PER_S = 25
+PROMPT_S = 3
+CORES = 2  # that processor time is told over
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """cpu_s: processor seconds of all threads over two cores. wall_s: by the clock."""
+
+    cpu_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCost:
+    """A chunk of an utterance: how long it is, and what it cost."""
+
+    seconds: float
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class LmRun:
+    """A context fed at once, and the median step of a token behind it."""
+
+    context: int
+    prefill: Cost
+    token: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class MelRun:
+    """An utterance through the flow or the vocoder, chunk by chunk. mel: (80, T) float32."""
+
+    chunks: tuple[ChunkCost, ...]
+    mel: Tensor
+
+    @property
+    def total(self) -> Cost:
+        """All chunks; a prompt is not among them, because a voice is prefilled once."""
+        return _sum([chunk.cost for chunk in self.chunks])
+
+    @property
+    def last_against_first(self) -> float:
+        """Processor time a second of speech, in the last chunk over in the first."""
+        first, last = (chunk.cost.cpu_s / chunk.seconds for chunk in (self.chunks[0], self.chunks[-1]))
+        return last / first
+
+
+def use_two_threads() -> None:
+    """Compute on as many threads as processor time is told over."""
+    torch.set_num_threads(CORES)
+
+
+@torch.inference_mode()
+def time_lm(bundle: Bundle, contexts: Sequence[int], tokens: int) -> Iterator[LmRun]:
+    """Feed random ids of each context, then decode."""
+    lm = load_lm(bundle)
+    for context in contexts:
+        ids = _random_ids(bundle, context)
+        lm.step(lm.embed_speech(ids[:, :8]), lm.init_state(1, 8))  # for what a process does once
+        state = lm.init_state(1, context + tokens)
+        with Watch() as prefill:
+            _, state = lm.step(lm.embed_speech(ids), state)
+        costs = []
+        for _ in range(tokens):
+            with Watch() as step:
+                hidden, state = lm.step(lm.embed_speech(ids[:, :1]), state)
+                lm.logits(hidden[:, -1])
+            costs.append(step.cost)
+        yield LmRun(context, prefill.cost, _median(costs))
+
+
+def time_flow(bundle: Bundle, seconds: float, policy: FlowPolicy | None = None) -> MelRun:
+    """Render an utterance of random ids chunk by chunk."""
+    flow = load_flow(bundle, policy)
+    prompt = _random_ids(bundle, PROMPT_S * IDS_PER_S)
+    silence = torch.zeros(1, MEL, prompt.shape[1] * RATIO)
+    voice, covered = flow.prefill(prompt, silence, _nobody(flow))
+    count = round(seconds * IDS_PER_S)
+    state = flow.open(voice, frames=(covered + count) * RATIO)
+    ids = _random_ids(bundle, count)
+    costs, mels = [], []
+    for hop in _hops(count):
+        with Watch() as step:
+            mel, state = flow.step(_chunk(ids, hop), state)
+        costs.append(_chunk_cost(hop, step.cost))
+        mels.append(mel[0])
+    return MelRun(tuple(costs), torch.cat(mels, 1))
+
+
+def time_vocoder(bundle: Bundle, seconds: float) -> MelRun:
+    """Vocode a random mel chunk by chunk."""
+    vocoder = load_vocoder(bundle)
+    frames = round(seconds * FRAMES_PER_S)
+    mel = torch.randn(1, MEL, frames, generator=torch.Generator().manual_seed(0)) - 5
+    _vocode(vocoder)(mel[:, :, : 2 * FRAMES_PER_S], False)  # for what a process does once
+    speak, costs = _vocode(vocoder), []
+    for hop in _hops(frames // RATIO):
+        with Watch() as step:
+            speak(mel[:, :, hop.start * RATIO : hop.stop * RATIO], hop.final)
+        costs.append(_chunk_cost(hop, step.cost))
+    return MelRun(tuple(costs), mel[0])
+
+
+def use_all(bundle: Bundle, seconds: float) -> int:
+    """Load all three networks and speak with them; the bytes of flow state that this has filled."""
+    networks = load_networks(bundle)
+    ids = _random_ids(bundle, round(seconds * IDS_PER_S))
+    with torch.inference_mode():
+        inputs = networks.lm.embed_speech(ids)
+        _, lm_state = networks.lm.step(inputs, networks.lm.init_state(1, 2 * ids.shape[1]))
+        hidden, _ = networks.lm.step(inputs[:, :1], lm_state)
+        networks.lm.logits(hidden)
+    state, speak = networks.flow.init_state(_nobody(networks.flow)), _vocode(networks.vocoder)
+    for hop in _hops(ids.shape[1]):
+        mel, state = networks.flow.step(_chunk(ids, hop), state)
+        speak(mel, hop.final)
+    return round(seconds * flow_state_bytes_per_s(bundle))
+
+
+def flow_state_bytes_per_s(bundle: Bundle) -> int:
+    """What a second of speech adds to the flow's memory, everything remembered."""
+    return state_bytes_per_s(flow_config(bundle.geometry), EXACT)
+
+
+def difference_db(mel: Tensor, exact: Tensor) -> float:
+    """How large the difference of two mels is against the second one's variation, root mean square."""
+    return 10 * math.log10(float((mel - exact).square().mean() / exact.var()) or 1e-30)
+
+
+def largest_difference(mel: Tensor, exact: Tensor) -> float:
+    """In natural logarithms, as a mel is."""
+    return float((mel - exact).abs().max())
+
+
+class Watch:
+    """What a block costs."""
+
+    def __enter__(self) -> "Watch":
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cost = Cost((time.process_time() - self._cpu) / CORES, time.perf_counter() - self._wall)
+
+
+def _random_ids(bundle: Bundle, count: int) -> Tensor:
+    codes = bundle.geometry.lm.speech_codes
+    return torch.randint(codes, (1, count), generator=torch.Generator().manual_seed(count))
+
+
+def _nobody(flow: Flow) -> Tensor:
+    return flow.speaker(torch.randn(1, flow.config.speaker_width, generator=torch.Generator().manual_seed(1)))
+
+
+def _hops(count: int) -> Iterator[Chunk]:
+    schedule = HopSchedule()
+    while hop := schedule.next(count, ended=True):
+        yield hop
+
+
+def _chunk(ids: Tensor, hop: Chunk) -> FlowChunk:
+    spoken = ids[:, hop.start : hop.stop]
+    return FlowChunk(spoken, ids[:, hop.stop : hop.fed], torch.zeros(1, MEL, spoken.shape[1] * RATIO))
+
+
+def _chunk_cost(hop: Chunk, cost: Cost) -> ChunkCost:
+    return ChunkCost((hop.stop - hop.start) / IDS_PER_S, cost)
+
+
+def _vocode(vocoder: Hift | HiftV3) -> Callable[[Tensor, bool], Tensor]:
+    """Vocodes an utterance from its beginning, chunk by chunk; the last is announced."""
+    return _vocode_v2(vocoder) if isinstance(vocoder, Hift) else _vocode_v3(vocoder)
+
+
+def _vocode_v2(vocoder: Hift) -> Callable[[Tensor, bool], Tensor]:
+    state, generator = vocoder.init_state(1), torch.Generator().manual_seed(0)
+
+    def speak(mel: Tensor, last: bool) -> Tensor:
+        nonlocal state
+        samples = mel.shape[2] * vocoder.config.frame_samples
+        noise = torch.randn(1, samples, vocoder.config.waves, generator=generator)
+        if last:
+            return vocoder.finish(mel, noise, state)
+        spoken, state = vocoder.step(mel, noise, state)
+        return spoken
+
+    return speak
+
+
+def _vocode_v3(vocoder: HiftV3) -> Callable[[Tensor, bool], Tensor]:
+    state, noise = vocoder.init_state(1), NoiseTable(vocoder.config.waves, begins_at=0).session()
+
+    def speak(mel: Tensor, last: bool) -> Tensor:
+        nonlocal state
+        taken = noise.take(vocoder.noise_samples(mel.shape[2], state, last=last))
+        if last:
+            return vocoder.finish(mel, taken, state)
+        spoken, state = vocoder.step(mel, taken, state)
+        return spoken
+
+    return speak
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    return Cost(sum(cost.cpu_s for cost in costs), sum(cost.wall_s for cost in costs))
+
+
+def _median(costs: Sequence[Cost]) -> Cost:
+    return Cost(
+        statistics.median(cost.cpu_s for cost in costs), statistics.median(cost.wall_s for cost in costs)
+    )

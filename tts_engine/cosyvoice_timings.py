@@ -1,0 +1,191 @@
+"""What a CosyVoice bundle costs on this machine, part by part, as named figures. No targets, no tables.
+
+Each part loads what it measures; memory is that of the whole process, so that a part has one to itself.
+"""
+
+import asyncio
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .chunk import SAMPLE_RATE
+from .engine import Engine
+from .errors import BundleError, MissingExtra
+
+if TYPE_CHECKING:
+    from ..models.cosyvoice.release.bundle import Bundle
+    from ..models.cosyvoice.timings import MelRun
+
+# About 4 s of speech.
+TEXT = "Thank you for calling, how can I help you with your order today?"
+SPOKEN_S = 4.0
+WINDOW_S = 10
+_USED_S = 3.0
+
+
+class Part(StrEnum):
+    """What can be measured by itself."""
+
+    LM = "lm"
+    FLOW = "flow"
+    WINDOW = "window"
+    HIFT = "hift"
+    FIRST_AUDIO = "first-audio"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One figure; seconds of processor time are of all threads, over two cores."""
+
+    name: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is run. contexts: of the language model. utterances_s: through the flow; the last one is what
+    the bounded window is tried on.
+    """
+
+    contexts: tuple[int, ...] = (120, 1000)
+    tokens: int = 20
+    utterances_s: tuple[float, ...] = (10, 30)
+
+
+def measure_part(folder: Path, part: Part, extent: Extent = Extent()) -> Iterator[Measured]:
+    """The figures of a part; raises BundleError, MissingExtra."""
+    try:
+        from ..models.cosyvoice import timings
+        from ..models.cosyvoice.release.bundle import BundleFault, open_bundle
+    except ImportError as error:
+        raise MissingExtra("vivavoce bench cosyvoice", "cosyvoice") from error
+    timings.use_two_threads()
+    try:
+        bundle = open_bundle(folder)
+    except BundleFault as fault:
+        raise BundleError(str(fault)) from fault
+    measured: dict[Part, Callable[[Bundle, Extent], Iterator[Measured]]] = {
+        Part.LM: _lm,
+        Part.FLOW: _flow,
+        Part.WINDOW: _window,
+        Part.HIFT: _hift,
+        Part.FIRST_AUDIO: _first_audio,
+        Part.MEMORY: _memory,
+    }
+    return measured[part](bundle, extent)
+
+
+def _lm(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:
+    from ..models.cosyvoice.timings import time_lm
+
+    for run in time_lm(bundle, extent.contexts, extent.tokens):
+        place = f"context {run.context:,}"
+        yield Measured(f"LM decode, {place}", 1000 * run.token.cpu_s, "ms/token")
+        yield Measured(f"LM decode, {place}, by the clock", 1000 * run.token.wall_s, "ms/token")
+        yield Measured(f"LM prefill, {place}", run.prefill.cpu_s, "s")
+
+
+def _flow(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:
+    from ..models.cosyvoice.timings import time_flow
+
+    for seconds in extent.utterances_s:
+        run = time_flow(bundle, seconds)
+        yield from _run(f"flow, {seconds:g} s", run)
+        yield from _chunks(f"flow, {seconds:g} s", run)
+
+
+def _window(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:
+    from ..models.cosyvoice.flow import FRAMES_PER_S, FlowPolicy
+    from ..models.cosyvoice.timings import difference_db, largest_difference, time_flow
+
+    seconds = extent.utterances_s[-1]
+    name = f"flow, {seconds:g} s, window {WINDOW_S} s"
+    bounded = time_flow(bundle, seconds, FlowPolicy(window_frames=WINDOW_S * FRAMES_PER_S))
+    yield from _run(name, bounded)
+    exact = time_flow(bundle, seconds)
+    yield Measured(f"{name}, from exact, rms", difference_db(bounded.mel, exact.mel), "dB")
+    yield Measured(f"{name}, from exact, largest", largest_difference(bounded.mel, exact.mel), "of mel")
+
+
+def _hift(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:
+    from ..models.cosyvoice.timings import time_vocoder
+
+    seconds = extent.utterances_s[0]
+    run = time_vocoder(bundle, seconds)
+    yield Measured(f"HiFT, {seconds:g} s, RTF", run.total.cpu_s / seconds, "")
+    yield from _chunks(f"HiFT, {seconds:g} s", run)
+
+
+def _run(name: str, run: "MelRun") -> Iterator[Measured]:
+    yield Measured(f"{name}, total", run.total.cpu_s, "s")
+    yield Measured(f"{name}, total by the clock", run.total.wall_s, "s")
+    yield Measured(f"{name}, last second against first", run.last_against_first, "x")
+
+
+def _chunks(name: str, run: "MelRun") -> Iterator[Measured]:
+    for number, chunk in enumerate(run.chunks, 1):
+        yield Measured(f"{name}, chunk {number} ({chunk.seconds:.3g} s)", chunk.cost.cpu_s, "s")
+
+
+def _memory(bundle: "Bundle", _extent: Extent) -> Iterator[Measured]:
+    from ..models.cosyvoice.timings import flow_state_bytes_per_s, use_all
+
+    state = use_all(bundle, _USED_S)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    yield Measured("peak RSS, three networks, without flow state", (peak - state) / 1e9, "GB")
+    yield Measured("flow state, exact", flow_state_bytes_per_s(bundle) / 1e6, "MB/s of speech")
+
+
+def _first_audio(bundle: "Bundle", _extent: Extent) -> Iterator[Measured]:
+    return iter(asyncio.run(_speak(bundle.folder)))
+
+
+async def _speak(folder: Path) -> list[Measured]:
+    """First audio and pace of a cloned voice that has spoken before, as in a conversation."""
+    async with await Engine.open(str(folder)) as engine:
+        voice = await asyncio.to_thread(
+            engine.voices.enroll, _recording(), SAMPLE_RATE, "You are a helpful assistant."
+        )
+        await _listen(engine, voice.id, 0.1)
+        first, first_cpu, whole, spoken = await _listen(engine, voice.id, SPOKEN_S)
+    return [
+        Measured("first packet, 4 s of text", first, "s by the clock"),
+        Measured("first packet, 4 s of text, processor", first_cpu, "s"),
+        Measured("RTF, end to end, by the clock", whole / spoken, ""),
+    ]
+
+
+async def _listen(engine: Engine, voice: str, seconds: float) -> tuple[float, float, float, float]:
+    """Seconds to the first packet by the clock and of processor time, to all packets; seconds spoken.
+
+    Random weights never end of themselves: listening ends when so much has been heard.
+    """
+    began, cpu, spoken = time.perf_counter(), time.process_time(), 0.0
+    first: tuple[float, float] | None = None
+    async with engine.stream(voice=voice, seed=7) as stream:
+        stream.push_text(TEXT)
+        stream.end_input()
+        async for chunk in stream:
+            if first is None and chunk.seconds:
+                first = (time.perf_counter() - began, (time.process_time() - cpu) / 2)
+            spoken += chunk.seconds
+            if spoken >= seconds:
+                break
+    assert first is not None
+    return *first, time.perf_counter() - began, spoken
+
+
+def _recording() -> NDArray[np.float32]:
+    """Three seconds of something that is no silence, as loud as speech."""
+    noise = np.random.default_rng(0).standard_normal(3 * SAMPLE_RATE)
+    return (0.1 * noise).astype(np.float32)
