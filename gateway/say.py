@@ -56,14 +56,15 @@ async def say(text: str | None, order: Order) -> None:
     Raises:
         VivavoceError: the text, the voice or the output is at fault.
     """
-    with _sink(order) as sink:
-        async with (
-            await Engine.open(order.bundle, voices=order.voices) as engine,
-            engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
-            TextFeed(stream, standard_input() if text is None else text) as feed,
-        ):
-            await _render(stream, feed, sink, order)
-            await feed.raise_source_error()
+    async with (
+        await Engine.open(order.bundle, voices=order.voices) as engine,
+        engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
+    ):
+        # Opened last, so that whatever keeps the voice from speaking leaves a file as it was.
+        with _sink(order) as sink:
+            async with TextFeed(stream, standard_input() if text is None else text) as feed:
+                await _render(stream, feed, sink, order)
+                await feed.raise_source_error()
 
 
 async def _render(stream: Stream, feed: TextFeed, sink: Sink, order: Order) -> None:

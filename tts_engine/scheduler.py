@@ -94,7 +94,8 @@ def admit(open_streams: int, workers: int, slots: int, cost: Cost, policy: Sched
             retry_after_s=1.0,
         )
     load = (open_streams + 1) * cost.per_second / workers
-    if load > policy.most_load:
+    # A machine that is too slow for one stream still speaks to a listener who waits, one at a time.
+    if open_streams and load > policy.most_load:
         raise Overloaded(
             f"one more stream would take {load:.0%} of the compute; {policy.most_load:.0%} is allowed",
             reason="compute",

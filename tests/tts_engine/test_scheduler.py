@@ -133,3 +133,11 @@ def test_a_stream_that_does_not_fit_the_compute_is_refused() -> None:
         admit(2, workers=1, slots=9, cost=cost, policy=POLICY)
     assert refusal.value.reason == "compute"
     admit(2, workers=2, slots=9, cost=cost, policy=POLICY)
+
+
+def test_a_house_too_slow_for_one_stream_takes_one() -> None:
+    cost = Cost()
+    cost.observe(50.0, 10.0)
+    admit(0, workers=1, slots=9, cost=cost, policy=POLICY)
+    with pytest.raises(Overloaded):
+        admit(1, workers=1, slots=9, cost=cost, policy=POLICY)
