@@ -164,6 +164,5 @@ def _write(path: Path, keys: dict[str, Key]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    finally:
+        Path(partial).unlink(missing_ok=True)
