@@ -1,0 +1,63 @@
+"""LiveKit's OpenAI plugin against ``server.py``, by base URL alone: prints the cases that passed, as JSON.
+
+``python livekit_tts.py URL KEY POOR_KEY``
+"""
+
+import asyncio
+import json
+import sys
+from importlib.metadata import version
+
+from livekit.agents import APIStatusError
+from livekit.plugins import openai
+
+URL, KEY, _ = sys.argv[1:4]
+TEXT = "One two three four five six."
+
+
+async def seconds_of(**how: str) -> float:
+    tts = openai.TTS(base_url=f"{URL}/v1", api_key=KEY, **how)
+    heard = 0.0
+    async with tts.synthesize(TEXT) as stream:
+        async for event in stream:
+            assert event.request_id.startswith("req_")
+            heard += event.frame.duration
+    await tts.aclose()
+    return heard
+
+
+async def as_audio() -> None:
+    for response_format in ("mp3", "opus", "aac", "flac", "wav", "pcm"):
+        seconds = await seconds_of(model="tts-1", response_format=response_format)
+        assert 1.1 < seconds < 1.4, (response_format, seconds)
+
+
+async def as_events() -> None:
+    for response_format in ("mp3", "opus", "aac", "flac", "wav", "pcm"):
+        seconds = await seconds_of(model="gpt-4o-mini-tts", response_format=response_format)
+        assert 1.1 < seconds < 1.4, (response_format, seconds)
+
+
+async def with_instructions_and_its_default_voice() -> None:
+    assert 1.1 < await seconds_of(instructions="Cheerfully.") < 1.4
+
+
+async def an_error_is_the_plugins_own() -> None:
+    try:
+        await seconds_of(voice="nobody")
+    except APIStatusError as error:
+        assert error.status_code == 400
+        return
+    raise AssertionError("an unknown voice was spoken with")
+
+
+async def main() -> None:
+    cases = (as_audio, as_events, with_instructions_and_its_default_voice, an_error_is_the_plugins_own)
+    for case in cases:
+        await case()
+    passed = [case.__name__ for case in cases]
+    print(json.dumps({"version": version("livekit-plugins-openai"), "passed": passed}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,67 @@
+"""A gateway over tones, with keys and voices on file, for clients that are programs of their own.
+
+``python server.py FOLDER`` prints one line of JSON, {"url", "key", "poor_key"}, and ends when its input does.
+"""
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
+from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, checked
+from vivavoce.models.cosyvoice.geometry import Version
+from vivavoce.tts_engine.backend import SlotRequest
+from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
+from vivavoce.tts_engine.engine import Engine, EngineConfig
+from vivavoce.tts_engine.metrics import Metrics
+from vivavoce.tts_engine.standin_backend import StandInBackend
+from vivavoce.tts_engine.voice_store import VoiceStore
+
+
+class Encoder:
+    """Hears nothing but how long a recording is."""
+
+    def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
+        ids = np.full(25, len(checked(samples, sample_rate)) % 6561, np.int32)
+        mel, embedding = np.zeros((80, 50), np.float32), np.ones(192, np.float32)
+        return VoicePrompt(Version.V2, transcript, ids, mel, embedding)
+
+
+class Tones(StandInBackend):
+    """Two tones, and every voice that is enrolled is a third."""
+
+    def __init__(self, store: VoiceStore) -> None:
+        super().__init__((440, 330))
+        speakers = {voice.id: np.zeros(192, np.float32) for voice in self.voices}
+        self.voices = BundleVoices(speakers, Encoder, ("en",), store)  # type: ignore[arg-type]
+
+    def open_slot(self, request: SlotRequest) -> int:
+        of_ours = request.voice.startswith("tone-")
+        return super().open_slot(request if of_ours else replace(request, voice="tone-220"))
+
+
+async def serve(folder: Path) -> None:
+    """Serve until standard input ends."""
+    keys = KeysFile(folder / "keys.json")
+    key = keys.add("client", (Scope.SPEAK, Scope.ENROL), KeyLimits())
+    poor_key = keys.add("poor", (Scope.SPEAK,), KeyLimits(requests_per_minute=1))
+    settings: dict[str, Any] = {"http_port": 0, "audiosocket_port": 0, "keys_file": folder / "keys.json"}
+    aliases = {"ash": "tone-330"}
+    with VoiceStore(folder / "voices", 2) as store:
+        async with Engine(Tones(store), EngineConfig(), Metrics()) as engine:
+            gateway = await Gateway.open(Settings(**settings, voice_aliases=aliases), engine=engine)
+            host, port = gateway.addresses.http
+            print(json.dumps({"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}), flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+            await gateway.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))
