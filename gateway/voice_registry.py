@@ -122,8 +122,9 @@ class VoiceRegistry:
             return name
         if name in self._policy.aliases:
             return self._policy.aliases[name]
-        for voice in reversed(self._on_file(grant, name=name)):
-            return voice.id
+        named = self._named(name, grant)
+        if named is not None:
+            return named
         if name in OPENAI_NAMES:
             return self._default()
         raise UnknownVoice(f"no voice {name[:140]!r}; there are: {self._some_names(grant)}")
@@ -143,9 +144,13 @@ class VoiceRegistry:
             ),
         )
 
-    def cloned(self, grant: Grant) -> tuple[StoredVoice, ...]:
-        """The voices on file that a key may use, in order of age."""
-        return self._on_file(grant)
+    def cloned(self, grant: Grant, most: int = -1) -> tuple[StoredVoice, ...]:
+        """The voices on file that a key may use, in order of age; ``most``: -1 for all."""
+        store = self._store()
+        if store is None:
+            return ()
+        owners = None if grant.allows(Scope.ADMIN) else (_NOBODYS, grant.key_id)
+        return store.list(owners, version=store.version, most=most)
 
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:
         """What is on file about a voice that a key may use; raises UnknownVoice."""
@@ -237,7 +242,7 @@ class VoiceRegistry:
             try:
                 enrolled += await asyncio.to_thread(self._enroll_file, file)
             except (VivavoceError, OSError, UnicodeDecodeError) as error:
-                logger.warning("speaker %s is not enrolled: %s", file.name, error)
+                logger.warning("speaker %r is not enrolled: %s", file.name, error)
         logger.info("%d of %d speakers enrolled from %s", enrolled, len(files), folder)
         return enrolled
 
@@ -287,15 +292,16 @@ class VoiceRegistry:
         stored = store.find(voice_id) if store is not None else None
         return stored if stored is not None and _is_for(stored, grant) else None
 
-    def _on_file(self, grant: Grant, *, name: str | None = None, most: int = -1) -> tuple[StoredVoice, ...]:
+    def _named(self, name: str, grant: Grant) -> str | None:
+        """The newest of that name. An administrator's names are its own, whatever other keys call theirs."""
         store = self._store()
         if store is None:
-            return ()
-        owners = None if grant.allows(Scope.ADMIN) else (_NOBODYS, grant.key_id)
-        return store.list(owners, name=name, version=store.version, most=most)
+            return None
+        named = store.list((_NOBODYS, grant.key_id), name=name, version=store.version)
+        return named[-1].id if named else None
 
     def _some_names(self, grant: Grant) -> str:
-        some = [*self._of_bundle, *(voice.id for voice in self._on_file(grant, most=_MOST_SHOWN))]
+        some = [*self._of_bundle, *(voice.id for voice in self.cloned(grant, _MOST_SHOWN))]
         return ", ".join(some[:_MOST_SHOWN]) + (", ..." if len(some) > _MOST_SHOWN else "") or "none"
 
     def _own(self, voice_id: str, grant: Grant) -> StoredVoice:

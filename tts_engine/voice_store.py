@@ -38,6 +38,7 @@ from .prompt_cache import PromptCache
 __all__ = ["About", "StoreLimits", "StoredVoice", "VoicePrompt", "VoiceStore", "checked_id"]
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_HALF_A_CHARACTER = re.compile(r"[\ud800-\udfff]")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")  # BCP 47
 _LONGEST_NAME = 200  # characters
 _LONGEST_NOTE = 10_000  # characters of a consent statement, or of where a recording is from
@@ -223,6 +224,8 @@ class VoiceStore:
         most: int = -1,
     ) -> tuple[StoredVoice, ...]:
         """Voices in order of age: of these owners, that name, a release; None: of any. most: -1 for all."""
+        if name is not None and _HALF_A_CHARACTER.search(name):
+            return ()
         asked = {"name": name, "version": version}
         conditions = ["1"] + [f"{column} = :{column}" for column in asked if asked[column] is not None]
         if owners is not None:
@@ -288,6 +291,7 @@ class VoiceStore:
 
     def _write(self, index: sqlite3.Connection, prompt: VoicePrompt) -> int:
         """Put a prompt on disk for good, and say how many bytes; under the lock."""
+        _check_text("transcript", prompt.transcript)
         path = self._path(prompt.id)
         partial = path.with_suffix(".new")
         try:
@@ -372,6 +376,8 @@ _COLUMNS = (
 
 
 def _row(index: sqlite3.Connection, voice_id: str) -> StoredVoice | None:
+    if _ID.fullmatch(voice_id) is None:
+        return None
     row = index.execute(f"SELECT {_COLUMNS} FROM voices WHERE id = ?", (voice_id,)).fetchone()
     return None if row is None else _voice(row)
 
@@ -409,7 +415,14 @@ def _checked_about(about: About) -> About:
             raise BadRequest(
                 f"a voice's {field} has {len(note):,} characters; at most {_LONGEST_NOTE:,} may be"
             )
+        _check_text(field, note)
     return about
+
+
+def _check_text(field: str, text: str) -> None:
+    """JSON can say half of a character, which no file can hold."""
+    if _HALF_A_CHARACTER.search(text):
+        raise BadRequest(f"a voice's {field} holds half of a character (a lone surrogate); text is wanted")
 
 
 @contextmanager
@@ -419,6 +432,7 @@ def _connected(folder: Path) -> Iterator[sqlite3.Connection]:
     )
     with closing(connection):
         connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA secure_delete = ON")  # who is removed is not to be read in free pages
         yield connection
 
 

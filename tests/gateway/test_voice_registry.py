@@ -1,6 +1,7 @@
 """Who may speak with which voice: names, owners, recordings on their way, and a folder of speakers."""
 
 import asyncio
+import contextlib
 import io
 import logging
 import threading
@@ -15,10 +16,13 @@ from numpy.typing import ArrayLike
 from vivavoce.gateway.access.access import OPEN_KEY_ID, Grant
 from vivavoce.gateway.access.errors import ScopeMissing
 from vivavoce.gateway.access.keys import Scope
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.voice_registry import OPENAI_NAMES, NewVoice, VoicePolicy, VoiceRegistry
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, checked
 from vivavoce.models.cosyvoice.geometry import Version
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
+from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
 from vivavoce.tts_engine.recording import RecordingLimits
 from vivavoce.tts_engine.recording_decoder import answered
@@ -146,12 +150,14 @@ def test_a_cloned_voice_is_found_by_id_and_by_name_the_newest_first(house: House
     alloy = created(house, ANNA, "alloy")
     assert house.registry.resolve("alloy", ANNA) == alloy
     assert house.registry.resolve("alloy", BO) == "first"
+    assert house.registry.resolve("alloy", ADMIN) == "first"
+    assert house.registry.resolve(alloy, ADMIN) == alloy
 
 
 def test_an_unknown_name_is_told_with_what_there_is(house: House) -> None:
     with pytest.raises(UnknownVoice, match=r"no voice 'Zoë'; there are: first, second$"):
         house.registry.resolve("Zoë", SPEAKER)
-    for bad in ("", "../first", "a" * 100_000, "\0"):
+    for bad in ("", "../first", "a" * 100_000, "\0", "\ud83d"):
         with pytest.raises(UnknownVoice):
             house.registry.resolve(bad, SPEAKER)
 
@@ -390,6 +396,24 @@ def test_voices_of_another_release_are_not_offered(house: House, tmp_path: Path)
     assert later.registry.find(annas, ANNA).version == 2
     asyncio.run(later.registry.remove(annas, ANNA))
     later.close()
+
+
+def test_a_server_opens_with_the_voices_of_its_settings(tmp_path: Path) -> None:
+    def settings(**named: object) -> Settings:
+        return Settings(http_port=0, audiosocket_port=0, agent="none", **named)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        async with await Engine.open(backend=StandInBackend((440, 880))) as engine:
+            named = settings(voice="tone-880", voice_aliases={"reception": "tone-440"})
+            async with contextlib.aclosing(await Gateway.open(named, engine=engine)) as gateway:
+                assert gateway.voices.resolve("alloy", ANNA) == "tone-880"
+                assert gateway.voices.resolve("reception", ANNA) == "tone-440"
+            with pytest.raises(UnknownVoice, match="voice_aliases: alloy: no voice 'nobody'"):
+                await Gateway.open(settings(voice_aliases={"alloy": "nobody"}), engine=engine)
+            with pytest.raises(BadRequest, match="clones nobody"):
+                await Gateway.open(settings(speakers=tmp_path), engine=engine)
+
+    asyncio.run(scenario())
 
 
 # A folder of speakers

@@ -12,6 +12,8 @@ from vivavoce.tts_engine.voice_store import VoiceStore
 pytest.importorskip("torch", reason="enrolling needs torch: pip install 'vivavoce[cosyvoice]'")
 
 from vivavoce.tts_engine.bundles import write_random_bundle
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
+from vivavoce.tts_engine.recording import read_recording_file
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,22 @@ def test_a_voice_is_enrolled_listed_and_removed(
     assert voices("remove", "anna", "--store", store) == 1
     with VoiceStore(store, None) as opened:
         assert [voice.id for voice in opened.list()] == ["bo"]
+
+
+def test_the_command_enrols_as_a_server_does(bundles: Path, speech: Path, tmp_path: Path) -> None:
+    store, words = tmp_path / "voices", "Some words."
+    assert (
+        voices("add", "anna", speech, "--bundle", bundles / "v3", "--store", store, "--transcript", words)
+        == 0
+    )
+    backend = CosyVoiceBackend.load(bundles / "v3", voices=store)
+    recording = read_recording_file(speech)
+    prompt = backend.voices.encode(recording.samples, recording.sample_rate, words)
+    speaker = backend.voices.speaker("anna")
+    assert speaker.prompt is not None
+    assert speaker.prompt.id == prompt.id
+    assert backend.voices.get("anna").id == "anna"
+    backend.close()
 
 
 @pytest.mark.parametrize(

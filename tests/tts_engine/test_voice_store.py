@@ -156,6 +156,29 @@ def test_a_language_is_a_code(store: VoiceStore, language: str) -> None:
         store.add(prompt(), name="Anna", about=About(language))
 
 
+def test_half_a_character_is_no_text(store: VoiceStore) -> None:
+    half = "\ud83d"
+    for voice, about in (
+        (prompt(), About(consent=half)),
+        (prompt(), About(owner=half)),
+        (replace(prompt(), transcript=half), About()),
+    ):
+        with pytest.raises(BadRequest, match="half of a character"):
+            store.add(voice, name="Anna", about=about)
+    with pytest.raises(BadRequest, match="printable"):
+        store.add(prompt(), name=half)
+    assert store.find(half) is None
+    assert store.list(name=half) == store.list() == ()
+
+
+def test_what_is_removed_is_not_left_in_the_index(store: VoiceStore) -> None:
+    store.add(prompt(1), name="Anna", about=About(consent="a secret of hers"), voice_id="anna")
+    assert b"a secret of hers" in b"".join(file.read_bytes() for file in store.folder.glob("index*"))
+    store.remove("anna")
+    store.close()
+    assert b"a secret of hers" not in b"".join(file.read_bytes() for file in store.folder.glob("index*"))
+
+
 def test_a_note_has_a_limit(store: VoiceStore) -> None:
     with pytest.raises(BadRequest, match="consent has 10,001 characters"):
         store.add(prompt(), name="Anna", about=About(consent="a" * 10_001))
