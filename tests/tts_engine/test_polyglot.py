@@ -63,6 +63,10 @@ def rows(table: str) -> pytest.MarkDecorator:
     **Fett** und `Kode` -> Fett und Kode.
     1. Stecker ziehen -> eins, Stecker ziehen.
     2026-03-05 -> fünfter März zweitausendsechsundzwanzig.
+    am 24.12. oder 31.12.2025 -> am vierundzwanzigsten Dezember oder einunddreißigster Dezember\
+ zweitausendfünfundzwanzig.
+    ½ Liter, 100 m² -> eins durch zwei Liter,|einhundert Quadratmeter.
+    +49 30 1234567 -> plus vier neun, drei null, eins zwei drei vier fünf sechs sieben.
 """)
 def test_german(written: str, said: str) -> None:
     assert spoken(written, "de") == said
@@ -86,6 +90,8 @@ def test_french(written: str, said: str) -> None:
     ¿Cómo estás? ¡Bien! -> ¿Cómo estás?|¡Bien!
     Son las 14:30, cuesta 3,50 €. -> Son las catorce treinta,|cuesta tres euros con cincuenta céntimos.
     El 1 de mayo hay 21 personas. -> El uno de mayo hay veintiuna personas.
+    1 hora y 31 horas -> una hora y treinta y una horas.
+    El 3er piso, la 1ª vez -> El tercer piso,|la primera vez.
     El Sr. Pérez pagó $1.200 por 1 kg. -> El señor Pérez pagó mil doscientos dólares por un kilo.
 """)
 def test_spanish(written: str, said: str) -> None:
@@ -96,6 +102,7 @@ def test_spanish(written: str, said: str) -> None:
     Sono le 8:05, costa 1,50 €. -> Sono le otto e zero cinque,|costa un euro e cinquanta centesimi.
     Il 1 maggio 2026 il Sig. Rossi ha 2 anni. -> Il primo maggio duemilaventisei il signor Rossi ha due anni.
     L'ora è questa, 1 h. -> L'ora è questa,|una ora.
+    dall'8 marzo, il dott. Rossi -> dall' otto marzo,|il dottor Rossi.
 """)
 def test_italian(written: str, said: str) -> None:
     assert spoken(written, "it") == said
@@ -107,6 +114,8 @@ def test_italian(written: str, said: str) -> None:
     3 марта 2026 года, 5-й этаж -> третьего марта две тысячи двадцать шестого года,|пятый этаж.
     Код: 0417, т.е. такой -> Код:|ноль четыре один семь,|то есть такой.
     Скидка 1%, 2% и 50% -> Скидка один процент,|два процента и пятьдесят процентов.
+    В 2026 г. было 5 г. -> В две тысячи двадцать шестого года было пять граммов.
+    8 (495) 123-45-67, №5 -> восемь, четыре девять пять, один два три, четыре пять, шесть семь,|номер пять.
 """)
 def test_russian(written: str, said: str) -> None:
     assert spoken(written, "ru") == said
@@ -118,6 +127,7 @@ def test_russian(written: str, said: str) -> None:
     가격은 1,234원입니다. -> 가격은 천이백삼십사원입니다.
     인증번호는 0417입니다. -> 인증번호는 공사일칠입니다.
     010-1234-5678로 전화 주세요. -> 공일공, 일이삼사, 오육칠팔로 전화 주세요.
+    6월 10일, 제3장, 2.5kg -> 유월 십일,|제삼장,|이 점 오 킬로그램.
 """)
 def test_korean(written: str, said: str) -> None:
     assert spoken(written, "ko") == said
@@ -139,6 +149,8 @@ def test_korean(written: str, said: str) -> None:
     苹果、香蕉；梨 -> 苹果、|香蕉；|梨。
     发邮件到anna@example.cn -> 发邮件到anna艾特example点cn.
     ３个￥５ -> 三个五元。
+    速度5km/h，5G，v2.1，PM2.5 -> 速度每小时五公里，|五G，|v二点一，|PM二点五。
+    192.168.1.1，¥1万 -> 幺九二点幺六八点一点一，|一万。
     12345678901234567890 -> 幺二三四，五六七八，九零幺二，三四五六，七八九零。
 """)
 def test_chinese(written: str, said: str) -> None:
@@ -150,6 +162,8 @@ def test_chinese(written: str, said: str) -> None:
     午後3時30分に、3つ -> 午後三時三十分に、|三つ。
     暗証番号は0417です -> 暗証番号はゼロヨンイチナナです。
     シャーロット・ホームズ -> シャーロットホームズ。
+    〒100-0001 -> イチゼロゼロ、ゼロゼロゼロイチ。
+    090-1234-5678 -> ゼロキュウゼロ、イチニサンヨン、ゴロクナナハチ。
     ﾊﾟﾝが 東京 -> パンが東京。
 """)
 def test_japanese(written: str, said: str) -> None:
@@ -381,7 +395,7 @@ def test_no_language_is_invented() -> None:
     ]
 
 
-@pytest.mark.parametrize(("module", "code"), [("wetext", "zh"), ("unicode_rbnf", "de")])
+@pytest.mark.parametrize(("module", "code"), [("wetext", "zh"), ("unicode_rbnf.engine", "de")])
 def test_a_missing_library_is_named_by_its_extra(
     module: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

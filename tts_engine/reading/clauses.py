@@ -72,6 +72,7 @@ _MONTH_DAY = re.compile(
     rf"(?:^|[\s(])(?:{'|'.join(MONTH_OF)})\.?\ +\d{{1,2}}(?:st|nd|rd|th)?\Z", re.IGNORECASE
 )
 _LIST_NUMBER = re.compile(r"(?:^|\n)[ *_#>]*\d{1,3}\Z")
+_ORDINAL = re.compile(r"\d{1,2}(?:\.\d{1,2})?\Z")  # "3.", and the "24.12." of a date
 _DOTTED = re.compile(rf"(?:{_LETTERS}\.)+{_LETTERS}\Z")
 LONGEST_LINK_TEXT = 120  # characters between [ and ] that are waited for
 
@@ -160,7 +161,7 @@ def _stop(view: str, at: int, final: bool, habits: Habits) -> tuple[Verdict, Bou
     following = _next_visible(view, end)
     if following == len(view):
         return safe if final else (Verdict.OPEN, None)
-    if habits.ordinals and word.isdigit() and len(word) < 3:
+    if habits.ordinals and _ORDINAL.match(word):
         return Verdict.UNSAFE, None
     if _is_safe_after_stop(view, at, word, kind, view[following]):
         return safe

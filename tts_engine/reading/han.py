@@ -15,7 +15,8 @@ from .scan import Grammar, Read, Row, Scan, rules
 from .scripts import BOPOMOFO, HAN, KANA, is_tight
 from .words import WORD_PATTERN
 
-_WIDE = str.maketrans(",;:.!?", "，；：。！？")
+_WIDE = {"zh": str.maketrans(",;:.!?", "，；：。！？"), "ja": str.maketrans(",;:.!?", "、；：。！？")}
+_SIGNS = str.maketrans("", "", "$€£¥")
 _DIGITS = {
     "zh": "零幺二三四五六七八九",  # 1 in codes and phone numbers
     "ja": ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ"),
@@ -58,7 +59,7 @@ _EXPRESSION = (
 # A vowel of a digraph, a long vowel or a doubled consonant belongs to the mora before it.
 _KANA_TAIL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー\u3099\u309a"
 _ADDRESS_PART = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")
-_MIXED_RUN = re.compile(r"\d+|[A-Za-z]+")
+_MIXED_RUN = re.compile(r"\d+(?:\.\d+)?|[A-Za-z]+")
 
 
 class HanReader:
@@ -68,6 +69,8 @@ class HanReader:
         self._wetext = wetext(language)
         self._digits = _DIGITS[language]
         self._marks = _MARKS[language]
+        self._wide = _WIDE[language]
+        self._comma = ",".translate(self._wide)
         self._announcers = _ANNOUNCERS[language]
 
     def grammar(self) -> Grammar:
@@ -85,11 +88,16 @@ class HanReader:
         letters = rules(
             *self._addresses(),
             (rf"(?:{self._announcers})", self._read_announcer),
-            (r"[A-Za-z]{1,20}(?:-?\d{1,20}[A-Za-z]{0,20}){1,4}(?![A-Za-z0-9])", self._read_mixed),
+            (
+                r"[A-Za-z]{1,20}(?:-?\d{1,20}(?:\.\d{1,9})?[A-Za-z]{0,20}){1,4}(?![A-Za-z0-9])",
+                self._read_mixed,
+            ),
         )
         digits = rules(
             *self._addresses(),
             (r"0\d{2,3}-\d{7,8}(?!\d)|\d{3}(?:-\d{3,4}){2}(?!\d)", self._read_groups),
+            (r"(?<=〒)\d{3}-\d{4}(?!\d)", self._read_groups),
+            (r"\d+(?:\.\d+){2,}(?![.\d])", self._read_version),
             (r"\d+", self._read_code),
             (r"\d{1,6}[A-Za-z][A-Za-z0-9]{0,20}", self._read_mixed),
             (_EXPRESSION, self._read_expression),
@@ -144,7 +152,7 @@ class HanReader:
         def read_widened(scan: Scan, match: re.Match[str]) -> int | None:
             end = read(scan, match)
             if scan.words and is_tight(scan.words[-1].text[-1]):
-                scan.words[-1].punctuation = scan.words[-1].punctuation.translate(_WIDE)
+                scan.words[-1].punctuation = scan.words[-1].punctuation.translate(self._wide)
             return end
 
         return read_widened
@@ -169,7 +177,7 @@ class HanReader:
 
     def _normalized(self, text: str) -> str:
         """As WeText reads it; digits that it leaves one by one."""
-        said = self._wetext(text)
+        said = self._wetext(text).translate(_SIGNS)
         return "".join(self._digits[int(one)] if one in "0123456789" else one for one in said)
 
     def _read_expression(self, scan: Scan, match: re.Match[str]) -> int | None:
@@ -208,7 +216,7 @@ class HanReader:
             self._spell(scan, place, place + size)
             place += size
             if place < match.end():
-                scan.pause("，")
+                scan.pause(self._comma)
         return self._done(scan, match.end())
 
     def _read_groups(self, scan: Scan, match: re.Match[str]) -> int:
@@ -216,8 +224,19 @@ class HanReader:
             scan.say(self._marks["+"], match.start(), match.start() + 1)
         for number, run in enumerate(re.finditer(r"\d+", match.group())):
             if number:
-                scan.pause("，")
+                scan.pause(self._comma)
             self._spell(scan, match.start() + run.start(), match.start() + run.end())
+        return self._done(scan, match.end())
+
+    def _read_version(self, scan: Scan, match: re.Match[str]) -> int:
+        for number, part in enumerate(re.finditer(r"\d+", match.group())):
+            start, stop = match.start() + part.start(), match.start() + part.end()
+            if number:
+                scan.say(self._marks["."], start - 1, start)
+            if len(part.group()) < 3:
+                scan.say(self._normalized(part.group()), start, stop)
+            else:
+                self._spell(scan, start, stop)
         return self._done(scan, match.end())
 
     def _read_minus(self, scan: Scan, match: re.Match[str]) -> int | None:
@@ -234,9 +253,10 @@ class HanReader:
         if re.match(rf"{_NUMBER}{_UNIT}", match.group()):
             return None
         for run in _MIXED_RUN.finditer(scan.view, match.start(), match.end()):
-            if not run.group().isdigit():
-                scan.say(run.group(), run.start(), run.end())
-            elif len(run.group()) < 3 and run.group()[0] != "0":
+            text = run.group()
+            if text.isalpha():
+                scan.say(text, run.start(), run.end())
+            elif "." in text or (len(text) < 3 and text[0] != "0"):
                 scan.say(self._normalized(run.group()), run.start(), run.end())
             else:
                 self._spell(scan, run.start(), run.end())
@@ -245,7 +265,7 @@ class HanReader:
 
     def _read_list_number(self, scan: Scan, match: re.Match[str]) -> int:
         scan.say(self._normalized(match.group(1)), match.start(1), match.end(1))
-        scan.pause("，")
+        scan.pause(self._comma)
         return self._done(scan, match.end())
 
 

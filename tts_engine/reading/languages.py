@@ -115,7 +115,7 @@ GERMAN = Language(
         CHF=m Franken/m Rappen"""),
     marks=_pairs(
         "@=at;.=Punkt;-=Bindestrich;_=Unterstrich;/=Schrägstrich;+=plus;&=und;==gleich;§=Paragraf;#=Raute"
-        ";%=Prozent;€=Euro;$=Dollar;°=Grad;×=mal"
+        ";%=Prozent;€=Euro;$=Dollar;°=Grad;×=mal;÷=durch"
     ),
     code_words=frozenset(
         "code pin puk tan passwort kennwort kundennummer bestellnummer auftragsnummer "
@@ -164,7 +164,7 @@ FRENCH = Language(
         £ GBP=f livre|livres/m penny|pence; ¥ JPY=m yen|yens; CHF=m franc|francs/m centime|centimes"""),
     marks=_pairs(
         "@=arobase;.=point;-=tiret;_=tiret bas;/=slash;+=plus;&=et;==égale;§=paragraphe;#=dièse;%=pour cent"
-        ";€=euros;$=dollars;°=degrés;×=fois"
+        ";€=euros;$=dollars;°=degrés;×=fois;÷=sur"
     ),
     code_words=frozenset(
         "code pin mot passe numéro référence commande dossier compte téléphone postal iban "
@@ -213,7 +213,7 @@ SPANISH = Language(
     marks=_pairs(
         "@=arroba;.=punto;-=guion;_=guion bajo;/=barra;+=más;&=y;==igual a;§=párrafo;#=almohadilla"
         ";%=por ciento"
-        ";€=euros;$=dólares;°=grados;×=por"
+        ";€=euros;$=dólares;°=grados;×=por;÷=sobre"
     ),
     code_words=frozenset(
         "código pin clave contraseña número referencia pedido cuenta teléfono postal iban reserva".split()
@@ -231,7 +231,7 @@ SPANISH = Language(
         "ª": "spellout-ordinal-feminine",
         "er": "spellout-ordinal-masculine-adjective",
     },
-    agreeing={"as": "f", "os": "m", "es": "m"},
+    agreeing={"as": "f", "os": "m", "es": "m", "a": "f", "o": "m"},
 )
 ITALIAN = Language(
     code="it",
@@ -263,13 +263,13 @@ ITALIAN = Language(
     marks=_pairs(
         "@=chiocciola;.=punto;-=trattino;_=trattino basso;/=barra;+=più;&=e;==uguale;§=paragrafo"
         ";#=cancelletto"
-        ";%=per cento;€=euro;$=dollari;°=gradi;×=per"
+        ";%=per cento;€=euro;$=dollari;°=gradi;×=per;÷=su"
     ),
     code_words=frozenset(
         "codice pin password numero ordine conto telefono riferimento iban cap prenotazione pratica".split()
     ),
     abbreviations=_pairs(
-        "Sig=signor;Sig.ra=signora;Sigg=signori;Dott=dottor;Dott.ssa=dottoressa;Prof=professor;n=numero"
+        "Sig=signor;Sig.ra=signora;Sigg=signori;Dott=dottor;dott=dottor;Dott.ssa=dottoressa;Prof=professor;n=numero"
         ";ecc=eccetera"
         ";tel=telefono;Tel=telefono;ca=circa;es=esempio;Avv=avvocato;Ing=ingegner;max=massimo;pag=pagina"
     ),
@@ -314,14 +314,15 @@ RUSSIAN = Language(
         ¥ JPY=f иена|иены|иен"""),
     marks=_pairs(
         "@=собака;.=точка;-=дефис;_=подчёркивание;/=слэш;+=плюс;&=и;==равно;§=параграф;#=решётка;№=номер"
-        ";%=процентов;€=евро;$=долларов;₽=рублей;°=градусов;×=на"
+        ";%=процентов;€=евро;$=долларов;₽=рублей;°=градусов;×=на;÷=на"
     ),
     code_words=frozenset(
         "код пин пин-код пароль номер номером номера заказ заказа счёт счета телефон индекс инн "
         "заявка заявки".split()
     ),
     abbreviations=_pairs(
-        "г=год;гг=годы;ул=улица;д=дом;кв=квартира;стр=страница;т.е=то есть;т. е=то есть;т.д=так далее"
+        "г=года;гг=годы;Тел=телефон;ул=улица;д=дом;кв=квартира;стр=страница;т.е=то есть"
+        ";т. е=то есть;т.д=так далее"
         ";т. д=так далее;т.п=тому подобное;т. п=тому подобное;т.к=так как;т. к=так как;др=другие"
         ";тел=телефон"
         ";им=имени;проф=профессор;см=смотри;напр=например;руб=рублей;коп=копеек;тыс=тысяч"
@@ -336,6 +337,7 @@ RUSSIAN = Language(
         "-му": "spellout-ordinal-masculine-dative",
         "-м": "spellout-ordinal-masculine-locative",
         "-ю": "spellout-ordinal-feminine-accusative",
+        " г.": "spellout-ordinal-masculine-genitive",
         " год": "spellout-ordinal-masculine",
         " года": "spellout-ordinal-masculine-genitive",
         " году": "spellout-ordinal-masculine-locative",
@@ -370,7 +372,7 @@ KOREAN = Language(
     money=_money("""₩ KRW= 원; $ USD= 달러/ 센트; € EUR= 유로/ 센트; ¥ JPY= 엔; £ GBP= 파운드/ 펜스"""),
     marks=_pairs(
         "@=골뱅이;.=점;-=하이픈;_=밑줄;/=슬래시;+=플러스;&=앤드;==은;§=조;#=샵;%=퍼센트;€=유로"
-        ";$=달러;₩=원;°=도;×=곱하기"
+        ";$=달러;₩=원;°=도;×=곱하기;÷=나누기"
     ),
     code_words=frozenset(
         "번호는 번호 코드는 코드 인증번호는 인증번호 비밀번호는 비밀번호 "

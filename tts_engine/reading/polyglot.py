@@ -33,6 +33,8 @@ CODES = ("en", *_IN_HAN, *TABLES)
 _FOLDED = FOLDED | {
     **{mark: mark for mark in (*WIDE_MARKS, "¿", "¡")},
     "〇": "〇",
+    "№": "№",
+    "〒": "〒",
     "ﾞ": "\u3099",
     "ﾟ": "\u309a",
     **dict.fromkeys("।॥።։។။", ". "),

@@ -24,6 +24,8 @@ _LANGUAGES = ((re.compile(f"[{KANA}]"), "ja"), (re.compile(f"[{HANGUL}]"), "ko")
 _HAN = re.compile(f"[{HAN}{BOPOMOFO}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
+_LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
+_WORDS_OF_A_PHRASE = 3
 _LETTERS_OF_A_SYLLABLE = 3  # about as much is said with three letters as with one syllable
 _WRITTEN_IN_HAN = frozenset({"zh", "ja", "ko"})
 _LETTER = re.compile(r"[^\W\d_]")
@@ -118,12 +120,13 @@ def full_stop(word: Word) -> str:
 
 
 def language_of(text: str, *, voice: str, before: str, latin: str) -> str:
-    """The language of a clause by its script: of the voice, or that of what came ``before`` without letters.
+    """The language of a clause by its script; of what came ``before`` where it has no letters.
 
-    ``latin``: what Latin letters are taken for. A script that nobody here reads is "".
+    ``latin``: what Latin letters are taken for, where there are words of them: "5 km" in a Chinese text is
+    Chinese. A script that nobody here reads is "".
     """
     if text.isascii():
-        return latin if _LATIN.search(text) else before
+        return latin if _has_phrase(text) else before or latin
     letters, dense = len(_LATIN.findall(text)), len(_DENSE.findall(text))
     others = len(_LETTER.findall(text)) - dense - letters
     if not letters + dense + others:
@@ -131,8 +134,12 @@ def language_of(text: str, *, voice: str, before: str, latin: str) -> str:
     if dense and (voice in _WRITTEN_IN_HAN or _LETTERS_OF_A_SYLLABLE * dense >= letters):
         return _dense_language(text, (voice, before))
     if letters >= others:
-        return latin
+        return latin if _has_phrase(text) else before or latin
     return "ru" if _CYRILLIC.search(text) else ""
+
+
+def _has_phrase(text: str) -> bool:
+    return len(_LATIN_WORD.findall(text)) >= _WORDS_OF_A_PHRASE
 
 
 def _dense_language(text: str, likely: tuple[str, ...]) -> str:

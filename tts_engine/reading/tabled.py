@@ -53,6 +53,7 @@ class TabledReader:
         letters = rules(
             *self._addresses(),
             *self._abbreviations(),
+            (r"[^\W\d_]{1,20}'(?=\d)", self._read_word),
             (r"[A-Za-z]{1,20}\d[A-Za-z0-9]{0,40}", self._read_mixed),
         )
         word = re.compile(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word
@@ -103,9 +104,12 @@ class TabledReader:
             ),
             (rf"(?!{self._integer}(?!\.\d))\d+(?:\.\d+){{2,}}(?![\w.]\d)", self._read_version),
             (
-                r"0\d(?: \d\d){4}(?!\d)|(?:0\d+(?:[ /-]\d{2,})+|\d{2,4}(?:-\d{3,4}){1,2})(?![-\d])" + hangul,
+                r"0\d(?: \d\d){4}(?!\d)|(?:0\d+(?:[ /-]\d{2,})+|\d{3}-\d{4}|(?:\d ?)?(?:\(\d{2,4}\) ?)?"
+                r"\d{2,4}(?:-\d{2,4}){2,3})(?![-\d])" + hangul,
                 self._read_groups,
             ),
+            (r"(\d{1,3})/(\d{1,3})(?![\w/])", self._read_fraction),
+            *self._own_dates(),
             (rf"{self._decimal}\s?%", self._read_percent),
             (rf"{self._decimal}\s?({money}){hangul}", self._read_money),
             (rf"({self._integer})({suffixes})(?!\w)", self._read_suffixed),
@@ -115,6 +119,14 @@ class TabledReader:
             (rf"{self._decimal}(?: ?[-–] ?(?=\d))", self._read_span),
             (self._decimal, self._read_number),
         )
+
+    def _own_dates(self) -> tuple[Row, ...]:
+        match self._language.code:
+            case "de":
+                return ((r"(\d{1,2})\.(\d{1,2})\.(?!\d)", self._read_day_and_month),)
+            case "ko":
+                return ((r"(6|10)(?=월)", self._read_korean_month),)
+        return ()
 
     # Words
 
@@ -243,6 +255,8 @@ class TabledReader:
     def _agreement(self, scan: Scan, match: re.Match[str]) -> str:
         """The gender of the word after a number, as far as its end tells."""
         following = scan.next_word(match.end())
+        if len(following) < 3:
+            return ""
         return next(
             (gender for end, gender in self._language.agreeing.items() if following.endswith(end)), ""
         )
@@ -265,6 +279,12 @@ class TabledReader:
         scan.pause(",")
         return self._done(scan, match.end())
 
+    def _read_fraction(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say(self._amount(match.group(1), None), match.start(), match.end(1))
+        scan.say(self._language.marks["÷"], match.end(1), match.start(2))
+        scan.say(self._amount(match.group(2), None), match.start(2), match.end())
+        return self._done(scan, match.end())
+
     def _read_percent(self, scan: Scan, match: re.Match[str]) -> int:
         percent = self._language.percent
         said = (
@@ -275,7 +295,9 @@ class TabledReader:
         scan.say(said, match.start(), match.end())
         return self._done(scan, match.end())
 
-    def _read_unit(self, scan: Scan, match: re.Match[str]) -> int:
+    def _read_unit(self, scan: Scan, match: re.Match[str]) -> int | None:
+        if match.start() and scan.view[match.start() - 1] == "제":  # makes an ordinal in Korean
+            return None
         said = self._say_counted(match.group(1), match.group(2), self._language.units[match.group(3)])
         scan.say(said, match.start(), match.end())
         return self._done(scan, match.end())
@@ -300,9 +322,11 @@ class TabledReader:
         scan.say(said, match.start(), match.end())
         return self._done(scan, match.end())
 
-    def _read_suffixed(self, scan: Scan, match: re.Match[str]) -> int:
+    def _read_suffixed(self, scan: Scan, match: re.Match[str]) -> int | None:
         """An ordinal; a suffix with a blank is a word of its own."""
         suffix = match.group(2)
+        if suffix.endswith(".") and len(match.group(1)) != 4:  # no year
+            return None
         said = self._numerals.say(int(self._ungroup.sub("", match.group(1))), self._language.suffixes[suffix])
         scan.say(said, match.start(), match.end(1) if suffix[0] == " " else match.end())
         return self._done(scan, match.end(1) if suffix[0] == " " else match.end())
@@ -335,6 +359,18 @@ class TabledReader:
         scan.say(month, match.start(2), match.end(2))
         if year:
             scan.say(self._numerals.say(int(year), self._language.year), match.start(3), match.end(3))
+        return self._done(scan, match.end())
+
+    def _read_day_and_month(self, scan: Scan, match: re.Match[str]) -> int | None:
+        day, month = int(match.group(1)), int(match.group(2))
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        scan.say(self._day(scan, day), match.start(), match.end(1))
+        scan.say(self._language.months[month - 1], match.start(2), match.end())
+        return self._done(scan, match.end())
+
+    def _read_korean_month(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say("유" if match.group() == "6" else "시", match.start(), match.end())
         return self._done(scan, match.end())
 
     def _read_date(self, scan: Scan, match: re.Match[str]) -> int | None:
