@@ -272,23 +272,23 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     _show(measure(parts=parts or _BENCH_PIPECAT_PARTS), as_json)
 
 
-_BENCH_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
+_BENCH_API_PARTS = ("openai", "leaving")
 
 
-@bench.command("cosyvoice")
-@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
-@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
-@click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Instead of random weights.")
-@click.option("--parts", metavar="PART,...", help=f"Of {', '.join(_BENCH_COSYVOICE_PARTS)}.  [default: all]")
+@bench.command("api")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_BENCH_API_PARTS),
+    help="Only this; may be repeated.  [default: all]",
+)
 @_AS_JSON
-def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | None, as_json: bool) -> None:
-    """CosyVoice: language model, flow, vocoder, first packet, memory."""
-    from .bench import cosyvoice
+def bench_api(parts: tuple[str, ...], as_json: bool) -> None:
+    """Speech APIs: first byte, and what becomes of clients that leave."""
+    from .bench.api import Part, measure
 
-    chosen = parts.split(",") if parts else _BENCH_COSYVOICE_PARTS
-    if unknown := sorted(set(chosen) - set(_BENCH_COSYVOICE_PARTS)):
-        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_BENCH_COSYVOICE_PARTS)}.")
-    _show(cosyvoice.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
+    _show(measure([Part(part) for part in parts]), as_json)
 
 
 _BENCH_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
