@@ -144,13 +144,9 @@ class VoiceRegistry:
             ),
         )
 
-    def cloned(self, grant: Grant, most: int = -1) -> tuple[StoredVoice, ...]:
-        """The voices on file that a key may use, in order of age; ``most``: -1 for all."""
-        store = self._store()
-        if store is None:
-            return ()
-        owners = None if grant.allows(Scope.ADMIN) else (_NOBODYS, grant.key_id)
-        return store.list(owners, version=store.version, most=most)
+    def cloned(self, grant: Grant) -> tuple[StoredVoice, ...]:
+        """The voices on file that a key may use, in order of age."""
+        return self._on_file(grant, -1)
 
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:
         """What is on file about a voice that a key may use; raises UnknownVoice."""
@@ -292,6 +288,13 @@ class VoiceRegistry:
         stored = store.find(voice_id) if store is not None else None
         return stored if stored is not None and _is_for(stored, grant) else None
 
+    def _on_file(self, grant: Grant, most: int) -> tuple[StoredVoice, ...]:
+        store = self._store()
+        if store is None:
+            return ()
+        owners = None if grant.allows(Scope.ADMIN) else (_NOBODYS, grant.key_id)
+        return store.list(owners, version=store.version, most=most)
+
     def _named(self, name: str, grant: Grant) -> str | None:
         """The newest of that name. An administrator's names are its own, whatever other keys call theirs."""
         store = self._store()
@@ -301,7 +304,7 @@ class VoiceRegistry:
         return named[-1].id if named else None
 
     def _some_names(self, grant: Grant) -> str:
-        some = [*self._of_bundle, *(voice.id for voice in self.cloned(grant, _MOST_SHOWN))]
+        some = [*self._of_bundle, *(voice.id for voice in self._on_file(grant, _MOST_SHOWN))]
         return ", ".join(some[:_MOST_SHOWN]) + (", ..." if len(some) > _MOST_SHOWN else "") or "none"
 
     def _own(self, voice_id: str, grant: Grant) -> StoredVoice:
