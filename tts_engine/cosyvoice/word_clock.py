@@ -12,6 +12,7 @@ Positions are speech ids, 25 a second, from the sentence's beginning. Source: th
 FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:551-661.
 """
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -85,6 +86,6 @@ class WordClock:
             yield TimedWord(waiting.word, begin, self._place)
 
     def _earliest(self, waiting: _Waiting) -> float:
-        """Where the model was given the text id that the word begins with."""
+        """Where the model was given the text id that the word begins with; infinite before that."""
         step = bisect_right(self._given, waiting.text_id)
-        return self._given_at[min(step, len(self._given_at) - 1)]
+        return self._given_at[step] if step < len(self._given_at) else math.inf
