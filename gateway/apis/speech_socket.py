@@ -369,4 +369,5 @@ class _Session:
 
 def _failed(error: Exception) -> Failed:
     refusal = refusal_of(error)
-    return Failed(refusal.message, refusal.code, refusal.param, retry_after_s=refusal.retry_after_s)
+    code = refusal.code or (refusal.kind if refusal.status >= 500 else None)
+    return Failed(refusal.message, code, refusal.param, retry_after_s=refusal.retry_after_s)
