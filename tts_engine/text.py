@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from .reading.clauses import Ending
 from .reading.normalize import LONGEST_CLAUSE, ClauseReader, Piece, Reader, SpokenWord, normalize
+from .reading.polyglot import Languages
 from .reading.scripts import full_stop, join, seconds
 
 __all__ = [
@@ -129,7 +130,7 @@ class GenerationSegmenter(Segmenter):
     def __init__(
         self, policy: GenerationPolicy = GenerationPolicy(), clauses: ClauseReader | None = None
     ) -> None:
-        super().__init__(reader=Reader(clauses=clauses))
+        super().__init__(reader=Reader(clauses=clauses or Languages.load(()).clauses()))
         self._generation = policy
         self._said_s = 0.0  # of the generation that is open; 0: none is
 

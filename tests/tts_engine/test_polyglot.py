@@ -204,10 +204,11 @@ def test_han_is_japanese_in_a_japanese_voice_and_after_kana() -> None:
     assert spoken("東京0120", "en") == "東京零幺二零。"
 
 
-# Without "zero" and "six", which are Italian and French too.
-ENGLISH_DIGITS = {"one", "two", "three", "four", "five", "seven", "eight", "nine", "point"}
+# Without "zero", "six" and "point", which are Italian and French too.
+ENGLISH_DIGITS = {"one", "two", "three", "four", "five", "seven", "eight", "nine"}
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["de", "fr", "es", "it"]), st.text("0123456789.,:-/%€ ", max_size=20))
 def test_no_number_is_said_in_english_inside_another_language(language: str, number: str) -> None:
     said = spoken(f"la {number} la", language).replace("|", " ")
@@ -215,7 +216,7 @@ def test_no_number_is_said_in_english_inside_another_language(language: str, num
     assert not any(character.isdigit() for character in said)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["de", "fr", "es", "it", "ru", "ko"]), st.integers(0, 999))
 def test_number_words_are_those_of_num2words(language: str, number: int) -> None:
     ours = spoken(f"{number}", language).rstrip(".")

@@ -10,8 +10,17 @@ from types import FrameType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vivavoce.tts_engine.text import Ending, Segment, Segmenter, SegmentPolicy, normalize
+from vivavoce.tts_engine.text import (
+    Ending,
+    GenerationPolicy,
+    GenerationSegmenter,
+    Segment,
+    Segmenter,
+    SegmentPolicy,
+    normalize,
+)
 
+ALL_AT_ONCE = GenerationPolicy()
 EAGER = SegmentPolicy(first_min_words=1, min_words=1)
 # What an LLM writes, in fragments that meet each other at their edges.
 FRAGMENTS = st.sampled_from(
@@ -204,6 +213,57 @@ def test_after_a_flush_the_next_text_starts_anew() -> None:
     assert [say(segment) for segment in first] == ["Your code is zero four."]
     assert [say(segment) for segment in second] == ["So, good day,"]
     assert second[0].start == 15
+
+
+def generations(*parts: str, policy: GenerationPolicy = ALL_AT_ONCE) -> list[tuple[str, Ending]]:
+    """What a model that speaks while it is written is given; each part is flushed."""
+    segmenter = GenerationSegmenter(policy)
+    found = [segment for part in parts for segment in (*segmenter.push(part), *segmenter.flush())]
+    assert [one.start for one in found] == [0, *(one.stop for one in found)][: len(found)]
+    return [(segment.spoken, segment.ending) for segment in found]
+
+
+def test_a_model_is_given_every_clause_at_once_and_told_where_its_sentence_ends() -> None:
+    assert generations("Well, yes, your API costs $5. And I?\n\nNo") == [
+        ("Well,", Ending.CLAUSE),
+        ("yes,", Ending.CLAUSE),
+        ("your A P I costs five dollars.", Ending.SENTENCE),
+        ("And I?", Ending.SENTENCE),
+        ("No.", Ending.SENTENCE),
+    ]
+
+
+@pytest.mark.parametrize("end", ["", " ", "!!", "\n\n", "😀"])
+def test_a_sentence_that_is_open_is_ended_without_words(end: str) -> None:
+    *clauses, (spoken, ending) = generations(f"Well,{end}")
+    assert clauses == [("Well,", Ending.CLAUSE)]
+    assert spoken == ""
+    assert ending in (Ending.SENTENCE, Ending.PARAGRAPH)
+
+
+def test_nothing_to_say_opens_no_sentence() -> None:
+    assert generations("!!", "", " \n", "😀,") == []
+    assert generations("Yes.", "!!", "") == [("Yes.", Ending.SENTENCE)]
+
+
+def test_a_sentence_of_many_clauses_is_ended_where_enough_is_said() -> None:
+    found = generations("and so we went on, " * 30, policy=GenerationPolicy(4.0, 6.0))
+    whole = [index for index, (_, ending) in enumerate(found) if ending is Ending.SENTENCE]
+    assert len(whole) > 5
+    assert {later - earlier for earlier, later in pairwise(whole)} == {3}
+
+
+def test_a_clause_that_does_not_fit_any_more_begins_a_sentence() -> None:
+    policy = GenerationPolicy(4.5, 5.0)
+    assert generations("we went, " + "on and " * 8 + "on, ", policy=policy)[:2] == [
+        ("we went,", Ending.CLAUSE),
+        ("", Ending.SENTENCE),
+    ]
+
+
+def test_bounds_that_could_never_be_met_are_refused() -> None:
+    with pytest.raises(ValueError, match="enough_s <= most_s"):
+        GenerationPolicy(10.0, 5.0)
 
 
 JUNK = ["a", "1", "a ", "x, ", "(415) 555-", "[a ", "a.b@", ".", " ", "\n", "😀", "$1."]
