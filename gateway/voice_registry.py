@@ -139,7 +139,7 @@ class VoiceRegistry:
         return (
             *(ListedVoice(one.id, one.id, one.language, one.description) for one in self._of_bundle.values()),
             *(
-                ListedVoice(one.id, one.name, one.language or "mul", one.about.provenance, one)
+                ListedVoice(one.id, one.name, one.language or "mul", "enrolled", one)
                 for one in self.cloned(grant)
             ),
         )

@@ -74,6 +74,8 @@ def decode(data: bytes, limits: RecordingLimits) -> tuple[Float, int]:
             stream = _sound(container)
             _check(stream.rate, stream.channels, limits)
             samples = _decoded(container, stream, limits)
+    except MemoryError as error:  # libav's is one of both kinds
+        raise Refused("the recording takes more memory to decode than a recording may") from error
     except av.error.FFmpegError as error:
         raise Refused(f"the file is no recording that can be read; {CONTAINERS} is allowed") from error
     return _in_scale(samples, limits, stream.rate), stream.rate
@@ -156,8 +158,6 @@ def answered(data: bytes, limits: RecordingLimits) -> bytes:
         answer, samples = {"sample_rate": sample_rate}, decoded.tobytes()
     except Refused as refusal:
         answer = {"refused": str(refusal)}
-    except MemoryError:
-        answer = {"refused": "the recording takes more memory to decode than a recording may"}
     return json.dumps(answer).encode() + b"\n" + samples
 
 

@@ -3,6 +3,7 @@
 import io
 import math
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -213,16 +214,15 @@ def test_names_that_are_not_unicode_do_not_matter() -> None:
     assert len(decode(file[:at] + title + file[at:], LIMITS)[0]) == 64_000
 
 
-def test_a_header_that_unfolds_to_gigabytes_is_not_unfolded() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines a process's memory")
+def test_a_header_that_unfolds_to_a_gigabyte_is_not_unfolded() -> None:
     def box(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I4s", 8 + len(content), name) + content
 
-    size = 3 << 30
-    packer = zlib.compressobj(9)
-    packed = b"".join(packer.compress(bytes(1 << 24)) for _ in range(20)) + packer.flush()
-    header = box(b"cmov", box(b"dcom", b"zlib") + box(b"cmvd", struct.pack(">I", size) + packed))
+    packed = zlib.compress(bytes(1 << 24), 9)
+    header = box(b"cmov", box(b"dcom", b"zlib") + box(b"cmvd", struct.pack(">I", 1 << 30) + packed))
     file = box(b"ftyp", b"qt  \0\0\0\0qt  ") + box(b"moov", header) + box(b"mdat", bytes(100))
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadRequest, match="more memory to decode"):
         read_recording(file)
 
 
