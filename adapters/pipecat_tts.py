@@ -114,6 +114,9 @@ class _Utterance:
 
     async def tell_words(self) -> None:
         """Tell the words of which Pipecat has the whole clause."""
+        if self._untold and not self.text_ended and not self.stream.text[self._told_to :].strip():
+            # All that is written is spoken: its words must not wait for a writer who may take his time.
+            await self._service.vivavoce_close_clause(self.context_id)
         stop = math.inf if self.text_ended else self._service.vivavoce_takes_words_to(self.context_id)
         count = sum(1 for _ in itertools.takewhile(lambda told: told[0].text_stop <= stop, self._untold))
         told, self._untold = self._untold[:count], self._untold[count:]
@@ -535,6 +538,15 @@ class VivavoceTTSService(TTSService):
         """
         return self._vivavoce_sequencer.takes_words_to(context_id)
 
+    async def vivavoce_close_clause(self, context_id: str) -> None:
+        """Let Pipecat take the words of all text that a context has so far.
+
+        Args:
+            context_id: The context.
+        """
+        for frame in await self._vivavoce_sequencer.close_clause(context_id):
+            await self.append_to_audio_context(context_id, frame)
+
     async def vivavoce_finish(self, context_id: str | None) -> None:
         """End a context behind its last audio.
 
@@ -578,8 +590,7 @@ class VivavoceTTSService(TTSService):
             utterance.stream.flush()
         if context_id != self._turn_context_id:
             utterance.end_text()  # of no turn, so that nobody will tell its end
-            for frame in await self._vivavoce_sequencer.finalize(context_id):
-                await self.append_to_audio_context(context_id, frame)
+            await self.vivavoce_close_clause(context_id)
         await utterance.tell_words()
 
     def _vivavoce_open(self, context_id: str) -> _Utterance:

@@ -98,6 +98,13 @@ class ClauseSequencer(AggregatedFrameSequencer):
         """
         return self._vivavoce_open.get(context_id, 0) if self._vivavoce_streaming else math.inf
 
+    async def close_clause(self, context_id: str) -> list[Frame]:
+        """Let in the words of all text registered so far; the frames of the clause that this ends."""
+        frames = await self.finalize(context_id)
+        if context_id in self._vivavoce_registered:
+            self._vivavoce_open[context_id] = self._vivavoce_registered[context_id]
+        return frames
+
     async def register_spoken(
         self, frame: AggregatedTextFrame, context_id: str, tts_text: str, *args: Any, **kwargs: Any
     ) -> list[Frame]:

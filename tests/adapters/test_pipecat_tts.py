@@ -4,12 +4,18 @@ A word of the voice lasts exactly 0.2 s; most tests hand audio on as soon as it 
 so that nothing here waits for a listener.
 """
 
+import ast
 import asyncio
+import inspect
 import math
+import textwrap
 import threading
+import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -50,7 +56,7 @@ from pipecat.services.tts_service import TextAggregationMode, TTSContext
 from pipecat.utils.errors import ErrorCategory
 from pipecat.workers.runner import WorkerRunner
 from vivavoce import Engine
-from vivavoce.adapters import pipecat_tts
+from vivavoce.adapters import pipecat_audiosocket_transport, pipecat_tts, pipecat_words
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.adapters.pipecat_words import Playhead
 from vivavoce.tts_engine.backend import Rendered, Turn
@@ -263,6 +269,9 @@ async def test_frames_come_in_the_order_that_pipecat_asks_for() -> None:
         assert kinds.index(TTSAudioRawFrame) < kinds.index(TTSTextFrame)
         assert kinds.count(TTSStartedFrame) == kinds.count(TTSStoppedFrame) == 1
         assert {frame.context_id for frame in end.of(*SPOKEN[:4])} == {end.of(TTSStartedFrame)[0].context_id}
+        assert {type(frame) for frame in end.of(TTSAudioRawFrame)} == {
+            TTSAudioRawFrame
+        }  # Pipecat copies them
 
 
 @in_loop
@@ -311,6 +320,17 @@ async def test_words_of_an_unfinished_sentence_are_told_with_its_first_clause() 
         assert end.words == ["One", "two", "three"]
         announced = [frame.text for frame in end.of(AggregatedTextFrame) if frame.will_be_spoken]
         assert announced == ["One two three,"]
+
+
+@in_loop
+async def test_words_that_were_heard_are_remembered_when_the_writer_pauses_behind_them() -> None:
+    """At the end of a sentence an LLM may call a tool; Pipecat waits for the next sentence's first letter."""
+    async with tones() as engine, line(at_once(engine)) as end:
+        await end.send(LLMFullResponseStartFrame(), *tokens("One two. "))
+        await end.until(TTSTextFrame, 2)
+        await end.send(InterruptionFrame())
+        await end.turn("Next one.")
+        assert end.words == ["One", "two", "Next", "one"]
 
 
 @in_loop
@@ -390,6 +410,56 @@ async def test_the_stream_of_a_turn_is_opened_before_its_first_token() -> None:
         await end.until(TTSStoppedFrame)
 
 
+# A good guest
+
+
+@in_loop
+async def test_speaking_takes_nothing_of_the_loops_own_threads() -> None:
+    """aiortc encodes Opus on them: who fills them delays everybody's packets."""
+    taken = threading.Event()
+    async with tones() as engine, line(at_once(engine)) as end:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        blocked = loop.run_in_executor(None, taken.wait)
+        try:
+            await end.turn("One two three.")
+            assert end.words == ["One", "two", "three"]
+        finally:
+            taken.set()
+            await blocked
+
+
+@pytest.mark.parametrize(
+    ("module", "prefixes"),
+    [
+        (pipecat_tts, ("_vivavoce_", "vivavoce_")),
+        (pipecat_words, ("_vivavoce_",)),
+        (pipecat_audiosocket_transport, ("_audiosocket_",)),
+    ],
+)
+def test_attributes_of_ours_cannot_be_taken_for_pipecats(
+    module: ModuleType, prefixes: tuple[str, ...]
+) -> None:
+    """A transport that kept its own ``_next`` once took the place of the link to the next processor."""
+    theirs_to_set = {"_settings", "_aggregated_frame_sequencer", "caller"}
+    heirs = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type) and one.__module__ == module.__name__ and _inherits_state(one)
+    ]
+    assert heirs
+    for heir in heirs:
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(heir)))):
+            match node:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                    assert name.startswith(prefixes) or name in theirs_to_set, (heir.__name__, name)
+
+
+def _inherits_state(one: type) -> bool:
+    bases = [base for base in one.__mro__[1:] if base.__module__.startswith("pipecat.")]
+    return any("__init__" in vars(base) for base in bases)
+
+
 # Several contexts
 
 
@@ -465,6 +535,24 @@ async def test_no_audio_follows_an_interruption() -> None:
 
 
 @in_loop
+async def test_nothing_of_an_interrupted_reply_is_heard_in_the_next() -> None:
+    """At 8 kHz a resampler that served both would give out what it still held of the first."""
+    async with tones() as engine:
+        async with line(at_once(engine), sample_rate=8_000) as end:
+            await end.turn("Then.")
+            undisturbed = end.audio
+        async with line(VivavoceTTSService(engine=engine, lead_s=0.3), sample_rate=8_000) as end:
+            await end.send(*reply("One two three four five six, " * 20))
+            await end.until(TTSAudioRawFrame, 2)
+            await end.send(InterruptionFrame())
+            await end.until(InterruptionFrame)
+            await end.turn("Then.")
+            context = end.of(TTSStoppedFrame)[-1].context_id
+            heard = b"".join(f.audio for f in end.of(TTSAudioRawFrame) if f.context_id == context)
+            assert heard == undisturbed
+
+
+@in_loop
 async def test_an_interruption_before_the_first_token_ends_the_stream_that_was_opened() -> None:
     async with tones() as engine, line(at_once(engine)) as end:
         await end.send(LLMFullResponseStartFrame())
@@ -527,6 +615,69 @@ async def test_text_outside_of_a_reply_is_spoken_and_its_end_is_not_waited_for()
         assert end.words[-2:] == ["Next", "one"]
         assert end.errors == []
         await idle(engine)
+
+
+# Timeouts of Pipecat's
+
+
+@in_loop
+async def test_an_engine_slower_than_pipecats_patience_loses_no_word() -> None:
+    """With Pipecat's own 3 s the rest would be dropped, and remembered as said."""
+
+    class Slow(StandInBackend):
+        def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+            if any(turn.segment and turn.segment.words[0].text == "late" for turn in turns):
+                time.sleep(3.5)
+            return super().step(worker, turns)
+
+    async with tones(Slow()) as engine, line(at_once(engine)) as end:
+        await end.turn("One two. late three. Four.")
+        assert end.words == ["One", "two", "late", "three", "Four"]
+        assert len(end.of(TTSStoppedFrame)) == 1
+        assert end.errors == []
+
+
+def test_an_engine_is_given_up_on_before_pipecat_takes_its_text_for_said() -> None:
+    assert pipecat_tts.STALL_S < pipecat_tts.STOP_FRAME_TIMEOUT_S
+
+
+@pytest.mark.parametrize(
+    ("begun", "rest"), [("One two. ", "Three, four."), ("One two. Three, ", "four."), ("One two. ", "")]
+)
+def test_a_writer_slower_than_pipecats_patience_is_spoken_whole(begun: str, rest: str) -> None:
+    async def speak() -> None:
+        async with tones() as engine, line(at_once(engine, stop_frame_timeout_s=0.2)) as end:
+            await end.send(LLMFullResponseStartFrame(), *tokens(begun))
+            await end.until(TTSAudioRawFrame)
+            await asyncio.sleep(0.6)
+            await end.send(*tokens(rest), LLMFullResponseEndFrame())
+            await end.until(LLMFullResponseEndFrame)
+            await end.send(*reply("Next one."))
+            said = f"{begun}{rest} Next one".replace(",", "").replace(".", "").split()
+            await end.until(TTSTextFrame, len(said))
+            assert end.words == said
+            assert end.errors == []
+            await idle(engine)
+
+    asyncio.run(speak())
+
+
+@in_loop
+async def test_a_pause_of_the_writer_costs_no_sample() -> None:
+    """Pipecat's resamplers forget what they hold after 0.2 s, and skip in mid-word."""
+    text = "One two three, and four. Five."
+    async with tones() as engine:
+        async with line(at_once(engine), sample_rate=8_000) as end:
+            await end.turn(text)
+            at_a_stroke = end.audio
+        async with line(at_once(engine), sample_rate=8_000) as end:
+            await end.send(LLMFullResponseStartFrame())
+            for part in ("One two three, an", "d four. Fi", "ve."):
+                await end.send(LLMTextFrame(part))
+                await asyncio.sleep(0.3)
+            await end.send(LLMFullResponseEndFrame())
+            await end.until(TTSStoppedFrame)
+            assert end.audio == at_a_stroke
 
 
 # Pace
@@ -740,10 +891,22 @@ async def test_an_end_frame_lets_the_reply_be_said() -> None:
         await idle(engine)
 
 
-@pytest.mark.parametrize("stage", ["before the turn", "before the text", "in the text", "in the audio"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "before the turn",
+        "before the text",
+        "in the text",
+        "in the audio",
+        "with a second reply in the line",
+        "behind an interruption",
+        "behind the audio",
+        "behind a failure",
+    ],
+)
 def test_a_pipeline_can_be_cancelled_at_each_stage(stage: str) -> None:
     async def cancel() -> None:
-        async with tones() as engine:
+        async with tones(BrittleBackend()) as engine:
             async with line(VivavoceTTSService(engine=engine)) as end:
                 match stage:
                     case "before the text":
@@ -755,6 +918,18 @@ def test_a_pipeline_can_be_cancelled_at_each_stage(stage: str) -> None:
                     case "in the audio":
                         await end.send(*reply("One two three four five six. " * 9))
                         await end.until(TTSAudioRawFrame, 2)
+                    case "with a second reply in the line":
+                        await end.send(TTSSpeakFrame("One two three. " * 9), TTSSpeakFrame("Four. " * 9))
+                        await end.until(TTSAudioRawFrame, 2)
+                    case "behind an interruption":
+                        await end.send(*reply("One two three four five six. " * 9))
+                        await end.until(TTSAudioRawFrame, 2)
+                        await end.send(InterruptionFrame())
+                    case "behind the audio":
+                        await end.turn("One.")
+                    case "behind a failure":
+                        await end.send(*reply("One, then fail."))
+                        await end.until_error()
                 await end.send(CancelFrame())
                 await end.until(CancelFrame)
                 await idle(engine)
