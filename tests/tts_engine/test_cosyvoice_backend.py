@@ -530,6 +530,22 @@ def test_a_bundle_is_opened_by_its_folder(folder: Path) -> None:
     run(test())
 
 
+def test_a_bundle_without_speakers_waits_for_a_voice(v2_folder: Path, tmp_path: Path) -> None:
+    for path in v2_folder.iterdir():
+        if path.name != "spk2info.pt":
+            (tmp_path / path.name).symlink_to(path)
+
+    async def test() -> None:
+        async with await Engine.open(backend=CosyVoiceBackend.load(tmp_path, BRIEF)) as engine:
+            with pytest.raises(UnknownVoice, match="no voice is loaded; enrol one"):
+                engine.stream()
+            voice = engine.voices.enroll(recording(), 16_000)
+            assert engine.voices.default == voice
+            assert (await speak(engine, [SHORT]))[-1].final
+
+    run(test())
+
+
 def test_a_damaged_bundle_is_told_with_its_faults(v2_folder: Path, tmp_path: Path) -> None:
     for path in v2_folder.iterdir():
         if path.name != "hift.pt":
