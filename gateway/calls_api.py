@@ -56,6 +56,7 @@ NEXT = "next"
 
 # Close codes of the application's range, after HTTP's numbers.
 CLOSE_UNKNOWN, CLOSE_HELD, CLOSE_TOO_SLOW = 4404, 4409, 4408
+CLOSE_NORMALLY = 1000
 
 
 class _Message(BaseModel):
@@ -236,7 +237,8 @@ def routes(registry: CallRegistry, speech: Speech) -> APIRouter:
         try:
             line = await registry.next_free() if call_id == NEXT else registry.get(call_id)
             with registry.hold(line), line.call.events.follow(wants_audio=audio == "in") as follower:
-                await _Session(socket, line, follower, speech).run()
+                code = await _Session(socket, line, follower, speech).run()
+            await _close(socket, code)  # let go of the call first: who does not read does not close either
         except CallUnknown as error:
             await _refuse(socket, CLOSE_UNKNOWN, str(error))
         except CallHeld as error:
@@ -255,8 +257,11 @@ class _Session:
         self._speaker = Speaker(line.call, speech)
         self._sending = asyncio.Lock()
 
-    async def run(self) -> None:
-        """Serve until the call is over or the socket is gone; the call itself goes on without its holder."""
+    async def run(self) -> int:
+        """Serve until the call is over or the socket is gone; answers the code to close it with.
+
+        The call itself goes on without its holder.
+        """
         await self._send({"type": "started", **_line(self._line)})
         telling, taking = asyncio.create_task(self._tell()), asyncio.create_task(self._take())
         try:
@@ -264,19 +269,17 @@ class _Session:
         finally:
             for task in (telling, taking):
                 task.cancel()
-            await asyncio.gather(telling, taking, return_exceptions=True)
+            told, took = await asyncio.gather(telling, taking, return_exceptions=True)
             await self._speaker.aclose()
-            await _close(self._socket, 1000)
+        is_too_slow = isinstance(told, Overrun | TimeoutError) or isinstance(took, TimeoutError)
+        return CLOSE_TOO_SLOW if is_too_slow else CLOSE_NORMALLY
 
     async def _tell(self) -> None:
-        try:
-            async for event in self._follower:
-                if isinstance(event, CallerAudio):
-                    await asyncio.wait_for(self._socket.send_bytes(event.pcm), SEND_WITHIN_S)
-                else:
-                    await self._send(describe(event))
-        except (Overrun, TimeoutError):
-            await _close(self._socket, CLOSE_TOO_SLOW)
+        async for event in self._follower:
+            if isinstance(event, CallerAudio):
+                await asyncio.wait_for(self._socket.send_bytes(event.pcm), SEND_WITHIN_S)
+            else:
+                await self._send(describe(event))
 
     async def _take(self) -> None:
         with suppress(WebSocketDisconnect):
@@ -347,5 +350,6 @@ async def _refuse(socket: WebSocket, code: int, sentence: str) -> None:
 async def _close(socket: WebSocket, code: int) -> None:
     if WebSocketState.DISCONNECTED in (socket.client_state, socket.application_state):
         return
-    with suppress(RuntimeError, WebSocketDisconnect):
-        await socket.close(code)
+    with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
+        async with asyncio.timeout(SEND_WITHIN_S):
+            await socket.close(code)
