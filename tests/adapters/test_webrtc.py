@@ -313,6 +313,25 @@ def test_an_offer_that_nobody_follows_up_is_given_up() -> None:
     in_loop(scenario())
 
 
+def test_a_page_that_stops_reading_its_messages_is_hung_up_on() -> None:
+    async def scenario() -> None:
+        async with connected() as (browser, peer, told):
+            for number in range(1, 151):  # a page that reads gets more than may wait for one that does not
+                peer.tell("x" * 10_000)
+                await until(lambda number=number: len(browser.messages) == number)
+            browser.connection.sctp._handle_data = nothing  # type: ignore[method-assign, union-attr]
+            while not told.closed.is_set():
+                peer.tell("x" * 10_000)
+                await asyncio.sleep(0)
+            assert told.reasons == ["the page does not read its messages"]
+
+    in_loop(scenario())
+
+
+async def nothing(*_: Any) -> None:
+    pass
+
+
 def test_a_listener_without_a_microphone_hears() -> None:
     async def scenario() -> None:
         browser, told = Browser(), Told()
