@@ -125,7 +125,12 @@ def fold(text: str, table: Mapping[str, str] = FOLDED) -> tuple[str, list[int]]:
 
 
 class ClauseReader(Protocol):
-    """How clauses are read. What it is given first is folded text, cut where a cut is safe."""
+    """How clauses are read. What it is given first is folded text, cut where a cut is safe.
+
+    ``least``: characters that are never too many to wait for an end.
+    """
+
+    least: int
 
     @property
     def habits(self) -> Habits:
@@ -153,7 +158,7 @@ class EnglishClauses:
     habits = ENGLISH
 
     def __init__(self, longest: int = LONGEST_CLAUSE) -> None:
-        self._longest = longest
+        self._longest = self.least = longest
         self._memory = Memory()
 
     def fold(self, text: str) -> tuple[str, list[int]]:
@@ -229,7 +234,7 @@ class Reader:
         begin = 0
         while True:
             view = self._text[begin : begin + self._longest]
-            bound = self._clauses.bound(view)
+            bound = self._clauses.bound(view) if len(view) >= self._clauses.least else None
             boundary, self._decided = next_boundary(
                 view[:bound], self._decided, final=final and bound is None, habits=self._clauses.habits
             )

@@ -99,6 +99,7 @@ class PolyglotClauses:
         self._marks = rules((_any_of(marks), _read_as_written)) if marks else ()
         self._memory = Memory()
         self.habits = _habits(self._latin)
+        self.least = LONGEST_DENSE
 
     def fold(self, text: str) -> tuple[str, list[int]]:
         """Into ASCII where nothing is lost by it; wide marks stay."""
