@@ -1,4 +1,5 @@
 """OpenAI's clients, unmodified, with the base URL changed: SDKs in Python and Node, LiveKit's and Pipecat's.
+And schemathesis, which asks whatever the OpenAPI document allows and forbids.
 
 Each runs as a program of its own in an environment that is made once, beside the checkout's own: it sees what
 .venv has and holds only what the client wants otherwise. Where one cannot be made, there is no network.
@@ -103,3 +104,18 @@ def test_pipecats_service(server: tuple[str, str, str]) -> None:
     pytest.importorskip("pipecat", reason="needs the extra: pip install 'vivavoce[pipecat]'")
     told = passed([sys.executable, str(PROGRAMS / "pipecat_tts.py")], server)
     assert len(told["passed"]) == 3
+
+
+def test_schemathesis_finds_no_answer_that_is_not_documented(server: tuple[str, str, str]) -> None:
+    url, key, _ = server
+    python = Path(python_with("schemathesis==4.32.5"))
+    checks = "not_a_server_error status_code content_type response_schema response_headers".split()
+    named = [check if check.startswith("not") else f"{check}_conformance" for check in checks]
+    command = [
+        *(str(python.with_name("schemathesis")), "run", f"{url}/openapi.json"),
+        *("--header", f"Authorization: Bearer {key}", "--checks", ",".join(named)),
+        *("--phases", "examples,coverage,fuzzing", "--max-examples", "20", "--no-color"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
+    assert done.returncode == 0, done.stdout[-4_000:]
+    assert "8 selected / 8 total" in done.stdout

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.apis.openai import OpenAISpeech
 from vivavoce.gateway.apis.openai_voices import OpenAIVoices
+from vivavoce.gateway.apis.openapi import OpenApi
 from vivavoce.gateway.apis.request_log import RequestLog
 from vivavoce.gateway.apis.speech_socket import SpeechSockets
 from vivavoce.gateway.http import HttpServer, Mount, make_app
@@ -126,7 +127,9 @@ async def _house(
             unready=lambda: None,
             registry=metrics.registry,
             access=Access.open_house(),
-            mounts=[Mount(one.routes(), None) for one in (api, sockets, OpenAIVoices(api, voices))],
+            mounts=[
+                Mount(one.routes(), None) for one in (api, sockets, OpenAIVoices(api, voices), OpenApi())
+            ],
         )
         async with (
             serving(app) as url,

@@ -1,0 +1,95 @@
+"""What OpenAI's side of this server takes and answers, told: ``/openapi.json``, and ``/docs`` to read.
+
+The document is written by hand, as the routes read their requests by hand; a test holds it against the
+routes, and schemathesis against what is answered. The page is plain HTML, with nothing from elsewhere.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from ... import __version__
+
+
+class OpenApi:
+    """The document and its page; nobody needs a key for them."""
+
+    def __init__(self) -> None:
+        self.document: dict[str, Any] = json.loads(
+            Path(__file__).with_name("openapi.json").read_text("utf-8")
+        )
+        self.document["info"]["version"] = __version__
+        self._page = page(self.document)
+
+    def routes(self) -> APIRouter:
+        """Both of them."""
+        router = APIRouter()
+
+        @router.get("/openapi.json")
+        async def document() -> JSONResponse:
+            return JSONResponse(self.document)
+
+        @router.get("/docs")
+        async def docs() -> HTMLResponse:
+            return HTMLResponse(self._page)
+
+        return router
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The document as HTML."""
+    info = document["info"]
+    title = f"{escape(info['title'])} {escape(info['version'])}"
+    parts = [
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>",
+        "<style>body{font:1rem/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+        "td{padding-right:1rem;vertical-align:top}code{font-size:1.05em}</style>",
+        f"<h1>{title}</h1><p>{escape(info['description'])} <a href=/openapi.json>openapi.json</a></p>",
+    ]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts += _operation(document, f"{method.upper()} {path}", operation)
+    return "\n".join(parts) + "\n"
+
+
+def _operation(document: Mapping[str, Any], name: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    about = f"{operation['summary']} {operation.get('description', '')}"
+    yield f"<h2><code>{escape(name)}</code></h2><p>{escape(about)}</p>"
+    for content_type, content in operation.get("requestBody", {}).get("content", {}).items():
+        schema = _resolved(document, content["schema"])
+        yield f"<p>Body: {escape(content_type)}. {escape(schema.get('description', ''))}</p>"
+        yield from _rows((field, _field(about)) for field, about in schema["properties"].items())
+    yield from _rows((status, answer["description"]) for status, answer in operation["responses"].items())
+
+
+def _rows(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
+    yield "<table>"
+    for name, about in rows:
+        yield f"<tr><td><code>{escape(name)}</code><td>{escape(about)}"
+    yield "</table>"
+
+
+def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    resolved: Any = document
+    for step in schema["$ref"].removeprefix("#/").split("/"):
+        resolved = resolved[step]
+    return dict(resolved)
+
+
+def _field(schema: Mapping[str, Any]) -> str:
+    """What a field may hold, in words."""
+    allowed = schema.get("enum") or [schema.get("type", "string")]
+    names = [str(one) for value in allowed for one in (value if isinstance(value, list) else [value])]
+    limits = [
+        f"{word} {schema[key]}"
+        for key, word in (("minimum", "from"), ("maximum", "to"), ("maxLength", "characters up to"))
+        if key in schema
+    ]
+    default = [f"default {schema['default']}"] if "default" in schema else []
+    words = ", ".join([" | ".join(name for name in names if name not in ("null", "None")), *limits, *default])
+    return f"{words}. {schema.get('description', '')}".strip()
