@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import random
 import socket
 import struct
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from vivavoce.gateway.agents import Agent, KeysAgent, SilentAgent
 from vivavoce.gateway.audiosocket_server import AudioSocketPolicy, AudioSocketServer
+from vivavoce.gateway.bench.webrtc import Footprint
 from vivavoce.gateway.call import Call, Speech
 from vivavoce.gateway.call_registry import CallRegistry
 from vivavoce.gateway.clock import Clock
@@ -215,9 +217,9 @@ def test_a_payload_later_than_its_header_is_waited_for() -> None:
     async def scenario() -> None:
         async with gate() as house, caller(house, call_id()) as peer:
             await peer.say(message(0x10, SILENCE)[:3])
-            await peer.hear_packets(5)
+            await peer.hear_packets(2)
             await peer.say(SILENCE)
-            await peer.hear_packets(5)
+            await peer.hear_packets(2)
             assert len(house.server.registry) == 1
 
     asyncio.run(scenario())
@@ -598,6 +600,30 @@ class FakeTransport(asyncio.Transport):
 
     def abort(self) -> None:
         self.aborted = True
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="counts as Linux does")
+def test_fifty_calls_leave_no_task_file_thread_or_memory_behind() -> None:
+    async def one_call(house: Gate, number: int) -> None:
+        async with caller(house, call_id(number)) as peer:
+            await peer.hear_packets(2)
+            if number % 2:
+                await peer.say(message(0x00))
+                await peer.hear_all()
+        await house.until(lambda: not house.server._connections)
+
+    async def scenario() -> None:
+        async with gate(Speaker("One two three.")) as house:
+            for number in range(10):
+                await one_call(house, number)
+            before = Footprint.now()
+            for number in range(50):
+                await one_call(house, number)
+            after = Footprint.now()
+            assert (after.tasks, after.files, after.threads) == (before.tasks, before.files, before.threads)
+            assert after.resident_mb - before.resident_mb < 5
+
+    asyncio.run(scenario())
 
 
 def test_each_message_is_one_write_and_a_backlog_costs_whole_messages() -> None:
