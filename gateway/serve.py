@@ -161,7 +161,7 @@ class Gateway:
         resources.push_async_callback(self.browsers.aclose)
         access = _access(self.settings)
         self._apis = SpeechApis(self.engine, access, self.voices, self.settings.max_input_characters)
-        resources.push_async_callback(self._apis.finish, 0.0)
+        resources.push_async_callback(self._apis.aclose)
         app = make_app(
             unready=self.unready,
             registry=self.engine.metrics.registry,

@@ -353,3 +353,4 @@ async def _deny(socket: WebSocket, refusal: Refusal) -> None:
     """Refuse the handshake with an HTTP answer; the Java SDK ends its tries at "401 Unauthorized" only."""
     body = {"code": refusal.code, "message": refusal.message, "request_id": str(uuid4())}
     await socket.send_denial_response(JSONResponse(body, status_code=refusal.status))
+    await asyncio.sleep(0)  # the server's connection is over by then; returning before is an error in its log
