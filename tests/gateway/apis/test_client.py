@@ -67,6 +67,7 @@ def test_one_connection_carries_utterance_after_utterance(run: Run) -> None:
 def test_a_clean_connection_goes_on_after_every_way_to_stop(run: Run) -> None:
     async def test(house: Any) -> None:
         async with client(house, ready=1) as speech:
+            (connection,) = speech._idle
             async with speech.utterance(TONE_440):
                 pass  # nothing was said
             async with speech.utterance(TONE_440) as utterance:
@@ -93,7 +94,7 @@ def test_a_clean_connection_goes_on_after_every_way_to_stop(run: Run) -> None:
                     raise ZeroDivisionError
             async with speech.utterance(Wish(voice="tone-330")) as utterance:
                 assert pitch_hz(await said(utterance)) == pytest.approx(330, abs=5)
-            assert len(house.sockets) == speech.open_connections == 1
+            assert list(speech._idle) == [connection] and len(house.sockets) == 1
             assert house.api.engine.active_streams == 0
 
     run(test)
