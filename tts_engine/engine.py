@@ -281,10 +281,10 @@ class Engine:
             self.release(session)
 
     def _observe_first_audio(self, session: Session, audio_s: float) -> None:
-        if session.first_audio_at is not None or not audio_s or session.current is None:
+        if session.first_audio_at is not None or not audio_s or session.waiting_since is None:
             return
         session.first_audio_at = time.monotonic()
-        self.metrics.ttfa.observe(session.first_audio_at - session.current.ready_at)
+        self.metrics.ttfa.observe(session.first_audio_at - session.waiting_since)
 
 
 def _next_turn(session: Session) -> Turn:

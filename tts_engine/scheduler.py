@@ -51,8 +51,7 @@ def _runnable(session: Session, policy: SchedulerPolicy) -> bool:
 def _urgency(session: Session) -> tuple[bool, float]:
     """Sorts before others that can wait longer."""
     if session.first_audio_at is None:
-        waiting = session.current or session.pending[0]
-        return False, waiting.ready_at
+        return False, session.waiting_since or session.opened_at
     if session.deadline is None:
         return True, session.first_audio_at + session.samples / SAMPLE_RATE
     return True, session.deadline + session.unread_s

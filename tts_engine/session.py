@@ -16,17 +16,17 @@ _PAUSES_S = {Ending.CLAUSE: 0.12, Ending.SENTENCE: 0.32, Ending.PARAGRAPH: 0.6, 
 
 @dataclass(frozen=True, slots=True)
 class PendingSegment:
-    """A segment waiting to be spoken; ``ready_at``: monotonic time of the text that completed it."""
+    """A segment waiting to be spoken, and the seconds of silence after it."""
 
     segment: Segment
     pause_s: float
-    ready_at: float
 
 
 @dataclass(slots=True, eq=False)
 class Session:
     """Who set what: the stream sets text and deadline, the scheduler ``running``, the commit all else.
 
+    waiting_since: monotonic time of the text that completed the first segment; None before.
     unread_s: seconds of audio rendered and not yet taken by the listener.
     deadline: monotonic time at which the listener has nothing left to play; None until it says so.
     """
@@ -38,6 +38,7 @@ class Session:
     input_ended: bool = False
     cancelled_at: float | None = None
     running: bool = False
+    waiting_since: float | None = None
     unread_s: float = 0.0
     deadline: float | None = None
     first_audio_at: float | None = None
@@ -46,14 +47,19 @@ class Session:
 
     def add(self, segment: Segment, *, now: float) -> None:
         """Queue a segment and the pause that its ending asks for."""
-        self.pending.append(PendingSegment(segment, _PAUSES_S[segment.ending], now))
+        self._queue(PendingSegment(segment, _PAUSES_S[segment.ending]), now)
 
     def add_last(self, segments: Sequence[Segment], *, now: float) -> None:
         """Queue what ends the stream: nothing follows the last segment, so no pause does."""
         for segment in segments[:-1]:
             self.add(segment, now=now)
         for segment in segments[-1:]:
-            self.pending.append(PendingSegment(segment, 0.0, now))
+            self._queue(PendingSegment(segment, 0.0), now)
+
+    def _queue(self, segment: PendingSegment, now: float) -> None:
+        self.pending.append(segment)
+        if self.waiting_since is None:
+            self.waiting_since = now
 
     @property
     def has_work(self) -> bool:

@@ -36,6 +36,13 @@ def test_streams_without_audio_go_first_longest_waiting_first() -> None:
     assert order(speaking(1, deadline=0.1), session(2, ready_at=5.0), session(3, ready_at=4.0)) == [3, 2, 1]
 
 
+def test_a_stream_waits_since_its_first_segment_although_a_later_one_is_being_rendered() -> None:
+    held_back = session(1, ready_at=4.0)
+    held_back.pending.clear()
+    held_back.add(Segment((), 0, 0, Ending.SENTENCE), now=9.0)
+    assert order(session(2, ready_at=5.0), held_back) == [1, 2]
+
+
 def test_then_the_one_whose_listener_runs_dry_soonest() -> None:
     assert order(speaking(1, deadline=12.0), speaking(2, deadline=11.0), speaking(3, deadline=11.5)) == [
         2,
