@@ -15,6 +15,7 @@ from vivavoce.gateway.access.access import Access, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.audio_store import AudioStore
+from vivavoce.gateway.apis.dashscope_enrolment import Registry
 from vivavoce.gateway.apis.dashscope_http import PATH, DashScopeHttp
 from vivavoce.gateway.apis.request_log import RequestLog
 from vivavoce.gateway.http import Mount, make_app
@@ -28,16 +29,16 @@ WITHIN_S = 30.0
 RECORDING = "data:audio/wav;base64," + base64.b64encode(b"RIFF pretend").decode()
 
 
-class PretendRegistry(VoiceRegistry):
+class PretendRegistry:
     """Keeps voices without hearing them: one of the house's voices speaks for each."""
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__(engine.voices)
+        self._voices = engine.voices
         self.recordings: list[tuple[bytes, NewVoice]] = []
         self._kept: dict[str, StoredVoice] = {}
 
     def resolve(self, name: str | None, grant: Grant) -> str:
-        return super().resolve(None if name in self._kept else name, grant)
+        return self._voices.get(None if name in self._kept else name).id
 
     def cloned(self, grant: Grant) -> tuple[StoredVoice, ...]:
         return tuple(self._kept.values())
@@ -67,7 +68,7 @@ class PretendRegistry(VoiceRegistry):
 class House:
     """The API in process, and a client for it."""
 
-    def __init__(self, api: DashScopeHttp, voices: VoiceRegistry, client: httpx.AsyncClient) -> None:
+    def __init__(self, api: DashScopeHttp, voices: Registry, client: httpx.AsyncClient) -> None:
         self.api = api
         self.voices = voices
         self.client = client
@@ -104,7 +105,8 @@ def in_house(
         voice = backend or StandInBackend((440, 660))
         access_ = access or Access.open_house()
         async with await Engine.open(backend=voice) as engine:
-            voices = PretendRegistry(engine) if pretend else VoiceRegistry(engine.voices)
+            real = VoiceRegistry(engine.voices)
+            voices = PretendRegistry(engine) if pretend else real
             store = AudioStore()
             api = DashScopeHttp(
                 engine, access_, voices, RequestLog(engine.metrics), UrlGuard(UrlPolicy()), store
@@ -123,7 +125,7 @@ def in_house(
             ):
                 await test(House(api, voices, client))
             assert voice.open_slots == 0
-            voices.close()
+            real.close()
             store.close()
 
     asyncio.run(run())

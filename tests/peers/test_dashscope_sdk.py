@@ -1,0 +1,214 @@
+"""The real DashScope SDKs, unmodified, against a server of ours: all that their programs do.
+
+Each version gets an interpreter of its own, kept in pytest's cache folder. Where the network is off, so that
+none can be made, the tests are skipped; in CI they are required.
+"""
+
+import asyncio
+import io
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from vivavoce.gateway.access.access import Access, Grant
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.access.url_guard import UrlGuard
+from vivavoce.gateway.apis.audio_store import AudioStore
+from vivavoce.gateway.apis.dashscope import DashScopeSockets
+from vivavoce.gateway.apis.dashscope_http import DashScopeHttp
+from vivavoce.gateway.apis.request_log import RequestLog
+from vivavoce.gateway.http import HttpServer, Mount, make_app
+from vivavoce.gateway.serve import _bind
+from vivavoce.gateway.voice_registry import NewVoice
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import UnknownVoice
+from vivavoce.tts_engine.standin_backend import StandInBackend
+from vivavoce.tts_engine.voice_store import About, StoredVoice
+
+HERE = Path(__file__).parent
+VERSIONS = ("1.25.24", "2.0.2")
+PITCHES = tuple(range(300, 3300, 150))
+WITHIN_S = 240.0
+CASES = 15
+
+
+class PretendRegistry:
+    """Keeps voices without hearing them: the house's own voice speaks for each."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._voices = engine.voices
+        self._kept: dict[str, StoredVoice] = {}
+
+    def resolve(self, name: str | None, grant: Grant) -> str:
+        return self._voices.get(None if name in self._kept else name).id
+
+    def cloned(self, grant: Grant) -> tuple[StoredVoice, ...]:
+        return tuple(self._kept.values())
+
+    def find(self, voice_id: str, grant: Grant) -> StoredVoice:
+        if voice_id not in self._kept:
+            raise UnknownVoice(f"no voice {voice_id!r}")
+        return self._kept[voice_id]
+
+    async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
+        voice = StoredVoice(str(new.voice_id), new.name, "", 1, len(data), "", 0.0, 0.0, About())
+        self._kept[voice.id] = voice
+        return voice
+
+    async def replace(self, voice_id: str, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
+        self._kept[voice_id] = replace(self.find(voice_id, grant), changed_at=1.0)
+        return self._kept[voice_id]
+
+    async def remove(self, voice_id: str, grant: Grant) -> StoredVoice:
+        return self._kept.pop(self.find(voice_id, grant).id)
+
+
+@pytest.fixture(params=VERSIONS)
+def python(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Path:
+    """An interpreter that has the SDK of one version, and nothing of ours."""
+    assert pytestconfig.cache is not None
+    version = request.param
+    home = pytestconfig.cache.mkdir(f"dashscope-{version}-python{sys.version_info[0]}{sys.version_info[1]}")
+    interpreter = home / "bin" / "python"
+    if not (home / "complete").exists():
+        venv.create(home, with_pip=False, clear=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(interpreter), "install", "--quiet"]
+        options = ["--no-compile", "--disable-pip-version-check", "--retries", "1", "--timeout", "15"]
+        made = subprocess.run([*pip, *options, f"dashscope=={version}"], capture_output=True, text=True)
+        if made.returncode:
+            pytest.skip(f"dashscope {version} cannot be installed here: {made.stderr.strip()[-200:]}")
+        (home / "complete").touch()
+    return interpreter
+
+
+class Server:
+    """DashScope's API with twenty voices, and how a program finds it."""
+
+    def __init__(self, port: int, key: str, backend: StandInBackend, sockets: DashScopeSockets) -> None:
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "NO_PROXY": "*",
+            "DASHSCOPE_API_KEY": key,
+            "DASHSCOPE_WEBSOCKET_BASE_URL": f"ws://127.0.0.1:{port}/api-ws/v1/inference",
+            "DASHSCOPE_HTTP_BASE_URL": f"http://127.0.0.1:{port}/api/v1",
+        }
+        self.backend = backend
+        self.sockets = sockets
+
+    async def runs(self, python: Path, program: str, out: Path) -> list[str]:
+        """What a program prints, line by line."""
+        process = await asyncio.create_subprocess_exec(
+            *(python, HERE / program, out),
+            env=self.environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                told, complained = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode == 0, complained.decode()[-3_000:]
+        return told.decode().splitlines()
+
+
+@asynccontextmanager
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    keys = KeysFile(tmp_path / "keys.json")
+    key = keys.add("sdk", (Scope.SPEAK, Scope.ENROL), KeyLimits())
+    backend, store, access = StandInBackend(PITCHES), AudioStore(), Access(keys)
+    async with await Engine.open(backend=backend) as engine:
+        voices, log = PretendRegistry(engine), RequestLog(engine.metrics)
+        sockets = DashScopeSockets(engine, access, voices, log)
+        http = DashScopeHttp(engine, access, voices, log, UrlGuard(), store)
+        app = make_app(
+            unready=lambda: None,
+            registry=engine.metrics.registry,
+            access=access,
+            mounts=[Mount(sockets.routes(), None), Mount(http.routes(), None)],
+        )
+        with _bind("127.0.0.1", 0) as sock:
+            serving = HttpServer(app, sock)
+            running = asyncio.create_task(serving.run_until_closed())
+            await serving.wait_started(running)
+            yield Server(sock.getsockname()[1], key, backend, sockets)
+            await sockets.aclose()
+            serving.close()
+            await running
+        store.close()
+
+
+def seconds(path: Path) -> float:
+    if path.suffix == ".pcm":
+        return path.stat().st_size / 2 / int(path.suffixes[-2][1:])
+    with av.open(io.BytesIO(path.read_bytes())) as container:
+        return sum(frame.samples / frame.sample_rate for frame in container.decode(audio=0))
+
+
+def pitch_of(path: Path) -> int:
+    samples = np.frombuffer(path.read_bytes(), "<i2").astype(np.float64)[:9600]
+    peak = int(np.argmax(np.abs(np.fft.rfft(samples * np.hanning(len(samples)), 48_000)))) / 2
+    return min(PITCHES, key=lambda pitch: abs(pitch - peak))
+
+
+def results(lines: list[str]) -> dict[str, Any]:
+    told = [json.loads(line) for line in lines]
+    failed = [f"{one['case']}: {one['found']}" for one in told[1:] if not one["passed"]]
+    assert not failed, "\n".join(failed)
+    return {one["case"]: one["found"] for one in told[1:]}
+
+
+def test_the_sdk_does_all_that_it_does_with_dashscope(python: Path, tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        async with server(tmp_path) as here:
+            lines = await here.runs(python, "dashscope_cases.py", tmp_path)
+            async with asyncio.timeout(30):
+                while here.backend.open_slots:
+                    await asyncio.sleep(0.01)
+            return lines
+
+    found = results(asyncio.run(run()))
+    assert len(found) == CASES
+
+    said_s = 6 * 0.2 + 0.32 + 0.02
+    for case in ("one_shot", "asynchronous", "http", "http_stream"):
+        assert said_s - 0.05 <= seconds(tmp_path / found[case]) <= said_s + 0.2, case
+    assert len(found["every_format"]) == 30
+    for name in found["every_format"]:
+        assert 0.4 <= seconds(tmp_path / name) <= 0.75, name
+
+    spoken = found["streaming"]
+    assert [word for word, _, _ in spoken["words"]] == ["One", "two", "three", "four", "Five", "six"]
+    starts = [start for _, start, _ in spoken["words"]]
+    assert starts == sorted(starts)
+    assert seconds(tmp_path / spoken["audio"]) == pytest.approx(said_s)
+    assert seconds(tmp_path / found["ssml"]) == pytest.approx(0.62)
+
+    pooled = found["pool_of_20"]
+    for number, names in enumerate(pooled["said"]):
+        assert [pitch_of(tmp_path / name) for name in names] == [PITCHES[number]] * 3
+    assert pooled["sockets"] == 20  # every connection of the pool was used again
+
+
+def test_a_program_of_the_documentation_runs_with_its_environment_set(python: Path, tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        async with server(tmp_path) as here:
+            return await here.runs(python, "dashscope_sample.py", tmp_path)
+
+    lines = asyncio.run(run())
+    assert sum("first package after" in line for line in lines) == 3
+    assert not any("failed" in line for line in lines)
+    for number in range(3):
+        assert seconds(tmp_path / f"result_{number}.mp3") > 1.0
