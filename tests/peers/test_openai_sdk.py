@@ -106,7 +106,9 @@ def test_pipecats_service(server: tuple[str, str, str]) -> None:
     assert len(told["passed"]) == 3
 
 
-def test_schemathesis_finds_no_answer_that_is_not_documented(server: tuple[str, str, str]) -> None:
+def test_schemathesis_finds_no_answer_that_is_not_documented(
+    server: tuple[str, str, str], tmp_path: Path
+) -> None:
     url, key, _ = server
     python = Path(python_with("schemathesis==4.32.5"))
     checks = "not_a_server_error status_code content_type response_schema response_headers".split()
@@ -116,6 +118,6 @@ def test_schemathesis_finds_no_answer_that_is_not_documented(server: tuple[str, 
         *("--header", f"Authorization: Bearer {key}", "--checks", ",".join(named)),
         *("--phases", "examples,coverage,fuzzing", "--max-examples", "20", "--no-color"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-4_000:]
     assert "8 selected / 8 total" in done.stdout

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -392,5 +394,24 @@ def test_sockets_side_by_side_are_not_mixed_up(run: Any) -> None:
         pitches = await asyncio.gather(*map(one, voices))
         for voice, pitch in zip(voices, pitches, strict=True):
             assert pitch == pytest.approx(float(voice.removeprefix("tone-")), abs=3)
+
+    run(test)
+
+
+def test_the_example_speaks_standard_input(run: Any) -> None:
+    example = Path(__file__).parents[3] / "examples" / "stream_text.py"
+
+    async def test(served: Any) -> None:
+        host, port = served.address
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(example), f"ws://{host}:{port}"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        pcm, words = await program.communicate(b"One two\nthree four.\n")
+        assert program.returncode == 0, words.decode()
+        assert 4 * WORD_S < len(pcm) / 48_000 < 4 * WORD_S + 0.5  # and a pause after the full stop
+        assert [line.split()[-1] for line in words.decode().splitlines()] == "One two three four".split()
 
     run(test)

@@ -1,0 +1,55 @@
+"""Speak standard input while it is still being written, over vivavoce's WebSocket: s16le at 24 kHz comes out.
+
+    vivavoce serve
+    echo "Read me as I arrive." | python stream_text.py | aplay -f S16_LE -r 24000
+
+Each word is shown with its time as its audio comes. Needs only ``pip install websockets``; a key, where the
+server asks for one, is taken from the environment, VIVAVOCE_KEY.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from websockets.asyncio.client import ClientConnection, connect
+
+SERVER = "ws://127.0.0.1:8080"
+
+
+async def write(socket: ClientConnection) -> None:
+    """Send standard input as it comes, then its end."""
+    await socket.send(json.dumps({"type": "session.config", "response_format": "pcm", "word_times": True}))
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        await socket.send(json.dumps({"type": "input.text", "text": line}))
+    await socket.send(json.dumps({"type": "input.done"}))
+
+
+async def listen(socket: ClientConnection) -> None:
+    """Write audio to standard output until the utterance is over."""
+    async for message in socket:
+        if isinstance(message, bytes):
+            sys.stdout.buffer.write(message)
+            sys.stdout.buffer.flush()
+            continue
+        event = json.loads(message)
+        match event["type"]:
+            case "audio.words":
+                for word in event["words"]:
+                    print(f"{word['start_ms'] / 1000:7.2f} s  {word['word']}", file=sys.stderr)
+            case "error":
+                sys.exit(event["message"])
+            case "session.done":
+                return
+
+
+async def speak(server: str) -> None:
+    """Speak one text."""
+    key = os.environ.get("VIVAVOCE_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else None
+    async with connect(f"{server}/v1/audio/speech/stream", additional_headers=headers, proxy=None) as socket:
+        await asyncio.gather(write(socket), listen(socket))
+
+
+if __name__ == "__main__":
+    asyncio.run(speak(sys.argv[1] if len(sys.argv) > 1 else SERVER))
