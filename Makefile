@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml Makefile
 	@touch $@
 
 run: setup
-	@echo "When it says that it is ready, call it from another terminal:"
+	@echo "When it says that it is ready, open http://127.0.0.1:8080 and press Call, or call it from another terminal:"
 	@echo "    $(BIN)/vivavoce phone 127.0.0.1 9092 --seconds 40 --out heard.wav"
 	@$(BIN)/vivavoce serve --agent script:examples/script.txt
 

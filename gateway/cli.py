@@ -98,7 +98,8 @@ def _start_log(level: str, file: Path | None) -> None:
         except OSError as error:
             raise VivavoceError(f"log_file: cannot write {file}: {error.strerror}") from None
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[to])
-    logging.getLogger("uvicorn").setLevel("WARNING")  # its INFO is about itself
+    for name in ("uvicorn", "aioice"):
+        logging.getLogger(name).setLevel("WARNING")  # their INFO is about themselves
 
 
 @_cli.command()
