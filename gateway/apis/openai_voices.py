@@ -48,7 +48,7 @@ class OpenAIVoices:
 
     async def _list(self, request: Request, grant: Grant) -> Mapping[str, Any]:
         voices = self._voices.visible(grant)
-        uploaded = [_uploaded(voice.stored) for voice in voices if voice.stored is not None]
+        uploaded = [_uploaded(voice.stored, grant) for voice in voices if voice.stored is not None]
         return {"object": "list", "voices": [_listed(voice) for voice in voices], "uploaded_voices": uploaded}
 
     async def _create(self, request: Request, grant: Grant) -> Mapping[str, Any]:
@@ -60,11 +60,11 @@ class OpenAIVoices:
         except HTTPException as error:
             raise ProtocolError(f"the form cannot be read: {error.detail}") from None
         stored = await self._voices.create(data, new, grant)
-        return {**_voice(stored), "success": True, "voice": _uploaded(stored)}
+        return {**_voice(stored), "success": True, "voice": _uploaded(stored, grant)}
 
     async def _delete(self, request: Request, grant: Grant) -> Mapping[str, Any]:
-        voice_id = request.path_params["voice_id"]
         try:
+            voice_id = self._voices.resolve(request.path_params["voice_id"], grant)
             await self._voices.remove(voice_id, grant)
         except UnknownVoice as error:
             raise NotFound(str(error)) from None
@@ -119,11 +119,8 @@ def _voice(stored: StoredVoice) -> dict[str, Any]:
     }
 
 
-def _uploaded(stored: StoredVoice) -> dict[str, Any]:
-    return {
-        "id": stored.id,
-        "name": stored.name,
-        "created_at": int(stored.created_at),
-        "consent": stored.about.consent,
-        "ref_text": stored.transcript,
-    }
+def _uploaded(stored: StoredVoice, grant: Grant) -> dict[str, Any]:
+    """What was told with a recording, to whoever told it; to others only that there is the voice."""
+    told = {"consent": stored.about.consent, "ref_text": stored.transcript}
+    about = {"id": stored.id, "name": stored.name, "created_at": int(stored.created_at)}
+    return about | told if grant.key_id == stored.about.owner or grant.allows(Scope.ADMIN) else about

@@ -1,5 +1,7 @@
 """Voices over HTTP: listed, made of an upload and removed, in the fields of both kinds of clients."""
 
+import asyncio
+import base64
 import io
 import wave
 from collections.abc import Iterator
@@ -11,8 +13,10 @@ import numpy as np
 import pytest
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt
+from vivavoce.models.cosyvoice.geometry import Version
 from vivavoce.tts_engine.recording_decoder import answered
-from vivavoce.tts_engine.voice_store import VoiceStore
+from vivavoce.tts_engine.voice_store import About, VoiceStore
 
 PATH = "/v1/audio/voices"
 
@@ -191,3 +195,96 @@ def test_keys_have_voices_of_their_own_and_need_the_scope(
         assert (await served.client.delete(f"{PATH}/{made}", headers=anna)).status_code == 200
 
     run(test, store=store, access=Access(file))
+
+
+def test_the_speakers_statement_is_for_who_enrolled_the_voice(
+    run: Any, store: VoiceStore, tmp_path: Path
+) -> None:
+    file = KeysFile(tmp_path / "keys.json")
+    scopes = (Scope.SPEAK, Scope.ENROL)
+    anna = {"Authorization": f"Bearer {file.add('anna', scopes, KeyLimits())}"}
+    prompt = VoicePrompt(
+        Version.V2, "", np.ones(25, np.int32), np.zeros((80, 50), np.float32), np.ones(192, np.float32)
+    )
+    store.add(prompt, name="House", about=About("en", "", "The operator's consent.", "", ""))
+
+    async def test(served: Any) -> None:
+        await create(served, headers=anna, ref_text="What I say.")
+        house, own = (await listed(served, anna))["uploaded_voices"]
+        assert (house["name"], own["name"]) == ("House", "Anna")
+        assert not {"consent", "ref_text"} & house.keys()
+        assert (own["consent"], own["ref_text"]) == ("I agree.", "What I say.")
+
+    run(test, store=store, access=Access(file))
+
+
+def test_a_voice_is_removed_by_its_name_as_well(run: Any, store: VoiceStore) -> None:
+    async def test(served: Any) -> None:
+        made = (await create(served)).json()["id"]
+        removed = await served.client.delete(f"{PATH}/Anna")
+        assert (removed.status_code, removed.json()["id"]) == (200, made)
+        assert (await listed(served))["uploaded_voices"] == []
+
+    run(test, store=store)
+
+
+def as_data_url(data: bytes) -> str:
+    return "data:audio/wav;base64," + base64.b64encode(data).decode()
+
+
+def test_a_recording_that_comes_with_a_request_is_spoken_like_and_forgotten(
+    run: Any, store: VoiceStore
+) -> None:
+    async def test(served: Any) -> None:
+        answers = await asyncio.gather(
+            *(served.post(ref_audio=as_data_url(recording()), ref_text="What is said.") for _ in range(3))
+        )
+        for answer in answers:
+            pcm = np.frombuffer(answer.content, "<i2")
+            assert np.argmax(np.abs(np.fft.rfft(pcm))) * 24_000 / len(pcm) == pytest.approx(220, abs=2)
+        assert store.list() == ()
+
+    run(test, store=store)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/a.wav",
+        "http://[::1]/a.wav",
+        "http://2130706433/a.wav",
+        "http://0x7f.1/a.wav",
+        "http://169.254.169.254/latest/meta-data",
+        "file:///etc/passwd",
+        "/etc/passwd",
+        "data:audio/wav;base64,???",
+        as_data_url(b"no sound"),
+    ],
+)
+def test_a_reference_that_is_no_recording_or_is_nobodys_business_is_refused(
+    url: str, run: Any, store: VoiceStore
+) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.post(ref_audio=url)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+        assert served.backend.steps == 0
+        assert store.list() == ()
+
+    run(test, store=store)
+
+
+def test_a_reference_needs_the_scope_and_a_model_that_clones(
+    run: Any, store: VoiceStore, tmp_path: Path
+) -> None:
+    file = KeysFile(tmp_path / "keys.json")
+    speaker = {"Authorization": f"Bearer {file.add('test', (Scope.SPEAK,), KeyLimits())}"}
+
+    async def without_the_scope(served: Any) -> None:
+        assert (await served.post(speaker, ref_audio=as_data_url(recording()))).status_code == 403
+
+    async def of_a_model_that_clones_nobody(served: Any) -> None:
+        answer = await served.post(ref_audio="http://127.0.0.1/never-fetched")
+        assert "CosyVoice 2 or 3" in answer.json()["error"]["message"]
+
+    run(without_the_scope, store=store, access=Access(file))
+    run(of_a_model_that_clones_nobody)
