@@ -66,6 +66,7 @@ _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 @click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
 @click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
 @click.option("--max-calls", metavar="N", help="More are refused at once.  [default: 100]")
+@click.option("--max-streams", metavar="N", help="Utterances at once.  [default: 100]")
 @click.option(
     "--audiosocket-rate", metavar="HZ", help="8000, or 24000 for Asterisk 22.7 and later.  [default: 8000]"
 )
@@ -241,6 +242,47 @@ def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: 
     from .bench.schedule import measure
 
     _show(measure(rates or None, requests=requests, seed=seed), as_json)
+
+
+@bench.command("serve")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Speak with this checkpoint.  [default: the packaged voice]",
+)
+@click.option("--size", type=click.Choice(["tiny", "full"]), help="Speak with random weights of that size.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="Requests a second, at random.",
+)
+@click.option("--streams", type=click.IntRange(1), default=32, show_default=True, help="Let in at once.")
+@click.option("--requests", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--voice", metavar="ID", help="[default: the first one]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the waits; needs matplotlib."
+)
+@_AS_JSON
+def bench_serve(
+    bundle: Path | None,
+    size: str | None,
+    rate: float,
+    streams: int,
+    requests: int,
+    voice: str | None,
+    seed: int,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """A server under open-loop load: first byte, first audible sample, underruns."""
+    from .bench.serve import Plan, measure
+
+    plan = Plan(rate, streams, requests, voice, seed)
+    _show(measure(plan, bundle=bundle, size=size, plot=plot), as_json)
 
 
 @bench.command("webrtc")
