@@ -169,8 +169,8 @@ class Engine:
             if refusal is not None:
                 self.metrics.refusals.labels(refusal.reason).inc()
                 raise refusal
-            session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
             segmenter = self._backend.segmenter(request)
+            session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
             stream = Stream(self, session, segmenter, loop, self._config.most_characters)
             self._streams[session] = stream
         self.metrics.active_streams.inc()
