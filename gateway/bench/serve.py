@@ -19,15 +19,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...adapters.client import Piece, PoolPolicy, RemoteUtterance, SpeechClient, Wish
 from ...tts_engine.bundles import write_random_bundle
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import MissingExtra, Overloaded, VivavoceError
 from .api import SENTENCES, server
 from .report import Figure, Report
+
+if TYPE_CHECKING:
+    from ...adapters.client import Piece, RemoteUtterance, SpeechClient
 
 WORDS_PER_S = 40.0
 UNDERRUN_S = 0.06
@@ -101,6 +104,8 @@ def _bundle_folder(bundle: Path | None, size: str | None) -> Iterator[Path | Non
 
 
 async def _listen(url: str, plan: Plan) -> list[Listened]:
+    from ...adapters.client import PoolPolicy, SpeechClient
+
     rng = random.Random(plan.seed)
     policy = PoolPolicy(most=10_000, ready=min(plan.streams, 16), refresh_s=20.0)
     async with SpeechClient(url, pool=policy) as client, asyncio.TaskGroup() as listeners:
@@ -112,7 +117,9 @@ async def _listen(url: str, plan: Plan) -> list[Listened]:
     return [task.result() for task in tasks]
 
 
-async def _hear(client: SpeechClient, text: str, voice: str | None) -> Listened:
+async def _hear(client: "SpeechClient", text: str, voice: str | None) -> Listened:
+    from ...adapters.client import Wish
+
     listened = Listened(time.monotonic())
     try:
         async with (
@@ -134,14 +141,14 @@ def _kind(error: BaseException) -> str:
     return f"refused ({error.reason})" if isinstance(error, Overloaded) else type(error).__name__
 
 
-async def _write(utterance: RemoteUtterance, text: str) -> None:
+async def _write(utterance: "RemoteUtterance", text: str) -> None:
     for word in text.split():
         await utterance.push_text(word + " ")
         await asyncio.sleep(1 / WORDS_PER_S)
     await utterance.end_input()
 
 
-async def _play(utterance: RemoteUtterance, listened: Listened) -> None:
+async def _play(utterance: "RemoteUtterance", listened: Listened) -> None:
     """Take every piece at once, and reckon when it would be played."""
     ends_at = 0.0
     async for piece in utterance:
@@ -157,7 +164,7 @@ async def _play(utterance: RemoteUtterance, listened: Listened) -> None:
         listened.speech_s += seconds
 
 
-def _audible_s(piece: Piece, plays_s: float) -> float | None:
+def _audible_s(piece: "Piece", plays_s: float) -> float | None:
     """When a piece that plays then is first louder than -50 dBFS."""
     samples = np.abs(np.frombuffer(piece.audio, "<i2").astype(np.int32))
     loud = np.flatnonzero(samples > AUDIBLE)
