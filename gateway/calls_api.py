@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocketState
 
 from ..tts_engine.errors import VivavoceError
+from .access.guard import grant_of
 from .call import Call, OnSpeech, Outcome, Speech
 from .call_events import (
     CallerAudio,
@@ -48,6 +49,7 @@ from .call_events import (
 )
 from .call_registry import CallHeld, CallRegistry, CallUnknown, Line
 from .text_feed import Command, Delta
+from .voice_registry import VoiceRegistry
 
 MOST_TEXT = 64 * 1024  # characters in one message
 MOST_WAITING = 256 * 1024  # characters not yet pushed into a stream, all utterances together
@@ -198,8 +200,11 @@ class Speaker:
             yield delta
 
 
-def routes(registry: CallRegistry, speech: Speech) -> APIRouter:
-    """The routes; ``speech`` is how calls are spoken on unless a client says otherwise."""
+def routes(registry: CallRegistry, speech: Speech, voices: VoiceRegistry) -> APIRouter:
+    """The routes, mounted behind ``guard.requires``.
+
+    speech: how calls are spoken on unless a client says otherwise. voices: that clients may name.
+    """
     router = APIRouter(prefix="/v1/calls")
 
     @router.get("")
@@ -237,7 +242,8 @@ def routes(registry: CallRegistry, speech: Speech) -> APIRouter:
         try:
             line = await registry.next_free() if call_id == NEXT else registry.get(call_id)
             with registry.hold(line), line.call.events.follow(wants_audio=audio == "in") as follower:
-                code = await _Session(socket, line, follower, speech).run()
+                session = _Session(socket, line, follower, speech, voices)
+                code = await session.run()
             await _close(socket, code)  # let go of the call first: who does not read does not close either
         except CallUnknown as error:
             await _refuse(socket, CLOSE_UNKNOWN, str(error))
@@ -250,8 +256,11 @@ def routes(registry: CallRegistry, speech: Speech) -> APIRouter:
 class _Session:
     """One program holding one call over a socket."""
 
-    def __init__(self, socket: WebSocket, line: Line, follower: Follower, speech: Speech) -> None:
+    def __init__(
+        self, socket: WebSocket, line: Line, follower: Follower, speech: Speech, voices: VoiceRegistry
+    ) -> None:
         self._socket = socket
+        self._voices, self._grant = voices, grant_of(socket)
         self._line = line
         self._follower = follower
         self._speaker = Speaker(line.call, speech)
@@ -310,6 +319,7 @@ class _Session:
             case CommandMessage():
                 self._line.call.hang_up("hung up by the calls API")
             case SpeechMessage(voice=voice, speed=speed):
+                voice = self._voices.resolve(voice, self._grant)
                 self._speaker.speech = replace(self._speaker.speech, voice=voice, speed=speed)
             case OnSpeechMessage(action=action):
                 self._line.call.on_speech = action

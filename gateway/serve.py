@@ -27,6 +27,7 @@ from . import calls_api
 from .access.access import Access
 from .access.keys import KeysFile, Scope
 from .access.origins import Origins
+from .access.url_guard import UrlGuard, UrlPolicy
 from .agents import Agent, ScriptPolicy, make_agent
 from .apis.apis import SpeechApis
 from .audiosocket_server import AudioSocketPolicy, AudioSocketServer
@@ -160,7 +161,9 @@ class Gateway:
         resources.push_async_callback(self.server.aclose)
         resources.push_async_callback(self.browsers.aclose)
         access = _access(self.settings)
-        self._apis = SpeechApis(self.engine, access, self.voices, self.settings.max_input_characters)
+        guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(self.settings.reference_hosts or ())))
+        longest_text = self.settings.max_input_characters
+        self._apis = SpeechApis(self.engine, access, self.voices, guard, longest_text)
         resources.push_async_callback(self._apis.aclose)
         app = make_app(
             unready=self.unready,
@@ -168,7 +171,7 @@ class Gateway:
             access=access,
             mounts=[
                 *self._apis.mounts(),
-                Mount(calls_api.routes(self.registry, _speech(self.settings)), Scope.CALLS),
+                Mount(calls_api.routes(self.registry, _speech(self.settings), self.voices), Scope.CALLS),
                 Mount(browser_routes(self.browsers), Scope.CALLS),
             ],
         )

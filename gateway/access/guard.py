@@ -22,9 +22,16 @@ def requires(access: Access, scope: KeyScope) -> Callable[[HTTPConnection], Gran
     def granted(connection: HTTPConnection) -> Grant:
         grant = access.grant(connection.headers)
         grant.require(scope)
+        connection.state.grant = grant
         return grant
 
     return granted
+
+
+def grant_of(connection: HTTPConnection) -> Grant:
+    """The grant of a connection that ``requires`` let in."""
+    grant: Grant = connection.state.grant
+    return grant
 
 
 class PageTicket:
