@@ -349,7 +349,7 @@ def test_an_unknown_call_and_an_unknown_voice_are_said_so() -> None:
             async with opened.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "speech", "voice": "nobody"}))
                 await say(socket, "Hello.")
-                await socket.send(json.dumps({"type": "speech", "voice": "alloy"}))  # as the other APIs name it
+                await socket.send(json.dumps({"type": "speech", "voice": "alloy"}))  # an alias
                 await say(socket, "Hello.")
                 assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
 
