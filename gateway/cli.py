@@ -315,7 +315,7 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     _show(measure(parts=parts or _BENCH_PIPECAT_PARTS), as_json)
 
 
-_BENCH_API_PARTS = ("openai", "leaving")
+_BENCH_API_PARTS = ("openai", "leaving", "dashscope")
 
 
 @bench.command("api")

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from ...tts_engine.errors import VivavoceError
+from . import api_dashscope
 from .report import Figure, Report
 
 READY_S = 180.0  # to load and cut the voice for the first time on a slow machine
@@ -49,6 +50,7 @@ class Part(StrEnum):
 
     OPENAI = "openai"
     LEAVING = "leaving"
+    DASHSCOPE = "dashscope"
 
 
 def measure(parts: Sequence[Part] = (), requests: int = REQUESTS) -> Report:
@@ -169,4 +171,5 @@ def _metric(connection: http.client.HTTPConnection, name: str) -> float:
 MEASURES: Mapping[Part, Callable[[str, int], list[Figure]]] = {
     Part.OPENAI: openai_figures,
     Part.LEAVING: leaving_figures,
+    Part.DASHSCOPE: api_dashscope.figures,
 }
