@@ -168,6 +168,8 @@ class Connection:
             )
         if fields.flag("word_timestamps"):
             fields.refuse("word_timestamps", "would put audio into JSON; 'word_times' tells times beside it")
+        if fields.has("ref_audio"):
+            fields.refuse("ref_audio", "is for one request; make a voice of it at /v1/audio/voices")
         self._configuration = Configuration(read_settings(fields, "wav"), fields.flag("word_times"))
         return Configured(self._configuration)
 

@@ -117,6 +117,7 @@ class Gateway:
                 engine=engine,
                 clock=clock,
                 registry=registry,
+                voices=voices,
                 settings=_browser_settings(settings),
                 make_ear=make_ear,
                 agent=agent if answers_browsers else None,

@@ -82,6 +82,21 @@ class NewVoice:
     limits: RecordingLimits | None = None
 
 
+class KeyVoices:
+    """The voices as one key sees them."""
+
+    def __init__(self, registry: "VoiceRegistry", grant: Grant) -> None:
+        self._registry, self._grant = registry, grant
+
+    def resolve(self, name: str | None) -> str:
+        """The engine's id for a name, the default for None; raises UnknownVoice."""
+        return self._registry.resolve(name, self._grant)
+
+    def visible(self) -> tuple[ListedVoice, ...]:
+        """The voices that the key may use."""
+        return self._registry.visible(self._grant)
+
+
 class VoiceRegistry:
     """The voices of one server; its methods belong to an event loop. Close it with ``close``."""
 
@@ -109,6 +124,10 @@ class VoiceRegistry:
             registry._check_policy()
             opened.pop_all()
         return registry
+
+    def seen_by(self, grant: Grant) -> KeyVoices:
+        """These voices, for whoever cares for one key only."""
+        return KeyVoices(self, grant)
 
     def close(self) -> None:
         """Let go of the thread, once the recording that it hears is done."""
@@ -154,6 +173,10 @@ class VoiceRegistry:
         if stored is None:
             raise UnknownVoice(f"no voice {voice_id[:140]!r} was enrolled")
         return stored
+
+    def check_cloning(self) -> None:
+        """Raise BadRequest where no voice can be made of a recording."""
+        self._cloning()
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         """Enrol the bytes of a sound file.

@@ -21,16 +21,21 @@ from .speech_socket import SpeechSockets
 
 
 class SpeechApis:
-    """The APIs, mounted together and ended together. longest_text: characters of one request of OpenAI's."""
+    """The APIs, mounted together and ended together.
 
-    def __init__(self, engine: Engine, access: Access, voices: VoiceRegistry, longest_text: int) -> None:
+    guard: fetches the recordings that clients name. longest_text: characters of one request of OpenAI's.
+    """
+
+    def __init__(
+        self, engine: Engine, access: Access, voices: VoiceRegistry, guard: UrlGuard, longest_text: int
+    ) -> None:
         log = RequestLog(engine.metrics)
-        self.openai = OpenAISpeech(engine, access, voices, log, longest_text)
+        self.openai = OpenAISpeech(engine, access, voices, log, guard, longest_text)
         self.openai_voices = OpenAIVoices(self.openai, voices)
         self.sockets = SpeechSockets(self.openai)
         self.dashscope = DashScopeSockets(engine, access, voices, log)
         self._kept = AudioStore()
-        self.dashscope_http = DashScopeHttp(engine, access, voices, log, UrlGuard(), self._kept)
+        self.dashscope_http = DashScopeHttp(engine, access, voices, log, guard, self._kept)
 
     def mounts(self) -> list[Mount]:
         """The routes of each, which ask for keys themselves."""

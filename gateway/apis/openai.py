@@ -11,10 +11,10 @@ import logging
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
@@ -42,8 +42,10 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest, BadText, Overloaded, UnknownVoice, VivavoceError
 from ..access.access import Access, Grant
-from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
 from ..access.keys import Scope as KeyScope
+from ..access.url_guard import UrlGuard
+from ..voice_registry import NewVoice, VoiceRegistry
 from .request_log import RequestLog, RequestRecord
 from .speech import SpeechOrder, open_utterance
 
@@ -71,13 +73,6 @@ class BodyTooLong(ProtocolError):
 
 
 Answer = Callable[[Request, Grant], Awaitable[Mapping[str, Any]]]
-
-
-class Voices(Protocol):
-    """The voices that a key may speak with, by name."""
-
-    def resolve(self, name: str | None, grant: Grant) -> str:
-        """The engine's voice for a name, the default for None; raises UnknownVoice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +124,8 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(404, bad, sentence, code="not_found")
         case UnknownVoice():
             return Refusal(400, bad, sentence, "voice", "voice_not_found")
+        case UrlRefused():
+            return Refusal(400, bad, sentence, "ref_audio", "invalid_value")
         case BadText():
             return Refusal(400, bad, sentence, "input", "invalid_value")
         case BadRequest():
@@ -143,12 +140,19 @@ class OpenAISpeech:
     """The API of one server; belongs to its event loop. longest_text: characters of one request."""
 
     def __init__(
-        self, engine: Engine, access: Access, voices: Voices, log: RequestLog, longest_text: int = 4_096
+        self,
+        engine: Engine,
+        access: Access,
+        voices: VoiceRegistry,
+        log: RequestLog,
+        guard: UrlGuard,
+        longest_text: int = 4_096,
     ) -> None:
         self.engine = engine
         self.access = access
         self.voices = voices
         self.log = log
+        self.guard = guard
         self.longest_text = longest_text
         self._since = int(time.time())
         self.answers: set[_SpeechAnswer] = set()
@@ -186,17 +190,36 @@ class OpenAISpeech:
         grant.charge_request()
         return grant
 
-    def order(self, settings: SpeechSettings, grant: Grant) -> SpeechOrder:
+    def order(self, settings: SpeechSettings, voice: str) -> SpeechOrder:
         """What the engine is asked for; raises BadRequest."""
-        _check_model(settings.model)
         return SpeechOrder(
-            voice=self.voices.resolve(settings.voice, grant),
+            voice=voice,
             audio=settings.audio,
             speed=settings.speed,
             volume=settings.volume,
             seed=settings.seed,
             delivery=Delivery(instruction=settings.instructions, language=settings.language),
         )
+
+    @asynccontextmanager
+    async def voice(self, settings: SpeechSettings, grant: Grant) -> AsyncIterator[str]:
+        """The engine's voice for a request: a named one, or one of a recording that comes with it.
+
+        Such a voice is the key's own, and gone when the block is left. Raises BadRequest, Overloaded.
+        """
+        check_model(settings.model)
+        if settings.ref_audio is None:
+            yield self.voices.resolve(settings.voice, grant)
+            return
+        grant.require(KeyScope.ENROL)
+        self.voices.check_cloning()
+        recording = await self.guard.fetch(settings.ref_audio)
+        new = NewVoice("of one request", settings.ref_text, provenance="ref_audio of a request")
+        stored = await self.voices.create(recording, new, grant)
+        try:
+            yield stored.id
+        finally:
+            await self.voices.remove(stored.id, grant)
 
     async def _speech(self, request: Request) -> Response:
         return _SpeechAnswer(self, request)
@@ -206,7 +229,7 @@ class OpenAISpeech:
 
     async def _model(self, request: Request, grant: Grant) -> Mapping[str, Any]:
         model = request.path_params["model"]
-        _check_model(model)
+        check_model(model)
         return model_body(model, self._since)
 
     def answering(self, scope: KeyScope, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
@@ -258,11 +281,16 @@ class _SpeechAnswer(Response):
         grant = house.admit(self._request.headers)
         request = await _read(self._request, house.longest_text)
         with house.log.request(_API, grant, self._id) as record, grant.stream():
-            grant.charge_characters(len(request.text))
             record.text(len(request.text))
-            order = house.order(request.settings, grant)
-            record.voice = order.voice or "-"
-            await _while_connected(self._request.receive, self._speak(request, order, record))
+            await _while_connected(self._request.receive, self._find_voice_and_speak(request, grant, record))
+
+    async def _find_voice_and_speak(
+        self, request: SpeechRequest, grant: Grant, record: RequestRecord
+    ) -> None:
+        async with self._house.voice(request.settings, grant) as record.voice:
+            order = self._house.order(request.settings, record.voice)
+            grant.charge_characters(len(request.text))
+            await self._speak(request, order, record)
 
     async def _speak(self, request: SpeechRequest, order: SpeechOrder, record: RequestRecord) -> None:
         as_events = request.stream_format is StreamFormat.SSE
@@ -360,7 +388,8 @@ def bounded(request: Request) -> Request:
     return Request(request.scope, receive)
 
 
-def _check_model(model: str | None) -> None:
+def check_model(model: str | None) -> None:
+    """Raise ModelNotFound for the name of a model of another kind."""
     if model is not None and not _KNOWN_MODELS.fullmatch(model):
         allowed = ", ".join((OWN_MODEL, *MODELS))
         raise ModelNotFound(f"The model '{model}' does not exist; there are {allowed}, which are one here")

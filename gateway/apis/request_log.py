@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from starlette.requests import ClientDisconnect
+
 from ...tts_engine.errors import BadRequest, Overloaded
 from ...tts_engine.metrics import Metrics
 from ..access.access import Grant
@@ -66,7 +68,7 @@ class RequestLog:
         except (BadRequest, Overloaded):
             outcome = "refused"
             raise
-        except (asyncio.CancelledError, GeneratorExit):
+        except (asyncio.CancelledError, GeneratorExit, ClientDisconnect):
             outcome = "cancelled"
             raise
         finally:

@@ -40,9 +40,9 @@ from ...adapters.speech_socket import (
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..access.access import Grant
-from .openai import OpenAISpeech, refusal_of
+from .openai import OpenAISpeech, check_model, refusal_of
 from .request_log import RequestRecord
-from .speech import Encoded, Utterance, open_utterance
+from .speech import Encoded, SpeechOrder, Utterance, open_utterance
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class _Session:
     async def _do(self, event: Event) -> None:
         match event:
             case Configured(configuration=configuration):
-                self._house.api.order(configuration.settings, self._house.api.enter(self._socket.headers))
+                self._order(configuration, self._house.api.enter(self._socket.headers))
             case TextPushed():
                 self._push(event)
             case Flushed(utterance=index):
@@ -319,7 +319,7 @@ class _Session:
         """Send all of a turn's audio; when this returns, its slot is free."""
         api = self._house.api
         turn.grant = grant = api.admit(self._socket.headers)
-        order = api.order(configuration.settings, grant)
+        order = self._order(configuration, grant)
         with api.log.request(_API, grant, f"{self._id}/{turn.index}") as turn.record, grant.stream():
             turn.record.voice = order.voice or "-"
             async with open_utterance(api.engine, order) as utterance:
@@ -328,6 +328,12 @@ class _Session:
                     await self._send_audio(turn, configuration, encoded)
             if turn.failure is not None:
                 raise turn.failure
+
+    def _order(self, configuration: Configuration, grant: Grant) -> SpeechOrder:
+        """What the engine is asked for; raises BadRequest."""
+        api, settings = self._house.api, configuration.settings
+        check_model(settings.model)
+        return api.order(settings, api.voices.resolve(settings.voice, grant))
 
     async def _send_audio(self, turn: _Turn, configuration: Configuration, encoded: Encoded) -> None:
         assert turn.utterance is not None

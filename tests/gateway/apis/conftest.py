@@ -15,6 +15,7 @@ import pytest
 from fastapi import FastAPI
 from numpy.typing import ArrayLike
 from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.openai import OpenAISpeech
 from vivavoce.gateway.apis.openai_voices import OpenAIVoices
 from vivavoce.gateway.apis.openapi import OpenApi
@@ -113,6 +114,7 @@ async def _house(
     most_streams: int = 256,
     idle_s: float = 60.0,
     store: VoiceStore | None = None,
+    reference_hosts: tuple[str, ...] = (),
     **backend: Any,
 ) -> AsyncIterator[House]:
     how = {"pitches_hz": (440, 330), **backend}
@@ -121,7 +123,8 @@ async def _house(
     config = EngineConfig(scheduler=SchedulerPolicy(most_streams=most_streams))
     async with Engine(standin, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices, VoicePolicy(aliases={"ash": "tone-330"}))
-        api = OpenAISpeech(engine, access or Access.open_house(), voices, RequestLog(metrics))
+        guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts)))
+        api = OpenAISpeech(engine, access or Access.open_house(), voices, RequestLog(metrics), guard)
         sockets = SpeechSockets(api, idle_s)
         app = make_app(
             unready=lambda: None,

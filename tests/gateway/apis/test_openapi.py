@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 from vivavoce import __version__
 from vivavoce.adapters.encoders import SAMPLE_RATES, Codec
 from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.openai import OpenAISpeech
 from vivavoce.gateway.apis.openai_voices import OpenAIVoices
 from vivavoce.gateway.apis.openapi import OpenApi, page
@@ -21,7 +22,7 @@ DOCUMENT: dict[str, Any] = OpenApi().document
 
 def real_routes() -> set[tuple[str, str]]:
     voices = VoiceRegistry(StandInBackend().voices)
-    api = OpenAISpeech(None, Access.open_house(), voices, RequestLog(Metrics()))  # type: ignore[arg-type]
+    api = OpenAISpeech(None, Access.open_house(), voices, RequestLog(Metrics()), UrlGuard())  # type: ignore[arg-type]
     found = [*api.routes().routes, *OpenAIVoices(api, voices).routes().routes]
     voices.close()
     return {
