@@ -17,7 +17,7 @@ from .hift import Hift, HiftConfig
 from .hift_v3 import HiftV3
 from .layers import load
 from .release.bundle import Bundle, BundleFault
-from .speech_lm import SpeechLm
+from .speech_lm import TEXT_EMBEDDING, SpeechLm
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ def load_networks(bundle: Bundle, policy: FlowPolicy | None = None) -> Networks:
 
 
 def load_lm(bundle: Bundle) -> SpeechLm:
-    """The language model."""
-    weights = bundle.load("llm.pt")
+    """The language model. Of its text embedding, half a gigabyte, the rows that are used come to memory."""
+    weights = bundle.load("llm.pt", mapped=(TEXT_EMBEDDING,))
     lm = SpeechLm.load(bundle.geometry.lm, weights)
     if weights:
         raise BundleFault(f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} among them")

@@ -32,6 +32,8 @@ from .bistream import Kind, Unit
 from .geometry import SpeechLmConfig, Version
 from .layers import Linear, load
 
+TEXT_EMBEDDING = "llm.model.model.embed_tokens.weight"
+
 
 @dataclass(frozen=True, slots=True)
 class SpeechLmState:
@@ -280,7 +282,7 @@ class _Layer(nn.Module):
 def _fused(config: SpeechLmConfig, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """The network's own names and fused matrices, taken out of ``weights`` one by one."""
     taken = {
-        "text_embedding.weight": weights.pop("llm.model.model.embed_tokens.weight"),
+        "text_embedding.weight": weights.pop(TEXT_EMBEDDING),
         "speech_embedding.weight": weights.pop("speech_embedding.weight"),
         "norm.weight": weights.pop("llm.model.model.norm.weight"),
         "head.weight": weights.pop("llm_decoder.weight"),

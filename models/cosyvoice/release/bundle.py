@@ -17,7 +17,7 @@ Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/cosyvoice.py:30-77, 138-240.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,10 +80,13 @@ class Bundle:
         """The ONNX model that hears what is said, as speech ids."""
         return self.folder / speech_tokenizer_name(self.version)
 
-    def load(self, name: str) -> dict[str, Tensor]:
-        """The tensors of ``llm.pt``, ``flow.pt`` or ``hift.pt``; raises BundleFault."""
+    def load(self, name: str, mapped: Collection[str] = ()) -> dict[str, Tensor]:
+        """The tensors of ``llm.pt``, ``flow.pt`` or ``hift.pt``; raises BundleFault.
+
+        mapped: keys of tensors that stay in the file, see ``checkpoint.load``.
+        """
         try:
-            return checkpoint.load(checkpoint.weight_file(self.folder, name))
+            return checkpoint.load(checkpoint.weight_file(self.folder, name), mapped)
         except checkpoint.CheckpointFault as fault:
             raise BundleFault(str(fault)) from fault
 

@@ -13,9 +13,9 @@ import pickle
 import stat
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -32,6 +32,7 @@ _OLD_NORMS = {
     ".weight_v": ".parametrizations.weight.original1",
 }
 _MOST_NAMED = 4
+_MAPPED_AT_ONCE = 12  # a layer of the language model
 _MOST_PICKLED_BYTES = 16_000_000  # of the pickle alone, which names the tensors; a release has 0.1 MB
 _POINTER = b"version https://git-lfs"
 
@@ -66,14 +67,45 @@ def check(path: Path, expected: Mapping[str, Shape]) -> None:
         )
 
 
-def load(path: Path) -> dict[str, Tensor]:
-    """Every tensor, on the CPU, under today's names; raises CheckpointFault."""
-    if path.suffix == ".safetensors":
-        try:
-            return _renamed(load_file(path))
-        except (OSError, SafetensorError) as error:
-            raise CheckpointFault(f"{path.name}: {error}; {_again(path)}") from error
-    return _renamed(_read_pickled(path, "cpu"))
+def load(path: Path, mapped: Collection[str] = ()) -> dict[str, Tensor]:
+    """Every tensor, on the CPU, under today's names; raises CheckpointFault.
+
+    mapped: keys of tensors that stay in the file, of which a page is read when it is first used. The file
+    may be replaced meanwhile, but not written over.
+    """
+    read, mapping = (_read_safe, _map_safe) if path.suffix == ".safetensors" else (_read_heap, _map_pickled)
+    try:
+        tensors = _renamed(read(path))
+        for key in mapped:
+            tensors.pop(key)  # before the other is there
+            tensors[key] = _renamed(mapping(path))[key]
+    except (OSError, SafetensorError) as error:
+        raise CheckpointFault(f"{path.name}: {error}; {_again(path)}") from error
+    return tensors
+
+
+def _read_heap(path: Path) -> dict[str, Tensor]:
+    return _read_pickled(path, "cpu")
+
+
+def _map_pickled(path: Path) -> dict[str, Tensor]:
+    """Whoever keeps one of these keeps the mapping, but of what is not touched only addresses."""
+    return cast(dict[str, Tensor], torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+
+
+def _map_safe(path: Path) -> dict[str, Tensor]:
+    return load_file(path)
+
+
+def _read_safe(path: Path) -> dict[str, Tensor]:
+    """A copy of each, a few of them mapped at a time: all of a mapping that was read counts as memory."""
+    with safe_open(path, framework="pt") as file:
+        keys = list(file.keys())
+    tensors = {}
+    for some in _batched(keys, _MAPPED_AT_ONCE):
+        with safe_open(path, framework="pt") as file:
+            tensors.update({key: file.get_tensor(key).clone() for key in some})
+    return tensors
 
 
 def read_safely(path: Path, device: str = "cpu") -> Any:
@@ -271,6 +303,10 @@ def _differences(missing: list[str], unknown: list[str], other: list[str]) -> It
             yield f"{len(keys)} keys {what} ({', '.join(_few(keys))})"
     if other:
         yield f"{len(other)} tensors of another kind ({', '.join(_few(other))})" if other[1:] else other[0]
+
+
+def _batched(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (keys[start : start + size] for start in range(0, len(keys), size))
 
 
 def _few(keys: list[str]) -> Iterator[str]:

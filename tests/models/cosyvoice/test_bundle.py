@@ -23,6 +23,7 @@ from vivavoce.models.cosyvoice.release.manifest import FILES, file_shapes  # noq
 from vivavoce.models.cosyvoice.release.onnx_face import OnnxFault, read_faces  # noqa: E402
 from vivavoce.models.cosyvoice.release.random_bundle import Size, tiny, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.release.recipe import RecipeFault, parse_yaml  # noqa: E402
+from vivavoce.models.cosyvoice.speech_lm import TEXT_EMBEDDING  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -313,3 +314,24 @@ def test_the_released_sizes_are_what_the_release_holds() -> None:
     }
     assert round(counted[Version.V2] / 1e6, 1) == 112.5
     assert round(counted[Version.V3] / 1e6, 1) == 332.3
+
+
+@pytest.mark.parametrize("converted", [False, True])
+def test_a_tensor_that_stays_in_the_file_has_the_same_numbers(damaged: Path, converted: bool) -> None:
+    bundle = open_bundle(damaged)
+    read = bundle.load("llm.pt")
+    if converted:
+        convert(bundle)
+        (damaged / "llm.pt").unlink()
+    mapped = bundle.load("llm.pt", mapped=(TEXT_EMBEDDING,))
+    assert set(read) - set(mapped) <= {checkpoint.TIED_KEY}
+    assert all(torch.equal(mapped[key], read[key]) for key in mapped)
+    places = Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else str(damaged)
+    assert str(damaged) in places
+
+
+def test_a_file_that_went_missing_after_the_check_is_told(damaged: Path) -> None:
+    bundle = open_bundle(damaged)
+    (damaged / "llm.pt").unlink()
+    with pytest.raises(BundleFault, match=r"llm\.pt: "):
+        bundle.load("llm.pt", mapped=(TEXT_EMBEDDING,))
