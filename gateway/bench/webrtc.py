@@ -24,10 +24,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from rich.console import Console
 
 from ...tts_engine.engine import Engine
+from ..access.access import Access
+from ..access.guard import requires
+from ..access.keys import Scope
 from ..agents import llm_tokens
 from ..browser.calls import BrowserCalls, BrowserCallSettings
 from ..browser.routes import routes
@@ -37,6 +40,7 @@ from ..heard import audible_span
 from ..http import HttpServer
 from ..serve import Gateway
 from ..settings import load_settings
+from ..voice_registry import VoiceRegistry
 from .chromium import Chromium, Tab, loopback_only, open_chromium
 from .report import Figure, Report
 
@@ -186,9 +190,10 @@ async def serving(
     ticking = asyncio.create_task(clock.run())
     settings = settings or BrowserCallSettings(greeting="")
     registry = CallRegistry(engine, max_calls=_MOST_CALLS)
-    calls = BrowserCalls(engine=engine, clock=clock, registry=registry, settings=settings)
+    voices = VoiceRegistry(engine.voices)
+    calls = BrowserCalls(engine=engine, clock=clock, registry=registry, voices=voices, settings=settings)
     app = FastAPI()
-    app.include_router(routes(calls))
+    app.include_router(routes(calls), dependencies=[Depends(requires(Access.open_house(), Scope.CALLS))])
     sock = socket.create_server(("127.0.0.1", 0))
     http = HttpServer(app, sock)
     answering = asyncio.create_task(http.run_until_closed())

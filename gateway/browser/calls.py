@@ -17,10 +17,12 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from ...adapters.playout import Playout
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded, VivavoceError
+from ..access.access import Grant
 from ..agents import Agent
 from ..call import Call, Ear, OnSpeech, Speech
 from ..call_registry import CallRegistry
 from ..clock import Clock
+from ..voice_registry import KeyVoices, VoiceRegistry
 from .chat import ChatSettings
 from .dialects import Dialect, PageDialect, dialect_of
 from .session import BrowserSession, SessionPolicy
@@ -125,6 +127,7 @@ class BrowserCalls:
         engine: "Engine",
         clock: Clock,
         registry: CallRegistry,
+        voices: VoiceRegistry,
         settings: BrowserCallSettings = BrowserCallSettings(),
         agent: Agent | None = None,
         make_ear: Callable[[], Ear] | None = None,
@@ -133,6 +136,7 @@ class BrowserCalls:
         self.engine = engine
         self.clock = clock
         self.registry = registry
+        self.voices = voices
         self.settings = settings
         self.agent = agent
         self.make_ear = make_ear
@@ -159,8 +163,8 @@ class BrowserCalls:
         """Whether a session of that id was started, lately."""
         return session_id in self._started
 
-    async def take_offer(self, offer: Offer, peer_name: str) -> dict[str, str]:
-        """Answer an offer: a new call, or another offer of one that is up.
+    async def take_offer(self, offer: Offer, peer_name: str, grant: Grant) -> dict[str, str]:
+        """Answer an offer: a new call with the voices of that grant, or another offer of one that is up.
 
         Raises:
             BadRequest: the offer cannot be used.
@@ -171,7 +175,7 @@ class BrowserCalls:
             leg.end("the browser begins anew")
             leg = None
         if leg is None or leg.peer is None:
-            leg, peer = await self._open(offer.sdp, peer_name)
+            leg, peer = await self._open(offer.sdp, peer_name, self.voices.seen_by(grant))
         else:
             peer = leg.peer
             await peer.renegotiate(offer.sdp)
@@ -216,8 +220,8 @@ class BrowserCalls:
         if not self._legs and not self._tasks:
             self._idle.set()
 
-    async def _open(self, offer_sdp: str, peer_name: str) -> tuple["BrowserLeg", Peer]:
-        leg = BrowserLeg(self, str(uuid.uuid4()), peer_name)
+    async def _open(self, offer_sdp: str, peer_name: str, voices: KeyVoices) -> tuple["BrowserLeg", Peer]:
+        leg = BrowserLeg(self, str(uuid.uuid4()), peer_name, voices)
         self.registry.admit(leg, peer=peer_name)
         self._legs[leg.call_id] = leg
         self._idle.clear()
@@ -231,12 +235,13 @@ class BrowserCalls:
 class BrowserLeg:
     """One browser's call. Boundary: whatever goes wrong in it ends this call alone."""
 
-    def __init__(self, calls: BrowserCalls, call_id: str, peer_name: str) -> None:
+    def __init__(self, calls: BrowserCalls, call_id: str, peer_name: str, voices: KeyVoices) -> None:
         self.call_id = call_id
         self.call: Call | None = None
         self.peer: Peer | None = None  # until it has been answered
         self._calls = calls
         self._peer_name = peer_name
+        self._voices = voices
         self._session: BrowserSession | None = None
         self._dialect: Dialect = PageDialect()
         self._told_early: deque[dict[str, object]] = deque(maxlen=_MOST_TOLD_EARLY)
@@ -279,7 +284,7 @@ class BrowserLeg:
         call.on_speech = settings.on_speech
         greeting = settings.greeting if calls.agent is None else ""
         policy = SessionPolicy(greeting, settings.speech, settings.chat)
-        self._session = BrowserSession(call, self, calls.engine, policy)
+        self._session = BrowserSession(call, self, self._voices, policy)
         calls.registry.open(self, call, kind="webrtc", peer=self._peer_name)
         sayings = (
             [self._session.run()] if calls.agent is None else [self._session.run(), calls.agent.run(call)]

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.staticfiles import StaticFiles
 
 from ...tts_engine.errors import BadRequest, Overloaded
+from ..access.guard import grant_of
 from .calls import BrowserCalls, Candidates, Offer
 from .session import describe_voices
 
@@ -45,7 +46,7 @@ _CANDIDATES = TypeAdapter(Candidates)
 
 
 def routes(calls: BrowserCalls) -> APIRouter:
-    """The routes of browser calls and their pages."""
+    """The routes of browser calls and their pages, mounted behind ``guard.requires``."""
     router = APIRouter()
     page = StaticFiles(directory=PAGE)
 
@@ -58,8 +59,8 @@ def routes(calls: BrowserCalls) -> APIRouter:
         return await _take_candidates(calls, request)
 
     @router.get("/status")
-    async def status() -> JSONResponse:
-        voices = describe_voices(calls.engine)
+    async def status(request: Request) -> JSONResponse:
+        voices = describe_voices(calls.voices.seen_by(grant_of(request)))
         return JSONResponse({"status": "ready", "transports": ["webrtc"], "voices": voices})
 
     @router.post("/start")
@@ -109,7 +110,7 @@ def _add_pipecat_client(router: APIRouter) -> None:
 async def _take_offer(calls: BrowserCalls, request: Request) -> JSONResponse:
     offer = _validated(_OFFER, await _json(request))
     try:
-        return JSONResponse(await calls.take_offer(offer, _peer_name(request)))
+        return JSONResponse(await calls.take_offer(offer, _peer_name(request), grant_of(request)))
     except BadRequest as error:
         raise HTTPException(400, str(error)) from None
     except Overloaded as error:

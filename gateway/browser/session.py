@@ -48,10 +48,11 @@ from ..calls_api import (
     describe,
 )
 from ..text_feed import Command, Delta
+from ..voice_registry import KeyVoices
 from .chat import ChatFailed, ChatSettings, Conversation, answer
 
 if TYPE_CHECKING:
-    from ...tts_engine.engine import Engine
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -94,11 +95,11 @@ def parse(message: str) -> PageMessage:
         raise BadMessage(f"{place or 'message'}: {first['msg']}") from None
 
 
-def describe_voices(engine: "Engine") -> list[dict[str, str]]:
+def describe_voices(voices: KeyVoices) -> list[dict[str, str]]:
     """The voices that a page may choose from."""
     return [
-        {"id": voice.id, "language": voice.language, "description": voice.description}
-        for voice in engine.voices
+        {"id": voice.id, "name": voice.name, "language": voice.language, "description": voice.description}
+        for voice in voices.visible()
     ]
 
 
@@ -165,7 +166,7 @@ class BrowserSession:
         self,
         call: Call,
         page: Page,
-        engine: "Engine",
+        voices: KeyVoices,
         policy: SessionPolicy,
         *,
         now: Callable[[], float] = time.monotonic,
@@ -173,7 +174,7 @@ class BrowserSession:
         call.events.watch(self._on_event)
         self._call = call
         self._page = page
-        self._engine = engine
+        self._voices = voices
         self._policy = policy
         self._now = now
         self._speech = policy.speech
@@ -214,7 +215,7 @@ class BrowserSession:
             case CommandMessage():
                 self._call.hang_up("the page hung up")
             case SpeechMessage(voice=voice, speed=speed):
-                voice = self._engine.voices.get(voice).id
+                voice = self._voices.resolve(voice)
                 self._speech = replace(self._speech, voice=voice, speed=speed)
             case OnSpeechMessage(action=action):
                 self._call.on_speech = action
@@ -391,8 +392,8 @@ class BrowserSession:
                 "type": "started",
                 "call": self._call.call_id,
                 "sample_rate": self._call.sample_rate,
-                "voices": describe_voices(self._engine),
-                "voice": self._engine.voices.get(self._speech.voice).id,
+                "voices": describe_voices(self._voices),
+                "voice": self._voices.resolve(self._speech.voice),
                 "speed": self._speech.speed,
                 "answers": self._policy.chat is not None,
             }

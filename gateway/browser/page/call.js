@@ -469,7 +469,7 @@ function offerVoices(offered) {
   const before = $("voice").value;
   voices.clear();
   for (const { id, description } of offered) voices.set(id, description);
-  $("voice").replaceChildren(...[...voices.keys()].map((id) => new Option(id, id)));
+  $("voice").replaceChildren(...offered.map(({ id, name }) => new Option(name, id)));
   if (voices.has(before)) $("voice").value = before;
   showSpeech();
 }

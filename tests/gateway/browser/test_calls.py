@@ -11,8 +11,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from vivavoce.adapters.voice_activity import ActivityChange
+from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.guard import requires
+from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.browser import routes as browser_routes
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings, BrowserLeg
@@ -21,6 +24,7 @@ from vivavoce.gateway.browser.routes import PAGE, routes
 from vivavoce.gateway.call import Call, Speech
 from vivavoce.gateway.call_registry import CallRegistry
 from vivavoce.gateway.clock import Clock
+from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
@@ -127,11 +131,12 @@ async def house(
         ticking = asyncio.create_task(clock.run())
         calls = BrowserCalls(
             engine=engine, clock=clock, registry=CallRegistry(engine, max_calls=max_calls),
+            voices=VoiceRegistry(engine.voices),
             settings=BrowserCallSettings(**settings),
             agent=agent, make_ear=make_ear, connect=None if real else connect,
         )  # fmt: skip
         app = FastAPI()
-        app.include_router(routes(calls))
+        app.include_router(routes(calls), dependencies=[Depends(requires(Access.open_house(), Scope.CALLS))])
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
             yield House(calls, client, peers)
