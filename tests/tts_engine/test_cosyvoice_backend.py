@@ -36,9 +36,9 @@ from vivavoce.tts_engine.stream import Stream  # noqa: E402
 from vivavoce.tts_engine.voice_store import VoiceStore  # noqa: E402
 
 SAMPLES_PER_ID = 960
-TEXT = "Well, who is it, at this hour of the night? It is me."
+TEXT = "Well, who is it, at night? It is me."
 SHORT = "Well, it is me."
-BRIEF = CosyVoicePolicy(length=LengthRule(2, 3), pause_share=0.0)
+BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0)
 FINAL_SILENCE = SAMPLE_RATE // 50
 
 
@@ -67,6 +67,12 @@ def v2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def backend(folder: Path) -> CosyVoiceBackend:
     return CosyVoiceBackend.load(folder, BRIEF)
+
+
+@pytest.fixture(scope="module")
+def v2_backend(v2_folder: Path) -> CosyVoiceBackend:
+    """For what has nothing to do with the release."""
+    return CosyVoiceBackend.load(v2_folder, BRIEF)
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -126,13 +132,12 @@ def test_a_sentence_has_2_to_20_speech_ids_for_each_of_its_text_ids(folder: Path
 
     async def test() -> None:
         async with await Engine.open(backend=backend) as engine:
-            for seed in range(2):
-                assert 2 * text_ids <= spoken_ids(await speak(engine, [SHORT], seed=seed)) <= 20 * text_ids
+            assert 2 * text_ids <= spoken_ids(await speak(engine, [SHORT])) <= 20 * text_ids
 
     run(test())
 
 
-@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.sets(st.integers(1, len(TEXT) - 1)))
 def test_any_split_of_the_text_gives_the_same_chunks(backend: CosyVoiceBackend, cuts: set[int]) -> None:
     edges = [0, *sorted(cuts), len(TEXT)]
@@ -160,9 +165,9 @@ def test_text_that_comes_while_speech_is_read_gives_the_same_chunks(backend: Cos
     run(test())
 
 
-def test_speech_begins_before_the_sentence_is_written(backend: CosyVoiceBackend) -> None:
+def test_speech_begins_before_the_sentence_is_written(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=backend) as engine, engine.stream() as stream:
+        async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
             stream.push_text("Once upon a time, in a land beyond the sea, ")
             chunk = await anext(stream)
             assert chunk.words[0].text == "Once"
@@ -171,9 +176,9 @@ def test_speech_begins_before_the_sentence_is_written(backend: CosyVoiceBackend)
     run(test())
 
 
-def test_a_flush_speaks_the_words_that_the_model_held_back(backend: CosyVoiceBackend) -> None:
+def test_a_flush_speaks_the_words_that_the_model_held_back(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=backend) as engine, engine.stream() as stream:
+        async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
             stream.push_text("Once upon a time, ")
             stream.flush()
             told = []
@@ -216,9 +221,9 @@ def test_sessions_side_by_side_say_what_each_says_alone(backend: CosyVoiceBacken
     run(test())
 
 
-def test_the_words_are_told_once_each_in_order_and_within_the_sound(backend: CosyVoiceBackend) -> None:
+def test_the_words_are_told_once_each_in_order_and_within_the_sound(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=backend) as engine:
+        async with await Engine.open(backend=v2_backend) as engine:
             chunks = await speak(engine, [TEXT])
             words = words_of(chunks)
             assert [word.text for word in words] == TEXT.replace(",", "").replace("?", "").replace(
@@ -258,18 +263,18 @@ def test_a_sentence_is_followed_by_a_pause_and_the_last_one_by_none(folder: Path
     run(test())
 
 
-def test_a_cancelled_session_is_gone_within_a_step(backend: CosyVoiceBackend) -> None:
+def test_a_cancelled_session_is_gone_within_a_step(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=backend) as engine:
+        async with await Engine.open(backend=v2_backend) as engine:
             rendered = 0
-            step = backend.step
+            step = v2_backend.step
 
             def counted(worker: int, turns: Sequence[Turn]) -> Any:
                 nonlocal rendered
                 rendered += 1
                 return step(worker, turns)
 
-            backend.step = counted  # type: ignore[method-assign]
+            v2_backend.step = counted  # type: ignore[method-assign]
             try:
                 for chunks in range(3):
                     async with engine.stream() as stream:
@@ -277,11 +282,11 @@ def test_a_cancelled_session_is_gone_within_a_step(backend: CosyVoiceBackend) ->
                         for _ in range(chunks):
                             await anext(stream)
                         before = rendered
-                    while backend.open_slots:
+                    while v2_backend.open_slots:
                         await asyncio.sleep(0.001)
                     assert rendered <= before + 2  # the one under way, and one that was begun meanwhile
             finally:
-                backend.step = step  # type: ignore[method-assign]
+                v2_backend.step = step  # type: ignore[method-assign]
             assert engine.active_streams == 0
 
     run(test())
@@ -304,41 +309,41 @@ def test_a_slot_used_before_says_what_a_new_one_says(folder: Path) -> None:
     run(test())
 
 
-def test_a_failure_ends_its_own_session_alone(backend: CosyVoiceBackend) -> None:
+def test_a_failure_ends_its_own_session_alone(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=backend) as engine:
+        async with await Engine.open(backend=v2_backend) as engine:
             bad = engine.voices.enroll(recording(317.0), 16_000)
-            begin = backend._renderer.begin
+            begin = v2_backend._renderer.begin
 
             def failing(timbre: Any, *how: Any) -> Any:
                 if timbre.id == bad.id:
                     raise RuntimeError("no such throat")
                 return begin(timbre, *how)
 
-            backend._renderer.begin = failing  # type: ignore[method-assign]
+            v2_backend._renderer.begin = failing  # type: ignore[method-assign]
             try:
                 good = asyncio.create_task(speak(engine, [TEXT]))
                 with pytest.raises(SynthesisFailed, match="no such throat"):
                     await speak(engine, [SHORT], voice=bad.id)
                 assert (await good)[-1].final
             finally:
-                backend._renderer.begin = begin  # type: ignore[method-assign]
-            assert backend.open_slots == 0
+                v2_backend._renderer.begin = begin  # type: ignore[method-assign]
+            assert v2_backend.open_slots == 0
             assert (await speak(engine, [SHORT], voice=bad.id))[-1].final
             engine.voices.remove(bad.id)
 
     run(test())
 
 
-def test_text_without_end_is_spoken_in_sentences_of_bounded_length(backend: CosyVoiceBackend) -> None:
+def test_text_without_end_is_spoken_in_sentences_of_bounded_length(v2_backend: CosyVoiceBackend) -> None:
     text = "and on and on " * 15
 
     async def test() -> None:
-        async with await Engine.open(backend=backend) as engine:
+        async with await Engine.open(backend=v2_backend) as engine:
             chunks = await speak(engine, [text])
             assert [word.text for word in words_of(chunks)] == text.split()
-            text_ids = len(backend._tokenizer.encode_plain(text))
-            assert 2 * text_ids - 5 <= spoken_ids(chunks) <= 3 * text_ids + 5
+            text_ids = len(v2_backend._tokenizer.encode_plain(text))
+            assert 2 * text_ids <= spoken_ids(chunks) <= 3 * text_ids
 
     run(test())
 
@@ -347,24 +352,24 @@ STRANGE = {"endless": "x" * 120, "kana": "ツ" * 20, "runes": "ᚠᛇᚻ" * 8, "
 
 
 @pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
-def test_strange_text_is_spoken_or_passed_over(backend: CosyVoiceBackend, text: str) -> None:
+def test_strange_text_is_spoken_or_passed_over(v2_backend: CosyVoiceBackend, text: str) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=backend) as engine:
+        async with await Engine.open(backend=v2_backend) as engine:
             assert (await speak(engine, [text]))[-1].final
-            assert backend.open_slots == 0
+            assert v2_backend.open_slots == 0
 
     run(test())
 
 
-def test_50_000_characters_are_taken_on_without_being_rendered_ahead(backend: CosyVoiceBackend) -> None:
+def test_50_000_characters_are_taken_on_without_being_rendered_ahead(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=backend) as engine, engine.stream() as stream:
+        async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
             stream.push_text("Nobody writes this much. " * 2000)
             stream.end_input()
             assert not (await anext(stream)).final
             await asyncio.sleep(0.2)
             assert stream._session.unread_s < 1.0 + 0.04 * BRIEF.longest_hop
-            assert backend.open_slots == 1
+            assert v2_backend.open_slots == 1
 
     run(test())
 
@@ -391,13 +396,13 @@ class TestVoices:
     """Who speaks, and how."""
 
     def test_the_speakers_of_the_bundle_are_there_and_the_first_is_the_default(
-        self, backend: CosyVoiceBackend
+        self, v2_backend: CosyVoiceBackend
     ) -> None:
-        assert backend.voices.default.id == "nobody"
-        assert "nobody" in backend.voices
-        assert "somebody" not in backend.voices
+        assert v2_backend.voices.default.id == "nobody"
+        assert "nobody" in v2_backend.voices
+        assert "somebody" not in v2_backend.voices
         with pytest.raises(UnknownVoice, match="loaded: nobody"):
-            backend.voices.get("somebody")
+            v2_backend.voices.get("somebody")
 
     def test_an_enrolled_voice_speaks_and_is_forgotten_when_removed(self, backend: CosyVoiceBackend) -> None:
         async def test() -> None:
@@ -429,12 +434,12 @@ class TestVoices:
         ],
     )
     def test_a_recording_that_cannot_be_used_is_refused_with_the_limit(
-        self, backend: CosyVoiceBackend, samples: np.ndarray, rate: int, says: str
+        self, v2_backend: CosyVoiceBackend, samples: np.ndarray, rate: int, says: str
     ) -> None:
-        before = len(backend.voices)
+        before = len(v2_backend.voices)
         with pytest.raises(BadRequest, match=says):
-            backend.voices.enroll(samples, rate)
-        assert len(backend.voices) == before
+            v2_backend.voices.enroll(samples, rate)
+        assert len(v2_backend.voices) == before
 
     def test_modes_and_sampling_change_what_is_said(self, backend: CosyVoiceBackend) -> None:
         async def test() -> None:
@@ -468,13 +473,13 @@ class TestVoices:
         ],
     )
     def test_a_delivery_that_cannot_be_given_is_refused_at_once(
-        self, backend: CosyVoiceBackend, delivery: Delivery, says: str
+        self, v2_backend: CosyVoiceBackend, delivery: Delivery, says: str
     ) -> None:
         async def test() -> None:
-            async with await Engine.open(backend=backend) as engine:
+            async with await Engine.open(backend=v2_backend) as engine:
                 with pytest.raises(BadRequest, match=says):
                     engine.stream(delivery=delivery)
-                assert (engine.active_streams, backend.open_slots) == (0, 0)
+                assert (engine.active_streams, v2_backend.open_slots) == (0, 0)
 
         run(test())
 
@@ -571,10 +576,10 @@ def test_memory_stays_as_it_is_over_many_utterances(v2_folder: Path) -> None:
     async def test() -> None:
         backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=2))
         async with await Engine.open(backend=backend) as engine:
-            for seed in range(10):
+            for seed in range(6):
                 await speak(engine, [SHORT], seed=seed)
             before = resident_mb()
-            for seed in range(18):
+            for seed in range(12):
                 async with engine.stream(seed=seed) as stream:
                     stream.push_text(SHORT)
                     stream.end_input()
