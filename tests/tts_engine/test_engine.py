@@ -254,8 +254,13 @@ def test_bad_requests_are_refused_at_once() -> None:
                 engine.stream(voice="nobody")
             with pytest.raises(BadRequest, match=r"speed 3"):
                 engine.stream(speed=3)
+            with pytest.raises(BadRequest, match="seed -1"):
+                engine.stream(seed=-1)
+            recording = np.zeros(10, np.float32)
             with pytest.raises(BadRequest, match="clones no voice"):
-                engine.voices.enroll(np.zeros(10, np.float32), 16_000, "hello")
+                engine.voices.enroll(recording, 16_000, "hello")
+            with pytest.raises(BadRequest, match="clones no voice"):
+                await engine.convert(recording, 16_000)
             assert engine.active_streams == 0
 
     run(test())
