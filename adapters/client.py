@@ -31,7 +31,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
 from ..tts_engine.chunk import Word
-from ..tts_engine.errors import BadRequest, Overloaded, SynthesisFailed, VivavoceError
+from ..tts_engine.errors import (
+    BadRequest,
+    BadText,
+    Overloaded,
+    SynthesisFailed,
+    UnknownVoice,
+    VivavoceError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -117,11 +124,16 @@ class SpeechClient:
             for _ in range(self.policy.ready):
                 self._idle.append(await self._open())
             undo.pop_all()
-        self._tending = asyncio.create_task(self._tend())
+        self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def start(self) -> None:
+        """Keep connections ready from now on, without waiting for them, as ``__aenter__`` does."""
+        if self._tending is None:
+            self._tending = asyncio.create_task(self._tend())
 
     @property
     def open_connections(self) -> int:
@@ -143,6 +155,8 @@ class SpeechClient:
 
         Raises Overloaded where all are lent for too long, ServerGone, or what the server refuses with.
         """
+        if self._closed:
+            raise ServerGone("the client is closed")
         async with self._room_for_one():
             connection = await self._borrow()
             self._lent.add(connection)
@@ -205,7 +219,6 @@ class SpeechClient:
     async def _tend(self) -> None:
         """Replace what is idle for long, and keep some ready."""
         while True:
-            await asyncio.sleep(self.policy.refresh_s / 4)
             old = time.monotonic() - self.policy.refresh_s
             stale = [each for each in self._idle if each.idle_since < old or not each.is_up]
             for connection in stale:
@@ -217,6 +230,7 @@ class SpeechClient:
                     self._idle.appendleft(await self._open())
             except VivavoceError as error:
                 logger.warning("no connection is kept ready: %s", error)
+            await asyncio.sleep(self.policy.refresh_s / 4)
 
 
 class _Connection:
@@ -286,6 +300,10 @@ class RemoteUtterance:
     async def flush(self) -> None:
         """Speak what is buffered, without waiting for more."""
         await self._connection.send({"type": "input.flush"})
+
+    async def keep_alive(self) -> None:
+        """Say that more text will come: a server hangs up on who says nothing for a minute."""
+        await self._connection.send({"type": "input.text", "text": ""})
 
     async def end_input(self) -> None:
         """No more text will come."""
@@ -384,7 +402,17 @@ def _refused(refusal: InvalidStatus) -> VivavoceError:
 
 def _error(message: Mapping[str, Any]) -> VivavoceError:
     """What a server says in the middle of things, as an error."""
-    sentence, code, wait_s = message.get("message", ""), message.get("code"), message.get("retry_after_s")
+    sentence, wait_s = message.get("message", ""), message.get("retry_after_s")
     if wait_s is not None:
-        return Overloaded(sentence, reason=code or "refused", retry_after_s=float(wait_s))
-    return SynthesisFailed(sentence) if code in _FAULTS_OF_THE_SERVER else BadRequest(sentence)
+        return Overloaded(sentence, reason=message.get("code") or "refused", retry_after_s=float(wait_s))
+    match message:
+        case {"code": code} if code in _FAULTS_OF_THE_SERVER:
+            return SynthesisFailed(sentence)
+        case {"code": "idle_timeout"}:
+            return ServerGone(sentence)
+        case {"code": "voice_not_found"}:
+            return UnknownVoice(sentence)
+        case {"param": "input"} | {"code": "too_much_text"}:
+            return BadText(sentence)
+        case _:
+            return BadRequest(sentence)
