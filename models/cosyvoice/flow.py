@@ -16,11 +16,11 @@ utterance after a prompt of 3 s, in hops of 25, 50, 100, ... ids, two cores, bus
 against the first; largest deviation from the whole prefix run again, v2, random weights:
 
     v2 kept, window unlimited      MB/s    CPU s / 2   last/first    deviation
-    keys and values, float32       231        69          2.3          2e-6      the default
-    keys and values, float16       116        69          2.1          4e-5
+    keys and values, float32       231        67          2.0          2e-6      the default
+    keys and values, float16       116    as above                     4e-5
     inputs, float32                 59        88          3.1          2e-6
     inputs, float16                 30        not timed                4e-5
-    keys and values, window 10 s   (bounded)  48          1.2      an approximation
+    keys and values, window 10 s   (bounded)  50          1.1      an approximation
 
 v3: 180 MB/s and 90 MB/s of keys and values, 90 MB/s and 45 MB/s of inputs. Convolution contexts add 1.3 MB
 (v2) or 4.9 MB (v3) a session, whatever the length.

@@ -68,6 +68,15 @@ def test_the_vocoder_is_timed(bundles: dict[int, Path], version: int) -> None:
     assert names(bundles[version], Part.HIFT)[0] == "HiFT, 1.5 s, RTF"
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_first_packet_is_timed_through_the_engine(bundles: dict[int, Path], version: int) -> None:
+    assert names(bundles[version], Part.FIRST_AUDIO) == [
+        "first packet, 4 s of text",
+        "first packet, 4 s of text, processor",
+        "RTF, end to end, by the clock",
+    ]
+
+
 @pytest.fixture
 def measured_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Measured], int], None]:
     """The report of a released bundle of which these figures were measured."""
