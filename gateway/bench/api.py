@@ -68,8 +68,8 @@ def server(*flags: str) -> Iterator[str]:
     """A server on free ports, as its address; ``flags``: more of them for ``vivavoce serve``."""
     command = (
         "from vivavoce.gateway.cli import main; import sys; "
-        "sys.argv[1:1] = 'serve --http-port 0 --audiosocket-port 0 --agent none --log-level WARNING'.split(); "
-        "main()"
+        "sys.argv[1:1] = 'serve --http-port 0 --audiosocket-port 0 --agent none'.split(); "
+        "sys.argv += ['--log-level', 'WARNING']; main()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
