@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 PATH = "/v1/audio/speech/stream"
 _MOST_MESSAGE = 2**22  # bytes; a server sends about a second of audio at once
 _FAULTS_OF_THE_SERVER = ("server_error", "internal_error")
+_FAREWELL_WITHIN_S = 1.0  # a server that does not answer must not hold up who closes
 _AT_REST_WITHIN_S = 2.0  # a cancelled utterance that takes longer costs its connection
 
 
@@ -208,7 +209,11 @@ class SpeechClient:
         try:
             async with asyncio.timeout(self.policy.connect_within_s):
                 socket = await connect(
-                    self._url, additional_headers=self._headers, max_size=_MOST_MESSAGE, compression=None
+                    self._url,
+                    additional_headers=self._headers,
+                    max_size=_MOST_MESSAGE,
+                    compression=None,
+                    close_timeout=_FAREWELL_WITHIN_S,
                 )
         except InvalidStatus as refusal:
             raise _refused(refusal) from None

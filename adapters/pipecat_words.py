@@ -1,7 +1,7 @@
 """When a word counts as heard in a Pipecat pipeline: the time at which it is played, and the text around it.
 
 ``Playhead`` knows when audio handed to the pipeline reaches the listener; ``ClauseSequencer`` lets words into
-the conversation clause by clause. The service that uses both is ``pipecat_tts``.
+the conversation clause by clause. ``pipecat_service`` uses both.
 
 Source: pipecat-ai 1.14.0, utils/context/*.py, read and measured.
 """

@@ -56,7 +56,13 @@ from pipecat.services.tts_service import TextAggregationMode, TTSContext
 from pipecat.utils.errors import ErrorCategory
 from pipecat.workers.runner import WorkerRunner
 from vivavoce import Engine
-from vivavoce.adapters import pipecat_audiosocket_transport, pipecat_tts, pipecat_words
+from vivavoce.adapters import (
+    pipecat_audiosocket_transport,
+    pipecat_remote_tts,
+    pipecat_service,
+    pipecat_tts,
+    pipecat_words,
+)
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.adapters.pipecat_words import Playhead
 from vivavoce.tts_engine.backend import Rendered, Turn
@@ -432,7 +438,9 @@ async def test_speaking_takes_nothing_of_the_loops_own_threads() -> None:
 @pytest.mark.parametrize(
     ("module", "prefixes"),
     [
-        (pipecat_tts, ("_vivavoce_", "vivavoce_")),
+        (pipecat_service, ("_vivavoce_", "vivavoce_")),
+        (pipecat_tts, ("_vivavoce_",)),
+        (pipecat_remote_tts, ("_vivavoce_",)),
         (pipecat_words, ("_vivavoce_",)),
         (pipecat_audiosocket_transport, ("_audiosocket_",)),
     ],
@@ -638,7 +646,7 @@ async def test_an_engine_slower_than_pipecats_patience_loses_no_word() -> None:
 
 
 def test_an_engine_is_given_up_on_before_pipecat_takes_its_text_for_said() -> None:
-    assert pipecat_tts.STALL_S < pipecat_tts.STOP_FRAME_TIMEOUT_S
+    assert pipecat_service.STALL_S < pipecat_service.STOP_FRAME_TIMEOUT_S
 
 
 @pytest.mark.parametrize(
@@ -775,7 +783,7 @@ async def test_an_engine_that_goes_silent_is_given_up_on() -> None:
             return super().step(worker, turns)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipecat_tts, "STALL_S", 0.3)
+        patch.setattr(pipecat_service, "STALL_S", 0.3)
         async with tones(Stuck()) as engine, line(at_once(engine)) as end:
             try:
                 await end.turn("One. stuck two.")
