@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,15 +48,16 @@ from ..access.url_guard import UrlGuard
 from ..voice_registry import NewVoice, VoiceRegistry
 from .request_log import RequestLog, RequestRecord
 from .speech import SpeechOrder, open_utterance
+from .streamed import StreamedBody, while_connected
 
 logger = logging.getLogger(__name__)
 
-SEND_WITHIN_S = 60.0  # a player may pause for so long; the voice has stopped long before
 OWN_MODEL: Final = "vivavoce"
 _API: Final = "openai"
 _KNOWN_MODELS: Final = re.compile(r"(vivavoce|cosyvoice|gpt-4o-mini-tts)([.-].*)?|tts-1(-hd)?", re.ASCII)
 _LONG_BODY: Final = 2**18  # bytes; more are parsed on a thread
 _SPEECH_IDS_PER_S: Final = 25  # what output is counted in, as OpenAI counts its own
+_EVENTS: Final = "text/event-stream"
 _STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
@@ -257,11 +258,14 @@ class _SpeechAnswer(Response):
         self._house = house
         self._request = request
         self._id = _request_id()
-        self._body: _Body
+        self._answer_headers: dict[str, str] = {}
+        self._send: Send
+        self._body: StreamedBody
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer. Boundary: whatever is raised ends this answer and no more."""
-        self._body = _Body(send, {"x-request-id": self._id, **_STREAM_HEADERS})
+        self._answer_headers = {"x-request-id": self._id, **_STREAM_HEADERS}
+        self._send, self._body = send, StreamedBody(send, self._answer_headers)
         self._house.answers.add(self)
         try:
             await self._answer()
@@ -282,7 +286,7 @@ class _SpeechAnswer(Response):
         request = await _read(self._request, house.longest_text)
         with house.log.request(_API, grant, self._id) as record, grant.stream():
             record.text(len(request.text))
-            await _while_connected(self._request.receive, self._find_voice_and_speak(request, grant, record))
+            await while_connected(self._request.receive, self._find_voice_and_speak(request, grant, record))
 
     async def _find_voice_and_speak(
         self, request: SpeechRequest, grant: Grant, record: RequestRecord
@@ -294,7 +298,7 @@ class _SpeechAnswer(Response):
 
     async def _speak(self, request: SpeechRequest, order: SpeechOrder, record: RequestRecord) -> None:
         as_events = request.stream_format is StreamFormat.SSE
-        self._body.content_type = "text/event-stream" if as_events else order.audio.content_type
+        self._answer_headers["content-type"] = _EVENTS if as_events else order.audio.content_type
         samples = 0
         async with open_utterance(self._house.engine, order) as utterance:
             utterance.push_text(request.text)
@@ -315,54 +319,11 @@ class _SpeechAnswer(Response):
         if not self._body.begun:
             headers = {"x-request-id": self._id} | refusal.headers
             answer = JSONResponse(refusal.body, refusal.status, headers)
-            await answer(self._request.scope, self._request.receive, self._body.send)
-        elif self._body.content_type == "text/event-stream":
+            await answer(self._request.scope, self._request.receive, self._send)
+        elif self._answer_headers["content-type"] == _EVENTS:
             await self._body.write(error_event(refusal.body))
             await self._body.end()
         # Audio that is cut off has no end: the server drops the connection, and the client knows.
-
-
-class _Body:
-    """A response's body in pieces; its status and headers go with the first."""
-
-    def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
-        self.send = send
-        self.begun = False
-        self.content_type = ""
-        self._headers = headers
-
-    async def write(self, data: bytes) -> None:
-        """Send a piece; raises TimeoutError where the client takes nothing."""
-        async with asyncio.timeout(SEND_WITHIN_S):
-            if not self.begun:
-                self.begun = True
-                headers = {"content-type": self.content_type, **self._headers}
-                await self.send({"type": "http.response.start", "status": 200, "headers": _raw(headers)})
-            await self.send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def end(self) -> None:
-        """Send the end."""
-        await self.send({"type": "http.response.body", "body": b""})
-
-
-async def _while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work, or drop it and raise ClientDisconnect as soon as the client is gone."""
-    working = asyncio.create_task(work)
-    leaving = asyncio.create_task(_until_gone(receive))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        working.result()
-    finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.wait({working, leaving})
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _read(request: Request, longest_text: int) -> SpeechRequest:
@@ -397,7 +358,3 @@ def check_model(model: str | None) -> None:
 
 def _request_id() -> str:
     return f"req_{uuid4().hex}"
-
-
-def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

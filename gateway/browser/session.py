@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, assert_never
+from typing import Annotated, Literal, Protocol, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -50,9 +50,6 @@ from ..calls_api import (
 from ..text_feed import Command, Delta
 from ..voice_registry import KeyVoices
 from .chat import ChatFailed, ChatSettings, Conversation, answer
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
