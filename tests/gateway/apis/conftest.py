@@ -144,7 +144,9 @@ async def _house(
 
 @asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
+    # The protocol is named, or asyncio leaves small answers to wait for each other.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as sock:
+        sock.bind(("127.0.0.1", 0))
         server = HttpServer(app, sock)
         running = asyncio.create_task(server.run_until_closed())
         await server.wait_started(running)
