@@ -26,9 +26,15 @@ class Prepared(nn.Module):
 def laid_out(weight: Tensor) -> Tensor:
     """A matrix (outputs, inputs) as ``product`` takes it; the one given is not needed any more."""
     has_blocks = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if has_blocks and weight.device.type == "cpu" and weight.dtype == torch.float32:
+    if has_blocks and weight.device.type == "cpu" and _has_layout(weight.dtype):
         return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())  # type: ignore[no-any-return]
     return weight.contiguous()
+
+
+def _has_layout(dtype: torch.dtype) -> bool:
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32
 
 
 def product(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:

@@ -16,6 +16,7 @@ from .geometry import Geometry, Version
 from .hift import Hift, HiftConfig
 from .hift_v3 import HiftV3
 from .layers import load
+from .precision import Precision
 from .release.bundle import Bundle, BundleFault
 from .speech_lm import TEXT_EMBEDDING, SpeechLm
 
@@ -29,15 +30,20 @@ class Networks:
     vocoder: Hift | HiftV3
 
 
-def load_networks(bundle: Bundle, policy: FlowPolicy | None = None) -> Networks:
-    """Load all three, one file after the other; raises BundleFault. policy: what the flow remembers."""
-    return Networks(load_lm(bundle), load_flow(bundle, policy), load_vocoder(bundle))
+def load_networks(
+    bundle: Bundle, policy: FlowPolicy | None = None, precision: Precision = Precision.FP32
+) -> Networks:
+    """Load all three, one file after the other; raises BundleFault.
+
+    policy: what the flow remembers. precision: of the language model.
+    """
+    return Networks(load_lm(bundle, precision), load_flow(bundle, policy), load_vocoder(bundle))
 
 
-def load_lm(bundle: Bundle) -> SpeechLm:
+def load_lm(bundle: Bundle, precision: Precision = Precision.FP32) -> SpeechLm:
     """The language model. Of its text embedding, half a gigabyte, the rows that are used come to memory."""
     weights = bundle.load("llm.pt", mapped=(TEXT_EMBEDDING,))
-    lm = SpeechLm.load(bundle.geometry.lm, weights)
+    lm = SpeechLm.load(bundle.geometry.lm, weights, precision)
     if weights:
         raise BundleFault(f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} among them")
     return lm

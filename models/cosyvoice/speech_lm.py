@@ -30,7 +30,8 @@ from torch.nn import functional
 
 from .bistream import Kind, Unit
 from .geometry import SpeechLmConfig, Version
-from .layers import Linear, load
+from .layers import load
+from .precision import Precision, Products, products_of
 
 TEXT_EMBEDDING = "llm.model.model.embed_tokens.weight"
 
@@ -56,25 +57,29 @@ class SpeechLmState:
 class SpeechLm(nn.Module):
     """The network. Built by ``load``; nothing in it changes afterwards."""
 
-    def __init__(self, config: SpeechLmConfig) -> None:
+    def __init__(self, config: SpeechLmConfig, precision: Precision = Precision.FP32) -> None:
         super().__init__()
+        products = products_of(precision)
         self.config = config
         self.text_embedding = nn.Embedding(config.text_rows, config.hidden)
         self.speech_embedding = nn.Embedding(config.speech_rows, config.hidden)
         if config.version is Version.V2:
             self.control_embedding = nn.Embedding(2, config.hidden)
-        self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(_Layer(config, products) for _ in range(config.layers))
         self.norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.head = Linear(config.hidden, config.speech_rows, bias=config.version is Version.V2)
+        self.head = products.other(config.hidden, config.speech_rows, bias=config.version is Version.V2)
 
     @classmethod
-    def load(cls, config: SpeechLmConfig, weights: dict[str, Tensor]) -> "SpeechLm":
+    def load(
+        cls, config: SpeechLmConfig, weights: dict[str, Tensor], precision: Precision = Precision.FP32
+    ) -> "SpeechLm":
         """Build from the tensors of llm.pt, taking them out of ``weights`` so that none is held twice.
 
-        Raises KeyError for a missing key; what is left in ``weights`` afterwards was not wanted.
+        precision: of its matrices. Raises KeyError for a missing key; what is left in
+        ``weights`` afterwards was not wanted.
         """
         with torch.device("meta"):
-            network = cls(config)
+            network = cls(config, precision)
         # Tied to the text embedding and not used to speak.
         weights.pop("llm.model.lm_head.weight", None)
         load(network, _fused(config, weights))
@@ -248,15 +253,15 @@ class _RmsNorm(nn.Module):
 
 
 class _Layer(nn.Module):
-    def __init__(self, config: SpeechLmConfig) -> None:
+    def __init__(self, config: SpeechLmConfig, products: Products) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.width = config.heads, config.kv_heads, config.head_width
         self.attention_norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.qkv = Linear(config.hidden, (config.heads + 2 * config.kv_heads) * config.head_width)
-        self.output = Linear(config.hidden, config.hidden, bias=False)
+        self.qkv = products.attention(config.hidden, (config.heads + 2 * config.kv_heads) * config.head_width)
+        self.output = products.attention(config.hidden, config.hidden, bias=False)
         self.mlp_norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.gate_up = Linear(config.hidden, 2 * config.intermediate, bias=False)
-        self.down = Linear(config.intermediate, config.hidden, bias=False)
+        self.gate_up = products.other(config.hidden, 2 * config.intermediate, bias=False)
+        self.down = products.other(config.intermediate, config.hidden, bias=False)
 
     def forward(self, x: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
