@@ -32,22 +32,37 @@ class Turn:
     fed: int = 0
 
 
-@torch.inference_mode()
 def advance(lm: SpeechLm, state: SpeechLmState, turns: Sequence[Turn | None]) -> SpeechLmState:
     """Answer every generation that asks, in one step; the state unchanged where none does.
 
     Raises ValueError where a row would outgrow its memory; nothing is answered then.
     """
+    state, chosen = choose(lm, state, turns)
+    for row, id in chosen.items():
+        turn = turns[row]
+        assert turn is not None
+        turn.generation.answer(id)
+    return state
+
+
+@torch.inference_mode()
+def choose(
+    lm: SpeechLm, state: SpeechLmState, turns: Sequence[Turn | None]
+) -> tuple[SpeechLmState, dict[int, int]]:
+    """What to answer every generation that asks, by row, and the memory after.
+
+    Raises as ``advance`` does, and ValueError where a row has no id to choose from. Then no generation,
+    random number or length has changed: a row can be tried again.
+    """
     asked = [
         _Asked(row, turn, ask) for row, turn in enumerate(turns) if turn and (ask := turn.generation.ask())
     ]
     if not asked:
-        return state
+        return state, {}
     inputs = {each.row: each.ask.inputs[each.turn.fed :] for each in asked}
     x, valid = embed(lm, [inputs.get(row, ()) for row in range(len(turns))])
     hidden, state = lm.step(x, state, valid)
-    _answer(lm, last_valid(hidden, valid), asked)
-    return state
+    return state, _chosen(lm, last_valid(hidden, valid), asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +72,14 @@ class _Asked:
     ask: Ask
 
 
-def _answer(lm: SpeechLm, hidden: torch.Tensor, asked: Sequence[_Asked]) -> None:
+def _chosen(lm: SpeechLm, hidden: torch.Tensor, asked: Sequence[_Asked]) -> dict[int, int]:
+    chosen = {each.row: each.ask.forced for each in asked if each.ask.forced is not None}
     sampled = [each for each in asked if each.ask.forced is None]
     if sampled:
         logits = lm.logits(hidden[[each.row for each in sampled]]).float().cpu().numpy()
         drawn = draw(logits, [_chooser(each) for each in sampled])
-        for each, chosen in zip(sampled, drawn, strict=True):
-            each.turn.generation.answer(chosen.id)
-    for each in asked:
-        if each.ask.forced is not None:
-            each.turn.generation.answer(each.ask.forced)
+        chosen |= {each.row: one.id for each, one in zip(sampled, drawn, strict=True)}
+    return chosen
 
 
 def _chooser(asked: _Asked) -> Chooser:

@@ -7,6 +7,8 @@ A step is one small quantum of either kind for each turn, so that a cancelled se
 are on the host (``utterance``), tensors with the runners; one worker.
 """
 
+import heapq
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +25,6 @@ from ...models.cosyvoice.bistream import (
     Prompt,
     SpeechIds,
 )
-from ...models.cosyvoice.decoding import Turn as LmTurn
 from ...models.cosyvoice.front_end import prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
@@ -37,9 +38,10 @@ from ..errors import BadRequest, BundleError
 from ..reading.polyglot import Languages, canonical
 from ..text import GenerationSegmenter, Segmenter
 from ..voice_store import VoiceStore
-from .lm_runner import LmRunner
+from .company import Company
+from .lm_runner import MOST_TOGETHER, LmRunner
 from .policy import CosyVoicePolicy, Interleave
-from .render_runner import RenderRunner, Samples, Timbre
+from .render_runner import RenderRunner, Timbre
 from .utterance import Making, Manner, NoText, Utterance
 from .voices import BundleVoices, Speaker
 
@@ -86,10 +88,13 @@ class CosyVoiceBackend:
             rows=policy.slots,
             memory_ids=policy.memory_ids,
             openings=policy.prepared_voices,
+            prefill_chunk=policy.prefill_chunk,
         )
         self._renderer = RenderRunner(networks, timbres=policy.prepared_voices)
         self._free = list(range(policy.slots))
         self._open: dict[int, Utterance] = {}
+        self._opened = itertools.count()
+        self._seniority: dict[int, int] = {}
 
     @classmethod
     def load(
@@ -122,14 +127,17 @@ class CosyVoiceBackend:
         """Take a slot; raises BadRequest for what the voice or the model cannot do."""
         canonical(request.delivery.language or "en")
         manner = self._manner(request)
-        row = self._free.pop()
+        # The lowest, so that the rows in use are neighbours, which a step takes where they lie.
+        row = heapq.heappop(self._free)
         self._open[row] = Utterance(self._making, manner, row, request.seed)
+        self._seniority[row] = next(self._opened)
         return row
 
     def close_slot(self, slot: int) -> None:
         """Give a slot back, and drop what was remembered of it."""
         del self._open[slot]
-        self._free.append(slot)
+        self._lm.end(slot)
+        heapq.heappush(self._free, slot)
 
     def close(self) -> None:
         """Forget every slot, and let go of the voices on file."""
@@ -137,8 +145,8 @@ class CosyVoiceBackend:
         self.voices.close()
 
     def batch(self, stage: Stage) -> int:
-        """One."""
-        return 1
+        """As the policy has it for ids; one chunk of sound."""
+        return self._policy.most_decode_rows if stage is Stage.DECODE else 1
 
     def stage(self, slot: int) -> Stage:
         """RENDER when the next chunk's ids are there."""
@@ -146,46 +154,66 @@ class CosyVoiceBackend:
 
     def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         """One quantum of each turn's session."""
-        utterances = [self._begun(turn) for turn in turns]
-        due = [utterance for utterance in utterances if utterance.is_due]
-        self._decode([utterance for utterance in utterances if not utterance.is_due])
-        samples = dict(zip((utterance.row for utterance in due), self._render(due), strict=True))
-        return [
-            utterance.rendered(samples[utterance.row])
-            if utterance.row in samples
-            else utterance.nothing_rendered()
-            for utterance in utterances
-        ]
+        company = Company(self._seniority)
+        company.each({turn.slot: turn for turn in turns}, self._begin)
+        utterances = {turn.slot: self._open[turn.slot] for turn in turns if turn.slot not in company.failed}
+        due = {row: utterance for row, utterance in utterances.items() if utterance.is_due}
+        self._decode([utterance for row, utterance in utterances.items() if row not in due], company)
+        results: dict[int, Rendered | Exception] = {
+            **{row: utterance.nothing_rendered() for row, utterance in utterances.items()},
+            **company.each(due, self._render),
+            **company.failed,
+        }
+        return [results[turn.slot] for turn in turns]
 
-    def _begun(self, turn: Turn) -> Utterance:
-        utterance = self._open[turn.slot]
+    def _begin(self, slot: int, turn: Turn) -> None:
         if turn.segment is not None:
-            utterance.begin(turn.segment, turn.pause_s)
-        return utterance
+            self._open[slot].begin(turn.segment, turn.pause_s)
 
-    def _decode(self, utterances: Sequence[Utterance]) -> None:
+    def _decode(self, utterances: Sequence[Utterance], company: Company) -> None:
+        """Feed a part of what is long, for the first that has it; and a few ids for all that are so far."""
+        rows = {each.row: each for each in utterances}
+        company.each(rows, self._copy_opening)
+        hungry = {row: each for row, each in rows.items() if _has_much_to_hear(each)}
+        company.each(dict([*hungry.items()][:1]), self._feed)
+        company.each(rows, self._copy_opening)
         for _ in range(self._policy.decode_ids):
-            turns = {each.row: turn for each in utterances if (turn := self._lm_turn(each))}
+            ready = [
+                each
+                for row, each in rows.items()
+                if row not in company.failed and not _has_much_to_hear(each)
+            ]
+            turns = {each.row: turn for each in ready if (turn := each.turn())}
             if not turns:
                 return
-            self._lm.advance(turns)
-            for each in utterances:
-                each.settle()
+            chosen = company.together(turns, self._lm.choose)
+            company.each(chosen, lambda row, id: _take(rows[row], id))
 
-    def _lm_turn(self, utterance: Utterance) -> LmTurn | None:
+    def _copy_opening(self, row: int, utterance: Utterance) -> None:
+        """Begin a sentence's row where all that it needs is a copy."""
         sentence = utterance.sentence
-        if sentence is None or sentence.ask() is None:
-            return None
-        if sentence.fed is None:
-            sentence.fed = self._lm.begin(utterance.row, utterance.manner.prompt)
-        return utterance.turn()
+        if sentence is None or sentence.fed is not None or sentence.ask() is None:
+            return
+        opening = sentence.opening = sentence.opening or self._lm.opening(utterance.manner.prompt)
+        if opening.is_heard:
+            sentence.fed, sentence.opening = self._lm.begin(row, opening), None
 
-    def _render(self, utterances: Sequence[Utterance]) -> list[Samples]:
-        for each in utterances:
-            sentence, manner = each.sentence, each.manner
-            if sentence is not None and sentence.rendering is None:
-                sentence.rendering = self._renderer.begin(manner.timbre, manner.speed, each.noise)
-        return self._renderer.render([part for each in utterances if (part := each.part())])
+    def _feed(self, row: int, utterance: Utterance) -> None:
+        """Feed a part of what a sentence needs before its next id."""
+        sentence = utterance.sentence
+        assert sentence is not None
+        if sentence.opening is not None:
+            self._lm.hear(sentence.opening)
+        else:
+            sentence.fed = (sentence.fed or 0) + self._lm.feed(row, sentence.unfed)
+
+    def _render(self, row: int, utterance: Utterance) -> Rendered:
+        sentence, manner = utterance.sentence, utterance.manner
+        if sentence is not None and sentence.rendering is None:
+            sentence.rendering = self._renderer.begin(manner.timbre, manner.speed, utterance.noise)
+        part = utterance.part()
+        assert part is not None
+        return utterance.rendered(self._renderer.render([part])[0])
 
     def _manner(self, request: SlotRequest) -> Manner:
         speaker = self.voices.speaker(request.voice)
@@ -236,6 +264,20 @@ class CosyVoiceBackend:
                 f"the prompt has {prompted} text ids and {len(prompt.speech_ids)} speech ids, and might need "
                 f"{needed}; the model remembers {policy.memory_ids}. Give a shorter transcript or instruction"
             )
+
+
+def _has_much_to_hear(utterance: Utterance) -> bool:
+    """Whether its next id cannot be asked for together with those of others yet."""
+    sentence = utterance.sentence
+    if sentence is None or sentence.ask() is None:
+        return False
+    return sentence.fed is None or len(sentence.unfed) > MOST_TOGETHER
+
+
+def _take(utterance: Utterance, id: int) -> None:
+    assert utterance.sentence is not None
+    utterance.sentence.generation.answer(id)
+    utterance.settle()
 
 
 def _starter(ids: SpeechIds, policy: CosyVoicePolicy) -> Callable[[Prompt], Generation]:

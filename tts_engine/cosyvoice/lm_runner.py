@@ -6,34 +6,52 @@ into the row of every sentence that begins:
     prompt      START t t t t t s s s ... s | what the text decides
                 |<- kept, the same for all ->|
 
+Long inputs are fed by themselves and in parts, so that rows which only want their next id wait for one part
+and are not padded to its length:
+
+    row 0       p p p p . . p p p p . . a . . a .       p  a part of a long input
+    row 1       . . . . a a . . . . a a . a a . a       a  an ask of all rows that are so far, in one step
+
 Policy, counters and text are in ``utterance``. One thread.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 import torch
-from torch import Tensor
 
 from ...models.cosyvoice.bistream import Generation, Prompt, Unit
-from ...models.cosyvoice.decoding import Turn, advance
+from ...models.cosyvoice.decoding import Turn, choose
 from ...models.cosyvoice.speech_lm import SpeechLm, SpeechLmState, embed
 
+# Inputs of an ask that goes into a step with others: the last sound and a block of text.
+MOST_TOGETHER = 8
 
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    """What every sentence of a prompt begins with. kv: (1, layers, 2, kv_heads, units, head_width)."""
+
+@dataclass(slots=True)
+class Opening:
+    """What every sentence of a prompt begins with, and how many of its units have been fed to its one row.
+
+    Whoever waits for one holds it, so that it is heard to its end whatever else is asked for meanwhile.
+    """
 
     units: tuple[Unit, ...]
-    kv: Tensor
+    state: SpeechLmState
+    fed: int = 0
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether nothing is left to feed."""
+        return self.fed == len(self.units)
 
 
 class LmRunner:
     """Rows of memory, and steps on some of them.
 
     start: makes the generation of a prompt. memory_ids: that a row remembers. openings: kept at most.
+    prefill_chunk: inputs fed at once.
     """
 
     def __init__(
@@ -44,41 +62,68 @@ class LmRunner:
         rows: int,
         memory_ids: int,
         openings: int,
+        prefill_chunk: int,
     ) -> None:
         self._lm = lm
         self._start = start
         self._state = lm.init_state(rows, memory_ids)
         self._most_openings = openings
-        self._openings: OrderedDict[Prompt, _Opening] = OrderedDict()
+        self._prefill_chunk = prefill_chunk
+        self._openings: OrderedDict[Prompt, Opening] = OrderedDict()
 
-    @torch.inference_mode()
-    def begin(self, row: int, prompt: Prompt) -> int:
-        """Empty a row and feed it the prompt's opening; how many inputs of the first ask that were."""
-        opening = self._opening(prompt)
-        self._state.kv[row, :, :, :, : len(opening.units)] = opening.kv[0]
-        self._state.lengths[row] = len(opening.units)
-        return len(opening.units)
-
-    @torch.inference_mode()
-    def advance(self, turns: Mapping[int, Turn]) -> None:
-        """Answer what the generations ask, each in its row."""
-        first, stop = min(turns), max(turns) + 1
-        part = SpeechLmState(self._state.kv[first:stop], self._state.lengths[first:stop])
-        part = advance(self._lm, part, [turns.get(row) for row in range(first, stop)])
-        self._state.lengths[first:stop] = part.lengths
-
-    def _opening(self, prompt: Prompt) -> _Opening:
+    def opening(self, prompt: Prompt) -> Opening:
+        """A prompt's, perhaps not heard yet."""
         if prompt not in self._openings:
-            self._openings[prompt] = self._heard(_common_units(self._start, prompt))
+            units = _common_units(self._start, prompt)
+            self._openings[prompt] = Opening(units, self._lm.init_state(1, len(units)))
             if len(self._openings) > self._most_openings:
                 self._openings.popitem(last=False)
         self._openings.move_to_end(prompt)
         return self._openings[prompt]
 
-    def _heard(self, units: tuple[Unit, ...]) -> _Opening:
+    def hear(self, opening: Opening) -> None:
+        """Feed the next part of an opening, once for all that have it."""
+        part = opening.units[opening.fed :][: self._prefill_chunk]
+        opening.state = self._fed(opening.state, part)
+        opening.fed += len(part)
+
+    @torch.inference_mode()
+    def begin(self, row: int, opening: Opening) -> int:
+        """Empty a row and copy what was heard; how many inputs of the first ask that is."""
+        self._state.kv[row, :, :, :, : opening.fed] = opening.state.kv[0, :, :, :, : opening.fed]
+        self._state.lengths[row] = opening.fed
+        return opening.fed
+
+    def feed(self, row: int, units: Sequence[Unit]) -> int:
+        """Feed a row the next part of inputs that are too long for a step with others; how many it was."""
+        part = units[: min(self._prefill_chunk, len(units) - 1)]
+        after = self._fed(self._rows(row, row + 1), part)
+        self._state.lengths[row] = after.lengths[0]
+        return len(part)
+
+    def end(self, row: int) -> None:
+        """Empty a row; none is attended to for longer than those in use."""
+        self._state.lengths[row] = 0
+
+    def choose(self, turns: Mapping[int, Turn]) -> dict[int, int]:
+        """What to answer each row's generation; where this raises, nothing has changed."""
+        first, stop = min(turns), max(turns) + 1
+        part, chosen = choose(
+            self._lm, self._rows(first, stop), [turns.get(row) for row in range(first, stop)]
+        )
+        # A row between them may be emptied meanwhile, by a caller who closes its session.
+        for row in turns:
+            self._state.lengths[row] = part.lengths[row - first]
+        return {first + row: id for row, id in chosen.items()}
+
+    def _rows(self, first: int, stop: int) -> SpeechLmState:
+        """Neighbours, where they lie."""
+        return SpeechLmState(self._state.kv[first:stop], self._state.lengths[first:stop])
+
+    @torch.inference_mode()
+    def _fed(self, state: SpeechLmState, units: Sequence[Unit]) -> SpeechLmState:
         x, valid = embed(self._lm, [units])
-        _, state = self._lm.step(x, self._lm.init_state(1, len(units)), valid)
-        return _Opening(units, state.kv[:, :, :, :, : len(units)].clone())
+        return self._lm.step(x, state, valid)[1]
 
 
 def _common_units(start: Callable[[Prompt], Generation], prompt: Prompt) -> tuple[Unit, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...models.cosyvoice.bistream import Ask, Generation, Kind, Prompt, SpeechIds
+from ...models.cosyvoice.bistream import Ask, Generation, Kind, Prompt, SpeechIds, Unit
 from ...models.cosyvoice.decoding import Turn
 from ...models.cosyvoice.hop_schedule import Chunk, HopSchedule
 from ...models.cosyvoice.sampling import SamplingParameters, seeded
@@ -23,6 +23,7 @@ from ..backend import Rendered
 from ..chunk import SAMPLE_RATE, Word
 from ..reading.scripts import join
 from ..text import Ending, Segment, Segmenter, SpokenWord
+from .lm_runner import Opening
 from .render_runner import Part, Rendering, Samples, Timbre
 from .word_clock import IDS_PER_S, WordClock
 
@@ -100,6 +101,7 @@ class Sentence:
         ids: speech ids to render, behind the end of the voice's recording.
         tail: how many of them are the recording's.
         due: the next chunk, once its ids are there.
+        opening: what the model has to hear before the sentence; None once it has.
         fed: inputs of the next ask that the model remembers already; None before the sentence has a memory.
         rendering: what flow and vocoder remember; None before the first chunk.
         samples: given out so far.
@@ -109,6 +111,7 @@ class Sentence:
         self.ids = list(manner.timbre.tail)
         self.tail = len(self.ids)
         self.due: Chunk | None = None
+        self.opening: Opening | None = None
         self.fed: int | None = None
         self.rendering: Rendering | None = None
         self.samples = 0
@@ -153,6 +156,12 @@ class Sentence:
     def ask(self) -> Ask | None:
         """What the model is to be asked now; None where nothing is, or a chunk is due first."""
         return self.generation.ask() if self.due is None else None
+
+    @property
+    def unfed(self) -> tuple[Unit, ...]:
+        """Inputs of the ask that the model does not remember yet."""
+        ask = self.ask()
+        return ask.inputs[self.fed or 0 :] if ask else ()
 
     def note_given(self, ask: Ask) -> None:
         """The model is being asked: what text it is given with that is what it may say from here on."""

@@ -1,0 +1,79 @@
+"""Sessions that share a step: what goes wrong with one of them is its own. No tensors.
+
+    rows 0 1 2 3   fail together, for whatever reason
+    row  0         alone: done
+    row  1         alone: fails, and is out
+    row  2 ...     alone: done
+
+Where memory ran out, the newest is out and the others go on together: a call that is heard is worth more than
+one that has hardly begun.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import torch
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+class Company:
+    """The sessions of one step, oldest first in ``seniority``.
+
+    Attributes:
+        failed: what ended a session, by its row.
+        memory_ran_out: whether memory did in this step.
+    """
+
+    def __init__(self, seniority: Mapping[int, int]) -> None:
+        self._seniority = seniority
+        self.failed: dict[int, Exception] = {}
+        self.memory_ran_out = False
+
+    def together(
+        self, parts: Mapping[int, Part], run: Callable[[Mapping[int, Part]], Mapping[int, Result]]
+    ) -> dict[int, Result]:
+        """Run parts by row in one go, or apart where that fails; the results of those that did not fail.
+
+        run: changes nothing that it cannot do again, where it raises. Boundary: whatever it raises is kept.
+        """
+        parts = {row: part for row, part in parts.items() if row not in self.failed}
+        if not parts:
+            return {}
+        try:
+            return dict(run(parts))
+        except Exception as error:
+            return self._apart(parts, run, error)
+
+    def each(self, parts: Mapping[int, Part], work: Callable[[int, Part], Result]) -> dict[int, Result]:
+        """Do something for one after the other, that is not to be done twice; what came of it."""
+        results: dict[int, Result] = {}
+        for row, part in parts.items():
+            results |= self.together(
+                {row: part}, lambda one: {row: work(row, part) for row, part in one.items()}
+            )
+        return results
+
+    def _apart(
+        self,
+        parts: Mapping[int, Part],
+        run: Callable[[Mapping[int, Part]], Mapping[int, Result]],
+        error: Exception,
+    ) -> dict[int, Result]:
+        ran_out = is_out_of_memory(error)
+        self.memory_ran_out |= ran_out
+        if ran_out or len(parts) == 1:
+            self.failed[max(parts, key=self._seniority.__getitem__)] = error
+            return self.together(parts, run)
+        results: dict[int, Result] = {}
+        for row, part in parts.items():
+            results |= self.together({row: part}, run)
+        return results
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a device or the machine had no room for a tensor."""
+    # On a CPU torch raises a plain RuntimeError.
+    told = "DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in told)
