@@ -16,6 +16,8 @@ Settings, all optional, from the environment:
                       e.g. pipecat.services.deepgram.stt:DeepgramSTTService
     STT_API_KEY       its key, if it takes one
     VIVAVOCE_VOICE    voice                                                [the engine's first]
+    VIVAVOCE_URL      a server that speaks, e.g. ws://127.0.0.1:8080       [an engine in this process]
+    VIVAVOCE_KEY      its key, if it asks for one
 
 Pipecat hangs a provider's call up through the provider's API, and wants the keys for that:
 TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN, TELNYX_API_KEY, or PLIVO_AUTH_ID and PLIVO_AUTH_TOKEN.
@@ -51,11 +53,13 @@ from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.runner.types import RunnerArguments, SmallWebRTCRunnerArguments
 from pipecat.runner.utils import create_transport
 from pipecat.services.stt_service import STTService
+from pipecat.services.tts_service import TTSService
 from pipecat.transports.base_transport import BaseTransport, TransportParams
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
 from pipecat.workers.runner import WorkerRunner
 from vivavoce import Engine
 from vivavoce.adapters.pipecat_audiosocket import AudioSocketServer, AudioSocketTransport
+from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 
 GREETING = "Hello, this is vivavoce. What can I do for you?"
@@ -159,13 +163,19 @@ def opening_engine() -> asyncio.Task[Engine]:
     return asyncio.create_task(Engine.open())
 
 
+async def make_tts() -> TTSService:
+    """The voice of the settings: of an engine in this process, or of a server."""
+    voice, url = os.getenv("VIVAVOCE_VOICE"), os.getenv("VIVAVOCE_URL")
+    settings = VivavoceTTSService.Settings(voice=voice) if voice else None
+    if url:
+        key = os.getenv("VIVAVOCE_KEY")
+        return VivavoceWebsocketTTSService(url=url, api_key=key, settings=settings)
+    return VivavoceTTSService(engine=await asyncio.shield(opening_engine()), settings=settings)
+
+
 async def run_bot(transport: BaseTransport, runner_args: RunnerArguments, speaking_rate: int) -> None:
     """Hold one conversation on a transport."""
-    engine = await asyncio.shield(opening_engine())
-    voice = os.getenv("VIVAVOCE_VOICE")
-    tts = VivavoceTTSService(
-        engine=engine, settings=VivavoceTTSService.Settings(voice=voice) if voice else None
-    )
+    tts = await make_tts()
     user, assistant = LLMContextAggregatorPair(
         LLMContext([{"role": "system", "content": INSTRUCTION}]),
         user_params=LLMUserAggregatorParams(vad_analyzer=SileroVADAnalyzer()),
@@ -205,7 +215,8 @@ async def bot(runner_args: RunnerArguments) -> None:
 
 async def serve_audiosocket(port: int) -> None:
     """Answer Asterisk's calls until Control-C."""
-    await asyncio.shield(opening_engine())
+    if not os.getenv("VIVAVOCE_URL"):
+        await asyncio.shield(opening_engine())
 
     async def answer_call(transport: AudioSocketTransport) -> None:
         await run_bot(transport, RunnerArguments(), 8_000)

@@ -9,17 +9,20 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 import pytest
 from vivavoce.gateway import cli
 from vivavoce.gateway.agents import utterances
+from vivavoce.gateway.bench.api import server
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SERVER = "127.0.0.1:8080"  # in snippets that speak with one
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
 
 
@@ -109,9 +112,13 @@ def test_make_targets_shown_exist() -> None:
 @pytest.mark.parametrize("snippet", blocks("python"))
 def test_a_python_snippet_runs(snippet: str, tmp_path: Path) -> None:
     ast.parse(snippet)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, cwd=tmp_path
-    )
+    with server() if SERVER in snippet else nullcontext(SERVER) as url:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", snippet.replace(SERVER, url.removeprefix("http://"))],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
     assert done.returncode == 0, done.stderr
     assert "Hello" in done.stdout
 
