@@ -22,6 +22,7 @@ from typing import Self, TypeVar
 
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.errors import UnknownVoice, VivavoceError
+from ..tts_engine.process_backend import ProcessPolicy
 from ..tts_engine.scheduler import SchedulerPolicy
 from . import calls_api
 from .access.access import Access
@@ -291,8 +292,10 @@ def _voice_policy(settings: Settings) -> VoicePolicy:
 
 async def _open_engine(settings: Settings) -> Engine:
     config = EngineConfig(scheduler=SchedulerPolicy(most_streams=settings.max_streams))
-    engine = await Engine.open(settings.bundle, voices=settings.voice_store, config=config)
-    _let_sending_go_first()
+    process = ProcessPolicy(niceness=_RENDERING_NICENESS) if settings.engine_process else None
+    engine = await Engine.open(settings.bundle, voices=settings.voice_store, config=config, process=process)
+    if process is None:
+        _let_sending_go_first()
     return engine
 
 

@@ -13,9 +13,10 @@ import importlib.util
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ from .scheduler import Cost, SchedulerPolicy, admit, schedule
 from .session import Session
 from .stream import Stream
 from .voices import Voices
+
+if TYPE_CHECKING:
+    from .process_backend import ProcessPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -73,15 +77,17 @@ class Engine:
         voices: Path | None = None,
         config: EngineConfig | None = None,
         backend: Backend | None = None,
+        process: "ProcessPolicy | None" = None,
         metrics: Metrics | None = None,
     ) -> "Engine":
         """Load a bundle and warm it up; raises BundleError, and MissingExtra where it needs one.
 
         ``bundle``: "default", the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
         ``voices``: the folder of a ``VoiceStore``. ``backend`` takes the place of the bundle's own.
+        ``process``: render in a process of its own; without it, on threads of this one.
         """
         if backend is None:
-            backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle, voices)
+            backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle, voices, process)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
             at_once = min(backend.workers, engine._config.scheduler.most_streams) if len(engine.voices) else 0
@@ -299,13 +305,25 @@ def _join(threads: list[threading.Thread]) -> None:
         thread.join()
 
 
-def _load(bundle: str, voices: Path | None) -> Backend:
+def _load(bundle: str, voices: Path | None, process: "ProcessPolicy | None") -> Backend:
     if bundle == "default":
-        from .packaged_backend import PackagedBackend
-
-        return PackagedBackend.load()
+        return _in_process(_load_packaged, process)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
     from .cosyvoice.backend import CosyVoiceBackend
 
     return CosyVoiceBackend.load(Path(bundle), voices=voices)
+
+
+def _in_process(load: Callable[[], Backend], process: "ProcessPolicy | None") -> Backend:
+    if process is None:
+        return load()
+    from .process_backend import ProcessBackend
+
+    return ProcessBackend.start_whole(load, process)
+
+
+def _load_packaged() -> Backend:
+    from .packaged_backend import PackagedBackend
+
+    return PackagedBackend.load()

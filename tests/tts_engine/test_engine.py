@@ -1,8 +1,12 @@
-"""The engine over a stand-in voice: order, bounds, ends, cancellation, failures, determinism."""
+"""The engine over a stand-in voice: order, bounds, ends, cancellation, failures, determinism.
+
+What does not look into the voice is tried with it in this process and in one of its own.
+"""
 
 import asyncio
+import functools
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ from vivavoce.tts_engine.errors import (
     SynthesisFailed,
     UnknownVoice,
 )
+from vivavoce.tts_engine.process_backend import ProcessBackend
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.tts_engine.stream import Stream
@@ -47,6 +52,41 @@ def pcm(chunks: Sequence[AudioChunk]) -> bytes:
     return b"".join(chunk.pcm for chunk in chunks)
 
 
+StandIn = Callable[..., StandInBackend | ProcessBackend]
+
+
+class Processes:
+    """Stand-ins in processes, one a kind, which outlive the engines that close them."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, ProcessBackend] = {}
+
+    def stand_in(self, *which: Any, **how: Any) -> ProcessBackend:
+        kind = repr((which, how))
+        if kind not in self._started:
+            backend = ProcessBackend.start_whole(functools.partial(StandInBackend, *which, **how))
+            self._started[kind] = backend
+            backend.close = lambda: None  # type: ignore[method-assign]
+        return self._started[kind]
+
+    def close(self) -> None:
+        for backend in self._started.values():
+            ProcessBackend.close(backend)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    processes = Processes()
+    yield processes
+    processes.close()
+
+
+@pytest.fixture(params=["here", "in a process"])
+def stand_in(request: pytest.FixtureRequest, processes: Processes) -> StandIn:
+    """Makes stand-in voices."""
+    return StandInBackend if request.param == "here" else processes.stand_in
+
+
 class GatedBackend(StandInBackend):
     """Counts steps, and lets each begin only when the test says so."""
 
@@ -67,9 +107,9 @@ class GatedBackend(StandInBackend):
         return super().step(worker, turns)
 
 
-def test_chunks_are_contiguous_and_the_last_one_alone_is_final() -> None:
+def test_chunks_are_contiguous_and_the_last_one_alone_is_final(stand_in: StandIn) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=StandInBackend()) as engine:
+        async with await Engine.open(backend=stand_in()) as engine:
             chunks = await speak(engine, TEXT)
             assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
             assert [chunk.final for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
@@ -81,9 +121,9 @@ def test_chunks_are_contiguous_and_the_last_one_alone_is_final() -> None:
     run(test())
 
 
-def test_every_word_is_heard_once_where_its_tone_is() -> None:
+def test_every_word_is_heard_once_where_its_tone_is(stand_in: StandIn) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=StandInBackend()) as engine:
+        async with await Engine.open(backend=stand_in()) as engine:
             chunks = await speak(engine, TEXT)
             words = [word for chunk in chunks for word in chunk.words]
             assert [word.text for word in words] == TEXT.replace(",", "").replace(".", "").replace(
@@ -99,9 +139,9 @@ def test_every_word_is_heard_once_where_its_tone_is() -> None:
 
 
 @pytest.mark.parametrize("split", [1, 2, 3, 7, 20])
-def test_the_same_text_gives_the_same_chunks_however_it_is_split(split: int) -> None:
+def test_the_same_text_gives_the_same_chunks_however_it_is_split(split: int, stand_in: StandIn) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=StandInBackend()) as engine:
+        async with await Engine.open(backend=stand_in()) as engine:
             whole, parts = await speak(engine, TEXT), await speak(engine, TEXT, split=split)
             assert [(chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in whole] == [
                 (chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in parts
@@ -110,9 +150,9 @@ def test_the_same_text_gives_the_same_chunks_however_it_is_split(split: int) -> 
     run(test())
 
 
-def test_speech_begins_before_the_text_is_complete() -> None:
+def test_speech_begins_before_the_text_is_complete(stand_in: StandIn) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=StandInBackend()) as engine, engine.stream() as stream:
+        async with await Engine.open(backend=stand_in()) as engine, engine.stream() as stream:
             stream.push_text("Good morning, ")
             chunk = await anext(stream)
             assert chunk.words[0].text == "Good"
@@ -123,9 +163,9 @@ def test_speech_begins_before_the_text_is_complete() -> None:
 @pytest.mark.parametrize(
     "text", ["", "   ", "...", "\U0001f642\U0001f642", "\x00\x07\u200b", "\ud800", "!?\n\n---"]
 )
-def test_a_text_with_nothing_to_say_is_20_ms_of_silence(text: str) -> None:
+def test_a_text_with_nothing_to_say_is_20_ms_of_silence(text: str, stand_in: StandIn) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=StandInBackend()) as engine:
+        async with await Engine.open(backend=stand_in()) as engine:
             (chunk,) = await speak(engine, text)
             assert chunk.final
             assert chunk.pcm == bytes(2 * SAMPLE_RATE // 50)
@@ -133,9 +173,9 @@ def test_a_text_with_nothing_to_say_is_20_ms_of_silence(text: str) -> None:
     run(test())
 
 
-def test_flush_speaks_what_is_buffered() -> None:
+def test_flush_speaks_what_is_buffered(stand_in: StandIn) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=StandInBackend()) as engine, engine.stream() as stream:
+        async with await Engine.open(backend=stand_in()) as engine, engine.stream() as stream:
             stream.push_text("no full stop")
             stream.flush()
             first = await anext(stream)
@@ -190,9 +230,9 @@ def test_cancel_gives_nothing_more_and_frees_the_slot_within_one_step() -> None:
     run(test())
 
 
-def test_leaving_the_block_early_frees_the_slot() -> None:
+def test_leaving_the_block_early_frees_the_slot(stand_in: StandIn) -> None:
     async def test() -> None:
-        backend = StandInBackend()
+        backend = stand_in()
         async with await Engine.open(backend=backend) as engine:
             async with engine.stream() as stream:
                 stream.push_text(TEXT)
@@ -247,9 +287,9 @@ def test_a_backend_that_raises_ends_the_sessions_of_that_step_and_works_on() -> 
     run(test())
 
 
-def test_bad_requests_are_refused_at_once() -> None:
+def test_bad_requests_are_refused_at_once(stand_in: StandIn) -> None:
     async def test() -> None:
-        async with await Engine.open(backend=StandInBackend()) as engine:
+        async with await Engine.open(backend=stand_in()) as engine:
             with pytest.raises(UnknownVoice, match="tone-440"):
                 engine.stream(voice="nobody")
             with pytest.raises(BadRequest, match=r"speed 3"):
@@ -266,10 +306,10 @@ def test_bad_requests_are_refused_at_once() -> None:
     run(test())
 
 
-def test_a_full_house_refuses_and_counts_it() -> None:
+def test_a_full_house_refuses_and_counts_it(stand_in: StandIn) -> None:
     async def test() -> None:
         config = EngineConfig(scheduler=SchedulerPolicy(most_streams=2))
-        async with await Engine.open(backend=StandInBackend(), config=config) as engine:
+        async with await Engine.open(backend=stand_in(), config=config) as engine:
             with engine_streams(engine, 2), pytest.raises(Overloaded):
                 engine.stream()
             engine.stream().cancel()
@@ -294,11 +334,11 @@ class engine_streams:
             stream.cancel()
 
 
-def test_a_text_over_the_limit_is_refused_and_what_came_before_is_spoken() -> None:
+def test_a_text_over_the_limit_is_refused_and_what_came_before_is_spoken(stand_in: StandIn) -> None:
     async def test() -> None:
         config = EngineConfig(most_characters=50)
         async with (
-            await Engine.open(backend=StandInBackend(), config=config) as engine,
+            await Engine.open(backend=stand_in(), config=config) as engine,
             engine.stream() as stream,
         ):
             stream.push_text("Hello there.")
@@ -322,9 +362,9 @@ def test_an_unknown_bundle_is_named() -> None:
     run(test())
 
 
-def test_closing_the_engine_ends_every_stream_and_thread() -> None:
+def test_closing_the_engine_ends_every_stream_and_thread(stand_in: StandIn) -> None:
     async def test() -> None:
-        engine = await Engine.open(backend=StandInBackend(workers=2))
+        engine = await Engine.open(backend=stand_in(workers=2))
         stream = engine.stream()
         stream.push_text(TEXT)
         await engine.aclose()
@@ -337,10 +377,10 @@ def test_closing_the_engine_ends_every_stream_and_thread() -> None:
     run(test())
 
 
-def test_many_streams_at_once_each_hear_their_own_voice_only() -> None:
+def test_many_streams_at_once_each_hear_their_own_voice_only(stand_in: StandIn) -> None:
     async def test() -> None:
         pitches = [300 + 100 * index for index in range(20)]
-        async with await Engine.open(backend=StandInBackend(pitches, workers=2)) as engine:
+        async with await Engine.open(backend=stand_in(pitches, workers=2)) as engine:
             spoken = await asyncio.gather(
                 *(speak(engine, TEXT, voice=f"tone-{pitch}", split=3) for pitch in pitches)
             )
@@ -354,9 +394,9 @@ def test_many_streams_at_once_each_hear_their_own_voice_only() -> None:
     run(test())
 
 
-def test_streams_cancelled_at_random_leave_nothing_behind() -> None:
+def test_streams_cancelled_at_random_leave_nothing_behind(stand_in: StandIn) -> None:
     async def test() -> None:
-        backend = StandInBackend(workers=2, batch=4)
+        backend = stand_in(workers=2, batch=4)
         rng = np.random.default_rng(0)
 
         async def one(steps: int, cancels: bool) -> None:
@@ -380,10 +420,10 @@ def test_streams_cancelled_at_random_leave_nothing_behind() -> None:
     run(test())
 
 
-def test_a_house_for_one_stream_opens_too() -> None:
+def test_a_house_for_one_stream_opens_too(stand_in: StandIn) -> None:
     async def test() -> None:
         config = EngineConfig(scheduler=SchedulerPolicy(most_streams=1))
-        async with await Engine.open(backend=StandInBackend(workers=2), config=config) as engine:
+        async with await Engine.open(backend=stand_in(workers=2), config=config) as engine:
             assert (await speak(engine, TEXT))[-1].final
 
     run(test())
