@@ -130,7 +130,7 @@ class Backend(Protocol):
         """A new segmenter, of the policy that suits this voice and language."""
 
     def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot; the engine never asks for more than ``slots``. Raises BadRequest."""
+        """Take a slot; the engine never asks for more than ``slots``. Raises BadRequest, and Overloaded."""
 
     def close_slot(self, slot: int) -> None:
         """Give a slot back, whatever state it is in; not while it is being stepped."""
