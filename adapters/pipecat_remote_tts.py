@@ -31,7 +31,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["VivavoceTTSSettings", "VivavoceWebsocketTTSService"]
 
-OF_ONE_CALL: Final = PoolPolicy(connect_within_s=5.0)  # an error comes before the writer is done
+OF_ONE_CALL: Final = PoolPolicy(connect_within_s=3.0)  # twice, and still before an utterance is given up
 KEEP_ALIVE_S: Final = 20.0  # a writer may be silent for longer than a server waits, which is a minute
 MOST_TEXT: Final = 200_000  # characters of one utterance; an engine takes no more either
 MOST_UNREAD_S: Final = 300.0  # of audio; below it a socket is read at once, so that its pings are answered

@@ -36,6 +36,7 @@ from vivavoce import Engine
 from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Role
 from vivavoce.adapters.codecs import ulaw_decode, ulaw_encode
 from vivavoce.adapters.resample import Downsampler
+from vivavoce.gateway.bench.api import server
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -68,7 +69,7 @@ C = TypeVar("C", bound="Caller")
 
 
 @contextmanager
-def bot(arguments: list[str], says: str, log: Path) -> Iterator[int]:
+def bot(arguments: list[str], says: str, log: Path, **settings: str) -> Iterator[int]:
     """The example in a process of its own; the port that it names in the line that matches ``says``."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI")}
     with log.open("wb") as out:
@@ -76,7 +77,7 @@ def bot(arguments: list[str], says: str, log: Path) -> Iterator[int]:
             [sys.executable, str(ON_LOOPBACK), str(EXAMPLE), *arguments],
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=environment | PROVIDER_KEYS | {"HF_HUB_OFFLINE": "1"},
+            env=environment | PROVIDER_KEYS | {"HF_HUB_OFFLINE": "1"} | settings,
         )
     try:
         yield wait_for_port(process, says, log)
@@ -96,11 +97,28 @@ def wait_for_port(process: subprocess.Popen[bytes], says: str, log: Path) -> int
     raise TimeoutError(f"the bot did not start: {log.read_text('utf-8', 'replace')[-2_000:]}")
 
 
+ANSWERING = r"Answering AudioSocket calls on 127\.0\.0\.1:(\d+)"
+
+
 @pytest.fixture(scope="module")
 def audiosocket_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     log = tmp_path_factory.mktemp("bot") / "log"
-    with bot(["--audiosocket", "0"], r"Answering AudioSocket calls on 127\.0\.0\.1:(\d+)", log) as port:
+    with bot(["--audiosocket", "0"], ANSWERING, log) as port:
         yield port
+
+
+@pytest.fixture
+def port_of_a_bot_without_an_engine(tmp_path: Path) -> Iterator[int]:
+    """Its voice is that of a server, which has spoken when the test is over."""
+    with server() as url:
+        with bot(["--audiosocket", "0"], ANSWERING, tmp_path / "log", VIVAVOCE_URL=url) as port:
+            yield port
+        requests = re.findall(
+            r'^vivavoce_requests_total{api="socket".*$',
+            httpx.get(f"{url}/metrics", trust_env=False).text,
+            re.M,
+        )
+        assert any('outcome="ok"' in line for line in requests), requests
 
 
 @pytest.fixture(scope="module")
@@ -421,10 +439,11 @@ def webrtc_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
     ("served_on", "dial"),
     [
         ("audiosocket_port", AsteriskCaller.dial),
+        ("port_of_a_bot_without_an_engine", AsteriskCaller.dial),
         ("runner_port", BrowserCaller.dial),
         ("runner_port", ProviderCaller.dial),
     ],
-    ids=["Asterisk", "browser", "phone provider"],
+    ids=["Asterisk", "Asterisk, a remote voice", "browser", "phone provider"],
 )
 def test_a_caller_talks_over_the_greeting_and_is_answered(
     served_on: str,
