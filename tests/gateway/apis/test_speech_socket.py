@@ -174,7 +174,8 @@ def test_a_cancelled_utterance_stops_the_voice_and_the_next_one_is_spoken(run: A
             for index in range(2):
                 done = await client.until("session.done")
                 assert (done["utterance_index"], done["cancelled"]) == (index, True)
-            assert served.backend.open_slots == 0
+            while served.backend.open_slots:  # the step under way ends first
+                await asyncio.sleep(0.001)
             assert served.backend.steps < 999
             assert (await client.speak("One two."))["utterance_index"] == 2
             assert set(client.audio) == {0, 2}
