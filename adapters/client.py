@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 PATH = "/v1/audio/speech/stream"
 _MOST_MESSAGE = 2**22  # bytes; a server sends about a second of audio at once
 _FAULTS_OF_THE_SERVER = ("server_error", "internal_error")
+_MOST_TEXT = 2**13  # characters of one message; a server takes eight times as many
 _FAREWELL_WITHIN_S = 1.0  # a server that does not answer must not hold up who closes
 _AT_REST_WITHIN_S = 2.0  # a cancelled utterance that takes longer costs its connection
 
@@ -284,7 +285,6 @@ class RemoteUtterance:
         self._index = connection.utterances
         self._first_text_at: float | None = None
         self._words: list[Word] = []
-        self._text: list[str] = []
         self._failure: VivavoceError | None = None
         self._input_ended = False
         self._over_until = connection.utterances - 1  # the last that the server has said to be over
@@ -299,8 +299,9 @@ class RemoteUtterance:
         if not text:
             return
         self._first_text_at = self._first_text_at or time.monotonic()
-        self._text.append(text)
-        await self._connection.send({"type": "input.text", "text": text})
+        for start in range(0, len(text), _MOST_TEXT):
+            part = text[start : start + _MOST_TEXT]
+            await self._connection.send({"type": "input.text", "text": part})
 
     async def flush(self) -> None:
         """Speak what is buffered, without waiting for more."""

@@ -32,12 +32,15 @@ from pipecat.frames.frames import (
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.services.tts_service import TTSService
 from pipecat.workers.runner import WorkerRunner
 from vivavoce import Engine
 from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Role
 from vivavoce.adapters.pipecat_audiosocket import AudioSocketServer, AudioSocketTransport
+from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.gateway.agents import llm_tokens
+from vivavoce.gateway.bench.api import server
 from vivavoce.tts_engine.chunk import Word
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
@@ -134,8 +137,8 @@ class Call:
 class Bots:
     """Answers calls in the order in which they come."""
 
-    def __init__(self, engine: Engine, calls: list[Call]) -> None:
-        self._engine = engine
+    def __init__(self, make_tts: Callable[[], TTSService], calls: list[Call]) -> None:
+        self._make_tts = make_tts
         self._calls = iter(calls)
 
     async def __call__(self, transport: AudioSocketTransport) -> None:
@@ -148,7 +151,7 @@ class Bots:
             Pipeline(
                 [
                     transport.input(),
-                    VivavoceTTSService(engine=self._engine),
+                    self._make_tts(),
                     transport.output(),
                     pair.assistant(),
                 ]
@@ -171,11 +174,17 @@ class Bots:
 
 
 @contextlib.asynccontextmanager
-async def calls(count: int, engine: Engine) -> AsyncIterator[list[Call]]:
+async def calls(count: int, speaker: Engine | str) -> AsyncIterator[list[Call]]:
     """Calls that are up, and hung up by their bots in the end."""
+
+    def make_tts() -> TTSService:
+        if isinstance(speaker, Engine):
+            return VivavoceTTSService(engine=speaker)
+        return VivavoceWebsocketTTSService(url=speaker)
+
     up = [Call() for _ in range(count)]
-    async with AudioSocketServer(Bots(engine, up), port=0) as server:
-        listening = [asyncio.create_task(call.listen(server.port)) for call in up]
+    async with AudioSocketServer(Bots(make_tts, up), port=0) as bots:
+        listening = [asyncio.create_task(call.listen(bots.port)) for call in up]
         try:
             async with asyncio.timeout(30):
                 await asyncio.gather(*(call.connected.wait() for call in up))
@@ -196,30 +205,51 @@ async def words_of(engine: Engine, text: str) -> list[Word]:
         return [word async for chunk in stream for word in chunk.words]
 
 
+async def interrupt(up: list[Call]) -> None:
+    """Interrupt a story on each call, at any moment of it."""
+    moments = random.Random(7)
+
+    async def talk_over(call: Call) -> None:
+        writing = asyncio.create_task(call.write(STORY))
+        await call.until_heard(moments.uniform(0.1, 3.0))
+        writing.cancel()
+        await call.worker.queue_frame(InterruptionFrame())
+        await call.until_silent()
+
+    for first in range(0, len(up), 5):  # five at once: the words are counted here, not the load borne
+        await asyncio.gather(*(talk_over(call) for call in up[first : first + 5]))
+
+
+def check_what_is_remembered(up: list[Call], words: list[Word]) -> None:
+    """Heard: by the speech that the transport sent; remembered: by the assistant's context."""
+    for call in up:
+        sent_s = call.transport.stats.speech_packets * PACKET_S
+        heard = sum((word.start_s + word.stop_s) / 2 < sent_s for word in words)
+        assert abs(len(call.said) - heard) <= 1, (sent_s, heard, len(call.said))
+        assert (
+            call.said == STORY.split()[: len(call.said)]
+            or call.said[:-1] == (STORY.split()[: len(call.said) - 1])
+        )
+
+
 @in_loop
 async def test_the_conversation_remembers_what_was_heard_in_25_of_25_interruptions() -> None:
-    """Heard: by the speech that the transport sent; remembered: by the assistant's context."""
-    moments = random.Random(7)
     async with await Engine.open(backend=StandInBackend()) as engine, calls(25, engine) as up:
         words = await words_of(engine, STORY)
+        await interrupt(up)
+        check_what_is_remembered(up, words)
 
-        async def interrupt(call: Call) -> None:
-            writing = asyncio.create_task(call.write(STORY))
-            await call.until_heard(moments.uniform(0.1, 3.0))
-            writing.cancel()
-            await call.worker.queue_frame(InterruptionFrame())
-            await call.until_silent()
 
-        for first in range(0, len(up), 5):  # five at once: the words are counted here, not the load borne
-            await asyncio.gather(*(interrupt(call) for call in up[first : first + 5]))
-        for call in up:
-            sent_s = call.transport.stats.speech_packets * PACKET_S
-            heard = sum((word.start_s + word.stop_s) / 2 < sent_s for word in words)
-            assert abs(len(call.said) - heard) <= 1, (sent_s, heard, len(call.said))
-            assert (
-                call.said == STORY.split()[: len(call.said)]
-                or call.said[:-1] == (STORY.split()[: len(call.said) - 1])
-            )
+def test_the_conversation_remembers_what_was_heard_of_a_server() -> None:
+    async def test(url: str) -> None:
+        async with await Engine.open() as engine:  # the same voice
+            words = await words_of(engine, STORY)
+        async with calls(5, url) as up:
+            await interrupt(up)
+            check_what_is_remembered(up, words)
+
+    with server() as url:
+        asyncio.run(test(url))
 
 
 @in_loop

@@ -21,7 +21,7 @@ def client(house: Any, key: str | None = None, **policy: Any) -> SpeechClient:
 
 
 async def said(utterance: RemoteUtterance, text: str = "One two three.") -> list[Piece]:
-    for word in text.split(" "):
+    for word in text.split(" ") if len(text) < 1_000 else [text]:
         await utterance.push_text(word + " ")
     await utterance.end_input()
     return [piece async for piece in utterance]
@@ -48,6 +48,15 @@ def test_text_becomes_speech_with_word_times(run: Run) -> None:
             assert [word.start_s for word in words] == pytest.approx([0.0, 0.2, 0.4])
             assert utterance.first_package_s is not None
             assert speech.last_first_package_s == utterance.first_package_s > 0
+
+    run(test)
+
+
+def test_text_longer_than_a_message_may_be_is_sent_in_several(run: Run) -> None:
+    async def test(house: Any) -> None:
+        async with client(house) as speech, speech.utterance(TONE_440) as utterance:
+            pieces = await said(utterance, "One two" + " " * 70_000 + "three.")
+            assert [word.text for piece in pieces for word in piece.words] == ["One", "two", "three"]
 
     run(test)
 
