@@ -13,7 +13,7 @@ import importlib.util
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -307,23 +307,34 @@ def _join(threads: list[threading.Thread]) -> None:
 
 def _load(bundle: str, voices: Path | None, process: "ProcessPolicy | None") -> Backend:
     if bundle == "default":
-        return _in_process(_load_packaged, process)
+        return _load_packaged() if process is None else _packaged_elsewhere(process)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
-    from .cosyvoice.backend import CosyVoiceBackend
-
-    return CosyVoiceBackend.load(Path(bundle), voices=voices)
-
-
-def _in_process(load: Callable[[], Backend], process: "ProcessPolicy | None") -> Backend:
     if process is None:
-        return load()
-    from .process_backend import ProcessBackend
+        from .cosyvoice.backend import CosyVoiceBackend
 
-    return ProcessBackend.start_whole(load, process)
+        return CosyVoiceBackend.load(Path(bundle), voices=voices)
+    return _cosyvoice_elsewhere(Path(bundle), voices, process)
 
 
 def _load_packaged() -> Backend:
     from .packaged_backend import PackagedBackend
 
     return PackagedBackend.load()
+
+
+def _packaged_elsewhere(process: "ProcessPolicy") -> Backend:
+    from .process_backend import ProcessBackend
+
+    return ProcessBackend.start_whole(_load_packaged, process)
+
+
+def _cosyvoice_elsewhere(bundle: Path, voices: Path | None, process: "ProcessPolicy") -> Backend:
+    from .cosyvoice.backend import hosted
+    from .cosyvoice.front import CosyVoiceFront
+    from .cosyvoice.policy import CosyVoicePolicy
+    from .process_backend import ProcessBackend
+
+    policy = CosyVoicePolicy()
+    front = functools.partial(CosyVoiceFront.load, bundle, policy, voices)
+    return ProcessBackend.start(functools.partial(hosted, bundle, policy), front, process)

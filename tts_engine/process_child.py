@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from .backend import Backend, Rendered, SlotRequest, Stage, Turn
 from .errors import BadRequest, BundleError, SynthesisFailed, UnknownVoice, VivavoceError
@@ -27,11 +27,9 @@ from .voices import Voice
 
 logger = logging.getLogger(__name__)
 
-Order = TypeVar("Order", contravariant=True)
 
-
-class Renderer(Protocol[Order]):
-    """What of a ``Backend`` needs tensors; an order is a request made plain by what needs none."""
+class Renderer(Protocol):
+    """What of a ``Backend`` needs tensors, once a slot is open."""
 
     @property
     def workers(self) -> int:
@@ -47,9 +45,6 @@ class Renderer(Protocol[Order]):
     def stage(self, slot: int) -> Stage:
         """As of a backend."""
 
-    def open_slot(self, order: Order, /) -> int:
-        """Take a slot for an order."""
-
     def close_slot(self, slot: int) -> None:
         """As of a backend."""
 
@@ -61,10 +56,12 @@ class Renderer(Protocol[Order]):
 class Hosted:
     """What is rendered with. first_stage: of a slot that was just opened.
 
-    voices, warm_up: of a backend whose voices never change; others have theirs beside the gateway.
+    open: takes a slot for an order, which is what the parent's ``Front`` made of a request. voices, warm_up:
+    of a backend whose voices never change; others have theirs beside the gateway.
     """
 
-    renderer: Renderer[Any]
+    renderer: Renderer
+    open: Callable[[Any], int]
     first_stage: Stage
     voices: tuple[Voice, ...] = ()
     warm_up: str = ""
@@ -76,7 +73,7 @@ def hosted(load: Callable[[], Backend]) -> Hosted:
     slot = backend.open_slot(SlotRequest(backend.voices.default.id, speed=1.0, seed=0))
     stage = backend.stage(slot)
     backend.close_slot(slot)
-    return Hosted(backend, stage, tuple(backend.voices), backend.warm_up)
+    return Hosted(backend, backend.open_slot, stage, tuple(backend.voices), backend.warm_up)
 
 
 # What goes through the pipes
@@ -176,6 +173,7 @@ class _Server:
 
     def __init__(self, what: Hosted, answers: Sequence[Connection]) -> None:
         self._renderer, self._first_stage = what.renderer, what.first_stage
+        self._open_slot = what.open
         self._answers = answers
         self._slots: dict[int, int] = {}
         self._refused: dict[int, Fault] = {}
@@ -200,7 +198,7 @@ class _Server:
     def _open(self, slot: int, order: object) -> None:
         """Boundary: a slot that cannot be opened ends its own session."""
         try:
-            self._slots[slot] = self._renderer.open_slot(order)
+            self._slots[slot] = self._open_slot(order)
         except Exception as error:
             self._refused[slot] = Fault.of(error, SynthesisFailed)
 

@@ -10,11 +10,7 @@ are on the host (``utterance``), tensors with the runners; one worker.
 import heapq
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import assert_never
-
-import numpy as np
 
 from ...models.cosyvoice.bistream import (
     Bistream,
@@ -25,52 +21,34 @@ from ...models.cosyvoice.bistream import (
     Prompt,
     SpeechIds,
 )
-from ...models.cosyvoice.front_end import prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
-from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ...models.cosyvoice.geometry import Version
 from ...models.cosyvoice.networks import Networks, load_networks
-from ...models.cosyvoice.release.bundle import Bundle, BundleFault, open_bundle
-from ...models.cosyvoice.sampling import SamplingParameters
+from ...models.cosyvoice.release.bundle import open_bundle
 from ...models.cosyvoice.silent_ids import SilentFilter
-from ..backend import Delivery, Mode, Rendered, SlotRequest, Stage, Turn
-from ..errors import BadRequest, BundleError
-from ..reading.polyglot import Languages, canonical
-from ..text import GenerationSegmenter, Segmenter
-from ..voice_store import VoiceStore
+from ..backend import Rendered, SlotRequest, Stage, Turn
+from ..process_child import Hosted
+from ..text import Segmenter
 from .company import Company
+from .front import CosyVoiceFront, Order, bundle_errors
 from .lm_runner import MOST_TOGETHER, LmRunner
 from .policy import CosyVoicePolicy, Interleave
-from .render_runner import RenderRunner, Timbre
-from .utterance import Making, Manner, NoText, Utterance
-from .voices import BundleVoices, Speaker
-
-_LONGEST_INSTRUCTION = 500  # characters; the released ones have under 60
+from .render_runner import RenderRunner
+from .utterance import Making, Utterance
 
 
-class CosyVoiceBackend:
-    """A bundle that speaks. Built by ``load``."""
+class CosyVoiceRenderer:
+    """The networks of a bundle, and the sessions that they speak in. Built by ``hosted``."""
 
     workers = 1
-    # Short: on a small machine a second of speech takes several.
-    warm_up = "Hello."
 
     def __init__(
-        self,
-        version: Version,
-        networks: Networks,
-        tokenizer: TextTokenizer,
-        voices: BundleVoices,
-        sampling: SamplingParameters,
-        policy: CosyVoicePolicy,
+        self, version: Version, networks: Networks, tokenizer: TextTokenizer, policy: CosyVoicePolicy
     ) -> None:
         ids = SpeechIds(version, networks.lm.config.speech_codes, tokenizer.end_of_prompt)
         start = _starter(ids, policy)
-        self.voices = voices
         self.slots = policy.slots
-        self._version, self._tokenizer = version, tokenizer
-        self._languages = Languages.load()
-        self._sampling = sampling
+        self._tokenizer = tokenizer
         self._policy = policy
         self._making = Making(
             encode=tokenizer.encode_plain,
@@ -96,40 +74,16 @@ class CosyVoiceBackend:
         self._opened = itertools.count()
         self._seniority: dict[int, int] = {}
 
-    @classmethod
-    def load(
-        cls, folder: Path, policy: CosyVoicePolicy | None = None, voices: Path | None = None
-    ) -> "CosyVoiceBackend":
-        """Check a checkpoint folder and load it; raises BundleError. voices: folder of a ``VoiceStore``."""
-        policy = policy or CosyVoicePolicy()
-        try:
-            bundle = open_bundle(folder)
-            speakers = {name: embedding.numpy() for name, embedding in bundle.speakers().items()}
-            library = VoiceStore(voices, bundle.version.value) if voices else None
-            loaded = BundleVoices(speakers, _encoder_of(bundle), bundle.languages, library)
-            networks = load_networks(bundle, policy.flow)
-        except BundleFault as fault:
-            raise BundleError(str(fault)) from fault
-        return cls(bundle.version, networks, bundle.text_tokenizer(), loaded, bundle.sampling, policy)
-
     @property
     def open_slots(self) -> int:
         """Slots that are taken."""
         return len(self._open)
 
-    def segmenter(self, request: SlotRequest) -> Segmenter:
-        """Every clause at once, each read in its language; the model keeps the sentence together."""
-        if request.speech_ids is not None:
-            return NoText()
-        return GenerationSegmenter(clauses=self._languages.clauses(request.delivery.language))
-
-    def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot; raises BadRequest for what the voice or the model cannot do."""
-        canonical(request.delivery.language or "en")
-        manner = self._manner(request)
+    def open(self, order: Order) -> int:
+        """Take a slot."""
         # The lowest, so that the rows in use are neighbours, which a step takes where they lie.
         row = heapq.heappop(self._free)
-        self._open[row] = Utterance(self._making, manner, row, request.seed)
+        self._open[row] = Utterance(self._making, order.manner, row, order.seed)
         self._seniority[row] = next(self._opened)
         return row
 
@@ -138,11 +92,6 @@ class CosyVoiceBackend:
         del self._open[slot]
         self._lm.end(slot)
         heapq.heappush(self._free, slot)
-
-    def close(self) -> None:
-        """Forget every slot, and let go of the voices on file."""
-        self._open.clear()
-        self.voices.close()
 
     def batch(self, stage: Stage) -> int:
         """As the policy has it for ids; one chunk of sound."""
@@ -215,55 +164,57 @@ class CosyVoiceBackend:
         assert part is not None
         return utterance.rendered(self._renderer.render([part])[0])
 
-    def _manner(self, request: SlotRequest) -> Manner:
-        speaker = self.voices.speaker(request.voice)
-        prompt = self._prompt(speaker, request.delivery)
-        self._check_memory(prompt)
-        return Manner(
-            timbre=_timbre(speaker).last(self._policy.prompt_ids),
-            prompt=prompt,
-            sampling=_sampling(self._sampling, request.delivery),
-            speed=request.speed,
-            source_ids=request.speech_ids,
-        )
 
-    def _prompt(self, speaker: Speaker, delivery: Delivery) -> Prompt:
-        recording, mode = speaker.prompt, delivery.mode
-        if mode is None:
-            mode = (
-                Mode.INSTRUCT if delivery.instruction else Mode.ZERO_SHOT if recording else Mode.CROSS_LINGUAL
-            )
-        if bool(delivery.instruction) != (mode is Mode.INSTRUCT):
-            raise BadRequest(f"mode {mode}: an instruction goes with {Mode.INSTRUCT}, and with nothing else")
-        match mode:
-            case Mode.INSTRUCT:
-                return self._instructed(delivery.instruction)
-            case Mode.CROSS_LINGUAL:
-                return prompts.without_words(self._tokenizer, self._version)
-            case Mode.ZERO_SHOT:
-                if recording is None:
-                    raise BadRequest(f"mode {mode} needs a voice with a recording; this one is the bundle's")
-                return prompts.zero_shot(self._tokenizer, recording)
-            case _:
-                assert_never(mode)
+class CosyVoiceBackend(CosyVoiceRenderer):
+    """A bundle that speaks in this process. Built by ``load``."""
 
-    def _instructed(self, instruction: str) -> Prompt:
-        if len(instruction) > _LONGEST_INSTRUCTION:
-            raise BadRequest(
-                f"the instruction has {len(instruction):,} characters; at most {_LONGEST_INSTRUCTION} may be"
-            )
-        return prompts.instructed(self._tokenizer, self._version, instruction)
+    warm_up = CosyVoiceFront.warm_up
 
-    def _check_memory(self, prompt: Prompt) -> None:
-        policy, prompted = self._policy, len(prompt.text_ids)
-        # What is spoken of a prompt without speech is bounded by its text as well.
-        voiced = policy.most_text_ids + (0 if prompt.speech_ids else prompted)
-        needed = prompted + len(prompt.speech_ids) + policy.most_text_ids + round(policy.length.most * voiced)
-        if needed > policy.memory_ids:
-            raise BadRequest(
-                f"the prompt has {prompted} text ids and {len(prompt.speech_ids)} speech ids, and might need "
-                f"{needed}; the model remembers {policy.memory_ids}. Give a shorter transcript or instruction"
-            )
+    def __init__(
+        self,
+        front: CosyVoiceFront,
+        version: Version,
+        networks: Networks,
+        tokenizer: TextTokenizer,
+        policy: CosyVoicePolicy,
+    ) -> None:
+        super().__init__(version, networks, tokenizer, policy)
+        self._front = front
+        self.voices = front.voices
+
+    @classmethod
+    def load(
+        cls, folder: Path, policy: CosyVoicePolicy | None = None, voices: Path | None = None
+    ) -> "CosyVoiceBackend":
+        """Check a checkpoint folder and load it; raises BundleError. voices: folder of a ``VoiceStore``."""
+        policy = policy or CosyVoicePolicy()
+        with bundle_errors():
+            bundle = open_bundle(folder)
+            tokenizer = bundle.text_tokenizer()
+            front = CosyVoiceFront.of(bundle, tokenizer, policy, voices)
+            return cls(front, bundle.version, load_networks(bundle, policy.flow), tokenizer, policy)
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """As the front has it."""
+        return self._front.segmenter(request)
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot; raises BadRequest for what the voice or the model cannot do."""
+        return self.open(self._front.order(request))
+
+    def close(self) -> None:
+        """Forget every slot, and let go of the voices on file."""
+        self._open.clear()
+        self._front.close()
+
+
+def hosted(folder: Path, policy: CosyVoicePolicy) -> Hosted:
+    """What renders a bundle in a process of its own, beside a front; raises BundleError."""
+    with bundle_errors():
+        bundle = open_bundle(folder)
+        networks = load_networks(bundle, policy.flow)
+        renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy)
+    return Hosted(renderer, renderer.open, Stage.DECODE)
 
 
 def _has_much_to_hear(utterance: Utterance) -> bool:
@@ -289,32 +240,3 @@ def _starter(ids: SpeechIds, policy: CosyVoicePolicy) -> Callable[[Prompt], Gene
     }
     kind = kinds[policy.interleave]
     return lambda prompt: kind(ids, prompt, policy.length)
-
-
-def _sampling(bundle: SamplingParameters, delivery: Delivery) -> SamplingParameters:
-    """The bundle's, but for what the delivery says."""
-    names = ("temperature", "top_p", "top_k", "repetition_window", "repetition_threshold")
-    wanted = {name: value for name in names if (value := getattr(delivery, name)) is not None}
-    try:
-        return replace(bundle, **wanted)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
-
-
-def _timbre(speaker: Speaker) -> Timbre:
-    prompt = speaker.prompt
-    if prompt is None:
-        return Timbre(
-            speaker.content, speaker.embedding, np.zeros(0, np.int32), np.zeros((80, 0), np.float32)
-        )
-    return Timbre(speaker.content, speaker.embedding, prompt.flow_ids, prompt.mel)
-
-
-def _encoder_of(bundle: Bundle) -> Callable[[], VoiceEncoder]:
-    return lambda: VoiceEncoder.load(
-        bundle.speaker_encoder,
-        bundle.speech_tokenizer,
-        bundle.version,
-        bundle.recipe.mel_highest_hz,
-        bundle.geometry.lm.speech_codes,
-    )
