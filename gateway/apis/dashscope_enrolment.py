@@ -12,12 +12,14 @@ from typing import Final, Protocol
 from uuid import uuid4
 
 from ...adapters.dashscope_parameters import Invalid
+from ...tts_engine.recording import RecordingLimits
 from ...tts_engine.voice_store import StoredVoice
 from ..access.access import Grant
 from ..access.url_guard import UrlGuard
 from ..voice_registry import NewVoice
 from .dashscope_words import Voices, check_model
 
+_RECORDING = RecordingLimits(longest_s=60.0)  # as long as DashScope takes; ``use_s`` of it is heard
 DEFAULT_PROMPT_S: Final = 10.0
 _PROMPT_S: Final = (3.0, 30.0)
 _MOST_ON_A_PAGE: Final = 1000
@@ -120,6 +122,7 @@ def _new_voice(given: Fields, name: str, voice_id: str | None) -> NewVoice:
         provenance="DashScope API, " + ("data URL" if url[:5].lower() == "data:" else url[:200]),
         voice_id=voice_id,
         use_s=_number(given, "max_prompt_audio_length", DEFAULT_PROMPT_S, *_PROMPT_S),
+        limits=_RECORDING,
     )
 
 

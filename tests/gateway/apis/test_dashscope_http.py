@@ -275,6 +275,7 @@ def test_a_voice_is_made_listed_asked_about_replaced_and_deleted() -> None:
         assert isinstance(house.voices, PretendRegistry)
         data, new = house.voices.recordings[0]
         assert (data, new.transcript, new.use_s, new.name) == (b"RIFF pretend", "Hello.", 5.0, "anna")
+        assert new.limits is not None and new.limits.longest_s == 60.0
         listed = (await house.does("list_voice", page_index=0, page_size=10)).json()["output"]["voice_list"]
         assert listed == [
             {
