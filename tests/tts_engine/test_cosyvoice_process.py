@@ -1,0 +1,115 @@
+"""A CosyVoice bundle in a process of its own, on small random weights: what it says here, voices included."""
+
+import asyncio
+import functools
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
+from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
+from vivavoce.tts_engine.backend import Backend, Delivery, Mode, Stage  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend, hosted  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.voices import BundleVoices  # noqa: E402
+from vivavoce.tts_engine.engine import Engine  # noqa: E402
+from vivavoce.tts_engine.errors import BadRequest, BundleError  # noqa: E402
+from vivavoce.tts_engine.process_backend import ProcessBackend, ProcessPolicy  # noqa: E402
+
+TEXT = "It is me."
+BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundles") / "V3"
+    write_random_bundle(path, Version.V3, Size.TINY, seed=1)
+    return path
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 300))
+
+
+def recording() -> np.ndarray:
+    time_s = np.arange(round(3.2 * 16_000)) / 16_000
+    return (0.3 * np.sin(2 * np.pi * 200 * time_s * (1 + 0.2 * np.sin(7 * time_s)))).astype(np.float32)
+
+
+async def heard(engine: Engine, **how: Any) -> list[object]:
+    async with engine.stream(**how) as stream:
+        stream.push_text(TEXT)
+        stream.end_input()
+        return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) async for chunk in stream]
+
+
+async def everything(engine: Engine) -> list[object]:
+    """What the bundle's speaker, an enrolled voice, one on file, and a recording said again sound like."""
+    voices = engine.voices
+    assert isinstance(voices, BundleVoices) and voices.library is not None
+    enrolled = voices.enroll(recording(), 16_000, "a tone").id
+    stored = voices.library.list([""])[0].id
+    instructed = Delivery(instruction="Speak slowly.")
+    with pytest.raises(BadRequest, match="an instruction goes with"):
+        engine.stream(voice=enrolled, delivery=Delivery(mode=Mode.INSTRUCT))
+    said = [
+        await heard(engine, seed=3),
+        await heard(engine, voice=enrolled),
+        await heard(engine, voice=stored, speed=1.2, delivery=instructed),
+    ]
+    again = await engine.convert(recording(), 16_000, voice=enrolled)
+    said.append([(chunk.pcm, chunk.samples) async for chunk in again])
+    return said
+
+
+def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(folder: Path, tmp_path: Path) -> None:
+    async def said(backend: Backend) -> list[object]:
+        async with await Engine.open(backend=backend) as engine:
+            return await everything(engine)
+
+    async def test() -> None:
+        here = CosyVoiceBackend.load(folder, BRIEF, voices=tmp_path)
+        assert here.voices.library is not None
+        here.voices.library.add(here.voices.encode(recording() * 0.5, 16_000, "another tone"), name="anna")
+        elsewhere = ProcessBackend.start(
+            functools.partial(hosted, folder, BRIEF),
+            functools.partial(CosyVoiceFront.load, folder, BRIEF, tmp_path),
+        )
+        assert await said(elsewhere) == await said(here)
+
+    run(test())
+
+
+def test_ids_and_sound_are_told_apart_from_the_first_step_on(folder: Path) -> None:
+    async def test() -> None:
+        async with await Engine.open(str(folder), process=ProcessPolicy()) as engine:
+            backend = engine._backend
+            assert isinstance(backend, ProcessBackend)
+            assert backend.batch(Stage.DECODE) > 1
+            async with engine.stream() as stream:
+                (session,) = engine._streams
+                assert backend.stage(session.slot) is Stage.DECODE
+                stream.cancel()
+
+    run(test())
+
+
+def test_what_is_wrong_with_a_folder_is_said_as_here(tmp_path: Path) -> None:
+    async def complaint(**how: Any) -> str:
+        with pytest.raises(BundleError) as error:
+            await Engine.open(str(tmp_path / "nowhere"), **how)
+        return str(error.value)
+
+    async def test() -> None:
+        assert await complaint(process=ProcessPolicy()) == await complaint()
+
+    run(test())
