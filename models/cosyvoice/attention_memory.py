@@ -11,14 +11,14 @@ The buffer is a ring when the window is bounded; a slot's frame number follows f
 and attention does not mind the order of its keys. Rows at different places are attended one after the other,
 each with what it has: no padding, and a row among others is the row alone. A few blocks are attended together
 under a mask where the ring does not come around: more queries to a product take 0.7 of the time. A plan is
-made once a chunk and shared by all layers.
-Nothing here has weights.
+made once a chunk and shared by all layers. Sessions that share a chunk for once keep their buffers where they
+are (``Apart``): a copy into one would cost more than the step saves. Nothing here has weights.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 utils/mask.py (subsequent_chunk_mask, with all left context).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -37,6 +37,47 @@ class Keep(Enum):
 
     KEYS_VALUES = "keys and values"
     INPUTS = "inputs"
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The buffers of several sessions as one, each where it lies; ``rows``: (n, ...) each, in order."""
+
+    rows: tuple[Tensor, ...]
+
+
+Memory = Tensor | Apart
+
+
+def layers_of(kept: Memory) -> Sequence[Memory]:
+    """(N, layers, P, W, D) as (N, P, W, D) for each layer, views."""
+    if isinstance(kept, Tensor):
+        return kept.unbind(1)
+    return [Apart(layer) for layer in zip(*(rows.unbind(1) for rows in kept.rows), strict=True)]
+
+
+def room_of(kept: Memory) -> int:
+    """W, slots. Buffers that lie apart have as many if they are rings, else each has room for its own row."""
+    return kept.shape[-2] if isinstance(kept, Tensor) else max(rows.shape[-2] for rows in kept.rows)
+
+
+def device_of(kept: Memory) -> torch.device:
+    """Where it lies."""
+    return kept.device if isinstance(kept, Tensor) else kept.rows[0].device
+
+
+def _pieces(kept: Memory, first: int, last: int) -> Iterator[tuple[int, int, Tensor]]:
+    """Rows ``first`` to ``last``, as (begin, end, their buffer) for each buffer."""
+    if isinstance(kept, Tensor):
+        yield first, last, kept[first:last]
+        return
+    start = 0
+    for rows in kept.rows:
+        stop = start + len(rows)
+        begin, end = max(first, start), min(last, stop)
+        if begin < end:
+            yield begin, end, rows[begin - start : end - start]
+        start = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +194,15 @@ def _held(end: Tensor, visible: int, capacity: int) -> Tensor:
     return newest - (newest - torch.arange(visible, device=end.device)) % capacity
 
 
-def recall(kept: Tensor, plan: Plan, keep: Keep, project: Project, length: int) -> Tensor:
+def recall(kept: Memory, plan: Plan, keep: Keep, project: Project, length: int) -> Memory:
     """The keys and values that a chunk works on: (N, 2, W, D) float32, written to by ``attend``.
 
     ``kept``: (N, P, W, D), one layer's buffer; P is 2 for keys and values, 1 for inputs. The buffer itself
-    where it can be read as it is, else a working copy with room for the chunk.
+    where it can be read as it is, else a working copy with room for the chunk. Buffers that lie apart are
+    always read as they are.
     """
+    if isinstance(kept, Apart):
+        return kept
     if keep is Keep.KEYS_VALUES and kept.dtype == torch.float32:
         return kept
     history = kept[:, :, : plan.history].float()
@@ -170,15 +214,17 @@ def recall(kept: Tensor, plan: Plan, keep: Keep, project: Project, length: int) 
     return working
 
 
-def remember(kept: Tensor, fresh: Tensor, block: Block, part: Part) -> None:
+def remember(kept: Memory, fresh: Tensor, block: Block, part: Part) -> None:
     """Write rows of ``fresh`` (N, P, length, D) into the buffer (N, P, W, D), in place."""
-    first, last = part.rows
-    kept[first:last, :, part.slot : part.slot + part.size] = fresh[
-        first:last, :, block.start : block.start + part.size
-    ]
+    for first, last, rows in _pieces(kept, *part.rows):
+        _write(rows, fresh[first:last], block, part)
 
 
-def store(kept: Tensor, fresh: Tensor, plan: Plan) -> None:
+def _write(rows: Tensor, fresh: Tensor, block: Block, part: Part) -> None:
+    rows[:, :, part.slot : part.slot + part.size] = fresh[:, :, block.start : block.start + part.size]
+
+
+def store(kept: Memory, fresh: Tensor, plan: Plan) -> None:
     """Write a whole chunk into the buffer, block by block, in place."""
     for block in plan.blocks:
         for part in block.parts:
@@ -188,7 +234,7 @@ def store(kept: Tensor, fresh: Tensor, plan: Plan) -> None:
 def attend(
     query: Tensor,
     fresh: Tensor,
-    working: Tensor,
+    working: Memory,
     plan: Plan,
     heads: int,
     bias: Callable[[Tensor, Part], Tensor] | None = None,
@@ -202,15 +248,15 @@ def attend(
     answer = torch.empty_like(query, memory_format=torch.contiguous_format)
     for block in plan.blocks:
         for part in block.parts:
-            remember(working, fresh, block, part)
-            first, last = part.rows
-            asked = split_heads(query[first:last, block.start : block.stop], heads)
-            key, value = (split_heads(working[first:last, index, : part.visible], heads) for index in (0, 1))
-            scores = part.mask
-            if bias is not None:
-                scores = bias(asked, part) if part.mask is None else bias(asked, part) + part.mask
-            attended = F.scaled_dot_product_attention(asked, key, value, scores)
-            split_heads(answer[first:last, block.start : block.stop], heads).copy_(attended)
+            for first, last, rows in _pieces(working, *part.rows):
+                _write(rows, fresh[first:last], block, part)
+                asked = split_heads(query[first:last, block.start : block.stop], heads)
+                key, value = (split_heads(rows[:, index, : part.visible], heads) for index in (0, 1))
+                scores = part.mask
+                if bias is not None:
+                    scores = bias(asked, part) if part.mask is None else bias(asked, part) + part.mask
+                attended = F.scaled_dot_product_attention(asked, key, value, scores)
+                split_heads(answer[first:last, block.start : block.stop], heads).copy_(attended)
     return answer
 
 

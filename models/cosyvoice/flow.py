@@ -33,19 +33,20 @@ flow/flow_matching.py (CausalConditionalCFM); keys as in flow.pt.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Keep, Plan, make_plan
+from .attention_memory import Apart, Keep, Memory, Plan, device_of, make_plan, room_of
 from .flow_dit import DitConfig, DitState, FlowDit
 from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, EncoderState, FlowEncoder, LookaheadLayer
 from .flow_unet import FlowUnet, UnetConfig, UnetState
 from .layers import Linear, Prepared
-from .state import map_state
+from .state import State, join, map_state
 
 MEL = 80
 BLOCK_IDS = 25
@@ -193,6 +194,7 @@ class Flow(Prepared):
         """A beginning that nobody goes on from: one buffer serves every layer and every solver step."""
         state = self._init_state(speaker, frames, EXACT)
         first = state.solver[0]
+        assert isinstance(first.kept, Tensor)
         shared = replace(first, kept=first.kept[:, :, :1].expand_as(first.kept))
         return replace(state, solver=(shared,) * self.config.solver_steps)
 
@@ -230,6 +232,25 @@ class Flow(Prepared):
         _check(chunk, begins)
         state = self._grown(state, max(begins) + chunk.ids.shape[1] * RATIO)
         return self._run(chunk, state, begins, BLOCK_FRAMES, self.policy)
+
+    @property
+    def steps_together(self) -> bool:
+        """Whether ``step_together`` can be: memories are read as they are."""
+        return self.policy.keep is Keep.KEYS_VALUES and self.policy.dtype == torch.float32
+
+    @torch.inference_mode()
+    def step_together(self, chunk: FlowChunk, states: Sequence[FlowState]) -> tuple[Tensor, list[FlowState]]:
+        """``step`` on a chunk of as many rows as there are states, of one row each, kept where they are.
+
+        Attention is over each row's own memory, all else is one batch. Raises as ``step``; a step that failed
+        may be tried again with the same states.
+        """
+        begins = [int(state.frames) for state in states]
+        _check(chunk, begins)
+        length = chunk.ids.shape[1] * RATIO
+        grown = [self._grown(state, begin + length) for state, begin in zip(states, begins, strict=True)]
+        mel, after = self._run(chunk, _beside(grown), begins, BLOCK_FRAMES, self.policy)
+        return mel, [_row(after, row) for row in range(len(states))]
 
     @torch.inference_mode()
     def whole(self, chunk: FlowChunk, speaker: Tensor, mask: Mask) -> Tensor:
@@ -293,7 +314,7 @@ class Flow(Prepared):
     ) -> Plan:
         twice = [begin for begin in begins for _ in range(2)]
         halves = None if valid is None else tuple(count for count in valid for _ in range(2))
-        return _plan(twice, length, block, state.solver[0].kept[0], halves)
+        return _plan(twice, length, block, state.solver[0].kept, halves)
 
     def _solve(
         self, x: Tensor, conditioned: Tensor, states: tuple[UnetState | DitState, ...], plan: Plan, keep: Keep
@@ -335,7 +356,7 @@ class Flow(Prepared):
         return self._noise[index]
 
     def _grown(self, state: FlowState, frames: int) -> FlowState:
-        room = state.solver[0].kept.shape[-2]
+        room = room_of(state.solver[0].kept)
         if self.policy.window_frames is not None or frames <= room:
             return state
         return _with_room(state, int(state.frames.max()), max(frames, room * 3 // 2))
@@ -381,9 +402,10 @@ def _doubled(lengths: tuple[int, ...] | None) -> tuple[int, ...] | None:
 
 
 def _plan(
-    begins: Sequence[int], length: int, block: int, kept: Tensor, valid: tuple[int, ...] | None
+    begins: Sequence[int], length: int, block: int, kept: Memory, valid: tuple[int, ...] | None
 ) -> Plan:
-    return make_plan(begins, length, block=block, capacity=kept.shape[-2], valid=valid, device=kept.device)
+    room, device = room_of(kept), device_of(kept)
+    return make_plan(begins, length, block=block, capacity=room, valid=valid, device=device)
 
 
 def _check(chunk: FlowChunk, begins: list[int]) -> None:
@@ -402,6 +424,48 @@ def _check(chunk: FlowChunk, begins: list[int]) -> None:
         )
 
 
+def _beside(states: Sequence[FlowState]) -> FlowState:
+    """Sessions as rows of one state, their memories where they lie."""
+    encoders = [state.encoder for state in states if isinstance(state.encoder, EncoderState)]
+    contexts = [state.encoder for state in states if isinstance(state.encoder, Tensor)]
+    return FlowState(
+        join([state.frames for state in states]),
+        join([state.speaker for state in states]),
+        _encoders_beside(encoders) if encoders else join(contexts),
+        tuple(_solvers_beside(parts) for parts in zip(*(state.solver for state in states), strict=True)),
+    )
+
+
+def _encoders_beside(states: Sequence[EncoderState]) -> EncoderState:
+    return EncoderState(
+        join([state.lookahead for state in states]),
+        join([state.up for state in states]),
+        _apart([state.ids for state in states]),
+        _apart([state.frames for state in states]),
+    )
+
+
+def _solvers_beside(states: Sequence[UnetState | DitState]) -> UnetState | DitState:
+    contexts = join([replace(state, kept=torch.empty(1, 0)) for state in states])
+    return replace(contexts, kept=_apart([state.kept for state in states]))
+
+
+def _apart(memories: Sequence[Memory]) -> Apart:
+    return Apart(tuple(memory for memory in memories if isinstance(memory, Tensor)))
+
+
+def _row(state: State, row: int) -> State:
+    """A state's row, as a state of one row; a memory that lies apart is that of one row."""
+    if isinstance(state, Tensor):
+        return cast(State, state[row : row + 1])
+    if isinstance(state, Apart):
+        return cast(State, state.rows[row])
+    if isinstance(state, tuple):
+        return cast(State, tuple(_row(part, row) for part in state))
+    names = [field.name for field in fields(state)]  # type: ignore[arg-type]
+    return replace(state, **{name: _row(getattr(state, name), row) for name in names})  # type: ignore[type-var]
+
+
 def _with_room(state: FlowState, used: int, room: int) -> FlowState:
     """A state whose buffers are copies with room for ``room`` frames; steps write to nothing else."""
     encoder = state.encoder
@@ -415,7 +479,8 @@ def _with_room(state: FlowState, used: int, room: int) -> FlowState:
     return replace(state, encoder=encoder, solver=solver)
 
 
-def _resized(kept: Tensor, used: int, room: int) -> Tensor:
+def _resized(kept: Memory, used: int, room: int) -> Tensor:
+    assert isinstance(kept, Tensor)
     larger = kept.new_empty(*kept.shape[:-2], room, kept.shape[-1])
     keep = min(used, kept.shape[-2])
     larger[..., :keep, :] = kept[..., :keep, :]

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Keep, Plan, attend, recall, store
+from .attention_memory import Keep, Memory, Plan, attend, layers_of, recall, store
 from .layers import JoinedProjection, Linear, pair, time_features
 
 MEL = 80
@@ -56,7 +56,7 @@ class DitState:
 
     first: Tensor
     second: Tensor
-    kept: Tensor
+    kept: Memory
 
 
 class _GroupedConv(nn.Sequential):
@@ -146,7 +146,7 @@ class _Block(nn.Module):
         self,
         x: Tensor,
         modulation: Tensor,
-        kept: Tensor,
+        kept: Memory,
         plan: Plan,
         keep: Keep,
         turns: tuple[_Turns, _Turns],
@@ -236,8 +236,9 @@ class FlowDit(nn.Module):
         turns = tuple(
             _Turns(where, self.rotary_embed.inv_freq) for where in (plan.history_positions, plan.positions)
         )
-        for index, block in enumerate(self.transformer_blocks):
+        memories = zip(self.transformer_blocks, layers_of(state.kept), strict=True)
+        for index, (block, memory) in enumerate(memories):
             modulation = offsets[:, PARTS * index : PARTS * (index + 1)]
-            x = block(x, modulation, state.kept[:, index], plan, keep, turns)
+            x = block(x, modulation, memory, plan, keep, turns)
         scale, shift = offsets[:, -2:, None].unbind(1)
         return self.proj_out(modulate(x, scale, shift)), DitState(first, second, state.kept)

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Part, Plan, attend, split_heads
+from .attention_memory import Memory, Part, Plan, attend, layers_of, split_heads
 from .layers import CausalConv, JoinedProjection, Linear, pair
 
 LOOKAHEAD = 3
@@ -50,8 +50,8 @@ class EncoderState:
 
     lookahead: Tensor
     up: Tensor
-    ids: Tensor
-    frames: Tensor
+    ids: Memory
+    frames: Memory
 
 
 class LookaheadLayer(nn.Module):
@@ -95,7 +95,7 @@ class _RelativeAttention(JoinedProjection):
         self.pos_bias_u = nn.Parameter(torch.empty(heads, width // heads))
         self.pos_bias_v = nn.Parameter(torch.empty(heads, width // heads))
 
-    def forward(self, x: Tensor, kept: Tensor, plan: Plan, table: "_Distances") -> Tensor:
+    def forward(self, x: Tensor, kept: Memory, plan: Plan, table: "_Distances") -> Tensor:
         """x: (B, T, C). kept: (B, 2, W, C), written in place."""
         query = self.queries(x) + self.pos_bias_u.flatten()
         fresh = pair(self.keys_values(x))
@@ -133,7 +133,7 @@ class _Layer(nn.Module):
         self.norm_ff = nn.LayerNorm(config.width, eps=1e-12)
         self.norm_mha = nn.LayerNorm(config.width, eps=1e-12)
 
-    def forward(self, x: Tensor, kept: Tensor, plan: Plan, table: "_Distances") -> Tensor:
+    def forward(self, x: Tensor, kept: Memory, plan: Plan, table: "_Distances") -> Tensor:
         x = x + self.self_attn(self.norm_mha(x), kept, plan, table)
         return x + self.feed_forward(self.norm_ff(x))  # type: ignore[no-any-return]
 
@@ -213,8 +213,8 @@ class FlowEncoder(nn.Module):
         return self.after_norm(x), EncoderState(lookahead, up, state.ids, state.frames)
 
 
-def _run(layers: nn.ModuleList, x: Tensor, kept: Tensor, plan: Plan) -> Tensor:
+def _run(layers: nn.ModuleList, x: Tensor, kept: Memory, plan: Plan) -> Tensor:
     table = _Distances(plan, x.shape[2])
-    for layer, memory in zip(layers, kept.unbind(1), strict=True):
+    for layer, memory in zip(layers, layers_of(kept), strict=True):
         x = layer(x, memory, plan, table)
     return x

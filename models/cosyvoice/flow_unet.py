@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Keep, Plan, attend, recall, store
+from .attention_memory import Keep, Memory, Plan, attend, layers_of, recall, store
 from .layers import CausalConv, JoinedProjection, Linear, Pointwise, pair, time_features
 
 TIME_WIDTH_FACTOR = 4
@@ -58,7 +58,7 @@ class UnetState:
     """
 
     convs: tuple[Tensor, ...]
-    kept: Tensor
+    kept: Memory
 
 
 class _ConvNorm(nn.Module):
@@ -125,7 +125,7 @@ class _Transformer(nn.Module):
         self.norm3 = nn.LayerNorm(width)
         self.ff = _FeedForward(width)
 
-    def forward(self, x: Tensor, kept: Tensor, plan: Plan, keep: Keep) -> Tensor:
+    def forward(self, x: Tensor, kept: Memory, plan: Plan, keep: Keep) -> Tensor:
         """x: (N, T, C). kept: (N, P, W, D), written in place."""
         normed = self.norm1(x)
         fresh = pair(self.attn1.keys_values(normed))
@@ -237,7 +237,7 @@ class FlowUnet(nn.Module):
         Returns (N, T, 80). The state's buffer is written in place.
         """
         contexts = _Contexts(state.convs)
-        layers = iter(state.kept.unbind(1))
+        layers = iter(layers_of(state.kept))
         levels = self._levels()
         x = torch.cat([x, conditions], 2)
         skip = x

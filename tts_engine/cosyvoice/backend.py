@@ -33,7 +33,7 @@ from .company import Company
 from .front import CosyVoiceFront, Order, bundle_errors
 from .lm_runner import MOST_TOGETHER, LmRunner
 from .policy import CosyVoicePolicy, Interleave
-from .render_runner import RenderRunner
+from .render_runner import Part, RenderRunner
 from .utterance import Making, Utterance
 
 
@@ -94,8 +94,9 @@ class CosyVoiceRenderer:
         heapq.heappush(self._free, slot)
 
     def batch(self, stage: Stage) -> int:
-        """As the policy has it for ids; one chunk of sound."""
-        return self._policy.most_decode_rows if stage is Stage.DECODE else 1
+        """As the policy has it."""
+        policy = self._policy
+        return policy.most_decode_rows if stage is Stage.DECODE else policy.most_render_rows
 
     def stage(self, slot: int) -> Stage:
         """RENDER when the next chunk's ids are there."""
@@ -110,7 +111,7 @@ class CosyVoiceRenderer:
         self._decode([utterance for row, utterance in utterances.items() if row not in due], company)
         results: dict[int, Rendered | Exception] = {
             **{row: utterance.nothing_rendered() for row, utterance in utterances.items()},
-            **company.each(due, self._render),
+            **self._render(due, company),
             **company.failed,
         }
         return [results[turn.slot] for turn in turns]
@@ -156,13 +157,21 @@ class CosyVoiceRenderer:
         else:
             sentence.fed = (sentence.fed or 0) + self._lm.feed(row, sentence.unfed)
 
-    def _render(self, row: int, utterance: Utterance) -> Rendered:
+    def _render(self, due: dict[int, Utterance], company: Company) -> dict[int, Rendered]:
+        renderer = self._renderer
+        parts = company.each(due, self._part)
+        mels = company.alike(parts, renderer.shares_flow, renderer.flow)
+        voicings = company.each(mels, lambda row, mel: renderer.voicing(parts[row], mel))
+        samples = company.alike(voicings, renderer.shares_vocoder, renderer.vocode)
+        return company.each(samples, lambda row, samples: due[row].rendered(samples))
+
+    def _part(self, row: int, utterance: Utterance) -> Part:
         sentence, manner = utterance.sentence, utterance.manner
         if sentence is not None and sentence.rendering is None:
             sentence.rendering = self._renderer.begin(manner.timbre, manner.speed, utterance.noise)
         part = utterance.part()
         assert part is not None
-        return utterance.rendered(self._renderer.render([part])[0])
+        return part
 
 
 class CosyVoiceBackend(CosyVoiceRenderer):

@@ -9,7 +9,7 @@ Where memory ran out, the newest is out and the others go on together: a call th
 one that has hardly begun.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 
 import torch
@@ -53,6 +53,21 @@ class Company:
             results |= self.together(
                 {row: part}, lambda one: {row: work(row, part) for row, part in one.items()}
             )
+        return results
+
+    def alike(
+        self,
+        parts: Mapping[int, Part],
+        kind: Callable[[Part], Hashable],
+        run: Callable[[Mapping[int, Part]], Mapping[int, Result]],
+    ) -> dict[int, Result]:
+        """Run those of a kind ``together``, one kind after the other."""
+        groups: dict[Hashable, dict[int, Part]] = {}
+        for row, part in parts.items():
+            groups.setdefault(kind(part), {})[row] = part
+        results: dict[int, Result] = {}
+        for group in groups.values():
+            results |= self.together(group, run)
         return results
 
     def _apart(

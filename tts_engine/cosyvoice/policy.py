@@ -23,11 +23,12 @@ class CosyVoicePolicy:
     slots: sessions open at once. memory_ids: ids that the language model remembers of a session, room that
     costs nothing until it is used. most_text_ids: of one sentence, longer ones are spoken in parts (upstream
     cuts at 80). decode_ids: speech ids a step, few, so that cancelling is quick. most_decode_rows: sessions
-    that share such a step. prefill_chunk: ids of a long prompt that the model is fed at once, between the ids
-    of others who wait that long. first_hop, longest_hop: speech ids of a chunk of audio, 40 ms each.
-    prompt_ids: of a voice's recording, the last ones, that the flow hears; they cost memory in every session
-    as speech does. prepared_voices: whose prompts are kept computed. pause_share: of the pause that a text
-    asks for after a sentence; the model makes its own.
+    that share such a step. most_render_rows: that share the rendering of a chunk. prefill_chunk: ids of a
+    long prompt that the model is fed at once, between the ids of others who wait that long. first_hop,
+    longest_hop: speech ids of a chunk of audio, 40 ms each. prompt_ids: of a voice's recording, the last
+    ones, that the flow hears; they cost memory in every session as speech does. prepared_voices: whose
+    prompts are kept computed. pause_share: of the pause that a text asks for after a sentence; the model
+    makes its own.
     """
 
     interleave: Interleave = Interleave.BISTREAM
@@ -38,6 +39,7 @@ class CosyVoicePolicy:
     most_text_ids: int = 100
     decode_ids: int = 4
     most_decode_rows: int = 32
+    most_render_rows: int = 4
     prefill_chunk: int = 128
     first_hop: int = 25
     longest_hop: int = 50

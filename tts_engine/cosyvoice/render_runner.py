@@ -7,12 +7,15 @@ them and 25 are enough for the first sound:
     ids        |<- recording, 25 k ->|r r r|0 ... 21|22 23 24|
                 prepared once a voice |first chunk |lookahead
 
-One thread; memory is in each sentence's ``Rendering``.
+Sentences whose chunks are equally long share a step of the flow, and of the vocoder where they are equally
+far; last chunks share one where they take as many blocks. Memory is in each sentence's ``Rendering``, and is
+replaced once a step has come to its end, so that a step that failed can be tried again. One thread.
 """
 
 from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -26,6 +29,7 @@ from ...models.cosyvoice.hift_v3 import HiftV3, HiftV3State, NoiseReader, NoiseT
 from ...models.cosyvoice.hop_schedule import Chunk
 from ...models.cosyvoice.mel_speed import MelSpeed
 from ...models.cosyvoice.networks import Networks
+from ...models.cosyvoice.state import gather, join, tensors
 
 Samples = NDArray[np.float32]
 
@@ -54,14 +58,16 @@ class Timbre:
         return tuple(self.ids[len(self.ids) // BLOCK_IDS * BLOCK_IDS :].tolist())
 
 
-class Vocoder(Protocol):
-    """A vocoder in the middle of a sentence. mel: (1, 80, T)."""
+VocoderState = HiftState | HiftV3State
 
-    def step(self, mel: Tensor) -> Tensor:
-        """Samples that are certain now, (1, N)."""
 
-    def finish(self, mel: Tensor) -> Tensor:
-        """All that remain."""
+class Throat(Protocol):
+    """A vocoder's memory and random numbers in the middle of a sentence."""
+
+    state: VocoderState
+
+    def draw(self, frames: int, *, last: bool) -> Tensor:
+        """The noise that so many new mel frames take, (1, N, waves)."""
 
 
 @dataclass(slots=True)
@@ -71,7 +77,7 @@ class Rendering:
     flow: FlowState
     tail_mel: Tensor
     speed: MelSpeed
-    vocoder: Vocoder
+    throat: Throat
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,21 @@ class Part:
     rendering: Rendering
     chunk: Chunk
     ids: list[int]
+
+    @property
+    def length(self) -> int:
+        """Ids of the chunk."""
+        return self.chunk.stop - self.chunk.start
+
+
+@dataclass(frozen=True, slots=True)
+class Voicing:
+    """What the vocoder is to make of a chunk. mel: (1, 80, T). noise: (1, N, waves)."""
+
+    throat: Throat
+    mel: Tensor
+    noise: Tensor
+    final: bool
 
 
 class RenderRunner:
@@ -99,20 +120,60 @@ class RenderRunner:
         used = int(voice.frames.max())
         room = used + self._flow.policy.reserve_frames
         tail = torch.from_numpy(timbre.mel[:, RATIO * (len(timbre.ids) - len(timbre.tail)) :])
-        return Rendering(self._flow.open(voice, room), tail, MelSpeed(speed), self._vocode(noise))
+        return Rendering(self._flow.open(voice, room), tail, MelSpeed(speed), self._throat(noise))
 
-    def render(self, parts: list[Part]) -> list[Samples]:
-        """The samples of each chunk, as far as they are certain."""
-        return [self._render(part) for part in parts]
+    def shares_flow(self, part: Part) -> Hashable:
+        """Equal for parts that ``flow`` may be given together."""
+        if not self._flow.steps_together:
+            return id(part.rendering)
+        final = part.chunk.final
+        return final, -(-part.length // BLOCK_IDS) if final else part.length
 
-    def _render(self, part: Part) -> Samples:
-        rendering, chunk = part.rendering, part.chunk
-        mel, rendering.flow = self._flow.step(_flow_chunk(part), rendering.flow)
-        unheard = max(0, rendering.tail_mel.shape[1] - RATIO * chunk.start)
+    def flow(self, parts: Mapping[int, Part]) -> dict[int, Tensor]:
+        """The mel of each chunk, (1, 80, T)."""
+        states = [part.rendering.flow for part in parts.values()]
+        chunk = _flow_chunk([*parts.values()])
+        if len(states) == 1:
+            mel, state = self._flow.step(chunk, states[0])
+            states = [state]
+        else:
+            mel, states = self._flow.step_together(chunk, states)
+        for part, state in zip(parts.values(), states, strict=True):
+            part.rendering.flow = state
+        return {
+            row: mel[index : index + 1, :, : RATIO * part.length]
+            for index, (row, part) in enumerate(parts.items())
+        }
+
+    def voicing(self, part: Part, mel: Tensor) -> Voicing:
+        """A chunk's mel at the session's speed, and the noise that it takes; not to be done twice."""
+        rendering, final = part.rendering, part.chunk.final
+        unheard = max(0, rendering.tail_mel.shape[1] - RATIO * part.chunk.start)
         mel = rendering.speed.push(mel[:, :, unheard:])
-        if not chunk.final:
-            return _numpy(rendering.vocoder.step(mel))
-        return _numpy(rendering.vocoder.finish(torch.cat([mel, rendering.speed.finish()], 2)))
+        if final:
+            mel = torch.cat([mel, rendering.speed.finish()], 2)
+        noise = rendering.throat.draw(mel.shape[2], last=final)
+        return Voicing(rendering.throat, mel, noise, final)
+
+    def shares_vocoder(self, voicing: Voicing) -> Hashable:
+        """Equal for voicings that ``vocode`` may be given together."""
+        held = tuple(tensor.shape for tensor in tensors(voicing.throat.state))
+        return voicing.final, voicing.mel.shape, held
+
+    @torch.inference_mode()
+    def vocode(self, voicings: Mapping[int, Voicing]) -> dict[int, Samples]:
+        """The samples of each chunk, as far as they are certain."""
+        rows = [*voicings.values()]
+        mel, noise = torch.cat([row.mel for row in rows]), torch.cat([row.noise for row in rows])
+        network = cast(_Network, self._vocoder)
+        state = join([row.throat.state for row in rows])
+        if rows[0].final:
+            samples = network.finish(mel, noise, state)
+        else:
+            samples, state = network.step(mel, noise, state)
+            for index, row in enumerate(rows):
+                row.throat.state = gather(state, [index])
+        return dict(zip(voicings, samples.numpy(), strict=True))
 
     def _prepare(self, timbre: Timbre) -> FlowState:
         if timbre.id not in self._prepared:
@@ -128,61 +189,55 @@ class RenderRunner:
         ids, mel = torch.from_numpy(timbre.ids).long()[None], torch.from_numpy(timbre.mel)[None]
         return self._flow.prefill(ids, mel, speaker)[0]
 
-    def _vocode(self, noise: np.random.Generator) -> Vocoder:
+    def _throat(self, noise: np.random.Generator) -> Throat:
         if isinstance(self._vocoder, HiftV3):
             assert self._noise is not None
-            return _CausalVocoder(self._vocoder, self._noise.session())
-        return _OverlappingVocoder(self._vocoder, noise)
+            return _CausalThroat(self._vocoder, self._noise.session())
+        return _OverlappingThroat(self._vocoder, noise)
 
 
-class _OverlappingVocoder:
+class _Network(Protocol):
+    """What both vocoders do with states of their own kind."""
+
+    def step(self, mel: Tensor, noise: Tensor, state: VocoderState) -> tuple[Tensor, VocoderState]: ...
+
+    def finish(self, mel: Tensor, noise: Tensor, state: VocoderState) -> Tensor: ...
+
+
+class _OverlappingThroat:
     """Version 2's."""
 
     def __init__(self, network: Hift, noise: np.random.Generator) -> None:
-        self._network, self._noise = network, noise
-        self._state: HiftState = network.init_state(1)
+        self._config, self._noise = network.config, noise
+        self.state: VocoderState = network.init_state(1)
 
-    def step(self, mel: Tensor) -> Tensor:
-        samples, self._state = self._network.step(mel, self._drawn(mel), self._state)
-        return samples
-
-    def finish(self, mel: Tensor) -> Tensor:
-        return self._network.finish(mel, self._drawn(mel), self._state)
-
-    def _drawn(self, mel: Tensor) -> Tensor:
-        config = self._network.config
-        shape = (1, config.frame_samples * mel.shape[2], config.waves)
+    def draw(self, frames: int, *, last: bool) -> Tensor:
+        shape = (1, self._config.frame_samples * frames, self._config.waves)
         return torch.from_numpy(self._noise.standard_normal(shape, np.float32))
 
 
-class _CausalVocoder:
+class _CausalThroat:
     """Version 3's."""
 
     def __init__(self, network: HiftV3, noise: NoiseReader) -> None:
         self._network, self._noise = network, noise
-        self._state: HiftV3State = network.init_state(1)
+        self.state: VocoderState = network.init_state(1)
 
-    def step(self, mel: Tensor) -> Tensor:
-        samples, self._state = self._network.step(mel, self._drawn(mel, last=False), self._state)
-        return samples
-
-    def finish(self, mel: Tensor) -> Tensor:
-        return self._network.finish(mel, self._drawn(mel, last=True), self._state)
-
-    def _drawn(self, mel: Tensor, *, last: bool) -> Tensor:
-        return self._noise.take(self._network.noise_samples(mel.shape[2], self._state, last=last))
+    def draw(self, frames: int, *, last: bool) -> Tensor:
+        assert isinstance(self.state, HiftV3State)
+        return self._noise.take(self._network.noise_samples(frames, self.state, last=last))
 
 
-def _flow_chunk(part: Part) -> FlowChunk:
-    chunk = part.chunk
-    ids = torch.tensor([part.ids[chunk.start : chunk.stop]])
-    future = torch.tensor([part.ids[chunk.stop : chunk.fed]], dtype=torch.int64)
-    mel = torch.zeros(1, MEL, RATIO * ids.shape[1])
-    tail = part.rendering.tail_mel[:, RATIO * chunk.start :]
-    mel[0, :, : tail.shape[1]] = tail
-    return FlowChunk(ids, future, mel)
-
-
-def _numpy(samples: Tensor) -> Samples:
-    array: Samples = samples[0].numpy()
-    return array
+def _flow_chunk(parts: Sequence[Part]) -> FlowChunk:
+    """Chunks as rows, padded where they are last ones of different length."""
+    lengths = tuple(part.length for part in parts)
+    longest = max(lengths)
+    ids = torch.zeros(len(parts), longest, dtype=torch.int64)
+    mel = torch.zeros(len(parts), MEL, RATIO * longest)
+    for row, part in enumerate(parts):
+        chunk = part.chunk
+        ids[row, : part.length] = torch.tensor(part.ids[chunk.start : chunk.stop])
+        tail = part.rendering.tail_mel[:, RATIO * chunk.start :]
+        mel[row, :, : tail.shape[1]] = tail
+    future = torch.tensor([part.ids[part.chunk.stop : part.chunk.fed] for part in parts], dtype=torch.int64)
+    return FlowChunk(ids, future, mel, lengths if len(set(lengths)) > 1 else None)

@@ -28,7 +28,7 @@ from vivavoce.models.cosyvoice.flow_encoder import EncoderConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow_unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join, scatter, size_bytes  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join, map_state, scatter, size_bytes  # noqa: E402
 
 torch.set_num_threads(1)
 DATA = Path(__file__).parents[2] / "golden" / "data"
@@ -284,3 +284,24 @@ def test_the_released_checkpoint_has_these_keys_and_shapes(version: int, config:
         flow = Flow(config)
     ours = {key: list(tensor.shape) for key, tensor in flow.state_dict().items()}
     assert ours == {key: shape for key, (shape, _) in manifest["flow.pt"]["tensors"].items()}
+
+
+@BOTH
+def test_sessions_share_a_step_with_their_memories_where_they_are(config: FlowConfig) -> None:
+    flow = make_flow(config, FlowPolicy(reserve_frames=60))
+    ids = [random_ids(103, seed) for seed in range(3)]
+    alone = [flow.init_state(speaker(seed)) for seed in range(3)]
+    # One is a chunk ahead of the others.
+    _, alone[0] = flow.step(chunk(ids[0], 0, 25), alone[0])
+    together = [map_state(torch.clone, state) for state in alone]
+    for begins in ((25, 0, 0), (50, 25, 25)):
+        chunks = [chunk(ids[row], begin, begin + 25) for row, begin in enumerate(begins)]
+        joined = FlowChunk(
+            join([each.ids for each in chunks]),
+            join([each.future for each in chunks]),
+            join([each.prompt_mel for each in chunks]),
+        )
+        mel, together = flow.step_together(joined, together)
+        for row, each in enumerate(chunks):
+            expected, alone[row] = flow.step(each, alone[row])
+            assert torch.allclose(mel[row : row + 1], expected, atol=TOLERANCE)
