@@ -1,6 +1,10 @@
 """Many sessions of CosyVoice in a step: nobody hears the others, waits for them, or fails with them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,9 @@ from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_b
 from vivavoce.tts_engine.backend import Rendered, SlotRequest, Stage, Turn  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy  # noqa: E402
+from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
+from vivavoce.tts_engine.errors import Overloaded  # noqa: E402
+from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 from vivavoce.tts_engine.text import Segment  # noqa: E402
 
 BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0)
@@ -156,7 +163,7 @@ def said(backend: CosyVoiceBackend, sessions: Sequence[Mapping[str, Any]]) -> li
 
 
 def test_a_session_says_alone_what_it_says_among_seven_others(folder: Path) -> None:
-    backend = CosyVoiceBackend.load(folder, replace(BRIEF, prefill_chunk=40))
+    backend = CosyVoiceBackend.load(folder, replace(BRIEF, prefill_chunk=40, most_render_rows=4))
     mine = backend.voices.enroll(recording(), 16_000, "a tone that wobbles, and goes on and on").id
     other = backend.voices.enroll(recording(317.0), 16_000, "another").id
     sessions = [
@@ -203,3 +210,170 @@ def test_sessions_of_more_voices_than_are_kept_all_begin(v2_folder: Path) -> Non
     voices = [backend.voices.enroll(recording(200.0 + 30 * index), 16_000, "a tone").id for index in range(3)]
     together = said(backend, [{"text": TEXTS[1], "voice": voice} for voice in voices])
     assert all(len(spoken.samples) for spoken in together)
+
+
+class Trouble:
+    """Makes the ``method`` of a runner raise where ``applies`` to the rows that it is given."""
+
+    def __init__(
+        self, runner: Any, method: str, applies: Callable[[set[int]], bool], error: Exception
+    ) -> None:
+        self.work, self.applies, self.error = getattr(runner, method), applies, error
+        setattr(runner, method, self)
+
+    def __call__(self, parts: Mapping[int, Any]) -> Any:
+        if self.applies(set(parts)):
+            raise self.error
+        return self.work(parts)
+
+
+@pytest.mark.parametrize("work", ["choose", "flow", "vocode"])
+def test_what_fails_in_one_session_ends_that_one_alone(v2_folder: Path, work: str) -> None:
+    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, most_render_rows=4))
+    sessions = [{"text": text, "seed": seed} for seed, text in enumerate(TEXTS)]
+    expected = said(backend, sessions)
+    sitting = Sitting(backend)
+    slots = [sitting.join(**session) for session in sessions]
+    bad = slots[1]
+    runner = backend._lm if work == "choose" else backend._renderer
+    Trouble(runner, work, lambda rows: bad in rows, RuntimeError("no such throat"))
+    sitting.speak()
+    assert [str(failure) for failure in sitting.failures.values()] == ["no such throat"]
+    assert [*sitting.failures] == [bad]
+    for slot, whole in zip(slots, expected, strict=True):
+        if slot != bad:
+            assert np.abs(np.concatenate(sitting.samples[slot]) - whole.samples).max() < 1e-4
+    assert backend.open_slots == 0
+
+
+def test_where_memory_runs_out_the_newest_goes_and_nobody_is_let_in(v2_folder: Path) -> None:
+    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=6))
+    sitting = Sitting(backend)
+    slots = [sitting.join(text, late=index) for index, text in enumerate(TEXTS)]
+    error = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+    Trouble(backend._lm, "choose", lambda rows: len(rows) > 2, error)
+    fewest = backend.slots
+    while sitting._open:
+        sitting.round()
+        fewest = min(fewest, backend.slots)
+    assert slots[0] not in sitting.failures
+    assert slots[1] not in sitting.failures
+    assert set(sitting.failures) <= set(slots[2:])
+    assert sitting.failures
+    assert 2 <= fewest <= 3
+    assert backend.slots == 6  # nobody is left
+    assert backend.open_slots == 0
+
+
+SESSIONS = int(os.environ.get("VIVAVOCE_FUZZ", "60"))
+
+
+def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelled(v2_folder: Path) -> None:
+    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=8, most_render_rows=4))
+    chance = random.Random(5)
+
+    async def session(engine: Engine, room: asyncio.Semaphore, seed: int) -> None:
+        async with room:
+            while engine.refusal():  # a slot is given back with the step under way
+                await asyncio.sleep(0.001)
+            async with engine.stream(seed=seed) as stream:
+                stream.push_text(TEXTS[1])
+                stream.end_input()
+                if chance.random() < 1 / 3:
+                    await asyncio.sleep(chance.random() * 0.1)
+                else:
+                    assert [chunk async for chunk in stream][-1].final
+
+    async def crowd(engine: Engine, seeds: range) -> None:
+        room = asyncio.Semaphore(8)
+        await asyncio.gather(*(session(engine, room, seed) for seed in seeds))
+        while backend.open_slots:
+            await asyncio.sleep(0.001)
+
+    async def test() -> None:
+        config = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9))
+        async with await Engine.open(backend=backend, config=config) as engine:
+            await crowd(engine, range(16))
+            before = len(asyncio.all_tasks()), threading.active_count()
+            resident = resident_mb()
+            await crowd(engine, range(16, 16 + SESSIONS))
+            assert (len(asyncio.all_tasks()), threading.active_count()) == before
+            assert (engine.active_streams, backend.open_slots) == (0, 0)
+            assert sorted(backend._free) == list(range(8))
+            assert resident_mb() - resident < 30
+
+    asyncio.run(asyncio.wait_for(test(), 3_000))
+
+
+def resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def test_a_cancelled_session_is_in_no_step_after_the_one_under_way(v2_folder: Path) -> None:
+    backend = CosyVoiceBackend.load(v2_folder, BRIEF)
+    steps: list[set[int]] = []
+    step = backend.step
+
+    def noted(worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        steps.append({turn.slot for turn in turns})
+        return step(worker, turns)
+
+    backend.step = noted  # type: ignore[method-assign]
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            streams = [engine.stream(seed=seed) for seed in range(3)]
+            for stream in streams:
+                stream.push_text(TEXTS[0] * 20)
+            victim = streams[1]
+            await anext(victim)
+            victim.cancel()
+            begun = len(steps)
+            slot = victim._session.slot
+            await anext(streams[0])
+            await anext(streams[0])
+            assert all(slot not in turns for turns in steps[begun + 1 :])
+            assert slot not in backend._open
+            for stream in streams:
+                stream.cancel()
+
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+def test_a_thousand_streams_are_asked_of_a_house_with_room_for_32(v2_folder: Path) -> None:
+    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=32))
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            streams, refusals = [], []
+            for seed in range(1_000):
+                try:
+                    streams.append(engine.stream(seed=seed))
+                except Overloaded as refusal:
+                    refusals.append(refusal)
+            assert (len(streams), len(refusals)) == (32, 968)
+            assert all(refusal.retry_after_s > 0 for refusal in refusals)
+            for stream in streams:
+                stream.cancel()
+            assert backend.open_slots == 0
+
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+def test_text_that_stops_in_mid_word_is_not_computed_for(v2_folder: Path) -> None:
+    backend = CosyVoiceBackend.load(v2_folder, BRIEF)
+    request = SlotRequest("nobody", 1.0, 0)
+    slot = backend.open_slot(request)
+    results: list[Rendered | Exception] = []
+    for segment in backend.segmenter(request).push("Nobody said so, and so I went home, to the ol"):
+        turn = Turn(slot, segment)
+        while True:
+            [result] = backend.step(0, [turn])
+            assert isinstance(result, Rendered)
+            results.append(result)
+            turn = Turn(slot, None)
+            if result.segment_done:  # the engine gives it no turn until there is a segment
+                break
+    assert len(results) < 50
+    assert backend._open[slot].sentence is not None
+    backend.close_slot(slot)

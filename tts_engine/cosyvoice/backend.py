@@ -47,7 +47,7 @@ class CosyVoiceRenderer:
     ) -> None:
         ids = SpeechIds(version, networks.lm.config.speech_codes, tokenizer.end_of_prompt)
         start = _starter(ids, policy)
-        self.slots = policy.slots
+        self.slots = policy.slots  # fewer after memory ran out, until nobody is there
         self._tokenizer = tokenizer
         self._policy = policy
         self._making = Making(
@@ -92,6 +92,8 @@ class CosyVoiceRenderer:
         del self._open[slot]
         self._lm.end(slot)
         heapq.heappush(self._free, slot)
+        if not self._open:
+            self.slots = self._policy.slots
 
     def batch(self, stage: Stage) -> int:
         """As the policy has it."""
@@ -114,6 +116,8 @@ class CosyVoiceRenderer:
             **self._render(due, company),
             **company.failed,
         }
+        if company.memory_ran_out:
+            self.slots = max(1, len(self._open) - len(company.failed))
         return [results[turn.slot] for turn in turns]
 
     def _begin(self, slot: int, turn: Turn) -> None:
