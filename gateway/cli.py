@@ -337,6 +337,30 @@ def bench_api(parts: tuple[str, ...], as_json: bool) -> None:
 _BENCH_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
 
 
+@bench.command("precision")
+@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
+@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
+@click.option(
+    "--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Weights to use, not random ones."
+)
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=click.Choice(["fp32", "bf16", "fp16", "int8"]),
+    help="Only this; may be repeated.  [default: fp32, bf16, int8]",
+)
+@_AS_JSON
+def bench_precision(
+    size: str, version: str, bundle: Path | None, precisions: tuple[str, ...], as_json: bool
+) -> None:
+    """CosyVoice's language model in 16 and 8 bits: time, error and memory beside fp32."""
+    from .bench import precision
+
+    chosen = precisions or precision.DEFAULT_PRECISIONS
+    _show(precision.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
+
+
 @bench.command("cosyvoice")
 @click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
 @click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)

@@ -76,7 +76,7 @@ def measure(
 ) -> Report:
     """Measure a bundle, or one of random weights that is made for it; raises BundleError, BenchFailed."""
     console = progress or Console(stderr=True)
-    with _folder(bundle, size, version, console) as folder:
+    with bundle_folder(bundle, size, version, console) as folder:
         checked = check_bundle(folder)
         figures: list[Figure] = []
         for part in map(Part, parts):
@@ -106,7 +106,8 @@ def _upstream(parts: Sequence[str]) -> Iterator[Figure]:
 
 
 @contextlib.contextmanager
-def _folder(bundle: Path | None, size: str, version: int, console: Console) -> Iterator[Path]:
+def bundle_folder(bundle: Path | None, size: str, version: int, console: Console) -> Iterator[Path]:
+    """A bundle, or a folder of random weights that is gone afterwards."""
     if bundle is not None:
         yield bundle
         return

@@ -30,8 +30,8 @@ from torch.nn import functional
 
 from .bistream import Kind, Unit
 from .geometry import SpeechLmConfig, Version
-from .layers import load
-from .precision import Precision, Products, products_of
+from .layers import Linear, load
+from .precision import Place, Precision, linear_of
 
 TEXT_EMBEDDING = "llm.model.model.embed_tokens.weight"
 
@@ -59,15 +59,18 @@ class SpeechLm(nn.Module):
 
     def __init__(self, config: SpeechLmConfig, precision: Precision = Precision.FP32) -> None:
         super().__init__()
-        products = products_of(precision)
         self.config = config
         self.text_embedding = nn.Embedding(config.text_rows, config.hidden)
         self.speech_embedding = nn.Embedding(config.speech_rows, config.hidden)
         if config.version is Version.V2:
             self.control_embedding = nn.Embedding(2, config.hidden)
-        self.layers = nn.ModuleList(_Layer(config, products) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            _Layer(config, *(linear_of(precision, place, layer / config.layers) for place in Place))
+            for layer in range(config.layers)
+        )
         self.norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.head = products.other(config.hidden, config.speech_rows, bias=config.version is Version.V2)
+        head = linear_of(precision, Place.OTHER, 1)
+        self.head = head(config.hidden, config.speech_rows, bias=config.version is Version.V2)
 
     @classmethod
     def load(
@@ -253,15 +256,15 @@ class _RmsNorm(nn.Module):
 
 
 class _Layer(nn.Module):
-    def __init__(self, config: SpeechLmConfig, products: Products) -> None:
+    def __init__(self, config: SpeechLmConfig, attention: type[Linear], other: type[Linear]) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.width = config.heads, config.kv_heads, config.head_width
         self.attention_norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.qkv = products.attention(config.hidden, (config.heads + 2 * config.kv_heads) * config.head_width)
-        self.output = products.attention(config.hidden, config.hidden, bias=False)
+        self.qkv = attention(config.hidden, (config.heads + 2 * config.kv_heads) * config.head_width)
+        self.output = attention(config.hidden, config.hidden, bias=False)
         self.mlp_norm = _RmsNorm(config.hidden, config.norm_epsilon)
-        self.gate_up = products.other(config.hidden, 2 * config.intermediate, bias=False)
-        self.down = products.other(config.intermediate, config.hidden, bias=False)
+        self.gate_up = other(config.hidden, 2 * config.intermediate, bias=False)
+        self.down = other(config.intermediate, config.hidden, bias=False)
 
     def forward(self, x: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))

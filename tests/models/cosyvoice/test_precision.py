@@ -1,0 +1,122 @@
+"""The language model in 16 and 8 bits: how far from float32, alone and in company, and what it holds."""
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
+from vivavoce.models.cosyvoice.layers import load  # noqa: E402
+from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
+from vivavoce.models.cosyvoice.precision import Place, Precision, linear_of  # noqa: E402
+from vivavoce.models.cosyvoice.precision_trial import error_of  # noqa: E402
+from vivavoce.models.cosyvoice.release.bundle import open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.speech_lm import SpeechLm  # noqa: E402
+
+LOWER = [precision for precision in Precision if precision is not Precision.FP32]
+# Of a product's own size, root mean square.
+FAULT = {Precision.BF16: 4e-3, Precision.FP16: 6e-4, Precision.INT8: 1.1e-2}
+
+
+@pytest.fixture(scope="module", params=[Version.V2, Version.V3])
+def lms(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Precision, SpeechLm]:
+    folder: Path = tmp_path_factory.mktemp("precision") / "bundle"
+    write_random_bundle(folder, request.param, Size.TINY, seed=5)
+    bundle = open_bundle(folder)
+    return {precision: load_lm(bundle, precision) for precision in Precision}
+
+
+@torch.inference_mode()
+def scores(lm: SpeechLm, ids: "torch.Tensor") -> "torch.Tensor":
+    hidden, _ = lm.step(lm.embed_speech(ids), lm.init_state(*ids.shape))
+    return lm.logits(hidden)
+
+
+def product(precision: Precision, weight: "torch.Tensor", x: "torch.Tensor") -> "torch.Tensor":
+    linear = linear_of(precision, Place.OTHER, 1)(weight.shape[1], weight.shape[0])
+    load(linear, {"weight": weight.clone(), "bias": torch.arange(len(weight)).float()})
+    return linear(x)
+
+
+def some(*shape: int) -> "torch.Tensor":
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("precision", LOWER)
+def test_a_product_is_near_the_one_in_float32(precision: Precision) -> None:
+    weight, x = some(96, 128), some(3, 5, 128)
+    exact = product(Precision.FP32, weight, x)
+    fault = product(precision, weight, x) - exact
+    assert fault.dtype == torch.float32
+    assert fault.square().mean().sqrt() < FAULT[precision] * (exact - exact.mean(-1)[..., None]).std()
+
+
+@pytest.mark.parametrize("precision", LOWER)
+def test_one_large_channel_does_not_drown_the_others(precision: Precision) -> None:
+    weight, x = some(96, 128), some(4, 128)
+    weight[:, 7], x[:, 7] = 0, 300
+    exact = product(Precision.FP32, weight, x)
+    assert (product(precision, weight, x) - exact).std() < 2 * FAULT[precision] * (weight @ x.T).std()
+
+
+def test_an_int8_product_is_the_same_to_the_bit_in_any_company() -> None:
+    weight, x = some(96, 128), some(9, 128)
+    together = product(Precision.INT8, weight, x)
+    for row in range(len(x)):
+        assert torch.equal(product(Precision.INT8, weight, x[row : row + 1])[0], together[row])
+
+
+@pytest.mark.parametrize("precision", Precision)
+def test_nothing_times_a_matrix_is_nothing(precision: Precision) -> None:
+    assert product(precision, torch.zeros(8, 16), torch.zeros(0, 16)).shape == (0, 8)
+    assert torch.equal(product(precision, some(8, 16), torch.zeros(1, 16))[0], torch.arange(8.0))
+    assert torch.equal(product(precision, torch.zeros(8, 16), some(1, 16))[0], torch.arange(8.0))
+
+
+@pytest.mark.parametrize(("precision", "most"), list(zip(LOWER, (2e-3, 1e-4, 2e-2), strict=True)))
+def test_the_distribution_of_the_next_id_stays(
+    lms: dict[Precision, SpeechLm], precision: Precision, most: float
+) -> None:
+    ids = torch.randint(6561, (4, 50), generator=torch.Generator().manual_seed(2))
+    exact = scores(lms[Precision.FP32], ids).flatten(0, 1)
+    error = error_of(scores(lms[precision], ids).flatten(0, 1), exact)
+    assert 0 < error.kl < most
+    assert error.agreement >= 0.99
+
+
+@pytest.mark.parametrize(("precision", "most"), list(zip(LOWER, (0.1, 0.02, 1e-3), strict=True)))
+def test_a_session_among_others_says_what_it_says_alone(
+    lms: dict[Precision, SpeechLm], precision: Precision, most: float
+) -> None:
+    ids = torch.randint(6561, (8, 20), generator=torch.Generator().manual_seed(3))
+    together = scores(lms[precision], ids)
+    assert torch.allclose(scores(lms[precision], ids[2:3])[0], together[2], atol=most)
+
+
+@pytest.mark.parametrize("precision", LOWER)
+def test_nothing_is_left_of_the_float32_matrices(
+    lms: dict[Precision, SpeechLm], precision: Precision
+) -> None:
+    exact, lower = lms[Precision.FP32], lms[precision]
+    for kept, tensor in lower.head.named_buffers():
+        assert kept != "matrix" or tensor.element_size() < 4
+    assert lower.head.weight is None
+    assert lower.head.matrix.shape.numel() == exact.head.matrix.shape.numel()
+
+
+@pytest.mark.parametrize(("place", "first"), [(Place.ATTENTION, 6), (Place.OTHER, 1)])
+def test_the_first_matrices_stay_exact_in_int8(place: Place, first: int) -> None:
+    exact, lower = linear_of(Precision.FP32, place, 0), linear_of(Precision.INT8, place, 1)
+    kinds = [linear_of(Precision.INT8, place, layer / 24) for layer in range(24)]
+    assert kinds == [exact] * first + [lower] * (24 - first)
+
+
+def test_identical_distributions_have_no_error() -> None:
+    logits = 5 * some(10, 30)
+    error = error_of(logits, logits)
+    assert (error.kl, error.agreement) == (0, 1)
+    assert error_of(-logits, logits).agreement < 0.5
