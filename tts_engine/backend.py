@@ -32,10 +32,10 @@ class Delivery:
 
     CosyVoice can do all of it; the packaged voice passes over what it cannot.
 
-    mode: how the voice is used. instruction: in words, e.g. a dialect or a feeling. language: of the text, BCP 47. The others choose among
-    what the model finds likely: temperature above 0 and below 1 is steadier; top_p in (0, 1] and top_k bound
-    the choice; a sound is drawn again if its share of the last repetition_window ones reaches
-    repetition_threshold.
+    mode: how the voice is used. instruction: in words, e.g. a dialect or a feeling. language: of the text,
+    BCP 47. The others choose among what the model finds likely: temperature above 0 and below 1 is steadier;
+    top_p in (0, 1] and top_k bound the choice; a sound is drawn again if its share of the last
+    repetition_window ones reaches repetition_threshold.
     """
 
     mode: Mode | None = None
