@@ -26,7 +26,8 @@ from vivavoce.tts_engine.errors import BadRequest, BundleError  # noqa: E402
 from vivavoce.tts_engine.process_backend import ProcessBackend, ProcessPolicy  # noqa: E402
 
 TEXT = "It is me."
-BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0)
+# One slot, which a session that has ended must have given back there, too.
+BRIEF = CosyVoicePolicy(slots=1, length=LengthRule(2, 2), pause_share=0.0)
 
 
 @pytest.fixture(scope="module")
