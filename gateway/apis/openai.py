@@ -216,11 +216,8 @@ class OpenAISpeech:
         self.voices.check_cloning()
         recording = await self.guard.fetch(settings.ref_audio)
         new = NewVoice("of one request", settings.ref_text, provenance="ref_audio of a request")
-        stored = await self.voices.create(recording, new, grant)
-        try:
-            yield stored.id
-        finally:
-            await self.voices.remove(stored.id, grant)
+        async with self.voices.borrowed(recording, new, grant) as voice_id:
+            yield voice_id
 
     async def _speech(self, request: Request) -> Response:
         return _SpeechAnswer(self, request)
