@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from .audiosocket import Audio, CallId, Companded, Connection, Dtmf, Error, Event, Hangup, ProtocolError, Role
+from .audiosocket import Audio, CallId, Companded, Connection, Dtmf, Error, Hangup, ProtocolError, Role
 
 PTIME_S: Final = 0.020
 LINGER_S: Final = 1.0  # after our 0x00; Asterisk closes within milliseconds of it
@@ -66,20 +66,21 @@ class ServerLine:
         Raises ProtocolError after the last good event where the peer breaks the protocol, sends faster than
         any line does, sends G.711 for 16-bit audio, or reports an error.
         """
-        for event in self._read():
+        most = _MESSAGES_AT_ONCE + _MESSAGES_A_SECOND * (now - self._started)
+        for event in self._connection.events():
             self._messages += 1
-            if self._messages > _MESSAGES_AT_ONCE + _MESSAGES_A_SECOND * (now - self._started):
+            if self._messages > most:
                 raise ProtocolError(f"{self._messages} messages came faster than a line sends them")
             match event:
+                case Audio() | Dtmf() | Hangup():
+                    yield event
+                case CallId():
+                    self._has_id, self.deadline = True, None
+                    yield event
                 case Companded():
                     raise ProtocolError(event.advice)
                 case Error(code):
                     raise ProtocolError(f"the peer reported error {code:#04x}")
-                case CallId():
-                    self._has_id, self.deadline = True, None
-                    yield event
-                case Audio() | Dtmf() | Hangup():
-                    yield event
                 case _:
                     assert_never(event)
         if self._has_id:
@@ -111,12 +112,6 @@ class ServerLine:
     def goodbye(self) -> bytes:
         """The last message, 0x00, which lets the dial plan go on."""
         return self._connection.send(Hangup())
-
-    def _read(self) -> Iterator[Event]:
-        try:
-            yield from self._connection.events()
-        except ProtocolError as error:
-            raise ProtocolError(f"the peer broke the protocol: {error}") from None
 
     def _expect_rest(self, now: float) -> None:
         if not self._connection.in_message:

@@ -192,11 +192,11 @@ class _Leg(asyncio.Protocol):
 
     def _handle(self, event: CallId | Audio | Dtmf | Hangup) -> None:
         match event:
-            case CallId(uuid):
-                self._open(str(uuid))
             case Audio(sample_rate, payload):
                 if self.call is not None:
                     self.call.hear(payload, sample_rate)
+            case CallId(uuid):
+                self._open(str(uuid))
             case Dtmf(digit):
                 if self.call is not None:
                     self.call.press(digit)

@@ -35,17 +35,25 @@ def schedule(
     policy: SchedulerPolicy,
 ) -> list[Session]:
     """The sessions to step next, all in one stage, most urgent first; ``batch``: how many a stage takes."""
-    runnable = [session for session in sessions if _runnable(session, policy)]
+    # Run before every step over every session: no calls in it.
+    most_unread_s = policy.most_unread_s
+    runnable = [
+        session
+        for session in sessions
+        if not session.running
+        and session.unread_s < most_unread_s
+        and (session.pending or session.current is not None)
+        and session.cancelled_at is None
+    ]
     if not runnable:
         return []
-    stage = stage_of(min(runnable, key=_urgency))
+    first = min(runnable, key=_urgency)
+    stage = stage_of(first)
+    most = batch(stage)
+    if most == 1:
+        return [first]
     together = (session for session in runnable if stage_of(session) is stage)
-    return heapq.nsmallest(batch(stage), together, key=_urgency)
-
-
-def _runnable(session: Session, policy: SchedulerPolicy) -> bool:
-    idle = not session.running and session.cancelled_at is None
-    return idle and session.has_work and session.unread_s < policy.most_unread_s
+    return heapq.nsmallest(most, together, key=_urgency)
 
 
 def _urgency(session: Session) -> tuple[bool, float]:
