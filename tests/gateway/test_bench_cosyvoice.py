@@ -72,7 +72,7 @@ def test_the_vocoder_is_timed(bundles: dict[int, Path], version: int) -> None:
 def test_the_first_packet_is_timed_through_the_engine(bundles: dict[int, Path], version: int) -> None:
     assert names(bundles[version], Part.FIRST_AUDIO) == [
         "first packet, 4 s of text",
-        "first packet, 4 s of text, processor",
+        "first packet, 4 s of text, by the clock",
         "RTF, end to end, by the clock",
     ]
 
