@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ..models import packaged
 from .backend import Rendered, SlotRequest, Stage, Turn
 from .chunk import SAMPLE_RATE, Word
 from .reading.normalize import SpokenWord
+from .reading.scripts import WrittenWord, written
 from .text import Segment, Segmenter
 from .voices import Voice, Voices
 
@@ -21,23 +22,13 @@ _MOST_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for t
 _SLOTS = 1024  # a slot holds under 100 kB between steps
 
 
-@dataclass(frozen=True, slots=True)
-class _SourceWord:
-    """A word of the text: which spoken words say it (of the line), and where it stands."""
-
-    first: int
-    stop: int
-    text_start: int
-    text_stop: int
-
-
 @dataclass(slots=True)
 class _Rendering:
     """A line on its way. untold: its words that have not been reported yet."""
 
     utterance: packaged.Utterance
     state: packaged.RenderState
-    untold: list[_SourceWord]
+    untold: list[WrittenWord]
     starts_at_s: float
 
 
@@ -139,7 +130,7 @@ def _start_line(voice: packaged.PackagedVoice, slot: _Slot) -> _Rendering:
     line, spoken = slot.lines[0]
     utterance = voice.encode(line, slot.request.speed)
     state = packaged.init_state(utterance, slot.noise)
-    return _Rendering(utterance, state, _source_words(spoken), slot.samples / SAMPLE_RATE)
+    return _Rendering(utterance, state, written(spoken), slot.samples / SAMPLE_RATE)
 
 
 def _end_line(slot: _Slot) -> bool:
@@ -149,27 +140,15 @@ def _end_line(slot: _Slot) -> bool:
     return not slot.lines
 
 
-def _source_words(spoken: Sequence[SpokenWord]) -> list[_SourceWord]:
-    """Words of the text: spoken words whose characters touch belong together ("0417" is said in four)."""
-    joined: list[_SourceWord] = []
-    for index, word in enumerate(spoken):
-        if joined and word.start <= joined[-1].text_stop:
-            last = joined[-1]
-            joined[-1] = replace(last, stop=index + 1, text_stop=max(last.text_stop, word.stop))
-        else:
-            joined.append(_SourceWord(index, index + 1, word.start, word.stop))
-    return joined
-
-
 def _words_begun(rendering: _Rendering) -> tuple[Word, ...]:
     """Words of the line that begin in what has been rendered so far and were not told yet."""
     times = packaged.word_times(rendering.utterance, rendering.state)
     rendered_s = rendering.state.samples / SAMPLE_RATE
     whole = packaged.finished(rendering.utterance, rendering.state)
     begun = []
-    while rendering.untold and (whole or times[rendering.untold[0].first][0] < rendered_s):
+    while rendering.untold and (whole or times[rendering.untold[0].said[0]][0] < rendered_s):
         word = rendering.untold.pop(0)
-        start_s = rendering.starts_at_s + times[word.first][0]
-        stop_s = rendering.starts_at_s + times[word.stop - 1][1]
-        begun.append(Word("", start_s, stop_s, word.text_start, word.text_stop))
+        start_s = rendering.starts_at_s + times[word.said[0]][0]
+        stop_s = rendering.starts_at_s + times[word.said[-1]][1]
+        begun.append(Word("", start_s, stop_s, word.start, word.stop))
     return tuple(begun)

@@ -1,6 +1,6 @@
 """What happens on the host between text and chunks: word times and sentences, with a scripted model."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ from vivavoce.models.cosyvoice.silent_ids import SilentFilter
 from vivavoce.tts_engine.cosyvoice.render_runner import Timbre
 from vivavoce.tts_engine.cosyvoice.utterance import Making, Manner, Utterance
 from vivavoce.tts_engine.cosyvoice.word_clock import TimedWord, WordClock
-from vivavoce.tts_engine.text import Ending, Segment, SpokenWord
+from vivavoce.tts_engine.reading.scripts import seconds
+from vivavoce.tts_engine.text import Ending, Segment, SpokenWord, normalize
 
 IDS = SpeechIds(Version.V2)
 NOBODY = Timbre("nobody", np.zeros(192, np.float32), np.zeros(0, np.int32), np.zeros((80, 0), np.float32))
@@ -32,8 +33,8 @@ def segment(text: str, ending: Ending, start: int = 0) -> Segment:
     return Segment(words(*text.split(), start=start), start, start + len(text), ending)
 
 
-def names(told: Iterator[TimedWord]) -> list[str]:
-    return [timed.word.text for timed in told]
+def places(told: Iterable[TimedWord]) -> list[tuple[int, int]]:
+    return [(timed.word.start, timed.word.stop) for timed in told]
 
 
 class TestWordClock:
@@ -43,10 +44,10 @@ class TestWordClock:
         clock = WordClock()
         clock.add(words("aa", "bb"), 10)
         clock.give(5, 0)
-        assert names(clock.told(40.0, None)) == ["aa"]
+        assert places(clock.told(40.0, None)) == [(0, 2)]
         clock.give(5, 45)
         (second,) = clock.told(60.0, None)
-        assert (second.word.text, second.begin) == ("bb", 45)
+        assert (second.word.start, second.begin) == (3, 45)
 
     def test_words_follow_each_other_at_their_usual_pace(self) -> None:
         clock = WordClock()
@@ -60,9 +61,9 @@ class TestWordClock:
         clock = WordClock()
         clock.add(words("aa", "bb", "cc"), 3)
         clock.give(3, 0)
-        assert names(clock.told(1.0, None)) == ["aa"]
+        assert places(clock.told(1.0, None)) == [(0, 2)]
         last = list(clock.told(100.0, 100.0))
-        assert [timed.word.text for timed in last] == ["bb", "cc"]
+        assert places(last) == [(3, 5), (6, 8)]
         assert last[-1].end == pytest.approx(100.0)
         assert last[0].end - last[0].begin == pytest.approx(last[1].end - last[1].begin)
 
@@ -74,6 +75,18 @@ class TestWordClock:
         assert len(told) == 9
         assert all(0 <= timed.begin <= timed.end <= 12.0 for timed in told[2:])
         assert list(clock.told(12.0, 12.0)) == []
+
+    def test_a_written_word_that_is_said_in_several_is_told_once_over_their_whole_time(self) -> None:
+        text = "the $5 code is 0417 now"
+        spoken = normalize(text)
+        clock = WordClock()
+        clock.add(spoken, 20)
+        clock.give(20, 0)
+        told = list(clock.told(1000.0, None))
+        assert [text[start:stop] for start, stop in places(told)] == text.split()
+        lengths = [timed.end - timed.begin for timed in told]
+        assert sum(lengths) == pytest.approx(25 * seconds(spoken))
+        assert lengths[4] == pytest.approx(25 * seconds(spoken[5:9]))
 
 
 def utterance(*, most_text_ids: int = 30, fewest: float = 2, filtered: bool = False) -> Utterance:

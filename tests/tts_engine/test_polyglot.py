@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
 from vivavoce.tts_engine.reading.polyglot import CODES, Languages, canonical
+from vivavoce.tts_engine.reading.scripts import seconds, written
 from vivavoce.tts_engine.text import Ending, GenerationPolicy, GenerationSegmenter, Segment
 
 pytest.importorskip("unicode_rbnf")
@@ -316,6 +317,24 @@ def test_every_character_of_chinese_is_a_word_of_its_own() -> None:
     assert [text[word.start : word.stop] for word in words] == [*"我们去東京", "タ", "ワー", "へ"]
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [
+        ("en", "It's $5, code 0417 A1B2 now", "It's $5 code 0417 A1B2 now"),
+        ("de", "z.B. am 3. März um 14:30 Uhr", "z.B. am 3 März um 14:30 Uhr"),
+        ("ko", "사과 3개와 21명", "사과 3개와 21명"),
+        ("zh", "尾号04的iPhone", "尾 号 0 4 的 iPhone"),
+        ("th", "สวัสดีครับ 3 คน", "สวัสดีครับ 3 คน"),
+    ],
+)
+def test_a_written_word_is_one_however_it_is_said(language: str, text: str, words: str) -> None:
+    reader = "en" if language == "th" else language
+    spoken = [word for segment in segments([text], reader) for word in segment.words]
+    assert " ".join(text[word.start : word.stop] for word in written(spoken)) == words
+    said = [place for word in written(spoken) for place in word.said]
+    assert said == list(range(len(spoken)))
+
+
 def test_the_words_of_a_number_stand_for_its_characters() -> None:
     text = "共3.5元吧"
     ((segment,), word) = segments([text], "zh"), "三点五元"
@@ -440,8 +459,6 @@ def test_a_long_text_of_anything_is_bounded(junk: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(WRITTEN)
 def test_a_generation_is_bounded_and_ends(written: tuple[str, str]) -> None:
-    from vivavoce.tts_engine.reading.scripts import seconds
-
     language, text = written
     segmenter = GenerationSegmenter(GenerationPolicy(2.0, 3.0), LANGUAGES.clauses(language))
     said_s = 0.0

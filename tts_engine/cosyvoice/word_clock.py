@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..reading.scripts import seconds
+from ..reading.scripts import WrittenWord, seconds, written
 from ..text import SpokenWord
 
 IDS_PER_S = 25
@@ -26,9 +26,9 @@ IDS_PER_S = 25
 
 @dataclass(frozen=True, slots=True)
 class TimedWord:
-    """A word, and the speech ids in which it is heard."""
+    """A word of the text, and the speech ids in which it is heard."""
 
-    word: SpokenWord
+    word: WrittenWord
     begin: float
     end: float
 
@@ -37,7 +37,7 @@ class TimedWord:
 class _Waiting:
     """A word, its usual length in speech ids, and which text id it begins with, as far as lengths tell."""
 
-    word: SpokenWord
+    word: WrittenWord
     length: float
     text_id: float
 
@@ -53,9 +53,10 @@ class WordClock:
         self._given_at = [0]
         self._place = 0.0
 
-    def add(self, words: Sequence[SpokenWord], text_ids: int) -> None:
-        """Words of the next so many text ids."""
-        lengths = [IDS_PER_S * seconds([word]) for word in words]
+    def add(self, spoken: Sequence[SpokenWord], text_ids: int) -> None:
+        """Words of the next so many text ids, as they are spoken."""
+        words = written(spoken)
+        lengths = [IDS_PER_S * seconds(spoken[place] for place in word.said) for word in words]
         share = text_ids / sum(lengths) if lengths else 0.0
         text_id = float(self._text_ids)
         for word, length in zip(words, lengths, strict=True):

@@ -6,6 +6,7 @@ Source: Unicode 15.1 blocks (Scripts.txt).
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 HAN = "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -59,6 +60,15 @@ class Word(Protocol):
         """Where it ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenWord:
+    """A word of the text. ``said``: the spoken words that say it; ``start``/``stop``: where it stands."""
+
+    said: range
+    start: int
+    stop: int
+
+
 def is_tight(character: str) -> bool:
     """Whether blanks beside it mean nothing."""
     return bool(_TIGHT.match(character))
@@ -87,6 +97,27 @@ def join(words: Sequence[Word]) -> str:
             parts.append(" ")
         parts += (word.text, word.punctuation)
     return "".join(parts)
+
+
+def written(words: Sequence[Word]) -> list[WrittenWord]:
+    """The words of the text behind spoken ones: "0417" is said in four, "$5" in two.
+
+    Spoken words are of one written word where their characters touch; of a script without blanks, where they
+    are the same.
+    """
+    found: list[WrittenWord] = []
+    for place, word in enumerate(words):
+        last = found[-1] if found else None
+        if last and (word.start < last.stop or _touch(words[place - 1], word)):
+            found[-1] = replace(last, said=range(last.said.start, place + 1), stop=max(last.stop, word.stop))
+        else:
+            found.append(WrittenWord(range(place, place + 1), word.start, word.stop))
+    return found
+
+
+def _touch(left: Word, right: Word) -> bool:
+    spaced = not (is_unspaced(left.text[-1]) or is_unspaced(right.text[0]))
+    return spaced and left.stop == right.start
 
 
 def _is_tight(left: Word, right: Word) -> bool:
