@@ -54,6 +54,7 @@ _cli.add_command(voices)
 _CONFIG_FILE = click.Path(path_type=Path)
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
+_PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8"])
 
 
 @_cli.command()
@@ -64,6 +65,7 @@ _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 @click.option("--audiosocket-port", metavar="PORT", help="0: any free one.  [default: 9092]")
 @click.option("--agent", metavar="script:FILE|keys|none", help="Who answers.  [default: keys or greeting]")
 @click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
+@click.option("--precision", metavar="fp32|bf16|fp16|int8", help="Of CosyVoice.  [default: fp32]")
 @click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
 @click.option("--max-calls", metavar="N", help="More are refused at once.  [default: 100]")
 @click.option("--max-streams", metavar="N", help="Utterances at once.  [default: 100]")
@@ -107,6 +109,7 @@ def _start_log(level: str, file: Path | None) -> None:
 @click.argument("text", required=False)
 @click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
 @click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
+@click.option("--precision", type=_PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice.")
 @click.option(
     "--store",
     type=click.Path(path_type=Path),
@@ -122,6 +125,7 @@ def say(
     text: str | None,
     out: str,
     bundle: str,
+    precision: str,
     store: Path | None,
     voice: str | None,
     speed: float,
@@ -139,6 +143,7 @@ def say(
         sample_rate=int(sample_rate),
         bundle=bundle,
         voices=store,
+        precision=precision,
     )
     asyncio.run(speech.say(text, order))
 
@@ -347,7 +352,7 @@ _BENCH_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory
     "--precision",
     "precisions",
     multiple=True,
-    type=click.Choice(["fp32", "bf16", "fp16", "int8"]),
+    type=_PRECISIONS,
     help="Only this; may be repeated.  [default: fp32, bf16, int8]",
 )
 @_AS_JSON

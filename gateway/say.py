@@ -31,7 +31,7 @@ class CannotWrite(VivavoceError):
 class Order:
     """What is wanted: where to (a WAV file, or "-": raw s16le on standard output), how, at how many Hz.
 
-    bundle, voices: who speaks, as ``Engine.open`` has them.
+    bundle, voices, precision: who speaks, as ``Engine.open`` has them.
     """
 
     out: str
@@ -41,6 +41,7 @@ class Order:
     sample_rate: int
     bundle: str = "default"
     voices: Path | None = None
+    precision: str = "fp32"
 
 
 class Sink(Protocol):
@@ -57,7 +58,7 @@ async def say(text: str | None, order: Order) -> None:
         VivavoceError: the text, the voice or the output is at fault.
     """
     async with (
-        await Engine.open(order.bundle, voices=order.voices) as engine,
+        await Engine.open(order.bundle, voices=order.voices, precision=order.precision) as engine,
         engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
     ):
         # Opened last, so that whatever keeps the voice from speaking leaves a file as it was.

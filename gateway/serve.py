@@ -293,7 +293,13 @@ def _voice_policy(settings: Settings) -> VoicePolicy:
 async def _open_engine(settings: Settings) -> Engine:
     config = EngineConfig(scheduler=SchedulerPolicy(most_streams=settings.max_streams))
     process = ProcessPolicy(niceness=_RENDERING_NICENESS) if settings.engine_process else None
-    engine = await Engine.open(settings.bundle, voices=settings.voice_store, config=config, process=process)
+    engine = await Engine.open(
+        settings.bundle,
+        voices=settings.voice_store,
+        precision=settings.precision,
+        config=config,
+        process=process,
+    )
     if process is None:
         _let_sending_go_first()
     return engine

@@ -102,6 +102,9 @@ class Settings(BaseSettings):
     voice_aliases: Annotated[
         dict[str, str] | None, Field(description='a table of names, such as {alloy = "anna"}')
     ] = None  # OpenAI's names are the voice above
+    precision: Annotated[
+        Literal["fp32", "bf16", "fp16", "int8"], Field(description="fp32, bf16, fp16 or int8")
+    ] = "fp32"  # as published; what the others cost in error is for a house to decide
     engine_process: Annotated[bool, Field(description="true or false")] = (
         False  # paces packets no better with the packaged voice, and takes 130 MB and a tenth more compute
     )

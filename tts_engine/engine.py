@@ -31,6 +31,7 @@ from .stream import Stream
 from .voices import Voices
 
 if TYPE_CHECKING:
+    from .cosyvoice.policy import CosyVoicePolicy
     from .process_backend import ProcessPolicy
 
 logger = logging.getLogger(__name__)
@@ -75,19 +76,22 @@ class Engine:
         bundle: str = "default",
         *,
         voices: Path | None = None,
+        precision: str = "fp32",
         config: EngineConfig | None = None,
         backend: Backend | None = None,
         process: "ProcessPolicy | None" = None,
         metrics: Metrics | None = None,
     ) -> "Engine":
-        """Load a bundle and warm it up; raises BundleError, and MissingExtra where it needs one.
+        """Load a bundle and warm it up; raises BundleError, BadRequest, and MissingExtra where it needs one.
 
         ``bundle``: "default", the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
-        ``voices``: the folder of a ``VoiceStore``. ``backend`` takes the place of the bundle's own.
+        ``voices``: the folder of a ``VoiceStore``. ``precision``: of CosyVoice's language model, "fp32",
+        "bf16", "fp16" or "int8". ``backend`` takes the place of the bundle's own.
         ``process``: render in a process of its own; without it, on threads of this one.
         """
         if backend is None:
-            backend = await asyncio.get_running_loop().run_in_executor(None, _load, bundle, voices, process)
+            load = functools.partial(_load, bundle, voices, precision, process)
+            backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
             at_once = min(backend.workers, engine._config.scheduler.most_streams) if len(engine.voices) else 0
@@ -305,16 +309,21 @@ def _join(threads: list[threading.Thread]) -> None:
         thread.join()
 
 
-def _load(bundle: str, voices: Path | None, process: "ProcessPolicy | None") -> Backend:
+def _load(bundle: str, voices: Path | None, precision: str, process: "ProcessPolicy | None") -> Backend:
     if bundle == "default":
+        if precision != "fp32":
+            raise BadRequest(f"precision is {precision!r}; only a CosyVoice bundle has others than fp32")
         return _load_packaged() if process is None else _packaged_elsewhere(process)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
+    from .cosyvoice.policy import CosyVoicePolicy, precision_of
+
+    policy = CosyVoicePolicy(precision=precision_of(precision))
     if process is None:
         from .cosyvoice.backend import CosyVoiceBackend
 
-        return CosyVoiceBackend.load(Path(bundle), voices=voices)
-    return _cosyvoice_elsewhere(Path(bundle), voices, process)
+        return CosyVoiceBackend.load(Path(bundle), policy, voices)
+    return _cosyvoice_elsewhere(Path(bundle), policy, voices, process)
 
 
 def _load_packaged() -> Backend:
@@ -329,12 +338,12 @@ def _packaged_elsewhere(process: "ProcessPolicy") -> Backend:
     return ProcessBackend.start_whole(_load_packaged, process)
 
 
-def _cosyvoice_elsewhere(bundle: Path, voices: Path | None, process: "ProcessPolicy") -> Backend:
+def _cosyvoice_elsewhere(
+    bundle: Path, policy: "CosyVoicePolicy", voices: Path | None, process: "ProcessPolicy"
+) -> Backend:
     from .cosyvoice.backend import hosted
     from .cosyvoice.front import CosyVoiceFront
-    from .cosyvoice.policy import CosyVoicePolicy
     from .process_backend import ProcessBackend
 
-    policy = CosyVoicePolicy()
     front = functools.partial(CosyVoiceFront.load, bundle, policy, voices)
     return ProcessBackend.start(functools.partial(hosted, bundle, policy), front, process)

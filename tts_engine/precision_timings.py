@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .cosyvoice_timings import Measured
-from .errors import BadRequest, BundleError, MissingExtra
+from .errors import BundleError, MissingExtra
 
 if TYPE_CHECKING:
     from ..models.cosyvoice.precision_trial import Error, Trial
@@ -34,15 +34,15 @@ def measure_precision(folder: Path, precision: str, effort: Effort = Effort()) -
         from ..models.cosyvoice.networks import load_lm
         from ..models.cosyvoice.precision import Precision
         from ..models.cosyvoice.release.bundle import BundleFault, open_bundle
+        from .cosyvoice.policy import precision_of
     except ImportError as error:
         raise MissingExtra("vivavoce bench precision", "cosyvoice") from error
-    if precision not in list(Precision):
-        raise BadRequest(f"precision is {precision!r}; it must be {', '.join(Precision)}")
+    kept_in = precision_of(precision)
     timings.use_two_threads()
     try:
         bundle = open_bundle(folder)
         before = precision_trial.resident_bytes()
-        lm = load_lm(bundle, Precision(precision))
+        lm = load_lm(bundle, kept_in)
     except BundleFault as fault:
         raise BundleError(str(fault)) from fault
     after = precision_trial.resident_bytes()
@@ -52,7 +52,7 @@ def measure_precision(folder: Path, precision: str, effort: Effort = Effort()) -
     yield Measured(f"{precision}, 8 sessions at once", pace.together, "tokens/s")
     yield Measured(f"{precision}, 8 one after another", pace.alone, "tokens/s")
     yield Measured(f"{precision}, at once against one after another", pace.together / pace.alone, "x")
-    if precision != Precision.FP32:
+    if kept_in is not Precision.FP32:
         trial = precision_trial.beside_exact(
             bundle,
             lm,

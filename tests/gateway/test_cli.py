@@ -25,6 +25,7 @@ COMMANDS = (
     ["bench", "resample"],
     ["bench", "words"],
     ["bench", "cosyvoice"],
+    ["bench", "precision"],
     ["bundle", "check"],
     ["bundle", "random"],
     ["bundle", "convert"],
@@ -70,6 +71,19 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
         (["serve", "--http-port", "many"], "http_port (--http-port): got 'many'; allowed is a port from 0"),
         (["serve", "--host", "0.0.0.0"], "host: got '0.0.0.0', which other machines can reach"),
         (["serve", "--audiosocket-host", "::"], "audiosocket_host: got '::', which other machines can reach"),
+        (
+            ["serve", "--precision", "half"],
+            "precision (--precision): got 'half'; allowed is fp32, bf16, fp16",
+        ),
+        (
+            ["serve", "--precision", "int8", "--http-port", "0", "--audiosocket-port", "0"],
+            "precision is 'int8'; only a CosyVoice bundle has others than fp32",
+        ),
+        (["say", "-o", "x.wav", "--precision", "half", "Hello"], "Invalid value for '--precision'"),
+        (
+            ["say", "-o", "x.wav", "--precision", "int8", "Hello"],
+            "precision is 'int8'; only a CosyVoice bundle has others than fp32",
+        ),
         (["serve", "--agent", "cat"], "agent (--agent): got 'cat'; allowed is script:FILE, keys or none."),
         (
             ["serve", "--agent", "script:/absent.txt"],

@@ -43,6 +43,7 @@ def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
         ("listen_beyond_loopback", "true", True),
         ("speed", "1.25", 1.25),
         ("voice", "anna", "anna"),
+        ("precision", "int8", "int8"),
     ],
 )
 def test_the_environment_has_text_for_every_kind_of_value(

@@ -205,7 +205,8 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
             front = CosyVoiceFront.of(bundle, tokenizer, policy, voices)
-            return cls(front, bundle.version, load_networks(bundle, policy.flow), tokenizer, policy)
+            networks = load_networks(bundle, policy.flow, policy.precision)
+            return cls(front, bundle.version, networks, tokenizer, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """As the front has it."""
@@ -225,7 +226,7 @@ def hosted(folder: Path, policy: CosyVoicePolicy) -> Hosted:
     """What renders a bundle in a process of its own, beside a front; raises BundleError."""
     with bundle_errors():
         bundle = open_bundle(folder)
-        networks = load_networks(bundle, policy.flow)
+        networks = load_networks(bundle, policy.flow, policy.precision)
         renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy)
     return Hosted(renderer, renderer.open, Stage.DECODE)
 

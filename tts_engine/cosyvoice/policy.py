@@ -5,6 +5,8 @@ from enum import Enum
 
 from ...models.cosyvoice.bistream import LengthRule
 from ...models.cosyvoice.flow import FlowPolicy
+from ...models.cosyvoice.precision import Precision
+from ..errors import BadRequest
 
 
 class Interleave(Enum):
@@ -28,7 +30,7 @@ class CosyVoicePolicy:
     longest_hop: speech ids of a chunk of audio, 40 ms each. prompt_ids: of a voice's recording, the last
     ones, that the flow hears; they cost memory in every session as speech does. prepared_voices: whose
     prompts are kept computed. pause_share: of the pause that a text asks for after a sentence; the model
-    makes its own.
+    makes its own. precision: of the language model's matrices.
     """
 
     interleave: Interleave = Interleave.BISTREAM
@@ -47,3 +49,11 @@ class CosyVoicePolicy:
     prompt_ids: int = 10 * 25
     prepared_voices: int = 4
     pause_share: float = 0.3
+    precision: Precision = Precision.FP32
+
+
+def precision_of(name: str) -> Precision:
+    """A precision by its name; raises BadRequest."""
+    if name not in list(Precision):
+        raise BadRequest(f"precision is {name!r}; it must be {', '.join(Precision)}")
+    return Precision(name)
