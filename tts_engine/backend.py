@@ -53,6 +53,7 @@ class SlotRequest:
     """How a session wants to sound. speed: 0.5 to 2.0, 1.0 as the voice is. seed: of its own generator.
 
     speech_ids: what ``Voices.hear`` made of speech that is to be said again in this voice, instead of text.
+    speaker: what ``Voices.speaker`` says of the voice, asked before the engine's lock is taken.
     """
 
     voice: str
@@ -60,6 +61,7 @@ class SlotRequest:
     seed: int
     delivery: Delivery = Delivery()
     speech_ids: tuple[int, ...] | None = None
+    speaker: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,8 +140,7 @@ class Engine:
         Raises UnknownVoice, BadRequest (speed outside 0.5 to 2.0, a seed below 0, a delivery that the voice
         cannot give) or Overloaded, all at once.
         """
-        request = self._request(voice, speed, seed)
-        return self._open_stream(replace(request, delivery=delivery or Delivery()))
+        return self._open_stream(self._request(voice, speed, seed, delivery or Delivery()))
 
     async def convert(
         self,
@@ -156,19 +155,22 @@ class Engine:
 
         The stream takes no text; use it like any other.
         """
-        request = self._request(voice, speed, seed)
+        request = self._request(voice, speed, seed, Delivery())
         hear = functools.partial(self.voices.hear, samples, sample_rate)
         speech_ids = await asyncio.get_running_loop().run_in_executor(None, hear)
         stream = self._open_stream(replace(request, speech_ids=speech_ids))
         stream.end_input()
         return stream
 
-    def _request(self, voice: str | None, speed: float, seed: int) -> SlotRequest:
+    def _request(self, voice: str | None, speed: float, seed: int, delivery: Delivery) -> SlotRequest:
+        """What is asked for, looked up before the lock is taken: voices may be on file."""
         if not _SLOWEST <= speed <= _FASTEST:
             raise BadRequest(f"speed {speed} is outside {_SLOWEST} to {_FASTEST}")
         if seed < 0:
             raise BadRequest(f"seed {seed} is below 0")
-        return SlotRequest(self.voices.get(voice).id, speed, seed)
+        known = self.voices.get(voice)
+        delivery = replace(delivery, language=delivery.language or known.language)
+        return SlotRequest(known.id, speed, seed, delivery, speaker=self.voices.speaker(known.id))
 
     def _open_stream(self, request: SlotRequest) -> Stream:
         loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from .errors import BadRequest, UnknownVoice
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A voice that is loaded. language: BCP 47."""
+    """A voice that is loaded. language: BCP 47; of text that comes without one."""
 
     id: str
     language: str
@@ -43,6 +43,13 @@ class Voices:
         if voice_id not in self._voices:
             raise UnknownVoice(f"no voice {voice_id!r}; loaded: {', '.join(self._voices) or 'none'}")
         return self._voices[voice_id]
+
+    def speaker(self, voice_id: str) -> object:
+        """What the backend has to know of a voice, if anything; blocks where that is on file.
+
+        Raises UnknownVoice, and what is wrong with a file.
+        """
+        return None
 
     @property
     def default(self) -> Voice:

@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib.util
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +33,7 @@ from vivavoce.tts_engine.errors import (  # noqa: E402
     UnknownVoice,
 )
 from vivavoce.tts_engine.stream import Stream  # noqa: E402
-from vivavoce.tts_engine.voice_store import VoiceStore  # noqa: E402
+from vivavoce.tts_engine.voice_store import About, VoiceStore  # noqa: E402
 
 SAMPLES_PER_ID = 960
 TEXT = "Well, who is it, at night? It is me."
@@ -524,6 +524,55 @@ class TestVoices:
                     engine.stream(voice=stored.id)
 
         run(test())
+
+    @pytest.mark.parametrize(
+        ("enrolled", "asked", "read"),
+        [("de-AT", None, "de"), ("de-AT", "fr", "fr"), ("pt", None, "en"), ("", None, "en")],
+    )
+    def test_text_without_a_language_is_read_in_that_of_the_voice(
+        self, v2_folder: Path, tmp_path: Path, enrolled: str, asked: str | None, read: str
+    ) -> None:
+        async def test() -> None:
+            backend = CosyVoiceBackend.load(v2_folder, BRIEF, voices=tmp_path)
+            async with await Engine.open(backend=backend) as engine:
+                assert isinstance(backend.voices.library, VoiceStore)
+                prompt = backend.voices.encode(recording(), 16_000, "a tone")
+                voice = backend.voices.library.add(prompt, name="Anna", about=About(enrolled)).id
+                found = await speak(engine, ["21 x"], voice=voice, delivery=Delivery(language=asked))
+                assert heard(found) == heard(
+                    await speak(engine, ["21 x"], voice=voice, delivery=Delivery(language=read))
+                )
+                other = Delivery(language="it")
+                assert heard(found) != heard(await speak(engine, ["21 x"], voice=voice, delivery=other))
+
+        run(test())
+
+    def test_a_voice_on_file_is_read_before_the_lock_that_others_wait_for_is_taken(
+        self, v2_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def test() -> None:
+            backend = CosyVoiceBackend.load(v2_folder, BRIEF, voices=tmp_path)
+            async with await Engine.open(backend=backend) as engine:
+                store = backend.voices.library
+                assert isinstance(store, VoiceStore)
+                voice = store.add(backend.voices.encode(recording(), 16_000, "a tone"), name="Anna").id
+                looks: list[bool] = []
+                for name in ("find", "get"):
+                    monkeypatch.setattr(store, name, _watched(getattr(store, name), engine, looks))
+                engine.stream(voice=voice).cancel()
+                assert looks == [False, False]
+
+        run(test())
+
+
+def _watched(look: Callable[[str], object], engine: Engine, looks: list[bool]) -> Callable[[str], object]:
+    """Notes at each look whether the engine's lock is held."""
+
+    def watched(voice_id: str) -> object:
+        looks.append(engine.lock._is_owned())  # type: ignore[attr-defined]
+        return look(voice_id)
+
+    return watched
 
 
 def chunks_are_whole(chunks: Sequence[AudioChunk]) -> bool:

@@ -91,7 +91,8 @@ class CosyVoiceFront:
         self.voices.close()
 
     def _manner(self, request: SlotRequest) -> Manner:
-        speaker = self.voices.speaker(request.voice)
+        speaker = request.speaker or self.voices.speaker(request.voice)
+        assert isinstance(speaker, Speaker)
         prompt = self._prompt(speaker, request.delivery)
         self._check_memory(prompt)
         return Manner(

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ...models.cosyvoice.front_end.voice_encoder import PromptFault, VoiceEncoder, VoicePrompt
 from ..errors import BadRequest, UnknownVoice
-from ..voice_store import VoiceStore
+from ..reading.polyglot import is_known
+from ..voice_store import StoredVoice, VoiceStore
 from ..voices import Voice, Voices
 
 Samples = NDArray[np.float32]
@@ -74,11 +75,11 @@ class BundleVoices(Voices):
         """The bundle's first speaker, else the oldest voice on file that is nobody's in particular."""
         if not self._voices and self.library is not None:
             for stored in self.library.list([""], version=self.library.version, most=1):
-                return Voice(stored.id, _MANY, stored.name)
+                return _on_file(stored)
         return super().default
 
     def speaker(self, voice_id: str) -> Speaker:
-        """Who speaks with a voice. Raises UnknownVoice, and what is wrong with a file."""
+        """Who speaks with a voice, from its file if need be; raises UnknownVoice, and what is wrong with it."""
         if voice_id in self._speakers:
             return self._speakers[voice_id]
         if self.library is None:
@@ -128,13 +129,19 @@ class BundleVoices(Voices):
         if voice_id in self._voices:
             return self._voices[voice_id]
         stored = self.library.find(voice_id) if self.library else None
-        return Voice(stored.id, _MANY, stored.name or self._about) if stored else None
+        return _on_file(stored) if stored else None
 
     def _loaded(self) -> VoiceEncoder:
         """The encoder, which takes a gigabyte, and which a house without enrolment never needs."""
         if self._encoder is None:
             self._encoder = self._new_encoder()
         return self._encoder
+
+
+def _on_file(stored: StoredVoice) -> Voice:
+    """With the language that it was enrolled with, which its text is read in, if that is one of ours."""
+    language = stored.language if is_known(stored.language) else _MANY
+    return Voice(stored.id, language, stored.name)
 
 
 def _recorded(prompt: VoicePrompt) -> Speaker:

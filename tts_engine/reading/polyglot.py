@@ -82,11 +82,20 @@ class Languages:
 
 def canonical(tag: str) -> str:
     """The code under which a language tag is known here. Raises BadRequest."""
-    primary = tag.replace("_", "-").partition("-")[0].lower()
-    code = _READ_AS.get(primary, primary)
+    code = _code(tag)
     if code not in CODES:
         raise BadRequest(f"language {tag!r}: known are {', '.join(sorted(CODES))}")
     return code
+
+
+def is_known(tag: str) -> bool:
+    """Whether text of that language tag is read in its language."""
+    return _code(tag) in CODES
+
+
+def _code(tag: str) -> str:
+    primary = tag.replace("_", "-").partition("-")[0].lower()
+    return _READ_AS.get(primary, primary)
 
 
 class PolyglotClauses:
