@@ -79,7 +79,7 @@ class BundleVoices(Voices):
         return super().default
 
     def speaker(self, voice_id: str) -> Speaker:
-        """Who speaks with a voice, from its file if need be; raises UnknownVoice, and what is wrong with it."""
+        """Who speaks with a voice, from its file if need be; raises UnknownVoice, and what is wrong there."""
         if voice_id in self._speakers:
             return self._speakers[voice_id]
         if self.library is None:
