@@ -2,8 +2,7 @@
 
 ``audiosocket.Connection`` knows messages; this knows manners. Who breaks them is hung up on, for the reason
 in a ``ProtocolError``; who reads late loses whole packets, never parts of one. Pure: time comes in as
-monotonic seconds. Sockets and timers belong to the two servers that answer calls with it, the gateway's and
-Pipecat's transport, which also decide what is said.
+monotonic seconds. The socket and the timer are ``audiosocket_leg``'s.
 
     no id yet  --CallId-->  a call  --Hangup or ProtocolError-->  over
     first_message_s         stalled_s for the rest of a message, and for a caller who takes nothing
@@ -20,8 +19,6 @@ from typing import Final, assert_never
 from .audiosocket import Audio, CallId, Companded, Connection, Dtmf, Error, Hangup, ProtocolError, Role
 
 PTIME_S: Final = 0.020
-LINGER_S: Final = 1.0  # after our 0x00; Asterisk closes within milliseconds of it
-UNSENT_IN_KERNEL: Final = 4096  # bytes: a quarter of a second at 8 kHz, then the transport sees the backlog
 
 _BACKLOG_PACKETS: Final = 2  # unsent in the transport: more is a listener falling behind
 _MESSAGES_AT_ONCE: Final = 1500  # 30 s of a line after a network stall

@@ -104,7 +104,7 @@ class AudioSocketServer:
         if self._listener is not None:
             self._listener.close()
         for leg in tuple(self._legs):
-            leg.hang_up("the server is closing")
+            leg.end("the server is closing")
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=within_s)
             for task in late:
@@ -148,4 +148,4 @@ class AudioSocketServer:
         except Exception:  # boundary: one call's fault must not reach the others
             logger.exception(f"Call {leg.name} failed")
         finally:
-            leg.hang_up("the bot is done")
+            leg.end("the bot is done")

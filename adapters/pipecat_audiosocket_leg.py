@@ -1,22 +1,20 @@
 """One AudioSocket connection of Pipecat's transport: the caller's audio and keys are kept for a pipeline, the
 bot's speech leaves in packets of 20 ms on an absolute schedule, silence included.
 
-What a caller may do is ``audiosocket_line``'s to say, the pace is ``playout.Playout``'s; who answers is the
-exchange's affair (``pipecat_audiosocket``), and what goes on in the pipeline the transport's.
+The connection is ``audiosocket_leg``'s, the pace ``playout.Playout``'s; who answers is the exchange's affair
+(``pipecat_audiosocket``), and what goes on in the pipeline the transport's.
 """
 
 import asyncio
-import socket
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, Protocol, assert_never
 from uuid import UUID
 
 from ..tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from ..tts_engine.errors import MissingExtra
-from .audiosocket import Audio, CallId, Dtmf, Hangup, ProtocolError
-from .audiosocket_line import LINGER_S, UNSENT_IN_KERNEL, Patience, ServerLine
+from .audiosocket import Audio, CallId, Dtmf
+from .audiosocket_leg import AudioSocketLeg
+from .audiosocket_line import Patience
 from .playout import Playout, PlayoutStats
 from .resample import Passthrough
 
@@ -46,58 +44,29 @@ class Exchange(Protocol):
         """A connection is gone."""
 
 
-class Leg(asyncio.Protocol):
-    """One connection to ``exchange``. All of it runs on the loop; nothing of it waits."""
+class Leg(AudioSocketLeg):
+    """One connection to ``exchange``."""
 
     def __init__(self, exchange: Exchange) -> None:
-        self.name = self.peer = "?"  # for logs: the call's id, once there is one
+        super().__init__(_PATIENCE)
         self.sample_rate = 8_000
         self.listening = False  # whether a pipeline takes the caller's audio
-        self.over = False
         self.inbox: deque[Audio | Dtmf] = deque()
         self.heard_or_over = asyncio.Event()  # set when something is in the inbox, or nothing more comes
         self.sent_or_over = asyncio.Event()  # set, and cleared by who waits, at each packet
         self.dropped_audio = 0
-        self._loop = asyncio.get_running_loop()
         self._exchange = exchange
+        self._uuid: UUID | None = None
         self._started = self._loop.time()
-        self._line = ServerLine(self._started, _PATIENCE)
         self._playout: Playout | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
-        self._transport: asyncio.Transport
-
-    # What asyncio calls
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
-        self.name = self.peer = f"{host}:{port}"
-        _prepare(transport.get_extra_info("socket"))
-        if self._exchange.admit(self):
-            self._set_timer(self._line.deadline, self._on_deadline)
-            return
-        logger.warning(f"Call from {self.name} refused: too many calls are up")
-        self.over = True
-        self._say_goodbye()
-
-    def data_received(self, data: bytes) -> None:
-        if not self.over:
-            self._line.receive_data(data)
-            self._take_events()
-
-    def eof_received(self) -> None:
-        if not self.over:
-            self._line.receive_eof()
-            self._take_events()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._set_timer(None)
-        self._close("the caller hung up" if exc is None else f"the connection broke ({exc})")
-        self._exchange.forget()
 
     # What the transport's two ends call
+
+    @property
+    def name(self) -> str:
+        """For logs: the call's id, once there is one."""
+        return self.peer if self._uuid is None else str(self._uuid)
 
     @property
     def stats(self) -> PlayoutStats:
@@ -126,46 +95,48 @@ class Leg(asyncio.Protocol):
             self._playout.discard(self._loop.time())
         self.sent_or_over.set()
 
-    def hang_up(self, reason: str) -> None:
-        """End the call with 0x00, so that the dial plan goes on."""
-        if not self.over:
-            self._close(reason)
-            self._say_goodbye()
+    # What the connection tells
 
-    # What the peer says
+    def admit(self) -> bool:
+        """Whether one more fits."""
+        if self._exchange.admit(self):
+            return True
+        logger.warning(f"Call from {self.name} refused: too many calls are up")
+        return False
 
-    def _take_events(self) -> None:
-        try:
-            for event in self._line.events(self._loop.time()):
-                self._handle(event)
-                if self.over:
-                    return
-        except ProtocolError as error:
-            self._fault(error)
-        else:
-            self._set_timer(self._line.deadline, self._on_deadline)
-
-    def _on_deadline(self) -> None:
-        try:
-            self._line.check(self._loop.time())
-        except ProtocolError as error:
-            self._fault(error)
-
-    def _handle(self, event: CallId | Audio | Dtmf | Hangup) -> None:
+    def take(self, event: CallId | Audio | Dtmf) -> None:
+        """Begin the call, or keep what is heard for the pipeline."""
         match event:
             case CallId(uuid):
                 self._open(uuid)
             case Audio() | Dtmf():
                 self._keep(event)
-            case Hangup():
-                self._close("the caller hung up")
-                self._transport.close()
-                self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
             case _:
                 assert_never(event)
 
+    def on_over(self, reason: str) -> None:
+        """Stop sending, and wake who waits for the caller."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._exchange.leave(self)
+        self.heard_or_over.set()
+        self.sent_or_over.set()
+        self._log_numbers(reason)
+
+    def on_gone(self) -> None:
+        """Let the exchange know."""
+        self._exchange.forget()
+
+    def log_fault(self, fault: str) -> None:
+        """Warn."""
+        logger.warning(f"Call {self.name}: {fault}")
+
+    def log_failure(self, error: Exception) -> None:
+        """With the traceback."""
+        logger.opt(exception=error).error(f"Call {self.name} failed")
+
     def _open(self, uuid: UUID) -> None:
-        self.name = str(uuid)
+        self._uuid = uuid
         self.sample_rate = self._exchange.open(self, uuid)
         self._playout = Playout(
             start=self._loop.time(), sample_rate=self.sample_rate, resampler=Passthrough()
@@ -190,63 +161,23 @@ class Leg(asyncio.Protocol):
     def _tick(self) -> None:
         assert self._playout is not None
         for packet in self._playout.due(self._loop.time()):
-            audio = Audio(self.sample_rate, packet)
-            if message := self._line.packet(audio, self._transport.get_write_buffer_size()):
-                self._transport.write(message)
-            elif self._line.stalled:
-                self._close("the peer stopped reading")
-                self._transport.abort()
-                return
-        self.sent_or_over.set()
-        self._ticker = self._loop.call_at(self._playout.next_due(), self._tick)
-
-    # Ends
-
-    def _fault(self, error: ProtocolError) -> None:
-        logger.warning(f"Call {self.name}: {error}")
-        self.hang_up(str(error))
-
-    def _say_goodbye(self) -> None:
-        # Half closed, not closed: data that we have not read would turn the close into a reset, which makes
-        # Asterisk hang the caller up instead of going on with its dial plan.
-        self._transport.write(self._line.goodbye())
-        with suppress(OSError):  # a peer that is gone need not be told
-            self._transport.write_eof()
-        self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
-
-    def _close(self, reason: str) -> None:
+            self.send(Audio(self.sample_rate, packet))
         if self.over:
             return
-        self.over = True
-        if self._ticker is not None:
-            self._ticker.cancel()
-        self._exchange.leave(self)
-        self.heard_or_over.set()
         self.sent_or_over.set()
-        self._log_numbers(reason)
+        self._ticker = self._loop.call_at(self._playout.next_due(), self._tick)
 
     def _log_numbers(self, reason: str) -> None:
         stats = self.stats
         logger.info(
             f"Call {self.name} closed after {self._loop.time() - self._started:.1f} s, {reason}: "
             f"{stats.packets} packets, {stats.late_packets} late, {stats.skipped_packets} skipped, "
-            f"{self._line.dropped} dropped, {stats.underruns} underruns, "
+            f"{self.dropped} dropped, {stats.underruns} underruns, "
             f"{self.dropped_audio} messages of the caller not taken"
         )
-
-    def _set_timer(self, at: float | None, then: Callable[[], object] | None = None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if at is None or then is None else self._loop.call_at(at, then)
 
 
 def _chunk(pcm: bytes, sample_rate: int) -> AudioChunk:
     # Playout takes what an engine makes; text and words are Pipecat's affair here.
     samples = len(pcm) // 2 * SAMPLE_RATE // sample_rate
     return AudioChunk(pcm, 0, (0, samples), (0, 0), (), Provenance(None, None, 0.0, 0.0), False)
-
-
-def _prepare(sock: socket.socket) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_IN_KERNEL)

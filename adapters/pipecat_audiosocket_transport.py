@@ -171,7 +171,7 @@ class AudioSocketTransport(BaseTransport):
 
     def hang_up(self) -> None:
         """End the call at once."""
-        self._audiosocket_line.hang_up("the bot hung up")
+        self._audiosocket_line.end("the bot hung up")
 
     async def announce(self, event: str) -> None:
         """Call the handlers of an event.
@@ -326,7 +326,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         """
         await super().stop(frame)
         await self._audiosocket_wait_for_lead(0.0)
-        self._audiosocket_line.hang_up("the bot ended the call")
+        self._audiosocket_line.end("the bot ended the call")
 
     async def cancel(self, frame: CancelFrame) -> None:
         """Hang up at once.
@@ -334,12 +334,12 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         Args:
             frame: The cancel frame.
         """
-        self._audiosocket_line.hang_up("the bot was cancelled")
+        self._audiosocket_line.end("the bot was cancelled")
         await super().cancel(frame)
 
     async def cleanup(self) -> None:
         """Release everything; the one call that always comes."""
-        self._audiosocket_line.hang_up("the bot is gone")
+        self._audiosocket_line.end("the bot is gone")
         await super().cleanup()
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:

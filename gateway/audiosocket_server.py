@@ -2,20 +2,19 @@
 
 What it owes Asterisk: one whole message in one write, at most 20 ms each, from the first tick on, silence
 included; never a part of a message, never kinds 0x01, 0x03 or 0xff; always reading, whatever the peer does.
-What a caller may do is ``adapters.audiosocket_line``'s to say, the pace ``adapters.playout``'s and
-``gateway.clock``'s; what is said is the agent's affair.
+What a caller may do is ``adapters.audiosocket_line``'s to say, the connection ``adapters.audiosocket_leg``'s,
+the pace ``adapters.playout``'s and ``gateway.clock``'s; what is said is the agent's affair.
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from ..adapters.audiosocket import Audio, CallId, Dtmf, Hangup, ProtocolError
-from ..adapters.audiosocket_line import LINGER_S, UNSENT_IN_KERNEL, Patience, ServerLine
+from ..adapters.audiosocket import Audio, CallId, Dtmf
+from ..adapters.audiosocket_leg import AudioSocketLeg
+from ..adapters.audiosocket_line import Patience
 from ..adapters.playout import Playout
 from ..tts_engine.errors import Overloaded
 from .agents import Agent
@@ -106,91 +105,27 @@ class AudioSocketServer:
         task.add_done_callback(self._tasks.discard)
 
 
-class _Leg(asyncio.Protocol):
-    """One connection. Boundary: whatever goes wrong in it ends this connection alone."""
+class _Leg(AudioSocketLeg):
+    """One connection, and the call that it becomes."""
 
     def __init__(self, server: AudioSocketServer) -> None:
+        self._policy = server.policy
+        super().__init__(Patience(self._policy.first_message_s, self._policy.stalled_s))
         self.call: Call | None = None
         self._server = server
-        self._policy = server.policy
-        self._peer = "?"
-        self._over = False
-        self._loop = asyncio.get_running_loop()
-        self._line = ServerLine(
-            self._loop.time(), Patience(self._policy.first_message_s, self._policy.stalled_s)
-        )
         self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._transport: asyncio.Transport
 
-    @property
-    def dropped(self) -> int:
-        """Packets that the peer did not take in time."""
-        return self._line.dropped
+    # What the connection tells
 
-    # What asyncio calls
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
-        self._peer = f"{host}:{port}"
-        _prepare(transport.get_extra_info("socket"))
+    def admit(self) -> bool:
         self._server.remember(self)
         try:
-            self._server.registry.admit(self, peer=self._peer)
+            self._server.registry.admit(self, peer=self.peer)
         except Overloaded:
-            self._over = True
-            self._say_goodbye()
-            return
-        self._set_timer(self._line.deadline, self._on_deadline)
+            return False
+        return True
 
-    def data_received(self, data: bytes) -> None:
-        if not self._over:
-            self._line.receive_data(data)
-            self._take_events()
-
-    def eof_received(self) -> None:
-        if not self._over:
-            self._line.receive_eof()
-            self._take_events()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._set_timer(None)
-        self._close("the caller hung up" if exc is None else f"the caller's connection broke ({exc})")
-        self._server.forget(self)
-
-    # What the clock calls
-
-    def tick(self, now: float) -> int:
-        return 0 if self.call is None or self._over else self.call.tick(now)
-
-    def fail(self, error: Exception) -> None:
-        logger.error("Call %s failed", self._name, exc_info=error)
-        self.end("an error of ours")
-
-    # What the peer says
-
-    def _take_events(self) -> None:
-        try:
-            for event in self._line.events(self._loop.time()):
-                self._handle(event)
-                if self._over:
-                    return
-        except ProtocolError as error:
-            self._fault(error)
-        except Exception as error:
-            self.fail(error)
-        else:
-            self._set_timer(self._line.deadline, self._on_deadline)
-
-    def _on_deadline(self) -> None:
-        try:
-            self._line.check(self._loop.time())
-        except ProtocolError as error:
-            self._fault(error)
-
-    def _handle(self, event: CallId | Audio | Dtmf | Hangup) -> None:
+    def take(self, event: CallId | Audio | Dtmf) -> None:
         match event:
             case Audio(sample_rate, payload):
                 if self.call is not None:
@@ -200,12 +135,28 @@ class _Leg(asyncio.Protocol):
             case Dtmf(digit):
                 if self.call is not None:
                     self.call.press(digit)
-            case Hangup():
-                self._close("the caller hung up")
-                self._transport.close()
-                self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
             case _:
                 assert_never(event)
+
+    def on_over(self, reason: str) -> None:
+        self._server.clock.leave(self)
+        if self._task is not None:
+            self._task.cancel()
+        self._server.registry.leave(self, reason)
+
+    def on_gone(self) -> None:
+        self._server.forget(self)
+
+    def log_fault(self, fault: str) -> None:
+        logger.warning("Call %s: %s", self._name, fault)
+
+    def log_failure(self, error: Exception) -> None:
+        logger.error("Call %s failed", self._name, exc_info=error)
+
+    # What the clock calls
+
+    def tick(self, now: float) -> int:
+        return 0 if self.call is None or self.over else self.call.tick(now)
 
     def _open(self, call_id: str) -> None:
         start = self._server.clock.join(self)
@@ -220,9 +171,12 @@ class _Leg(asyncio.Protocol):
         )
         self.call.on_speech = self._policy.on_speech
         self.call.listen_for_speech(make_ear())
-        self._server.registry.open(self, self.call, kind="audiosocket", peer=self._peer)
+        self._server.registry.open(self, self.call, kind="audiosocket", peer=self.peer)
         self._task = self._loop.create_task(self._attend(self.call))
         self._server.own(self._task)
+
+    def _send(self, packet: bytes) -> None:
+        self.send(Audio(self._policy.sample_rate, packet))
 
     async def _attend(self, call: Call) -> None:
         try:
@@ -231,59 +185,6 @@ class _Leg(asyncio.Protocol):
         except Exception as error:
             self.fail(error)
 
-    # What the peer hears
-
-    def _send(self, packet: bytes) -> None:
-        audio = Audio(self._policy.sample_rate, packet)
-        if message := self._line.packet(audio, self._transport.get_write_buffer_size()):
-            self._transport.write(message)
-        elif self._line.stalled:
-            logger.warning("Call %s: the peer has taken nothing for %g s", self._name, self._policy.stalled_s)
-            self._close("the peer stopped reading")
-            self._transport.abort()
-
-    # Ends
-
-    def end(self, reason: str) -> None:
-        """End the call with 0x00, so that the dial plan goes on; what still comes is read and dropped."""
-        if not self._over:
-            self._close(reason)
-            self._say_goodbye()
-
-    def _fault(self, error: ProtocolError) -> None:
-        logger.warning("Call %s: %s", self._name, error)
-        self.end(str(error))
-
-    def _say_goodbye(self) -> None:
-        # Half closed, not closed: data that we have not read would turn the close into a reset, which makes
-        # Asterisk hang the caller up instead of going on with its dial plan.
-        self._transport.write(self._line.goodbye())
-        with contextlib.suppress(OSError):  # a peer that is gone need not be told
-            self._transport.write_eof()
-        self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
-
-    def _close(self, reason: str) -> None:
-        """Stop everything of this call; closing the socket is the caller's."""
-        if self._over:
-            return
-        self._over = True
-        self._server.clock.leave(self)
-        if self._task is not None:
-            self._task.cancel()
-        self._server.registry.leave(self, reason)
-
     @property
     def _name(self) -> str:
-        return f"from {self._peer}" if self.call is None else self.call.call_id
-
-    def _set_timer(self, at: float | None, then: Callable[[], object] | None = None) -> None:
-        """Run ``then`` at ``at`` (loop's time) instead of what the timer was set to; None stops it."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if at is None or then is None else self._loop.call_at(at, then)
-
-
-def _prepare(sock: socket.socket) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_IN_KERNEL)
+        return f"from {self.peer}" if self.call is None else self.call.call_id

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
 # Where whatever a stranger's code raises ends one session or one connection, and no more.
 BOUNDARIES = {
+    "adapters/audiosocket_leg.py",
     "adapters/pipecat_audiosocket.py",
     "adapters/webrtc.py",
     "gateway/apis/dashscope.py",

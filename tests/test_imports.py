@@ -30,6 +30,7 @@ NOT_PROTOCOLS = {
     "adapters/resample.py": {"soxr"},  # rates at which delay does not matter
     "adapters/encoders.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
     "adapters/tempo.py": {"av"},  # FFmpeg's filters, in memory
+    "adapters/audiosocket_leg.py": {"asyncio", "socket"},  # a connection of a server that others own
 }
 PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
 # In the standard library, but a protocol core has no I/O, no clock, no scheduler and no log.
@@ -188,11 +189,10 @@ def _complaints_about_core(path: PurePosixPath, entry: Import) -> Iterator[str]:
         yield f"a protocol core takes values of the engine only, not {entry.target}"
     if entry.package == "vivavoce":
         return
-    if entry.package in NOT_IN_A_CORE:
+    allowed = NOT_PROTOCOLS.get(str(path), set())
+    if entry.package in NOT_IN_A_CORE - allowed:
         yield f"{entry.package}: a protocol core has no I/O, no clock and no log"
-    elif entry.package not in sys.stdlib_module_names | {"numpy", "audioop"} | NOT_PROTOCOLS.get(
-        str(path), set()
-    ):
+    elif entry.package not in sys.stdlib_module_names | {"numpy", "audioop"} | allowed:
         yield f"{entry.package}: a protocol core imports the standard library and numpy only"
 
 

@@ -75,7 +75,7 @@ class Phone:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.call_id = uuid.uuid4()
         self.heard: list[Audio] = []
-        self.ended = False
+        self.ended = self.said_goodbye = False
         self.came = asyncio.Event()
         self.connection = Connection(Role.CALLER)
         self.writer = writer
@@ -99,7 +99,7 @@ class Phone:
                     case Audio():
                         self.heard.append(event)
                     case Hangup():
-                        self.ended = True
+                        self.ended = self.said_goodbye = True
                 self.came.set()
         self.ended = True
         self.came.set()
@@ -447,6 +447,24 @@ async def test_a_bot_that_fails_hangs_up_and_its_neighbour_talks_on() -> None:
 
 
 @in_loop
+async def test_a_call_whose_parameters_cannot_be_made_is_ended_with_0x00_and_the_next_one_is_not() -> None:
+    makers = [lambda: AudioSocketParams(audio_out_sample_rate=11_025), AudioSocketParams]
+    bot = Bot()
+    logger.disable("vivavoce")
+    try:
+        async with AudioSocketServer(bot, port=0, params=lambda: makers.pop(0)()) as server:
+            broken = await Phone.dial(server.port)
+            await broken.until_ended()
+            assert broken.said_goodbye
+            well = await Phone.dial(server.port)
+            await bot.until_connected()
+            await broken.hang_up()
+            await well.hang_up()
+    finally:
+        logger.enable("vivavoce")
+
+
+@in_loop
 async def test_calls_beyond_the_limit_are_refused_at_once() -> None:
     async with answered(max_calls=1) as (_, phone, server):
         second = await Phone.dial(server.port)
@@ -569,7 +587,7 @@ def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
             leg = bot.transports[0]._audiosocket_line
             leg._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
             await gone(server)
-            assert leg._line.dropped >= 10
+            assert leg.dropped >= 10
             sock.setblocking(True)
             sock.settimeout(1)
             with contextlib.suppress(ConnectionError):
