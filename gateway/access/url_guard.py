@@ -89,7 +89,7 @@ class UrlGuard:
         )
         answer = await client.send(request, stream=True)
         try:
-            if answer.is_redirect:
+            if answer.has_redirect_location:
                 return b"", answer.headers["location"]
             if answer.status_code != 200:
                 raise UrlRefused(f"the URL answered {answer.status_code}")

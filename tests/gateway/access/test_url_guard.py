@@ -25,6 +25,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/missing":
             self.send_error(404)
             return
+        if self.path == "/astray":
+            self.send_response(302)
+            self.end_headers()
+            return
         self.send_response(200)
         self.end_headers()
         if self.path == "/drip":
@@ -170,6 +174,8 @@ def test_bytes_time_and_status_are_bounded() -> None:
             fetched(f"{url}/drip", allowed(port, within_s=0.3), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match="answered 404"):
             fetched(f"{url}/missing", allowed(port), files=["127.0.0.1"])
+        with pytest.raises(UrlRefused, match="answered 302"):
+            fetched(f"{url}/astray", allowed(port), files=["127.0.0.1"])
 
 
 def test_a_server_that_is_not_there_is_one_sentence() -> None:
