@@ -120,6 +120,8 @@ def test_phone_numbers_are_read_in_groups(written: str, said: str) -> None:
     -$45.10 -> minus forty five dollars and ten cents
     $40/month -> forty dollars per month
     ¥500 -> five hundred yen
+    $.50 -> fifty cents
+    $1.50/lb -> one dollar and fifty cents per pound
 """)
 def test_money(written: str, said: str) -> None:
     assert spoken(written) == said
@@ -195,6 +197,21 @@ def test_times(written: str, said: str) -> None:
     the 21st, 103rd -> the twenty first, one hundred third
     10k -> ten thousand
     10² -> ten squared
+    a 5 lb bag weighs 5 lb -> a five pound bag weighs five pounds
+    a 10-ft pole, a 60-min call -> a ten foot pole, a sixty minute call
+    6 ft. 2 in tall -> six feet two inches tall
+    a 2x4, 12x15 -> a two by four, twelve by fifteen
+    a 5K run on a 4K TV for 5K users -> a five K run on a four K T V for five thousand users
+    ratio 3:2 -> ratio three to two
+    4.5/5 stars -> four point five out of five stars
+    blood pressure 120/80, 20/20 -> blood pressure one twenty over eighty, twenty twenty
+    401k, 401(k), a 1099, 529.5 -> four oh one K, four oh one K, a ten ninety nine,\
+ five hundred twenty nine point five
+    order 1099 -> order one zero nine nine
+    1080p, error 404 -> ten eighty P, error four oh four
+    version 3.11, 3.11 -> version three point eleven, three point one one
+    221B Baker Street, 221B users -> two twenty one B Baker Street,\
+ two hundred twenty one billion users
     742 Evergreen Terrace -> seven forty two Evergreen Terrace
     1600 Pennsylvania Ave. -> sixteen hundred Pennsylvania Avenue.
     #5 -> number five

@@ -28,6 +28,8 @@ def _is_one(text: str) -> bool:
 
 
 def _read_amount(scan: Scan, match: re.Match[str]) -> int:
+    if scan.memory.previous == "version" and "," not in match.group():
+        return _read_version(scan, match)
     scan.say(number_words(match.group()), match.start(), match.end())
     scan.memory.hear_number()
     return match.end()
@@ -79,6 +81,19 @@ def _house_words(number: int) -> str:
     return f"{say.cardinal(hundreds)} {'oh ' if rest < 10 else ''}{say.cardinal(rest)}"
 
 
+def _read_house_letter(scan: Scan, match: re.Match[str]) -> int | None:
+    """221B Baker Street."""
+    if not _STREET_AHEAD.match(scan.view, match.end()):
+        return None
+    number = match.group(1)
+    words = _house_words(int(number)) if len(number) > 2 else say.cardinal(int(number))
+    scan.say(words, match.start(), match.end(1))
+    scan.spell(match.end(1), match.end())
+    scan.memory.hear_number()
+    scan.memory.house_words_left = 6
+    return match.end()
+
+
 def _is_year(number: int, previous: str, following: str) -> bool:
     if 1900 <= number <= 2099:
         return previous in say.YEAR_WORDS or not is_counted(following)
@@ -102,11 +117,15 @@ def _read_degrees(scan: Scan, match: re.Match[str]) -> int:
 
 
 def _read_unit(scan: Scan, match: re.Match[str]) -> int | None:
+    """5 lbs is five pounds, and a 5 lb bag, or a 5-lb one, a five pound bag."""
     number, gap, unit = match.group(1), match.group(2), match.group(3)
     if gap and unit in say.TIGHT_UNITS:
         return None
+    describes = gap == "-" or (
+        scan.memory.previous in ("a", "an") and scan.next_visible(match.end()).isalpha()
+    )
     scan.say(number_words(number), match.start(), match.end(1))
-    scan.say(say.UNITS[unit][0 if _is_one(number) else 1], match.start(3), match.end(3))
+    scan.say(say.UNITS[unit][0 if describes or _is_one(number) else 1], match.start(3), match.end(3))
     scan.memory.hear_number()
     return _after_unit(scan, match.end())
 
@@ -154,12 +173,14 @@ def _read_mixed_fraction(scan: Scan, match: re.Match[str]) -> int | None:
 
 
 def _read_slash(scan: Scan, match: re.Match[str]) -> int | None:
-    """1/2 is a half, 5/10 five out of ten, 3/14 a date; 24/7 is said so."""
+    """1/2 is a half, 5/10 five out of ten, 3/14 a date, 120/80 a blood pressure; 24/7 is said so."""
     above, below = int(match.group(1)), int(match.group(2))
     date_expected = scan.memory.previous in say.DATE_WORDS
     is_date = 1 <= above <= 12 and 1 <= below <= 31
-    if match.group() in ("24/7", "9/11", "50/50"):
+    if match.group() in ("24/7", "9/11", "50/50", "20/20"):
         words = f"{say.cardinal(above)} {say.cardinal(below)}"
+    elif above > 99:
+        words = f"{_house_words(above)} over {say.cardinal(below)}"
     elif date_expected and is_date:
         words = f"{say.MONTHS[above - 1]} {say.ordinal(below)}"
     elif scan.next_word(match.end()) in ("stars", "rating"):
@@ -173,6 +194,31 @@ def _read_slash(scan: Scan, match: re.Match[str]) -> int | None:
     else:
         words = f"{say.cardinal(above)} slash {say.cardinal(below)}"
     scan.say(words, match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_rating(scan: Scan, match: re.Match[str]) -> int:
+    scan.say(number_words(match.group(1)), match.start(), match.end(1))
+    scan.say(f"out of {say.cardinal(int(match.group(2)))}", match.end(1), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_ratio(scan: Scan, match: re.Match[str]) -> int:
+    """3:2, where no time of day was recognised."""
+    scan.say(say.cardinal(int(match.group(1))), match.start(), match.end(1))
+    scan.say("to", match.end(1), match.start(2))
+    scan.say(say.cardinal(int(match.group(2))), match.start(2), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_figure(scan: Scan, match: re.Match[str]) -> int | None:
+    """A number that has a name of its own, unless it is somebody's number."""
+    if scan.memory.named or scan.memory.code_words_left:
+        return None
+    scan.say(say.FIGURES[match.group(1)], match.start(), match.end())
     scan.memory.hear_number()
     return match.end()
 
@@ -197,17 +243,12 @@ def _read_v_version(scan: Scan, match: re.Match[str]) -> int:
     if scan.memory.previous != "version":
         scan.say("version", match.start(), match.start() + 1)
         scan.memory.hear("version")
-    inner = _VERSION.match(scan.view, match.start(1))
-    if inner:
-        return _read_version(scan, inner)
-    scan.say(number_words(match.group(1)), match.start(1), match.end(1))
-    scan.memory.hear_number()
-    return match.end()
+    return _read_version(scan, _NUMBERS.match(scan.view, match.start(1)) or match)
 
 
 def _read_magnitude(scan: Scan, match: re.Match[str]) -> int | None:
-    """10k, 2.5M; but 4B after "room" is a room, and 3M that counts nothing a company."""
-    if scan.memory.named and match.group(3):
+    """10k, 2.5M; but 4B after "room" is a room, a 4K TV a name, and 3M that counts nothing a company."""
+    if match.group(3) and (scan.memory.named or scan.next_word(match.end()).lower() in say.NAMED_BY_K):
         return None
     counts = is_counted(scan.next_word(match.end())) and not scan.memory.sentence_start
     if match.group() == "3M" and not counts:
@@ -216,6 +257,13 @@ def _read_magnitude(scan: Scan, match: re.Match[str]) -> int | None:
     scan.say(say.MAGNITUDES[match.group(2) or match.group(3)], match.end(1), match.end())
     scan.memory.hear_number()
     return match.end()
+
+
+def _read_feet_and_inches(scan: Scan, match: re.Match[str]) -> int:
+    scan.say(f"{say.cardinal(int(match.group(1)))} feet", match.start(), match.end(1))
+    scan.say(f"{say.cardinal(int(match.group(2)))} inches", match.start(2), match.end())
+    scan.memory.hear_number()
+    return _after_unit(scan, match.end())
 
 
 def _read_feet(scan: Scan, match: re.Match[str]) -> int:
@@ -256,8 +304,8 @@ def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
     if len(fraction) > 2 or (fraction and currency in ("¥", "JPY")):
         return f"{number_words(amount)} {many}"
     cents = int(fraction.ljust(2, "0") or 0)
-    units = int(whole)
-    large = f"{number_words(whole)} {one if units == 1 else many}"
+    units = int(whole or 0)
+    large = f"{say.cardinal(units)} {one if units == 1 else many}"
     small = f"{say.cardinal(cents)} {small_one if cents == 1 else small_many}"
     if cents and units:
         return f"{large} and {small}"
@@ -342,23 +390,29 @@ def _read_rate(scan: Scan, match: re.Match[str]) -> int | None:
 
 _UNIT = "|".join(re.escape(unit) for unit in sorted(say.UNITS, key=len, reverse=True))
 _RATE = "|".join(sorted(say.RATES, key=len, reverse=True))
-_VERSION = re.compile(r"\d{1,5}(?:\.\d{1,5}){2,5}(?![\w]|\.\d)")
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+_FIGURE = "|".join(re.escape(figure) for figure in sorted(say.FIGURES, key=len, reverse=True))
 LETTER_RULES = rules(
     (rf"({_CODE}|US\$|CA\$|A\$) ?({_DECIMAL}){_BIG}", _read_money),
     (r"x(?= ?[$£€]?\d)", _read_by),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_v_version),
 )
 DIGIT_RULES = rules(
-    (r"(\d{2,5})x(?=\d{2,5}(?!\w))", _read_by_number),
+    (rf"({_FIGURE})(?![\w%-]|[.,:/]\d)", _read_figure),
+    (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
+    (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?!\w))", _read_by_number),
     (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
-    (r"(\d{1,2})/(\d{1,3})(?![\w/])", _read_slash),
+    (r"(\d\.\d)/(5|10)(?![\w/])", _read_rating),
+    (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slash),
+    (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
     (r"(\d)'(\d{1,2})(?:\"|'')", _read_feet),
+    (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (rf"({_DECIMAL}){_BIG} ?(¢|€|£|(?:{_CODE})(?!\w))", _read_trailing_money),
     (rf"({_DECIMAL}) ?%", _read_percent),
     (rf"({_DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", _read_version),
     (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
-    (rf"({_DECIMAL})( ?)({_UNIT})(?![\w/'])", _read_unit),
+    (rf"({_DECIMAL})( ?|-)({_UNIT})(?![\w/'])", _read_unit),
     (rf"({_DECIMAL})(?: (thousand|million|billion|trillion)|([kKMB]|bn))(?!\w)", _read_magnitude),
     (rf"(\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}}){SUFFIX}(?!\w)", _read_ordinal),
 )
@@ -368,7 +422,7 @@ PLAIN_NUMBER_RULES = rules(
 )
 SYMBOL_RULES = rules(
     (rf"({_SIGN}) ?({_DECIMAL}){_BIG} ?[-–] ?\$?({_DECIMAL}){_BIG}(?![\d-])", _read_money_range),
-    (rf"({_SIGN}) ?({_DECIMAL}){_BIG}", _read_money),
+    (rf"({_SIGN}) ?({_DECIMAL}|\.\d+){_BIG}", _read_money),
     (r" ?[-–] ?(?=[$£€]?\d)", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     (r"\.\d+(?!\w)", _read_amount),

@@ -401,6 +401,12 @@ RATES = {
     "min": "minute",
     "sec": "second",
     "s": "second",
+    "lb": "pound",
+    "oz": "ounce",
+    "kg": "kilogram",
+    "gal": "gallon",
+    "mi": "mile",
+    "GB": "gigabyte",
 } | {
     unit: unit
     for unit in "month year hour week minute second day night person user call line seat mile unit".split()
@@ -427,6 +433,24 @@ CURRENCIES: dict[str, tuple[str, str, str, str]] = {
     "CHF": ("Swiss franc", "Swiss francs", "centime", "centimes"),
     "MXN": ("Mexican peso", "Mexican pesos", "centavo", "centavos"),
 }
+# Numbers that are said as no other number is.
+FIGURES = {
+    "401k": "four oh one K",
+    "401(k)": "four oh one K",
+    "403b": "four oh three B",
+    "403(b)": "four oh three B",
+    "529": "five twenty nine",
+    "1040": "ten forty",
+    "1099": "ten ninety nine",
+    "480p": "four eighty P",
+    "720p": "seven twenty P",
+    "1080p": "ten eighty P",
+    "24-7": "twenty four seven",
+}
+# What 4K, 5K and their like are part of the name of.
+NAMED_BY_K = frozenset(
+    "run runs race races walk tv tvs video videos resolution monitor display screen".split()
+)
 # What a price stands before, in the singular: "a $5 fee".
 PRICED = frozenset(
     "fee fees loan loans credit charge charges bill deposit refund refunds payment payments "
@@ -503,7 +527,7 @@ LETTER_WORDS = frozenset(
 )
 YEAR_WORDS = frozenset("in since circa year until by before after during copyright model class fy".split())
 # A number of three digits after these is said as "two ten", "one oh one".
-PAIRED_WORDS = frozenset("suite highway route interstate hwy".split())
+PAIRED_WORDS = frozenset("suite highway route interstate hwy error".split())
 DATE_WORDS = frozenset("on by until till before after since due from through dated date is".split())
 STREET_WORDS = frozenset(
     "street avenue road lane drive boulevard court place way terrace parkway highway square circle st "
