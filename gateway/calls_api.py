@@ -48,11 +48,12 @@ from .call_events import (
     WordHeard,
 )
 from .call_registry import CallHeld, CallRegistry, CallUnknown, Line
-from .text_feed import Command, Delta
+from .text_feed import Command, Delta, weight
 from .voice_registry import VoiceRegistry
 
 MOST_TEXT = 64 * 1024  # characters in one message
 MOST_WAITING = 256 * 1024  # characters not yet pushed into a stream, all utterances together
+MOST_UTTERANCES = 1_000  # being spoken or waiting; nobody waits for so many sentences
 SEND_WITHIN_S = 5.0  # a socket that takes nothing for so long is closed
 NEXT = "next"
 
@@ -61,24 +62,26 @@ CLOSE_UNKNOWN, CLOSE_HELD, CLOSE_TOO_SLOW = 4404, 4409, 4408
 CLOSE_NORMALLY = 1000
 
 
-class _Message(BaseModel):
+class Message(BaseModel):
+    """What a client says; a field that is not known is an error."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TextMessage(_Message):
+class TextMessage(Message):
     """A piece of text, split anywhere."""
 
     type: Literal["text"]
     text: Annotated[str, Field(max_length=MOST_TEXT)]
 
 
-class CommandMessage(_Message):
+class CommandMessage(Message):
     """A message without anything else."""
 
     type: Literal["flush", "end", "discard", "hang_up"]
 
 
-class SpeechMessage(_Message):
+class SpeechMessage(Message):
     """How the next utterances are said."""
 
     type: Literal["speech"]
@@ -86,7 +89,7 @@ class SpeechMessage(_Message):
     speed: Annotated[float, Field(ge=0.5, le=2.0)] = 1.0
 
 
-class OnSpeechMessage(_Message):
+class OnSpeechMessage(Message):
     """What happens when the caller begins to speak."""
 
     type: Literal["on_speech"]
@@ -108,9 +111,14 @@ def parse(message: str) -> ClientMessage:
     try:
         return _CLIENT_MESSAGE.validate_json(message)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise BadMessage(f"{place or 'message'}: {first['msg']}") from None
+        raise BadMessage(complaint(error, "message")) from None
+
+
+def complaint(error: ValidationError, whole: str) -> str:
+    """The first thing that is wrong, and where; ``whole``: what it is called where all of it is wrong."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place or whole}: {first['msg']}"
 
 
 def describe(event: CallEvent) -> dict[str, object]:
@@ -163,10 +171,11 @@ class Speaker:
 
     def push(self, delta: Delta) -> None:
         """Add to the utterance, or begin one; raises BadMessage if too much is waiting."""
-        size = len(delta) if isinstance(delta, str) else 0
-        if self._waiting + size > MOST_WAITING:
+        if self._waiting + weight(delta) > MOST_WAITING:
             raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
-        self._waiting += size
+        if self._open is None and len(self._speaking) >= MOST_UTTERANCES:
+            raise BadMessage(f"{MOST_UTTERANCES} utterances are waiting to be spoken")
+        self._waiting += weight(delta)
         if self._open is None:
             self._open = asyncio.Queue()
             task = asyncio.create_task(self._call.speak(self._deltas(self._open), speech=self.speech))
@@ -195,8 +204,7 @@ class Speaker:
 
     async def _deltas(self, queue: asyncio.Queue[Delta | None]) -> AsyncIterator[Delta]:
         while (delta := await queue.get()) is not None:
-            if isinstance(delta, str):
-                self._waiting = max(0, self._waiting - len(delta))
+            self._waiting = max(0, self._waiting - weight(delta))
             yield delta
 
 

@@ -23,6 +23,11 @@ class Command(Enum):
 Delta = str | Command
 
 
+def weight(delta: Delta) -> int:
+    """Characters that it counts for while it waits; one that says nothing counts for one, too."""
+    return len(delta) or 1 if isinstance(delta, str) else 1
+
+
 class TextSink(Protocol):
     """What of a ``Stream`` takes text."""
 

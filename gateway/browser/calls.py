@@ -8,7 +8,8 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -21,11 +22,12 @@ from ..access.access import Grant
 from ..agents import Agent
 from ..call import Call, Ear, OnSpeech, Speech
 from ..call_registry import CallRegistry
+from ..calls_api import BadMessage
 from ..clock import Clock
 from ..voice_registry import KeyVoices, VoiceRegistry
 from .chat import ChatSettings
 from .dialects import Dialect, PageDialect, dialect_of
-from .session import BrowserSession, SessionPolicy
+from .session import MOST_MESSAGE, BrowserSession, SessionPolicy
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
@@ -225,11 +227,11 @@ class BrowserCalls:
         self.registry.admit(leg, peer=peer_name)
         self._legs[leg.call_id] = leg
         self._idle.clear()
-        try:
-            return leg, await leg.connect(self._connect(offer_sdp, leg, self.settings))
-        except BaseException:
-            leg.on_closed("its offer was not answered")
-            raise
+        with ExitStack() as undo:
+            undo.callback(leg.on_closed, "its offer was not answered")
+            peer = await leg.connect(self._connect(offer_sdp, leg, self.settings))
+            undo.pop_all()
+        return leg, peer
 
 
 class BrowserLeg:
@@ -268,6 +270,10 @@ class BrowserLeg:
 
     def on_connected(self) -> None:
         """Sound can flow: the call begins."""
+        with self._boundary():
+            self._begin()
+
+    def _begin(self) -> None:
         calls, settings, peer = self._calls, self._calls.settings, self.peer
         assert peer is not None
         self.call = call = Call(
@@ -295,17 +301,17 @@ class BrowserLeg:
         """The page says something; what cannot be made sense of is answered with an error."""
         if self._session is None or message.startswith("ping"):
             return
-        try:
-            self._take(message, self._session)
-        except VivavoceError as error:
-            self.tell({"type": "error", "message": str(error)})
-        except Exception as error:
-            self.fail(error)
+        with self._boundary():
+            try:
+                self._take(message, self._session)
+            except VivavoceError as error:
+                self.tell({"type": "error", "message": str(error)})
 
     def on_audio(self, pcm: bytes) -> None:
         """The caller says something."""
-        if self.call is not None:
-            self.call.hear(pcm, _HEARD_RATE)
+        if self.call is not None and not self._over:
+            with self._boundary():
+                self.call.hear(pcm, _HEARD_RATE)
 
     def on_closed(self, reason: str) -> None:
         """The browser is gone: the call is over."""
@@ -363,6 +369,8 @@ class BrowserLeg:
             self.peer.close(reason)
 
     def _take(self, message: str, session: BrowserSession) -> None:
+        if len(message) > MOST_MESSAGE:
+            raise BadMessage(f"a message of {len(message)} characters; at most {MOST_MESSAGE} are read")
         if isinstance(self._dialect, PageDialect):
             self._dialect = dialect_of(message, "ask" if self._calls.settings.chat else "text")
         read = self._dialect.read(message)
@@ -385,8 +393,13 @@ class BrowserLeg:
             self.peer.tell(text)
 
     async def _guard(self, work: Awaitable[None]) -> None:
-        try:
+        with self._boundary():
             await work
+
+    @contextmanager
+    def _boundary(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             self.fail(error)
 

@@ -8,6 +8,7 @@ llama.cpp and Ollama serve it.
 """
 
 import json
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import httpx
 
 from ...tts_engine.errors import VivavoceError
 
-_MOST_TURNS = 40  # of the history that are sent; older ones are forgotten
+_MOST_TURNS = 40  # of the history; older ones are forgotten
 _MOST_LINE = 64 * 1024  # characters of one event
 _MOST_ANSWER = 20_000  # characters; nobody listens to more
 _FOR_SPEECH = (
@@ -53,7 +54,7 @@ class Conversation:
     """Who said what, as far as it was heard."""
 
     def __init__(self, system_prompt: str) -> None:
-        self.turns: list[Turn] = []
+        self.turns: deque[Turn] = deque(maxlen=_MOST_TURNS)
         self._system_prompt = system_prompt
 
     def asked(self, text: str) -> None:
@@ -66,8 +67,8 @@ class Conversation:
             self.turns.append(Turn("assistant", text.strip()))
 
     def messages(self) -> list[dict[str, str]]:
-        """The system prompt and the newest turns as the server wants them."""
-        turns = [{"role": turn.role, "content": turn.content} for turn in self.turns[-_MOST_TURNS:]]
+        """The system prompt and the turns as the server wants them."""
+        turns = [{"role": turn.role, "content": turn.content} for turn in self.turns]
         return [{"role": "system", "content": self._system_prompt}, *turns]
 
 
@@ -89,7 +90,7 @@ async def answer(conversation: Conversation, settings: ChatSettings) -> AsyncGen
             async with aclosing(_tokens(response)) as tokens:
                 async for token in tokens:
                     yield token
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ChatFailed(f"the language model's server failed: {error or type(error).__name__}") from None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from ..calls_api import BadMessage, CommandMessage, TextMessage
+from ..calls_api import MOST_TEXT, BadMessage, CommandMessage, TextMessage
 from .session import AskMessage, PageMessage, parse
 
 _LABEL: Final = "rtvi-ai"
@@ -103,6 +103,8 @@ class RtviDialect:
     def _typed(self, text: str) -> list[PageMessage]:
         if not text:
             return []
+        if len(text) > MOST_TEXT:
+            raise BadMessage(f"a text of {len(text)} characters; at most {MOST_TEXT} are read")
         if self._typed_is == "ask":
             return [AskMessage(type="ask", text=text)]
         discard = CommandMessage(type="discard")

@@ -24,6 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from ...tts_engine.errors import BadRequest, Overloaded
 from ..access.guard import grant_of
+from ..calls_api import complaint
 from .calls import BrowserCalls, Candidates, Offer
 from .session import describe_voices
 
@@ -147,9 +148,7 @@ def _validated(adapter: TypeAdapter[T], data: object) -> T:
     try:
         return adapter.validate_python(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise HTTPException(422, f"{place or 'body'}: {first['msg']}") from None
+        raise HTTPException(422, complaint(error, "body")) from None
 
 
 def _transport(body: object) -> str:

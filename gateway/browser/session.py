@@ -26,7 +26,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Protocol, assert_never
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ..call import Call, OnSpeech, Outcome, Speech
 from ..call_events import (
@@ -42,12 +42,14 @@ from ..calls_api import (
     MOST_WAITING,
     BadMessage,
     CommandMessage,
+    Message,
     OnSpeechMessage,
     SpeechMessage,
     TextMessage,
+    complaint,
     describe,
 )
-from ..text_feed import Command, Delta
+from ..text_feed import Command, Delta, weight
 from ..voice_registry import KeyVoices
 from .chat import ChatFailed, ChatSettings, Conversation, answer
 
@@ -58,19 +60,15 @@ _MOST_TURNS_WAITING = 32
 _UTTERANCE_PIECE = 8 * 1024  # characters in one message to the page
 
 
-class AskMessage(BaseModel):
+class AskMessage(Message):
     """A turn for the language model."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["ask"]
     text: Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
 
 
-class KeyMessage(BaseModel):
+class KeyMessage(Message):
     """A key of the page's keypad."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["dtmf"]
     digit: Annotated[str, Field(pattern=r"^[0-9*#A-D]$")]
@@ -82,14 +80,10 @@ _PAGE_MESSAGE: TypeAdapter[PageMessage] = TypeAdapter(Annotated[PageMessage, Fie
 
 def parse(message: str) -> PageMessage:
     """One JSON message of a page; raises BadMessage."""
-    if len(message) > MOST_MESSAGE:
-        raise BadMessage(f"a message of {len(message)} characters; at most {MOST_MESSAGE} are read")
     try:
         return _PAGE_MESSAGE.validate_json(message)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise BadMessage(f"{place or 'message'}: {first['msg']}") from None
+        raise BadMessage(complaint(error, "message")) from None
 
 
 def describe_voices(voices: KeyVoices) -> list[dict[str, str]]:
@@ -138,7 +132,7 @@ class Turn:
         if isinstance(delta, str):
             self.began_at = self.began_at or now
             self.text += delta
-            self.waiting += len(delta)
+        self.waiting += weight(delta)
         self._deltas.put_nowait(delta)
 
     def end(self) -> None:
@@ -148,8 +142,7 @@ class Turn:
     async def deltas(self) -> AsyncGenerator[Delta, None]:
         """What was pushed, until the end."""
         while (delta := await self._deltas.get()) is not None:
-            if isinstance(delta, str):
-                self.waiting -= len(delta)
+            self.waiting -= weight(delta)
             yield delta
 
 
@@ -181,6 +174,7 @@ class BrowserSession:
         self._saying: Turn | None = None  # its text is being read by the call
         self._spoken: dict[int, Turn] = {}  # by number of utterance, until it is over
         self._conversation = Conversation(policy.chat.system_prompt) if policy.chat else None
+        self._answers = asyncio.TaskGroup()  # of the language model, one that is cut off among them
         self._answering: asyncio.Task[None] | None = None
         self._cut_told = False  # to the page, of the discard that is under way
         self._come = asyncio.Event()
@@ -192,11 +186,9 @@ class BrowserSession:
             self._begin_turn(answers=True).push(self._policy.greeting, self._now())
             self._tell_text(self._waiting[-1], self._policy.greeting)
             self._waiting[-1].end()
-        try:
+        async with self._answers:
             while True:
                 await self._say_next()
-        finally:
-            await self._stop_answering()
 
     def do(self, message: PageMessage) -> None:
         """What a page asked for; raises BadMessage."""
@@ -279,8 +271,7 @@ class BrowserSession:
             self._answering.cancel()
 
     def _write(self, delta: Delta) -> None:
-        size = len(delta) if isinstance(delta, str) else 0
-        if sum(turn.waiting for turn in self._all_turns()) + size > MOST_WAITING:
+        if sum(turn.waiting for turn in self._all_turns()) + weight(delta) > MOST_WAITING:
             raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
         if self._written is None:
             self._written = self._begin_turn(answers=False)
@@ -362,7 +353,8 @@ class BrowserSession:
         self.discard()
         self._conversation.asked(text)
         turn = self._begin_turn(answers=True)
-        self._answering = asyncio.create_task(self._answer(turn, self._conversation, self._policy.chat))
+        answering = self._answer(turn, self._conversation, self._policy.chat)
+        self._answering = self._answers.create_task(answering)
 
     async def _answer(self, turn: Turn, conversation: Conversation, chat: ChatSettings) -> None:
         try:
@@ -375,11 +367,6 @@ class BrowserSession:
             self._page.tell({"type": "error", "message": str(error)})
         finally:
             turn.end()
-
-    async def _stop_answering(self) -> None:
-        if self._answering is not None:
-            self._answering.cancel()
-            await asyncio.wait({self._answering})
 
     # Telling
 

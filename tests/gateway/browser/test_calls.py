@@ -18,6 +18,7 @@ from vivavoce.gateway.access.guard import requires
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.browser import routes as browser_routes
+from vivavoce.gateway.browser import session
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings, BrowserLeg
 from vivavoce.gateway.browser.chat import ChatSettings
 from vivavoce.gateway.browser.routes import PAGE, routes
@@ -256,10 +257,11 @@ def test_a_pipecat_client_starts_a_session_and_calls_in_it() -> None:
     async def scenario(house: House) -> None:
         assert (await house.client.get("/status")).json()["transports"] == ["webrtc"]
         body = {"transport": "webrtc", "enableDefaultIceServers": False, "body": {}}
-        session = (await house.client.post("/start", json=body)).json()["sessionId"]
-        answer = await house.client.post(f"/sessions/{session}/api/offer", json=OFFER)
+        session_id = (await house.client.post("/start", json=body)).json()["sessionId"]
+        path = f"/sessions/{session_id}/api/offer"
+        answer = await house.client.post(path, json=OFFER)
         trickled = {"pc_id": answer.json()["pc_id"], "candidates": []}
-        assert (await house.client.patch(f"/sessions/{session}/api/offer", json=trickled)).status_code == 200
+        assert (await house.client.patch(path, json=trickled)).status_code == 200
 
     in_house(scenario)
 
@@ -558,6 +560,21 @@ def test_more_text_than_anybody_hears_is_refused() -> None:
     in_house(scenario)
 
 
+@pytest.mark.parametrize("nothing", [{"type": "flush"}, {"type": "text", "text": ""}], ids=["flush", "text"])
+def test_what_says_nothing_cannot_be_sent_without_end_either(
+    nothing: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "MOST_WAITING", 1_000)
+
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        for _ in range(1_001):
+            peer.say(**nothing)
+        assert "1000 characters" in peer.of_type("error")[0]["message"]
+
+    in_house(scenario)
+
+
 def test_hanging_up_ends_everything_of_the_call() -> None:
     async def scenario(house: House) -> None:
         peer = await house.call()
@@ -591,6 +608,32 @@ def test_one_call_that_breaks_ends_alone() -> None:
         await other.until_told("speech_finished")
 
     in_house(scenario)
+
+
+class BrokenEar:
+    """Fails as it is made, or as it hears."""
+
+    def __init__(self, *, late: bool) -> None:
+        if not late:
+            raise ArithmeticError("no ear")
+
+    def push(self, pcm: bytes, sample_rate: int) -> list[ActivityChange]:
+        raise ArithmeticError("deaf")
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["as it begins", "as its caller speaks"])
+def test_a_call_that_breaks_where_its_peer_tells_of_something_ends_alone(late: bool) -> None:
+    async def scenario(house: House) -> None:
+        await house.client.post("/api/offer", json=OFFER)
+        (peer,) = house.peers
+        peer.leg.on_connected()
+        peer.leg.on_audio(b"\1\1" * 320)
+        peer.leg.on_audio(b"\1\1" * 320)  # on its way already
+        assert peer.closed == "an error of ours"
+        assert len(house.calls.registry) == 0
+        assert not any(house.calls.clock._phases)
+
+    in_house(scenario, make_ear=lambda: BrokenEar(late=late))
 
 
 def test_many_calls_leave_nothing_behind() -> None:
@@ -874,6 +917,31 @@ def test_a_model_that_nobody_serves_is_told_to_the_page_and_the_call_goes_on() -
     in_house(scenario, chat=ChatSettings(base_url="http://127.0.0.1:1/v1", model="m"))
 
 
+def test_a_model_at_an_address_that_is_none_is_told_to_the_page_and_the_call_goes_on() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        peer.say(type="ask", text="Hello?")
+        assert "failed" in (await peer.until_told("error"))["message"]
+        assert peer.closed is None
+
+    in_house(scenario, chat=ChatSettings(base_url="http://[::1/v1", model="m"))
+
+
+def test_a_conversation_that_breaks_ends_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ArithmeticError("no words")
+
+    monkeypatch.setattr(session, "answer", broken)
+
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        peer.say(type="ask", text="Hello?")
+        await peer.until(lambda: peer.closed)
+        assert peer.closed == "an error of ours"
+
+    in_house(scenario, chat=ChatSettings(base_url="http://127.0.0.1:1/v1", model="m"))
+
+
 def test_hanging_up_while_the_model_writes_lets_go_of_it() -> None:
     model = Model(["word "] * 1_000, pause_s=0.01)
 
@@ -907,6 +975,20 @@ def test_a_pipecat_client_is_answered_in_its_own_words() -> None:
         assert peer.of_type("error") == []
         peer.say(**rtvi, type="disconnect-bot")
         assert peer.closed == "the page hung up"
+
+    in_house(scenario)
+
+
+@pytest.mark.parametrize("length", [70_000, 600_000])
+def test_more_than_fits_from_a_pipecat_client_is_an_error_and_the_call_goes_on(length: int) -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        rtvi = {"label": "rtvi-ai", "id": "7"}
+        peer.say(**rtvi, type="client-ready", data={"version": "1.0.0"})
+        peer.say(**rtvi, type="send-text", data={"content": "x" * length})
+        assert "are read" in peer.of_type("error")[0]["data"]["error"]
+        peer.say(**rtvi, type="send-text", data={"content": "Still here. "})
+        await peer.until_told("bot-stopped-speaking")
 
     in_house(scenario)
 

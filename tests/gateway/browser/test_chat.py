@@ -45,6 +45,7 @@ def test_a_history_begins_with_the_prompt_and_holds_the_newest_turns() -> None:
     for number in range(60):
         conversation.asked(f"question {number}")
         conversation.heard(f" answer {number} ")
+    assert len(conversation.turns) == 40
     messages = conversation.messages()
     assert messages[0] == {"role": "system", "content": "Be brief."}
     assert messages[1] == {"role": "user", "content": "question 40"}
@@ -54,4 +55,4 @@ def test_a_history_begins_with_the_prompt_and_holds_the_newest_turns() -> None:
 def test_an_answer_of_which_nothing_was_heard_was_not_given() -> None:
     conversation = Conversation("")
     conversation.heard(" ")
-    assert conversation.turns == []
+    assert not conversation.turns
