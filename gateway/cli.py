@@ -55,6 +55,7 @@ _CONFIG_FILE = click.Path(path_type=Path)
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 _PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8"])
+_DEVICE = click.option("--device", metavar="auto|cpu|cuda[:N]", help="Of CosyVoice.  [default: auto]")
 
 
 @_cli.command()
@@ -66,6 +67,7 @@ _PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8"])
 @click.option("--agent", metavar="script:FILE|keys|none", help="Who answers.  [default: keys or greeting]")
 @click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
 @click.option("--precision", metavar="fp32|bf16|fp16|int8", help="Of CosyVoice.  [default: fp32]")
+@_DEVICE
 @click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
 @click.option("--max-calls", metavar="N", help="More are refused at once.  [default: 100]")
 @click.option("--max-streams", metavar="N", help="Utterances at once.  [default: 100]")
@@ -110,6 +112,7 @@ def _start_log(level: str, file: Path | None) -> None:
 @click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
 @click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
 @click.option("--precision", type=_PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice.")
+@_DEVICE
 @click.option(
     "--store",
     type=click.Path(path_type=Path),
@@ -126,6 +129,7 @@ def say(
     out: str,
     bundle: str,
     precision: str,
+    device: str | None,
     store: Path | None,
     voice: str | None,
     speed: float,
@@ -144,6 +148,7 @@ def say(
         bundle=bundle,
         voices=store,
         precision=precision,
+        device=device or "auto",
     )
     asyncio.run(speech.say(text, order))
 
@@ -257,6 +262,7 @@ def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: 
     help="Speak with this checkpoint.  [default: the packaged voice]",
 )
 @click.option("--size", type=click.Choice(["tiny", "full"]), help="Speak with random weights of that size.")
+@_DEVICE
 @click.option(
     "--rate",
     type=click.FloatRange(0, min_open=True),
@@ -275,6 +281,7 @@ def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: 
 def bench_serve(
     bundle: Path | None,
     size: str | None,
+    device: str | None,
     rate: float,
     streams: int,
     requests: int,
@@ -287,7 +294,7 @@ def bench_serve(
     from .bench.serve import Plan, measure
 
     plan = Plan(rate, streams, requests, voice, seed)
-    _show(measure(plan, bundle=bundle, size=size, plot=plot), as_json)
+    _show(measure(plan, bundle=bundle, size=size, device=device or "auto", plot=plot), as_json)
 
 
 @bench.command("webrtc")

@@ -31,7 +31,7 @@ class CannotWrite(VivavoceError):
 class Order:
     """What is wanted: where to (a WAV file, or "-": raw s16le on standard output), how, at how many Hz.
 
-    bundle, voices, precision: who speaks, as ``Engine.open`` has them.
+    bundle, voices, precision, device: who speaks, as ``Engine.open`` has them.
     """
 
     out: str
@@ -42,6 +42,7 @@ class Order:
     bundle: str = "default"
     voices: Path | None = None
     precision: str = "fp32"
+    device: str = "auto"
 
 
 class Sink(Protocol):
@@ -58,7 +59,9 @@ async def say(text: str | None, order: Order) -> None:
         VivavoceError: the text, the voice or the output is at fault.
     """
     async with (
-        await Engine.open(order.bundle, voices=order.voices, precision=order.precision) as engine,
+        await Engine.open(
+            order.bundle, voices=order.voices, precision=order.precision, device=order.device
+        ) as engine,
         engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
     ):
         # Opened last, so that whatever keeps the voice from speaking leaves a file as it was.

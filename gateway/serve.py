@@ -297,6 +297,7 @@ async def _open_engine(settings: Settings) -> Engine:
         settings.bundle,
         voices=settings.voice_store,
         precision=settings.precision,
+        device=settings.device,
         config=config,
         process=process,
     )

@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     precision: Annotated[
         Literal["fp32", "bf16", "fp16", "int8"], Field(description="fp32, bf16, fp16 or int8")
     ] = "fp32"  # as published; what the others cost in error is for a house to decide
+    device: Annotated[
+        str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")
+    ] = "auto"  # a graphics card, where torch can use one, speaks many times as fast
     engine_process: Annotated[bool, Field(description="true or false")] = (
         False  # paces packets no better with the packaged voice, and takes 130 MB and a tenth more compute
     )

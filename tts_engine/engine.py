@@ -77,6 +77,7 @@ class Engine:
         *,
         voices: Path | None = None,
         precision: str = "fp32",
+        device: str = "auto",
         config: EngineConfig | None = None,
         backend: Backend | None = None,
         process: "ProcessPolicy | None" = None,
@@ -86,11 +87,12 @@ class Engine:
 
         ``bundle``: "default", the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
         ``voices``: the folder of a ``VoiceStore``. ``precision``: of CosyVoice's language model, "fp32",
-        "bf16", "fp16" or "int8". ``backend`` takes the place of the bundle's own.
+        "bf16", "fp16" or "int8". ``device``: of CosyVoice, "auto" (a graphics card if torch can use one),
+        "cpu", "cuda" or "cuda:N". ``backend`` takes the place of the bundle's own.
         ``process``: render in a process of its own; without it, on threads of this one.
         """
         if backend is None:
-            load = functools.partial(_load, bundle, voices, precision, process)
+            load = functools.partial(_load, bundle, voices, precision, device, process)
             backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
@@ -311,16 +313,20 @@ def _join(threads: list[threading.Thread]) -> None:
         thread.join()
 
 
-def _load(bundle: str, voices: Path | None, precision: str, process: "ProcessPolicy | None") -> Backend:
+def _load(
+    bundle: str, voices: Path | None, precision: str, device: str, process: "ProcessPolicy | None"
+) -> Backend:
     if bundle == "default":
         if precision != "fp32":
             raise BadRequest(f"precision is {precision!r}; only a CosyVoice bundle has others than fp32")
+        if device not in ("auto", "cpu"):
+            raise BadRequest(f"device is {device!r}; only a CosyVoice bundle computes on others than cpu")
         return _load_packaged() if process is None else _packaged_elsewhere(process)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
     from .cosyvoice.policy import CosyVoicePolicy, precision_of
 
-    policy = CosyVoicePolicy(precision=precision_of(precision))
+    policy = CosyVoicePolicy(precision=precision_of(precision), device=device)
     if process is None:
         from .cosyvoice.backend import CosyVoiceBackend
 

@@ -72,9 +72,14 @@ class Listened:
 
 
 def measure(
-    plan: Plan, *, bundle: Path | None = None, size: str | None = None, plot: Path | None = None
+    plan: Plan,
+    *,
+    bundle: Path | None = None,
+    size: str | None = None,
+    device: str = "auto",
+    plot: Path | None = None,
 ) -> Report:
-    """Serve the plan with a bundle, one of random weights of that size, or the packaged voice.
+    """Serve the plan with a bundle, one of random weights of that size, or the packaged voice, on a device.
 
     Raises BenchFailed, BundleError, and MissingExtra for a plot without matplotlib.
     """
@@ -82,7 +87,7 @@ def measure(
         _require_matplotlib()
     with _bundle_folder(bundle, size) as folder:
         flags = [] if folder is None else ["--bundle", str(folder)]
-        with server("--max-streams", str(plan.streams), *flags) as url:
+        with server("--max-streams", str(plan.streams), "--device", device, *flags) as url:
             asyncio.run(_listen(url, Plan(plan.rate, 1, _WARM_UP, plan.voice)))
             began = time.monotonic()
             heard = asyncio.run(_listen(url, plan))
@@ -90,7 +95,9 @@ def measure(
     if plot is not None:
         draw(heard, plan, plot)
     voice = str(bundle or (f"random weights, {size}" if size else "packaged"))
-    return Report("serve", tuple(figures(heard, took_s)), {"voice": voice, "rate": plan.rate})
+    return Report(
+        "serve", tuple(figures(heard, took_s)), {"voice": voice, "device": device, "rate": plan.rate}
+    )
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .devices import CPU, on_device
+
 BLOCKS_TOGETHER = 4
 
 Project = Callable[[Tensor, Tensor], Tensor]
@@ -87,7 +89,8 @@ class Part:
     ``rows``: begin and end. ``slot``, ``size``: where the blocks are written, and how much of them is not
     padding. ``visible``: slots to read, from the first. ``positions``: (visible,) int64, the frame in each
     slot. ``queries``: (frames,) int64, the frames of the blocks themselves. ``mask``: (frames, visible)
-    float32, -inf where a frame does not see a slot; None where all see all.
+    float32, -inf where a frame does not see a slot; None where all see all. ``distances``: from a frame back
+    to what it may see, least (negative: ahead) and most.
     """
 
     rows: tuple[int, int]
@@ -97,6 +100,7 @@ class Part:
     positions: Tensor
     queries: Tensor
     mask: Tensor | None
+    distances: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ def make_plan(
     block: int,
     capacity: int,
     valid: Sequence[int] | None = None,
-    device: torch.device | None = None,
+    device: torch.device = CPU,
 ) -> Plan:
     """The plan of a chunk of ``length`` frames for rows that have ``begins`` frames behind them.
 
@@ -148,14 +152,16 @@ def make_plan(
         Block(start, stop, tuple(_part(*group, start, stop, block, capacity, device) for group in groups))
         for start, stop in edges
     )
-    begin = torch.tensor(begins[:1] if len(set(begins)) == 1 else begins, device=device)
+    begin = _there(begins[:1] if len(set(begins)) == 1 else begins, device)
     frames = torch.arange(length, device=device)
     history = min(max(begins), capacity)
-    padded = (
-        None if valid is None else (frames < torch.tensor(valid, device=device)[:, None])[..., None].float()
-    )
+    padded = None if valid is None else (frames < _there(valid, device)[:, None])[..., None].float()
     held = _held(begin[:, None], history, capacity)
     return Plan(blocks, begin[:, None] + frames, history, held, padded)
+
+
+def _there(numbers: int | Sequence[int], device: torch.device) -> Tensor:
+    return on_device(torch.tensor(numbers), device)
 
 
 def _agreeing(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -172,18 +178,22 @@ def _part(
     stop: int,
     block: int,
     capacity: int,
-    device: torch.device | None,
+    device: torch.device,
 ) -> Part:
     written = begin + max(min(stop, end), 0)
     visible = min(written, capacity)
-    positions = _held(torch.tensor(written, device=device), visible, capacity)
+    positions = _held(_there(written, device), visible, capacity)
     chunk_frames = torch.arange(start, stop, device=device)
     mask = None
     if stop - start > block:
         seen = positions < begin + (chunk_frames // block + 1)[:, None] * block
         mask = torch.zeros(seen.shape, device=device).masked_fill(~seen, -math.inf)
     size = max(0, min(stop, end) - start)
-    return Part(rows, (begin + start) % capacity, size, visible, positions, begin + chunk_frames, mask)
+    slot, distances = (
+        (begin + start) % capacity,
+        (begin + start + 1 - written, begin + stop - 1 + visible - written),
+    )
+    return Part(rows, slot, size, visible, positions, begin + chunk_frames, mask, distances)
 
 
 def _held(end: Tensor, visible: int, capacity: int) -> Tensor:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import torch
 
 from .bistream import Ask, Generation
+from .devices import on_device, on_host
 from .sampling import Chooser, SamplingParameters, UniformSource, draw
 from .speech_lm import SpeechLm, SpeechLmState, embed, last_valid
 
@@ -76,7 +77,8 @@ def _chosen(lm: SpeechLm, hidden: torch.Tensor, asked: Sequence[_Asked]) -> dict
     chosen = {each.row: each.ask.forced for each in asked if each.ask.forced is not None}
     sampled = [each for each in asked if each.ask.forced is None]
     if sampled:
-        logits = lm.logits(hidden[[each.row for each in sampled]]).float().cpu().numpy()
+        rows = on_device(torch.tensor([each.row for each in sampled]), hidden.device)
+        logits = on_host(lm.logits(hidden[rows]).float()).numpy()
         drawn = draw(logits, [_chooser(each) for each in sampled])
         chosen |= {each.row: one.id for each, one in zip(sampled, drawn, strict=True)}
     return chosen

@@ -42,6 +42,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention_memory import Apart, Keep, Memory, Plan, device_of, make_plan, room_of
+from .devices import on_device
 from .flow_dit import DitConfig, DitState, FlowDit
 from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, EncoderState, FlowEncoder, LookaheadLayer
 from .flow_unet import FlowUnet, UnetConfig, UnetState
@@ -122,9 +123,9 @@ class FlowChunk:
 class FlowState:
     """What the flow remembers between chunks; used up by the step that it is given to.
 
-    ``frames``: (B,) int64, mel frames behind. ``speaker``: (B, 80). ``encoder``: the v2 encoder's, or (B, 2,
-    C) context of v3's lookahead. ``solver``: one state a solver step, with tensors (B, 2, ...): conditioned
-    half, free half.
+    ``frames``: (B,) int64, mel frames behind, on the host, where steps are planned. ``speaker``: (B, 80).
+    ``encoder``: the v2 encoder's, or (B, 2, C) context of v3's lookahead. ``solver``: one state a solver
+    step, with tensors (B, 2, ...): conditioned half, free half.
     """
 
     frames: Tensor
@@ -162,8 +163,13 @@ class Flow(Prepared):
 
     def prepare(self) -> None:
         """Compute what depends on the solver time only: it is the same for every chunk."""
-        t = torch.tensor([time for time, _ in self.times], device=self.input_embedding.weight.device)
+        t = on_device(torch.tensor([time for time, _ in self.times]), self.device)
         self.offsets = self.decoder.estimator.time_offsets(t)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.input_embedding.weight.device
 
     def speaker(self, embedding: Tensor) -> Tensor:
         """(B, 192) speaker embedding -> (B, 80) conditioning."""
@@ -182,7 +188,7 @@ class Flow(Prepared):
             for _ in range(self.config.solver_steps)
         ]
         return FlowState(
-            torch.zeros(rows, dtype=torch.int64, device=speaker.device),
+            torch.zeros(rows, dtype=torch.int64),
             speaker.clone(),
             self.encoder.init_state(rows, room)
             if self.config.encoder
@@ -279,7 +285,7 @@ class Flow(Prepared):
     def _flow(
         self, mu: Tensor, prompt_mel: Tensor, state: FlowState, begins: list[int], plan: Plan, keep: Keep
     ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
-        noise = torch.stack([self.noise(begin, mu.shape[1]) for begin in begins]).to(mu.device)
+        noise = torch.stack([self.noise(begin, mu.shape[1]) for begin in begins])
         speaker = state.speaker[:, None].expand_as(mu)
         conditioned = torch.cat([mu, speaker, prompt_mel.transpose(1, 2)], 2)
         mel, solver = self._solve(noise, conditioned, state.solver, plan, keep)
@@ -300,7 +306,8 @@ class Flow(Prepared):
             h, encoder = self.encoder.step(x, future, memory, ids, frames)
             return self.encoder_proj(h), encoder
         if chunk.lengths is not None:
-            x = x * (torch.arange(length) < torch.tensor(chunk.lengths)[:, None])[..., None].to(x.device)
+            spoken = torch.arange(length) < torch.tensor(chunk.lengths)[:, None]
+            x = x * on_device(spoken[..., None], x.device)
         h, context = self.pre_lookahead_layer(x, future, state.encoder)
         return h.repeat_interleave(RATIO, 1), context
 
@@ -352,7 +359,7 @@ class Flow(Prepared):
     def _noise_block(self, index: int) -> Tensor:
         if index not in self._noise:
             drawn = torch.randn(MEL, NOISE_FRAMES, generator=torch.Generator().manual_seed(index))
-            self._noise[index] = drawn.T.contiguous()
+            self._noise[index] = on_device(drawn.T.contiguous(), self.device)
         return self._noise[index]
 
     def _grown(self, state: FlowState, frames: int) -> FlowState:

@@ -143,9 +143,9 @@ class _Distances:
 
     def __init__(self, plan: Plan, width: int) -> None:
         parts = [part for block in plan.blocks for part in block.parts if part.visible]
-        self.nearest = min(int(part.queries[0] - part.positions.max()) for part in parts)
-        self.farthest = max(int(part.queries[-1] - part.positions.min()) for part in parts)
-        self.sines = sine_table(self.nearest, self.farthest, width, plan.positions.device)
+        self.nearest = min(part.distances[0] for part in parts)
+        farthest = max(part.distances[1] for part in parts)
+        self.sines = sine_table(self.nearest, farthest, width, plan.positions.device)
 
     def pick(self, by_distance: Tensor, part: Part) -> Tensor:
         """Scores by distance (n, H, block, distances) to scores by slot (n, H, block, visible)."""

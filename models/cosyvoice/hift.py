@@ -162,7 +162,7 @@ class NormedConv(Prepared):
 
     def prepare(self) -> None:
         self.weight = multiplied_out(self, self.dtype)
-        self.bias.data = self.bias.data.to(self.dtype)
+        self.bias = nn.Parameter(self.bias.data.to(self.dtype), requires_grad=False)
 
     @property
     def reach(self) -> int:
@@ -377,7 +377,7 @@ class Hift(nn.Module):
         """A beginning."""
         empty = self.conv_post.bias.new_empty
         waves = self.config.waves
-        phase = torch.zeros(rows, waves, dtype=torch.float64)
+        phase = self.conv_post.bias.new_zeros(rows, waves, dtype=torch.float64)
         return HiftState(empty(rows, MEL, 0), empty(rows, 1, 0), empty(rows, 0, waves), phase, empty(rows, 0))
 
     def step(self, mel: Tensor, noise: Tensor, state: HiftState) -> tuple[Tensor, HiftState]:
@@ -446,7 +446,9 @@ class Hift(nn.Module):
     def _compat_render(self, mel: Tensor, noise: Tensor, state: CompatState) -> tuple[Tensor, Tensor, Tensor]:
         mel = torch.cat([state.mel, mel], 2)
         source, wave = self.whole(mel, noise, state.source)
-        weights = torch.hamming_window(2 * state.tail.shape[1], periodic=False, dtype=torch.float64)
+        weights = torch.hamming_window(
+            2 * state.tail.shape[1], periodic=False, dtype=torch.float64, device=wave.device
+        )
         rise, fall = (part.float() for part in weights.chunk(2)) if len(weights) else (weights, weights)
         return mel, source, fade(state.tail, wave, (rise, fall))
 

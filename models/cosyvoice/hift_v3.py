@@ -144,7 +144,7 @@ class HiftV3(nn.Module):
         return HiftV3State(
             empty(rows, MEL, 0),
             f0,
-            torch.zeros(rows, config.waves, dtype=torch.float64),
+            empty(rows, config.waves, dtype=torch.float64),
             empty(rows, 0),
             empty(rows, config.n_fft + 2, config.source_strides[0] - 1),
             convs,

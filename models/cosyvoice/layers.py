@@ -173,7 +173,7 @@ def load(network: nn.Module, weights: dict[str, Tensor]) -> None:
     """Take the weights over, out of ``weights``, without a copy, and lay them out.
 
     Raises RuntimeError that names missing and unknown keys.
-    The network may have been built under ``torch.device("meta")``.
+    The network may have been built under ``torch.device("meta")``; it computes where the weights are.
     """
     network.load_state_dict(weights, strict=True, assign=True)
     weights.clear()

@@ -40,8 +40,8 @@ class MelSpeed:
         """New frames up to ``end``, and forget the old frames before them."""
         assert self._held is not None
         held, count = self._held, self._held.shape[2]
-        place = (torch.arange(self._given, end, dtype=torch.float64) + 0.5) * self._speed - 0.5 - self._first
-        place = place.clamp(0, count - 1)
+        new = torch.arange(self._given, end, dtype=torch.float64, device=held.device)
+        place = ((new + 0.5) * self._speed - 0.5 - self._first).clamp(0, count - 1)
         before = place.long().clamp(max=max(count - 2, 0))
         share = (place - before).float()
         after = (before + 1).clamp(max=count - 1)

@@ -3,11 +3,13 @@
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:67-75.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from .devices import CPU, DeviceFault
 from .flow import Flow, FlowConfig, FlowPolicy
 from .flow_dit import DitConfig
 from .flow_encoder import EncoderConfig
@@ -31,38 +33,50 @@ class Networks:
 
 
 def load_networks(
-    bundle: Bundle, policy: FlowPolicy | None = None, precision: Precision = Precision.FP32
+    bundle: Bundle,
+    policy: FlowPolicy | None = None,
+    precision: Precision = Precision.FP32,
+    device: torch.device = CPU,
 ) -> Networks:
     """Load all three, one file after the other; raises BundleFault.
 
-    policy: what the flow remembers. precision: of the language model.
+    policy: what the flow remembers. precision: of the language model. device: that they compute on.
     """
-    return Networks(load_lm(bundle, precision), load_flow(bundle, policy), load_vocoder(bundle))
+    return Networks(
+        load_lm(bundle, precision, device), load_flow(bundle, policy, device), load_vocoder(bundle, device)
+    )
 
 
-def load_lm(bundle: Bundle, precision: Precision = Precision.FP32) -> SpeechLm:
-    """The language model. Of its text embedding, half a gigabyte, the rows that are used come to memory."""
-    weights = bundle.load("llm.pt", mapped=(TEXT_EMBEDDING,))
+def load_lm(bundle: Bundle, precision: Precision = Precision.FP32, device: torch.device = CPU) -> SpeechLm:
+    """The language model.
+
+    Of its text embedding, half a gigabyte, only the rows that are used come to a CPU's memory. Raises
+    BundleFault, and DeviceFault for a precision that the device has not.
+    """
+    if precision is Precision.INT8 and device.type != "cpu":
+        raise DeviceFault(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
+    weights = _weights(bundle, "llm.pt", device, mapped=(TEXT_EMBEDDING,))
     lm = SpeechLm.load(bundle.geometry.lm, weights, precision)
     if weights:
         raise BundleFault(f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} among them")
     return lm
 
 
-def load_flow(bundle: Bundle, policy: FlowPolicy | None = None) -> Flow:
+def load_flow(bundle: Bundle, policy: FlowPolicy | None = None, device: torch.device = CPU) -> Flow:
     """The flow of either version."""
     with torch.device("meta"):
         flow = Flow(flow_config(bundle.geometry), policy)
-    _load(flow, bundle, "flow.pt")
+    _load(flow, bundle, "flow.pt", device)
     return flow
 
 
-def load_vocoder(bundle: Bundle) -> Hift | HiftV3:
+def load_vocoder(bundle: Bundle, device: torch.device = CPU) -> Hift | HiftV3:
     """The vocoder of the bundle's version."""
     config = hift_config(bundle.geometry)
     with torch.device("meta"):
         vocoder = Hift(config) if bundle.version is Version.V2 else HiftV3(config)
-    _load(vocoder, bundle, "hift.pt")
+    _load(vocoder, bundle, "hift.pt", device)
+    vocoder.spectra.window = vocoder.spectra.window.to(device)  # comes from no weight
     return vocoder
 
 
@@ -111,8 +125,17 @@ def hift_config(geometry: Geometry) -> HiftConfig:
     )
 
 
-def _load(network: nn.Module, bundle: Bundle, name: str) -> None:
+def _load(network: nn.Module, bundle: Bundle, name: str, device: torch.device) -> None:
     try:
-        load(network, bundle.load(name))
+        load(network, _weights(bundle, name, device))
     except RuntimeError as error:
         raise BundleFault(f"{name}: {str(error).splitlines()[-1].strip()}") from error
+
+
+def _weights(
+    bundle: Bundle, name: str, device: torch.device, mapped: Collection[str] = ()
+) -> dict[str, Tensor]:
+    weights = bundle.load(name, mapped)
+    for key in weights:  # one by one, so that none is held twice
+        weights[key] = weights[key].to(device)
+    return weights

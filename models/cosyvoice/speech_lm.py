@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .bistream import Kind, Unit
+from .devices import on_device
 from .geometry import SpeechLmConfig, Version
 from .layers import Linear, load
 from .precision import Place, Precision, linear_of
@@ -42,7 +43,7 @@ class SpeechLmState:
 
     kv: (B, layers, 2, kv_heads, capacity + 1, head_width), key and value; written in place behind
         ``lengths``, so that a state may be stepped from once. The last position is scratch.
-    lengths: (B,) int64, ids fed so far.
+    lengths: (B,) int64, ids fed so far; on the host, where it is known without asking the device.
     """
 
     kv: Tensor
@@ -93,7 +94,7 @@ class SpeechLm(nn.Module):
         config, weight = self.config, self.speech_embedding.weight
         shape = (rows, config.layers, 2, config.kv_heads, capacity + 1, config.head_width)
         kv = _untouched_zeros(shape, weight)
-        return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64, device=weight.device))
+        return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64))
 
     def embed_text(self, text_ids: Tensor) -> Tensor:
         """(...) int64 text ids to (..., hidden)."""
@@ -115,8 +116,9 @@ class SpeechLm(nn.Module):
     ) -> tuple[Tensor, SpeechLmState]:
         """Feed each row what is new to it; (B, T, hidden) after the final norm, and the memory after.
 
-        x: (B, T, hidden). valid: (B,) int64, how many of the T are real (0 leaves a row as it is); all by
-        default. Output at padding is meaningless. Raises ValueError where a row would outgrow its memory.
+        x: (B, T, hidden). valid: (B,) int64 on the host, how many of the T are real (0 leaves a row as it
+        is); all by default. Output at padding is meaningless. Raises ValueError where a row would outgrow its
+        memory.
         """
         rows, columns, _ = x.shape
         if valid is None:
@@ -136,7 +138,7 @@ class SpeechLm(nn.Module):
         return scores
 
     def _look_up(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        found: Tensor = table(ids.to(table.weight.device))
+        found: Tensor = table(on_device(ids, table.weight.device))
         return found
 
 
@@ -152,12 +154,12 @@ def cleared(state: SpeechLmState, row: int) -> SpeechLmState:
 
 def embed(lm: SpeechLm, rows: Sequence[Sequence[Unit]]) -> tuple[Tensor, Tensor]:
     """The inputs of several sessions as one step's: (B, T, hidden), padded at the right, and how many are
-    real.
+    real, on the host.
 
     A row without inputs sits the step out; at least one must have some.
     """
     parts = [_embed_row(lm, units) for units in rows]
-    valid = torch.tensor([len(part) for part in parts], device=lm.speech_embedding.weight.device)
+    valid = torch.tensor([len(part) for part in parts])
     return nn.utils.rnn.pad_sequence(parts, batch_first=True), valid
 
 
@@ -196,7 +198,7 @@ def _untouched_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
 def last_valid(hidden: Tensor, valid: Tensor) -> Tensor:
     """(B, hidden): of each row the output at its last real column; meaningless for rows without one."""
     rows = torch.arange(hidden.shape[0], device=hidden.device)
-    return hidden[rows, (valid - 1).clamp(min=0)]
+    return hidden[rows, on_device((valid - 1).clamp(min=0), hidden.device)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,17 +219,18 @@ class _Plan:
 
 
 def _plan(state: SpeechLmState, valid: Tensor, columns: int, longest: int, config: SpeechLmConfig) -> _Plan:
-    rows = len(valid)
-    column = torch.arange(columns, device=valid.device)
+    rows, device = len(valid), state.kv.device
+    column = torch.arange(columns)
     positions = state.lengths[:, None] + column
-    places = torch.where(column < valid[:, None], positions, state.capacity)
+    places = on_device(torch.where(column < valid[:, None], positions, state.capacity), device)
+    positions = on_device(positions, device)
     cos, sin = _rotation(positions, config, state.kv.dtype)
     visible = None
     if rows > 1 or columns > 1:
-        seen = torch.arange(longest, device=valid.device) <= positions[..., None]
+        seen = torch.arange(longest, device=device) <= positions[..., None]
         visible = seen[:, None].repeat(1, 1, config.heads // config.kv_heads, 1)
         # (B, 1, G * T, longest)
-    index = torch.arange(rows, device=valid.device)[:, None]
+    index = torch.arange(rows, device=device)[:, None]
     return _Plan(index, places, cos, sin, longest, visible)
 
 

@@ -18,6 +18,8 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
+from .devices import on_device
+
 State = TypeVar("State")
 
 
@@ -52,14 +54,16 @@ def tensors(state: object) -> Iterator[Tensor]:
 
 def gather(pool: State, rows: Sequence[int]) -> State:
     """A copy of some rows, in the order asked for; a row may be asked for twice."""
-    return map_state(lambda tensor: tensor.index_select(0, torch.tensor(rows, device=tensor.device)), pool)
+    index = torch.tensor(rows)
+    return map_state(lambda tensor: tensor.index_select(0, on_device(index, tensor.device)), pool)
 
 
 @torch.inference_mode()
 def scatter(pool: State, rows: Sequence[int], state: State) -> None:
     """Write a state's rows over some rows of the pool, in place; shapes agree but for the row count."""
+    index = torch.tensor(rows)
     for target, source in zip(tensors(pool), tensors(state), strict=True):
-        target[torch.tensor(rows, device=target.device)] = source
+        target[on_device(index, target.device)] = source
 
 
 def join(states: Sequence[State]) -> State:

@@ -80,6 +80,11 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
             "precision is 'int8'; only a CosyVoice bundle has others than fp32",
         ),
         (["say", "-o", "x.wav", "--precision", "half", "Hello"], "Invalid value for '--precision'"),
+        (["serve", "--device", "gpu"], "device (--device): got 'gpu'; allowed is auto, cpu, cuda or cuda:N"),
+        (
+            ["say", "-o", "x.wav", "--device", "cuda", "Hello"],
+            "device is 'cuda'; only a CosyVoice bundle computes on others than cpu",
+        ),
         (
             ["say", "-o", "x.wav", "--precision", "int8", "Hello"],
             "precision is 'int8'; only a CosyVoice bundle has others than fp32",

@@ -21,6 +21,7 @@ from ...models.cosyvoice.bistream import (
     Prompt,
     SpeechIds,
 )
+from ...models.cosyvoice.devices import find_device
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.geometry import Version
 from ...models.cosyvoice.networks import Networks, load_networks
@@ -205,7 +206,7 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
             front = CosyVoiceFront.of(bundle, tokenizer, policy, voices)
-            networks = load_networks(bundle, policy.flow, policy.precision)
+            networks = load_networks(bundle, policy.flow, policy.precision, find_device(policy.device))
             return cls(front, bundle.version, networks, tokenizer, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
@@ -226,7 +227,7 @@ def hosted(folder: Path, policy: CosyVoicePolicy) -> Hosted:
     """What renders a bundle in a process of its own, beside a front; raises BundleError."""
     with bundle_errors():
         bundle = open_bundle(folder)
-        networks = load_networks(bundle, policy.flow, policy.precision)
+        networks = load_networks(bundle, policy.flow, policy.precision, find_device(policy.device))
         renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy)
     return Hosted(renderer, renderer.open, Stage.DECODE)
 

@@ -12,6 +12,7 @@ from typing import assert_never
 import numpy as np
 
 from ...models.cosyvoice.bistream import Prompt
+from ...models.cosyvoice.devices import DeviceFault
 from ...models.cosyvoice.front_end import prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
@@ -173,8 +174,8 @@ def _encoder_of(bundle: Bundle) -> Callable[[], VoiceEncoder]:
 
 @contextmanager
 def bundle_errors() -> Iterator[None]:
-    """What is wrong with a checkpoint folder, as an error of the engine's."""
+    """What is wrong with a checkpoint folder or its device, as an error of the engine's."""
     try:
         yield
-    except BundleFault as fault:
+    except (BundleFault, DeviceFault) as fault:
         raise BundleError(str(fault)) from fault

@@ -30,7 +30,8 @@ class CosyVoicePolicy:
     longest_hop: speech ids of a chunk of audio, 40 ms each. prompt_ids: of a voice's recording, the last
     ones, that the flow hears; they cost memory in every session as speech does. prepared_voices: whose
     prompts are kept computed. pause_share: of the pause that a text asks for after a sentence; the model
-    makes its own. precision: of the language model's matrices.
+    makes its own. precision: of the language model's matrices. device: that the networks compute on: "auto",
+    the first graphics card where there is one, "cpu", "cuda" or "cuda:N".
     """
 
     interleave: Interleave = Interleave.BISTREAM
@@ -50,6 +51,7 @@ class CosyVoicePolicy:
     prepared_voices: int = 4
     pause_share: float = 0.3
     precision: Precision = Precision.FP32
+    device: str = "auto"
 
 
 def precision_of(name: str) -> Precision:

@@ -15,13 +15,14 @@ replaced once a step has come to its end, so that a step that failed can be trie
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...models.cosyvoice.devices import on_device, on_host
 from ...models.cosyvoice.flow import BLOCK_IDS, MEL, Flow, FlowChunk, FlowState
 from ...models.cosyvoice.flow_encoder import LOOKAHEAD, RATIO
 from ...models.cosyvoice.hift import Hift, HiftState
@@ -109,6 +110,7 @@ class RenderRunner:
 
     def __init__(self, networks: Networks, *, timbres: int) -> None:
         self._flow: Flow = networks.flow
+        self._device = networks.flow.device
         self._vocoder = networks.vocoder
         self._noise = NoiseTable(self._vocoder.config.waves) if isinstance(self._vocoder, HiftV3) else None
         self._most_timbres = timbres
@@ -119,7 +121,7 @@ class RenderRunner:
         voice = self._prepare(timbre)
         used = int(voice.frames.max())
         room = used + self._flow.policy.reserve_frames
-        tail = torch.from_numpy(timbre.mel[:, RATIO * (len(timbre.ids) - len(timbre.tail)) :])
+        tail = self._there(timbre.mel[:, RATIO * (len(timbre.ids) - len(timbre.tail)) :])
         return Rendering(self._flow.open(voice, room), tail, MelSpeed(speed), self._throat(noise))
 
     def shares_flow(self, part: Part) -> Hashable:
@@ -132,7 +134,7 @@ class RenderRunner:
     def flow(self, parts: Mapping[int, Part]) -> dict[int, Tensor]:
         """The mel of each chunk, (1, 80, T)."""
         states = [part.rendering.flow for part in parts.values()]
-        chunk = _flow_chunk([*parts.values()])
+        chunk = _flow_chunk([*parts.values()], self._device)
         if len(states) == 1:
             mel, state = self._flow.step(chunk, states[0])
             states = [state]
@@ -173,7 +175,7 @@ class RenderRunner:
             samples, state = network.step(mel, noise, state)
             for index, row in enumerate(rows):
                 row.throat.state = gather(state, [index])
-        return dict(zip(voicings, samples.numpy(), strict=True))
+        return dict(zip(voicings, on_host(samples).numpy(), strict=True))
 
     def _prepare(self, timbre: Timbre) -> FlowState:
         if timbre.id not in self._prepared:
@@ -185,9 +187,12 @@ class RenderRunner:
 
     @torch.inference_mode()
     def _heard(self, timbre: Timbre) -> FlowState:
-        speaker = self._flow.speaker(torch.from_numpy(timbre.embedding)[None])
-        ids, mel = torch.from_numpy(timbre.ids).long()[None], torch.from_numpy(timbre.mel)[None]
+        speaker = self._flow.speaker(self._there(timbre.embedding[None]))
+        ids, mel = self._there(timbre.ids[None]).long(), self._there(timbre.mel[None])
         return self._flow.prefill(ids, mel, speaker)[0]
+
+    def _there(self, numbers: NDArray[Any]) -> Tensor:
+        return on_device(torch.from_numpy(numbers), self._device)
 
     def _throat(self, noise: np.random.Generator) -> Throat:
         if isinstance(self._vocoder, HiftV3):
@@ -213,7 +218,8 @@ class _OverlappingThroat:
 
     def draw(self, frames: int, *, last: bool) -> Tensor:
         shape = (1, self._config.frame_samples * frames, self._config.waves)
-        return torch.from_numpy(self._noise.standard_normal(shape, np.float32))
+        drawn = torch.from_numpy(self._noise.standard_normal(shape, np.float32))
+        return on_device(drawn, self.state.mel.device)
 
 
 class _CausalThroat:
@@ -225,19 +231,21 @@ class _CausalThroat:
 
     def draw(self, frames: int, *, last: bool) -> Tensor:
         assert isinstance(self.state, HiftV3State)
-        return self._noise.take(self._network.noise_samples(frames, self.state, last=last))
+        drawn = self._noise.take(self._network.noise_samples(frames, self.state, last=last))
+        return on_device(drawn, self.state.mel.device)
 
 
-def _flow_chunk(parts: Sequence[Part]) -> FlowChunk:
+def _flow_chunk(parts: Sequence[Part], device: torch.device) -> FlowChunk:
     """Chunks as rows, padded where they are last ones of different length."""
     lengths = tuple(part.length for part in parts)
     longest = max(lengths)
     ids = torch.zeros(len(parts), longest, dtype=torch.int64)
-    mel = torch.zeros(len(parts), MEL, RATIO * longest)
+    mel = torch.zeros(len(parts), MEL, RATIO * longest, device=device)
     for row, part in enumerate(parts):
         chunk = part.chunk
         ids[row, : part.length] = torch.tensor(part.ids[chunk.start : chunk.stop])
         tail = part.rendering.tail_mel[:, RATIO * chunk.start :]
         mel[row, :, : tail.shape[1]] = tail
     future = torch.tensor([part.ids[part.chunk.stop : part.chunk.fed] for part in parts], dtype=torch.int64)
+    ids, future = on_device(ids, device), on_device(future, device)
     return FlowChunk(ids, future, mel, lengths if len(set(lengths)) > 1 else None)

@@ -1,0 +1,66 @@
+"""Where the networks compute, and the way of numbers there and back. One graphics card at most.
+
+What a session is, how far it is and which id it said is known on the host; what is computed stays on the
+device. So a step takes a few numbers there and gives a few back, each through memory that the card can read
+and write by itself (pinned): the way there is not waited for, and the way back is waited for once a step.
+
+    host      ids, places, draws ->|                                 |-> ids, samples
+    device                         |embed, layers, head, choice, mel |
+
+On a CPU both are nothing.
+
+Source: ``torch.cuda`` on pinned memory and asynchronous copies.
+"""
+
+import re
+
+import torch
+from torch import Tensor
+
+CPU = torch.device("cpu")
+
+
+class DeviceFault(ValueError):
+    """A device that is not known, or that this machine does not have."""
+
+
+def find_device(name: str) -> torch.device:
+    """``auto`` (the first card that torch can use, else the CPU), ``cpu``, ``cuda`` or ``cuda:1``.
+
+    Raises DeviceFault.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return CPU
+    found = re.fullmatch(r"cuda(?::(\d{1,3}))?", name)
+    if not found:
+        raise DeviceFault(f"device is {name!r}; it must be auto, cpu, cuda or cuda:N")
+    index, cards = int(found[1] or 0), torch.cuda.device_count()
+    if index >= cards:
+        raise DeviceFault(f"device is {name!r}; torch can use {cards} such devices here")
+    return torch.device("cuda", index)
+
+
+def on_device(host: Tensor, device: torch.device) -> Tensor:
+    """The same numbers there; they may be under way still, but what is computed with them waits."""
+    if device.type == "cpu":
+        return host
+    return host_memory(host).to(device, non_blocking=True)
+
+
+def on_host(there: Tensor) -> Tensor:
+    """The same numbers here, once everything before has been computed; nothing else ever waits for that."""
+    if there.device.type == "cpu":
+        return there
+    return new_on_host(there.shape, there.dtype).copy_(there)
+
+
+def new_on_host(shape: torch.Size | tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Room that a card reads and writes by itself, where there is a card."""
+    return torch.empty(shape, dtype=dtype, pin_memory=torch.cuda.is_available())
+
+
+def host_memory(host: Tensor) -> Tensor:
+    """The same numbers where a card can read them by itself."""
+    return host.pin_memory() if torch.cuda.is_available() else host

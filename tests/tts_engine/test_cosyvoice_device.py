@@ -1,0 +1,243 @@
+"""CosyVoice on a device that is not the CPU, simulated: what is computed where, and what is waited for.
+
+``Elsewhere`` lends tensors on ``meta`` numbers after all, in the CPU's memory. Where one of them meets one of
+the CPU's, or is looked at from the host other than by a copy, a real device would fail or wait, and the
+simulation fails or counts. It says nothing of speed, or of CUDA's own arithmetic.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from torch import Tensor  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
+from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
+from vivavoce.models.cosyvoice.devices import CPU, DeviceFault, find_device, on_device, on_host  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
+from vivavoce.models.cosyvoice.networks import load_lm, load_networks  # noqa: E402
+from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402
+from vivavoce.models.cosyvoice.release.bundle import Bundle, open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
+from vivavoce.tts_engine.backend import Rendered, SlotRequest, Stage, Turn  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy  # noqa: E402
+from vivavoce.tts_engine.errors import BundleError  # noqa: E402
+
+ELSEWHERE = torch.device("meta")
+BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0, device="cpu")
+TEXTS = ("Well, who is it, at night?", "It is me.", "Nobody said so.")
+COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
+
+
+class Far(Tensor):
+    """A tensor that says it is elsewhere."""
+
+    near: Tensor
+
+    @staticmethod
+    def __new__(cls, near: Tensor) -> "Far":
+        far: Far = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            near.size(),
+            strides=near.stride(),
+            storage_offset=near.storage_offset(),
+            dtype=near.dtype,
+            device=ELSEWHERE,
+        )
+        far.near = near
+        return far
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(f"{func}: called outside of the simulation")
+
+
+class Elsewhere(TorchDispatchMode):
+    """Computes for tensors that are elsewhere; waits: what had to come to the host before it could go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[str] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        far = [tensor for tensor in given if isinstance(tensor, Far)]
+        asked = kwargs.get("device")
+        if asked is not None:
+            kwargs = {**kwargs, "device": CPU}
+        self._check(func, given)
+        if func.overloadpacket is torch.ops.aten._fused_sdp_choice:
+            return 0  # the plain one, which every device has
+        answer = func(*tree_map(_near, args), **tree_map(_near, kwargs))
+        lands = bool(far) if asked is None else torch.device(asked) == ELSEWHERE
+        into = given[0] if func.overloadpacket is torch.ops.aten.copy_ else None
+        if into is not None and not isinstance(into, Far):
+            lands, answer = False, into
+        if far and (
+            not lands or not isinstance(answer, Tensor | tuple | list) or _depends_on_numbers(func, far)
+        ):
+            self.waits.append(str(func))
+        return tree_map(lambda one: _far(one, far), answer) if lands else answer
+
+    def _check(self, func: Any, given: list[Tensor]) -> None:
+        for tensor in given:
+            assert isinstance(tensor, Far) or not tensor.is_meta, f"{func}: made by torch.tensor(device=...)"
+        kinds = {isinstance(tensor, Far) for tensor in given if tensor.ndim or isinstance(tensor, Far)}
+        assert len(kinds) < 2 or func.overloadpacket in COPIES, f"{func}: tensors of two devices"
+
+
+def _depends_on_numbers(func: Any, far: list[Any]) -> bool:
+    """Whether the shape of the answer is known only once the numbers are."""
+    aten = torch.ops.aten
+    if func.overloadpacket in (aten.index, aten.index_put_):
+        return any(tensor.dtype == torch.bool for tensor in far[1:])
+    return func.overloadpacket in (aten.nonzero, aten.masked_select)
+
+
+def _near(value: Any) -> Any:
+    return value.near if isinstance(value, Far) else value
+
+
+def _far(answer: Any, given: list[Any]) -> Any:
+    """The wrapper of an answer: the one that was given, where it was changed in place."""
+    if not isinstance(answer, Tensor):
+        return answer
+    changed = [tensor for tensor in given if tensor.near is answer]
+    return changed[0] if changed else Far(answer)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Elsewhere]:
+    with torch.inference_mode(), Elsewhere() as mode:
+        yield mode
+
+
+@pytest.fixture(scope="module", params=Version, ids=lambda version: version.name)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundles") / request.param.name
+    write_random_bundle(path, request.param, Size.TINY, seed=1)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path) -> Bundle:
+    return open_bundle(folder)
+
+
+def backend_on(device: torch.device, bundle: Bundle) -> CosyVoiceBackend:
+    tokenizer = bundle.text_tokenizer()
+    front = CosyVoiceFront.of(bundle, tokenizer, BRIEF, None)
+    return CosyVoiceBackend(front, bundle.version, load_networks(bundle, device=device), tokenizer, BRIEF)
+
+
+def speak(backend: CosyVoiceBackend) -> tuple[list[np.ndarray], int]:
+    """Every text at once; samples of each, and how many steps it took."""
+    waiting, heard = {}, {}
+    for seed, text in enumerate(TEXTS):
+        request = SlotRequest("nobody", 1.0, seed)
+        slot, segmenter = backend.open_slot(request), backend.segmenter(request)
+        waiting[slot] = [*segmenter.push(text), *segmenter.flush()]
+        heard[slot] = []
+    current: set[int] = set()
+    steps = 0
+    while any(waiting.values()) or current:
+        for stage in Stage:
+            slots = [
+                slot
+                for slot in waiting
+                if backend.stage(slot) is stage and (slot in current or waiting[slot])
+            ][: backend.batch(stage)]
+            turns = [Turn(slot, None if slot in current else waiting[slot].pop(0)) for slot in slots]
+            steps += bool(turns)
+            for slot, result in zip(slots, backend.step(0, turns), strict=True):
+                assert isinstance(result, Rendered), result
+                heard[slot].append(result.samples)
+                (current.discard if result.segment_done else current.add)(slot)
+    return [np.concatenate(samples) for samples in heard.values()], steps
+
+
+def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
+    bundle: Bundle, elsewhere: Elsewhere
+) -> None:
+    expected, _ = speak(backend_on(CPU, bundle))
+    assert not elsewhere.waits
+    backend = backend_on(ELSEWHERE, bundle)
+    elsewhere.waits.clear()
+    said, steps = speak(backend)
+    assert set(elsewhere.waits) == {"aten.copy_.default"}
+    assert len(elsewhere.waits) <= steps * BRIEF.decode_ids
+    for one, other in zip(said, expected, strict=True):
+        assert one.shape == other.shape
+        # Products that are not oneDNN's round otherwise, and the phase of a voice adds that up.
+        assert np.abs(one - other).max() < 2e-3
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda far: far.sum().item(),
+        lambda far: int(far.max()),
+        lambda far: far.cpu(),
+        lambda far: on_host(far),
+        lambda far: far[far > 0],
+        lambda far: far + torch.ones(3),
+        lambda far: far @ torch.ones(3),
+        lambda far: far[torch.tensor([1])],
+        lambda far: far + torch.tensor([1.0], device=ELSEWHERE),
+    ],
+)
+def test_the_simulation_finds_what_a_device_would_wait_for_or_refuse(
+    elsewhere: Elsewhere, look: Callable[[Tensor], object]
+) -> None:
+    far = on_device(torch.arange(3.0), ELSEWHERE)
+    try:
+        look(far)
+    except AssertionError:
+        return
+    assert elsewhere.waits
+
+
+def test_a_device_is_found_by_its_name() -> None:
+    cards = torch.cuda.device_count()
+    assert find_device("cpu") == CPU
+    assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(DeviceFault, match=f"device is 'cuda:{cards}'; torch can use {cards} such devices"):
+        find_device(f"cuda:{cards}")
+    for name in ("gpu", "cuda:", "cuda:x", "mps", ""):
+        with pytest.raises(DeviceFault, match="it must be auto, cpu, cuda or cuda:N"):
+            find_device(name)
+
+
+def test_a_device_that_is_not_there_is_told_before_anything_is_loaded(folder: Path) -> None:
+    absent = f"cuda:{torch.cuda.device_count()}"
+    with pytest.raises(BundleError, match=f"device is '{absent}'"):
+        CosyVoiceBackend.load(folder, CosyVoicePolicy(device=absent))
+
+
+def test_int8_is_refused_elsewhere(bundle: Bundle) -> None:
+    with pytest.raises(DeviceFault, match="int8 is for a CPU, and the device is meta; take bf16 or fp16"):
+        load_lm(bundle, Precision.INT8, ELSEWHERE)
