@@ -20,6 +20,8 @@ Text messages of the socket are JSON objects with a "type":
 import asyncio
 import codecs
 import json
+import logging
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +30,7 @@ from typing import Annotated, Literal, assert_never
 from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketState
 
 from ..tts_engine.errors import VivavoceError
@@ -51,6 +54,8 @@ from .call_registry import CallHeld, CallRegistry, CallUnknown, Line
 from .text_feed import Command, Delta, weight
 from .voice_registry import VoiceRegistry
 
+logger = logging.getLogger(__name__)
+
 MOST_TEXT = 64 * 1024  # characters in one message
 MOST_WAITING = 256 * 1024  # characters not yet pushed into a stream, all utterances together
 MOST_UTTERANCES = 1_000  # being spoken or waiting; nobody waits for so many sentences
@@ -59,7 +64,7 @@ NEXT = "next"
 
 # Close codes of the application's range, after HTTP's numbers.
 CLOSE_UNKNOWN, CLOSE_HELD, CLOSE_TOO_SLOW = 4404, 4409, 4408
-CLOSE_NORMALLY = 1000
+CLOSE_NORMALLY, CLOSE_FAILED = 1000, 1011
 
 
 class Message(BaseModel):
@@ -247,96 +252,132 @@ def routes(registry: CallRegistry, speech: Speech, voices: VoiceRegistry) -> API
         socket: WebSocket, call_id: str, audio: Annotated[Literal["in", "none"], Query()] = "none"
     ) -> None:
         await socket.accept()
-        try:
-            line = await registry.next_free() if call_id == NEXT else registry.get(call_id)
-            with registry.hold(line), line.call.events.follow(wants_audio=audio == "in") as follower:
-                session = _Session(socket, line, follower, speech, voices)
-                code = await session.run()
-            await _close(socket, code)  # let go of the call first: who does not read does not close either
-        except CallUnknown as error:
-            await _refuse(socket, CLOSE_UNKNOWN, str(error))
-        except CallHeld as error:
-            await _refuse(socket, CLOSE_HELD, str(error))
+        session = _Session(socket, registry, speech, voices)
+        code = await session.run(call_id, wants_audio=audio == "in")
+        await _close(socket, code)  # the call is let go of: who does not read does not close either
 
     return router
 
 
 class _Session:
-    """One program holding one call over a socket."""
+    """One program on a socket, which may wait for a call, hold it, and leave at any time."""
 
     def __init__(
-        self, socket: WebSocket, line: Line, follower: Follower, speech: Speech, voices: VoiceRegistry
+        self, socket: WebSocket, registry: CallRegistry, speech: Speech, voices: VoiceRegistry
     ) -> None:
         self._socket = socket
+        self._registry = registry
+        self._speech = speech
         self._voices, self._grant = voices, grant_of(socket)
-        self._line = line
-        self._follower = follower
-        self._speaker = Speaker(line.call, speech)
+        self._held: tuple[Call, Speaker] | None = None
+        self._early: deque[ClientMessage] = deque()  # that came before the call
+        self._early_characters = 0
         self._sending = asyncio.Lock()
 
-    async def run(self) -> int:
+    async def run(self, call_id: str, *, wants_audio: bool) -> int:
         """Serve until the call is over or the socket is gone; answers the code to close it with.
 
         The call itself goes on without its holder.
         """
-        await self._send({"type": "started", **_line(self._line)})
-        telling, taking = asyncio.create_task(self._tell()), asyncio.create_task(self._take())
+        holding = asyncio.create_task(self._hold(call_id, wants_audio=wants_audio))
+        taking = asyncio.create_task(self._take())
         try:
-            await asyncio.wait({telling, taking}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({holding, taking}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (telling, taking):
+            for task in (holding, taking):
                 task.cancel()
-            told, took = await asyncio.gather(telling, taking, return_exceptions=True)
-            await self._speaker.aclose()
-        is_too_slow = isinstance(told, Overrun | TimeoutError) or isinstance(took, TimeoutError)
-        return CLOSE_TOO_SLOW if is_too_slow else CLOSE_NORMALLY
+            ends = await asyncio.gather(holding, taking, return_exceptions=True)
+        if any(isinstance(end, WebSocketDisconnect) for end in ends):
+            return CLOSE_NORMALLY  # whatever else failed did so for it
+        return await self._tell_end(next((end for end in ends if isinstance(end, Exception)), None))
 
-    async def _tell(self) -> None:
-        async for event in self._follower:
+    async def _tell_end(self, error: Exception | None) -> int:
+        match error:
+            case None:
+                return CLOSE_NORMALLY
+            case Overrun() | TimeoutError():
+                return CLOSE_TOO_SLOW
+            case CallUnknown() | CallHeld():
+                with suppress(WebSocketDisconnect, TimeoutError):
+                    await self._send({"type": "error", "message": str(error)})
+                return CLOSE_UNKNOWN if isinstance(error, CallUnknown) else CLOSE_HELD
+            case _:
+                logger.error("Holding a call failed", exc_info=error)
+                return CLOSE_FAILED
+
+    async def _hold(self, call_id: str, *, wants_audio: bool) -> None:
+        registry = self._registry
+        line = await registry.next_free() if call_id == NEXT else registry.get(call_id)
+        with registry.hold(line), line.call.events.follow(wants_audio=wants_audio) as follower:
+            speaker = Speaker(line.call, self._speech)
+            try:
+                await self._send({"type": "started", **_line(line)})
+                while self._early:
+                    await self._obey(line.call, speaker, self._early.popleft())
+                self._held = line.call, speaker
+                await self._tell(follower)
+            finally:
+                await speaker.aclose()
+
+    async def _tell(self, follower: Follower) -> None:
+        async for event in follower:
             if isinstance(event, CallerAudio):
-                await asyncio.wait_for(self._socket.send_bytes(event.pcm), SEND_WITHIN_S)
+                async with asyncio.timeout(SEND_WITHIN_S):
+                    await self._socket.send_bytes(event.pcm)
             else:
                 await self._send(describe(event))
 
     async def _take(self) -> None:
-        with suppress(WebSocketDisconnect):
-            while True:
-                message = await self._socket.receive()
-                if message["type"] == "websocket.disconnect":
-                    return
-                await self._answer(message.get("text"))
+        while (received := await self._socket.receive())["type"] != "websocket.disconnect":
+            try:
+                message = self._read(received.get("text"))
+            except BadMessage as error:
+                await self._send({"type": "error", "message": str(error)})
+                continue
+            if self._held is None:
+                self._early.append(message)
+            else:
+                await self._obey(*self._held, message)
 
-    async def _answer(self, text: str | None) -> None:
+    def _read(self, text: str | None) -> ClientMessage:
+        if text is None:
+            raise BadMessage("binary messages are not taken; send JSON text")
+        message = parse(text)
+        if self._held is None:
+            if self._early_characters + len(text) > MOST_WAITING:
+                raise BadMessage(f"more than {MOST_WAITING} characters are waiting for the call")
+            self._early_characters += len(text)
+        return message
+
+    async def _obey(self, call: Call, speaker: Speaker, message: ClientMessage) -> None:
         try:
-            if text is None:
-                raise BadMessage("binary messages are not taken; send JSON text")
-            self._do(parse(text))
+            self._do(call, speaker, message)
         except VivavoceError as error:
             await self._send({"type": "error", "message": str(error)})
 
-    def _do(self, message: ClientMessage) -> None:
+    def _do(self, call: Call, speaker: Speaker, message: ClientMessage) -> None:
         match message:
             case TextMessage(text=text):
-                self._speaker.push(text)
+                speaker.push(text)
             case CommandMessage(type="flush"):
-                self._speaker.push(Command.FLUSH)
+                speaker.push(Command.FLUSH)
             case CommandMessage(type="end"):
-                self._speaker.end()
+                speaker.end()
             case CommandMessage(type="discard"):
-                self._speaker.discard()
+                speaker.discard()
             case CommandMessage():
-                self._line.call.hang_up("hung up by the calls API")
+                call.hang_up("hung up by the calls API")
             case SpeechMessage(voice=voice, speed=speed):
                 voice = self._voices.resolve(voice, self._grant)
-                self._speaker.speech = replace(self._speaker.speech, voice=voice, speed=speed)
+                speaker.speech = replace(speaker.speech, voice=voice, speed=speed)
             case OnSpeechMessage(action=action):
-                self._line.call.on_speech = action
+                call.on_speech = action
             case _:
                 assert_never(message)
 
     async def _send(self, message: dict[str, object]) -> None:
-        async with self._sending:
-            await asyncio.wait_for(self._socket.send_text(json.dumps(message)), SEND_WITHIN_S)
+        async with self._sending, asyncio.timeout(SEND_WITHIN_S):
+            await self._socket.send_text(json.dumps(message))
 
 
 def _line(line: Line) -> dict[str, object]:
@@ -353,16 +394,12 @@ def _line(line: Line) -> dict[str, object]:
 async def _body(request: Request) -> AsyncIterator[str]:
     """The body as text, decoded as it arrives; a broken character is replaced, not fatal."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    async for piece in request.stream():
-        if text := decoder.decode(piece):
-            yield text
+    with suppress(ClientDisconnect):  # what was sent before that is said
+        async for piece in request.stream():
+            if text := decoder.decode(piece):
+                yield text
     if text := decoder.decode(b"", final=True):
         yield text
-
-
-async def _refuse(socket: WebSocket, code: int, sentence: str) -> None:
-    await socket.send_text(json.dumps({"type": "error", "message": sentence}))
-    await _close(socket, code)
 
 
 async def _close(socket: WebSocket, code: int) -> None:

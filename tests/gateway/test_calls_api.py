@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
 from vivavoce.adapters.resample import Downsampler
+from vivavoce.gateway import calls_api
 from vivavoce.gateway.agents import SilentAgent
-from vivavoce.gateway.calls_api import MOST_TEXT, BadMessage, parse
+from vivavoce.gateway.call import Speech
+from vivavoce.gateway.calls_api import MOST_TEXT, MOST_WAITING, BadMessage, Speaker, parse
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
+from vivavoce.gateway.text_feed import Command, Delta
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
 from websockets.asyncio.client import ClientConnection, connect
@@ -265,6 +268,31 @@ def test_next_waits_for_a_call_that_nobody_holds() -> None:
     run(test())
 
 
+def test_who_no_longer_waits_for_a_call_is_forgotten_and_holds_none() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            before = len(asyncio.all_tasks())
+            async with opened.socket("next"), opened.socket("next") as impatient:
+                await impatient.send(json.dumps({"type": "text", "text": "Are you there?"}))
+                await asyncio.sleep(0.05)
+            while len(asyncio.all_tasks()) > before:
+                await asyncio.sleep(0.01)
+
+    run(test())
+
+
+def test_what_is_sent_while_a_call_is_waited_for_is_said_on_it() -> None:
+    async def test() -> None:
+        async with house() as opened, opened.socket("next") as socket:
+            await say(socket, "One ", "two.")
+            await asyncio.sleep(0.05)
+            await opened.phone()
+            told = await until(socket, "speech_finished")
+            assert [message["text"] for message in told if message["type"] == "word"] == ["One", "two"]
+
+    run(test())
+
+
 def test_calls_are_listed_and_spoken_on_over_http() -> None:
     async def test() -> None:
         async def body() -> AsyncIterator[bytes]:
@@ -369,6 +397,83 @@ def test_too_much_waiting_text_is_refused_and_what_came_before_is_said() -> None
                 assert opened.gateway.unready() is None
 
     run(test())
+
+
+class Deaf:
+    """A call on which nothing that is said comes to an end."""
+
+    async def speak(self, text: AsyncIterator[Delta], *, speech: Speech) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("nothing", [Command.FLUSH, ""], ids=["flush", "text"])
+def test_what_says_nothing_cannot_be_sent_without_end_either(nothing: Delta) -> None:
+    async def test() -> None:
+        speaker = Speaker(Deaf(), Speech())  # type: ignore[arg-type]
+        with pytest.raises(BadMessage, match="characters are waiting"):
+            for _ in range(MOST_WAITING + 1):
+                speaker.push(nothing)
+        await speaker.aclose()
+
+    run(test())
+
+
+def test_utterances_cannot_be_begun_without_end() -> None:
+    async def test() -> None:
+        speaker = Speaker(Deaf(), Speech())  # type: ignore[arg-type]
+        with pytest.raises(BadMessage, match="1000 utterances"):
+            for _ in range(1_001):
+                speaker.push("Hm.")
+                speaker.end()
+        await speaker.aclose()
+
+    run(test())
+
+
+def test_an_error_of_ours_ends_the_hold_and_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(message: str) -> None:
+        raise ArithmeticError("a fault of ours")
+
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                monkeypatch.setattr(calls_api, "parse", broken)
+                await say(socket, "Hello.")
+                with pytest.raises(ConnectionClosed) as closed:
+                    await until(socket, "nothing")
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
+            assert not opened.gateway.server.registry.get(phone.call_id).held
+            assert not phone.hung_up.is_set()
+
+    run(test())
+    assert "a fault of ours" in caplog.text
+
+
+def test_a_request_that_is_broken_off_ends_its_speech_and_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            _, writer = await asyncio.open_connection(*opened.gateway.addresses.http)
+            writer.write(
+                f"POST /v1/calls/{phone.call_id}/speech HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+                "content-length: 100\r\n\r\nOne two three four ".encode()
+            )
+            line = opened.gateway.server.registry.get(phone.call_id)
+            while not line.held:
+                await asyncio.sleep(0.01)
+            writer.close()
+            while line.held:
+                await asyncio.sleep(0.01)
+            assert not phone.hung_up.is_set()
+
+    run(test())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_a_holder_that_leaves_in_mid_sentence_leaves_the_call_up() -> None:
