@@ -51,6 +51,8 @@ def rows(table: str) -> pytest.MarkDecorator:
     Your passcode 481 093 times out. -> Your passcode four eight one, zero nine three times out.
     ZIP 94107 -> zip nine four one zero seven
     12345678 -> one two three four, five six seven eight
+    MAC 00:11:3C:4D:5E:6F, AA-BB-CC-DD-EE-FF -> M A C zero zero, one one, three C, four D, five E,\
+ six F, A A, B B, C C, D D, E E, F F
 """)
 def test_codes_are_read_digit_by_digit_with_their_zeros(written: str, said: str) -> None:
     assert spoken(written) == said
@@ -62,6 +64,7 @@ def test_codes_are_read_digit_by_digit_with_their_zeros(written: str, said: str)
     Enter the 6-digit code. -> Enter the six digit code.
     Your PIN has 4 digits. -> Your pin has four digits.
     The order has 300 parts. -> The order has three hundred parts.
+    a 1-on-1 talk, 9-to-5, mid-1990s -> a one on one talk, nine to five, mid nineteen nineties
     A code is on its way and we do see 45 of us. -> a code is on its way and we do see forty five of us.
     Part number 5580 and the quantity 12 -> Part number five five eight zero and the quantity twelve
     I have 1500 points. -> I have one thousand five hundred points.
@@ -89,6 +92,7 @@ def test_the_text_before_decides_whether_a_number_is_a_code() -> None:
     4155550142 -> four one five, five five five, zero one four two
     1-800-555-0199 -> one, eight zero zero, five five five, zero one nine nine
     1-800-FLOWERS or 800-CONTACT -> one, eight zero zero, flowers or eight zero zero, contact
+    1-800-GOT-JUNK or 1-888-GO-FEDEX -> one, eight zero zero, got junk or one, eight eight eight, go fedex
     1-800-BCD-1234 -> one, eight zero zero, B C D, one two three four
     +44 20 7946 0958 -> plus four four, two zero, seven nine four six, zero nine five eight
     +1 (212) 555-0187 -> plus one, two one two, five five five, zero one eight seven
@@ -147,6 +151,13 @@ def test_money(written: str, said: str) -> None:
     '90s -> nineties
     2048 users -> two thousand forty eight users
     The sun sat. -> The sun sat.
+    2025/11/18, 18.11.2025 -> November eighteenth twenty twenty five, November eighteenth twenty twenty five
+    version 4.11.2025 -> version four point eleven point two zero two five
+    expires 04/2027 -> expires April twenty twenty seven
+    Oct–Dec, Jan.-March -> October to December, January to March
+    Nov 30 - Dec 2 -> November thirtieth to December second
+    in FY2024, FY '25 -> in fiscal year twenty twenty four, fiscal year twenty five
+    M-F 8-5 -> Monday to Friday eight to five
 """)
 def test_dates_and_years(written: str, said: str) -> None:
     assert spoken(written) == said
@@ -160,6 +171,9 @@ def test_dates_and_years(written: str, said: str) -> None:
     14:00 -> fourteen hundred
     12:30 a.m. -> twelve thirty A M.
     at 5 p.m. today -> at five P M today
+    4-5pm, 10 – 2:30 p.m. -> four to five P M, ten to two thirty P M.
+    10 a.m. PST, 5 p.m. Monday -> ten A M P S T, five P M Monday
+    at 5 p.m. We close -> at five P M. We close
     9am-5pm -> nine A M to five P M
     23:59:07 -> twenty three fifty nine and seven seconds
     24/7 -> twenty four seven

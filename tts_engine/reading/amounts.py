@@ -7,7 +7,7 @@ import re
 
 from . import vocabulary as say
 from .codes import group_sizes, is_counted
-from .dates import SUFFIX
+from .dates import MONTH, SUFFIX, WEEKDAY
 from .scan import Scan, rules
 
 _INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?!\d)"
@@ -423,7 +423,7 @@ PLAIN_NUMBER_RULES = rules(
 SYMBOL_RULES = rules(
     (rf"({_SIGN}) ?({_DECIMAL}){_BIG} ?[-–] ?\$?({_DECIMAL}){_BIG}(?![\d-])", _read_money_range),
     (rf"({_SIGN}) ?({_DECIMAL}|\.\d+){_BIG}", _read_money),
-    (r" ?[-–] ?(?=[$£€]?\d)", _read_range),
+    (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     (r"\.\d+(?!\w)", _read_amount),
     (r"'(\d0)s(?!\w)", _read_decade),

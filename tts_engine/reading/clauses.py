@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from .scripts import is_unspaced
-from .vocabulary import ABBREVIATIONS, HALF_DAYS, MONTH_OF, SCHEMES, WEEKDAY_OF, Abbreviation
+from .vocabulary import (
+    ABBREVIATIONS,
+    AFTER_HALF_DAY,
+    HALF_DAYS,
+    MONTH_OF,
+    SCHEMES,
+    WEEKDAY_OF,
+    Abbreviation,
+)
 
 
 class Ending(Enum):
@@ -58,6 +66,7 @@ _INNER = Abbreviation.INNER
 _SHORT_MONTHS = {name.title(): _INNER for name in MONTH_OF if len(name) < 5 and name != "may"}
 _SHORT_WEEKDAYS = {name.title(): _INNER for name in WEEKDAY_OF}
 _ENDING = dict.fromkeys((*HALF_DAYS, "Ph.D", "am", "pm", "AM", "PM", "Am", "Pm"), Abbreviation.ENDING)
+_NAME = re.compile(r"[A-Za-z]*")
 ENGLISH = Habits(
     _ENDING | _SHORT_MONTHS | _SHORT_WEEKDAYS | {word: kind for word, (_, kind) in ABBREVIATIONS.items()},
     frozenset(WEEKDAY_OF),
@@ -163,6 +172,10 @@ def _stop(view: str, at: int, final: bool, habits: Habits) -> tuple[Verdict, Bou
         return safe if final else (Verdict.OPEN, None)
     if habits.ordinals and _ORDINAL.match(word):
         return Verdict.UNSAFE, None
+    if word in HALF_DAYS:
+        verdict = _after_half_day(view, following, final)
+        if verdict is not Verdict.SAFE:
+            return verdict, None
     if _is_safe_after_stop(view, at, word, kind, view[following]):
         return safe
     return Verdict.UNSAFE, None
@@ -171,6 +184,16 @@ def _stop(view: str, at: int, final: bool, habits: Habits) -> tuple[Verdict, Bou
 def _is_ordinary(core: str, word: str) -> bool:
     """Whether it is a word and no initial."""
     return bool(_ORDINARY.match(core)) and (len(word) > 1 or word == "I" or is_unspaced(word))
+
+
+def _after_half_day(view: str, following: int, final: bool) -> Verdict:
+    """ "5 p.m. Eastern" is one time."""
+    name = _NAME.match(view, following)
+    assert name is not None
+    if name.end() == len(view) and not final:
+        open_ended = any(one.startswith(name.group()) for one in AFTER_HALF_DAY)
+        return Verdict.OPEN if open_ended else Verdict.SAFE
+    return Verdict.UNSAFE if name.group() in AFTER_HALF_DAY else Verdict.SAFE
 
 
 def _ellipsis(view: str, end: int, final: bool) -> tuple[Verdict, Boundary | None]:

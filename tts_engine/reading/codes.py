@@ -53,9 +53,9 @@ def _read_phone(scan: Scan, match: re.Match[str]) -> int:
 
 
 def _read_vanity(scan: Scan, match: re.Match[str]) -> int | None:
-    """1-800-FLOWERS: the word as a word, where it is one."""
-    digits, word = match.group(1), match.group(2)
-    if not has_vowel(word):
+    """1-800-GOT-JUNK: words as words, where they are some."""
+    digits, words = match.group(1), match.group(2)
+    if not all(map(has_vowel, words.split("-"))):
         return None
     start = match.start()
     for number, run in enumerate(_RUN.finditer(scan.view, start, start + len(digits))):
@@ -63,7 +63,8 @@ def _read_vanity(scan: Scan, match: re.Match[str]) -> int | None:
             scan.pause(",")
         scan.spell(run.start(), run.end())
     scan.pause(",")
-    scan.say(word.lower(), match.start(2), match.end(2))
+    for word in _RUN.finditer(scan.view, match.start(2), match.end(2)):
+        scan.say(word.group().lower(), word.start(), word.end())
     scan.memory.hear_number()
     scan.memory.after_phone = True
     return match.end()
@@ -113,6 +114,8 @@ def _read_mixed(scan: Scan, match: re.Match[str]) -> int | None:
     text = match.group()
     if not any(map(str.isdigit, text)) or not any(map(str.isalpha, text)):
         return None
+    if _WORD_AND_YEAR.fullmatch(text) and not (scan.memory.code_words_left or scan.memory.named):
+        return None
     runs = list(_CODE_RUN.finditer(scan.view, match.start(), match.end()))
     as_code = _is_code(scan, text, len(runs))
     if as_code and scan.memory.after_code:
@@ -134,6 +137,8 @@ def _read_mixed(scan: Scan, match: re.Match[str]) -> int | None:
 
 
 _CODE_RUN = re.compile(r"[^\W\d_]+|\d+")
+_WORD_AND_YEAR = re.compile(r"[A-Z]?[a-z]+-(?:1[89]|20)\d\ds?")  # "mid-1990s", "pre-2020"
+_SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
 
 
 def _is_code(scan: Scan, text: str, runs: int) -> bool:
@@ -144,7 +149,7 @@ def _is_code(scan: Scan, text: str, runs: int) -> bool:
     return runs > 3 or sum(map(str.isdigit, text)) > 3 or (runs > 2 and "-" in text)
 
 
-_COMPOUND = re.compile(r"(?:^|-)[a-z]{3,}(?:-|$)")  # "4-digit", "24-hour"
+_COMPOUND = re.compile(rf"(?:^|-)(?:[a-z]{{3,}}|{'|'.join(_SHORT_WORDS)})(?:-|$)")  # "4-digit", "9-to-5"
 
 
 def _read_letter_code(scan: Scan, match: re.Match[str]) -> int | None:
@@ -170,7 +175,7 @@ def _is_run_spelled(text: str, as_code: bool) -> bool:
     if len(text) > 3 and (lower in say.NUMBERED_WORDS or lower in say.CODE_WORDS):
         return False
     if as_code or len(text) < 3:
-        return True
+        return as_code or text not in _SHORT_WORDS
     return not has_vowel(text) or (text.isupper() and len(text) < 4)
 
 
@@ -179,10 +184,12 @@ def has_vowel(word: str) -> bool:
     return any(letter in "aeiouy" for letter in unicodedata.normalize("NFD", word.lower()))
 
 
+_MAC_ADDRESS = r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?!\w)"
 GROUPED_DIGIT_RULES = rules(
+    (_MAC_ADDRESS, _read_code),
     (r"1[-. ]?\(\d{3}\)[-. ]?\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
     (r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
-    (r"((?:1-)?8(?:00|33|44|55|66|77|88)-)([A-Z]{4,12})(?![\w'])", _read_vanity),
+    (r"((?:1-)?8(?:00|33|44|55|66|77|88)-)([A-Z]{2,12}(?:-[A-Z]{2,12}){0,3})(?![\w'-])", _read_vanity),
     (r"\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4})?(?!\w|-\d)", _read_code),
     (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", _read_code),
     (r"\d{3}-\d{4}(?!\w|-\d)", _read_phone),
@@ -195,6 +202,7 @@ LATE_RULES = rules(
     (r"[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 LETTER_RULES = rules(
+    (_MAC_ADDRESS, _read_code),
     (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'])", _read_letter_code),
     (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )

@@ -36,6 +36,15 @@ def _read_hour(scan: Scan, match: re.Match[str]) -> int | None:
     return _finish_time(scan, match, 2)
 
 
+def _read_first_hour(scan: Scan, match: re.Match[str]) -> int | None:
+    """The 4 of 4-5pm."""
+    if not 1 <= int(match.group()) <= 12:
+        return None
+    scan.say(say.cardinal(int(match.group())), match.start(), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
 def _finish_time(scan: Scan, match: re.Match[str], half_day: int) -> int:
     scan.memory.hear_number()
     letters = match.group(half_day)
@@ -45,17 +54,17 @@ def _finish_time(scan: Scan, match: re.Match[str], half_day: int) -> int:
         if scan.view[at].isalpha():
             scan.say(scan.letter(scan.view[at]), at, at + 1)
     scan.words[-1].stop = match.end()
-    if letters.endswith("."):
+    if letters.endswith(".") and scan.next_word(match.end()) not in say.AFTER_HALF_DAY:
         end_if_sentence(scan, match.end())
     return match.end()
 
 
-_MONTH = (
+MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
     r"|Nov(?:ember)?|Dec(?:ember)?|january|february|april|june|july|august|september|october|november|december)"
 )
 SUFFIX = r"(?:st|nd|rd|th)"
-_WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
+WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
 
 
 def _month_name(written: str) -> str:
@@ -82,6 +91,30 @@ def _read_month_day(scan: Scan, match: re.Match[str]) -> int | None:
 def _read_month_year(scan: Scan, match: re.Match[str]) -> int:
     scan.say(_month_name(match.group(1)), match.start(1), match.end(1))
     scan.say(say.year(int(match.group(2))), match.start(2), match.end(2))
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_month_of_year(scan: Scan, match: re.Match[str]) -> int:
+    """04/2027."""
+    scan.say(say.MONTHS[int(match.group(1)) - 1], match.start(), match.end(1))
+    scan.say(say.year(int(match.group(2))), match.start(2), match.end())
+    scan.memory.hear_number()
+    return match.end()
+
+
+def _read_month_range(scan: Scan, match: re.Match[str]) -> int:
+    scan.say(_month_name(match.group(1)), match.start(1), match.end(1))
+    scan.say("to", match.end(1), match.start(2))
+    scan.say(_month_name(match.group(2)), match.start(2), match.end(2))
+    scan.memory.hear(match.group(2))
+    return match.end()
+
+
+def _read_fiscal_year(scan: Scan, match: re.Match[str]) -> int:
+    number = int(match.group(1))
+    scan.say("fiscal year", match.start(), match.start(1))
+    scan.say(say.year(number) if number > 99 else say.cardinal(number), match.start(1), match.end())
     scan.memory.hear_number()
     return match.end()
 
@@ -124,6 +157,12 @@ def _read_weekday_range(scan: Scan, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_working_week(scan: Scan, match: re.Match[str]) -> int:
+    scan.say("Monday to Friday", match.start(), match.end())
+    scan.memory.hear("day")
+    return match.end()
+
+
 def _date_words(year: int, month: int, day: int) -> str | None:
     if not (1 <= month <= 12 and 1 <= day <= 31 and 1000 <= year <= 2999):
         return None
@@ -131,7 +170,7 @@ def _date_words(year: int, month: int, day: int) -> str | None:
 
 
 def _read_iso_date(scan: Scan, match: re.Match[str]) -> int | None:
-    year, month, day = (int(group) for group in match.groups())
+    year, month, day = (int(match.group(place)) for place in (1, 3, 4))
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
@@ -141,6 +180,14 @@ def _read_slash_date(scan: Scan, match: re.Match[str]) -> int | None:
     if len(match.group(3)) == 2:
         year += 1900 if year > 50 else 2000
     month, day = (first, second) if first <= 12 else (second, first)
+    return _finish_date(scan, match, _date_words(year, month, day))
+
+
+def _read_dotted_date(scan: Scan, match: re.Match[str]) -> int | None:
+    """18.11.2025: the day first, as where dates have dots."""
+    if scan.memory.previous == "version":
+        return None
+    day, month, year = (int(group) for group in match.groups())
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
@@ -155,23 +202,29 @@ def _finish_date(scan: Scan, match: re.Match[str], words: str | None) -> int | N
 _HALF_DAY = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 LETTER_RULES = rules(
     (
-        rf"({_MONTH})\.? +(\d{{1,2}}{SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{SUFFIX}?))?(?![\d%]|[:.,]\d|/)"
+        rf"({MONTH})\.? +(\d{{1,2}}{SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{SUFFIX}?))?(?![\d%]|[:.,]\d|/)"
         r"(?:,? +([12]\d{3})(?![\w-]))?",
         _read_month_day,
     ),
-    (rf"({_MONTH})\.?,? +([12]\d{{3}})(?![\w,-])", _read_month_year),
+    (rf"({MONTH})\.?,? +([12]\d{{3}})(?![\w,-])", _read_month_year),
     (r"(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.(?=\s|$|,)", _read_month),
     (r"(Sept)(?:\.|(?!\w))", _read_month),
-    (rf"({_WEEKDAY})\.? ?[-–] ?({_WEEKDAY})(?!\w)", _read_weekday_range),
-    (rf"({_WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{_MONTH}|\d)(?!\w*[a-z]{{9}})))", _read_weekday),
+    (rf"({MONTH})\.? ?[-–] ?({MONTH})(?![\w.]| \d)", _read_month_range),
+    (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
+    (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
+    (r"M[-–]F(?=,? +\d)", _read_working_week),
+    (rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}})))", _read_weekday),
 )
 DIGIT_RULES = rules(
-    (r"([12]\d{3})-(\d{1,2})-(\d{1,2})(?![\w-])", _read_iso_date),
+    (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
+    (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
+    (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
     (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/-])", _read_slash_date),
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_HALF_DAY}))?", _read_time),
     (rf"(\d{{1,2}})(?<!\d\d\d) ?({_HALF_DAY})", _read_hour),
+    (rf"\d{{1,2}}(?= ?[-–] ?\d{{1,2}}(?::\d\d)? ?(?:{_HALF_DAY}))", _read_first_hour),
     (
-        rf"(\d{{1,2}})(?:{SUFFIX})? +(?:of +)?({_MONTH})\.?(?![\w])(?:,? +([12]\d{{3}})(?!\w))?",
+        rf"(\d{{1,2}})(?:{SUFFIX})? +(?:of +)?({MONTH})\.?(?![\w])(?:,? +([12]\d{{3}})(?!\w))?",
         _read_day_month,
     ),
 )

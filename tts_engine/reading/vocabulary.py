@@ -306,6 +306,11 @@ STREETS = {
 }
 # Written with inner full stops only; the letters are said. The last full stop may end the sentence.
 HALF_DAYS = frozenset({"a.m", "p.m", "A.M", "P.M"})
+# With these a sentence goes on after "5 p.m.".
+AFTER_HALF_DAY = frozenset(
+    "ET EST EDT CT CST CDT MT MST MDT PT PST PDT AKST HST GMT UTC BST CET CEST IST Eastern Central "
+    "Mountain Pacific Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+)
 SCHEMES = frozenset({"http", "https", "ftp", "mailto", "tel", "sip", "sips", "ws", "wss"})
 TOP_DOMAINS = (
     "com|org|net|edu|gov|mil|info|biz|app|dev|shop|store|online|site|tech|cloud|health|bank|travel|"
