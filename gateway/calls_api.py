@@ -8,13 +8,8 @@
     WS     /v1/calls/{id}/socket         hold the call; id "next" waits for one that nobody holds
                                          ?audio=in sends the caller's audio as binary messages
 
-Text messages of the socket are JSON objects with a "type":
-
-    to us    text {text} | flush | end | discard | hang_up | speech {voice, speed} | on_speech {action}
-    from us  started | speech_started | word | speech_finished | discarded | caller_speaking |
-             caller_silent | dtmf | error | hung_up
-
-"text" begins an utterance or adds to it, "end" ends it; the next "text" begins another, said after it.
+Its text messages are those of ``call_messages``: "text" begins an utterance or adds to it, "end" ends it; the
+next "text" begins another, said after it.
 """
 
 import asyncio
@@ -29,26 +24,23 @@ from typing import Annotated, Literal, assert_never
 
 from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketState
 
 from ..tts_engine.errors import VivavoceError
 from .access.guard import grant_of
-from .call import Call, OnSpeech, Outcome, Speech
-from .call_events import (
-    CallerAudio,
-    CallerSilent,
-    CallerSpeaking,
-    CallEvent,
-    Follower,
-    HungUp,
-    KeyPressed,
-    Overrun,
-    SpeechDiscarded,
-    SpeechFinished,
-    SpeechStarted,
-    WordHeard,
+from .call import Call, Outcome, Speech
+from .call_events import CallerAudio, Follower, Overrun
+from .call_messages import (
+    MOST_WAITING,
+    BadMessage,
+    ClientMessage,
+    CommandMessage,
+    OnSpeechMessage,
+    SpeechMessage,
+    TextMessage,
+    describe,
+    parse,
 )
 from .call_registry import CallHeld, CallRegistry, CallUnknown, Line
 from .text_feed import Command, Delta, weight
@@ -56,8 +48,6 @@ from .voice_registry import VoiceRegistry
 
 logger = logging.getLogger(__name__)
 
-MOST_TEXT = 64 * 1024  # characters in one message
-MOST_WAITING = 256 * 1024  # characters not yet pushed into a stream, all utterances together
 MOST_UTTERANCES = 1_000  # being spoken or waiting; nobody waits for so many sentences
 SEND_WITHIN_S = 5.0  # a socket that takes nothing for so long is closed
 NEXT = "next"
@@ -65,103 +55,6 @@ NEXT = "next"
 # Close codes of the application's range, after HTTP's numbers.
 CLOSE_UNKNOWN, CLOSE_HELD, CLOSE_TOO_SLOW = 4404, 4409, 4408
 CLOSE_NORMALLY, CLOSE_FAILED = 1000, 1011
-
-
-class Message(BaseModel):
-    """What a client says; a field that is not known is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TextMessage(Message):
-    """A piece of text, split anywhere."""
-
-    type: Literal["text"]
-    text: Annotated[str, Field(max_length=MOST_TEXT)]
-
-
-class CommandMessage(Message):
-    """A message without anything else."""
-
-    type: Literal["flush", "end", "discard", "hang_up"]
-
-
-class SpeechMessage(Message):
-    """How the next utterances are said."""
-
-    type: Literal["speech"]
-    voice: str | None = None
-    speed: Annotated[float, Field(ge=0.5, le=2.0)] = 1.0
-
-
-class OnSpeechMessage(Message):
-    """What happens when the caller begins to speak."""
-
-    type: Literal["on_speech"]
-    action: OnSpeech
-
-
-ClientMessage = TextMessage | CommandMessage | SpeechMessage | OnSpeechMessage
-_CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(
-    Annotated[ClientMessage, Field(discriminator="type")]
-)
-
-
-class BadMessage(VivavoceError):
-    """A message that the protocol does not have; the sentence says what is wrong with it."""
-
-
-def parse(message: str) -> ClientMessage:
-    """One text message of a client; raises BadMessage."""
-    try:
-        return _CLIENT_MESSAGE.validate_json(message)
-    except ValidationError as error:
-        raise BadMessage(complaint(error, "message")) from None
-
-
-def complaint(error: ValidationError, whole: str) -> str:
-    """The first thing that is wrong, and where; ``whole``: what it is called where all of it is wrong."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place or whole}: {first['msg']}"
-
-
-def describe(event: CallEvent) -> dict[str, object]:
-    """An event as the JSON object that is sent for it; the caller's audio goes as bytes instead."""
-    match event:
-        case SpeechStarted(utterance):
-            return {"type": "speech_started", "utterance": utterance}
-        case WordHeard(utterance, word):
-            return {
-                "type": "word",
-                "utterance": utterance,
-                "text": word.text,
-                "text_start": word.text_start,
-                "text_stop": word.text_stop,
-                "start_s": round(word.start_s, 4),
-                "stop_s": round(word.stop_s, 4),
-            }
-        case SpeechFinished(utterance, outcome):
-            return {"type": "speech_finished", "utterance": utterance, "outcome": outcome}
-        case SpeechDiscarded(utterance, cut_ms, heard):
-            return {
-                "type": "discarded",
-                "utterance": utterance,
-                "cut_ms": round(cut_ms, 1),
-                "heard": heard,
-            }
-        case CallerSpeaking():
-            return {"type": "caller_speaking"}
-        case CallerSilent():
-            return {"type": "caller_silent"}
-        case KeyPressed(digit):
-            return {"type": "dtmf", "digit": digit}
-        case HungUp():
-            return {"type": "hung_up"}
-        case CallerAudio(_, sample_rate):
-            return {"type": "audio", "sample_rate": sample_rate}
-        case _:
-            assert_never(event)
 
 
 class Speaker:

@@ -21,8 +21,8 @@ from ...tts_engine.errors import Overloaded, VivavoceError
 from ..access.access import Grant
 from ..agents import Agent
 from ..call import Call, Ear, OnSpeech, Speech
+from ..call_messages import BadMessage
 from ..call_registry import CallRegistry
-from ..calls_api import BadMessage
 from ..clock import Clock
 from ..voice_registry import KeyVoices, VoiceRegistry
 from .chat import ChatSettings

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from ..calls_api import MOST_TEXT, BadMessage, CommandMessage, TextMessage
+from ..call_messages import MOST_TEXT, BadMessage, CommandMessage, TextMessage
 from .session import AskMessage, PageMessage, parse
 
 _LABEL: Final = "rtvi-ai"

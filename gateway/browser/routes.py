@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from ...tts_engine.errors import BadRequest, Overloaded
 from ..access.guard import grant_of
-from ..calls_api import complaint
+from ..call_messages import complaint
 from .calls import BrowserCalls, Candidates, Offer
 from .session import describe_voices
 

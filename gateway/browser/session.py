@@ -1,15 +1,11 @@
 """One call from a browser: what its page asks for, what is said to it, and what it is told.
 
-Text messages of the data channel are JSON objects with a "type"; the same as on the calls API's WebSocket,
-and a few more for the page's sake:
+Text messages of the data channel are those of ``call_messages``, and a few more for the page's sake:
 
-    to us    text {text} | flush | end | discard | hang_up | speech {voice, speed} | on_speech {action}
-             ask {text}     a turn for the language model, which answers it aloud
+    to us    ask {text}     a turn for the language model, which answers it aloud
              dtmf {digit}   a key was pressed
              "ping..."      no JSON: the page is still there
-    from us  started | speech_started | word | speech_finished | discarded | caller_speaking |
-             caller_silent | dtmf | error | hung_up
-             utterance {turn, text}   text that belongs to a turn, as it is written, before it is spoken
+    from us  utterance {turn, text}   text that belongs to a turn, as it is written, before it is spoken
              stats {...}              once a second
 
 A turn is one utterance, counted from 0 as they are written; ``speech_started`` ties it to the utterance that
@@ -26,7 +22,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Protocol, assert_never
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from ..call import Call, OnSpeech, Outcome, Speech
 from ..call_events import (
@@ -37,7 +33,7 @@ from ..call_events import (
     SpeechStarted,
     WordHeard,
 )
-from ..calls_api import (
+from ..call_messages import (
     MOST_TEXT,
     MOST_WAITING,
     BadMessage,
@@ -46,8 +42,8 @@ from ..calls_api import (
     OnSpeechMessage,
     SpeechMessage,
     TextMessage,
-    complaint,
     describe,
+    read,
 )
 from ..text_feed import Command, Delta, weight
 from ..voice_registry import KeyVoices
@@ -80,10 +76,7 @@ _PAGE_MESSAGE: TypeAdapter[PageMessage] = TypeAdapter(Annotated[PageMessage, Fie
 
 def parse(message: str) -> PageMessage:
     """One JSON message of a page; raises BadMessage."""
-    try:
-        return _PAGE_MESSAGE.validate_json(message)
-    except ValidationError as error:
-        raise BadMessage(complaint(error, "message")) from None
+    return read(_PAGE_MESSAGE, message)
 
 
 def describe_voices(voices: KeyVoices) -> list[dict[str, str]]:

@@ -17,7 +17,8 @@ from vivavoce.adapters.resample import Downsampler
 from vivavoce.gateway import calls_api
 from vivavoce.gateway.agents import SilentAgent
 from vivavoce.gateway.call import Speech
-from vivavoce.gateway.calls_api import MOST_TEXT, MOST_WAITING, BadMessage, Speaker, parse
+from vivavoce.gateway.call_messages import MOST_TEXT, MOST_WAITING, BadMessage, parse
+from vivavoce.gateway.calls_api import Speaker
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.text_feed import Command, Delta
