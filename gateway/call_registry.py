@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -127,12 +127,9 @@ class CallRegistry:
     async def finish_calls(self, within_s: float) -> None:
         """Take no new calls, let every call finish its sentence, and end what is left after ``within_s``."""
         self.refuse_calls()
-        finishing = [asyncio.create_task(line.call.finish()) for line in self]
-        if finishing:
-            _, late = await asyncio.wait(finishing, timeout=within_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*finishing, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await asyncio.gather(*(line.call.finish() for line in self), return_exceptions=True)
         for leg in tuple(self._places):
             leg.end("shutting down")
 

@@ -139,9 +139,9 @@ class Gateway:
     async def finish(self) -> None:
         """Take nothing new, and let what is being said be finished, at most ``drain_s``."""
         within_s = self.settings.drain_s
-        speaking = asyncio.create_task(self._apis.finish(within_s))
-        await self.registry.finish_calls(within_s)
-        await speaking
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._apis.finish(within_s))
+            await self.registry.finish_calls(within_s)
 
     def watch(self) -> "asyncio.Task[None]":
         """A task that ends only if the clock or the HTTP server does, which is a fault of ours."""

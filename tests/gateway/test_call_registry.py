@@ -167,3 +167,20 @@ def test_a_call_that_does_not_come_to_an_end_is_ended() -> None:
         await speaking
 
     in_house(test)
+
+
+def test_a_shutdown_that_is_broken_off_leaves_nothing_running() -> None:
+    async def test(house: House) -> None:
+        call = house.admit().open("a")
+        speaking = asyncio.create_task(call.speak("One two three four five. " * 50))
+        await asyncio.sleep(0)
+        before = asyncio.all_tasks()
+        finishing = asyncio.create_task(house.registry.finish_calls(20.0))
+        await asyncio.sleep(0.01)
+        finishing.cancel()
+        await asyncio.wait({finishing})
+        assert asyncio.all_tasks() <= before
+        call.on_closed()
+        await speaking
+
+    in_house(test)
