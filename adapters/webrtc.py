@@ -182,13 +182,12 @@ class Peer:
         """Take a browser's offer; the peer is connected when ``listener`` is told. Raises BadOffer."""
         offer_sdp = readable_offer(offer_sdp)
         peer = cls(listener, policy, now=now)
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(peer._dismiss)
             peer._watch()
             peer._connection.addTrack(peer.track)
             await peer._negotiate(offer_sdp)
-        except BaseException:
-            await peer._dismiss()
-            raise
+            undo.pop_all()
         peer._set_timer(policy.connect_s, peer._on_not_connected)
         return peer
 
@@ -334,7 +333,7 @@ class Peer:
     # The caller's audio
 
     async def _listen(self, track: MediaStreamTrack) -> None:
-        resampler = AudioResampler(format="s16", layout="mono", rate=HEARD_RATE)
+        ear = _Ear()
         started, heard_s = self._now(), 0.0
         with contextlib.suppress(MediaStreamError):
             while True:
@@ -343,11 +342,8 @@ class Peer:
                 self._heard_of_at = self._now()
                 heard_s += frame.samples / frame.sample_rate
                 if heard_s <= self._heard_of_at - started + _MOST_AHEAD_S:
-                    self._hear(resampler.resample(frame))
-
-    def _hear(self, frames: Sequence[AudioFrame]) -> None:
-        for frame in frames:
-            self._listener.on_audio(bytes(frame.planes[0])[: 2 * frame.samples])
+                    for heard in ear.push(frame):
+                        self._listener.on_audio(bytes(heard.planes[0])[: 2 * heard.samples])
 
     async def _dismiss(self) -> None:
         self._set_timer(None)
@@ -361,3 +357,18 @@ class Peer:
         self._connection.remove_all_listeners()
         if self._channel is not None:
             self._channel.remove_all_listeners()
+
+
+class _Ear:
+    # 16 kHz mono of what a track decodes. A browser may change its codec at any packet, and a resampler takes
+    # one kind of frame only.
+
+    def __init__(self) -> None:
+        self._kind: tuple[int, str] | None = None
+
+    def push(self, frame: AudioFrame) -> Sequence[AudioFrame]:
+        kind = (frame.sample_rate, frame.layout.name)
+        if kind != self._kind:
+            self._kind = kind
+            self._resampler = AudioResampler(format="s16", layout="mono", rate=HEARD_RATE)
+        return self._resampler.resample(frame)

@@ -13,7 +13,6 @@ LAYERS = ("models", "tts_engine", "adapters", "gateway")
 BOUNDARIES = {
     "adapters/audiosocket_leg.py",
     "adapters/pipecat_audiosocket.py",
-    "adapters/webrtc.py",
     "gateway/apis/dashscope.py",
     "gateway/apis/dashscope_http.py",
     "gateway/apis/openai.py",

@@ -237,6 +237,32 @@ def test_the_caller_is_heard_at_16_khz() -> None:
     in_loop(scenario())
 
 
+def test_a_caller_whose_codec_changes_in_the_middle_is_heard_on() -> None:
+    class Changing:
+        """20 ms of Opus, then of G.711, then of Opus."""
+
+        def __init__(self) -> None:
+            self._frames = [(48_000, "stereo"), (8_000, "mono"), (48_000, "stereo")]
+
+        async def recv(self) -> AudioFrame:
+            if not self._frames:
+                raise MediaStreamError
+            rate, layout = self._frames.pop(0)
+            frame = AudioFrame(format="s16", layout=layout, samples=rate // 50)
+            frame.planes[0].update(bytes(frame.planes[0].buffer_size))
+            frame.sample_rate = rate
+            return frame
+
+    async def scenario() -> None:
+        told = Told()
+        peer = Peer(told, PeerPolicy(), now=lambda: 0.0)
+        await peer._listen(Changing())  # type: ignore[arg-type]
+        assert len(told.pcm) / 2 / HEARD_RATE == pytest.approx(0.06, abs=0.01)
+        await peer.aclose()
+
+    in_loop(scenario())
+
+
 def test_messages_arrive_both_ways_also_those_told_before_the_channel_opened() -> None:
     async def scenario() -> None:
         browser, told = Browser(), Told()
