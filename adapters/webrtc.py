@@ -38,7 +38,6 @@ from .offers import MOST_CANDIDATES, BadOffer, readable_candidate, readable_offe
 logger = logging.getLogger(__name__)
 
 HEARD_RATE: Final = 16_000  # Hz, of what the caller says
-PTIME_S: Final = 0.020
 _WAITING_PACKETS: Final = 2  # unsent: more is an encoder that falls behind
 _MOST_AHEAD_S: Final = 5.0  # audio may come this much faster than time; more is dropped undecoded
 _MOST_UNSENT: Final = 512  # messages kept until the channel opens

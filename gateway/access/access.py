@@ -79,7 +79,6 @@ class Access:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.origins = origins or Origins()
-        self.refused = 0
         self._keys = keys
         self._clock = clock
         self._allowances: dict[str, Allowance] = {}
@@ -91,30 +90,21 @@ class Access:
         """Everyone may do everything."""
         return cls(None, origins)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether no key is asked for."""
-        return self._keys is None
-
     def grant(self, headers: Mapping[str, str]) -> Grant:
         """What the sender of these headers (lower-case names) may do; raises KeyRefused or OriginRefused.
 
         A good key in a header is proof enough; a cookie, and an open house, count for our own pages only.
         """
-        try:
-            key = _key_in_headers(headers)
-            if key is None or self._keys is None:
-                self.origins.check(headers)
-            if key is None:
-                key = self._key_of_ticket(headers)
-            if self._keys is None:
-                return self._everyone
-            if key is None:
-                raise KeyRefused()
-            return self._grant_of(self._keys.check(key))
-        except KeyRefused:
-            self.refused += 1
-            raise
+        if self._keys is None:
+            self.origins.check(headers)
+            return self._everyone
+        key = _key_in_headers(headers)
+        if key is None:
+            self.origins.check(headers)
+            key = self._key_of_ticket(headers)
+        if key is None:
+            raise KeyRefused()
+        return self._grant_of(self._keys.check(key))
 
     def ticket(self, headers: Mapping[str, str]) -> str | None:
         """A cookie's value that stands for the key of these headers for a while; None if there is no key.

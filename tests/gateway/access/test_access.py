@@ -63,7 +63,6 @@ def test_everything_else_is_refused(keys: KeysFile, key: str, headers: dict[str,
     access = Access(keys)
     with pytest.raises(KeyRefused):
         access.grant(HOST | headers)
-    assert access.refused == 1
 
 
 def test_ten_thousand_wrong_keys_leave_nothing_behind_and_the_right_one_works(
@@ -73,7 +72,6 @@ def test_ten_thousand_wrong_keys_leave_nothing_behind_and_the_right_one_works(
     for number in range(10_000):
         with pytest.raises(KeyRefused):
             access.grant({"authorization": f"Bearer vv_{number:08x}_{'A' * 43}"})
-    assert access.refused == 10_000
     assert access.grant({"authorization": f"Bearer {key}"})
     assert len(access._allowances) == 1
 
