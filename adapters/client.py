@@ -28,7 +28,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
+from websockets.uri import parse_uri
 
 from ..tts_engine.chunk import Word
 from ..tts_engine.errors import (
@@ -218,7 +219,7 @@ class SpeechClient:
                 )
         except InvalidStatus as refusal:
             raise _refused(refusal) from None
-        except (OSError, TimeoutError, InvalidHandshake) as error:
+        except (OSError, TimeoutError, WebSocketException) as error:
             raise ServerGone(f"{self._url} cannot be reached: {error or type(error).__name__}") from error
         return _Connection(socket)
 
@@ -380,8 +381,12 @@ def _socket_url(url: str) -> str:
     schemes = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
     if not separator or scheme not in schemes:
         raise BadRequest(f"got the URL {url!r}; ws://, wss://, http:// or https:// is allowed")
-    rest = rest.rstrip("/")
-    return f"{schemes[scheme]}://{rest}" if rest.endswith(PATH) else f"{schemes[scheme]}://{rest}{PATH}"
+    address = f"{schemes[scheme]}://{rest.rstrip('/').removesuffix(PATH)}{PATH}"
+    try:
+        parse_uri(address)
+    except (InvalidURI, ValueError) as error:
+        raise BadRequest(f"got the URL {url!r}: {error}") from None
+    return address
 
 
 def _word(told: Mapping[str, Any]) -> Word:

@@ -243,6 +243,12 @@ def test_a_url_of_another_kind_is_refused(url: str) -> None:
         SpeechClient(url)
 
 
+@pytest.mark.parametrize("url", ["ws://", "http://:80", "ws://host:port", "ws://host:99999", "ws://[::1"])
+def test_a_url_without_a_host_or_with_a_port_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(BadRequest, match="got the URL"):
+        SpeechClient(url)
+
+
 @pytest.mark.parametrize("how", [{"most": 0}, {"most": 2, "ready": 3}, {"ready": -1}])
 def test_a_pool_that_makes_no_sense_is_refused(how: dict[str, int]) -> None:
     with pytest.raises(BadRequest, match="allowed is 0 to most"):
