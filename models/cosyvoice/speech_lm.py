@@ -235,17 +235,17 @@ def _plan(state: SpeechLmState, valid: Tensor, columns: int, longest: int, confi
 
 
 def _rotation(positions: Tensor, config: SpeechLmConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines of each position's angles, for ``_rotated``."""
+    """Cosines and signed sines of each position's angles, for ``_rotate``."""
     steps = torch.arange(0, config.head_width, 2, device=positions.device).float() / config.head_width
     angles = positions[:, None, :, None].float() / config.rope_base**steps
     cos, sin = angles.cos(), angles.sin()
     return torch.cat((cos, cos), -1).to(dtype), torch.cat((-sin, sin), -1).to(dtype)
 
 
-def _rotated(x: Tensor, plan: _Plan) -> Tensor:
-    """Turn channel i against channel i + half. x: (B, heads, T, head_width)."""
-    first, second = x.chunk(2, -1)
-    return x * plan.cos + torch.cat((second, first), -1) * plan.sin
+def _rotate(x: Tensor, plan: _Plan) -> None:
+    """Turn channel i against channel i + half, in place. x: (B, heads, T, head_width)."""
+    other = x.roll(x.shape[-1] // 2, -1)
+    x.mul_(plan.cos).addcmul_(other, plan.sin)
 
 
 class _RmsNorm(nn.Module):
@@ -272,19 +272,19 @@ class _Layer(nn.Module):
     def forward(self, x: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
-        x = x + self.down(functional.silu(gate) * up)
+        x = x + self.down(functional.silu(gate).mul_(up))
         return x
 
     def _attend(self, qkv: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
         rows, columns, _ = qkv.shape
         heads = qkv.view(rows, columns, -1, self.width).transpose(1, 2)
-        query, key, value = torch.split(heads, [self.heads, self.kv_heads, self.kv_heads], 1)
-        new = torch.stack((_rotated(key, plan), value), 1)
-        # (B, 2, kv_heads, T, width); indexing puts the indexed dimensions first
+        _rotate(heads[:, : -self.kv_heads], plan)
+        # Queries that share a key become more columns of it, so that keys need not be repeated.
+        query = heads[:, : self.heads].reshape(rows, self.kv_heads, -1, self.width)
+        new = heads[:, self.heads :].view(rows, 2, self.kv_heads, columns, self.width)
+        # Indexing puts the indexed dimensions first.
         kv[plan.rows, :, :, plan.places] = new.permute(0, 3, 1, 2, 4)
         keys, values = kv[:, 0, :, : plan.longest], kv[:, 1, :, : plan.longest]
-        # Queries that share a key become more columns of it, so that keys need not be repeated.
-        query = _rotated(query, plan).reshape(rows, self.kv_heads, -1, self.width)
         heard = functional.scaled_dot_product_attention(query, keys, values, attn_mask=plan.visible)
         heard = heard.reshape(rows, self.heads, columns, self.width)
         return heard.transpose(1, 2).reshape(rows, columns, -1)
