@@ -6,15 +6,15 @@ state means the same in every precision and an error is the weights' own.
     fp32    as published
     bf16    matrices and what goes into and comes out of them in bfloat16; half the memory
     fp16    the same in float16; for a graphics card: on a CPU several rows at once take longer than in fp32
-    int8    matrices in 8 bits, a scale for each output, but for the first ones; a third; CPU only
+    int8    matrices in 8 bits, a scale for each output, the first ones in 16; over a quarter; CPU only
 
-With int8 the first layer stays float32, and attention's projections in the first quarter of them: what is
+With int8 the first layer keeps 16 bits, and attention's projections in the first quarter of them: what is
 wrong there goes through all that follows, and made three quarters of the error.
 
 An int8 product takes its input in two planes of 8 bits, the second with what the first leaves over. A row
 with one channel a hundred times as large as the others, as Qwen has them, keeps the small ones that way,
-and the second plane is free: a product of few rows takes as long as its matrix takes to be read. Sums are of
-whole numbers, so that a row's product is the same to the bit in any company.
+and the second plane is nearly free: a product of few rows takes as long as its matrix takes to be read. Sums
+are of whole numbers, so that a row's product is the same to the bit in any company.
 
 Source: LLM.int8() (arXiv:2208.07339) for scales by row and output, and for what outliers do to 8 bits.
 """
@@ -41,7 +41,7 @@ class Precision(StrEnum):
 
 
 class Place(Enum):
-    """Where in the decoder a matrix is. The value: up to which depth int8 leaves it in float32."""
+    """Where in the decoder a matrix is. The value: up to which depth int8 leaves it 16 bits."""
 
     ATTENTION = 1 / 4
     OTHER = 1 / 24
@@ -50,7 +50,7 @@ class Place(Enum):
 def linear_of(precision: Precision, place: Place, depth: float) -> type[Linear]:
     """The matrix product of a precision. depth: 0 in the first layer, below 1 in the last, 1 in the head."""
     if precision is Precision.INT8 and depth < place.value:
-        return Linear
+        return _Int16Linear
     return _LINEARS[precision]
 
 
@@ -76,48 +76,74 @@ class _Fp16Linear(_HalfLinear):
     dtype = torch.float16
 
 
-class _Int8Linear(Linear):
-    """A product of two 8 bit planes with an 8 bit matrix.
+class _WholeLinear(Linear):
+    """A product of two planes of digits with a matrix of digits: sums of whole numbers.
 
     An input becomes whole numbers u, and those their digits in base b, of which b / 2 stands for nought:
 
         x = step * (b * (high - b / 2) + (low - b / 2))         0 <= high, low < b
     """
 
+    digits: ClassVar[int]  # of a weight, 8 bits each
     scale: Tensor
     zeros: Tensor
+    shifts: Tensor
+    middle: Tensor
 
     def prepare(self) -> None:
-        """Raises ValueError on a device other than a CPU."""
+        """Raises RuntimeError on a device other than a CPU."""
         weight = self.get_parameter("weight").data
         self.weight = None
-        if weight.device.type != "cpu":
-            raise ValueError(f"int8 is for a CPU, got {weight.device}; take bf16 or fp16")
-        scale = weight.abs().amax(1).div_(127).clamp_(min=_TINY)
-        whole = weight.div(scale[:, None]).round_().to(torch.int8)
-        self.matrix = torch.ops.onednn.qlinear_prepack(whole, None)
-        self.register_buffer("scale", scale, persistent=False)
-        self.register_buffer("zeros", torch.zeros(len(scale), dtype=torch.int32), persistent=False)
+        largest = sum(127 << 8 * place for place in range(self.digits))
+        scale = weight.abs().amax(1).div_(largest).clamp_(min=_TINY)
+        whole = weight.div(scale[:, None]).round_().to(torch.int32)
+        self.matrix = torch.ops.onednn.qlinear_prepack(_weight_digits(whole, self.digits), None)
+        self.bits = _digit_bits()
+        base = 1 << self.bits
+        self._keep("scale", torch.cat([scale * 256**place for place in range(self.digits)]))
+        self._keep("zeros", torch.zeros(len(self.scale), dtype=torch.int32))
+        self._keep("shifts", torch.tensor([self.bits, 0], dtype=torch.int32)[:, None, None])
+        self._keep("middle", torch.tensor((base + 1) * base / 2))
+
+    def _keep(self, name: str, tensor: Tensor) -> None:
+        self.register_buffer(name, tensor, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (..., inputs) float32 -> (..., outputs) float32."""
-        rows = x.reshape(-1, x.shape[-1])
-        bits = _digit_bits()
-        planes, step = _planes(rows, bits)
-        high, low = self._whole_product(planes, nought=1 << (bits - 1)).chunk(2)
-        product = torch.add(low, high, alpha=1 << bits).mul_(step)
-        if self.bias is not None:
-            product += self.bias
+        planes, step = self._planes(x.reshape(-1, x.shape[-1]))
+        high, low = self._whole_product(planes).chunk(2)
+        product = torch.add(low, high, alpha=1 << self.bits)
+        if self.digits > 1:
+            product = product.view(len(product), self.digits, -1).sum(1)
+        product = product.mul_(step) if self.bias is None else torch.addcmul(self.bias, product, step)
         return product.view(*x.shape[:-1], product.shape[-1])
 
-    def _whole_product(self, planes: Tensor, nought: int) -> Tensor:
+    def _planes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, K) float32 -> high digits of all rows, then low ones, (2 * B, K) uint8, and steps (B, 1)."""
+        base = 1 << self.bits
+        largest = base * base - 1 - (base + 1) * base // 2
+        step = rows.abs().amax(-1, keepdim=True).div_(largest).clamp_(min=_TINY)
+        whole = torch.addcdiv(self.middle, rows, step).to(torch.int32)
+        planes = (whole >> self.shifts).bitwise_and_(base - 1).to(torch.uint8)
+        return planes.flatten(0, 1), step
+
+    def _whole_product(self, planes: Tensor) -> Tensor:
         if not planes.numel():
             return self.scale.new_empty(len(planes), len(self.scale))
-        product: Tensor = torch.ops.onednn.qlinear_pointwise(
-            planes, 1.0, nought, self.matrix, self.scale, self.zeros,
+        # The overload by its name: to look for it takes as long as a small product.
+        product: Tensor = torch.ops.onednn.qlinear_pointwise.default(
+            planes, 1.0, 1 << (self.bits - 1), self.matrix, self.scale, self.zeros,
             None, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
         return product
+
+
+class _Int8Linear(_WholeLinear):
+    digits = 1
+
+
+class _Int16Linear(_WholeLinear):
+    digits = 2
 
 
 def _digit_bits() -> int:
@@ -125,13 +151,14 @@ def _digit_bits() -> int:
     return 8 if torch.cpu._is_vnni_supported() else 7
 
 
-def _planes(rows: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """(B, K) float32 -> high digits of all rows, then the low ones, (2 * B, K) uint8, and steps (B, 1)."""
-    base = 1 << bits
-    middle = (base + 1) * base // 2
-    step = rows.abs().amax(-1, keepdim=True).div_(base * base - 1 - middle).clamp_(min=_TINY)
-    whole = rows.div(step).add_(middle + 0.5).to(torch.int32)  # cut off, so rounded
-    return torch.cat((whole >> bits, whole & (base - 1))).to(torch.uint8), step
+def _weight_digits(whole: Tensor, digits: int) -> Tensor:
+    """(N, K) int32 -> (digits * N, K) int8, the lowest digits first."""
+    parts = []
+    for _ in range(digits):
+        higher = (whole + 128) >> 8
+        parts.append((whole - (higher << 8)).to(torch.int8))
+        whole = higher
+    return torch.cat(parts)
 
 
 _LINEARS: Mapping[Precision, type[Linear]] = {

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load  # noqa: E402
+from vivavoce.models.cosyvoice.layers import Linear, load  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
 from vivavoce.models.cosyvoice.precision import Place, Precision, linear_of  # noqa: E402
 from vivavoce.models.cosyvoice.precision_trial import error_of  # noqa: E402
@@ -37,8 +37,15 @@ def scores(lm: SpeechLm, ids: "torch.Tensor") -> "torch.Tensor":
 
 
 def product(precision: Precision, weight: "torch.Tensor", x: "torch.Tensor") -> "torch.Tensor":
+    """With 0, 1, 2 and so on added."""
     linear = linear_of(precision, Place.OTHER, 1)(weight.shape[1], weight.shape[0])
     load(linear, {"weight": weight.clone(), "bias": torch.arange(len(weight)).float()})
+    return linear(x)
+
+
+def multiplied(kind: type[Linear], weight: "torch.Tensor", x: "torch.Tensor") -> "torch.Tensor":
+    linear = kind(weight.shape[1], weight.shape[0], bias=False)
+    load(linear, {"weight": weight.clone()})
     return linear(x)
 
 
@@ -63,11 +70,12 @@ def test_one_large_channel_does_not_drown_the_others(precision: Precision) -> No
     assert (product(precision, weight, x) - exact).std() < 2 * FAULT[precision] * (weight @ x.T).std()
 
 
-def test_an_int8_product_is_the_same_to_the_bit_in_any_company() -> None:
-    weight, x = some(96, 128), some(9, 128)
-    together = product(Precision.INT8, weight, x)
+@pytest.mark.parametrize("depth", [0, 1])
+def test_an_int8_product_is_the_same_to_the_bit_in_any_company(depth: int) -> None:
+    kind, weight, x = linear_of(Precision.INT8, Place.OTHER, depth), some(96, 128), some(9, 128)
+    together = multiplied(kind, weight, x)
     for row in range(len(x)):
-        assert torch.equal(product(Precision.INT8, weight, x[row : row + 1])[0], together[row])
+        assert torch.equal(multiplied(kind, weight, x[row : row + 1])[0], together[row])
 
 
 @pytest.mark.parametrize("precision", Precision)
@@ -109,10 +117,14 @@ def test_nothing_is_left_of_the_float32_matrices(
 
 
 @pytest.mark.parametrize(("place", "first"), [(Place.ATTENTION, 6), (Place.OTHER, 1)])
-def test_the_first_matrices_stay_exact_in_int8(place: Place, first: int) -> None:
-    exact, lower = linear_of(Precision.FP32, place, 0), linear_of(Precision.INT8, place, 1)
+def test_the_first_matrices_are_finer_in_int8(place: Place, first: int) -> None:
+    finer, coarser = linear_of(Precision.INT8, place, 0), linear_of(Precision.INT8, place, 1)
     kinds = [linear_of(Precision.INT8, place, layer / 24) for layer in range(24)]
-    assert kinds == [exact] * first + [lower] * (24 - first)
+    assert kinds == [finer] * first + [coarser] * (24 - first)
+    weight, x = some(96, 128), some(3, 128)
+    exact = x @ weight.T
+    faults = [(multiplied(linear, weight, x) - exact).std() / exact.std() for linear in (finer, coarser)]
+    assert 100 * faults[0] < faults[1] < FAULT[Precision.INT8]
 
 
 def test_identical_distributions_have_no_error() -> None:
