@@ -21,7 +21,8 @@ from typing import Any, Final, assert_never
 
 from ..tts_engine.errors import BadRequest, BadText, MissingExtra, SynthesisFailed, VivavoceError
 from .client import Piece, PoolPolicy, RemoteUtterance, ServerGone, SpeechClient, Wish
-from .pipecat_service import LEAD_S, Speech, SpeechService, VivavoceTTSSettings
+from .pipecat_service import LEAD_S, SpeechService, VivavoceTTSSettings
+from .pipecat_utterance import Speech
 
 try:
     from pipecat.processors.frame_processor import FrameProcessorSetup

@@ -1,14 +1,15 @@
 """What every text-to-speech service of ours is to a Pipecat pipeline, whoever renders the speech.
 
     LLMTextFrame -> run_tts -> Speech.stream.push_text               returns at once, token by token
-    TTSAudioRawFrame, word times <- _Utterance.speak <- Speech       one task a context, paced
+    TTSAudioRawFrame, word times <- Utterance.speak <- Speech        one task a context, paced
 
 Pipecat plays audio contexts one after the other and so do we: an utterance gives out nothing before its
 context is the one that is played, so that word times count from what the listener really hears, gaps
 included. What was not heard does not enter the conversation: not after an interruption, not after a failure;
 ``pipecat_words`` sees to that.
 
-Not here: who speaks. ``pipecat_tts`` has an engine in this process, ``pipecat_remote_tts`` a server.
+Not here: how one utterance is handed on (``pipecat_utterance``), and who speaks: ``pipecat_tts`` has an
+engine in this process, ``pipecat_remote_tts`` a server.
 
 Source: pipecat-ai 1.14.0, services/tts_service.py, read and measured.
 """
@@ -17,16 +18,13 @@ Source: pipecat-ai 1.14.0, services/tts_service.py, read and measured.
 # mypy: disable-error-code="no-untyped-call"
 
 import asyncio
-import itertools
-import math
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from ..tts_engine.chunk import Word
-from ..tts_engine.errors import BadRequest, BadText, MissingExtra, Overloaded, SynthesisFailed, VivavoceError
-from .client import Piece
+from ..tts_engine.errors import BadRequest, BadText, MissingExtra, Overloaded, VivavoceError
+from .pipecat_utterance import Speech, Utterance
 from .pipecat_words import NS, ClauseSequencer, Playhead
 
 try:
@@ -52,10 +50,9 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("the Pipecat service", "pipecat") from error
 
-__all__ = ["Speech", "SpeechService", "TextStream", "VivavoceTTSSettings"]
+__all__ = ["SpeechService", "VivavoceTTSSettings"]
 
 LEAD_S: Final = 1.0  # enough for a stalled event loop, little to render for nothing at a barge-in
-STALL_S: Final = 10.0  # before Pipecat would give up on its own and record as said what was not
 STOP_FRAME_TIMEOUT_S: Final = 15.0  # Pipecat's 3 s drop the rest of a turn behind one slow answer
 REFUSAL_SILENCE_S: Final = 0.02  # three contexts without any audio, and Pipecat writes a service off
 PASSING: Final = (ErrorCategory.RATE_LIMIT, ErrorCategory.CONNECTIVITY)  # no reason to write it off
@@ -70,125 +67,6 @@ class VivavoceTTSSettings(TTSSettings):
     """
 
     speed: float | NotGiven = field(default_factory=lambda: NOT_GIVEN)
-
-
-class TextStream(Protocol):
-    """Where an utterance's text goes, as ``tts_engine.stream.Stream`` takes it; nothing of it waits."""
-
-    @property
-    def text(self) -> str:
-        """All text pushed so far."""
-
-    def push_text(self, text: str) -> None:
-        """Add text, split anywhere."""
-
-    def flush(self) -> None:
-        """Speak what is buffered, without waiting for more."""
-
-    def end_input(self) -> None:
-        """No more text will come."""
-
-    def cancel(self) -> None:
-        """End for good: nothing more is given out."""
-
-    def set_deadline(self, runs_dry_at: float) -> None:
-        """Tell when the listener has nothing left to play (``time.monotonic()``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Speech:
-    """An utterance on its way.
-
-    next_piece: waits for the next audio, s16le at the service's rate, which may be empty; None at the end;
-    raises VivavoceError.
-    """
-
-    stream: TextStream
-    next_piece: Callable[[], Awaitable[Piece | None]]
-
-
-class _Utterance:
-    # One audio context: its speech, and the task that hands it on.
-
-    def __init__(self, service: "SpeechService", context_id: str, speech: Speech) -> None:
-        self.context_id = context_id
-        self.stream = speech.stream
-        self.may_play = asyncio.Event()
-        self.has_text = False
-        self.text_ended = False
-        self.task: asyncio.Task[None] | None = None
-        self._service = service
-        self._take_piece = speech.next_piece
-        self._words: list[Word] = []  # begun in audio that a resampler withholds
-        self._untold: list[tuple[Word, float]] = []  # with their times; Pipecat does not take them yet
-        self._told_to = 0  # characters of the text whose words are in one of these, or told
-        self._played_s = 0.0  # of the stream, handed to the pipeline
-        self._patience: asyncio.Timeout | None = None
-
-    def push_text(self, text: str) -> None:
-        self.stream.push_text(text)
-        self.has_text = True
-
-    def end_text(self) -> None:
-        self.text_ended = True
-        self.stream.end_input()
-        if self._patience is not None:
-            self._patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
-
-    async def tell_words(self) -> None:
-        """Tell the words of which Pipecat has the whole clause."""
-        if self._untold and not self.text_ended and not self.stream.text[self._told_to :].strip():
-            # All that is written is spoken: its words must not wait for a writer who may take his time.
-            await self._service.vivavoce_close_clause(self.context_id)
-        stop = math.inf if self.text_ended else self._service.vivavoce_takes_words_to(self.context_id)
-        count = sum(1 for _ in itertools.takewhile(lambda told: told[0].text_stop <= stop, self._untold))
-        told, self._untold = self._untold[:count], self._untold[count:]
-        if told:
-            word_times = [(word.text, seconds) for word, seconds in told]
-            await self._service.add_word_timestamps(word_times, self.context_id)
-
-    async def speak(self) -> None:
-        try:
-            while (piece := await self._next_piece()) is not None:
-                await self.may_play.wait()
-                await self._play(piece)
-                await asyncio.sleep(self._service.vivavoce_lead_s() - self._service.vivavoce_most_lead_s)
-            await self.may_play.wait()
-            await self._service.vivavoce_finish(self.context_id)
-        except VivavoceError as error:
-            await self._service.push_error(str(error), exception=error)
-            await self._service.vivavoce_fail(self.context_id, error)
-
-    async def _next_piece(self) -> Piece | None:
-        # A writer may take its time; a voice that has all the text and stays silent is stuck.
-        deadline = asyncio.get_running_loop().time() + STALL_S if self.text_ended else None
-        try:
-            async with asyncio.timeout_at(deadline) as self._patience:
-                return await self._take_piece()
-        except TimeoutError:
-            raise SynthesisFailed(f"the voice gave nothing for {STALL_S:g} s") from None
-        finally:
-            self._patience = None
-
-    async def _play(self, piece: Piece) -> None:
-        self._add_words(piece.words)
-        if not piece.audio:
-            return
-        duration_s = len(piece.audio) / 2 / self._service.sample_rate
-        self._untold += self._service.vivavoce_play(duration_s, self._played_s, self._words)
-        self._played_s += duration_s
-        self._words = []
-        frame = TTSAudioRawFrame(piece.audio, self._service.sample_rate, 1, context_id=self.context_id)
-        await self._service.append_to_audio_context(self.context_id, frame)
-        await self.tell_words()
-        self.stream.set_deadline(time.monotonic() + self._service.vivavoce_lead_s())
-
-    def _add_words(self, words: tuple[Word, ...]) -> None:
-        # As they are written: "$5" and "555-0123" are said in several words and told as one.
-        for word in words:
-            if word.text_start >= self._told_to:
-                start, self._told_to = _between_spaces(self.stream.text, word.text_start, word.text_stop)
-                self._words.append(replace(word, text=self.stream.text[start : self._told_to]))
 
 
 class SpeechService(TTSService):
@@ -238,7 +116,7 @@ class SpeechService(TTSService):
         )
         self.vivavoce_most_lead_s = lead_s
         self._vivavoce_flushes = text_aggregation_mode is not TextAggregationMode.TOKEN
-        self._vivavoce_utterances: dict[str, _Utterance] = {}
+        self._vivavoce_utterances: dict[str, Utterance] = {}
         self._vivavoce_failed: set[str] = set()  # contexts of which nothing more is said
         self._vivavoce_sequencer = ClauseSequencer(
             str(self), self._vivavoce_failed, streaming=not self._vivavoce_flushes
@@ -553,10 +431,10 @@ class SpeechService(TTSService):
             await self.vivavoce_close_clause(context_id)
         await utterance.tell_words()
 
-    def _vivavoce_open(self, context_id: str) -> _Utterance:
+    def _vivavoce_open(self, context_id: str) -> Utterance:
         if context_id in self._vivavoce_utterances:
             return self._vivavoce_utterances[context_id]
-        utterance = _Utterance(self, context_id, self._vivavoce_open_speech())
+        utterance = Utterance(self, context_id, self._vivavoce_open_speech())
         utterance.task = self.create_task(utterance.speak(), name="speak")
         self._vivavoce_utterances[context_id] = utterance
         if self._vivavoce_playing == context_id:
@@ -588,11 +466,3 @@ class SpeechService(TTSService):
     async def _vivavoce_teardown(self) -> None:
         for context_id in tuple(self._vivavoce_utterances):
             await self._vivavoce_close(context_id)
-
-
-def _between_spaces(text: str, start: int, stop: int) -> tuple[int, int]:
-    while start > 0 and not text[start - 1].isspace():
-        start -= 1
-    while stop < len(text) and not text[stop].isspace():
-        stop += 1
-    return start, stop

@@ -18,7 +18,8 @@ from ..tts_engine.engine import Engine
 from ..tts_engine.errors import MissingExtra, SynthesisFailed, UnknownVoice
 from ..tts_engine.stream import Stream
 from .client import Piece
-from .pipecat_service import LEAD_S, Speech, SpeechService, VivavoceTTSSettings
+from .pipecat_service import LEAD_S, SpeechService, VivavoceTTSSettings
+from .pipecat_utterance import Speech
 from .resample import BlockResampler, Resampler, resampler_to
 
 try:

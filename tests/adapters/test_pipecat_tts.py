@@ -61,6 +61,7 @@ from vivavoce.adapters import (
     pipecat_remote_tts,
     pipecat_service,
     pipecat_tts,
+    pipecat_utterance,
     pipecat_words,
 )
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
@@ -646,7 +647,7 @@ async def test_an_engine_slower_than_pipecats_patience_loses_no_word() -> None:
 
 
 def test_an_engine_is_given_up_on_before_pipecat_takes_its_text_for_said() -> None:
-    assert pipecat_service.STALL_S < pipecat_service.STOP_FRAME_TIMEOUT_S
+    assert pipecat_utterance.STALL_S < pipecat_service.STOP_FRAME_TIMEOUT_S
 
 
 @pytest.mark.parametrize(
@@ -783,7 +784,7 @@ async def test_an_engine_that_goes_silent_is_given_up_on() -> None:
             return super().step(worker, turns)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipecat_service, "STALL_S", 0.3)
+        patch.setattr(pipecat_utterance, "STALL_S", 0.3)
         async with tones(Stuck()) as engine, line(at_once(engine)) as end:
             try:
                 await end.turn("One. stuck two.")

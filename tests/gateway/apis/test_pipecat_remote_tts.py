@@ -47,7 +47,7 @@ from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.services.tts_service import TextAggregationMode
 from pipecat.utils.errors import ErrorCategory
 from pipecat.workers.runner import WorkerRunner
-from vivavoce.adapters import pipecat_remote_tts, pipecat_service
+from vivavoce.adapters import pipecat_remote_tts, pipecat_utterance
 from vivavoce.adapters.client import PoolPolicy, SpeechClient
 from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
 from vivavoce.adapters.pipecat_service import SpeechService
@@ -471,7 +471,7 @@ def test_a_server_that_was_restarted_before_anything_was_heard_is_not_noticed(ru
 
 
 def test_a_server_that_says_nothing_is_given_up_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipecat_service, "STALL_S", 0.3)
+    monkeypatch.setattr(pipecat_utterance, "STALL_S", 0.3)
 
     async def test(house: Any) -> None:
         async with Relay(house) as way, line(remote(house, url=f"ws://127.0.0.1:{way.port}")) as end:
@@ -480,7 +480,7 @@ def test_a_server_that_says_nothing_is_given_up_on(run: Run, monkeypatch: pytest
             await end.turn("Two.")
             assert "gave nothing for 0.3 s" in end.errors[0].error
             way.thaw()
-            monkeypatch.setattr(pipecat_service, "STALL_S", 10.0)
+            monkeypatch.setattr(pipecat_utterance, "STALL_S", 10.0)
             await end.turn("Three.")
             assert end.words == ["One", "Three"]
 
