@@ -31,15 +31,11 @@ from loguru import logger
 from pipecat.frames.frames import (
     AggregatedTextFrame,
     CancelFrame,
-    EndFrame,
-    ErrorFrame,
-    Frame,
     InterruptionFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
     MetricsFrame,
-    StartFrame,
     TextFrame,
     TTSAudioRawFrame,
     TTSSpeakFrame,
@@ -49,12 +45,9 @@ from pipecat.frames.frames import (
     TTSUpdateSettingsFrame,
 )
 from pipecat.metrics.metrics import TTFAMetricsData, TTFBMetricsData, TTSUsageMetricsData
-from pipecat.pipeline.pipeline import Pipeline
-from pipecat.pipeline.worker import PipelineParams, PipelineWorker
-from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.services.tts_service import TextAggregationMode, TTSContext
 from pipecat.utils.errors import ErrorCategory
-from pipecat.workers.runner import WorkerRunner
+from pipecat_line import line, reply, tokens
 from vivavoce import Engine
 from vivavoce.adapters import (
     pipecat_audiosocket_transport,
@@ -79,106 +72,6 @@ def quiet_log() -> Iterator[None]:
     logger.disable("pipecat")
     yield
     logger.enable("pipecat")
-
-
-class Collector(FrameProcessor):
-    """Keeps every frame that comes through in one direction, and passes it on."""
-
-    def __init__(self, direction: FrameDirection) -> None:
-        super().__init__()
-        self.direction = direction
-        self.frames: list[Frame] = []
-        self.came = asyncio.Event()
-
-    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        await super().process_frame(frame, direction)
-        if direction is self.direction:
-            self.frames.append(frame)
-            self.came.set()
-        await self.push_frame(frame, direction)
-
-
-class Line:
-    """A service in a running pipeline, and what comes out of it."""
-
-    def __init__(self, worker: PipelineWorker, above: Collector, below: Collector) -> None:
-        self.worker = worker
-        self.below = below
-        self.above = above
-
-    @property
-    def frames(self) -> list[Frame]:
-        return self.below.frames
-
-    def of(self, *kinds: type[Frame]) -> list[Any]:
-        return [frame for frame in self.frames if isinstance(frame, kinds)]
-
-    @property
-    def audio(self) -> bytes:
-        return b"".join(frame.audio for frame in self.of(TTSAudioRawFrame))
-
-    @property
-    def words(self) -> list[str]:
-        return [frame.text.strip(",.;!?()") for frame in self.of(TTSTextFrame)]
-
-    @property
-    def errors(self) -> list[ErrorFrame]:
-        return [frame for frame in self.above.frames if isinstance(frame, ErrorFrame)]
-
-    async def send(self, *frames: Frame) -> None:
-        await self.worker.queue_frames(list(frames))
-
-    async def until(self, kind: type[Frame], count: int = 1) -> None:
-        """Wait until ``count`` frames of a kind have come out."""
-        async with asyncio.timeout(20):
-            while len(self.of(kind)) < count:
-                self.below.came.clear()
-                await self.below.came.wait()
-
-    async def until_error(self, count: int = 1) -> None:
-        async with asyncio.timeout(20):
-            while len(self.errors) < count:
-                self.above.came.clear()
-                await self.above.came.wait()
-
-    async def turn(self, text: str) -> None:
-        """One reply of an LLM, token by token, and all that comes of it."""
-        stopped = len(self.of(TTSStoppedFrame))
-        await self.send(*reply(text))
-        await self.until(TTSStoppedFrame, stopped + 1)
-
-
-def reply(text: str) -> list[Frame]:
-    return [LLMFullResponseStartFrame(), *tokens(text), LLMFullResponseEndFrame()]
-
-
-def tokens(text: str, size: int = 3) -> list[Frame]:
-    return [LLMTextFrame(text[start : start + size]) for start in range(0, len(text), size)]
-
-
-@asynccontextmanager
-async def line(service: FrameProcessor, *, sample_rate: int = 24_000, **params: Any) -> AsyncIterator[Line]:
-    """The service in a pipeline that has started; ends it with an EndFrame."""
-    above, below = Collector(FrameDirection.UPSTREAM), Collector(FrameDirection.DOWNSTREAM)
-    worker = PipelineWorker(
-        Pipeline([above, service, below]),
-        enable_rtvi=False,
-        cancel_on_idle_timeout=False,
-        params=PipelineParams(audio_out_sample_rate=sample_rate, **params),
-    )
-    runner = WorkerRunner(handle_sigint=False)
-    await runner.add_workers(worker)
-    running = asyncio.create_task(runner.run())
-    end = Line(worker, above, below)
-    try:
-        await end.until(StartFrame)
-        yield end
-        await worker.queue_frame(EndFrame())
-        async with asyncio.timeout(20):
-            await running
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 @asynccontextmanager

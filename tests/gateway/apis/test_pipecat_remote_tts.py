@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import math
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,11 @@ with warnings.catch_warnings():
 from loguru import logger
 from pipecat.frames.frames import (
     CancelFrame,
-    EndFrame,
-    ErrorFrame,
-    Frame,
     InterruptionFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
     MetricsFrame,
-    StartFrame,
     TTSAudioRawFrame,
     TTSSpeakFrame,
     TTSStartedFrame,
@@ -41,16 +37,12 @@ from pipecat.frames.frames import (
     TTSUpdateSettingsFrame,
 )
 from pipecat.metrics.metrics import TTFAMetricsData, TTFBMetricsData, TTSUsageMetricsData
-from pipecat.pipeline.pipeline import Pipeline
-from pipecat.pipeline.worker import PipelineParams, PipelineWorker
-from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.services.tts_service import TextAggregationMode
 from pipecat.utils.errors import ErrorCategory
-from pipecat.workers.runner import WorkerRunner
+from pipecat_line import line, reply, tokens
 from vivavoce.adapters import pipecat_remote_tts, pipecat_utterance
 from vivavoce.adapters.client import PoolPolicy, SpeechClient
 from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
-from vivavoce.adapters.pipecat_service import SpeechService
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
@@ -69,89 +61,9 @@ def quiet_log() -> Iterator[None]:
     logger.enable("vivavoce")
 
 
-class Collector(FrameProcessor):
-    """Keeps every frame that comes through in one direction, and passes it on."""
-
-    def __init__(self, direction: FrameDirection) -> None:
-        super().__init__()
-        self.direction = direction
-        self.frames: list[Any] = []
-
-    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        await super().process_frame(frame, direction)
-        if direction is self.direction:
-            self.frames.append(frame)
-        await self.push_frame(frame, direction)
-
-
-class Line:
-    """A service in a running pipeline, and what comes out of it."""
-
-    def __init__(self, service: SpeechService, sample_rate: int, params: dict[str, Any]) -> None:
-        self.above, self.below = Collector(FrameDirection.UPSTREAM), Collector(FrameDirection.DOWNSTREAM)
-        self.worker = PipelineWorker(
-            Pipeline([self.above, service, self.below]),
-            enable_rtvi=False,
-            cancel_on_idle_timeout=False,
-            params=PipelineParams(audio_out_sample_rate=sample_rate, **params),
-        )
-
-    def of(self, *kinds: type[Frame]) -> list[Any]:
-        return [frame for frame in self.below.frames if isinstance(frame, kinds)]
-
-    @property
-    def audio(self) -> bytes:
-        return b"".join(frame.audio for frame in self.of(TTSAudioRawFrame))
-
-    @property
-    def words(self) -> list[str]:
-        return [frame.text.strip(",.;!?()") for frame in self.of(TTSTextFrame)]
-
-    @property
-    def errors(self) -> list[ErrorFrame]:
-        return [frame for frame in self.above.frames if isinstance(frame, ErrorFrame)]
-
-    async def send(self, *frames: Frame) -> None:
-        await self.worker.queue_frames(list(frames))
-
-    async def until(self, kind: type[Frame], count: int = 1) -> None:
-        await until(lambda: len(self.of(kind)) >= count)
-
-    async def turn(self, text: str) -> None:
-        """One reply of an LLM, token by token, and all that comes of it."""
-        stopped = len(self.of(TTSStoppedFrame))
-        await self.send(*reply(text))
-        await self.until(TTSStoppedFrame, stopped + 1)
-
-
 async def until(met: Callable[[], bool]) -> None:
     while not met():
         await asyncio.sleep(0.005)
-
-
-def reply(text: str) -> list[Frame]:
-    return [LLMFullResponseStartFrame(), *tokens(text), LLMFullResponseEndFrame()]
-
-
-def tokens(text: str, size: int = 3) -> list[Frame]:
-    return [LLMTextFrame(text[start : start + size]) for start in range(0, len(text), size)]
-
-
-@contextlib.asynccontextmanager
-async def line(service: SpeechService, *, sample_rate: int = 24_000, **params: Any) -> AsyncIterator[Line]:
-    """The service in a pipeline that has started; ends it with an EndFrame."""
-    end = Line(service, sample_rate, params)
-    runner = WorkerRunner(handle_sigint=False)
-    await runner.add_workers(end.worker)
-    running = asyncio.create_task(runner.run())
-    try:
-        await end.until(StartFrame)
-        yield end
-        await end.worker.queue_frame(EndFrame())
-        await running
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 def remote(house: Any, **arguments: Any) -> VivavoceWebsocketTTSService:
