@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..tts_engine.errors import BadRequest
+from .options import AS_JSON
 
 if TYPE_CHECKING:  # onnxruntime comes with it, and --help answers at once
     from ..tts_engine.voice_store import StoredVoice, VoiceStore
@@ -67,7 +68,7 @@ def add(
 
 @voices.command("list")
 @_STORE
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def list_voices(folder: Path, as_json: bool) -> None:
     """List the voices: id, name, release, language, since when, whose, from where."""
     with _existing(folder) as store:

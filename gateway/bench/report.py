@@ -1,7 +1,7 @@
 """A bench's result: figures with their targets, as a table on the screen or as JSON.
 
-A bench module has ``measure(...) -> Report``; its command line is in ``gateway/cli.py``. Load generators run
-in a process of their own; figures carry units; nothing is rounded into a hit.
+A bench module has ``measure(...) -> Report``; its command line is in ``gateway/bench_command.py``. Load
+generators run in a process of their own; figures carry units; nothing is rounded into a hit.
 """
 
 import json

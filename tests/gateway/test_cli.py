@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from vivavoce import __version__
-from vivavoce.gateway import cli
+from vivavoce.gateway import bench_command, cli
 from vivavoce.gateway.bench import call as call_bench
 from vivavoce.gateway.bench.report import Figure, Report
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
@@ -141,7 +141,7 @@ def test_a_bench_gets_its_flags_and_prints_json(
 
 
 def test_the_parts_of_the_call_bench_are_those_that_it_has() -> None:
-    assert list(cli._BENCH_CALL_PARTS) == list(call_bench.Part)
+    assert list(bench_command.CALL_PARTS) == list(call_bench.Part)
 
 
 def spoken_words(samples: "np.ndarray[tuple[int], np.dtype[np.int16]]", sample_rate: int) -> float:

@@ -1,0 +1,236 @@
+"""``vivavoce bench ...``: the options of each bench; what is measured is ``gateway.bench``'s affair."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import AS_JSON, DEVICE, PRECISIONS
+
+if TYPE_CHECKING:
+    from .bench.report import Report
+
+
+@click.group()
+def bench() -> None:
+    """Measure this machine against what must be reached."""
+
+
+CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
+
+
+@bench.command("call")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(CALL_PARTS),
+    help="Only this; may be repeated.  [default: all but knee]",
+)
+@click.option("--utterances", type=click.IntRange(1), default=30, show_default=True, help="Of the one call.")
+@click.option("--speaking", type=click.IntRange(1), default=50, show_default=True, help="Calls under load.")
+@click.option("--calls", type=click.IntRange(1), default=100, show_default=True, help="Calls at once.")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a part.")
+@AS_JSON
+def bench_call(
+    parts: tuple[str, ...], utterances: int, speaking: int, calls: int, seconds: float, as_json: bool
+) -> None:
+    """Calls: time to first audio, calls at once, barge-in, memory."""
+    from .bench import call
+
+    report = call.measure(
+        parts=parts or call.DEFAULT_PARTS,
+        utterances=utterances,
+        speaking=speaking,
+        calls=calls,
+        seconds=seconds,
+    )
+    _show(report, as_json)
+
+
+@bench.command("resample")
+@click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of audio.")
+@AS_JSON
+def bench_resample(seconds: float, as_json: bool) -> None:
+    """24 to 8 kHz: delay, response, processor time."""
+    from .bench.resample import measure
+
+    _show(measure(seconds), as_json)
+
+
+@bench.command("words")
+@click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
+@click.option("--verbose", is_flag=True, help="Show what was heard differently.")
+@AS_JSON
+def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
+    """Words wrong in call-centre sentences, by speech recognition."""
+    from .bench.words import measure
+
+    _show(measure(limit, _note if verbose else None), as_json)
+
+
+@bench.command("schedule")
+@click.option(
+    "--rate",
+    "rates",
+    type=click.FloatRange(0, 50, min_open=True),
+    multiple=True,
+    metavar="R",
+    help="Requests a second; may be repeated.  [default: about where a queue saturates]",
+)
+@click.option("--requests", type=click.IntRange(8), default=1000, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@AS_JSON
+def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: bool) -> None:
+    """Who is served next: our order, a queue and round robin, on a virtual clock."""
+    from .bench.schedule import measure
+
+    _show(measure(rates or None, requests=requests, seed=seed), as_json)
+
+
+@bench.command("serve")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Speak with this checkpoint.  [default: the packaged voice]",
+)
+@click.option("--size", type=click.Choice(["tiny", "full"]), help="Speak with random weights of that size.")
+@DEVICE
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="Requests a second, at random.",
+)
+@click.option("--streams", type=click.IntRange(1), default=32, show_default=True, help="Let in at once.")
+@click.option("--requests", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--voice", metavar="ID", help="[default: the first one]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the waits; needs matplotlib."
+)
+@AS_JSON
+def bench_serve(
+    bundle: Path | None,
+    size: str | None,
+    device: str | None,
+    rate: float,
+    streams: int,
+    requests: int,
+    voice: str | None,
+    seed: int,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """A server under open-loop load: first byte, first audible sample, underruns."""
+    from .bench.serve import Plan, measure
+
+    plan = Plan(rate, streams, requests, voice, seed)
+    _show(measure(plan, bundle=bundle, size=size, device=device or "auto", plot=plot), as_json)
+
+
+@bench.command("webrtc")
+@click.option("--calls", type=click.IntRange(1), default=5, show_default=True, help="Of --seconds each.")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a call.")
+@AS_JSON
+def bench_webrtc(calls: int, seconds: float, as_json: bool) -> None:
+    """Browser calls, in a real Chromium: first sound, loss, concealment, interruption."""
+    from .bench.webrtc import measure
+
+    _show(measure(calls=calls, seconds=seconds), as_json)
+
+
+_PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
+
+
+@bench.command("pipecat")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_PIPECAT_PARTS),
+    help="Only this; may be repeated.  [default: all]",
+)
+@AS_JSON
+def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
+    """Pipecat bots: first audio beside Piper, what a conversation remembers, many calls."""
+    from .bench.pipecat import measure
+
+    _show(measure(parts=parts or _PIPECAT_PARTS), as_json)
+
+
+_API_PARTS = ("openai", "leaving", "dashscope")
+
+
+@bench.command("api")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_API_PARTS),
+    help="Only this; may be repeated.  [default: all]",
+)
+@AS_JSON
+def bench_api(parts: tuple[str, ...], as_json: bool) -> None:
+    """Speech APIs: first byte, and what becomes of clients that leave."""
+    from .bench.api import Part, measure
+
+    _show(measure([Part(part) for part in parts]), as_json)
+
+
+_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
+
+
+@bench.command("precision")
+@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
+@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
+@click.option(
+    "--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Weights to use, not random ones."
+)
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=PRECISIONS,
+    help="Only this; may be repeated.  [default: fp32, bf16, int8]",
+)
+@AS_JSON
+def bench_precision(
+    size: str, version: str, bundle: Path | None, precisions: tuple[str, ...], as_json: bool
+) -> None:
+    """CosyVoice's language model in 16 and 8 bits: time, error and memory beside fp32."""
+    from .bench import precision
+
+    chosen = precisions or precision.DEFAULTPRECISIONS
+    _show(precision.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
+
+
+@bench.command("cosyvoice")
+@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
+@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
+@click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Instead of random weights.")
+@click.option("--parts", metavar="PART,...", help=f"Of {', '.join(_COSYVOICE_PARTS)}.  [default: all]")
+@AS_JSON
+def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | None, as_json: bool) -> None:
+    """CosyVoice: language model, flow, vocoder, first packet, memory."""
+    from .bench import cosyvoice
+
+    chosen = parts.split(",") if parts else _COSYVOICE_PARTS
+    if unknown := sorted(set(chosen) - set(_COSYVOICE_PARTS)):
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_COSYVOICE_PARTS)}.")
+    _show(cosyvoice.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
+
+
+def _note(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _show(report: "Report", as_json: bool) -> None:
+    from rich.console import Console
+
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        report.print_table(Console())
