@@ -203,7 +203,7 @@ def bench_precision(
     """CosyVoice's language model in 16 and 8 bits: time, error and memory beside fp32."""
     from .bench import precision
 
-    chosen = precisions or precision.DEFAULTPRECISIONS
+    chosen = precisions or precision.DEFAULT_PRECISIONS
     _show(precision.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
 
 
