@@ -132,7 +132,11 @@ class Backend(Protocol):
         """A new segmenter, of the policy that suits this voice and language."""
 
     def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot; the engine never asks for more than ``slots``. Raises BadRequest, and Overloaded."""
+        """Take a slot. Raises BadRequest, and Overloaded.
+
+        No more than ``slots`` are open whenever a step begins; while one is running, the place of a session
+        that was cancelled in it may be taken already.
+        """
 
     def close_slot(self, slot: int) -> None:
         """Give a slot back, whatever state it is in; not while it is being stepped."""

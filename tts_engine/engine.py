@@ -112,7 +112,7 @@ class Engine:
 
     @property
     def active_streams(self) -> int:
-        """Streams open now."""
+        """Streams open now; one that was cancelled is not, also while the step under way holds its slot."""
         return len(self._streams)
 
     def refusal(self) -> Overloaded | None:
@@ -222,12 +222,18 @@ class Engine:
         self._work.notify()
 
     def release(self, session: Session) -> None:
-        """Free a session's slot unless it is being stepped (then the commit does); the lock is held."""
-        if session.running or session not in self._streams:
+        """Let a session go, and its slot unless it is being stepped (then the commit does); the lock is held.
+
+        Whoever comes next may have its place at once: no step can be rendered for it before that commit.
+        """
+        if self._streams.pop(session, None) is None:
             return
-        del self._streams[session]
-        self._backend.close_slot(session.slot)
         self.metrics.active_streams.dec()
+        if not session.running:
+            self._close_slot(session)
+
+    def _close_slot(self, session: Session) -> None:
+        self._backend.close_slot(session.slot)
         if session.cancelled_at is not None:
             self.metrics.cancel_latency.observe(time.monotonic() - session.cancelled_at)
 
@@ -272,9 +278,9 @@ class Engine:
     def _commit(self, session: Session, result: Rendered | Exception, wall_s: float, cpu_s: float) -> None:
         """Hand a step's result to its stream; the lock is held."""
         session.running = False
-        stream = self._streams[session]
-        if session.cancelled_at is not None:
-            self.release(session)
+        stream = self._streams.get(session)
+        if stream is None:  # cancelled meanwhile
+            self._close_slot(session)
             return
         if isinstance(result, Exception):
             self.metrics.failures.inc()

@@ -1,9 +1,14 @@
 """Many sessions of CosyVoice in a step: nobody hears the others, waits for them, or fails with them."""
 
 import asyncio
+import contextlib
+import ctypes
+import gc
 import os
 import random
+import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,7 +75,6 @@ class Sitting:
         self.backend = backend
         self.segments: dict[int, list[Segment]] = {}
         self.late: dict[int, int] = {}
-        self.ids: dict[int, list[int]] = {}
         self.samples: dict[int, list[np.ndarray]] = {}
         self.failures: dict[int, Exception] = {}
         self._open: list[int] = []
@@ -81,7 +85,7 @@ class Sitting:
         slot = self.backend.open_slot(request)
         segmenter = self.backend.segmenter(request)
         self.segments[slot] = [*segmenter.push(text), *segmenter.flush()]
-        self.ids[slot], self.samples[slot], self.late[slot] = [], [], late
+        self.samples[slot], self.late[slot] = [], late
         self._open.append(slot)
         return slot
 
@@ -144,11 +148,13 @@ def said(backend: CosyVoiceBackend, sessions: Sequence[Mapping[str, Any]]) -> li
     """What sessions say together, in their order."""
     sitting = Sitting(backend)
     choose = backend._lm.choose
+    ids: defaultdict[int, list[int]] = defaultdict(list)
 
     def noted(turns: Mapping[int, Any]) -> dict[int, int]:
         chosen = choose(turns)
-        for row, id in chosen.items():
-            sitting.ids[row].append(id)
+        for slot, row in backend._rows.items():
+            if row in chosen:
+                ids[slot].append(chosen[row])
         return chosen
 
     backend._lm.choose = noted  # type: ignore[method-assign]
@@ -159,7 +165,7 @@ def said(backend: CosyVoiceBackend, sessions: Sequence[Mapping[str, Any]]) -> li
         backend._lm.choose = choose  # type: ignore[method-assign]
     assert sitting.failures == {}
     assert backend.open_slots == 0
-    return [Spoken(sitting.ids[slot], np.concatenate(sitting.samples[slot])) for slot in slots]
+    return [Spoken(ids[slot], np.concatenate(sitting.samples[slot])) for slot in slots]
 
 
 def test_a_session_says_alone_what_it_says_among_seven_others(folder: Path) -> None:
@@ -189,16 +195,20 @@ def test_who_speaks_does_not_wait_for_a_long_prompt(v2_folder: Path) -> None:
     wordy = backend.voices.enroll(recording(), 16_000, "a tone that wobbles " * 10).id
     sitting = Sitting(backend)
     lengths = backend._lm._state.lengths
+
+    def fed(slot: int) -> int:
+        return int(lengths[backend._rows[slot]]) if slot in backend._rows else 0
+
     speaker = sitting.join(TEXTS[0])
-    while not lengths[speaker]:
+    while not fed(speaker):
         sitting.round()
     newcomer = sitting.join(TEXTS[1], voice=wordy)
-    before, waited = int(lengths[speaker]), 0
-    while not lengths[newcomer]:
+    before, waited = fed(speaker), 0
+    while not fed(newcomer):
         sitting.round()
         waited += 1
     # A round in which it was rendered for has no ids for it.
-    assert int(lengths[speaker]) >= before + policy.decode_ids * (waited - 2)
+    assert fed(speaker) >= before + policy.decode_ids * (waited - 2)
     assert waited > 3  # 16 ids of the prompt at a time
     heard = backend._lm.opening(backend._open[newcomer].manner.prompt)
     assert heard.is_heard
@@ -236,7 +246,7 @@ def test_what_fails_in_one_session_ends_that_one_alone(v2_folder: Path, work: st
     slots = [sitting.join(**session) for session in sessions]
     bad = slots[1]
     runner = backend._lm if work == "choose" else backend._renderer
-    Trouble(runner, work, lambda rows: bad in rows, RuntimeError("no such throat"))
+    Trouble(runner, work, lambda rows: backend._rows.get(bad) in rows, RuntimeError("no such throat"))
     sitting.speak()
     assert [str(failure) for failure in sitting.failures.values()] == ["no such throat"]
     assert [*sitting.failures] == [bad]
@@ -265,7 +275,45 @@ def test_where_memory_runs_out_the_newest_goes_and_nobody_is_let_in(v2_folder: P
     assert backend.open_slots == 0
 
 
-SESSIONS = int(os.environ.get("VIVAVOCE_FUZZ", "60"))
+SESSIONS = int(os.environ.get("VIVAVOCE_FUZZ", "60"))  # 2,000 before a release
+
+
+@dataclass(frozen=True)
+class Left:
+    """What there is of a house that is at rest.
+
+    objects: of ours. tensor_bytes: of all tensors. memory_mb: of the process, without program text and what
+    malloc keeps for later; it settles after some hundred sessions.
+    """
+
+    streams: int
+    slots: int
+    rows: int
+    tasks: int
+    threads: int
+    objects: int
+    tensor_bytes: int
+    memory_mb: float
+
+
+def left(engine: Engine, backend: CosyVoiceBackend) -> Left:
+    gc.collect()
+    with contextlib.suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+    alive = gc.get_objects()
+    tensors = (each for each in alive if issubclass(type(each), torch.Tensor))
+    storages = [each.untyped_storage() for each in tensors if each.layout is torch.strided]
+    status = Path("/proc/self/status").read_text()
+    return Left(
+        streams=engine.active_streams,
+        slots=backend.open_slots,
+        rows=len(backend._rows) + 8 - len(backend._free),
+        tasks=len(asyncio.all_tasks()),
+        threads=threading.active_count(),
+        objects=sum("vivavoce" in repr(type(each)) for each in alive),
+        tensor_bytes=sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values()),
+        memory_mb=sum(int(size) for size in re.findall(r"(?:RssAnon|VmSwap):\s+(\d+) kB", status)) / 1024,
+    )
 
 
 def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelled(v2_folder: Path) -> None:
@@ -273,40 +321,33 @@ def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelle
     chance = random.Random(5)
 
     async def session(engine: Engine, room: asyncio.Semaphore, seed: int) -> None:
-        async with room:
-            while engine.refusal():  # a slot is given back with the step under way
-                await asyncio.sleep(0.001)
-            async with engine.stream(seed=seed) as stream:
-                stream.push_text(TEXTS[1])
-                stream.end_input()
-                if chance.random() < 1 / 3:
-                    await asyncio.sleep(chance.random() * 0.1)
-                else:
-                    assert [chunk async for chunk in stream][-1].final
+        # In a house that is exactly full: who was cancelled makes room at once.
+        async with room, engine.stream(seed=seed) as stream:
+            stream.push_text(TEXTS[1])
+            stream.end_input()
+            if chance.random() < 1 / 3:
+                await asyncio.sleep(chance.random() * 0.1)
+            else:
+                assert [chunk async for chunk in stream][-1].final
 
-    async def crowd(engine: Engine, seeds: range) -> None:
+    async def crowd(engine: Engine, seeds: range) -> Left:
         room = asyncio.Semaphore(8)
         await asyncio.gather(*(session(engine, room, seed) for seed in seeds))
         while backend.open_slots:
             await asyncio.sleep(0.001)
+        return left(engine, backend)
 
     async def test() -> None:
         config = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9))
         async with await Engine.open(backend=backend, config=config) as engine:
-            await crowd(engine, range(16))
-            before = len(asyncio.all_tasks()), threading.active_count()
-            resident = resident_mb()
-            await crowd(engine, range(16, 16 + SESSIONS))
-            assert (len(asyncio.all_tasks()), threading.active_count()) == before
-            assert (engine.active_streams, backend.open_slots) == (0, 0)
-            assert sorted(backend._free) == list(range(8))
-            assert resident_mb() - resident < 30
+            before = await crowd(engine, range(24))
+            after = await crowd(engine, range(24, 24 + SESSIONS))
+            print(f"\nbefore: {before}\nafter {SESSIONS} sessions: {after}")
+            assert replace(after, memory_mb=0) == replace(before, memory_mb=0)
+            assert (after.streams, after.slots, after.rows) == (0, 0, 0)
+            assert after.memory_mb - before.memory_mb < 40  # what torch keeps for shapes is half of it
 
     asyncio.run(asyncio.wait_for(test(), 3_000))
-
-
-def resident_mb() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 
 def test_a_cancelled_session_is_in_no_step_after_the_one_under_way(v2_folder: Path) -> None:

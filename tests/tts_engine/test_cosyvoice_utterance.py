@@ -100,7 +100,7 @@ def utterance(*, most_text_ids: int = 30, fewest: float = 2, filtered: bool = Fa
         most_text_ids=most_text_ids,
         pause_share=0.5,
     )
-    return Utterance(making, Manner(NOBODY, Prompt(), SamplingParameters(), 1.0), 0, 0)
+    return Utterance(making, Manner(NOBODY, Prompt(), SamplingParameters(), 1.0), 0)
 
 
 def speak(utterance: Utterance, answer: int = 100) -> list[tuple[int, int]]:

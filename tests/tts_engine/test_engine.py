@@ -230,6 +230,32 @@ def test_cancel_gives_nothing_more_and_frees_the_slot_within_one_step() -> None:
     run(test())
 
 
+def test_who_comes_while_a_cancelled_stream_is_in_its_last_step_has_its_place() -> None:
+    async def test() -> None:
+        backend = GatedBackend(slots=1)
+        async with await Engine.open(backend=backend) as engine:
+            backend.shut()
+            backend.stepping.clear()
+            first = engine.stream()
+            first.push_text(TEXT)
+            await asyncio.to_thread(backend.stepping.wait)
+            with pytest.raises(Overloaded):
+                engine.stream()
+            first.cancel()
+            assert backend.open_slots == 1
+            async with engine.stream() as second:
+                with pytest.raises(Overloaded):
+                    engine.stream()
+                backend.gate.release(1000)
+                second.push_text(TEXT)
+                second.end_input()
+                words = [word.text for chunk in await collect(second) for word in chunk.words]
+                assert len(words) == 15
+            assert backend.open_slots == 0
+
+    run(test())
+
+
 def test_leaving_the_block_early_frees_the_slot(stand_in: StandIn) -> None:
     async def test() -> None:
         backend = stand_in()

@@ -8,7 +8,6 @@ are on the host (``utterance``), tensors with the runners; one worker.
 """
 
 import heapq
-import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -72,8 +71,8 @@ class CosyVoiceRenderer:
         self._renderer = RenderRunner(networks, timbres=policy.prepared_voices)
         self._free = list(range(policy.slots))
         self._open: dict[int, Utterance] = {}
-        self._opened = itertools.count()
-        self._seniority: dict[int, int] = {}
+        self._rows: dict[int, int] = {}  # of the slots that have been stepped
+        self._last_slot = 0
 
     @property
     def open_slots(self) -> int:
@@ -81,18 +80,18 @@ class CosyVoiceRenderer:
         return len(self._open)
 
     def open(self, order: Order) -> int:
-        """Take a slot."""
-        # The lowest, so that the rows in use are neighbours, which a step takes where they lie.
-        row = heapq.heappop(self._free)
-        self._open[row] = Utterance(self._making, order.manner, row, order.seed)
-        self._seniority[row] = next(self._opened)
-        return row
+        """Take a slot; a row with its first step, when those who were cancelled in the last have left."""
+        self._last_slot += 1
+        self._open[self._last_slot] = Utterance(self._making, order.manner, order.seed)
+        return self._last_slot
 
     def close_slot(self, slot: int) -> None:
         """Give a slot back, and drop what was remembered of it."""
         del self._open[slot]
-        self._lm.end(slot)
-        heapq.heappush(self._free, slot)
+        if slot in self._rows:
+            row = self._rows.pop(slot)
+            self._lm.end(row)
+            heapq.heappush(self._free, row)
         if not self._open:
             self.slots = self._policy.slots
 
@@ -107,38 +106,44 @@ class CosyVoiceRenderer:
 
     def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         """One quantum of each turn's session."""
-        company = Company(self._seniority)
-        company.each({turn.slot: turn for turn in turns}, self._begin)
-        utterances = {turn.slot: self._open[turn.slot] for turn in turns if turn.slot not in company.failed}
+        seated = {self._seat(turn.slot): turn for turn in turns}
+        company = Company({row: turn.slot for row, turn in seated.items()})  # the newest has the highest slot
+        company.each(seated, self._begin)
+        utterances = {row: self._open[turn.slot] for row, turn in seated.items() if row not in company.failed}
         due = {row: utterance for row, utterance in utterances.items() if utterance.is_due}
-        self._decode([utterance for row, utterance in utterances.items() if row not in due], company)
+        self._decode({row: each for row, each in utterances.items() if row not in due}, company)
         results: dict[int, Rendered | Exception] = {
             **{row: utterance.nothing_rendered() for row, utterance in utterances.items()},
             **self._render(due, company),
             **company.failed,
         }
         if company.memory_ran_out:
-            self.slots = max(1, len(self._open) - len(company.failed))
-        return [results[turn.slot] for turn in turns]
+            self.slots = max(1, len(self._rows) - len(company.failed))
+        return [results[row] for row in seated]
 
-    def _begin(self, slot: int, turn: Turn) -> None:
+    def _seat(self, slot: int) -> int:
+        if slot not in self._rows:
+            # The lowest, so that the rows in use are neighbours, which a step takes where they lie.
+            self._rows[slot] = heapq.heappop(self._free)
+        return self._rows[slot]
+
+    def _begin(self, row: int, turn: Turn) -> None:
         if turn.segment is not None:
-            self._open[slot].begin(turn.segment, turn.pause_s)
+            self._open[turn.slot].begin(turn.segment, turn.pause_s)
 
-    def _decode(self, utterances: Sequence[Utterance], company: Company) -> None:
+    def _decode(self, rows: dict[int, Utterance], company: Company) -> None:
         """Feed a part of what is long, for the first that has it; and a few ids for all that are so far."""
-        rows = {each.row: each for each in utterances}
         company.each(rows, self._copy_opening)
         hungry = {row: each for row, each in rows.items() if _has_much_to_hear(each)}
         company.each(dict([*hungry.items()][:1]), self._feed)
         company.each(rows, self._copy_opening)
         for _ in range(self._policy.decode_ids):
-            ready = [
-                each
+            ready = {
+                row: each
                 for row, each in rows.items()
                 if row not in company.failed and not _has_much_to_hear(each)
-            ]
-            turns = {each.row: turn for each in ready if (turn := each.turn())}
+            }
+            turns = {row: turn for row, each in ready.items() if (turn := each.turn())}
             if not turns:
                 return
             chosen = company.together(turns, self._lm.choose)

@@ -195,14 +195,12 @@ class Utterance:
     """One session's sentences, one after the other.
 
     Attributes:
-        row: of the language model's memory.
         sentence: the one on its way.
         draws, noise: its random numbers, of sampling and of version 2's vocoder.
     """
 
-    def __init__(self, making: Making, manner: Manner, row: int, seed: int) -> None:
+    def __init__(self, making: Making, manner: Manner, seed: int) -> None:
         self.manner = manner
-        self.row = row
         self.sentence: Sentence | None = None
         self.draws, self.noise = seeded(seed), np.random.default_rng([seed, 1])
         self._making = making
