@@ -58,7 +58,7 @@ _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 @_cli.command()
 @click.option("--config", "config_file", type=_CONFIG_FILE, metavar="FILE", help="Settings as TOML.")
 @click.option("--host", help="Address of HTTP.  [default: 127.0.0.1]")
-@click.option("--http-port", metavar="PORT", help="Health and metrics; 0: any free one.  [default: 8080]")
+@click.option("--http-port", metavar="PORT", help="0: any free one.  [default: 8080]")
 @click.option("--audiosocket-host", metavar="HOST", help="Address for Asterisk.  [default: 127.0.0.1]")
 @click.option("--audiosocket-port", metavar="PORT", help="0: any free one.  [default: 9092]")
 @click.option("--agent", metavar="script:FILE|keys|none", help="Who answers.  [default: keys or greeting]")
@@ -78,7 +78,7 @@ _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 @click.option("--keys-file", type=_CONFIG_FILE, metavar="FILE", help="Ask for API keys, those of this file.")
 @click.option("--without-keys", is_flag=True, default=None, help="Let all who can reach it use it.")
 def serve(config_file: Path | None, **flags: object) -> None:
-    """Serve phone calls until SIGTERM or Control-C."""
+    """Answer phones, browsers and programs until SIGTERM or Control-C."""
     from .settings import load_settings
 
     settings = load_settings(config_file, flags)
