@@ -71,6 +71,19 @@ class AudioFormat:
         return min({"mp3": 128_000, "aac": 64_000}.get(self.codec, 32_000), highest)
 
     @property
+    def bytes_per_second(self) -> int:
+        """How much a second of speech is, about: what silence and FLAC save is not reckoned with."""
+        match self.codec:
+            case "pcm" | "wav" | "flac":
+                return 2 * self.sample_rate
+            case "ulaw" | "alaw":
+                return self.sample_rate
+            case "mp3" | "opus" | "aac":
+                return self.bits_per_second // 8
+            case _:
+                assert_never(self.codec)
+
+    @property
     def content_type(self) -> str:
         """The media type of what the encoder gives out."""
         match self.codec:

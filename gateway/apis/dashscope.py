@@ -9,6 +9,7 @@ again with each task, as it may be revoked meanwhile.
 """
 
 import asyncio
+import functools
 import logging
 from typing import assert_never
 from uuid import uuid4
@@ -43,6 +44,7 @@ from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..access.access import Access, Grant
 from ..access.keys import Scope
+from ..reader import Reader
 from .dashscope_words import Refusal, Voices, check_model, order_of, refusal_of, resolve_voice
 from .request_log import RequestLog, RequestRecord
 from .speech import Encoded, Utterance, open_utterance
@@ -128,6 +130,7 @@ class _Speech:
         self.run = run
         self.grant = grant
         self.characters = 0
+        self.bytes_per_s = 0
         self.sentences = Sentences(run.task_id, with_words=run.parameters.with_words)
         self.utterance: Utterance
         self.record: RequestRecord
@@ -150,6 +153,7 @@ class _Session:
     def __init__(self, house: DashScopeSockets, socket: WebSocket) -> None:
         self._house = house
         self._socket = socket
+        self._reader = Reader.of(socket.scope)
         self._loop = asyncio.get_running_loop()
         self._core = Connection(self._loop.time(), house.patience)
         self._speech: _Speech | None = None
@@ -282,7 +286,9 @@ class _Session:
         with house.log.request(_API, grant, run.task_id) as speech.record, grant.stream():
             voice = resolve_voice(house.voices, run.parameters.voice, grant)
             speech.record.voice = voice
-            async with open_utterance(house.engine, order_of(run.parameters, voice)) as speech.utterance:
+            order = order_of(run.parameters, voice)
+            speech.bytes_per_s = order.audio.bytes_per_second
+            async with open_utterance(house.engine, order) as speech.utterance:
                 await self._say(TaskStarted(run.task_id))
                 speech.opened.set()
                 async for encoded in speech.utterance:
@@ -297,7 +303,8 @@ class _Session:
         )
         for event in events:
             if isinstance(event, AudioComing):
-                await self._say(event, encoded.audio)
+                write = functools.partial(self._say, event)
+                await self._reader.send(encoded.audio, speech.bytes_per_s, write)
             else:
                 await self._say(event)
         speech.record.audio((stop - start) / SAMPLE_RATE)

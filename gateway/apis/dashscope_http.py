@@ -136,7 +136,8 @@ class _SpeechAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer. Boundary: whatever is raised ends this answer and no more."""
-        events = StreamedBody(send, {"content-type": "text/event-stream", "cache-control": "no-store"})
+        headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
+        events = StreamedBody(scope, send, headers)
         self._house.answers.add(self)
         try:
             answer = await self._answer(receive, events)
@@ -219,6 +220,8 @@ class _Speech:
     async def spoken(self, engine: Engine, store: AudioStore) -> KeptAudio:
         """Speak all of it; raises what the engine does, and Overloaded."""
         order = order_of(self._parameters, self._record.voice)
+        if self._events is not None:
+            self._events.bytes_per_s = order.audio.bytes_per_second
         async with store.draft(order.audio.content_type) as draft, open_utterance(engine, order) as utterance:
             utterance.push_text(self._text)
             utterance.end_input()

@@ -262,7 +262,7 @@ class _SpeechAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer. Boundary: whatever is raised ends this answer and no more."""
         self._answer_headers = {"x-request-id": self._id, **_STREAM_HEADERS}
-        self._send, self._body = send, StreamedBody(send, self._answer_headers)
+        self._send, self._body = send, StreamedBody(scope, send, self._answer_headers)
         self._house.answers.add(self)
         try:
             await self._answer()
@@ -296,6 +296,7 @@ class _SpeechAnswer(Response):
     async def _speak(self, request: SpeechRequest, order: SpeechOrder, record: RequestRecord) -> None:
         as_events = request.stream_format is StreamFormat.SSE
         self._answer_headers["content-type"] = _EVENTS if as_events else order.audio.content_type
+        self._body.bytes_per_s = order.audio.bytes_per_second
         samples = 0
         async with open_utterance(self._house.engine, order) as utterance:
             utterance.push_text(request.text)

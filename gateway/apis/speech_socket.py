@@ -40,6 +40,7 @@ from ...adapters.speech_socket import (
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..access.access import Grant
+from ..reader import Reader
 from .openai import OpenAISpeech, check_model, refusal_of
 from .request_log import RequestRecord
 from .speech import Encoded, SpeechOrder, Utterance, open_utterance
@@ -172,6 +173,7 @@ class _Session:
     def __init__(self, house: SpeechSockets, socket: WebSocket) -> None:
         self._house = house
         self._socket = socket
+        self._reader = Reader.of(socket.scope)
         self._core = Connection()
         self._id = f"ws_{uuid4().hex}"
         self._turns: deque[_Turn] = deque()
@@ -346,8 +348,8 @@ class _Session:
             text = turn.utterance.text
             await self._say(AudioStarts(turn.index, text, audio.codec, audio.sample_rate))
             turn.has_begun = True
-        async with asyncio.timeout(SEND_WITHIN_S), self._writing:
-            await self._socket.send_bytes(encoded.audio)
+        rate = configuration.settings.audio.bytes_per_second
+        await self._reader.send(encoded.audio, rate, self._write)
         turn.total_bytes += len(encoded.audio)
         turn.record.audio((encoded.samples[1] - encoded.samples[0]) / SAMPLE_RATE)
 
@@ -358,6 +360,10 @@ class _Session:
             await asyncio.wait({self._speaking})
 
     # Writing
+
+    async def _write(self, audio: bytes) -> None:
+        async with asyncio.timeout(SEND_WITHIN_S), self._writing:
+            await self._socket.send_bytes(audio)
 
     async def _say(self, event: ServerEvent) -> None:
         async with asyncio.timeout(SEND_WITHIN_S), self._writing:

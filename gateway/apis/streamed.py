@@ -1,7 +1,7 @@
 """An HTTP answer in pieces that ends when its reader does: what a framework's streaming answer leaves out.
 
-The headers go with the first piece, so what fails before it is an answer of its own. A reader that leaves, or
-takes nothing for a while, ends the work that makes the pieces.
+The headers go with the first piece, so what fails before it is an answer of its own. A piece waits until its
+reader is near, and so does the work that makes the next; one that leaves, or takes nothing for long, ends it.
 """
 
 import asyncio
@@ -9,7 +9,9 @@ from collections.abc import Coroutine, Mapping
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Send
+from starlette.types import Receive, Scope, Send
+
+from ..reader import Reader
 
 T = TypeVar("T")
 
@@ -17,15 +19,23 @@ SEND_WITHIN_S = 60.0  # a player may pause for so long; the voice has stopped lo
 
 
 class StreamedBody:
-    """A response's body in pieces; status 200 and ``headers`` go with the first."""
+    """A response's body in pieces; status 200 and ``headers`` go with the first.
 
-    def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
+    bytes_per_s: of the speech in it, which says how much may lie unread; set it when it is known.
+    """
+
+    def __init__(self, scope: Scope, send: Send, headers: Mapping[str, str]) -> None:
         self.begun = False
+        self.bytes_per_s = 0
+        self._reader = Reader.of(scope)
         self._send = send
         self._headers = headers
 
     async def write(self, data: bytes) -> None:
         """Send a piece; raises TimeoutError where the client takes nothing."""
+        await self._reader.send(data, self.bytes_per_s, self._write)
+
+    async def _write(self, data: bytes) -> None:
         async with asyncio.timeout(SEND_WITHIN_S):
             if not self.begun:
                 self.begun = True

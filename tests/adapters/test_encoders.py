@@ -226,3 +226,12 @@ def test_media_types_are_those_that_clients_know() -> None:
         "ulaw": "audio/PCMU;rate=8000",
         "alaw": "audio/PCMA;rate=8000",
     }
+
+
+def test_the_rate_of_a_format_is_about_what_its_encoder_gives_out() -> None:
+    pcm = (8_000 * np.sin(np.arange(96_000) / 20)).astype("<i2").tobytes()
+    for codec in set(CODECS) - {"flac"}:
+        audio = AudioFormat(codec, 8_000 if codec in ("ulaw", "alaw") else 24_000)
+        encoder = open_encoder(audio)
+        size = len(encoder.push(pcm) + encoder.finish())
+        assert 0.4 < size / 4 / audio.bytes_per_second < 1.6, codec
