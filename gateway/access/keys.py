@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
@@ -24,6 +25,8 @@ from pathlib import Path
 
 from ...tts_engine.errors import BadRequest
 from .errors import KeyRefused
+
+logger = logging.getLogger(__name__)
 
 _KEY = re.compile(r"vv_([0-9a-f]{8})_([A-Za-z0-9_-]{43})", re.ASCII)
 _NO_SECRET = "0" * 64  # compared with when the id is unknown, so that both take as long
@@ -70,14 +73,19 @@ class KeysFile:
         self._path = path
         self._read_as: tuple[int, int, int] | None = None
         self._keys: dict[str, Key] = {}
+        self._logged = ""  # what is wrong with the file
 
     def __iter__(self) -> Iterator[Key]:
         self._refresh()
         return iter(tuple(self._keys.values()))
 
     def check(self, key: str) -> Key:
-        """The record of a key; raises KeyRefused, whatever is wrong with it."""
-        self._refresh()
+        """The record of a key; raises KeyRefused, whatever is wrong with it or with the file."""
+        try:
+            self._refresh()
+        except BadRequest as error:
+            self._log(str(error))
+            raise KeyRefused() from None
         parts = _KEY.fullmatch(key)
         if parts is None:
             raise KeyRefused()
@@ -116,6 +124,12 @@ class KeysFile:
         if identity != self._read_as:
             self._keys = _read(self._path)
             self._read_as = identity
+            self._logged = ""
+
+    def _log(self, fault: str) -> None:
+        if fault != self._logged:  # once, not at every request
+            logger.error("Nobody is let in: %s", fault)
+            self._logged = fault
 
     @contextmanager
     def _exclusively(self) -> Iterator[dict[str, Key]]:

@@ -110,14 +110,32 @@ def test_keys_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"keys": [{"id": "x"}]}', '{"keys": 3}', "\x00"])
-def test_a_file_of_something_else_is_an_error_and_lets_nobody_in(tmp_path: Path, content: str) -> None:
+def test_a_file_of_something_else_is_an_error_and_lets_nobody_in(
+    tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "keys.json"
     path.write_text(content)
     with pytest.raises(BadRequest, match="no file of keys"):
-        KeysFile(path).check("vv_00000000_" + "A" * 43)
+        list(KeysFile(path))
+    serving = KeysFile(path)
+    for _ in range(3):  # those who ask learn nothing of it, and the operator once
+        with pytest.raises(KeyRefused):
+            serving.check("vv_00000000_" + "A" * 43)
+    assert [record.getMessage()[:19] for record in caplog.records] == ["Nobody is let in: /"]
+    assert "no file of keys" in caplog.text
     with pytest.raises(BadRequest, match="no file of keys"):
         KeysFile(path).add("x", (Scope.SPEAK,), KeyLimits())
     assert path.read_text() == content
+
+
+def test_a_file_that_is_mended_lets_in_again(file: KeysFile, tmp_path: Path) -> None:
+    key, path = made(file), tmp_path / "keys.json"
+    good = path.read_text()
+    path.write_text("{")
+    with pytest.raises(KeyRefused):
+        file.check(key)
+    path.write_text(good)
+    assert file.check(key)
 
 
 def test_a_scope_nobody_knows_makes_the_file_bad(file: KeysFile, tmp_path: Path) -> None:
