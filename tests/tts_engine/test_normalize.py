@@ -33,6 +33,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     Your PIN is 0417. -> Your pin is zero four one seven.
     Your passcode is 093 481. -> Your passcode is zero nine three, four eight one.
     Your order number is 48213. -> Your order number is four eight two one three.
+    order #: 12-34 -> order number: one two, three four
     order number: 48213 -> order number: four eight two one three
     account ending in 4821 -> account ending in four eight two one
     The last four digits are 0042. -> The last four digits are zero zero four two.
@@ -125,6 +126,7 @@ def test_phone_numbers_are_read_in_groups(written: str, said: str) -> None:
     $40/month -> forty dollars per month
     ¥500 -> five hundred yen
     $.50 -> fifty cents
+    Rs. 500, Rs 1 -> five hundred rupees, one rupee
     $1.50/lb -> one dollar and fifty cents per pound
 """)
 def test_money(written: str, said: str) -> None:
@@ -239,6 +241,8 @@ def test_numbers_and_units(written: str, said: str) -> None:
     john_smith99@mail.example.co.uk -> john underscore smith nine nine at mail dot example dot co dot U K
     https://www.example.com/help -> W W W dot example dot com slash help
     Visit example.com. -> Visit example dot com.
+    report_2024.pdf or photo.jpg -> report underscore two zero two four dot P D F or photo dot J P G
+    @john_doe and Done.Next -> at john underscore doe and Done. Next
     acme-support.io -> acme dash support dot I O
 """)
 def test_addresses_of_the_internet(written: str, said: str) -> None:
@@ -258,6 +262,19 @@ def test_addresses_of_the_internet(written: str, said: str) -> None:
     No. 5 is right. -> number five is right.
     Chapter IV, King Henry VIII -> Chapter four, King Henry the eighth
     Springfield, IL 62704 -> Springfield, Illinois six two seven zero four
+    our Boston, MA office, in Portland, OR -> our Boston, Massachusetts office, in Portland, Oregon
+    we met Bob, OK? -> we met Bob, okay?
+    CALL JOHN, OR ELSE -> call john, or else
+    Boise, ID 83702 and order ID 83702 -> Boise, Idaho eight three seven zero two and order I D\
+ eight three seven zero two
+    123 E. 45th St -> one twenty three East forty fifth Street
+    45 W. 3rd St. is it -> forty five West third Street is it
+    at 1600 Pennsylvania Ave NW -> at sixteen hundred Pennsylvania Avenue Northwest
+    Hwy 101 -> Highway one oh one
+    P.O. Box 77, a.k.a. Bob -> P O Box seventy seven, also known as Bob
+    I am John Smith III, no VII. -> I am John Smith the third, no V I I.
+    a B- or A- -> a B minus or A minus
+    A- and B-rated, C++ and C# -> A— and B rated, C plus plus and C sharp
     w/o milk -> without milk
 """)
 def test_abbreviations(written: str, said: str) -> None:

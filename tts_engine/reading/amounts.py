@@ -394,6 +394,7 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _FIGURE = "|".join(re.escape(figure) for figure in sorted(say.FIGURES, key=len, reverse=True))
 LETTER_RULES = rules(
     (rf"({_CODE}|US\$|CA\$|A\$) ?({_DECIMAL}){_BIG}", _read_money),
+    (rf"(Rs)\.? ?({_DECIMAL}){_BIG}", _read_money),
     (r"x(?= ?[$£€]?\d)", _read_by),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_v_version),
 )

@@ -61,7 +61,11 @@ def _read_and(scan: Scan, match: re.Match[str]) -> int:
 
 
 def _read_key(scan: Scan, match: re.Match[str]) -> int | None:
-    """A key of a telephone: * and # on their own."""
+    """A key of a telephone: * and # on their own; but "order #:" announces a number."""
+    if match.group() == "#" and scan.memory.named:
+        scan.say("number", match.start(), match.end())
+        scan.memory.hear("number")
+        return match.end()
     alone = match.start() == 0 or scan.view[match.start() - 1] in " (\"'"
     if not alone and not (match.group() == "#" and scan.memory.numeric):
         return None
@@ -95,6 +99,7 @@ def _read_plus_plus(scan: Scan, match: re.Match[str]) -> int:
 def _read_pause(scan: Scan, match: re.Match[str]) -> int:
     mark = match.group()[0]
     scan.memory.numeric = scan.memory.numeric and mark == ")"
+    scan.memory.after_comma = mark == ","
     scan.pause("," if mark in "()|" else "—" if mark in "—–-" else mark)
     if mark in "!?":
         scan.memory.end_sentence()

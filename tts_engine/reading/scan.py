@@ -25,6 +25,7 @@ class Memory:
     numeric: bool = False  # the last thing read was a number and nothing came after it
     after_phone: bool = False  # that number was a phone number: "x" is its extension
     after_code: bool = False  # that number was a code
+    after_comma: bool = False
     house_words_left: int = 0  # words for which "St" is a street
     line_start: bool = True
     sentence_start: bool = True
@@ -43,13 +44,13 @@ class Memory:
             self.named = False
         self.capital = word[:1].isupper() and not self.sentence_start
         self.previous = lower
-        self.numeric = self.after_phone = self.after_code = False
+        self.numeric = self.after_phone = self.after_code = self.after_comma = False
         self.line_start = self.sentence_start = False
 
     def hear_number(self) -> None:
         """Note a number."""
         self.numeric, self.named, self.previous = True, False, "0"
-        self.after_phone = self.after_code = False
+        self.after_phone = self.after_code = self.after_comma = False
         self.capital = self.line_start = self.sentence_start = False
 
     def end_sentence(self) -> None:

@@ -222,6 +222,9 @@ ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
             ("E.g", "for example"),
             ("i.e", "that is"),
             ("I.e", "that is"),
+            ("P.O", "P O"),
+            ("a.k.a", "also known as"),
+            ("Rs", "rupees"),
             ("vs", "versus"),
             ("cf", "compare"),
             ("approx", "approximately"),
@@ -315,6 +318,9 @@ SCHEMES = frozenset({"http", "https", "ftp", "mailto", "tel", "sip", "sips", "ws
 TOP_DOMAINS = (
     "com|org|net|edu|gov|mil|info|biz|app|dev|shop|store|online|site|tech|cloud|health|bank|travel|"
     "io|ai|co|me|tv|us|uk|ca|au|de|fr|es|it|nl|eu|in|jp|cn|ch|at|be|se|no|dk|ie|nz|br|mx|example|test|local"
+)
+FILE_TYPES = (
+    "pdf|docx?|xlsx?|pptx?|csv|txt|zip|jpe?g|png|gif|mp[34]|wav|mov|html?|xml|json|yaml|md|py|js|exe|apk|dmg"
 )
 SPOKEN_DOMAINS = frozenset(
     "com org net gov mil info biz app dev shop store online site tech cloud health bank travel co me "
@@ -431,6 +437,7 @@ CURRENCIES: dict[str, tuple[str, str, str, str]] = {
     "CNY": ("yuan", "yuan", "fen", "fen"),
     "₹": ("rupee", "rupees", "paisa", "paise"),
     "INR": ("rupee", "rupees", "paisa", "paise"),
+    "Rs": ("rupee", "rupees", "paisa", "paise"),
     "CA$": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
     "CAD": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
     "A$": ("Australian dollar", "Australian dollars", "cent", "cents"),
@@ -635,6 +642,18 @@ STATES = dict(
     TX="Texas", UT="Utah", VT="Vermont", VA="Virginia", WA="Washington", WV="West Virginia",
     WI="Wisconsin", WY="Wyoming", DC="D C",
 )  # fmt: skip
+# What stands after "Boston,"; the others may be an answer, a document or a doctor there.
+STATES_OF_CITIES = frozenset(STATES) - {"OK", "HI", "ID", "MD"}
+DIRECTIONS = {
+    "N": "North",
+    "S": "South",
+    "E": "East",
+    "W": "West",
+    "NE": "Northeast",
+    "NW": "Northwest",
+    "SE": "Southeast",
+    "SW": "Southwest",
+}
 CLEAR_STATES = frozenset(
     "AZ CA CT FL GA IL KY MN MO NC ND NE NH NJ NM NV NY SD TN TX UT VT WA WI WV WY".split()
 )

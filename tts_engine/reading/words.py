@@ -157,6 +157,22 @@ def _read_spelled(scan: Scan, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_sharp(scan: Scan, match: re.Match[str]) -> int:
+    return _read_letter_and(scan, match, "sharp")
+
+
+def _read_minus(scan: Scan, match: re.Match[str]) -> int:
+    """A grade or a blood group."""
+    return _read_letter_and(scan, match, "minus")
+
+
+def _read_letter_and(scan: Scan, match: re.Match[str], word: str) -> int:
+    scan.spell(match.start(), match.end() - 1)
+    scan.say(word, match.end() - 1, match.end())
+    scan.memory.hear(match.group())
+    return match.end()
+
+
 def _read_email_word(scan: Scan, match: re.Match[str]) -> int:
     scan.say(match.group().lower().replace("-", ""), match.start(), match.end())
     scan.memory.hear("email")
@@ -227,6 +243,10 @@ def _read_street(scan: Scan, match: re.Match[str], dotted: bool) -> int | None:
     """St. and Dr. are Saint and Doctor before a name, Street and Drive after one."""
     word = match.group(1)
     following = scan.next_visible(match.end())
+    if word == "Hwy" and following.isdigit():
+        scan.say(say.STREETS[word], match.start(), match.end())
+        scan.memory.hear("highway")
+        return match.end()
     after_name = scan.memory.capital or scan.memory.house_words_left > 0
     if word in ("St", "Dr") and following.isupper() and not after_name:
         scan.say(say.ABBREVIATIONS[word][0], match.start(), match.end())
@@ -251,9 +271,11 @@ def _read_with(scan: Scan, match: re.Match[str]) -> int:
 
 def _read_state(scan: Scan, match: re.Match[str]) -> int | None:
     """A state's letters before a ZIP code, or after a name where they are no word or initialism too."""
-    name = say.STATES.get(match.group())
-    before_zip = _ZIP_AHEAD.match(scan.view, match.end())
-    if name is None or not (before_zip or (scan.memory.capital and match.group() in say.CLEAR_STATES)):
+    letters, memory = match.group(), scan.memory
+    name = say.STATES.get(letters)
+    before_zip = _ZIP_AHEAD.match(scan.view, match.end()) and not (letters == "ID" and memory.named)
+    likely = say.CLEAR_STATES if not memory.after_comma or _is_shouted(scan, match) else say.STATES_OF_CITIES
+    if name is None or not (before_zip or (memory.capital and letters in likely)):
         return None
     scan.say(name, match.start(), match.end())
     scan.memory.hear("zip" if before_zip else name)
@@ -261,6 +283,19 @@ def _read_state(scan: Scan, match: re.Match[str]) -> int | None:
 
 
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
+
+
+def _read_direction(scan: Scan, match: re.Match[str]) -> int | None:
+    """123 E. 45th St, and Pennsylvania Ave NW."""
+    letters, memory = match.group(1), scan.memory
+    in_address = memory.house_words_left > 0 and bool(scan.next_word(match.end()) or memory.numeric)
+    if not (in_address or (len(letters) == 2 and memory.previous == "street")):
+        return None
+    left = memory.house_words_left
+    scan.say(say.DIRECTIONS[letters], match.start(), match.end())
+    memory.hear(letters)
+    memory.house_words_left = left
+    return match.end()
 
 
 def _read_initial(scan: Scan, match: re.Match[str]) -> int | None:
@@ -273,10 +308,13 @@ def _read_initial(scan: Scan, match: re.Match[str]) -> int | None:
 
 
 def _read_roman(scan: Scan, match: re.Match[str]) -> int | None:
+    """Chapter IV, King Charles III; a name with II or III is somebody's."""
     previous = scan.memory.previous
     if previous in say.NUMERAL_WORDS:
         words = say.cardinal(say.roman(match.group()))
-    elif previous in say.RULER_NAMES and (scan.memory.capital or len(match.group()) > 1):
+    elif (previous in say.RULER_NAMES and (scan.memory.capital or len(match.group()) > 1)) or (
+        scan.memory.capital and match.group() in ("II", "III")
+    ):
         words = f"the {say.ordinal(say.roman(match.group()))}"
     else:
         return None
@@ -306,6 +344,8 @@ ADDRESS_RULES = rules(
         rf"(?:www\.[^\s<>()\[\]\"]{{1,200}}|{_DOMAIN}(?![\w-]|\.\w)(?:[:/?#][^\s<>()\[\]\"]{{0,200}})?)",
         _read_address,
     ),
+    (rf"[\w-]{{1,60}}\.(?:{say.FILE_TYPES})(?![\w-]|\.\w)", _read_address),
+    (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", _read_address),
 )
 ABBREVIATION_RULES = rules(
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted),
@@ -315,12 +355,15 @@ ABBREVIATION_RULES = rules(
     (r"(x)()(?=\d)", _read_abbreviation),
     (r"w/o(?!\w)|w/(?!\w)|c/o(?!\w)", _read_with),
     (r"[A-Z]{2}(?![\w'])", _read_state),
+    (r"([NS][EW]?|[EW])\.?(?![\w'-])", _read_direction),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_ampersand),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
 )
 LETTER_RULES = rules(
     (r"[IVXLC]{1,6}(?![\w'])", _read_roman),
     (r"Rx(?!\w)", _read_spelled),
+    (r"[CF]#(?!\w)", _read_sharp),
+    (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus),
     (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal)(?!\w)", _read_known),
     (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
 )
