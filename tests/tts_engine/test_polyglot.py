@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
+from vivavoce.tts_engine.reading.kana import in_kana, number_in_kana
 from vivavoce.tts_engine.reading.polyglot import CODES, Languages, canonical
 from vivavoce.tts_engine.reading.scripts import seconds, written
 from vivavoce.tts_engine.text import Ending, GenerationPolicy, GenerationSegmenter, Segment
@@ -151,7 +152,8 @@ def test_korean(written: str, said: str) -> None:
     发邮件到anna@example.cn -> 发邮件到anna艾特example点cn.
     ３个￥５ -> 三个五元。
     速度5km/h，5G，v2.1，PM2.5 -> 速度每小时五公里，|五G，|v二点一，|PM二点五。
-    192.168.1.1，¥1万 -> 幺九二点幺六八点一点一，|一万。
+    192.168.1.1，¥1万，$3亿 -> 幺九二点幺六八点一点一，|一万元，|三亿美元。
+    10〜15天 -> 十到十五天。
     12345678901234567890 -> 幺二三四，五六七八，九零幺二，三四五六，七八九零。
 """)
 def test_chinese(written: str, said: str) -> None:
@@ -159,8 +161,17 @@ def test_chinese(written: str, said: str) -> None:
 
 
 @rows("""
-    今日は2024年3月5日です。1,234円です。 -> 今日は二千二十四年三月五日です。|千二百三十四円です。
-    午後3時30分に、3つ -> 午後三時三十分に、|三つ。
+    今日は2024年3月5日です。1,234円です。 -> 今日はニセンニジュウヨネンサンガツイツカです。\
+|センニヒャクサンジュウヨンエンです。
+    午後3時30分に、3つ -> ゴゴサンジサンジュップンに、|ミッツ。
+    24時間365日、1日3回 -> ニジュウヨジカンサンビャクロクジュウゴニチ、|イチニチサンカイ。
+    4月1日に2人で -> シガツツイタチにフタリで。
+    10〜15分、-5度、3.5キロ -> ジュウからジュウゴフン、|マイナスゴド、|サンテンゴキロ。
+    100万円か¥1万か¥1,280 -> ヒャクマンエンかイチマンエンかセンニヒャクハチジュウエン。
+    港区1-2-3の第3回 -> 港区イチノニノサンのダイサンカイ。
+    03-1234-5678か -> ゼロサン、イチニサンヨン、ゴロクナナハチか。
+    0120-123-456 -> ゼロイチニゼロ、イチニサン、ヨンゴロク。
+    30°Cで1/2 -> サンジュウドでニブンノイチ。
     暗証番号は0417です -> 暗証番号はゼロヨンイチナナです。
     シャーロット・ホームズ -> シャーロットホームズ。
     〒100-0001 -> イチゼロゼロ、ゼロゼロゼロイチ。
@@ -169,6 +180,31 @@ def test_chinese(written: str, said: str) -> None:
 """)
 def test_japanese(written: str, said: str) -> None:
     assert spoken(written, "ja") == said
+
+
+@given(st.integers(0, 10**12 - 1))
+def test_japanese_numbers_are_those_of_num2words(number: int) -> None:
+    hiragana = num2words(number, lang="ja", reading=True)
+    katakana = "".join(chr(ord(one) + 0x60) if "ぁ" <= one <= "ゖ" else one for one in hiragana)
+    assert number_in_kana(number) == katakana
+    assert in_kana(num2words(number, lang="ja")) == katakana
+
+
+@rows("""
+    一個 六個 八個 十個 百個 三個 -> イッコ ロッコ ハッコ ジュッコ ヒャッコ サンコ
+    一歳 六歳 八歳 二十歳 -> イッサイ ロクサイ ハッサイ ニジュッサイ
+    一分 二分 三分 四分 六分 八分 十分 -> イップン ニフン サンプン ヨンプン ロップン ハップン ジュップン
+    一本 三本 四本 六本 百本 千本 -> イッポン サンボン ヨンホン ロッポン ヒャッポン センボン
+    三階 四階 六階 -> サンガイ ヨンカイ ロッカイ
+    四月 七月 九月 十月 -> シガツ シチガツ クガツ ジュウガツ
+    四時 七時 九時 十四時 〇時 -> ヨジ シチジ クジ ジュウヨジ レイジ
+    四年 七年 四人 一人 十一人 -> ヨネン ナナネン ヨニン ヒトリ ジュウイチニン
+    八日 十四日 二十日 二十一日 三日間 -> ヨウカ ジュウヨッカ ハツカ ニジュウイチニチ ミッカカン
+    〇点五 一点五倍 八点〇一 -> レイテンゴ イッテンゴバイ ハッテンゼロイチ
+    三ヶ月 一週間 九つ -> サンカゲツ イッシュウカン ココノツ
+""")
+def test_what_japanese_counts_changes_its_sound(written: str, said: str) -> None:
+    assert in_kana(written) == said
 
 
 @rows("""
@@ -184,7 +220,7 @@ def test_english_is_read_as_on_the_phone_but_not_respelled(written: str, said: s
     你好，3个。 -> 你好，|三个。
     Привет, 5 рублей. -> Привет,|пять рублей.
     안녕하세요 3개. -> 안녕하세요 세 개.
-    これは 3。 -> これは三。
+    これは 3。 -> これはサン。
     Your code: 5. -> Your code:|five.
     नमस्ते 5 लोग। अच्छा -> नमस्ते 5 लोग.|अच्छा.
     مرحبا 5، نعم؟ -> مرحبا 5,|نعم?

@@ -1,7 +1,7 @@
 """Reads Chinese and Japanese: every character a word, what has digits by WeText.
 
 WeText knows dates, times, money, units and phone numbers; here is which stretch of text it is given, and what
-it does not know: codes, digits beside Latin letters. Numbers in Japanese come out in kanji.
+it does not know: codes, digits beside Latin letters. Numbers in Japanese come out in katakana (``kana.py``).
 Source: WeTextProcessing's grammars, by wetext (Apache-2.0).
 """
 
@@ -9,6 +9,7 @@ import re
 import unicodedata
 
 from .codes import group_sizes
+from .kana import end_of_counted, in_kana
 from .numerals import LONGEST, wetext
 from .recognisers import LINES, MARKUP, PAUSES
 from .scan import Grammar, Read, Row, Scan, rules
@@ -50,6 +51,12 @@ _MARKS = {
         "#": "シャープ",
     },
 }
+_MONEY = {
+    "zh": {"¥": "元", "$": "美元", "€": "欧元", "£": "英镑"},
+    "ja": {"¥": "エン", "$": "ドル", "€": "ユーロ", "£": "ポンド"},
+}
+# What kanji before a number are.
+_BEFORE_NUMBERS = {"第": "ダイ", "約": "ヤク", "午前": "ゴゼン", "午後": "ゴゴ"}
 _CODE_CHARACTERS = 10  # after what announces a code
 _NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 _UNIT = r"(?:%|‰|°[CF]?|(?:km/h|m/s|kg|km|cm|mm|mg|ml|kHz|Hz|GB|MB|TB|g|m|L)(?![A-Za-z]))"
@@ -72,12 +79,15 @@ class HanReader:
         self._wide = _WIDE[language]
         self._comma = ",".translate(self._wide)
         self._announcers = _ANNOUNCERS[language]
+        self._money = _MONEY[language]
+        self._japanese = language == "ja"
 
     def grammar(self) -> Grammar:
         """How it is read."""
         lines = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", self._read_list_number))
         symbols = rules(
             *MARKUP,
+            (rf"([$€£¥])({_NUMBER}[万亿萬億兆]+)[元円]?", self._read_large_money),
             (_EXPRESSION, self._read_expression),
             (r"\+\d{1,3}(?:[ -]?\d{2,5}){1,5}(?!\d)", self._read_groups),
             (r"-(?=\d)", self._read_minus),
@@ -88,6 +98,7 @@ class HanReader:
         letters = rules(
             *self._addresses(),
             (rf"(?:{self._announcers})", self._read_announcer),
+            *self._before_numbers(),
             (
                 r"[A-Za-z]{1,20}(?:-?\d{1,20}(?:\.\d{1,9})?[A-Za-z]{0,20}){1,4}(?![A-Za-z0-9])",
                 self._read_mixed,
@@ -96,6 +107,8 @@ class HanReader:
         digits = rules(
             *self._addresses(),
             (r"0\d{2,3}-\d{7,8}(?!\d)|\d{3}(?:-\d{3,4}){2}(?!\d)", self._read_groups),
+            (r"0\d{1,4}(?:-\d{1,4}){2}(?![\d-])", self._read_groups),
+            *self._blocks(),
             (r"(?<=〒)\d{3}-\d{4}(?!\d)", self._read_groups),
             (r"\d+(?:\.\d+){2,}(?![.\d])", self._read_version),
             (r"\d+", self._read_code),
@@ -115,6 +128,13 @@ class HanReader:
             ),
             (r"(?:[A-Za-z0-9-]{1,63}\.){1,4}(?:com|org|net|cn|jp|io)(?![A-Za-z0-9])", self._read_address),
         )
+
+    def _before_numbers(self) -> tuple[Row, ...]:
+        words = "|".join(_BEFORE_NUMBERS)
+        return ((rf"({words})(?=\d)", self._read_before_number),) if self._japanese else ()
+
+    def _blocks(self) -> tuple[Row, ...]:
+        return ((r"\d{1,4}(?:-\d{1,4}){2,3}(?![\d-])", self._read_block),) if self._japanese else ()
 
     # Words
 
@@ -169,6 +189,11 @@ class HanReader:
                 scan.say(text if text.isalpha() else self._marks.get(text, ""), part.start(), part.end())
         return max(stop, start)
 
+    def _read_before_number(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say(_BEFORE_NUMBERS[match.group(1)], match.start(), match.end())
+        self._hear(scan)
+        return match.end()
+
     # Numbers
 
     def _spell(self, scan: Scan, start: int, stop: int) -> None:
@@ -178,15 +203,21 @@ class HanReader:
     def _normalized(self, text: str) -> str:
         """As WeText reads it; digits that it leaves one by one."""
         said = self._wetext(text).translate(_SIGNS)
+        said = in_kana(said) if self._japanese else said
         return "".join(self._digits[int(one)] if one in "0123456789" else one for one in said)
 
     def _read_expression(self, scan: Scan, match: re.Match[str]) -> int | None:
-        """With two characters after it, which decide how it is read and are words of their own."""
+        """With what it counts in Japanese; in Chinese with two characters, which decide how it is read."""
         text, stop = match.group(), match.end()
         if max(len(run) for run in re.findall(r"\d+", text)) > LONGEST:
             return None
         if text[0] in "$€£¥" and text[-1] in "元円":
             text = text[1:]
+        if self._japanese:
+            end = end_of_counted(scan.view, stop)
+            counted = text.replace("°C", "度") + scan.view[stop:end]
+            scan.say(self._normalized(counted), match.start(), end)
+            return self._done(scan, end)
         context = scan.view[stop : stop + 2]
         context = context if all(is_tight(one) for one in context) else ""
         said = self._normalized(text + context)
@@ -199,6 +230,18 @@ class HanReader:
         scan.memory.hear_number()
         scan.memory.code_words_left = 0
         return end
+
+    def _read_large_money(self, scan: Scan, match: re.Match[str]) -> int:
+        """¥1万."""
+        said = self._normalized(match.group(2)) + self._money[match.group(1)]
+        scan.say(said, match.start(), match.end())
+        return self._done(scan, match.end())
+
+    def _read_block(self, scan: Scan, match: re.Match[str]) -> int:
+        """1-2-3 in a Japanese address."""
+        said = "ノ".join(self._normalized(part) for part in match.group().split("-"))
+        scan.say(said, match.start(), match.end())
+        return self._done(scan, match.end())
 
     def _read_code(self, scan: Scan, match: re.Match[str]) -> int | None:
         """What was announced, begins with zero, or is too long for a number."""
@@ -245,8 +288,9 @@ class HanReader:
         number = re.compile(_EXPRESSION).match(scan.view, match.end())
         if number is None:
             return None
-        scan.say(self._normalized(match.group() + number.group()), match.start(), number.end())
-        return self._done(scan, number.end())
+        end = end_of_counted(scan.view, number.end()) if self._japanese else number.end()
+        scan.say(self._normalized(scan.view[match.start() : end]), match.start(), end)
+        return self._done(scan, end)
 
     def _read_mixed(self, scan: Scan, match: re.Match[str]) -> int | None:
         """GPT-4, A1234, 5G: the letters as they stand, and longer digits one by one."""

@@ -33,6 +33,7 @@ CODES = ("en", *_IN_HAN, *TABLES)
 _FOLDED = FOLDED | {
     **{mark: mark for mark in (*WIDE_MARKS, "¿", "¡")},
     "〇": "〇",
+    "〜": "~",
     "№": "№",
     "〒": "〒",
     "ﾞ": "\u3099",

@@ -1,0 +1,196 @@
+"""Japanese numbers in kana: kanji numerals as WeText writes them, and the counters behind them.
+
+CosyVoice takes kanji for Chinese and wants Japanese in katakana. Here are numbers and what they count, with
+their changes of sound; other kanji stay as they are, because their reading takes a dictionary.
+Source: the note on Japanese in FunAudioLLM/CosyVoice example.py; S. E. Martin, A Reference Grammar of
+Japanese (numerals and numeral auxiliaries).
+"""
+
+import re
+
+_DIGITS = ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ")
+_SMALL = {"十": 10, "百": 100, "千": 1000}
+_LARGE = {"万": 10**4, "億": 10**8, "兆": 10**12}
+_VALUES = {kanji: value for value, kanji in enumerate("〇一二三四五六七八九")} | {"零": 0}
+
+# How a counter begins after a number that ends in n: with "p", or, where that is not four, with "b" or "g".
+_COUNTERS = {
+    "分": ("フン", "p"),
+    "泊": ("ハク", "p"),
+    "本": ("ホン", "b"),
+    "匹": ("ヒキ", "b"),
+    "杯": ("ハイ", "b"),
+    "階": ("カイ", "g"),
+    "軒": ("ケン", "g"),
+    **{
+        counter: (reading, "")
+        for counter, reading in (
+            ("分の", "ブンノ"),
+            ("年", "ネン"),
+            ("年間", "ネンカン"),
+            ("年度", "ネンド"),
+            ("月", "ガツ"),
+            ("ヶ月", "カゲツ"),
+            ("か月", "カゲツ"),
+            ("カ月", "カゲツ"),
+            ("週間", "シュウカン"),
+            ("時", "ジ"),
+            ("時間", "ジカン"),
+            ("秒", "ビョウ"),
+            ("円", "エン"),
+            ("人", "ニン"),
+            ("名", "メイ"),
+            ("歳", "サイ"),
+            ("才", "サイ"),
+            ("個", "コ"),
+            ("回", "カイ"),
+            ("件", "ケン"),
+            ("番", "バン"),
+            ("番線", "バンセン"),
+            ("番地", "バンチ"),
+            ("丁目", "チョウメ"),
+            ("号", "ゴウ"),
+            ("号室", "ゴウシツ"),
+            ("台", "ダイ"),
+            ("枚", "マイ"),
+            ("冊", "サツ"),
+            ("点", "テン"),
+            ("通", "ツウ"),
+            ("倍", "バイ"),
+            ("度", "ド"),
+            ("割", "ワリ"),
+            ("位", "イ"),
+            ("便", "ビン"),
+            ("種類", "シュルイ"),
+            ("毎時", "マイジ"),
+        )
+    },
+}
+_DAYS = {
+    **dict(enumerate("フツカ ミッカ ヨッカ イツカ ムイカ ナノカ ヨウカ ココノカ トオカ".split(), 2)),
+    14: "ジュウヨッカ",
+    17: "ジュウシチニチ",
+    19: "ジュウクニチ",
+    20: "ハツカ",
+    24: "ニジュウヨッカ",
+    27: "ニジュウシチニチ",
+    29: "ニジュウクニチ",
+}
+_THINGS = dict(enumerate("ヒトツ フタツ ミッツ ヨッツ イツツ ムッツ ナナツ ヤッツ ココノツ".split(), 1))
+_PEOPLE = {1: "ヒトリ", 2: "フタリ"}
+# The last digit before some counters.
+_LAST = {
+    **{counter: {"ヨン": "ヨ"} for counter in ("年", "年間", "年度", "人")},
+    **{counter: {"ヨン": "ヨ", "ナナ": "シチ", "キュウ": "ク", "ゼロ": "レイ"} for counter in ("時", "時間")},
+    "月": {"ヨン": "シ", "ナナ": "シチ", "キュウ": "ク"},
+}
+# Numbers whose last sound is cut short before counters in these rows of the syllabary; h becomes p there.
+_CUT_SHORT = {
+    "イチ": "カキクケコサシスセソタチツテトハヒフヘホ",
+    "ロク": "カキクケコハヒフヘホ",
+    "ハチ": "カキクケコサシスセソタチツテトハヒフヘホ",
+    "ジュウ": "カキクケコサシスセソタチツテトハヒフヘホ",
+    "ャク": "カキクケコハヒフヘホ",
+}
+_CHANGED = {
+    "p": str.maketrans("ハヒフヘホ", "パピプペポ"),
+    "b": str.maketrans("ハヒフヘホ", "バビブベボ"),
+    "g": str.maketrans("カキクケコ", "ガギグゲゴ"),
+}
+_NUMERAL = f"[{''.join(_VALUES)}{''.join(_SMALL)}{''.join(_LARGE)}]+"
+_ALL_COUNTERS = sorted((*_COUNTERS, "日", "日間", "つ"), key=len, reverse=True)
+_COUNTED = re.compile(rf"({_NUMERAL})(?:点([{''.join(_VALUES)}]+))?({'|'.join(_ALL_COUNTERS)})?")
+_AFTER_DIGITS = re.compile(rf"[{''.join(_LARGE)}]?(?:{'|'.join(_ALL_COUNTERS)})?")
+
+
+def in_kana(said: str) -> str:
+    """``said`` with its kanji numerals, and the counters after them, in katakana."""
+    return _COUNTED.sub(_read, said)
+
+
+def end_of_counted(text: str, stop: int) -> int:
+    """Where what a number counts ends that is written up to ``stop``, its last character included."""
+    ends = (found.end() for place in (stop - 1, stop) if (found := _AFTER_DIGITS.match(text, place)))
+    return max(ends, default=stop)
+
+
+def number_in_kana(number: int) -> str:
+    """An integer from 0 to below ten quadrillion: サンビャク for 300."""
+    if number == 0:
+        return _DIGITS[0]
+    parts = []
+    for unit, size in (("チョウ", 10**12), ("オク", 10**8), ("マン", 10**4), ("", 1)):
+        group = number // size % 10**4
+        if group:
+            parts.append(_joined(_below_myriad(group), unit))
+    return "".join(parts)
+
+
+def _below_myriad(number: int) -> str:
+    thousands, hundreds, tens, ones = (number // size % 10 for size in (1000, 100, 10, 1))
+    return (
+        _times(thousands, "セン", {3: "サンゼン", 8: "ハッセン"})
+        + _times(hundreds, "ヒャク", {3: "サンビャク", 6: "ロッピャク", 8: "ハッピャク"})
+        + _times(tens, "ジュウ", {})
+        + (_DIGITS[ones] if ones else "")
+    )
+
+
+def _times(digit: int, unit: str, changed: dict[int, str]) -> str:
+    if digit < 2:
+        return unit * digit
+    return changed.get(digit) or _DIGITS[digit] + unit
+
+
+def _value(numeral: str) -> int:
+    total = group = digit = 0
+    for kanji in numeral:
+        if kanji in _VALUES:
+            digit = 10 * digit + _VALUES[kanji]
+        elif kanji in _SMALL:
+            group, digit = group + (digit or 1) * _SMALL[kanji], 0
+        else:
+            total, group, digit = total + (group + digit or 1) * _LARGE[kanji], 0, 0
+    return total + group + digit
+
+
+def _read(match: re.Match[str]) -> str:
+    numeral, fraction, counter = match.group(1), match.group(2), match.group(3) or ""
+    number = _value(numeral)
+    if fraction is None:
+        return _counted(number, counter, after_month=match.string[: match.start()].endswith("月"))
+    whole = number_in_kana(number) if number else "レイ"
+    digits = "".join(_DIGITS[_VALUES[kanji]] for kanji in fraction)
+    return _joined(_joined(whole, "テン") + digits, *_COUNTERS.get(counter, (counter, "")))
+
+
+def _counted(number: int, counter: str, *, after_month: bool) -> str:
+    match counter:
+        case "日":
+            return "ツイタチ" if number == 1 and after_month else _days(number)
+        case "日間":
+            return f"{_days(number)}カン"
+        case "つ" if number in _THINGS:
+            return _THINGS[number]
+        case "人" if number in _PEOPLE:
+            return _PEOPLE[number]
+    said = number_in_kana(number)
+    for digit, changed in _LAST.get(counter, {}).items():
+        if said.endswith(digit):
+            said = said.removesuffix(digit) + changed
+    return _joined(said, *_COUNTERS.get(counter, (counter, "")))
+
+
+def _days(number: int) -> str:
+    return _DAYS.get(number) or f"{number_in_kana(number)}ニチ"
+
+
+def _joined(number: str, counter: str, after_n: str = "") -> str:
+    """A number and what follows it, with what they do to each other's sound."""
+    first, rest = counter[:1], counter[1:]
+    for end, rows in _CUT_SHORT.items():
+        if first and first in rows and number.endswith(end):
+            return f"{number[:-1]}ッ{first.translate(_CHANGED['p'])}{rest}"
+    if after_n and number.endswith("ン") and (after_n == "p" or not number.endswith("ヨン")):
+        return number + first.translate(_CHANGED[after_n]) + rest
+    return number + counter
