@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket as sockets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx
@@ -25,7 +25,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 WITHIN_S = 30.0
-STORY = "Once upon a time there was a caller who heard every word of a long story to its end. "
+SENTENCE, SENTENCE_S = "Once upon a time. ", 0.8
 
 
 class Leg:
@@ -86,24 +86,35 @@ async def house() -> AsyncIterator[House]:
             await gateway.aclose()
 
 
+async def story(told: list[str], over: asyncio.Event) -> AsyncIterator[str]:
+    """The same sentence, written as fast as it is spoken, until it is over; its words go into ``told``."""
+    while not over.is_set():
+        told += SENTENCE.rstrip(". ").split()
+        yield SENTENCE
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SENTENCE_S):
+                await over.wait()
+
+
 def beside_a_neighbour(test: Callable[[House], Awaitable[None]]) -> None:
     """Run a test while somebody else is told a story, which must be heard word by word to its end."""
 
     async def run() -> None:
         async with asyncio.timeout(WITHIN_S), house() as opened:
-            neighbour, heard = opened.caller("neighbour"), []
+            neighbour, told, heard, over = opened.caller("neighbour"), [], [], asyncio.Event()
             neighbour.call.events.watch(
                 lambda event: heard.append(event.word.text) if isinstance(event, WordHeard) else None
             )
-            listening = asyncio.create_task(neighbour.call.speak(STORY))
+            listening = asyncio.create_task(neighbour.call.speak(story(told, over)))
             while not heard:
                 await asyncio.sleep(0.01)
             await test(opened)
+            over.set()
             assert await listening is Outcome.SPOKEN
             await neighbour.call.wait_played()
-            while len(heard) < len(STORY.split()):
+            while len(heard) < len(told):
                 await asyncio.sleep(0.01)
-            assert heard == STORY.replace(".", "").split()
+            assert heard == told
             assert [line.call for line in opened.gateway.registry] == [neighbour.call]
             neighbour.end("enough")
 
