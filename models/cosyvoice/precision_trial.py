@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from .bistream import START, TURN
 from .networks import load_lm
 from .precision import Precision
 from .release.bundle import Bundle
@@ -141,8 +142,8 @@ def _spoken(lm: SpeechLm, steps: int, codes: int) -> tuple[Tensor, Tensor]:
     """What SESSIONS random texts are spoken as: inputs (SESSIONS, T, hidden), and logits where an id was
     drawn, (steps * SESSIONS, V).
     """
-    start, turn = (lm.embed_control(torch.full((SESSIONS, 1), which)) for which in (0, 1))
-    text = lm.embed_text(_random((SESSIONS, _TEXT_IDS), lm.config.text_rows))
+    start, turn = (lm.embed(torch.full((SESSIONS, 1), lm.code(unit))) for unit in (START, TURN))
+    text = lm.embed(_random((SESSIONS, _TEXT_IDS), lm.config.text_rows))
     fed = [torch.cat((start, text, turn), 1)]
     state = lm.init_state(SESSIONS, fed[0].shape[1] + steps)
     sources, heard = [seeded(_SEED + row) for row in range(SESSIONS)], [[0][:0] for _ in range(SESSIONS)]

@@ -11,8 +11,10 @@ arXiv:2406.05370). Upstream draws by argmax(p / Exp(1)) from one global generato
 number through the cumulated probabilities, which is the same distribution.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -77,9 +79,27 @@ class Chooser:
     parameters: SamplingParameters = field(default_factory=SamplingParameters)
 
 
-def seeded(seed: int) -> np.random.Generator:
+class Draws:
+    """A session's random numbers in their order, of which the next can be looked at before they are used."""
+
+    def __init__(self, source: UniformSource) -> None:
+        self._source = source
+        self._seen: deque[float] = deque()
+
+    def random(self) -> float:
+        """The next one, in [0, 1)."""
+        return self._seen.popleft() if self._seen else self._source.random()
+
+    def ahead(self, count: int) -> list[float]:
+        """The next ones, still to be used."""
+        while len(self._seen) < count:
+            self._seen.append(self._source.random())
+        return list(islice(self._seen, count))
+
+
+def seeded(seed: int) -> Draws:
     """A session's random numbers; the same seed, the same speech. seed: at least 0."""
-    return np.random.Generator(np.random.PCG64(seed))
+    return Draws(np.random.Generator(np.random.PCG64(seed)))
 
 
 def draw(logits: Float, choosers: Sequence[Chooser]) -> list[Draw]:
@@ -154,14 +174,18 @@ def _inverted(probabilities: Float, choosers: Sequence[Chooser]) -> Integer:
 
 
 def _heard_lately(ids: Integer, choosers: Sequence[Chooser]) -> NDArray[np.bool_]:
-    return np.array([_is_repeated(int(id), chooser) for id, chooser in zip(ids, choosers, strict=True)])
+    return np.array(
+        [id in repeated(each.decoded, each.parameters) for id, each in zip(ids, choosers, strict=True)]
+    )
 
 
-def _is_repeated(id: int, chooser: Chooser) -> bool:
-    window = chooser.parameters.repetition_window
-    if window == 0:
-        return False
-    return chooser.decoded[-window:].count(id) >= window * chooser.parameters.repetition_threshold
+def repeated(decoded: Sequence[int], parameters: SamplingParameters) -> set[int]:
+    """Ids that were heard so often lately that they are drawn again. decoded: all so far, oldest first."""
+    if parameters.repetition_window == 0:
+        return set()
+    lately = decoded[-parameters.repetition_window :]
+    enough = parameters.repetition_window * parameters.repetition_threshold
+    return {id for id in lately if lately.count(id) >= enough}
 
 
 def _drawn_elsewhere(scores: Float, ids: Integer, choosers: Sequence[Chooser]) -> Integer:

@@ -20,8 +20,7 @@ decoder is Qwen2 (arXiv:2407.10671): RMS norm, rotary positions, grouped queries
 import math
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import torch
@@ -96,20 +95,44 @@ class SpeechLm(nn.Module):
         kv = _untouched_zeros(shape, weight)
         return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64))
 
-    def embed_text(self, text_ids: Tensor) -> Tensor:
-        """(...) int64 text ids to (..., hidden)."""
-        return self._look_up(self.text_embedding, text_ids)
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.speech_embedding.weight.device
 
     def embed_speech(self, speech_ids: Tensor) -> Tensor:
         """(...) int64 speech ids, control ids of v3 among them, to (..., hidden)."""
-        return self._look_up(self.speech_embedding, speech_ids)
+        found: Tensor = self.speech_embedding(speech_ids)
+        return found
 
-    def embed_control(self, control: Tensor) -> Tensor:
-        """(...) int64, 0 = start of sequence, 1 = turn of speech, to (..., hidden)."""
-        if self.config.version is Version.V2:
-            return self._look_up(self.control_embedding, control)
-        # v3 keeps both among the speech ids, with the end of speech between them.
-        return self.embed_speech(self.config.speech_codes + 2 * control)
+    def code(self, unit: Unit) -> int:
+        """The number of an input among all that there are: text ids, then speech ids, then v2's controls.
+
+        Raises IndexError for an id that the network has not.
+        """
+        text, speech = self.config.text_rows, self.config.speech_rows
+        match unit.kind:
+            case Kind.TEXT:
+                return range(text)[unit.id]
+            case Kind.SPEECH:
+                return text + range(speech)[unit.id]
+            case Kind.START | Kind.TURN if self.config.version is Version.V2:
+                return text + speech + (unit.kind is Kind.TURN)
+            case Kind.START | Kind.TURN:
+                # v3 keeps both among the speech ids, with the end of speech between them.
+                return text + self.config.speech_codes + 2 * (unit.kind is Kind.TURN)
+            case _:
+                assert_never(unit.kind)
+
+    def embed(self, codes: Tensor) -> Tensor:
+        """(...) int64 of ``code`` to (..., hidden)."""
+        found: Tensor = self.text_embedding(codes.clamp(max=self.config.text_rows - 1))
+        begin = self.config.text_rows
+        for table in self._other_tables():
+            there = table((codes - begin).clamp(0, len(table.weight) - 1))
+            found = torch.where((codes < begin)[..., None], found, there)
+            begin += len(table.weight)
+        return found
 
     def step(
         self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
@@ -127,19 +150,29 @@ class SpeechLm(nn.Module):
         longest = int(lengths.max())
         if longest > state.capacity:
             raise ValueError(f"a row would hold {longest} ids; its memory was made for {state.capacity}")
-        plan = _plan(state, valid, columns, longest, self.config)
+        positions, places = (
+            on_device(part, x.device) for part in positions_and_places(state, valid, columns)
+        )
+        plan = plan_step(positions, places, longest, self.config)
+        if rows == columns == 1:
+            plan = replace(plan, visible=None)  # a row alone is attended to as far as it goes
+        return self.run(x, state.kv, plan), SpeechLmState(state.kv, lengths)
+
+    def run(self, x: Tensor, kv: Tensor, plan: "StepPlan") -> Tensor:
+        """What a step computes once it is planned: (B, T, hidden). x: (B, T, hidden). kv: as in a state."""
         for index, layer in enumerate(self.layers):
-            x = layer(x, state.kv[:, index], plan)
-        return self.norm(x), SpeechLmState(state.kv, lengths)
+            x = layer(x, kv[:, index], plan)
+        normed: Tensor = self.norm(x)
+        return normed
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., hidden) to (..., speech_rows), before any softmax."""
         scores: Tensor = self.head(hidden)
         return scores
 
-    def _look_up(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        found: Tensor = table(on_device(ids, table.weight.device))
-        return found
+    def _other_tables(self) -> list[nn.Embedding]:
+        is_v2 = self.config.version is Version.V2
+        return [self.speech_embedding, self.control_embedding] if is_v2 else [self.speech_embedding]
 
 
 def cleared(state: SpeechLmState, row: int) -> SpeechLmState:
@@ -158,29 +191,11 @@ def embed(lm: SpeechLm, rows: Sequence[Sequence[Unit]]) -> tuple[Tensor, Tensor]
 
     A row without inputs sits the step out; at least one must have some.
     """
-    parts = [_embed_row(lm, units) for units in rows]
-    valid = torch.tensor([len(part) for part in parts])
-    return nn.utils.rnn.pad_sequence(parts, batch_first=True), valid
-
-
-def _embed_row(lm: SpeechLm, units: Sequence[Unit]) -> Tensor:
-    runs = [_embed_run(lm, kind, list(run)) for kind, run in groupby(units, lambda unit: unit.kind)]
-    return torch.cat(runs) if runs else lm.speech_embedding.weight.new_zeros(0, lm.config.hidden)
-
-
-def _embed_run(lm: SpeechLm, kind: Kind, run: Sequence[Unit]) -> Tensor:
-    ids = torch.tensor([unit.id for unit in run])
-    match kind:
-        case Kind.TEXT:
-            return lm.embed_text(ids)
-        case Kind.SPEECH:
-            return lm.embed_speech(ids)
-        case Kind.START:
-            return lm.embed_control(torch.zeros_like(ids))
-        case Kind.TURN:
-            return lm.embed_control(torch.ones_like(ids))
-        case _:
-            assert_never(kind)
+    valid = torch.tensor([len(units) for units in rows])
+    codes = torch.zeros(len(rows), int(valid.max()), dtype=torch.int64)
+    for row, units in enumerate(rows):
+        codes[row, : len(units)] = torch.tensor([lm.code(unit) for unit in units])
+    return lm.embed(on_device(codes, lm.device)), valid
 
 
 def _untouched_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
@@ -202,7 +217,7 @@ def last_valid(hidden: Tensor, valid: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class StepPlan:
     """Where a step writes and what it may see; the same for every layer.
 
     rows: (B, 1) int64. places: (B, T) int64, positions to write to. cos, sin: (B, 1, T, head_width).
@@ -218,31 +233,35 @@ class _Plan:
     visible: Tensor | None
 
 
-def _plan(state: SpeechLmState, valid: Tensor, columns: int, longest: int, config: SpeechLmConfig) -> _Plan:
-    rows, device = len(valid), state.kv.device
+def positions_and_places(state: SpeechLmState, valid: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """Each input's position, and where it is written: padding to the scratch. (B, T) int64, on the host."""
     column = torch.arange(columns)
     positions = state.lengths[:, None] + column
-    places = on_device(torch.where(column < valid[:, None], positions, state.capacity), device)
-    positions = on_device(positions, device)
-    cos, sin = _rotation(positions, config, state.kv.dtype)
-    visible = None
-    if rows > 1 or columns > 1:
-        seen = torch.arange(longest, device=device) <= positions[..., None]
-        visible = seen[:, None].repeat(1, 1, config.heads // config.kv_heads, 1)
-        # (B, 1, G * T, longest)
-    index = torch.arange(rows, device=device)[:, None]
-    return _Plan(index, places, cos, sin, longest, visible)
+    return positions, torch.where(column < valid[:, None], positions, state.capacity)
 
 
-def _rotation(positions: Tensor, config: SpeechLmConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def plan_step(positions: Tensor, places: Tensor, longest: int, config: SpeechLmConfig) -> StepPlan:
+    """The plan for inputs at such positions and places, where the step computes.
+
+    longest: positions to attend to, of which a row sees those that are behind it.
+    """
+    rows = torch.arange(len(positions), device=positions.device)[:, None]
+    cos, sin = _rotation(positions, config)
+    seen = torch.arange(longest, device=positions.device) <= positions[..., None]
+    visible = seen[:, None].repeat(1, 1, config.heads // config.kv_heads, 1)
+    # (B, 1, G * T, longest)
+    return StepPlan(rows, places, cos, sin, longest, visible)
+
+
+def _rotation(positions: Tensor, config: SpeechLmConfig) -> tuple[Tensor, Tensor]:
     """Cosines and signed sines of each position's angles, for ``_rotate``."""
     steps = torch.arange(0, config.head_width, 2, device=positions.device).float() / config.head_width
     angles = positions[:, None, :, None].float() / config.rope_base**steps
     cos, sin = angles.cos(), angles.sin()
-    return torch.cat((cos, cos), -1).to(dtype), torch.cat((-sin, sin), -1).to(dtype)
+    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
-def _rotate(x: Tensor, plan: _Plan) -> None:
+def _rotate(x: Tensor, plan: StepPlan) -> None:
     """Turn channel i against channel i + half, in place. x: (B, heads, T, head_width)."""
     other = x.roll(x.shape[-1] // 2, -1)
     x.mul_(plan.cos).addcmul_(other, plan.sin)
@@ -269,13 +288,13 @@ class _Layer(nn.Module):
         self.gate_up = other(config.hidden, 2 * config.intermediate, bias=False)
         self.down = other(config.intermediate, config.hidden, bias=False)
 
-    def forward(self, x: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
+    def forward(self, x: Tensor, kv: Tensor, plan: StepPlan) -> Tensor:
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
         x = x + self.down(functional.silu(gate).mul_(up))
         return x
 
-    def _attend(self, qkv: Tensor, kv: Tensor, plan: _Plan) -> Tensor:
+    def _attend(self, qkv: Tensor, kv: Tensor, plan: StepPlan) -> Tensor:
         rows, columns, _ = qkv.shape
         heads = qkv.view(rows, columns, -1, self.width).transpose(1, 2)
         _rotate(heads[:, : -self.kv_heads], plan)

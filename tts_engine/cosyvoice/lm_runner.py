@@ -12,7 +12,8 @@ and are not padded to its length:
     row 0       p p p p . . p p p p . . a . . a .       p  a part of a long input
     row 1       . . . . a a . . . . a a . a a . a       a  an ask of all rows that are so far, in one step
 
-Policy, counters and text are in ``utterance``. One thread.
+On a CPU a step takes the rows that have a turn, on another device the first rows of the memory as recorded
+(``decode_graphs``). Policy, counters and text are in ``utterance``. One thread.
 """
 
 from collections import OrderedDict
@@ -23,6 +24,7 @@ from itertools import takewhile
 import torch
 
 from ...models.cosyvoice.bistream import Generation, Prompt, Unit
+from ...models.cosyvoice.decode_graphs import DecodeGraphs
 from ...models.cosyvoice.decoding import Turn, choose
 from ...models.cosyvoice.speech_lm import SpeechLm, SpeechLmState, embed
 
@@ -67,6 +69,11 @@ class LmRunner:
         self._lm = lm
         self._start = start
         self._state = lm.init_state(rows, memory_ids)
+        self._graphs: DecodeGraphs | None = None
+        if lm.device.type != "cpu":
+            self._graphs = DecodeGraphs(lm, self._state, MOST_TOGETHER)
+        if self._graphs and lm.device.type == "cuda":
+            self._graphs.record()
         self._most_openings = openings
         self._prefill_chunk = prefill_chunk
         self._openings: OrderedDict[Prompt, Opening] = OrderedDict()
@@ -107,6 +114,8 @@ class LmRunner:
 
     def choose(self, turns: Mapping[int, Turn]) -> dict[int, int]:
         """What to answer each row's generation; where this raises, nothing has changed."""
+        if self._graphs is not None:
+            return self._graphs.choose(turns)
         first, stop = min(turns), max(turns) + 1
         part, chosen = choose(
             self._lm, self._rows(first, stop), [turns.get(row) for row in range(first, stop)]

@@ -20,7 +20,7 @@ from vivavoce.models.cosyvoice.decoding import Turn, advance  # noqa: E402
 from vivavoce.models.cosyvoice.geometry import SpeechLmConfig, Version  # noqa: E402
 from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
 from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
-from vivavoce.models.cosyvoice.sampling import seeded  # noqa: E402
+from vivavoce.models.cosyvoice.sampling import Draws, seeded  # noqa: E402
 from vivavoce.models.cosyvoice.speech_lm import SpeechLm, cleared  # noqa: E402
 
 CONFIG = SpeechLmConfig(
@@ -118,7 +118,7 @@ def test_a_forced_answer_draws_nothing(lm: SpeechLm) -> None:
     ask = generation.ask()
     assert ask is not None
     assert ask.forced == IDS.fill
-    advance(lm, state, [Turn(generation, Untouched())])
+    advance(lm, state, [Turn(generation, Draws(Untouched()))])
     assert generation.decoded == [9, IDS.fill]
 
 

@@ -1,0 +1,201 @@
+"""Recorded decoding says what plain decoding says, alone, in company and among rows that only pad."""
+
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from vivavoce.models.cosyvoice.bistream import (  # noqa: E402
+    Bistream,
+    CompatBistream,
+    Generation,
+    LengthRule,
+    Prompt,
+    SpeechIds,
+)
+from vivavoce.models.cosyvoice.decode_graphs import DecodeGraphs, Extent  # noqa: E402
+from vivavoce.models.cosyvoice.decoding import Turn, advance  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import SpeechLmConfig, Version  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
+from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
+from vivavoce.models.cosyvoice.sampling import Draws, SamplingParameters, seeded  # noqa: E402
+from vivavoce.models.cosyvoice.speech_lm import SpeechLm, SpeechLmState  # noqa: E402
+
+END_OF_PROMPT = 45
+TEXT = range(10, 33)
+CAPACITY = 600
+COLUMNS = 32  # the first ask's
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module", params=Version, ids=lambda version: version.name)
+def lm(request: pytest.FixtureRequest) -> SpeechLm:
+    config = SpeechLmConfig(
+        request.param,
+        hidden=32,
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        intermediate=48,
+        text_rows=50,
+        speech_codes=40,
+    )
+    drawn = weights(llm_shapes(config), WeightRule("", (("llm_decoder.weight", 6.0),)))
+    return SpeechLm.load(config, {key: torch.from_numpy(array) for key, array in drawn.items()})
+
+
+def turn_of(lm: SpeechLm, seed: int, text: range = TEXT) -> Turn:
+    ids = SpeechIds(lm.config.version, lm.config.speech_codes, END_OF_PROMPT)
+    generation = Bistream(ids, Prompt((3, 4, END_OF_PROMPT), (1, 2, 3)), LengthRule(2, 6))
+    generation.push_text(text)
+    generation.end_text()
+    return Turn(generation, seeded(seed), SamplingParameters(top_k=5 + seed))
+
+
+def said(turn: Turn) -> list[int]:
+    return turn.generation.decoded
+
+
+def graphs(lm: SpeechLm, rows: int, columns: int = COLUMNS) -> tuple[DecodeGraphs, SpeechLmState]:
+    state = lm.init_state(rows, CAPACITY)
+    return DecodeGraphs(lm, state, columns), state
+
+
+def speak(steps: DecodeGraphs, turns: dict[int, Turn]) -> None:
+    while chosen := steps.choose(turns):
+        for row, id in chosen.items():
+            turns[row].generation.answer(id)
+
+
+def plainly(lm: SpeechLm, seed: int, text: range = TEXT) -> list[int]:
+    turn, state = turn_of(lm, seed, text), lm.init_state(1, CAPACITY)
+    while not turn.generation.finished:
+        state = advance(lm, state, [turn])
+    return said(turn)
+
+
+def test_recorded_steps_say_what_plain_ones_say_alone_and_in_company(lm: SpeechLm) -> None:
+    expected = [plainly(lm, seed) for seed in range(3)]
+    assert all(len(ids) > 40 for ids in expected)
+    for row, seed in ((0, 0), (5, 1)):  # among rows that only pad
+        steps, state = graphs(lm, 6)
+        turn = turn_of(lm, seed)
+        speak(steps, {row: turn})
+        assert said(turn) == expected[seed]
+        assert [n for n, length in enumerate(state.lengths.tolist()) if length] == [row]
+    steps, _ = graphs(lm, 6)
+    turns = {row: turn_of(lm, seed) for seed, row in enumerate((4, 0, 2))}
+    speak(steps, turns)
+    assert [said(turn) for turn in turns.values()] == expected
+
+
+def test_sessions_may_come_and_go_at_any_step(lm: SpeechLm) -> None:
+    texts = [range(10, 12 + 5 * row) for row in range(4)]
+    expected = [plainly(lm, row, text) for row, text in enumerate(texts)]
+    steps, _ = graphs(lm, 4)
+    turns = {row: turn_of(lm, row, text) for row, text in enumerate(texts)}
+    for step in range(300):
+        now = {row: turn for row, turn in turns.items() if step >= 9 * (3 - row)}
+        for row, id in steps.choose(now).items():
+            turns[row].generation.answer(id)
+    assert [said(turn) for turn in turns.values()] == expected
+
+
+def test_few_steps_are_recorded_and_all_usual_ones_beforehand(lm: SpeechLm) -> None:
+    steps, state = graphs(lm, 3)
+    steps.record()
+    recorded = steps.recorded
+    assert set(recorded) == {
+        Extent(rows, columns, attended, 16)
+        for rows in (1, 2, 3)
+        for columns in (1, COLUMNS)
+        for attended in (256, 512, 600)
+    }
+    assert not state.kv[..., :CAPACITY, :].any()  # which has harmed nobody
+    turns = {row: turn_of(lm, row) for row in range(3)}
+    speak(steps, turns)
+    assert [said(turn) for turn in turns.values()] == [plainly(lm, row) for row in range(3)]
+    assert steps.recorded == recorded
+
+
+def test_what_is_behind_the_bucket_of_attention_is_attended_to_as_well(lm: SpeechLm) -> None:
+    text = range(10, 22)
+    long = [Turn(_long(lm), seeded(7)) for _ in range(2)]
+    for turn in long:
+        turn.generation.push_text(text)
+        turn.generation.end_text()
+    steps, state = graphs(lm, 1, columns=400)
+    speak(steps, {0: long[0]})
+    assert max(extent.attended for extent in steps.recorded) == 512
+    assert 256 < int(state.lengths[0]) <= 512
+    plain = lm.init_state(1, CAPACITY)
+    while not long[1].generation.finished:
+        plain = advance(lm, plain, [long[1]])
+    assert said(long[0]) == said(long[1])
+
+
+def _long(lm: SpeechLm) -> Generation:
+    ids = SpeechIds(lm.config.version, lm.config.speech_codes, END_OF_PROMPT)
+    text_ids = (*(3 + n % 30 for n in range(30)), END_OF_PROMPT, *(3 + n % 30 for n in range(85)))
+    return Bistream(ids, Prompt(text_ids, tuple(n % 40 for n in range(150))), LengthRule(2, 6))
+
+
+def test_a_forced_answer_draws_nothing_and_the_others_go_on(lm: SpeechLm) -> None:
+    class Untouched:
+        def random(self) -> float:
+            raise AssertionError("a forced answer wants no random number")
+
+    ids = SpeechIds(lm.config.version, lm.config.speech_codes, END_OF_PROMPT)
+    forced = CompatBistream(ids, Prompt((END_OF_PROMPT,), tuple(range(14))))
+    forced.push_text(range(5))
+    forced.decoded.append(9)
+    ask = forced.ask()
+    assert ask is not None and ask.forced == ids.fill
+    other, expected = turn_of(lm, 1), turn_of(lm, 1)
+    chosen = graphs(lm, 2)[0].choose({0: Turn(forced, Draws(Untouched())), 1: other})
+    assert chosen[0] == ids.fill
+    assert chosen[1] == graphs(lm, 1)[0].choose({0: expected})[0]
+
+
+def test_a_step_that_cannot_be_changes_nothing(lm: SpeechLm) -> None:
+    for columns, state, sentence in (
+        (3, lm.init_state(2, CAPACITY), r"an ask has \d+ inputs; a step takes 3"),
+        (COLUMNS, lm.init_state(2, 5), r"a row would hold \d+ ids; its memory was made for 5"),
+    ):
+        turn = turn_of(lm, 0)
+        steps = DecodeGraphs(lm, state, columns)
+        with pytest.raises(ValueError, match=sentence):
+            steps.choose({1: turn})
+        assert state.lengths.tolist() == [0, 0]
+        assert not state.kv.any()
+        assert turn.source.random() == seeded(0).random()
+
+
+def test_a_row_without_an_id_to_choose_can_be_tried_again(lm: SpeechLm) -> None:
+    steps, state = graphs(lm, 1)
+    turn, expected = turn_of(lm, 2), plainly(lm, 2)
+    weight = lm.norm.weight.clone()
+    lm.norm.weight.fill_(float("nan"))
+    with pytest.raises(ValueError, match="no id is left to choose from"):
+        steps.choose({0: turn})
+    lm.norm.weight.copy_(weight)
+    assert state.lengths.tolist() == [0]
+    speak(steps, {0: turn})
+    assert said(turn) == expected
+
+
+def test_nobody_asking_is_no_step(lm: SpeechLm) -> None:
+    steps, _ = graphs(lm, 2)
+    ids = SpeechIds(lm.config.version, lm.config.speech_codes, END_OF_PROMPT)
+    assert steps.choose({1: Turn(Bistream(ids, Prompt((END_OF_PROMPT,))), seeded(0))}) == {}
+    assert steps.recorded == ()

@@ -1,0 +1,114 @@
+"""The choice as a function of tensors: the numpy rule's ids for the same random numbers."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from vivavoce.models.cosyvoice.device_sampling import (  # noqa: E402
+    NONE,
+    Wishes,
+    choose_ids,
+    no_wishes,
+    write_wishes,
+)
+from vivavoce.models.cosyvoice.sampling import Chooser, Draws, SamplingParameters, draw, seeded  # noqa: E402
+
+IDS = 300
+
+
+class Fixed:
+    """Numbers that were drawn before."""
+
+    def __init__(self, *numbers: float) -> None:
+        self._numbers = list(numbers)
+
+    def random(self) -> float:
+        return self._numbers.pop(0)
+
+
+def wishes_of(choosers: list[Chooser], uniforms: np.ndarray) -> Wishes:
+    wishes = no_wishes(len(choosers), 16, 40)
+    for row, chooser in enumerate(choosers):
+        write_wishes(wishes, row, chooser, uniforms[row].tolist())
+    return wishes
+
+
+def test_the_same_random_numbers_choose_the_same_ids() -> None:
+    generator = np.random.default_rng(5)
+    rows, redrawn = 64, 0
+    for round in range(30):
+        logits = (generator.standard_normal((rows, IDS)) * generator.uniform(0.2, 6, (rows, 1))).astype("f4")
+        uniforms = generator.random((rows, 2))
+        choosers = []
+        for row in range(rows):
+            parameters = SamplingParameters(
+                temperature=float(generator.uniform(0.3, 1.5)),
+                top_p=float(generator.uniform(0.1, 1.0)),
+                top_k=int(generator.integers(1, 2 * IDS)),
+                repetition_window=int(generator.integers(0, 12)),
+                repetition_threshold=float(generator.uniform(0.05, 0.3)),
+            )
+            likely = np.argsort(-logits[row])[:6]
+            decoded = generator.choice(likely, int(generator.integers(0, 15))).tolist()
+            forbidden = tuple(generator.choice(IDS, int(generator.integers(0, 40)), replace=False).tolist())
+            choosers.append(Chooser(decoded, Fixed(*uniforms[row]), forbidden, parameters))
+        expected = draw(logits, choosers)
+        chosen = choose_ids(torch.from_numpy(logits), wishes_of(choosers, uniforms)).tolist()
+        assert chosen == [[one.id, one.redrawn] for one in expected], round
+        redrawn += sum(one.redrawn for one in expected)
+    assert redrawn > 100
+
+
+def test_draws_have_the_probabilities_of_the_rule() -> None:
+    scores = np.log(np.array([0.05, 0.4, 0.2, 0.3, 0.05], np.float32))
+    evenly = (np.arange(10_000) + 0.5) / 10_000
+    uniforms = np.stack([np.repeat(evenly[::100], 100)[: len(evenly)], np.tile(evenly[::100], 100)], 1)
+    chooser = Chooser([1, 1], Fixed(), (0,), SamplingParameters(top_p=0.7))
+    wishes = wishes_of([chooser] * len(evenly), uniforms)
+    chosen = choose_ids(torch.from_numpy(np.tile(scores, (len(evenly), 1))), wishes)
+    # Of 0.95 that are allowed 1, 3 are the nucleus; 1 was heard, and gives way to 2, 3 and 4.
+    first, again = 4 / 7, np.array([0, 0, 0.2, 0.3, 0.05]) / 0.55
+    expected = first * again + np.array([0, 0, 0, 3 / 7, 0])
+    assert np.bincount(chosen[:, 0], minlength=5) / len(evenly) == pytest.approx(expected, abs=0.011)
+    assert chosen[:, 1].float().mean() == pytest.approx(first, abs=0.011)
+
+
+def test_equal_scores_are_taken_in_the_order_of_ids() -> None:
+    chooser = Chooser([], Fixed(), parameters=SamplingParameters(top_k=3))
+    for uniform, id in ((0.1, 0), (0.5, 1), (0.9, 2)):
+        wishes = wishes_of([chooser], np.array([[uniform, 0]]))
+        assert choose_ids(torch.zeros(1, IDS), wishes).tolist() == [[id, 0]]
+
+
+def test_where_nothing_may_be_chosen_that_is_said() -> None:
+    logits = torch.zeros(3, 30)
+    logits[2] = float("nan")
+    choosers = [Chooser([], Fixed(), range(29)), Chooser([], Fixed(), range(30)), Chooser([], Fixed())]
+    chosen = choose_ids(logits, wishes_of(choosers, np.full((3, 2), 0.5)))
+    assert chosen[:, 0].tolist() == [29, NONE, NONE]
+
+
+def test_the_only_id_is_kept_however_often_it_was_heard() -> None:
+    chooser = Chooser([3, 3], Fixed(), (0, 1, 2))
+    assert choose_ids(torch.zeros(1, 4), wishes_of([chooser], np.full((1, 2), 0.5))).tolist() == [[3, 1]]
+
+
+def test_more_ids_than_there_is_room_for_are_refused() -> None:
+    wishes = no_wishes(1, 16, 2)
+    with pytest.raises(ValueError, match="3 ids are listed; there is room for 2"):
+        write_wishes(wishes, 0, Chooser([], Fixed(), (1, 2, 3)), [0.0, 0.0])
+
+
+def test_random_numbers_that_were_looked_at_are_used_in_order() -> None:
+    expected = [seeded(3).random()]
+    plain, looked_at = seeded(3), seeded(3)
+    expected = [plain.random() for _ in range(6)]
+    assert looked_at.ahead(2) == expected[:2]
+    assert looked_at.random() == expected[0]
+    assert looked_at.ahead(3) == expected[1:4]
+    assert looked_at.ahead(1) == expected[1:2]
+    assert [looked_at.random() for _ in range(5)] == expected[1:]
+    assert Draws(Fixed(0.5)).ahead(1) == [0.5]
