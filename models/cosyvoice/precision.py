@@ -79,16 +79,19 @@ class _Fp16Linear(_HalfLinear):
 class _WholeLinear(Linear):
     """A product of two planes of digits with a matrix of digits: sums of whole numbers.
 
-    An input becomes whole numbers u, and those their digits in base b, of which b / 2 stands for nought:
+    Inputs become whole numbers u from 1 on, and those two digits in base b. What a row of noughts would come
+    to is taken off the sums, which costs less than to do so in each:
 
-        x = step * (b * (high - b / 2) + (low - b / 2))         0 <= high, low < b
+        x = step * (u - b * b / 2)        u = b * high + low        0 <= high, low < b
     """
 
     digits: ClassVar[int]  # of a weight, 8 bits each
+    bits: int
     scale: Tensor
     zeros: Tensor
     shifts: Tensor
     middle: Tensor
+    noughts: Tensor
 
     def prepare(self) -> None:
         """Raises RuntimeError on a device other than a CPU."""
@@ -98,44 +101,39 @@ class _WholeLinear(Linear):
         scale = weight.abs().amax(1).div_(largest).clamp_(min=_TINY)
         whole = weight.div(scale[:, None]).round_().to(torch.int32)
         self.matrix = torch.ops.onednn.qlinear_prepack(_weight_digits(whole, self.digits), None)
+        self.scale = torch.cat([scale * 256**place for place in range(self.digits)])
+        self.zeros = torch.zeros(len(self.scale), dtype=torch.int32)
         self.bits = _digit_bits()
-        base = 1 << self.bits
-        self._keep("scale", torch.cat([scale * 256**place for place in range(self.digits)]))
-        self._keep("zeros", torch.zeros(len(self.scale), dtype=torch.int32))
-        self._keep("shifts", torch.tensor([self.bits, 0], dtype=torch.int32)[:, None, None])
-        self._keep("middle", torch.tensor((base + 1) * base / 2))
-
-    def _keep(self, name: str, tensor: Tensor) -> None:
-        self.register_buffer(name, tensor, persistent=False)
+        self.shifts = torch.tensor([self.bits, 0], dtype=torch.int32)[:, None, None]
+        self.middle = torch.tensor((1 << 2 * self.bits) / 2 + 0.5)  # cut off afterwards, so rounded
+        self.noughts = self._sums(self._planes(torch.zeros(1, weight.shape[1]))[0])
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (..., inputs) float32 -> (..., outputs) float32."""
+        if not x.numel():
+            return x.new_empty(*x.shape[:-1], self.noughts.shape[1])
         planes, step = self._planes(x.reshape(-1, x.shape[-1]))
-        high, low = self._whole_product(planes).chunk(2)
-        product = torch.add(low, high, alpha=1 << self.bits)
-        if self.digits > 1:
-            product = product.view(len(product), self.digits, -1).sum(1)
+        product = self._sums(planes).sub_(self.noughts)
         product = product.mul_(step) if self.bias is None else torch.addcmul(self.bias, product, step)
-        return product.view(*x.shape[:-1], product.shape[-1])
+        return product.view(*x.shape[:-1], -1)
 
     def _planes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(B, K) float32 -> high digits of all rows, then low ones, (2 * B, K) uint8, and steps (B, 1)."""
         base = 1 << self.bits
-        largest = base * base - 1 - (base + 1) * base // 2
-        step = rows.abs().amax(-1, keepdim=True).div_(largest).clamp_(min=_TINY)
+        step = rows.abs().amax(-1, keepdim=True).div_(base * base // 2 - 1).clamp_(min=_TINY)
         whole = torch.addcdiv(self.middle, rows, step).to(torch.int32)
         planes = (whole >> self.shifts).bitwise_and_(base - 1).to(torch.uint8)
         return planes.flatten(0, 1), step
 
-    def _whole_product(self, planes: Tensor) -> Tensor:
-        if not planes.numel():
-            return self.scale.new_empty(len(planes), len(self.scale))
+    def _sums(self, planes: Tensor) -> Tensor:
+        """(2 * B, K) uint8 -> (B, N) float32."""
         # The overload by its name: to look for it takes as long as a small product.
-        product: Tensor = torch.ops.onednn.qlinear_pointwise.default(
-            planes, 1.0, 1 << (self.bits - 1), self.matrix, self.scale, self.zeros,
+        high, low = torch.ops.onednn.qlinear_pointwise.default(
+            planes, 1.0, 0, self.matrix, self.scale, self.zeros,
             None, 1.0, 0, torch.float32, "none", [], "",
-        )  # fmt: skip
-        return product
+        ).chunk(2)  # fmt: skip
+        sums = torch.add(low, high, alpha=1 << self.bits)
+        return sums if self.digits == 1 else sums.view(len(sums), self.digits, -1).sum(1)
 
 
 class _Int8Linear(_WholeLinear):
