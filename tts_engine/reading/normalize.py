@@ -184,8 +184,7 @@ class EnglishClauses:
 
     def end_line(self) -> None:
         """No number goes on over it."""
-        self._memory.line_start = self._memory.sentence_start = True
-        self._memory.numeric = False
+        self._memory.end_line()
 
 
 class Reader:

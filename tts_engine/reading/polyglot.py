@@ -141,8 +141,7 @@ class PolyglotClauses:
 
     def end_line(self) -> None:
         """No number goes on over it."""
-        self._memory.line_start = self._memory.sentence_start = True
-        self._memory.numeric = False
+        self._memory.end_line()
 
     def _code(self, view: str) -> str:
         self._before = language_of(view, voice=self._language, before=self._before, latin=self._latin)

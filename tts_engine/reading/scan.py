@@ -53,6 +53,11 @@ class Memory:
         self.after_phone = self.after_code = self.after_comma = False
         self.capital = self.line_start = self.sentence_start = False
 
+    def end_line(self) -> None:
+        """Note that a new line begins; no number goes on over it."""
+        self.line_start = self.sentence_start = True
+        self.numeric = False
+
     def end_sentence(self) -> None:
         """Forget what holds for one sentence only; "Here is your code." still announces one."""
         if not self.fresh:
