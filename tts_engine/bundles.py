@@ -11,9 +11,6 @@ from pathlib import Path
 
 from .errors import BadRequest, BundleError, MissingExtra
 
-VERSIONS = (2, 3)
-SIZES = ("tiny", "full")
-
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:

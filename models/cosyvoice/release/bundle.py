@@ -1,7 +1,7 @@
 """A CosyVoice checkpoint folder: is it whole, of which release, and what is in it.
 
-    bundle = open_bundle(folder)          every file, key, shape and type compared with what the release must
-    hold bundle.load("llm.pt")                 the tensors of one network; nothing is allocated before this
+    bundle = open_bundle(folder)    every file, key, shape and type compared with what the release must hold
+    bundle.load("llm.pt")           the tensors of one network; nothing is allocated before this
 
 Version 1 is recognised and refused. Nothing that a file says is executed: weights are tensors, settings are
 data, ONNX models are looked at by their inputs and outputs.
@@ -134,12 +134,6 @@ def recognise(folder: Path) -> Version:
             f"{folder}: CosyVoice 1 (cosyvoice.yaml), which is not spoken here; use CosyVoice 2 or 3"
         )
     raise BundleFault(f"{folder}: no cosyvoice2.yaml or cosyvoice3.yaml in it; download the release again")
-
-
-def convert(bundle: Bundle) -> list[Path]:
-    """Write the weights as .safetensors beside the .pt files, one after another; the new files."""
-    sources = [bundle.folder / name for name in FILES]
-    return [checkpoint.convert(source) for source in sources if source.exists()]
 
 
 def speech_tokenizer_name(version: Version) -> str:
