@@ -1,7 +1,7 @@
 """Checks the CosyVoice networks against a folder of reference vectors, case by case.
 
 A case is a file of the folder; configuration, salt and multipliers come from its config.json. What is
-compared and how closely is the models' own affair (``models/golden_*.py``).
+compared and how closely is the models' own affair (``models/cosyvoice/golden``).
 """
 
 import json

@@ -1,7 +1,7 @@
 """One step of the language model for every session that has something to ask: feed, sample, answer.
 
-    turns = [Turn(generation, seeded(7)), None, Turn(...)]      a turn a row of the state; None: the row is
-    free state = advance(lm, state, turns)                           each asking generation is answered once
+    turns = [Turn(generation, seeded(7)), None, Turn(...)]    a turn a row of the state; None: it is free
+    state = advance(lm, state, turns)                         each asking generation is answered once
 
 Which sessions there are, when they end and which row is whose is the caller's. A session's ids depend on its
 own text, voice, seed and parameters, never on its company.

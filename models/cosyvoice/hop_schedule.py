@@ -1,8 +1,8 @@
 """When the flow runs, and on what: hops of speech ids, and the few ids ahead that each needs.
 
     schedule = HopSchedule(prompt_ids=0)
-    while (chunk := schedule.next(available, ended)) is not None:    chunk.start, chunk.stop, chunk.fed,
-    chunk.final
+    while (chunk := schedule.next(available, ended)) is not None:
+        chunk.start, chunk.stop, chunk.fed, chunk.final
 
 A chunk speaks ids ``start`` to ``stop`` and hears up to ``fed``, 3 further; the last one speaks all that is
 left:

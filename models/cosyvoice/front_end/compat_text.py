@@ -1,5 +1,4 @@
-"""How upstream prepares text, kept for comparison: its Chinese and English rules, and its cutting of
-paragraphs.
+"""How upstream prepares text, kept for comparison: Chinese and English rules, and how paragraphs are cut.
 
 Only for `compat`: the engine has normalisers of its own, which know more languages and bound every segment.
 What upstream gets wrong is kept: numbers are read in English whatever the language, every full stop of a

@@ -1,8 +1,8 @@
 """What stands before the text in each way of speaking: a voice's own words, an instruction, or nothing.
 
     zero_shot        in the voice of a recording, its transcript and speech before the text
-    without_words    in the voice of a recording or of a known speaker, whatever language they spoke
-    (cross-lingual) instructed       told how: a dialect, a feeling, a pace
+    without_words    in the voice of a recording or a known speaker, whatever they spoke (cross-lingual)
+    instructed       told how: a dialect, a feeling, a pace
 
 Version 3 was trained with a greeting and a mark before everything and repeats itself without; it is always
 there. Transcripts and instructions are strangers' text: control marks in them are read as letters.

@@ -1,5 +1,4 @@
-"""The cases of a golden folder that lie before the flow: features, language model, sampling, interleave,
-text.
+"""The cases of a golden folder before the flow: features, language model, sampling, interleave, text.
 
 Configuration, salt and multipliers come from the folder's config.json. Only comparisons: no printing, no
 verdict. Where a case is a trace rather than numbers, the error is how many of its rows differ, and none may.

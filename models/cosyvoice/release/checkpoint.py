@@ -48,10 +48,10 @@ def weight_file(folder: Path, name: str) -> Path:
 
 
 def check(path: Path, expected: Mapping[str, Shape]) -> None:
-    """Compare a file's keys, shapes and types with what is expected; raises CheckpointFault that names all
-    that differs.
+    """Compare a file's keys, shapes and types with what is expected.
 
-    Reads headers only. A converted file may lack the tied head of the language model.
+    Raises CheckpointFault, which names all that differs. Reads headers only. A converted file may lack the
+    tied head of the language model.
     """
     found = described(path)
     missing = [key for key in expected if key not in found and not _may_lack(path, key)]

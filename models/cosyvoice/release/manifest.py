@@ -1,5 +1,4 @@
-"""Every key and shape of llm.pt, flow.pt and hift.pt, worked out from a geometry: what a checkpoint must
-hold.
+"""What a checkpoint must hold: every key and shape of llm.pt, flow.pt and hift.pt, from a geometry.
 
 Keys are relative to the module that upstream saves; all tensors are float32. Nothing is read or allocated
 here.

@@ -1,5 +1,4 @@
-"""Bundles of random weights in the released layout, so that loading, tests and benches have something to
-load.
+"""Bundles of random weights in the released layout, for loading, tests and benches.
 
 Nothing here was trained: what such a bundle says is noise, at the pace and size of the real one. Its speech
 encoders are small ONNX models with the real inputs and outputs; its tokenizer knows every byte and a few
