@@ -128,6 +128,10 @@ class Backend(Protocol):
     def slots(self) -> int:
         """Sessions that may be open at once."""
 
+    @property
+    def room(self) -> int:
+        """Of them, as many as memory has room for now; at least one."""
+
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A new segmenter, of the policy that suits this voice and language."""
 

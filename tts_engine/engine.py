@@ -117,13 +117,15 @@ class Engine:
 
     def refusal(self) -> Overloaded | None:
         """Why one more stream would be refused now; None when it would not."""
+        backend = self._backend
         try:
             admit(
                 len(self._streams),
-                self._backend.workers,
-                self._backend.slots,
-                self._cost,
-                self._config.scheduler,
+                workers=backend.workers,
+                slots=backend.slots,
+                room=backend.room,
+                cost=self._cost,
+                policy=self._config.scheduler,
             )
         except Overloaded as refusal:
             return refusal

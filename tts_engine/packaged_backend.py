@@ -48,7 +48,7 @@ class PackagedBackend:
 
     voices = Voices((VOICE,))
     warm_up = "Thank you for calling, how can I help you today?"
-    slots = _SLOTS
+    slots = room = _SLOTS
 
     def __init__(self, voices: Sequence[packaged.PackagedVoice]) -> None:
         self._voices = voices

@@ -148,6 +148,11 @@ class ProcessBackend:
         """Slots that are taken."""
         return len(self._seats)
 
+    @property
+    def room(self) -> int:
+        """As the renderer said after its last step."""
+        return self._child.room
+
     def batch(self, stage: Stage) -> int:
         """As the renderer says."""
         return self._batches[stage]
@@ -251,7 +256,10 @@ class _Whole:
 class _Child:
     """One process and its pipes. Steps wait for it; the last that leaves it when it has died buries it.
 
-    closed: slots it has not been told of yet.
+    Attributes:
+        closed: slots it has not been told of yet.
+        ready: what it said when it had loaded.
+        room: as it said last.
     """
 
     def __init__(self, load: bytes, niceness: int) -> None:
@@ -280,6 +288,7 @@ class _Child:
         # Also where nobody closes the engine: multiprocessing's own clean-up would wait for the child.
         self._bury = util.Finalize(self, _bury, args=(process, orders, answers), exitpriority=1)
         self.ready = self._first_word()
+        self.room = self.ready.room
 
     def has_ended(self) -> bool:
         """Whether no step can be had of it any more."""
@@ -302,6 +311,7 @@ class _Child:
             with telling:
                 self._orders.send(order())
             answer: StepAnswer = self._answers[worker].recv()
+            self.room = answer.room
             return answer
         except (EOFError, OSError):
             died = True

@@ -39,6 +39,10 @@ class Renderer(Protocol):
     def slots(self) -> int:
         """As of a backend."""
 
+    @property
+    def room(self) -> int:
+        """As of a backend."""
+
     def batch(self, stage: Stage) -> int:
         """As of a backend."""
 
@@ -104,6 +108,7 @@ class Ready:
 
     workers: int
     slots: int
+    room: int
     batches: Mapping[Stage, int]
     first_stage: Stage
     voices: tuple[Voice, ...]
@@ -122,10 +127,11 @@ class StepOrder:
 
 @dataclass(frozen=True, slots=True)
 class StepAnswer:
-    """What a step made of each turn, and the stage of its slot now."""
+    """What a step made of each turn, the stage of its slot now, and for how many sessions there is room."""
 
     results: tuple[Rendered | Fault, ...]
     stages: tuple[Stage, ...]
+    room: int
 
 
 def run(load: bytes, niceness: int, orders: Connection, answers: Sequence[Connection]) -> None:
@@ -165,7 +171,15 @@ def _ready(what: Hosted, *, most_workers: int) -> Ready:
     if renderer.workers > most_workers:
         raise BundleError(f"the voice has {renderer.workers} workers; at most {most_workers} may be")
     batches = {stage: renderer.batch(stage) for stage in Stage}
-    return Ready(renderer.workers, renderer.slots, batches, what.first_stage, what.voices, what.warm_up)
+    return Ready(
+        renderer.workers,
+        renderer.slots,
+        renderer.room,
+        batches,
+        what.first_stage,
+        what.voices,
+        what.warm_up,
+    )
 
 
 class _Server:
@@ -223,7 +237,7 @@ class _Server:
             self._renderer.stage(self._slots[turn.slot]) if turn.slot in self._slots else self._first_stage
             for turn in turns
         )
-        return StepAnswer(tuple(results[turn.slot] for turn in turns), tuple(stages))
+        return StepAnswer(tuple(results[turn.slot] for turn in turns), tuple(stages), self._renderer.room)
 
     def _step(self, worker: int, turns: Sequence[Turn]) -> list[Rendered | Fault]:
         """Boundary: what a backend raises ends only the sessions of the step."""

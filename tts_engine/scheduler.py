@@ -91,14 +91,22 @@ class Cost:
         return self._compute_s / self._audio_s if self._seen_s >= self._LEAST_MEASURED_S else 0.0
 
 
-def admit(open_streams: int, workers: int, slots: int, cost: Cost, policy: SchedulerPolicy) -> None:
-    """Raise Overloaded if one more stream does not fit."""
+def admit(
+    open_streams: int, *, workers: int, slots: int, room: int, cost: Cost, policy: SchedulerPolicy
+) -> None:
+    """Raise Overloaded if one more stream does not fit; workers, slots, room: as of a backend."""
     most = min(policy.most_streams, slots)
     if open_streams >= most:
         raise Overloaded(
             f"{open_streams} streams are open, at most {most} are allowed",
             reason="streams",
             retry_after_s=1.0,
+        )
+    if open_streams >= room:
+        raise Overloaded(
+            f"{open_streams} streams are open, memory has room for {room} now",
+            reason="memory",
+            retry_after_s=2.0,
         )
     load = (open_streams + 1) * cost.per_second / workers
     # A machine that is too slow for one stream still speaks to a listener who waits, one at a time.

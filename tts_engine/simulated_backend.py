@@ -86,7 +86,7 @@ class SimulatedBackend:
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         self.cost = cost
-        self.slots = slots
+        self.slots = self.room = slots
         self.voices = Voices((Voice("silence", "zxx", "nothing, as long as speech"),))
         self._rows = rows
         self._ids_per_word = speech_s_per_word * IDS_PER_S
@@ -127,6 +127,12 @@ class SimulatedBackend:
         if self._sleep is not None:
             self._sleep(cost_s)
         return [_stepped(self._open[turn.slot], turn, stage, cost_s / len(turns)) for turn in turns]
+
+
+def words_needed(piece: int, words: int) -> int:
+    """Words that must be written before a piece can be rendered, of so many in all; pieces count from 0."""
+    ids = (piece + 1) * PIECE_IDS + LOOKAHEAD_IDS
+    return min(words, -(-ids // IDS_OF_A_BLOCK) * WORDS_OF_A_BLOCK)
 
 
 def _stepped(slot: _Slot, turn: Turn, stage: Stage, cost_s: float) -> Rendered:

@@ -17,13 +17,22 @@ from .chunk import SAMPLE_RATE
 from .reading.normalize import SpokenWord
 from .scheduler import SchedulerPolicy
 from .session import Session
-from .simulated_backend import SimulatedBackend
+from .simulated_backend import SimulatedBackend, words_needed
 from .text import Ending, Segment
 
 Choose = Callable[
     [Iterable[Session], Callable[[Session], Stage], Callable[[Stage], int], SchedulerPolicy], list[Session]
 ]
 _UNDERRUN_S = 0.06
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Text that stops: in every so many-th request, after some words, for seconds."""
+
+    every: int
+    after_words: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,16 @@ class Load:
     words: int = 20
     words_per_s: float = 40.0
     lead_s: float = 0.6
+    stall: Stall | None = None
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Sound that is rendered. allowed_at: when the text was written that it needed."""
+
+    seconds: float
+    allowed_at: float
 
 
 @dataclass(slots=True, eq=False)
@@ -47,17 +65,20 @@ class Listener:
     """One request.
 
     first_s: seconds from the text that allows the first piece to that piece. gap_s: of nothing, heard inside
-    speech.
+    speech that there was text for. resumed_s: from the text that ended a silence of its own to the sound.
+    stall: of its text.
     """
 
     session: Session
     arrives_at: float
     load: Load
+    stall: Stall | None = None
     written: int = 0
     runs_dry_at: float = 0.0
     first_s: float | None = None
     gap_s: float = 0.0
-    untaken_s: list[float] = field(default_factory=list)
+    resumed_s: list[float] = field(default_factory=list)
+    untaken: list[_Piece] = field(default_factory=list)
 
     @property
     def underruns(self) -> bool:
@@ -67,7 +88,12 @@ class Listener:
     @property
     def next_word_at(self) -> float:
         """When the language model writes the next word."""
-        return self.arrives_at + self.written / self.load.words_per_s
+        return self.written_at(self.written)
+
+    def written_at(self, word: int) -> float:
+        """When the language model writes a word."""
+        stalled_s = self.stall.seconds if self.stall and word >= self.stall.after_words else 0.0
+        return self.arrives_at + word / self.load.words_per_s + stalled_s
 
     @property
     def takes_at(self) -> float:
@@ -111,7 +137,11 @@ class _Simulation:
         while self._coming and self._coming[-1] <= self._now and len(self._live) < self._backend.slots:
             arrives_at = self._coming.pop()
             slot = self._backend.open_slot(SlotRequest("silence", 1.0, 0))
-            listener = Listener(Session(slot, opened_at=arrives_at), arrives_at, self._load)
+            stall = self._load.stall
+            stalls = stall is not None and len(self._coming) % stall.every == 0
+            listener = Listener(
+                Session(slot, opened_at=arrives_at), arrives_at, self._load, stall if stalls else None
+            )
             self._live[listener.session] = listener
             entered.append(listener)
         return entered
@@ -120,10 +150,10 @@ class _Simulation:
         for listener in self._live.values():
             while listener.written < self._load.words and listener.next_word_at <= self._now:
                 self._write(listener)
-            while listener.untaken_s and listener.takes_at <= self._now:
-                seconds = listener.untaken_s.pop(0)
-                listener.session.unread_s -= seconds
-                self._play(listener, seconds)
+            while listener.untaken and listener.takes_at <= self._now:
+                piece = listener.untaken.pop(0)
+                listener.session.unread_s -= piece.seconds
+                self._play(listener, piece)
 
     def _write(self, listener: Listener) -> None:
         at, place = listener.next_word_at, listener.written
@@ -149,36 +179,37 @@ class _Simulation:
 
     def _hear(self, listener: Listener, seconds: float) -> None:
         session = listener.session
+        words = words_needed(session.chunks, listener.load.words)
+        piece = _Piece(seconds, listener.written_at(words - 1))
+        session.chunks += 1
         session.samples += round(seconds * SAMPLE_RATE)
         session.unread_s += seconds
-        listener.untaken_s.append(seconds)
+        listener.untaken.append(piece)
         if session.first_audio_at is None:
             session.first_audio_at = listener.runs_dry_at = self._now
-            listener.first_s = self._now - (listener.arrives_at + _WORDS_FOR_SOUND / self._load.words_per_s)
+            listener.first_s = self._now - piece.allowed_at
 
-    def _play(self, listener: Listener, seconds: float) -> None:
-        late_s = self._now - listener.runs_dry_at
-        listener.gap_s += max(0.0, late_s)
-        listener.runs_dry_at = max(listener.runs_dry_at, self._now) + seconds
+    def _play(self, listener: Listener, piece: _Piece) -> None:
+        if piece.allowed_at > listener.runs_dry_at:  # until then there was nothing to be said
+            listener.resumed_s.append(self._now - piece.allowed_at)
+        else:
+            listener.gap_s += max(0.0, self._now - listener.runs_dry_at)
+        listener.runs_dry_at = max(listener.runs_dry_at, self._now) + piece.seconds
         listener.session.deadline = listener.runs_dry_at
 
     def _finish(self, listener: Listener) -> None:
         """All is rendered; what is not taken yet is played without a gap, as far as it is there in time."""
-        for seconds in listener.untaken_s:
-            self._play(listener, seconds)
+        for piece in listener.untaken:
+            self._play(listener, piece)
 
     def _next_events(self) -> Iterable[float]:
         for listener in self._live.values():
             if listener.written < self._load.words:
                 yield listener.next_word_at
-            if listener.untaken_s:
+            if listener.untaken:
                 yield listener.takes_at
         if self._coming and len(self._live) < self._backend.slots:
             yield self._coming[-1]
-
-
-# The text that the first piece needs: 28 ids are allowed by two blocks of five words.
-_WORDS_FOR_SOUND = 9
 
 
 def _arrivals(load: Load) -> list[float]:

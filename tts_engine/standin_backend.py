@@ -38,7 +38,7 @@ class StandInBackend:
         self.warm_up = "Hello."
         self.workers = workers
         self._batch = batch
-        self.slots = slots
+        self.slots = self.room = slots
         self._open: dict[int, _Slot] = {}
         self._next_slot = 0
 

@@ -12,7 +12,10 @@ On a CPU both are nothing.
 Source: ``torch.cuda`` on pinned memory and asynchronous copies.
 """
 
+import os
 import re
+import sys
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -64,3 +67,26 @@ def new_on_host(shape: torch.Size | tuple[int, ...], dtype: torch.dtype) -> Tens
 def host_memory(host: Tensor) -> Tensor:
     """The same numbers where a card can read them by itself."""
     return host.pin_memory() if torch.cuda.is_available() else host
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that can be had there now; of the host, what its machine and its control group leave."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        free_kb = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    except OSError:
+        free_kb = None
+    if free_kb is None:  # not Linux
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return min(1024 * int(free_kb[1]), _control_group_leaves())
+
+
+def _control_group_leaves(group: Path = Path("/sys/fs/cgroup")) -> int:
+    """Source: the kernel's admin-guide/cgroup-v2, "Memory Interface Files"."""
+    try:
+        most, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.stat"))
+    except OSError:
+        return sys.maxsize
+    taken = dict(line.split() for line in used.splitlines())["anon"]  # caches of files give way
+    return sys.maxsize if most == "max" else int(most) - int(taken)

@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import importlib
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,14 @@ from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend, hosted  # no
 from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices  # noqa: E402
-from vivavoce.tts_engine.engine import Engine  # noqa: E402
-from vivavoce.tts_engine.errors import BadRequest, BundleError  # noqa: E402
+from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
+from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.process_backend import ProcessBackend, ProcessPolicy  # noqa: E402
+from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 
 TEXT = "It is me."
 # One slot, which a session that has ended must have given back there, too.
+PATIENT = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9))
 BRIEF = CosyVoicePolicy(slots=1, length=LengthRule(2, 2), pause_share=0.0)
 
 
@@ -112,5 +116,56 @@ def test_what_is_wrong_with_a_folder_is_said_as_here(tmp_path: Path) -> None:
 
     async def test() -> None:
         assert await complaint(process=ProcessPolicy()) == await complaint()
+
+    run(test())
+
+
+SHORT_OF_MEMORY = """
+from vivavoce.tts_engine.cosyvoice.backend import hosted
+
+def hosted_with_room_for_two(folder, policy):
+    made = hosted(folder, policy)
+    lm = made.renderer._lm
+    choose = lm.choose
+
+    def chosen(turns):
+        if len(turns) > 2:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return choose(turns)
+
+    lm.choose = chosen
+    return made
+"""
+
+
+def test_where_memory_runs_out_there_calls_live_on_and_newcomers_are_refused_here(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "short_of_memory.py").write_text(SHORT_OF_MEMORY)
+    monkeypatch.syspath_prepend(tmp_path)
+    load = importlib.import_module("short_of_memory").hosted_with_room_for_two
+    policy = replace(BRIEF, slots=4)
+    front = functools.partial(CosyVoiceFront.load, folder, policy)
+    refusals: list[Overloaded | None] = []
+
+    async def speak(engine: Engine, seed: int) -> bool:
+        try:
+            async with engine.stream(seed=seed) as stream:
+                stream.push_text(TEXT * 20)
+                stream.end_input()
+                return [chunk async for chunk in stream][-1].final
+        except SynthesisFailed:
+            refusals.append(engine.refusal())
+            return False
+
+    async def test() -> None:
+        backend = ProcessBackend.start(functools.partial(load, folder, policy), front)
+        async with await Engine.open(backend=backend, config=PATIENT) as engine:
+            assert (backend.slots, backend.room) == (4, 4)
+            lived = await asyncio.gather(*(speak(engine, seed) for seed in range(4)))
+            assert lived == [True, True, False, False]
+            assert [refusal and refusal.reason for refusal in refusals] == ["memory", "memory"]
+            assert await speak(engine, 0)
+            assert (backend.slots, backend.room) == (4, 4)  # since nobody was there
 
     run(test())

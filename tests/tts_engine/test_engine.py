@@ -52,6 +52,11 @@ def pcm(chunks: Sequence[AudioChunk]) -> bytes:
     return b"".join(chunk.pcm for chunk in chunks)
 
 
+def heard(chunks: Sequence[AudioChunk]) -> list[object]:
+    """All of the chunks but what they cost."""
+    return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in chunks]
+
+
 StandIn = Callable[..., StandInBackend | ProcessBackend]
 
 
@@ -143,9 +148,7 @@ def test_the_same_text_gives_the_same_chunks_however_it_is_split(split: int, sta
     async def test() -> None:
         async with await Engine.open(backend=stand_in()) as engine:
             whole, parts = await speak(engine, TEXT), await speak(engine, TEXT, split=split)
-            assert [(chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in whole] == [
-                (chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in parts
-            ]
+            assert heard(whole) == heard(parts)
 
     run(test())
 
@@ -343,6 +346,34 @@ def test_a_full_house_refuses_and_counts_it(stand_in: StandIn) -> None:
                 "vivavoce_refusals_total", {"reason": "streams"}
             )
             assert refused == 1
+
+    run(test())
+
+
+def test_of_a_thousand_streams_asked_of_a_house_with_room_for_32_those_are_heard_as_ever(
+    stand_in: StandIn,
+) -> None:
+    pitches = [300 + 50 * index for index in range(32)]
+
+    async def test() -> None:
+        async with await Engine.open(backend=stand_in(pitches, slots=32, batch=8)) as engine:
+            alone = [heard(await speak(engine, TEXT, voice=f"tone-{pitch}")) for pitch in pitches[:3]]
+            spoken, refusals = [], []
+            for number in range(1_000):
+                try:
+                    stream = engine.stream(voice=f"tone-{pitches[number % 32]}")
+                except Overloaded as refusal:
+                    refusals.append(refusal)
+                    continue
+                stream.push_text(TEXT)
+                stream.end_input()
+                spoken.append(stream)
+            assert (len(spoken), len(refusals)) == (32, 968)
+            assert all(refusal.retry_after_s > 0 for refusal in refusals)
+            all_heard = [heard(chunks) for chunks in await asyncio.gather(*map(collect, spoken))]
+            assert all_heard[:3] == alone
+            assert len({repr(each) for each in all_heard}) == 32
+            assert (await speak(engine, TEXT))[-1].final
 
     run(test())
 

@@ -119,32 +119,40 @@ def test_cost_follows_what_rendering_costs_now() -> None:
 
 
 def test_the_fifth_stream_of_four_is_refused_with_the_reason() -> None:
-    admit(3, workers=1, slots=9, cost=Cost(), policy=POLICY)
+    admit(3, workers=1, slots=9, room=9, cost=Cost(), policy=POLICY)
     with pytest.raises(Overloaded, match="at most 4") as refusal:
-        admit(4, workers=1, slots=9, cost=Cost(), policy=POLICY)
+        admit(4, workers=1, slots=9, room=9, cost=Cost(), policy=POLICY)
     assert refusal.value.reason == "streams"
     assert refusal.value.retry_after_s > 0
 
 
 def test_slots_of_the_backend_bound_the_house_too() -> None:
     with pytest.raises(Overloaded, match="at most 2"):
-        admit(2, workers=1, slots=2, cost=Cost(), policy=POLICY)
+        admit(2, workers=1, slots=2, room=2, cost=Cost(), policy=POLICY)
+
+
+def test_a_stream_that_memory_has_no_room_for_is_refused_and_one_that_has_a_place_is_not() -> None:
+    admit(1, workers=1, slots=4, room=2, cost=Cost(), policy=POLICY)
+    with pytest.raises(Overloaded, match="memory has room for 2 now") as refusal:
+        admit(2, workers=1, slots=4, room=2, cost=Cost(), policy=POLICY)
+    assert refusal.value.reason == "memory"
+    assert refusal.value.retry_after_s > 0
 
 
 def test_a_stream_that_does_not_fit_the_compute_is_refused() -> None:
     cost = Cost()
     for _ in range(10):
         cost.observe(0.3, 1.0)
-    admit(1, workers=1, slots=9, cost=cost, policy=POLICY)  # 2 x 0.3 = 60 %
+    admit(1, workers=1, slots=9, room=9, cost=cost, policy=POLICY)  # 2 x 0.3 = 60 %
     with pytest.raises(Overloaded, match="90%") as refusal:
-        admit(2, workers=1, slots=9, cost=cost, policy=POLICY)
+        admit(2, workers=1, slots=9, room=9, cost=cost, policy=POLICY)
     assert refusal.value.reason == "compute"
-    admit(2, workers=2, slots=9, cost=cost, policy=POLICY)
+    admit(2, workers=2, slots=9, room=9, cost=cost, policy=POLICY)
 
 
 def test_a_house_too_slow_for_one_stream_takes_one() -> None:
     cost = Cost()
     cost.observe(50.0, 10.0)
-    admit(0, workers=1, slots=9, cost=cost, policy=POLICY)
+    admit(0, workers=1, slots=9, room=9, cost=cost, policy=POLICY)
     with pytest.raises(Overloaded):
-        admit(1, workers=1, slots=9, cost=cost, policy=POLICY)
+        admit(1, workers=1, slots=9, room=9, cost=cost, policy=POLICY)

@@ -6,7 +6,7 @@ from vivavoce.tts_engine.backend import SlotRequest, Stage, Turn
 from vivavoce.tts_engine.reading.normalize import SpokenWord
 from vivavoce.tts_engine.scheduler import SchedulerPolicy, schedule
 from vivavoce.tts_engine.simulated_backend import CostModel, SimulatedBackend
-from vivavoce.tts_engine.simulation import Choose, Listener, Load, first_come, round_robin, simulate
+from vivavoce.tts_engine.simulation import Choose, Listener, Load, Stall, first_come, round_robin, simulate
 from vivavoce.tts_engine.text import Ending, Segment
 
 POLICY = SchedulerPolicy(most_streams=10_000)
@@ -55,9 +55,37 @@ def test_beyond_what_can_be_computed_listeners_run_dry() -> None:
     assert any(listener.underruns for listener in served(Load(rate=50, requests=300)))
 
 
-def test_a_slow_language_model_is_no_fault_of_the_house_until_it_has_to_wait() -> None:
-    (slow,) = served(Load(rate=1, requests=1, words_per_s=1.0))
-    assert slow.underruns  # 5 s of speech from 20 s of writing
+def test_a_slow_language_model_is_no_fault_of_the_house() -> None:
+    (slow,) = served(Load(rate=1, requests=1, words_per_s=1.0))  # 5 s of speech from 20 s of writing
+    assert not slow.underruns
+    (resumed_s,) = slow.resumed_s  # after the first piece, until the last word
+    assert resumed_s < 0.2
+
+
+def test_text_that_stalls_for_a_minute_keeps_nobody_else_waiting() -> None:
+    stall = Stall(every=10, after_words=12, seconds=60.0)
+    stalled = served(Load(rate=15, requests=200, stall=stall))
+    smooth = served(Load(rate=15, requests=200))
+    others = [(one, as_ever) for one, as_ever in zip(stalled, smooth, strict=True) if one.stall is None]
+    assert len(others) == 180
+    assert not any(one.underruns for one, _ in others)
+    waits, waits_as_ever = (
+        sorted(each.first_s or 0.0 for each in group) for group in zip(*others, strict=True)
+    )
+    assert waits[171] < 1.1 * waits_as_ever[171]
+    assert max(one.runs_dry_at - one.arrives_at for one, _ in others) < 10
+
+
+def test_who_stalled_speaks_as_soon_as_the_text_comes_and_was_not_let_down() -> None:
+    stall = Stall(every=10, after_words=12, seconds=60.0)
+    stalled = [one for one in served(Load(rate=15, requests=200, stall=stall)) if one.stall]
+    assert len(stalled) == 20
+    for one in stalled:
+        assert not one.underruns
+        assert one.session.samples == 5 * 24_000
+        assert one.runs_dry_at - one.arrives_at > 60
+        (resumed_s,) = one.resumed_s
+        assert resumed_s < 0.3
 
 
 def test_text_allows_ids_block_by_block_and_all_when_it_ends() -> None:

@@ -8,6 +8,7 @@ are on the host (``utterance``), tensors with the runners; one worker.
 """
 
 import heapq
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -32,9 +33,10 @@ from ..text import Segmenter
 from .company import Company
 from .front import CosyVoiceFront, Order, bundle_errors
 from .lm_runner import MOST_TOGETHER, LmRunner
+from .memory import sessions_that_fit
 from .policy import CosyVoicePolicy, Interleave
 from .render_runner import Part, RenderRunner
-from .utterance import Making, Utterance
+from .utterance import FRAMES_PER_ID, Making, Utterance
 
 
 class CosyVoiceRenderer:
@@ -47,7 +49,7 @@ class CosyVoiceRenderer:
     ) -> None:
         ids = SpeechIds(version, networks.lm.config.speech_codes, tokenizer.end_of_prompt)
         start = _starter(ids, policy)
-        self.slots = policy.slots  # fewer after memory ran out, until nobody is there
+        self.slots = policy.slots
         self._tokenizer = tokenizer
         self._policy = policy
         self._making = Making(
@@ -73,6 +75,9 @@ class CosyVoiceRenderer:
         self._open: dict[int, Utterance] = {}
         self._rows: dict[int, int] = {}  # of the slots that have been stepped
         self._last_slot = 0
+        self._memory_ids = self._renderer.memory_ids(policy.memory_share)
+        self._most = policy.slots  # fewer after memory ran out, until nobody is there
+        self.room = self._reckoned()
 
     @property
     def open_slots(self) -> int:
@@ -83,6 +88,7 @@ class CosyVoiceRenderer:
         """Take a slot; a row with its first step, when those who were cancelled in the last have left."""
         self._last_slot += 1
         self._open[self._last_slot] = Utterance(self._making, order.manner, order.seed)
+        self.room = self._reckoned()
         return self._last_slot
 
     def close_slot(self, slot: int) -> None:
@@ -93,7 +99,22 @@ class CosyVoiceRenderer:
             self._lm.end(row)
             heapq.heappush(self._free, row)
         if not self._open:
-            self.slots = self._policy.slots
+            self._most = self._policy.slots
+        self.room = self._reckoned()
+
+    def _reckoned(self) -> int:
+        """Sessions that memory has room for now."""
+        policy, sessions = self._policy, [*self._open.values()]
+        window = policy.flow.window_frames
+        most = window // FRAMES_PER_ID if window else sys.maxsize
+        voices = [len(session.manner.timbre.ids) for session in sessions]
+        held = [
+            min(most, voice + max(policy.likely_ids, session.sentence_ids))
+            for voice, session in zip(voices, sessions, strict=True)
+        ]
+        newcomer = min(most, max(voices, default=0) + policy.likely_ids)
+        fit = sessions_that_fit(self._memory_ids, self._renderer.kept_ids, held, newcomer)
+        return min(self.slots, self._most, fit)
 
     def batch(self, stage: Stage) -> int:
         """As the policy has it."""
@@ -118,7 +139,8 @@ class CosyVoiceRenderer:
             **company.failed,
         }
         if company.memory_ran_out:
-            self.slots = max(1, len(self._rows) - len(company.failed))
+            self._most = max(1, len(self._rows) - len(company.failed))
+        self.room = self._reckoned()
         return [results[row] for row in seated]
 
     def _seat(self, slot: int) -> int:

@@ -30,8 +30,11 @@ class CosyVoicePolicy:
     longest_hop: speech ids of a chunk of audio, 40 ms each. prompt_ids: of a voice's recording, the last
     ones, that the flow hears; they cost memory in every session as speech does. prepared_voices: whose
     prompts are kept computed. pause_share: of the pause that a text asks for after a sentence; the model
-    makes its own. precision: of the language model's matrices. device: that the networks compute on: "auto",
-    the first graphics card where there is one, "cpu", "cuda" or "cuda:N".
+    makes its own. memory_share: of the memory that is free when the bundle is loaded, for what sessions
+    remember; likely_ids: speech ids for which it is held free in each, 10 s; a sentence that becomes longer
+    takes what it needs, and fewer newcomers are let in. precision: of the language model's matrices. device:
+    that the networks compute on: "auto", the first card that torch can use, else the CPU; "cpu", "cuda" or
+    "cuda:N".
     """
 
     interleave: Interleave = Interleave.BISTREAM
@@ -42,7 +45,8 @@ class CosyVoicePolicy:
     most_text_ids: int = 100
     decode_ids: int = 4
     most_decode_rows: int = 32
-    # On two cores 4 chunks of 1 s together take 0.7 to 1.0 of the time apart, and the first is heard last.
+    # On two cores, 4 chunks of 1 s in one step take 70 to 100 % of the time that they take in four; and no
+    # chunk is heard before all are done, which in four steps the first would be after a quarter of the time.
     most_render_rows: int = 2
     prefill_chunk: int = 128
     first_hop: int = 25
@@ -50,6 +54,8 @@ class CosyVoicePolicy:
     prompt_ids: int = 10 * 25
     prepared_voices: int = 4
     pause_share: float = 0.3
+    memory_share: float = 0.8
+    likely_ids: int = 10 * 25
     precision: Precision = Precision.FP32
     device: str = "auto"
 

@@ -22,8 +22,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...models.cosyvoice.devices import on_device, on_host
-from ...models.cosyvoice.flow import BLOCK_IDS, MEL, Flow, FlowChunk, FlowState
+from ...models.cosyvoice.attention_memory import room_of
+from ...models.cosyvoice.devices import free_bytes, on_device, on_host
+from ...models.cosyvoice.flow import (
+    BLOCK_IDS,
+    FRAMES_PER_S,
+    MEL,
+    Flow,
+    FlowChunk,
+    FlowState,
+    state_bytes_per_s,
+)
 from ...models.cosyvoice.flow_encoder import LOOKAHEAD, RATIO
 from ...models.cosyvoice.hift import Hift, HiftState
 from ...models.cosyvoice.hift_v3 import HiftV3, HiftV3State, NoiseReader, NoiseTable
@@ -115,6 +124,16 @@ class RenderRunner:
         self._noise = NoiseTable(self._vocoder.config.waves) if isinstance(self._vocoder, HiftV3) else None
         self._most_timbres = timbres
         self._prepared: OrderedDict[str, FlowState] = OrderedDict()
+
+    def memory_ids(self, share: float) -> int:
+        """Speech ids whose memory fits into a share of what is free now."""
+        bytes_per_s = state_bytes_per_s(self._flow.config, self._flow.policy)
+        return int(share * free_bytes(self._device) * FRAMES_PER_S / RATIO / bytes_per_s)
+
+    @property
+    def kept_ids(self) -> int:
+        """Speech ids of the voices that are kept prepared."""
+        return sum(room_of(state.solver[0].kept) for state in [*self._prepared.values()]) // RATIO
 
     def begin(self, timbre: Timbre, speed: float, noise: np.random.Generator) -> Rendering:
         """A sentence in a voice. noise: of the session, for version 2; version 3's is always the same."""

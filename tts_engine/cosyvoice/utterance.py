@@ -230,6 +230,11 @@ class Utterance:
         return not self._pieces and (self.sentence is None or self.sentence.waits)
 
     @property
+    def sentence_ids(self) -> int:
+        """Speech ids of the sentence on its way, so far."""
+        return self.sentence.spoken_ids if self.sentence is not None else 0
+
+    @property
     def is_due(self) -> bool:
         """Whether a chunk can be rendered."""
         return self.sentence is not None and self.sentence.due is not None
