@@ -1,4 +1,4 @@
-"""Recognisers of numbers that say how much: integers, decimals, fractions, units, versions, ranges, money.
+"""Recognisers of numbers that say how much: integers, decimals, fractions, units, versions, ranges.
 
 American English: no "and" inside numbers, month before day where a fraction is a date.
 """
@@ -11,7 +11,7 @@ from .dates import MONTH, SUFFIX, WEEKDAY
 from .scan import Scan, rules
 
 _INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?!\d)"
-_DECIMAL = rf"(?:{_INTEGER}(?:\.\d+)?)"
+DECIMAL = rf"(?:{_INTEGER}(?:\.\d+)?)"
 
 
 def number_words(text: str) -> str:
@@ -23,7 +23,8 @@ def number_words(text: str) -> str:
     return f"{words} point {say.digits(fraction)}".strip() if fraction else words
 
 
-def _is_one(text: str) -> bool:
+def is_one(text: str) -> bool:
+    """Whether a noun after this amount is singular."""
     return text in ("1", "1.0")
 
 
@@ -111,7 +112,7 @@ def _read_degrees(scan: Scan, match: re.Match[str]) -> int:
     number, scale = match.group(1), match.group(2)
     scan.say(number_words(number), match.start(), match.end(1))
     scale_word = {"C": "Celsius", "F": "Fahrenheit", "K": "kelvin"}.get(scale or "", "")
-    scan.say(f"{'degree' if _is_one(number) else 'degrees'} {scale_word}", match.end(1), match.end())
+    scan.say(f"{'degree' if is_one(number) else 'degrees'} {scale_word}", match.end(1), match.end())
     scan.memory.hear_number()
     return match.end()
 
@@ -125,7 +126,7 @@ def _read_unit(scan: Scan, match: re.Match[str]) -> int | None:
         scan.memory.previous in ("a", "an") and scan.next_visible(match.end()).isalpha()
     )
     scan.say(number_words(number), match.start(), match.end(1))
-    scan.say(say.UNITS[unit][0 if describes or _is_one(number) else 1], match.start(3), match.end(3))
+    scan.say(say.UNITS[unit][0 if describes or is_one(number) else 1], match.start(3), match.end(3))
     scan.memory.hear_number()
     return _after_unit(scan, match.end())
 
@@ -291,61 +292,6 @@ def _read_minus(scan: Scan, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-_BIG = r"(?: ?(thousand|million|billion|trillion|bn|MM|mm|[kKMBT](?!\w))(?!\w))?"
-_SIGN = r"US\$|CA\$|A\$|[$£€¥₹]"
-_CODE = r"USD|EUR|GBP|CAD|AUD|JPY|CNY|INR|CHF|MXN"
-
-
-def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
-    one, many, small_one, small_many = say.CURRENCIES[currency]
-    whole, _, fraction = amount.replace(",", "").partition(".")
-    if magnitude:
-        return f"{number_words(amount)} {say.MAGNITUDES[magnitude]} {many}"
-    if len(fraction) > 2 or (fraction and currency in ("¥", "JPY")):
-        return f"{number_words(amount)} {many}"
-    cents = int(fraction.ljust(2, "0") or 0)
-    units = int(whole or 0)
-    large = f"{say.cardinal(units)} {one if units == 1 else many}"
-    small = f"{say.cardinal(cents)} {small_one if cents == 1 else small_many}"
-    if cents and units:
-        return f"{large} and {small}"
-    return small if cents else large
-
-
-def _read_money(scan: Scan, match: re.Match[str]) -> int:
-    """$5 is five dollars, and a $5 fee a five dollar fee."""
-    currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
-    words = _money_words(amount, magnitude, currency)
-    if "." not in amount and scan.next_word(match.end()) in say.PRICED:
-        words = words.removesuffix("s")
-    scan.say(words, match.start(), match.end())
-    scan.memory.hear_number()
-    return match.end()
-
-
-def _read_money_range(scan: Scan, match: re.Match[str]) -> int:
-    currency, low, low_magnitude, high, magnitude = match.groups()
-    low_words = number_words(low)
-    if low_magnitude:
-        low_words += f" {say.MAGNITUDES[low_magnitude]}"
-    scan.say(low_words, match.start(), match.end(2))
-    scan.say("to", match.end(2), match.start(4))
-    scan.say(_money_words(high, magnitude, currency), match.start(4), match.end())
-    scan.memory.hear_number()
-    return match.end()
-
-
-def _read_trailing_money(scan: Scan, match: re.Match[str]) -> int:
-    amount, magnitude, currency = match.groups()
-    if currency == "¢":
-        words = f"{number_words(amount)} {'cent' if _is_one(amount) else 'cents'}"
-    else:
-        words = _money_words(amount, magnitude, currency)
-    scan.say(words, match.start(), match.end())
-    scan.memory.hear_number()
-    return match.end()
-
-
 def _read_by(scan: Scan, match: re.Match[str]) -> int | None:
     """30 cm x 20 cm, 3 x $5."""
     if scan.memory.after_phone or not scan.memory.numeric:
@@ -393,8 +339,6 @@ _RATE = "|".join(sorted(say.RATES, key=len, reverse=True))
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _FIGURE = "|".join(re.escape(figure) for figure in sorted(say.FIGURES, key=len, reverse=True))
 LETTER_RULES = rules(
-    (rf"({_CODE}|US\$|CA\$|A\$) ?({_DECIMAL}){_BIG}", _read_money),
-    (rf"(Rs)\.? ?({_DECIMAL}){_BIG}", _read_money),
     (r"x(?= ?[$£€]?\d)", _read_by),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_v_version),
 )
@@ -408,13 +352,12 @@ DIGIT_RULES = rules(
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
     (r"(\d)'(\d{1,2})(?:\"|'')", _read_feet),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
-    (rf"({_DECIMAL}){_BIG} ?(¢|€|£|(?:{_CODE})(?!\w))", _read_trailing_money),
-    (rf"({_DECIMAL}) ?%", _read_percent),
-    (rf"({_DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
+    (rf"({DECIMAL}) ?%", _read_percent),
+    (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", _read_version),
     (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
-    (rf"({_DECIMAL})( ?|-)({_UNIT})(?![\w/'])", _read_unit),
-    (rf"({_DECIMAL})(?: (thousand|million|billion|trillion)|([kKMB]|bn))(?!\w)", _read_magnitude),
+    (rf"({DECIMAL})( ?|-)({_UNIT})(?![\w/'])", _read_unit),
+    (rf"({DECIMAL})(?: (thousand|million|billion|trillion)|([kKMB]|bn))(?!\w)", _read_magnitude),
     (rf"(\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}}){SUFFIX}(?!\w)", _read_ordinal),
 )
 PLAIN_NUMBER_RULES = rules(
@@ -422,8 +365,6 @@ PLAIN_NUMBER_RULES = rules(
     (r"\d{1,300}", _read_integer),
 )
 SYMBOL_RULES = rules(
-    (rf"({_SIGN}) ?({_DECIMAL}){_BIG} ?[-–] ?\$?({_DECIMAL}){_BIG}(?![\d-])", _read_money_range),
-    (rf"({_SIGN}) ?({_DECIMAL}|\.\d+){_BIG}", _read_money),
     (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     (r"\.\d+(?!\w)", _read_amount),

@@ -10,7 +10,7 @@ Source: CommonMark 0.31.
 import re
 from dataclasses import replace
 
-from . import amounts, codes, dates, words
+from . import amounts, codes, dates, money, words
 from . import vocabulary as say
 from .amounts import number_words
 from .scan import Grammar, Row, Rule, Scan, rules
@@ -160,9 +160,16 @@ _MARK_RULES = rules(
     *PAUSES,
     (r"[@+=%±×÷≈≤≥→§°¢$£€¥₹]", _read_symbol),
 )
-_SYMBOL_RULES = (*_MARKUP_RULES, *codes.SYMBOL_RULES, *amounts.SYMBOL_RULES, *_MARK_RULES)
+_SYMBOL_RULES = (
+    *_MARKUP_RULES,
+    *codes.SYMBOL_RULES,
+    *money.SYMBOL_RULES,
+    *amounts.SYMBOL_RULES,
+    *_MARK_RULES,
+)
 _LETTER_RULES = (
     *words.ADDRESS_RULES,
+    *money.LETTER_RULES,
     *amounts.LETTER_RULES,
     *dates.LETTER_RULES,
     *words.ABBREVIATION_RULES,
@@ -173,6 +180,7 @@ _DIGIT_RULES = (
     *words.ADDRESS_RULES,
     *codes.GROUPED_DIGIT_RULES,
     *dates.DIGIT_RULES,
+    *money.DIGIT_RULES,
     *amounts.DIGIT_RULES,
     *codes.LATE_RULES,
     *amounts.PLAIN_NUMBER_RULES,
