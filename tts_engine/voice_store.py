@@ -14,95 +14,44 @@ files included, and their order is such that a crash never leaves a row without 
 What a crash leaves is a file without a row; those are deleted as a store is opened. Prompts fit the release
 that they were enrolled with, so a store is opened for one, and says so of the others.
 
-Source: sqlite.org/wal.html, sqlite.org/lang_transaction.html (BEGIN IMMEDIATE).
+Source: sqlite.org/lang_transaction.html (BEGIN IMMEDIATE).
 """
 
 import json
 import os
-import re
 import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from ..models.cosyvoice.front_end.voice_encoder import PromptFault, VoicePrompt
-from .errors import BadRequest, BundleError, Overloaded, UnknownVoice
+from .errors import BadRequest, BundleError, Overloaded
 from .prompt_cache import PromptCache
+from .voice_index import (
+    COLUMNS,
+    HALF_A_CHARACTER,
+    About,
+    StoredVoice,
+    check_text,
+    checked_about,
+    checked_id,
+    checked_name,
+    connected,
+    existing,
+    migrate,
+    row_of,
+    voice_of,
+)
 
 __all__ = ["About", "StoreLimits", "StoredVoice", "VoicePrompt", "VoiceStore", "checked_id"]
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_HALF_A_CHARACTER = re.compile(r"[\ud800-\udfff]")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")  # BCP 47
-_LONGEST_NAME = 200  # characters
-_LONGEST_NOTE = 10_000  # characters of a consent statement, or of where a recording is from
-_BUSY_S = 10.0  # that another process may hold the lock; a change holds it for some milliseconds
 _RETRY_S = 5.0
-
-# One script a format, each from the one before it; PRAGMA user_version says how many were run.
-_MIGRATIONS = (
-    """
-    CREATE TABLE voices (
-        id TEXT PRIMARY KEY,
-        name TEXT NOT NULL,
-        content TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        bytes INTEGER NOT NULL,
-        transcript TEXT NOT NULL,
-        created_at REAL NOT NULL,
-        changed_at REAL NOT NULL,
-        language TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        consent TEXT NOT NULL,
-        provenance TEXT NOT NULL,
-        source TEXT NOT NULL
-    ) STRICT;
-    CREATE INDEX voices_content ON voices (content);
-    CREATE INDEX voices_owner ON voices (owner);
-    CREATE INDEX voices_name ON voices (name);
-    """,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What is known about a voice besides its sound.
-
-    language: BCP 47, "" for not told. owner: id of the key that made it, "" for the operator. consent: what
-    the speaker agreed to. provenance: where the recording is from. source: its SHA-256, in hexadecimal.
-    """
-
-    language: str = ""
-    owner: str = ""
-    consent: str = ""
-    provenance: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredVoice:
-    """A row of the index. content: hash of the prompt; bytes: of its file; times: seconds since 1970."""
-
-    id: str
-    name: str
-    content: str
-    version: int
-    bytes: int
-    transcript: str
-    created_at: float
-    changed_at: float
-    about: About
-
-    @property
-    def language(self) -> str:
-        """BCP 47, "" for not told."""
-        return self.about.language
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +93,10 @@ class VoiceStore:
                 # A voice is personal: nobody else on the machine needs to read it.
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._contents.mkdir(mode=0o700, exist_ok=True)
-                self._writing, self._writer = threading.Lock(), opened.enter_context(_connected(folder))
-                self._reading, self._reader = threading.Lock(), opened.enter_context(_connected(folder))
+                self._writing, self._writer = threading.Lock(), opened.enter_context(connected(folder))
+                self._reading, self._reader = threading.Lock(), opened.enter_context(connected(folder))
             with self._change() as index:
-                _migrate(index, folder)
+                migrate(index, folder)
                 self._collect(index)
             self._opened = opened.pop_all()
 
@@ -168,16 +117,16 @@ class VoiceStore:
     ) -> StoredVoice:
         """Keep a prompt under an id, a new one unless one is given; raises BadRequest over a limit."""
         voice_id = _new_id() if voice_id is None else checked_id(voice_id)
-        about = _checked_about(about or About())
+        about = checked_about(about or About())
         with self._change() as index:
-            if _row(index, voice_id) is not None:
+            if row_of(index, voice_id) is not None:
                 raise BadRequest(f"there is a voice {voice_id!r} already; remove it first or take another id")
             self._check_count(index, about.owner)
             size = self._write(index, prompt)
             now = self._clock()
             voice = StoredVoice(
                 voice_id,
-                _checked_name(name),
+                checked_name(name),
                 prompt.id,
                 prompt.version.value,
                 size,
@@ -213,7 +162,7 @@ class VoiceStore:
     def find(self, voice_id: str) -> StoredVoice | None:
         """What is known about a voice; None where there is none."""
         with self._look() as index:
-            return _row(index, voice_id)
+            return row_of(index, voice_id)
 
     def list(
         self,
@@ -224,7 +173,7 @@ class VoiceStore:
         most: int = -1,
     ) -> tuple[StoredVoice, ...]:
         """Voices in order of age: of these owners, that name, a release; None: of any. most: -1 for all."""
-        if name is not None and _HALF_A_CHARACTER.search(name):
+        if name is not None and HALF_A_CHARACTER.search(name):
             return ()
         asked = {"name": name, "version": version}
         conditions = ["1"] + [f"{column} = :{column}" for column in asked if asked[column] is not None]
@@ -232,50 +181,50 @@ class VoiceStore:
             conditions.append("owner IN (SELECT value FROM json_each(:owners))")
         with self._look() as index:
             rows = index.execute(
-                f"SELECT {_COLUMNS} FROM voices WHERE {' AND '.join(conditions)} "
+                f"SELECT {COLUMNS} FROM voices WHERE {' AND '.join(conditions)} "
                 "ORDER BY created_at, rowid LIMIT :most",
                 {**asked, "owners": json.dumps(list(owners or ())), "most": most},
             )
-            return tuple(_voice(row) for row in rows)
+            return tuple(voice_of(row) for row in rows)
 
     def rename(self, voice_id: str, name: str) -> StoredVoice:
         """Give a voice another name; raises UnknownVoice."""
         with self._change() as index:
             index.execute(
                 "UPDATE voices SET name = ?, changed_at = ? WHERE id = ?",
-                (_checked_name(name), self._clock(), voice_id),
+                (checked_name(name), self._clock(), voice_id),
             )
-            return _existing(index, voice_id)
+            return existing(index, voice_id)
 
     def replace(self, voice_id: str, prompt: VoicePrompt, about: About | None = None) -> StoredVoice:
         """Give a voice another prompt, and what is known about it unless None; raises UnknownVoice."""
         with self._change() as index:
-            before = _existing(index, voice_id)
+            before = existing(index, voice_id)
             size = self._write(index, prompt)
             values = (
                 *(prompt.id, prompt.version.value, size, prompt.transcript, self._clock()),
-                *astuple(_checked_about(about or before.about)),
+                *astuple(checked_about(about or before.about)),
             )
             index.execute(
                 "UPDATE voices SET (content, version, bytes, transcript, changed_at, "
                 "language, owner, consent, provenance, source) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?",
                 (*values, voice_id),
             )
-            after = _existing(index, voice_id)
+            after = existing(index, voice_id)
         self._forget(before.content)
         return after
 
     def remove(self, voice_id: str) -> StoredVoice:
         """Delete a voice, and its file with the last id that has it; what it was. Raises UnknownVoice."""
         with self._change() as index:
-            voice = _existing(index, voice_id)
+            voice = existing(index, voice_id)
             index.execute("DELETE FROM voices WHERE id = ?", (voice_id,))
         self._forget(voice.content)
         return voice
 
     def _known(self, voice_id: str) -> StoredVoice:
         with self._look() as index:
-            return _existing(index, voice_id)
+            return existing(index, voice_id)
 
     def _load(self, voice: StoredVoice) -> VoicePrompt:
         try:
@@ -291,7 +240,7 @@ class VoiceStore:
 
     def _write(self, index: sqlite3.Connection, prompt: VoicePrompt) -> int:
         """Put a prompt on disk for good, and say how many bytes; under the lock."""
-        _check_text("transcript", prompt.transcript)
+        check_text("transcript", prompt.transcript)
         path = self._path(prompt.id)
         partial = path.with_suffix(".new")
         try:
@@ -359,95 +308,8 @@ class VoiceStore:
             yield self._reader
 
 
-def checked_id(voice_id: str) -> str:
-    """The id, if it may be one; raises BadRequest."""
-    if _ID.fullmatch(voice_id) is None:
-        raise BadRequest(
-            f"voice id {voice_id[:140]!r}; 1 to 128 letters, digits, '.', '_' and '-' are allowed, "
-            "a letter or digit first"
-        )
-    return voice_id
-
-
-_COLUMNS = (
-    "id, name, content, version, bytes, transcript, created_at, changed_at, "
-    "language, owner, consent, provenance, source"
-)
-
-
-def _row(index: sqlite3.Connection, voice_id: str) -> StoredVoice | None:
-    if _ID.fullmatch(voice_id) is None:
-        return None
-    row = index.execute(f"SELECT {_COLUMNS} FROM voices WHERE id = ?", (voice_id,)).fetchone()
-    return None if row is None else _voice(row)
-
-
-def _existing(index: sqlite3.Connection, voice_id: str) -> StoredVoice:
-    voice = _row(index, voice_id)
-    if voice is None:
-        raise UnknownVoice(f"no voice {voice_id[:140]!r} in the store")
-    return voice
-
-
-def _voice(row: tuple[Any, ...]) -> StoredVoice:
-    return StoredVoice(*(*row[:8], About(*row[8:])))
-
-
 def _new_id() -> str:
     return f"voice_{secrets.token_hex(16)}"
-
-
-def _checked_name(name: str) -> str:
-    if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise BadRequest(
-            f"a voice's name has {len(name)} characters; 1 to {_LONGEST_NAME} printable ones may be"
-        )
-    return name
-
-
-def _checked_about(about: About) -> About:
-    if about.language and _LANGUAGE.fullmatch(about.language) is None:
-        raise BadRequest(
-            f"a voice's language is {about.language[:40]!r}; a code such as 'en' or 'en-GB' may be"
-        )
-    for field, note in zip(About.__slots__, astuple(about), strict=True):
-        if len(note) > _LONGEST_NOTE:
-            raise BadRequest(
-                f"a voice's {field} has {len(note):,} characters; at most {_LONGEST_NOTE:,} may be"
-            )
-        _check_text(field, note)
-    return about
-
-
-def _check_text(field: str, text: str) -> None:
-    """JSON can say half of a character, which no file can hold."""
-    if _HALF_A_CHARACTER.search(text):
-        raise BadRequest(f"a voice's {field} holds half of a character (a lone surrogate); text is wanted")
-
-
-@contextmanager
-def _connected(folder: Path) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(
-        folder / "index.sqlite", timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-    )
-    with closing(connection):
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA secure_delete = ON")  # who is removed is not to be read in free pages
-        yield connection
-
-
-def _migrate(index: sqlite3.Connection, folder: Path) -> None:
-    """Bring the index to today's format; under the lock, so that of several processes one does."""
-    (format_number,) = index.execute("PRAGMA user_version").fetchone()
-    if format_number > len(_MIGRATIONS):
-        raise BundleError(
-            f"{folder}: a store of format {format_number}, made by a later vivavoce; "
-            f"this one knows up to {len(_MIGRATIONS)}"
-        )
-    for number, script in enumerate(_MIGRATIONS[format_number:], format_number + 1):
-        for statement in script.split(";"):
-            index.execute(statement)
-        index.execute(f"PRAGMA user_version = {number}")
 
 
 @contextmanager

@@ -126,8 +126,8 @@ def test_phone_numbers_are_read_in_groups(written: str, said: str) -> None:
     $40/month -> forty dollars per month
     ¥500 -> five hundred yen
     $.50 -> fifty cents
-    $1000000000000000000 -> one zero zero zero zero zero zero zero zero zero zero zero zero zero zero zero zero\
- zero zero dollars
+    $1000000000000000000 -> one zero zero zero zero zero zero zero zero zero zero zero zero zero zero zero\
+ zero zero zero dollars
     Rs. 500, Rs 1 -> five hundred rupees, one rupee
     $1.50/lb -> one dollar and fifty cents per pound
 """)

@@ -253,7 +253,7 @@ CRASHES = {
     "in the middle of the file": lambda patch: patch.setattr(VoicePrompt, "save", _half_a_file),
     "before the file has its name": lambda patch: patch.setattr(Path, "replace", _crash),
     "between file and row": lambda patch: patch.setattr(
-        "vivavoce.tts_engine.voice_store._checked_name", _crash
+        "vivavoce.tts_engine.voice_store.checked_name", _crash
     ),
 }
 
@@ -343,23 +343,23 @@ def test_a_store_of_a_later_format_is_refused_untouched(tmp_path: Path) -> None:
 def test_a_store_of_an_earlier_format_is_brought_up_to_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vivavoce.tts_engine import voice_store
+    from vivavoce.tts_engine import voice_index
 
     with VoiceStore(tmp_path, 2) as store:
         store.add(prompt(1), name="Anna", voice_id="anna")
     later = (
-        *voice_store._MIGRATIONS,
+        *voice_index._MIGRATIONS,
         "CREATE TABLE heard (id TEXT); INSERT INTO heard SELECT id FROM voices",
     )
-    monkeypatch.setattr(voice_store, "_MIGRATIONS", later)
+    monkeypatch.setattr(voice_index, "_MIGRATIONS", later)
     for _ in range(2):
         with VoiceStore(tmp_path, 2) as store:
             assert store._reader.execute("SELECT id FROM heard").fetchall() == [("anna",)]
             assert store.get("anna").id == prompt(1).id
-    monkeypatch.setattr(voice_store, "_MIGRATIONS", (*later, "CREATE TABLE more (id TEXT); nonsense"))
+    monkeypatch.setattr(voice_index, "_MIGRATIONS", (*later, "CREATE TABLE more (id TEXT); nonsense"))
     with pytest.raises(Overloaded):
         VoiceStore(tmp_path, 2)
-    monkeypatch.setattr(voice_store, "_MIGRATIONS", later)
+    monkeypatch.setattr(voice_index, "_MIGRATIONS", later)
     VoiceStore(tmp_path, 2).close()  # half a migration was none
 
 
@@ -512,7 +512,7 @@ def test_threads_that_add_and_remove_the_same_content_break_no_voice(store: Voic
 
 
 def test_a_lock_that_is_never_had_is_a_refusal(store: VoiceStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vivavoce.tts_engine.voice_store._BUSY_S", 0.05)
+    monkeypatch.setattr("vivavoce.tts_engine.voice_index._BUSY_S", 0.05)
     with VoiceStore(store.folder, 2) as impatient:
         store._writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(Overloaded, match="locked") as refusal:
