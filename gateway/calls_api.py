@@ -29,7 +29,7 @@ from starlette.websockets import WebSocketState
 
 from ..tts_engine.errors import VivavoceError
 from .access.guard import grant_of
-from .call import Call, Outcome, Speech
+from .call import Call, Speech
 from .call_events import CallerAudio, Follower, Overrun
 from .call_messages import (
     MOST_WAITING,
@@ -43,7 +43,7 @@ from .call_messages import (
     parse,
 )
 from .call_registry import CallHeld, CallRegistry, CallUnknown, Line
-from .text_feed import Command, Delta, weight
+from .text_feed import Command, Delta, Draft, weight
 from .voice_registry import VoiceRegistry
 
 logger = logging.getLogger(__name__)
@@ -63,34 +63,28 @@ class Speaker:
     def __init__(self, call: Call, speech: Speech) -> None:
         self.speech = speech
         self._call = call
-        self._open: asyncio.Queue[Delta | None] | None = None  # of the utterance being written
-        self._waiting = 0
-        self._speaking: set[asyncio.Task[Outcome]] = set()
+        self._written: Draft | None = None  # not yet ended
+        self._drafts: set[Draft] = set()  # being spoken or waiting for it
+        self._speaking: set[asyncio.Task[None]] = set()
 
     def push(self, delta: Delta) -> None:
         """Add to the utterance, or begin one; raises BadMessage if too much is waiting."""
-        if self._waiting + weight(delta) > MOST_WAITING:
+        if sum(draft.waiting for draft in self._drafts) + weight(delta) > MOST_WAITING:
             raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
-        if self._open is None and len(self._speaking) >= MOST_UTTERANCES:
-            raise BadMessage(f"{MOST_UTTERANCES} utterances are waiting to be spoken")
-        self._waiting += weight(delta)
-        if self._open is None:
-            self._open = asyncio.Queue()
-            task = asyncio.create_task(self._call.speak(self._deltas(self._open), speech=self.speech))
-            self._speaking.add(task)
-            task.add_done_callback(self._speaking.discard)
-        self._open.put_nowait(delta)
+        if self._written is None:
+            self._written = self._begin()
+        self._written.push(delta)
 
     def end(self) -> None:
         """The utterance is written."""
-        if self._open is not None:
-            self._open.put_nowait(None)
-            self._open = None
+        if self._written is not None:
+            self._written.end()
+            self._written = None
 
     def discard(self) -> None:
         """Barge-in; utterances that wait are not said either."""
         self.end()
-        self._waiting = 0
+        self._drafts.clear()
         self._call.discard()
 
     async def aclose(self) -> None:
@@ -100,10 +94,21 @@ class Speaker:
             task.cancel()
         await asyncio.gather(*self._speaking, return_exceptions=True)
 
-    async def _deltas(self, queue: asyncio.Queue[Delta | None]) -> AsyncIterator[Delta]:
-        while (delta := await queue.get()) is not None:
-            self._waiting = max(0, self._waiting - weight(delta))
-            yield delta
+    def _begin(self) -> Draft:
+        if len(self._drafts) >= MOST_UTTERANCES:
+            raise BadMessage(f"{MOST_UTTERANCES} utterances are waiting to be spoken")
+        draft = Draft()
+        self._drafts.add(draft)
+        task = asyncio.create_task(self._speak(draft, self.speech))
+        self._speaking.add(task)
+        task.add_done_callback(self._speaking.discard)
+        return draft
+
+    async def _speak(self, draft: Draft, speech: Speech) -> None:
+        try:
+            await self._call.speak(draft.deltas(), speech=speech)
+        finally:
+            self._drafts.discard(draft)
 
 
 def routes(registry: CallRegistry, speech: Speech, voices: VoiceRegistry) -> APIRouter:

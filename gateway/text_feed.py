@@ -28,6 +28,29 @@ def weight(delta: Delta) -> int:
     return len(delta) or 1 if isinstance(delta, str) else 1
 
 
+class Draft:
+    """The text of one utterance between who writes it and who speaks it."""
+
+    def __init__(self) -> None:
+        self.waiting = 0  # characters not read yet, by ``weight``
+        self._deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
+
+    def push(self, delta: Delta) -> None:
+        """Add text or a command."""
+        self.waiting += weight(delta)
+        self._deltas.put_nowait(delta)
+
+    def end(self) -> None:
+        """It is written."""
+        self._deltas.put_nowait(None)
+
+    async def deltas(self) -> AsyncGenerator[Delta, None]:
+        """What was pushed, until the end."""
+        while (delta := await self._deltas.get()) is not None:
+            self.waiting -= weight(delta)
+            yield delta
+
+
 class TextSink(Protocol):
     """What of a ``Stream`` takes text."""
 

@@ -45,7 +45,7 @@ from ..call_messages import (
     describe,
     read,
 )
-from ..text_feed import Command, Delta, weight
+from ..text_feed import Command, Delta, Draft, weight
 from ..voice_registry import KeyVoices
 from .chat import ChatFailed, ChatSettings, Conversation, answer
 
@@ -106,37 +106,25 @@ class SessionPolicy:
     chat: ChatSettings | None
 
 
-class Turn:
+class Turn(Draft):
     """One utterance of ours while it is written and spoken. ``answers``: it belongs to the conversation."""
 
     def __init__(self, number: int, *, answers: bool, speech: Speech) -> None:
+        super().__init__()
         self.number = number
         self.answers = answers
         self.speech = speech
         self.text = ""
         self.heard_to = 0  # characters
-        self.waiting = 0  # characters not yet with the engine
         self.began_at: float | None = None  # monotonic s of its first text
         self.read_at = 0.0  # since when it is this one's turn
-        self._deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
 
-    def push(self, delta: Delta, now: float) -> None:
+    def write(self, delta: Delta, now: float) -> None:
         """Add text or a command."""
         if isinstance(delta, str):
             self.began_at = self.began_at or now
             self.text += delta
-        self.waiting += weight(delta)
-        self._deltas.put_nowait(delta)
-
-    def end(self) -> None:
-        """It is written."""
-        self._deltas.put_nowait(None)
-
-    async def deltas(self) -> AsyncGenerator[Delta, None]:
-        """What was pushed, until the end."""
-        while (delta := await self._deltas.get()) is not None:
-            self.waiting -= weight(delta)
-            yield delta
+        self.push(delta)
 
 
 class BrowserSession:
@@ -176,7 +164,7 @@ class BrowserSession:
         """Say what there is to say until the call is over; the caller cancels it then."""
         self._tell_started()
         if self._policy.greeting:
-            self._begin_turn(answers=True).push(self._policy.greeting, self._now())
+            self._begin_turn(answers=True).write(self._policy.greeting, self._now())
             self._tell_text(self._waiting[-1], self._policy.greeting)
             self._waiting[-1].end()
         async with self._answers:
@@ -268,7 +256,7 @@ class BrowserSession:
             raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
         if self._written is None:
             self._written = self._begin_turn(answers=False)
-        self._written.push(delta, self._now())
+        self._written.write(delta, self._now())
         if isinstance(delta, str):
             self._tell_text(self._written, delta)
 
@@ -353,7 +341,7 @@ class BrowserSession:
         try:
             async with aclosing(answer(conversation, chat)) as tokens:
                 async for token in tokens:
-                    turn.push(token, self._now())
+                    turn.write(token, self._now())
                     self._tell_text(turn, token)
         except ChatFailed as error:
             logger.warning("Call %s: %s", self._call.call_id, error)

@@ -419,6 +419,43 @@ def test_what_says_nothing_cannot_be_sent_without_end_either(nothing: Delta) -> 
     run(test())
 
 
+def test_text_that_could_not_be_spoken_waits_no_longer() -> None:
+    class Mute:
+        async def speak(self, text: AsyncIterator[Delta], *, speech: Speech) -> None:
+            """Fails before it has read anything, as in a full house."""
+
+    async def test() -> None:
+        speaker = Speaker(Mute(), Speech())  # type: ignore[arg-type]
+        for _ in range(8):
+            speaker.push("word " * 12_000)
+            speaker.end()
+            await asyncio.sleep(0.01)
+        await speaker.aclose()
+
+    run(test())
+
+
+def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
+    voices: list[str | None] = []
+
+    class Attentive:
+        async def speak(self, text: AsyncIterator[Delta], *, speech: Speech) -> None:
+            voices.append(speech.voice)
+
+    async def test() -> None:
+        speaker = Speaker(Attentive(), Speech("first"))  # type: ignore[arg-type]
+        for voice in ("second", "third"):
+            speaker.push("Hm. ")
+            speaker.speech = Speech(voice)
+            speaker.push("And so on.")
+            speaker.end()
+        await asyncio.sleep(0.01)
+        await speaker.aclose()
+
+    run(test())
+    assert voices == ["first", "second"]
+
+
 def test_utterances_cannot_be_begun_without_end() -> None:
     async def test() -> None:
         speaker = Speaker(Deaf(), Speech())  # type: ignore[arg-type]
