@@ -21,10 +21,10 @@ from .dashscope_words import Voices, check_model
 
 _RECORDING = RecordingLimits(longest_s=60.0)  # as long as DashScope takes; ``use_s`` of it is heard
 DEFAULT_PROMPT_S: Final = 10.0
-_PROMPT_S: Final = (3.0, 30.0)
-_MOST_ON_A_PAGE: Final = 1000
-_PREFIX: Final = re.compile(r"[a-z0-9]{1,10}", re.ASCII)
-_TARGET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+PROMPT_S: Final = (3.0, 30.0)
+MOST_ON_A_PAGE: Final = 1000
+PREFIX: Final = re.compile(r"[a-z0-9]{1,10}", re.ASCII)
+TARGET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _VOICE: Final = re.compile(r"(?P<target>.+)-(?P<prefix>[a-z0-9]{1,10})-[0-9a-f]{32}", re.ASCII)
 
 Fields = Mapping[str, object]
@@ -72,7 +72,7 @@ class Enrolment:
         return await actions[action](given, grant)
 
     async def _create(self, given: Fields, grant: Grant) -> Output:
-        target, prefix = _matching(given, "target_model", _TARGET), _matching(given, "prefix", _PREFIX)
+        target, prefix = _matching(given, "target_model", TARGET), _matching(given, "prefix", PREFIX)
         check_model(target)
         new = _new_voice(given, prefix, voice_id=f"{target}-{prefix}-{uuid4().hex}")
         voice = await self._voices.create(await self._recording(given), new, grant)
@@ -81,9 +81,9 @@ class Enrolment:
     async def _list(self, given: Fields, grant: Grant) -> Output:
         prefix = given.get("prefix")
         if prefix is not None:
-            _matching(given, "prefix", _PREFIX)
+            _matching(given, "prefix", PREFIX)
         index = _whole(given, "page_index", 0, 0, 1_000_000)
-        size = _whole(given, "page_size", 10, 1, _MOST_ON_A_PAGE)
+        size = _whole(given, "page_size", 10, 1, MOST_ON_A_PAGE)
         made = [(_VOICE.fullmatch(voice.id), voice) for voice in self._voices.cloned(grant)]
         found = [voice for parts, voice in made if parts and prefix in (None, parts["prefix"])]
         return {"voice_list": [_listed(voice) for voice in found[index * size : (index + 1) * size]]}
@@ -121,7 +121,7 @@ def _new_voice(given: Fields, name: str, voice_id: str | None) -> NewVoice:
         consent=_optional(given, "consent", 2_000),
         provenance="DashScope API, " + ("data URL" if url[:5].lower() == "data:" else url[:200]),
         voice_id=voice_id,
-        use_s=_number(given, "max_prompt_audio_length", DEFAULT_PROMPT_S, *_PROMPT_S),
+        use_s=_number(given, "max_prompt_audio_length", DEFAULT_PROMPT_S, *PROMPT_S),
         limits=_RECORDING,
     )
 

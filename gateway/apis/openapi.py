@@ -1,29 +1,51 @@
-"""What OpenAI's side of this server takes and answers, told: ``/openapi.json``, and ``/docs`` to read.
+"""What this server takes and answers over HTTP, told: ``/openapi.json``, and ``/docs`` to read.
 
-The document is written by hand, as the routes read their requests by hand; a test holds it against the
-routes, and schemathesis against what is answered. The page is plain HTML, with nothing from elsewhere.
+Most routes read their requests by hand, so the document is written by hand too, in ``openapi_paths`` and
+``openapi_schemas``; a test holds it against the routes, and schemathesis against what is answered. The page
+is plain HTML, with nothing from elsewhere.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from html import escape
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from ... import __version__
+from .openapi_paths import PATHS, responses
+from .openapi_schemas import schemas
+
+_ABOUT: Final = (
+    "Speech over HTTP, as clients of OpenAI and of DashScope ask for it, and calls of phones and browsers. "
+    "Keys go into 'Authorization: Bearer KEY' or 'X-API-Key: KEY'; a server without keys asks for none. "
+    "Beside it there are WebSockets: /v1/audio/speech/stream, /api-ws/v1/inference and /v1/calls/{id}/socket."
+)
+
+
+def document() -> dict[str, Any]:
+    """The OpenAPI document."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "vivavoce", "version": __version__, "description": _ABOUT},
+        "security": [{}, {"bearer": []}, {"header": []}],
+        "paths": PATHS,
+        "components": {
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
+            "responses": responses(),
+            "schemas": schemas(),
+        },
+    }
 
 
 class OpenApi:
     """The document and its page; nobody needs a key for them."""
 
     def __init__(self) -> None:
-        self.document: dict[str, Any] = json.loads(
-            Path(__file__).with_name("openapi.json").read_text("utf-8")
-        )
-        self.document["info"]["version"] = __version__
+        self.document = document()
         self._page = page(self.document)
 
     def routes(self) -> APIRouter:
@@ -31,7 +53,7 @@ class OpenApi:
         router = APIRouter()
 
         @router.get("/openapi.json")
-        async def document() -> JSONResponse:
+        async def openapi() -> JSONResponse:
             return JSONResponse(self.document)
 
         @router.get("/docs")
@@ -53,7 +75,8 @@ def page(document: Mapping[str, Any]) -> str:
     ]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            parts += _operation(document, f"{method.upper()} {path}", operation)
+            if method != "parameters":
+                parts += _operation(document, f"{method.upper()} {path}", operation)
     return "\n".join(parts) + "\n"
 
 
@@ -63,7 +86,7 @@ def _operation(document: Mapping[str, Any], name: str, operation: Mapping[str, A
     for content_type, content in operation.get("requestBody", {}).get("content", {}).items():
         schema = _resolved(document, content["schema"])
         yield f"<p>Body: {escape(content_type)}. {escape(schema.get('description', ''))}</p>"
-        yield from _rows((field, _field(about)) for field, about in schema["properties"].items())
+        yield from _rows((field, _field(about)) for field, about in _fields(schema))
     yield from _rows((status, answer["description"]) for status, answer in operation["responses"].items())
 
 
@@ -75,15 +98,28 @@ def _rows(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
 
 
 def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in schema:
+        return schema
     resolved: Any = document
     for step in schema["$ref"].removeprefix("#/").split("/"):
         resolved = resolved[step]
     return dict(resolved)
 
 
+def _fields(schema: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The fields of an object and of the objects in it, "outer.inner"."""
+    for name, about in schema.get("properties", {}).items():
+        either = about.get("anyOf", [about])
+        if not all("properties" in one for one in either):
+            yield f"{within}{name}", about
+            continue
+        for one in either:
+            yield from _fields(one, f"{within}{name}.")
+
+
 def _field(schema: Mapping[str, Any]) -> str:
     """What a field may hold, in words."""
-    allowed = schema.get("enum") or [schema.get("type", "string")]
+    allowed = schema.get("enum") or [schema.get("const") or schema.get("type", "string")]
     names = [str(one) for value in allowed for one in (value if isinstance(value, list) else [value])]
     limits = [
         f"{word} {schema[key]}"

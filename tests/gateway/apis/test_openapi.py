@@ -1,60 +1,108 @@
 """The OpenAPI document is of the routes that there are, and its page needs nothing from elsewhere."""
 
+import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from vivavoce import __version__
-from vivavoce.adapters.encoders import SAMPLE_RATES, Codec
+from vivavoce.gateway import calls_api
 from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
-from vivavoce.gateway.apis.openai import OpenAISpeech
-from vivavoce.gateway.apis.openai_voices import OpenAIVoices
-from vivavoce.gateway.apis.openapi import OpenApi, page
-from vivavoce.gateway.apis.request_log import RequestLog
-from vivavoce.gateway.voice_registry import VoiceRegistry
+from vivavoce.gateway.apis.apis import SpeechApis
+from vivavoce.gateway.apis.openapi import document, page
+from vivavoce.gateway.browser.routes import routes as browser_routes
+from vivavoce.gateway.http import Mount, make_app
 from vivavoce.tts_engine.metrics import Metrics
-from vivavoce.tts_engine.standin_backend import StandInBackend
 
-DOCUMENT: dict[str, Any] = OpenApi().document
+DOCUMENT: dict[str, Any] = document()
+OPERATIONS = {
+    (method, path): operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+    if method != "parameters"
+}
 
 
-def real_routes() -> set[tuple[str, str]]:
-    voices = VoiceRegistry(StandInBackend().voices)
-    api = OpenAISpeech(None, Access.open_house(), voices, RequestLog(Metrics()), UrlGuard())  # type: ignore[arg-type]
-    found = [*api.routes().routes, *OpenAIVoices(api, voices).routes().routes]
-    voices.close()
-    return {
-        (method.lower(), route.path.replace(":path", ""))
-        for route in found
-        if isinstance(route, APIRoute)
-        for method in route.methods
-    }
+class NoEngine:
+    """Enough of an engine for routes that are not asked for speech."""
+
+    metrics = Metrics()
+
+
+def mounts(access: Access) -> list[Mount]:
+    """All that a gateway mounts, with nobody behind it."""
+    nobody: Any = None
+    engine: Any = NoEngine()
+    return [
+        *SpeechApis(engine, access, nobody, UrlGuard(), 100).mounts(),
+        Mount(calls_api.routes(nobody, nobody, nobody), Scope.CALLS),
+        Mount(browser_routes(nobody), Scope.CALLS),
+    ]
+
+
+def app_of(access: Access, *mounted: Mount) -> FastAPI:
+    return make_app(unready=lambda: None, registry=Metrics().registry, access=access, mounts=mounted)
 
 
 def test_the_document_has_every_route_and_no_other() -> None:
-    told = {(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods}
-    assert told == real_routes() | {("get", "/healthz"), ("get", "/readyz")}
+    access = Access.open_house()
+    routes = [route for mount in mounts(access) for route in mount.router.routes] + app_of(access).routes
+    served = {
+        (method.lower(), route.path.replace(":path", ""))
+        for route in routes
+        if isinstance(route, APIRoute)
+        for method in route.methods
+    }
+    optional = {("get", "/client"), ("get", "/client/{path}")}  # where Pipecat's page is installed
+    assert set(OPERATIONS) == served - optional
+
+
+def test_whoever_has_no_key_or_a_poor_one_gets_the_refusal_that_is_documented(tmp_path: Path) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    speaker, caller = (keys.add("poor", (scope,), KeyLimits()) for scope in (Scope.SPEAK, Scope.CALLS))
+
+    async def test(client: httpx.AsyncClient, method: str, path: str, operation: dict[str, Any]) -> None:
+        url = re.sub(r"{\w+}", "x", path)
+        lacking = caller if path.startswith(("/v1/audio", "/v1/models", "/api/v1")) else speaker
+        is_open = operation.get("security") == []
+        for status, headers in ((401, {}), (403, {"authorization": f"Bearer {lacking}"})):
+            answer = await client.request(method, url, headers=headers)
+            assert str(answer.status_code) in operation["responses"]
+            assert (answer.status_code == status) != is_open
+            if not is_open:
+                words = operation["responses"][str(status)]["$ref"].rpartition("/")[2]
+                assert set(answer.json()) == set(DOCUMENT["components"]["schemas"][words]["required"])
+
+    async def test_all() -> None:
+        access = Access(keys)
+        transport = httpx.ASGITransport(app_of(access, *mounts(access)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for (method, path), operation in OPERATIONS.items():
+                await test(client, method, path, operation)
+
+    asyncio.run(test_all())
 
 
 def test_the_document_is_of_this_version_and_its_references_lead_somewhere() -> None:
     assert DOCUMENT["info"]["version"] == __version__
-    for reference in re.findall(r"'\$ref': '#/components/schemas/(\w+)'", str(DOCUMENT)):
-        assert reference in DOCUMENT["components"]["schemas"]
-
-
-def test_formats_and_rates_are_those_of_the_encoders() -> None:
-    fields = DOCUMENT["components"]["schemas"]["SpeechRequest"]["properties"]
-    assert set(fields["response_format"]["enum"]) == {*Codec.__args__, None}
-    assert fields["sample_rate"]["enum"] == [*SAMPLE_RATES, None]
+    references = re.findall(r"'\$ref': '#/components/(\w+)/(\w+)'", str(DOCUMENT))
+    assert len(references) > 100
+    for kind, name in references:
+        assert name in DOCUMENT["components"][kind]
+    used = {name for kind, name in references if kind == "schemas"}
+    assert used == set(DOCUMENT["components"]["schemas"])
 
 
 def test_the_page_shows_every_operation_and_loads_nothing() -> None:
     html = page(DOCUMENT)
-    for path, methods in DOCUMENT["paths"].items():
-        for method in methods:
-            assert f"<code>{method.upper()} {path}</code>" in html
+    for method, path in OPERATIONS:
+        assert f"<code>{method.upper()} {path}</code>" in html
     assert not re.search(r"<script|<link|src=|url\(|https?://", html)
 
 

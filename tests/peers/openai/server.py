@@ -1,6 +1,7 @@
 """A gateway over tones, with keys and voices on file, for clients that are programs of their own.
 
-``python server.py FOLDER`` prints one line of JSON, {"url", "key", "poor_key"}, and ends when its input does.
+``python server.py FOLDER`` prints one line of JSON, {"url", "key", "poor_key", "admin_key"}, and ends when
+its input does.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,19 +49,39 @@ class Tones(StandInBackend):
         return super().open_slot(request if of_ours else replace(request, voice="tone-220"))
 
 
+async def keep_calling(host: str, port: int) -> None:
+    """A phone that calls again when it is hung up on."""
+    while True:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"\x01\x00\x10" + uuid4().bytes)
+        while await reader.read(65_536):
+            pass
+        writer.close()
+
+
 async def serve(folder: Path) -> None:
     """Serve until standard input ends."""
     keys = KeysFile(folder / "keys.json")
     key = keys.add("client", (Scope.SPEAK, Scope.ENROL), KeyLimits())
     poor_key = keys.add("poor", (Scope.SPEAK,), KeyLimits(requests_per_minute=1))
-    settings: dict[str, Any] = {"http_port": 0, "audiosocket_port": 0, "keys_file": folder / "keys.json"}
+    admin_key = keys.add("admin", (Scope.ADMIN,), KeyLimits())
+    settings: dict[str, Any] = {
+        "http_port": 0,
+        "audiosocket_port": 0,
+        "agent": "none",
+        "keys_file": folder / "keys.json",
+    }
     aliases = {"ash": "tone-330"}
     with VoiceStore(folder / "voices", 2) as store:
         async with Engine(Tones(store), EngineConfig(), Metrics()) as engine:
             gateway = await Gateway.open(Settings(**settings, voice_aliases=aliases), engine=engine)
             host, port = gateway.addresses.http
-            print(json.dumps({"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}), flush=True)
+            where = {"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}
+            print(json.dumps({**where, "admin_key": admin_key}), flush=True)
+            calling = asyncio.create_task(keep_calling(*gateway.addresses.audiosocket))
             await asyncio.to_thread(sys.stdin.read)
+            calling.cancel()
+            await asyncio.wait({calling})
             await gateway.aclose()
 
 
