@@ -8,12 +8,12 @@ Source: WeTextProcessing's grammars, by wetext (Apache-2.0).
 import re
 import unicodedata
 
-from .codes import group_sizes
 from .kana import end_of_counted, in_kana
 from .numerals import LONGEST, wetext
 from .recognisers import LINES, MARKUP, PAUSES
 from .scan import Grammar, Read, Row, Scan, rules
 from .scripts import BOPOMOFO, HAN, KANA, is_tight
+from .spelling import Speller, done
 from .words import WORD_PATTERN
 
 _WIDE = {"zh": str.maketrans(",;:.!?", "，；：。！？"), "ja": str.maketrans(",;:.!?", "、；：。！？")}
@@ -65,7 +65,6 @@ _EXPRESSION = (
 )
 # A vowel of a digraph, a long vowel or a doubled consonant belongs to the mora before it.
 _KANA_TAIL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー\u3099\u309a"
-_ADDRESS_PART = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")
 _MIXED_RUN = re.compile(r"\d+(?:\.\d+)?|[A-Za-z]+")
 
 
@@ -78,13 +77,14 @@ class HanReader:
         self._marks = _MARKS[language]
         self._wide = _WIDE[language]
         self._comma = ",".translate(self._wide)
+        self._speller = Speller(self._marks, self._digit, self._normalized, self._comma)
         self._announcers = _ANNOUNCERS[language]
         self._money = _MONEY[language]
         self._japanese = language == "ja"
 
     def grammar(self) -> Grammar:
         """How it is read."""
-        lines = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", self._read_list_number))
+        lines = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", self._speller.read_list_number))
         symbols = rules(
             *MARKUP,
             (rf"([$€£¥])({_NUMBER}[万亿萬億兆]+)[元円]?", self._read_large_money),
@@ -110,23 +110,26 @@ class HanReader:
             (r"0\d{1,4}(?:-\d{1,4}){2}(?![\d-])", self._read_groups),
             *self._blocks(),
             (r"(?<=〒)\d{3}-\d{4}(?!\d)", self._read_groups),
-            (r"\d+(?:\.\d+){2,}(?![.\d])", self._read_version),
+            (r"\d+(?:\.\d+){2,}(?![.\d])", self._speller.read_version),
             (r"\d+", self._read_code),
             (r"\d{1,6}[A-Za-z][A-Za-z0-9]{0,20}", self._read_mixed),
             (_EXPRESSION, self._read_expression),
-            (r"\d+", self._read_digits),
+            (r"\d+", self._speller.read_digits),
         )
         word = rf"[{KANA}][{_KANA_TAIL}]*|[{HAN}{BOPOMOFO}]|{WORD_PATTERN}(?:-{WORD_PATTERN})*"
         return Grammar(lines, letters, digits, symbols, (re.compile(word), self._read_word))
 
     def _addresses(self) -> tuple[Row, ...]:
         return (
-            (r"(?:https?|ftp)://[!-;=?-~]{1,300}", self._read_address),
+            (r"(?:https?|ftp)://[!-;=?-~]{1,300}", self._speller.read_address),
             (
                 r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}",
-                self._read_address,
+                self._speller.read_address,
             ),
-            (r"(?:[A-Za-z0-9-]{1,63}\.){1,4}(?:com|org|net|cn|jp|io)(?![A-Za-z0-9])", self._read_address),
+            (
+                r"(?:[A-Za-z0-9-]{1,63}\.){1,4}(?:com|org|net|cn|jp|io)(?![A-Za-z0-9])",
+                self._speller.read_address,
+            ),
         )
 
     def _before_numbers(self) -> tuple[Row, ...]:
@@ -140,18 +143,13 @@ class HanReader:
 
     def _read_word(self, scan: Scan, match: re.Match[str]) -> int:
         scan.say(unicodedata.normalize("NFC", match.group()), match.start(), match.end())
-        self._hear(scan)
+        scan.memory.hear_foreign()
         return match.end()
-
-    def _hear(self, scan: Scan) -> None:
-        memory = scan.memory
-        memory.code_words_left = max(0, memory.code_words_left - 1)
-        memory.fresh = memory.numeric = memory.line_start = memory.sentence_start = False
 
     def _read_announcer(self, scan: Scan, match: re.Match[str]) -> int:
         for at in range(match.start(), match.end()):
             scan.say(scan.view[at], at, at + 1)
-        self._hear(scan)
+        scan.memory.hear_foreign()
         scan.memory.code_words_left = _CODE_CHARACTERS
         return match.end()
 
@@ -177,28 +175,15 @@ class HanReader:
 
         return read_widened
 
-    def _read_address(self, scan: Scan, match: re.Match[str]) -> int:
-        scheme = re.match(r"\w+://", match.group())
-        start = match.start() + (scheme.end() if scheme else 0)
-        stop = match.start() + len(match.group().rstrip(".,;:!?'\"/*_"))
-        for part in _ADDRESS_PART.finditer(scan.view, start, stop):
-            text = part.group()
-            if text.isdigit():
-                self._spell(scan, part.start(), part.end())
-            else:
-                scan.say(text if text.isalpha() else self._marks.get(text, ""), part.start(), part.end())
-        return max(stop, start)
-
     def _read_before_number(self, scan: Scan, match: re.Match[str]) -> int:
         scan.say(_BEFORE_NUMBERS[match.group(1)], match.start(), match.end())
-        self._hear(scan)
+        scan.memory.hear_foreign()
         return match.end()
 
     # Numbers
 
-    def _spell(self, scan: Scan, start: int, stop: int) -> None:
-        for at in range(start, stop):
-            scan.say(self._digits[int(scan.view[at])], at, at + 1)
+    def _digit(self, digit: str) -> str:
+        return self._digits[int(digit)]
 
     def _normalized(self, text: str) -> str:
         """As WeText reads it; digits that it leaves one by one."""
@@ -217,31 +202,26 @@ class HanReader:
             end = end_of_counted(scan.view, stop)
             counted = text.replace("°C", "度") + scan.view[stop:end]
             scan.say(self._normalized(counted), match.start(), end)
-            return self._done(scan, end)
+            return done(scan, end)
         context = scan.view[stop : stop + 2]
         context = context if all(is_tight(one) for one in context) else ""
         said = self._normalized(text + context)
         known = bool(context) and said.endswith(context)
         said = said.removesuffix(context) if known else self._normalized(text)
         scan.say(said, match.start(), stop)
-        return self._done(scan, stop)
-
-    def _done(self, scan: Scan, end: int) -> int:
-        scan.memory.hear_number()
-        scan.memory.code_words_left = 0
-        return end
+        return done(scan, stop)
 
     def _read_large_money(self, scan: Scan, match: re.Match[str]) -> int:
         """¥1万."""
         said = self._normalized(match.group(2)) + self._money[match.group(1)]
         scan.say(said, match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_block(self, scan: Scan, match: re.Match[str]) -> int:
         """1-2-3 in a Japanese address."""
         said = "ノ".join(self._normalized(part) for part in match.group().split("-"))
         scan.say(said, match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_code(self, scan: Scan, match: re.Match[str]) -> int | None:
         """What was announced, begins with zero, or is too long for a number."""
@@ -251,16 +231,7 @@ class HanReader:
         leading = len(digits) > 1 and digits[0] == "0" and following not in (".", ":")
         if not (announced or leading):
             return None
-        return self._read_digits(scan, match)
-
-    def _read_digits(self, scan: Scan, match: re.Match[str]) -> int:
-        place = match.start()
-        for size in group_sizes(len(match.group())):
-            self._spell(scan, place, place + size)
-            place += size
-            if place < match.end():
-                scan.pause(self._comma)
-        return self._done(scan, match.end())
+        return self._speller.read_digits(scan, match)
 
     def _read_groups(self, scan: Scan, match: re.Match[str]) -> int:
         if match.group()[0] == "+":
@@ -268,19 +239,8 @@ class HanReader:
         for number, run in enumerate(re.finditer(r"\d+", match.group())):
             if number:
                 scan.pause(self._comma)
-            self._spell(scan, match.start() + run.start(), match.start() + run.end())
-        return self._done(scan, match.end())
-
-    def _read_version(self, scan: Scan, match: re.Match[str]) -> int:
-        for number, part in enumerate(re.finditer(r"\d+", match.group())):
-            start, stop = match.start() + part.start(), match.start() + part.end()
-            if number:
-                scan.say(self._marks["."], start - 1, start)
-            if len(part.group()) < 3:
-                scan.say(self._normalized(part.group()), start, stop)
-            else:
-                self._spell(scan, start, stop)
-        return self._done(scan, match.end())
+            self._speller.spell(scan, match.start() + run.start(), match.start() + run.end())
+        return done(scan, match.end())
 
     def _read_minus(self, scan: Scan, match: re.Match[str]) -> int | None:
         if match.start() and scan.view[match.start() - 1].isascii() and scan.view[match.start() - 1] != " ":
@@ -290,7 +250,7 @@ class HanReader:
             return None
         end = end_of_counted(scan.view, number.end()) if self._japanese else number.end()
         scan.say(self._normalized(scan.view[match.start() : end]), match.start(), end)
-        return self._done(scan, end)
+        return done(scan, end)
 
     def _read_mixed(self, scan: Scan, match: re.Match[str]) -> int | None:
         """GPT-4, A1234, 5G: the letters as they stand, and longer digits one by one."""
@@ -303,14 +263,9 @@ class HanReader:
             elif "." in text or (len(text) < 3 and text[0] != "0"):
                 scan.say(self._normalized(run.group()), run.start(), run.end())
             else:
-                self._spell(scan, run.start(), run.end())
-        self._hear(scan)
+                self._speller.spell(scan, run.start(), run.end())
+        scan.memory.hear_foreign()
         return match.end()
-
-    def _read_list_number(self, scan: Scan, match: re.Match[str]) -> int:
-        scan.say(self._normalized(match.group(1)), match.start(1), match.end(1))
-        scan.pause(self._comma)
-        return self._done(scan, match.end())
 
 
 _COUNTERS = ("位", "个", "個", "元", "天", "分", "次", "年", "月", "円", "人", ".", ",", ":", "%")

@@ -137,6 +137,13 @@ GERMAN = Language(
     ),
     never_ending=frozenset(_words("z d u o Std Min")),
 )
+# How German ordinals end after these words: a rule set's ending.
+BEFORE_GERMAN_ORDINALS = {
+    **dict.fromkeys("der die das eine jeder jede jedes".split(), ""),
+    **dict.fromkeys("den dem des am im vom zum beim zur bis ab".split(), "-n"),
+    **dict.fromkeys("seit".split(), "-m"),
+    **dict.fromkeys("ein mein ihr".split(), "-r"),
+}
 FRENCH = Language(
     code="fr",
     grouping=" .",

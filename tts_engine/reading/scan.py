@@ -47,6 +47,12 @@ class Memory:
         self.numeric = self.after_phone = self.after_code = self.after_comma = False
         self.line_start = self.sentence_start = False
 
+    def hear_foreign(self, word: str = "") -> None:
+        """Note a word of a language other than English, or of none."""
+        self.code_words_left = max(0, self.code_words_left - 1)
+        self.previous = word.lower()
+        self.fresh = self.numeric = self.line_start = self.sentence_start = False
+
     def hear_number(self) -> None:
         """Note a number."""
         self.numeric, self.named, self.previous = True, False, "0"

@@ -8,11 +8,11 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from .codes import group_sizes
-from .languages import Language
+from .languages import BEFORE_GERMAN_ORDINALS, Language
 from .numerals import LONGEST, Numerals
 from .recognisers import LINES, MARKUP, PAUSES
 from .scan import CODE_WINDOW, Grammar, Row, Scan, rules
+from .spelling import Speller, done
 from .words import WORD, WORD_PATTERN
 
 _GENDERS = {
@@ -24,7 +24,6 @@ _GENDERS = {
 }
 _LEADS = "¿¡"
 _MIXED_RUN = re.compile(r"\d+|[^\W\d_]+")
-_ADDRESS_PART = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")
 
 
 def _alternatives(words: Iterator[str]) -> str:
@@ -37,6 +36,7 @@ class TabledReader:
     def __init__(self, language: Language) -> None:
         self._language = language
         self._numerals = Numerals(language.code, language.numbers)
+        self._speller = Speller(language.marks, self._digit, lambda text: self._say_number(int(text)))
         self._months = {name.lower(): place for place, name in enumerate(language.months, 1)}
         group = f"[{re.escape(language.grouping)}]"
         self._integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
@@ -45,7 +45,7 @@ class TabledReader:
 
     def grammar(self) -> Grammar:
         """How it is read."""
-        lines = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", self._read_list_number))
+        lines = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", self._speller.read_list_number))
         symbols = (
             *rules(*MARKUP, *self._signs()),
             *rules(*PAUSES, (r"[^\w\s]", self._read_mark)),
@@ -61,15 +61,15 @@ class TabledReader:
 
     def _addresses(self) -> tuple[Row, ...]:
         return (
-            (r"(?:https?|ftp)://[^\s<>()\[\]\"]{1,300}", self._read_address),
+            (r"(?:https?|ftp)://[^\s<>()\[\]\"]{1,300}", self._speller.read_address),
             (
                 r"[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?!\w)",
-                self._read_address,
+                self._speller.read_address,
             ),
-            (r"www\.[^\s<>()\[\]\"]{1,200}", self._read_address),
+            (r"www\.[^\s<>()\[\]\"]{1,200}", self._speller.read_address),
             (
                 r"(?:[A-Za-z0-9-]{1,63}\.){1,4}(?:com|org|net|de|fr|es|it|ru|kr|eu|io|ch|at)(?![\w-]|\.\w)",
-                self._read_address,
+                self._speller.read_address,
             ),
         )
 
@@ -102,7 +102,7 @@ class TabledReader:
                 rf"(\d{{1,2}})(?:[:h]|(?<=\d)\.(?=\d\d Uhr))(\d{{2}})(?: ?(?:Uhr|h))?{hangul}(?!:)",
                 self._read_time,
             ),
-            (rf"(?!{self._integer}(?!\.\d))\d+(?:\.\d+){{2,}}(?![\w.]\d)", self._read_version),
+            (rf"(?!{self._integer}(?!\.\d))\d+(?:\.\d+){{2,}}(?![\w.]\d)", self._speller.read_version),
             (
                 r"0\d(?: \d\d){4}(?!\d)|(?:0\d+(?:[ /-]\d{2,})+|\d{3}-\d{4}|(?:\d ?)?(?:\(\d{2,4}\) ?)?"
                 r"\d{2,4}(?:-\d{2,4}){2,3})(?![-\d])" + hangul,
@@ -137,12 +137,9 @@ class TabledReader:
         return match.end()
 
     def _hear(self, scan: Scan, word: str) -> None:
-        memory = scan.memory
-        memory.code_words_left = max(0, memory.code_words_left - 1)
-        memory.previous, memory.numeric, memory.fresh = word.lower(), False, False
-        memory.line_start = memory.sentence_start = False
-        if memory.previous in self._language.code_words:
-            memory.code_words_left = CODE_WINDOW
+        scan.memory.hear_foreign(word)
+        if scan.memory.previous in self._language.code_words:
+            scan.memory.code_words_left = CODE_WINDOW
 
     def _read_lead(self, scan: Scan, match: re.Match[str]) -> int:
         """¿ and ¡ belong to the word that they stand before."""
@@ -178,20 +175,6 @@ class TabledReader:
         scan.say(self._language.minus, match.start(), match.end())
         return match.end()
 
-    def _read_address(self, scan: Scan, match: re.Match[str]) -> int:
-        scheme = re.match(r"\w+://", match.group())
-        start = match.start() + (scheme.end() if scheme else 0)
-        stop = match.start() + len(match.group().rstrip(".,;:!?'\"/*_"))
-        for part in _ADDRESS_PART.finditer(scan.view, start, stop):
-            text = part.group()
-            if text.isdigit():
-                self._spell(scan, part.start(), part.end())
-            else:
-                said = text if text.isalpha() else self._language.marks.get(text, "")
-                scan.say(said, part.start(), part.end())
-        self._hear(scan, "")
-        return max(stop, start)
-
     # Numbers
 
     def _say_number(self, number: int, kind: str = "") -> str:
@@ -203,10 +186,6 @@ class TabledReader:
 
     def _digit(self, digit: str) -> str:
         return self._language.zero if digit == "0" and self._language.zero else self._say_number(int(digit))
-
-    def _spell(self, scan: Scan, start: int, stop: int) -> None:
-        for at in range(start, stop):
-            scan.say(self._digit(scan.view[at]), at, at + 1)
 
     def _amount(self, whole: str, fraction: str | None, kind: str = "") -> str:
         """An amount in words; too long a one digit by digit."""
@@ -230,27 +209,17 @@ class TabledReader:
         gender, form = self._noun(spec, whole, fraction)
         return f"{self._amount(whole, fraction, gender)} {form}"
 
-    def _done(self, scan: Scan, end: int) -> int:
-        scan.memory.hear_number()
-        scan.memory.code_words_left = 0
-        return end
-
     def _read_number(self, scan: Scan, match: re.Match[str]) -> int:
         whole, fraction = match.group(1), match.group(2)
         bare = whole.isdigit() and not fraction
         if bare and self._is_code(scan, whole):
-            place = match.start()
-            for size in group_sizes(len(whole)):
-                self._spell(scan, place, place + size)
-                place += size
-                if place < match.end():
-                    scan.pause(",")
-        elif bare and len(whole) == 4 and 1100 <= int(whole) < 2000:
+            return self._speller.read_digits(scan, match)
+        if bare and len(whole) == 4 and 1100 <= int(whole) < 2000:
             year = self._language.year if self._language.code == "de" else self._language.numbers
             scan.say(self._numerals.say(int(whole), year), match.start(), match.end())
         else:
             scan.say(self._amount(whole, fraction, self._agreement(scan, match)), match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _agreement(self, scan: Scan, match: re.Match[str]) -> str:
         """The gender of the word after a number, as far as its end tells."""
@@ -274,16 +243,11 @@ class TabledReader:
         scan.say(self._language.span, dash, dash + 1)
         return match.end()
 
-    def _read_list_number(self, scan: Scan, match: re.Match[str]) -> int:
-        scan.say(self._say_number(int(match.group(1))), match.start(1), match.end(1))
-        scan.pause(",")
-        return self._done(scan, match.end())
-
     def _read_fraction(self, scan: Scan, match: re.Match[str]) -> int:
         scan.say(self._amount(match.group(1), None), match.start(), match.end(1))
         scan.say(self._language.marks["÷"], match.end(1), match.start(2))
         scan.say(self._amount(match.group(2), None), match.start(2), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_percent(self, scan: Scan, match: re.Match[str]) -> int:
         percent = self._language.percent
@@ -293,14 +257,14 @@ class TabledReader:
             else f"{self._amount(match.group(1), match.group(2))} {percent}"
         )
         scan.say(said, match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_unit(self, scan: Scan, match: re.Match[str]) -> int | None:
         if match.start() and scan.view[match.start() - 1] == "제":  # makes an ordinal in Korean
             return None
         said = self._say_counted(match.group(1), match.group(2), self._language.units[match.group(3)])
         scan.say(said, match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_money(self, scan: Scan, match: re.Match[str]) -> int:
         return self._money(scan, match, match.group(1), match.group(2), match.group(3))
@@ -320,7 +284,7 @@ class TabledReader:
             parts += [self._say_counted(cents, None, small)] if int(cents) else []
             said = f" {self._language.joined} ".join(parts) or self._say_counted(whole, None, large)
         scan.say(said, match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_suffixed(self, scan: Scan, match: re.Match[str]) -> int | None:
         """An ordinal; a suffix with a blank is a word of its own."""
@@ -329,17 +293,17 @@ class TabledReader:
             return None
         said = self._numerals.say(int(self._ungroup.sub("", match.group(1))), self._language.suffixes[suffix])
         scan.say(said, match.start(), match.end(1) if suffix[0] == " " else match.end())
-        return self._done(scan, match.end(1) if suffix[0] == " " else match.end())
+        return done(scan, match.end(1) if suffix[0] == " " else match.end())
 
     def _read_ordinal(self, scan: Scan, match: re.Match[str]) -> int | None:
         """ "der 3. Stock", "am 3. Tag" in German."""
-        if not self._language.habits.ordinals or scan.memory.previous not in _BEFORE_ORDINALS:
+        if not self._language.habits.ordinals or scan.memory.previous not in BEFORE_GERMAN_ORDINALS:
             return None
         scan.say(self._german_ordinal(scan, int(match.group(1))), match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _german_ordinal(self, scan: Scan, number: int) -> str:
-        ending = _BEFORE_ORDINALS.get(scan.memory.previous, "-r")
+        ending = BEFORE_GERMAN_ORDINALS.get(scan.memory.previous, "-r")
         return self._numerals.say(number, f"spellout-ordinal{ending}")
 
     # Dates and times
@@ -359,7 +323,7 @@ class TabledReader:
         scan.say(month, match.start(2), match.end(2))
         if year:
             scan.say(self._numerals.say(int(year), self._language.year), match.start(3), match.end(3))
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_day_and_month(self, scan: Scan, match: re.Match[str]) -> int | None:
         day, month = int(match.group(1)), int(match.group(2))
@@ -367,11 +331,11 @@ class TabledReader:
             return None
         scan.say(self._day(scan, day), match.start(), match.end(1))
         scan.say(self._language.months[month - 1], match.start(2), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_korean_month(self, scan: Scan, match: re.Match[str]) -> int:
         scan.say("유" if match.group() == "6" else "시", match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_date(self, scan: Scan, match: re.Match[str]) -> int | None:
         return self._date(scan, match, *(int(match.group(place)) for place in (4, 3, 2)))
@@ -387,7 +351,7 @@ class TabledReader:
             day=self._day(scan, day), month=table.months[month - 1], year=self._numerals.say(year, table.year)
         )
         scan.say(said, match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     def _read_time(self, scan: Scan, match: re.Match[str]) -> int | None:
         hour, minute = int(match.group(1)), int(match.group(2))
@@ -400,20 +364,9 @@ class TabledReader:
             minutes = f"{self._language.minute_zero} {minutes}"
         template = self._language.clock if minute else self._language.whole_hour
         scan.say(template.format(hour=hours, minute=minutes), match.start(), match.end())
-        return self._done(scan, match.end())
+        return done(scan, match.end())
 
     # Codes
-
-    def _read_version(self, scan: Scan, match: re.Match[str]) -> int:
-        for number, part in enumerate(re.finditer(r"\d+", match.group())):
-            start, stop = match.start() + part.start(), match.start() + part.end()
-            if number:
-                scan.say(self._language.marks["."], start - 1, start)
-            if len(part.group()) < 3:
-                scan.say(self._say_number(int(part.group())), start, stop)
-            else:
-                self._spell(scan, start, stop)
-        return self._done(scan, match.end())
 
     def _read_groups(self, scan: Scan, match: re.Match[str]) -> int:
         """Phone numbers; French ones in pairs."""
@@ -426,8 +379,8 @@ class TabledReader:
             if self._language.code == "fr" and len(run.group()) == 2 and run.group()[0] != "0":
                 scan.say(self._say_number(int(run.group())), start, stop)
             else:
-                self._spell(scan, start, stop)
-        return self._done(scan, match.end())
+                self._speller.spell(scan, start, stop)
+        return done(scan, match.end())
 
     def _read_mixed(self, scan: Scan, match: re.Match[str]) -> int | None:
         """Letters with digits: the letters as they stand."""
@@ -440,32 +393,6 @@ class TabledReader:
             elif len(text) < 3 and text[0] != "0":
                 scan.say(self._say_number(int(text)), run.start(), run.end())
             else:
-                self._spell(scan, run.start(), run.end())
+                self._speller.spell(scan, run.start(), run.end())
         scan.memory.numeric = scan.memory.line_start = False
         return match.end()
-
-
-_BEFORE_ORDINALS = {
-    "der": "",
-    "die": "",
-    "das": "",
-    "den": "-n",
-    "dem": "-n",
-    "des": "-n",
-    "am": "-n",
-    "im": "-n",
-    "vom": "-n",
-    "zum": "-n",
-    "beim": "-n",
-    "zur": "-n",
-    "bis": "-n",
-    "ab": "-n",
-    "seit": "-m",
-    "ein": "-r",
-    "eine": "",
-    "jeder": "",
-    "jede": "",
-    "jedes": "",
-    "mein": "-r",
-    "ihr": "-r",
-}
