@@ -1,8 +1,6 @@
 """What the language model of a CosyVoice bundle costs in a precision, and how far it is from float32.
 
 Named figures; no targets, no tables.
-
-One precision is measured at a time, in a process that has measured nothing else: memory is the process's.
 """
 
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from .cosyvoice_timings import Measured
 from .errors import BundleError, MissingExtra
 
 if TYPE_CHECKING:
-    from ..models.cosyvoice.precision_trial import Error, Trial
+    from ..models.cosyvoice.precision_trial import Trial
 
 CONTEXT = 120
 
@@ -41,25 +39,17 @@ def measure_precision(folder: Path, precision: str, effort: Effort = Effort()) -
     timings.use_two_threads()
     try:
         bundle = open_bundle(folder)
-        before = precision_trial.resident_bytes()
         lm = load_lm(bundle, kept_in)
     except BundleFault as fault:
         raise BundleError(str(fault)) from fault
-    after = precision_trial.resident_bytes()
-    if before is not None and after is not None:
-        yield Measured(f"{precision}, memory of the language model", (after - before) / 1e6, "MB")
+    yield Measured(f"{precision}, matrices", precision_trial.matrix_bytes(lm) / 1e6, "MB")
     pace = precision_trial.together(lm, context=CONTEXT, tokens=effort.tokens)
     yield Measured(f"{precision}, 8 sessions at once", pace.together, "tokens/s")
     yield Measured(f"{precision}, 8 one after another", pace.alone, "tokens/s")
     yield Measured(f"{precision}, at once against one after another", pace.together / pace.alone, "x")
     if kept_in is not Precision.FP32:
         trial = precision_trial.beside_exact(
-            bundle,
-            lm,
-            context=CONTEXT,
-            tokens=2 * effort.tokens,
-            positions=effort.positions,
-            codes=bundle.geometry.lm.speech_codes,
+            bundle, lm, context=CONTEXT, tokens=2 * effort.tokens, positions=effort.positions
         )
         yield from _beside(precision, trial)
 
@@ -72,11 +62,7 @@ def _beside(precision: str, trial: "Trial") -> Iterator[Measured]:
     yield Measured(f"{precision}, a token by the clock", 1000 * token.wall_s, "ms")
     yield Measured(f"{precision}, fp32 beside it by the clock", 1000 * exact.wall_s, "ms")
     yield Measured(f"{precision}, a token against fp32 by the clock", token.wall_s / exact.wall_s, "x")
-    yield from _error(precision, trial.plain)
-    yield from _error(f"{precision}, peaked", trial.sharp)
-
-
-def _error(name: str, error: "Error") -> Iterator[Measured]:
-    yield Measured(f"{name}, mean KL to fp32", error.kl, "nats")
-    yield Measured(f"{name}, likeliest id as fp32's where it leads by 0.1", 100 * error.agreement, "%")
-    yield Measured(f"{name}, positions where it leads by 0.1", error.certain, "")
+    error = trial.error
+    yield Measured(f"{precision}, mean KL to fp32", error.kl, "nats")
+    yield Measured(f"{precision}, likeliest id as fp32's where it leads by 0.1", 100 * error.agreement, "%")
+    yield Measured(f"{precision}, positions where it leads by 0.1", error.certain, "")

@@ -9,20 +9,17 @@ a figure.
 """
 
 import contextlib
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from ...tts_engine.bundles import check_bundle, write_random_bundle
+from ...tts_engine.bundles import CheckedBundle, check_bundle, write_random_bundle
 from ...tts_engine.cosyvoice_timings import Measured, Part, measure_part
-from ...tts_engine.errors import VivavoceError
+from .apart import measured_apart, print_figures
 from .report import Figure, Report
 
 DEFAULT_PARTS = tuple(Part)
@@ -62,10 +59,6 @@ _UPSTREAM: Mapping[Part, tuple[Measured, ...]] = {
 }
 
 
-class BenchFailed(VivavoceError):
-    """A process of the bench ended before its time; the message is its last word."""
-
-
 def measure(
     parts: Sequence[str] = DEFAULT_PARTS,
     *,
@@ -82,7 +75,7 @@ def measure(
         for part in map(Part, parts):
             with console.status(f"bench cosyvoice: {part}"):
                 figures += [_figure(one) for one in _measured_apart(folder, part)]
-        released = sum(file.size_bytes for file in checked.files) > _RELEASED_BYTES
+        released = is_released(checked)
     if not released or checked.version != 2:
         figures = [replace(figure, at_most=None) for figure in figures]
     upstream = _upstream(parts) if released and checked.version == 2 else ()
@@ -93,6 +86,11 @@ def measure(
         "threads": 2,
     }
     return Report("cosyvoice", (*figures, *upstream), settings)
+
+
+def is_released(checked: CheckedBundle) -> bool:
+    """Whether a bundle has the released size, which targets are of."""
+    return sum(file.size_bytes for file in checked.files) > _RELEASED_BYTES
 
 
 def _figure(measured: Measured) -> Figure:
@@ -118,27 +116,13 @@ def bundle_folder(bundle: Path | None, size: str, version: int, console: Console
 
 
 def _measured_apart(folder: Path, part: Part) -> list[Measured]:
-    done = subprocess.run(
-        [sys.executable, "-m", "vivavoce.gateway.bench.cosyvoice", str(folder), part],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},
-    )
-    if done.returncode:
-        raise BenchFailed(f"{part}: {(done.stderr.strip() or 'it was ended').splitlines()[-1]}")
-    return [Measured(**json.loads(line)) for line in done.stdout.splitlines()]
+    return measured_apart("vivavoce.gateway.bench.cosyvoice", part, [str(folder), part])
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure one part of one folder; 0, or 1 after one sentence on stderr."""
     folder, part = arguments
-    try:
-        for measured in measure_part(Path(folder), Part(part)):
-            print(json.dumps(asdict(measured)), flush=True)
-    except VivavoceError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return print_figures(measure_part(Path(folder), Part(part)))
 
 
 if __name__ == "__main__":

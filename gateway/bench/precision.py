@@ -1,31 +1,28 @@
 """The language model of CosyVoice in 16 and 8 bits beside float32: time a token, error, memory, many at once.
 
 Every precision runs in a process of its own, with float32 beside it, steps taken in turns. Seconds are
-processor seconds of all threads over two cores where a figure says nothing else. "Peaked": all logits
-multiplied, so that the likeliest id has half of the probability at the median position.
+processor seconds of all threads over two cores where a figure says nothing else.
 
-Run as ``python -m vivavoce.gateway.bench.precision FOLDER PRECISION POSITIONS`` it is such a process, and
-prints a JSON line a figure.
+Run as ``python -m vivavoce.gateway.bench.precision FOLDER PRECISION`` it is such a process, and prints a
+JSON line a figure.
 """
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from ...tts_engine.bundles import check_bundle
 from ...tts_engine.cosyvoice_timings import Measured
-from ...tts_engine.errors import VivavoceError
-from ...tts_engine.precision_timings import Effort, measure_precision
-from .cosyvoice import BenchFailed, bundle_folder
+from ...tts_engine.precision_timings import measure_precision
+from .apart import measured_apart, print_figures
+from .cosyvoice import bundle_folder, is_released
 from .report import Figure, Report
 
 DEFAULT_PRECISIONS = ("fp32", "bf16", "int8")
+_MODULE = "vivavoce.gateway.bench.precision"
 
 _AT_MOST: Mapping[str, float] = {
     "int8, a token against fp32": 0.5,
@@ -45,52 +42,30 @@ def measure(
     size: str = "full",
     version: int = 2,
     bundle: Path | None = None,
-    positions: int = 1000,
     progress: Console | None = None,
 ) -> Report:
-    """Measure a bundle, or one of random weights that is made for it; raises BundleError, BenchFailed.
-
-    Targets are of the released size.
-    """
+    """Measure a bundle, or one of random weights that is made for it; raises BundleError, BenchFailed."""
     console = progress or Console(stderr=True)
     figures: list[Figure] = []
     with bundle_folder(bundle, size, version, console) as folder:
-        version = check_bundle(folder).version
+        checked = check_bundle(folder)
         for precision in precisions:
             with console.status(f"bench precision: {precision}"):
-                figures += map(_figure, _measured_apart(folder, precision, positions))
-    if bundle is None and size == "tiny":
-        figures = [Figure(figure.name, figure.value, figure.unit) for figure in figures]
+                figures += map(_figure, measured_apart(_MODULE, precision, [str(folder), precision]))
+    if not is_released(checked):
+        figures = [replace(figure, at_most=None, at_least=None) for figure in figures]
     weights = "of the bundle" if bundle else f"random, {size}"
-    return Report("precision", tuple(figures), {"version": version, "weights": weights, "threads": 2})
+    return Report("precision", tuple(figures), {"version": checked.version, "weights": weights, "threads": 2})
 
 
 def _figure(one: Measured) -> Figure:
     return Figure(one.name, one.value, one.unit, _AT_MOST.get(one.name), _AT_LEAST.get(one.name))
 
 
-def _measured_apart(folder: Path, precision: str, positions: int) -> list[Measured]:
-    done = subprocess.run(
-        [sys.executable, "-m", "vivavoce.gateway.bench.precision", str(folder), precision, str(positions)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},
-    )
-    if done.returncode:
-        raise BenchFailed(f"{precision}: {(done.stderr.strip() or 'it was ended').splitlines()[-1]}")
-    return [Measured(**json.loads(line)) for line in done.stdout.splitlines()]
-
-
 def main(arguments: Sequence[str]) -> int:
     """Measure one precision of one folder; 0, or 1 after one sentence on stderr."""
-    folder, precision, positions = arguments
-    try:
-        for measured in measure_precision(Path(folder), precision, Effort(positions=int(positions))):
-            print(json.dumps(asdict(measured)), flush=True)
-    except VivavoceError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    folder, precision = arguments
+    return print_figures(measure_precision(Path(folder), precision))
 
 
 if __name__ == "__main__":

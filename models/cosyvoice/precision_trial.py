@@ -1,20 +1,18 @@
 """What a precision of the language model costs and gains beside float32: time a token, error, memory.
 
 Sessions are spoken by float32 first, ids drawn as a session draws them; both are then given what was spoken,
-so that every position is judged on the same past. Random weights make flat distributions, on which little
-can go wrong: the error is told again with all logits multiplied, which is a head of larger weights, so that
-the likeliest id has half of the probability at the median position, as trained ones are nearer to.
+so that every position is judged on the same past.
 """
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from .bistream import START, TURN
+from .layers import Linear
 from .networks import load_lm
 from .precision import Precision
 from .release.bundle import Bundle
@@ -25,7 +23,6 @@ from .timings import Cost, Watch
 SESSIONS = 8
 _TEXT_IDS = 40
 _CERTAIN = 0.1
-_SHARP = 0.5
 _SEED = 11
 
 
@@ -42,14 +39,11 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One precision beside float32. token, exact_token: a step of one session, medians of alternating steps.
-    plain: with the weights as they are. sharp: with a larger head.
-    """
+    """One precision beside float32. token, exact_token: a step of one session, median of alternating ones."""
 
     token: Cost
     exact_token: Cost
-    plain: Error
-    sharp: Error
+    error: Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +54,23 @@ class Together:
     alone: float
 
 
-def resident_bytes() -> int | None:
-    """What of the process is in memory; None where the system does not say."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    lines = dict(line.split(":", 1) for line in status.read_text("ascii").splitlines())
-    return 1024 * int(lines["VmRSS"].split()[0])
+def matrix_bytes(lm: SpeechLm) -> int:
+    """What the matrices of its layers and its head take."""
+    matrices = [linear.matrix for linear in lm.modules() if isinstance(linear, Linear)]
+    return sum(matrix.numel() * matrix.element_size() for matrix in matrices if matrix is not None)
 
 
 @torch.inference_mode()
-def beside_exact(
-    bundle: Bundle, lm: SpeechLm, *, context: int, tokens: int, positions: int, codes: int
-) -> Trial:
+def beside_exact(bundle: Bundle, lm: SpeechLm, *, context: int, tokens: int, positions: int) -> Trial:
     """Measure ``lm`` against the bundle's in float32, which is loaded for it.
 
-    codes: speech ids drawn from. positions: judged, at least SESSIONS.
+    context: ids before the tokens that are timed. positions: judged, at least one.
     """
     exact = load_lm(bundle, Precision.FP32)
     token, exact_token = _alternating((lm, exact), context, tokens)
-    inputs, wanted = _spoken(exact, -(-positions // SESSIONS), codes)
+    inputs, wanted = _spoken(exact, -(-positions // SESSIONS))
     wanted, got = wanted[:positions], _judged(lm, inputs)[:positions]
-    factor = _sharpening(wanted)
-    return Trial(token, exact_token, error_of(got, wanted), error_of(got * factor, wanted * factor))
+    return Trial(token, exact_token, error_of(got, wanted))
 
 
 def error_of(logits: Tensor, exact: Tensor) -> Error:
@@ -138,7 +126,7 @@ def _step(lm: SpeechLm, state: SpeechLmState) -> SpeechLmState:
     return state
 
 
-def _spoken(lm: SpeechLm, steps: int, codes: int) -> tuple[Tensor, Tensor]:
+def _spoken(lm: SpeechLm, steps: int) -> tuple[Tensor, Tensor]:
     """What SESSIONS random texts are spoken as: inputs (SESSIONS, T, hidden), and logits where an id was
     drawn, (steps * SESSIONS, V).
     """
@@ -152,7 +140,7 @@ def _spoken(lm: SpeechLm, steps: int, codes: int) -> tuple[Tensor, Tensor]:
         hidden, state = lm.step(fed[-1], state)
         logits.append(lm.logits(hidden[:, -1]))
         choosers = [Chooser(ids, source) for ids, source in zip(heard, sources, strict=True)]
-        drawn = draw(logits[-1][:, :codes].numpy(), choosers)
+        drawn = draw(logits[-1][:, : lm.config.speech_codes].numpy(), choosers)
         for ids, each in zip(heard, drawn, strict=True):
             ids.append(each.id)
         fed.append(lm.embed_speech(torch.tensor([[ids[-1]] for ids in heard])))
@@ -163,16 +151,6 @@ def _judged(lm: SpeechLm, inputs: Tensor) -> Tensor:
     hidden, _ = lm.step(inputs, lm.init_state(SESSIONS, inputs.shape[1]))
     spoken = hidden[:, _TEXT_IDS + 1 :].transpose(0, 1)
     return lm.logits(spoken).flatten(0, 1)
-
-
-def _sharpening(logits: Tensor) -> float:
-    """By how much to multiply, so that the likeliest id's median probability is a half."""
-    low, high = 0.0, 1e4
-    for _ in range(50):
-        middle = (low + high) / 2
-        likeliest = (logits * middle).softmax(-1).amax(-1).median()
-        low, high = (low, middle) if likeliest > _SHARP else (middle, high)
-    return high
 
 
 def _random(shape: tuple[int, int], below: int) -> Tensor:

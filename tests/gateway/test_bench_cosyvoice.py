@@ -9,9 +9,10 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
 
-from vivavoce.gateway import cli
+from vivavoce.gateway import bench_command, cli
 from vivavoce.gateway.bench import cosyvoice
-from vivavoce.gateway.bench.cosyvoice import BenchFailed, measure
+from vivavoce.gateway.bench.apart import BenchFailed
+from vivavoce.gateway.bench.cosyvoice import measure
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
 from vivavoce.tts_engine.cosyvoice_timings import Extent, Measured, Part, measure_part
 from vivavoce.tts_engine.errors import BundleError
@@ -142,4 +143,4 @@ def test_a_part_that_there_is_not_is_one_sentence(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit, match="2"):
         cli.main(["bench", "cosyvoice", "--parts", "lm,cat"])
     assert "'cat' is none of lm, flow" in capsys.readouterr().err
-    assert list(cli._BENCH_COSYVOICE_PARTS) == list(Part)
+    assert list(bench_command._COSYVOICE_PARTS) == list(Part)

@@ -1,0 +1,42 @@
+"""A bench module run as a program: its figures, from a process that has measured nothing else.
+
+Not a bench. The module prints a JSON line a figure, or one sentence on standard error.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from ...tts_engine.cosyvoice_timings import Measured
+from ...tts_engine.errors import VivavoceError
+
+
+class BenchFailed(VivavoceError):
+    """The process of a part ended without its figures; the message has its last words."""
+
+
+def measured_apart(module: str, name: str, arguments: Iterable[str]) -> list[Measured]:
+    """The figures that a module prints, called ``name`` where it fails; raises BenchFailed."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},  # idle threads must not spin on two cores
+    )
+    if done.returncode:
+        raise BenchFailed(f"{name}: {(done.stderr.strip() or 'it was ended').splitlines()[-1]}")
+    return [Measured(**json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def print_figures(figures: Iterable[Measured]) -> int:
+    """What such a module does: a line a figure as they come; 0, or 1 after a sentence on standard error."""
+    try:
+        for measured in figures:
+            print(json.dumps(asdict(measured)), flush=True)
+    except VivavoceError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
