@@ -15,6 +15,11 @@ left:
 Hops start small, because someone is waiting, and double, because a longer hop costs less. They belong to one
 session.
 
+The flow was trained to see whole blocks of 25 ids and 3 ids further, so every multiple of 25 gives the same
+mel, and none of them is an approximation; a chunk that ends inside a block would show its ids, and through
+them all later ones, less of the block than in training. So 25 is the least, and what a first hop depends on
+is only how long someone is to wait.
+
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:308-375; upstream keeps the hop on the shared
 model, so that one request's growth makes the next one wait: give ``hop`` to repeat that.
 """
