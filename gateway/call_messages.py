@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 MOST_TEXT = 64 * 1024  # characters in one message
 MOST_WAITING = 256 * 1024  # characters not yet pushed into a stream, all utterances together
+NOT_SPOKEN = "This could not be spoken; the server's log says why."
 
 
 class Message(BaseModel):

@@ -17,7 +17,7 @@ import codecs
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Literal, assert_never
@@ -29,10 +29,11 @@ from starlette.websockets import WebSocketState
 
 from ..tts_engine.errors import VivavoceError
 from .access.guard import grant_of
-from .call import Call, Speech
+from .call import Call, Outcome, Speech
 from .call_events import CallerAudio, Follower, Overrun
 from .call_messages import (
     MOST_WAITING,
+    NOT_SPOKEN,
     BadMessage,
     ClientMessage,
     CommandMessage,
@@ -58,11 +59,12 @@ CLOSE_NORMALLY, CLOSE_FAILED = 1000, 1011
 
 
 class Speaker:
-    """Turns text messages into utterances of one call, one after the other."""
+    """Turns text messages into utterances of one call, one after the other; tells of those that failed."""
 
-    def __init__(self, call: Call, speech: Speech) -> None:
+    def __init__(self, call: Call, speech: Speech, on_failed: Callable[[], Awaitable[None]]) -> None:
         self.speech = speech
         self._call = call
+        self._on_failed = on_failed
         self._written: Draft | None = None  # not yet ended
         self._drafts: set[Draft] = set()  # being spoken or waiting for it
         self._speaking: set[asyncio.Task[None]] = set()
@@ -106,9 +108,11 @@ class Speaker:
 
     async def _speak(self, draft: Draft, speech: Speech) -> None:
         try:
-            await self._call.speak(draft.deltas(), speech=speech)
+            outcome = await self._call.speak(draft.deltas(), speech=speech)
         finally:
             self._drafts.discard(draft)
+        if outcome is Outcome.FAILED:
+            await self._on_failed()
 
 
 def routes(registry: CallRegistry, speech: Speech, voices: VoiceRegistry) -> APIRouter:
@@ -207,7 +211,7 @@ class _Session:
         registry = self._registry
         line = await registry.next_free() if call_id == NEXT else registry.get(call_id)
         with registry.hold(line), line.call.events.follow(wants_audio=wants_audio) as follower:
-            speaker = Speaker(line.call, self._speech)
+            speaker = Speaker(line.call, self._speech, self._tell_failure)
             try:
                 await self._send({"type": "started", **_line(line)})
                 while self._early:
@@ -216,6 +220,10 @@ class _Session:
                 await self._tell(follower)
             finally:
                 await speaker.aclose()
+
+    async def _tell_failure(self) -> None:
+        with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):  # others notice these, too
+            await self._send({"type": "error", "message": NOT_SPOKEN})
 
     async def _tell(self, follower: Follower) -> None:
         async for event in follower:

@@ -36,6 +36,7 @@ from ..call_events import (
 from ..call_messages import (
     MOST_TEXT,
     MOST_WAITING,
+    NOT_SPOKEN,
     BadMessage,
     CommandMessage,
     Message,
@@ -288,9 +289,7 @@ class BrowserSession:
         outcome = await self._call.speak(self._read(turn), speech=turn.speech)
         self._saying = None
         if outcome is Outcome.FAILED:
-            self._page.tell(
-                {"type": "error", "message": "This could not be spoken; the server's log says why."}
-            )
+            self._page.tell({"type": "error", "message": NOT_SPOKEN})
 
     async def _read(self, turn: Turn) -> AsyncGenerator[Delta, None]:
         self._saying = turn  # only now: before, another program's utterance may have been heard

@@ -23,6 +23,7 @@ from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.text_feed import Command, Delta
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.standin_backend import StandInBackend
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -400,6 +401,10 @@ def test_too_much_waiting_text_is_refused_and_what_came_before_is_said() -> None
     run(test())
 
 
+async def nobody() -> None:
+    """Is told of a failure."""
+
+
 class Deaf:
     """A call on which nothing that is said comes to an end."""
 
@@ -410,7 +415,7 @@ class Deaf:
 @pytest.mark.parametrize("nothing", [Command.FLUSH, ""], ids=["flush", "text"])
 def test_what_says_nothing_cannot_be_sent_without_end_either(nothing: Delta) -> None:
     async def test() -> None:
-        speaker = Speaker(Deaf(), Speech())  # type: ignore[arg-type]
+        speaker = Speaker(Deaf(), Speech(), nobody)  # type: ignore[arg-type]
         with pytest.raises(BadMessage, match="characters are waiting"):
             for _ in range(MOST_WAITING + 1):
                 speaker.push(nothing)
@@ -425,12 +430,31 @@ def test_text_that_could_not_be_spoken_waits_no_longer() -> None:
             """Fails before it has read anything, as in a full house."""
 
     async def test() -> None:
-        speaker = Speaker(Mute(), Speech())  # type: ignore[arg-type]
+        speaker = Speaker(Mute(), Speech(), nobody)  # type: ignore[arg-type]
         for _ in range(8):
             speaker.push("word " * 12_000)
             speaker.end()
             await asyncio.sleep(0.01)
         await speaker.aclose()
+
+    run(test())
+
+
+def test_who_holds_a_call_is_told_of_what_could_not_be_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise Overloaded("full", reason="streams", retry_after_s=1.0)
+
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                with monkeypatch.context() as patch:
+                    patch.setattr(opened.gateway.engine, "stream", full)
+                    await say(socket, "Never heard.")
+                    assert "could not be spoken" in (await until(socket, "error"))[-1]["message"]
+                await say(socket, "Heard.")
+                assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
 
     run(test())
 
@@ -443,7 +467,7 @@ def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
             voices.append(speech.voice)
 
     async def test() -> None:
-        speaker = Speaker(Attentive(), Speech("first"))  # type: ignore[arg-type]
+        speaker = Speaker(Attentive(), Speech("first"), nobody)  # type: ignore[arg-type]
         for voice in ("second", "third"):
             speaker.push("Hm. ")
             speaker.speech = Speech(voice)
@@ -458,7 +482,7 @@ def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
 
 def test_utterances_cannot_be_begun_without_end() -> None:
     async def test() -> None:
-        speaker = Speaker(Deaf(), Speech())  # type: ignore[arg-type]
+        speaker = Speaker(Deaf(), Speech(), nobody)  # type: ignore[arg-type]
         with pytest.raises(BadMessage, match="1000 utterances"):
             for _ in range(1_001):
                 speaker.push("Hm.")
