@@ -18,7 +18,7 @@ BOUNDARIES = {
     "gateway/apis/openai.py",
     "gateway/apis/speech_socket.py",
     "gateway/audiosocket_server.py",
-    "gateway/browser/calls.py",
+    "gateway/browser/leg.py",
     "gateway/clock.py",
     "tts_engine/cosyvoice/company.py",
     "tts_engine/engine.py",

@@ -19,8 +19,9 @@ from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.browser import routes as browser_routes
 from vivavoce.gateway.browser import session
-from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings, BrowserLeg
+from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
 from vivavoce.gateway.browser.chat import ChatSettings
+from vivavoce.gateway.browser.leg import BrowserLeg
 from vivavoce.gateway.browser.routes import PAGE, routes
 from vivavoce.gateway.call import Call, Speech
 from vivavoce.gateway.call_registry import CallRegistry
