@@ -38,7 +38,7 @@ from ...adapters.dashscope import (
 )
 from ...adapters.dashscope_parameters import charged_characters
 from ...adapters.dashscope_sentences import Sentences
-from ...adapters.ssml import spoken_text
+from ...adapters.ssml import read_ssml
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
@@ -139,7 +139,10 @@ class _Speech:
 
     def push(self, text: str, *, in_ssml: bool) -> None:
         """Speak more text; raises BadSsml, RateLimited, BadText."""
-        text = spoken_text(text) if in_ssml else text
+        if in_ssml:
+            spoken = read_ssml(text)
+            text = spoken.text
+            self.utterance.say(spoken.manner)
         characters = charged_characters(text)
         self.grant.charge_characters(characters)
         self.utterance.push_text(text)

@@ -35,7 +35,7 @@ from ...adapters.dashscope import (
 )
 from ...adapters.dashscope_parameters import Invalid, TaskParameters, charged_characters, parameters_of
 from ...adapters.dashscope_sentences import Sentences
-from ...adapters.ssml import spoken_text
+from ...adapters.ssml import Spoken, read_ssml
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import Overloaded, UnknownVoice, VivavoceError
@@ -163,14 +163,14 @@ class _SpeechAnswer(Response):
         given = _input(body)
         check_model(_string(body, "model"))
         parameters = parameters_of(given, codec="wav", sample_rate=SAMPLE_RATE)
-        text = _text(given, parameters)
-        characters = charged_characters(text)
+        spoken = _spoken(given, parameters)
+        characters = charged_characters(spoken.text)
         with house.log.request(_API, grant, self._id) as record, grant.stream():
             grant.charge_characters(characters)
-            record.text(len(text))
+            record.text(len(spoken.text))
             record.voice = resolve_voice(house.voices, parameters.voice, grant)
             wants_events = self._request.headers.get("x-dashscope-sse", "").lower() == "enable"
-            speech = _Speech(self._id, parameters, text, record, events if wants_events else None)
+            speech = _Speech(self._id, parameters, spoken, record, events if wants_events else None)
             audio = await while_connected(receive, speech.spoken(house.engine, house.store))
         output = {"finish_reason": "stop", "audio": self._link(audio)}
         done = {"request_id": self._id, "output": output, "usage": {"characters": characters}}
@@ -206,20 +206,20 @@ class _Speech:
         self,
         request_id: str,
         parameters: TaskParameters,
-        text: str,
+        spoken: Spoken,
         record: RequestRecord,
         events: StreamedBody | None,
     ) -> None:
         self._id = request_id
         self._parameters = parameters
-        self._text = text
+        self._text, self._manner = spoken.text, spoken.manner
         self._record = record
         self._events = events
         self._sentences = Sentences(request_id, with_words=parameters.with_words)
 
     async def spoken(self, engine: Engine, store: AudioStore) -> KeptAudio:
         """Speak all of it; raises what the engine does, and Overloaded."""
-        order = order_of(self._parameters, self._record.voice)
+        order = order_of(self._parameters, self._record.voice).said(self._manner)
         if self._events is not None:
             self._events.bytes_per_s = order.audio.bytes_per_second
         async with store.draft(order.audio.content_type) as draft, open_utterance(engine, order) as utterance:
@@ -301,8 +301,8 @@ def _string(container: Mapping[str, object], name: str) -> str:
     return value
 
 
-def _text(given: Mapping[str, object], parameters: TaskParameters) -> str:
+def _spoken(given: Mapping[str, object], parameters: TaskParameters) -> Spoken:
     text = _string(given, "text")
     if len(text) > MOST_TEXT:
         raise Invalid(f"input.text: {len(text)} characters; at most {MOST_TEXT} are allowed")
-    return spoken_text(text) if parameters.is_ssml(text) else text
+    return read_ssml(text) if parameters.is_ssml(text) else Spoken(text)

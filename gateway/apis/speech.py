@@ -18,6 +18,7 @@ from typing import Self
 import numpy as np
 
 from ...adapters.encoders import AudioFormat, open_encoder
+from ...adapters.prosody import Manner
 from ...adapters.tempo import Stretcher
 from ...tts_engine.backend import Delivery
 from ...tts_engine.chunk import Word
@@ -26,6 +27,7 @@ from ...tts_engine.errors import BadRequest
 from ...tts_engine.stream import Stream
 
 _ENGINE_SPEEDS = (0.5, 2.0)  # what a voice does itself; the rest is stretched
+_SPEEDS, _PITCHES, _VOLUMES = (0.25, 4.0), (0.5, 2.0), (0.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,10 @@ class SpeechOrder:
     delivery: Delivery = field(default_factory=Delivery)
 
     def __post_init__(self) -> None:
-        for name, value, least, most in (
-            ("speed", self.speed, 0.25, 4.0),
-            ("pitch", self.pitch, 0.5, 2.0),
-            ("volume", self.volume, 0.0, 10.0),
+        for name, value, (least, most) in (
+            ("speed", self.speed, _SPEEDS),
+            ("pitch", self.pitch, _PITCHES),
+            ("volume", self.volume, _VOLUMES),
         ):
             if not least <= value <= most:
                 raise BadRequest(f"got {name} {value}; allowed is {least} to {most}")
@@ -56,8 +58,21 @@ class SpeechOrder:
     @property
     def engine_speed(self) -> float:
         """The part of the speed that the voice does itself."""
-        slowest, fastest = _ENGINE_SPEEDS
-        return min(max(self.speed, slowest), fastest)
+        return _within(_ENGINE_SPEEDS, self.speed)
+
+    def said(self, manner: Manner) -> Self:
+        """The same in that manner, as far as it goes."""
+        return replace(
+            self,
+            speed=_within(_SPEEDS, self.speed * manner.speed),
+            pitch=_within(_PITCHES, self.pitch * manner.pitch),
+            volume=_within(_VOLUMES, self.volume * manner.volume),
+        )
+
+
+def _within(limits: tuple[float, float], value: float) -> float:
+    least, most = limits
+    return min(max(value, least), most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +103,25 @@ class Utterance:
         self._engine = engine
         self._order = order
         self._stream: Stream
-        self._rest = order.speed / order.engine_speed
-        stretched = self._rest != 1.0 or order.pitch != 1.0
-        self._stretcher = Stretcher(self._rest, order.pitch) if stretched else None
+        self._engine_speed = order.engine_speed
+        self._stretch()
         self._encoder = open_encoder(order.audio)
-        self._on_thread = order.audio.is_costly or stretched
         self._samples = 0
         self._cancelled = False
+
+    def _stretch(self) -> None:
+        """What the voice does not do itself."""
+        order = self._order
+        self._rest = _within(_SPEEDS, order.speed / self._engine_speed)
+        stretched = self._rest != 1.0 or order.pitch != 1.0
+        self._stretcher = Stretcher(self._rest, order.pitch) if stretched else None
+        self._on_thread = order.audio.is_costly or stretched
 
     async def __aenter__(self) -> Self:
         """Take a stream of the engine; raises UnknownVoice, BadRequest or Overloaded."""
         order = self._order
         self._stream = self._engine.stream(
-            voice=order.voice, speed=order.engine_speed, seed=order.seed, delivery=order.delivery
+            voice=order.voice, speed=self._engine_speed, seed=order.seed, delivery=order.delivery
         )
         return self
 
@@ -111,6 +132,12 @@ class Utterance:
     def text(self) -> str:
         """All text pushed so far."""
         return self._stream.text
+
+    def say(self, manner: Manner) -> None:
+        """Say it in that manner; without effect once there is text."""
+        if not self.text:
+            self._order = self._order.said(manner)
+            self._stretch()
 
     def push_text(self, text: str) -> None:
         """Add text, split anywhere; raises StreamClosed after the end, BadText if there is too much."""

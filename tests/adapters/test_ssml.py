@@ -5,7 +5,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vivavoce.adapters.ssml import DEEPEST, BadSsml, spoken_text
+from vivavoce.adapters.prosody import Manner, manner_of
+from vivavoce.adapters.ssml import DEEPEST, BadSsml, read_ssml
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,57 @@ from vivavoce.adapters.ssml import DEEPEST, BadSsml, spoken_text
     ],
 )
 def test_a_document_says_its_text(document: str, text: str) -> None:
-    assert spoken_text(document) == text
+    assert read_ssml(document).text == text
+
+
+@pytest.mark.parametrize(
+    ("document", "manner"),
+    [
+        ("<speak>Hi</speak>", Manner()),
+        ('<speak rate="1.2" pitch="0.8" volume="75">Hi</speak>', Manner(1.2, 0.8, 1.5)),
+        ('<speak><prosody rate="fast">Hi <break/> there</prosody>.</speak>', Manner(speed=1.25)),
+        ('<speak rate="2">\n <p><s><prosody rate="80%">Hi</prosody></s></p>\n</speak>', Manner(speed=1.6)),
+        ('<speak rate="2"><prosody volume="0">Hi</prosody> there</speak>', Manner(speed=2.0)),
+        ('<speak>Hi <prosody rate="2">there</prosody></speak>', Manner()),
+        ('<speak><prosody rate="2">Hi</prosody><sub alias="there">x</sub></speak>', Manner()),
+        ('<speak><prosody rate="2"/>Hi</speak>', Manner()),
+        ('<speak><prosody rate="2">Hi</prosody><prosody rate="2">there</prosody></speak>', Manner()),
+        ('<speak><prosody rate="2"><prosody rate="0.5">a</prosody> b</prosody></speak>', Manner(speed=2.0)),
+    ],
+)
+def test_the_manner_of_a_document_is_that_of_what_is_around_all_of_it(document: str, manner: Manner) -> None:
+    assert read_ssml(document).manner == manner
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "factor"),
+    [
+        ("rate", "1.5", 1.5),
+        ("rate", " 150% ", 1.5),
+        ("rate", "-20%", 0.8),
+        ("rate", "x-slow", 0.5),
+        ("pitch", "+12st", 2.0),
+        ("pitch", "-12st", 0.5),
+        ("pitch", "+10%", 1.1),
+        ("pitch", "low", 0.87),
+        ("volume", "100", 2.0),
+        ("volume", "+20dB", 10.0),
+        ("volume", "-150%", 0.0),
+        ("volume", "silent", 0.0),
+        ("pitch", "600Hz", 1.0),
+        ("rate", "+1", 1.0),
+        ("rate", "3dB", 1.0),
+        ("rate", "quickly", 1.0),
+        ("rate", "1e9", 1.0),
+        ("rate", "", 1.0),
+    ],
+)
+def test_a_value_is_a_factor_and_one_that_is_not_known_changes_nothing(
+    attribute: str, value: str, factor: float
+) -> None:
+    manner = manner_of({attribute: value})
+    factors = {"rate": manner.speed, "pitch": manner.pitch, "volume": manner.volume}
+    assert factors == pytest.approx({"rate": 1.0, "pitch": 1.0, "volume": 1.0, attribute: factor})
 
 
 LAUGHS = "".join(f'<!ENTITY l{n} "{"".join(f"&l{n - 1};" for _ in range(10))}">' for n in range(1, 10))
@@ -49,7 +100,7 @@ ATTACKS = {
 @pytest.mark.parametrize("document", ATTACKS.values(), ids=ATTACKS)
 def test_a_document_type_is_refused(document: str) -> None:
     with pytest.raises(BadSsml, match="document type"):
-        spoken_text(document)
+        read_ssml(document)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +121,7 @@ def test_a_document_type_is_refused(document: str) -> None:
 )
 def test_what_is_not_ssml_is_refused_with_the_reason(document: str, reason: str) -> None:
     with pytest.raises(BadSsml, match=reason):
-        spoken_text(document)
+        read_ssml(document)
 
 
 def nested(depth: int) -> str:
@@ -78,12 +129,12 @@ def nested(depth: int) -> str:
 
 
 def test_depth_is_bounded() -> None:
-    assert spoken_text(nested(DEEPEST)) == "deep"
+    assert read_ssml(nested(DEEPEST)).text == "deep"
     with pytest.raises(BadSsml, match="inside each other"):
-        spoken_text(nested(DEEPEST + 1))
+        read_ssml(nested(DEEPEST + 1))
 
 
 @given(st.text())
 def test_any_text_in_a_document_is_said_or_refused(text: str) -> None:
     with suppress(BadSsml):
-        spoken_text(f"<speak>{text}</speak>")
+        read_ssml(f"<speak>{text}</speak>")

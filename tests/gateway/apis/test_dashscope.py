@@ -381,6 +381,23 @@ def test_ssml_is_said_without_its_tags_and_they_are_not_charged() -> None:
     in_house(test)
 
 
+def test_the_manner_of_an_ssml_document_acts_on_top_of_the_tasks_own() -> None:
+    async def test(here: House) -> None:
+        async with here.dial() as client:
+            usual = '<speak><prosody rate="1">One two three four.</prosody></speak>'
+            await client.speaks("t", usual, enable_ssml=True, voice="tone-600")
+            seconds = len(client.audio)
+            document = (
+                '<speak rate="2" volume="25"><prosody pitch="1.5">One two three four.</prosody></speak>'
+            )
+            await client.speaks("u", document, enable_ssml=True, voice="tone-600", volume=25)
+            assert pitch_of(client.audio) == 900
+            assert len(client.audio) == pytest.approx(seconds / 2, rel=0.15)
+            assert np.abs(np.frombuffer(client.audio, "<i2").astype(int)).max() < 2_500
+
+    in_house(test)
+
+
 def test_a_task_without_text_is_a_moment_of_silence() -> None:
     async def test(here: House) -> None:
         async with here.dial() as client:

@@ -162,6 +162,17 @@ def test_the_answer_is_a_link_to_the_audio() -> None:
     in_house(test)
 
 
+def test_an_ssml_document_is_said_in_its_manner() -> None:
+    async def test(house: House) -> None:
+        document = '<speak><prosody volume="silent">One two.</prosody></speak>'
+        output = (await house.speaks(text=document, enable_ssml=True, format="pcm")).json()["output"]
+        audio = (await house.client.get(output["audio"]["url"])).content
+        assert len(audio) > 9_600
+        assert not any(audio)
+
+    in_house(test)
+
+
 @pytest.mark.parametrize("codec", ["wav", "pcm", "mp3", "opus"])
 def test_every_format_is_kept_with_its_type(codec: str) -> None:
     async def test(house: House) -> None:

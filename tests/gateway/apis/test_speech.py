@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from vivavoce.adapters.codecs import ulaw_decode
 from vivavoce.adapters.encoders import AudioFormat
+from vivavoce.adapters.prosody import Manner
 from vivavoce.gateway.apis.speech import Encoded, SpeechOrder, open_utterance
 from vivavoce.tts_engine.backend import Rendered, Turn
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -115,6 +116,28 @@ def test_pitch_and_volume_are_heard() -> None:
         assert np.abs(np.frombuffer(pcm, "<i2").astype(int)).max() == pytest.approx(4_096, rel=0.1)
         loud = b"".join(piece.audio for piece in await spoken(engine, SpeechOrder(volume=10)))
         assert np.frombuffer(loud, "<i2").max() == 32_767
+
+    with_engine(test)
+
+
+def test_an_order_in_a_manner_keeps_to_what_is_allowed() -> None:
+    order = SpeechOrder(speed=2.0, pitch=0.8, volume=0.5)
+    assert order.said(Manner(1.5, 1.25, 4.0)) == SpeechOrder(speed=3.0, pitch=1.0, volume=2.0)
+    assert order.said(Manner(100.0, 100.0, 100.0)) == SpeechOrder(speed=4.0, pitch=2.0, volume=10.0)
+    assert order.said(Manner(0.0, 0.0, 0.0)) == SpeechOrder(speed=0.25, pitch=0.5, volume=0.0)
+
+
+def test_an_utterance_takes_a_manner_until_it_has_text() -> None:
+    async def test(engine: Engine, _: CountingBackend) -> None:
+        async with open_utterance(engine, SpeechOrder(speed=0.5)) as utterance:
+            utterance.say(Manner(speed=100.0, pitch=1.5))  # eight times what the voice does
+            utterance.push_text(TEXT)
+            utterance.say(Manner(pitch=0.5))
+            utterance.end_input()
+            pieces = [encoded async for encoded in utterance]
+        usual = await spoken(engine, SpeechOrder())
+        assert pieces[-1].samples[1] == pytest.approx(usual[-1].samples[1] / 4, abs=2_400)
+        assert pitch_of(b"".join(piece.audio for piece in pieces)) == pytest.approx(660, abs=12)
 
     with_engine(test)
 
