@@ -1,6 +1,6 @@
 """The door as routes see it: a dependency that answers a grant, and the page's key kept in a cookie."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from fastapi.requests import HTTPConnection
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,13 +13,14 @@ from .keys import Scope as KeyScope
 _PAGE = "/"
 
 
-def requires(access: Access, scope: KeyScope) -> Callable[[HTTPConnection], Grant]:
+def requires(access: Access, scope: KeyScope) -> Callable[[HTTPConnection], Awaitable[Grant]]:
     """A FastAPI dependency, of requests and WebSockets: the grant of a key that has that scope.
 
     It raises KeyRefused, ScopeMissing, OriginRefused; ``http.py`` makes them answers.
     """
 
-    def granted(connection: HTTPConnection) -> Grant:
+    # Asynchronous although it never waits: FastAPI calls any other on a thread, and access is the loop's.
+    async def granted(connection: HTTPConnection) -> Grant:
         grant = access.grant(connection.headers)
         grant.require(scope)
         connection.state.grant = grant

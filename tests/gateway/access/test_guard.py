@@ -1,13 +1,15 @@
 """The door in front of real routes: HTTP, WebSockets, the page's cookie."""
 
+import asyncio
 import base64
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from fastapi import APIRouter, WebSocket
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
-from vivavoce.gateway.access.access import COOKIE, Access
+from vivavoce.gateway.access.access import COOKIE, Access, Grant
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.origins import Origins
@@ -148,3 +150,18 @@ def test_a_listed_origin_may_and_is_told_so() -> None:
 def test_who_asks_too_much_hears_when_to_try_again() -> None:
     answer = client(Access.open_house()).get("/busy")
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+
+
+def test_the_door_is_opened_on_the_loop_that_it_belongs_to(
+    keys: KeysFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_loop: list[bool] = []
+    grant = Access.grant
+
+    def watched(access: Access, headers: Mapping[str, str]) -> Grant:
+        on_loop.append(asyncio._get_running_loop() is not None)
+        return grant(access, headers)
+
+    monkeypatch.setattr(Access, "grant", watched)
+    assert client(Access(keys)).get("/", headers=bearer(keys, Scope.CALLS)).status_code == 200
+    assert on_loop == [True]
