@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 from vivavoce.gateway.text_feed import TextFeed
@@ -75,6 +75,28 @@ def test_text_is_pushed_as_it_comes_and_then_ended() -> None:
     sink = asyncio.run(scenario())
     assert sink.pushed == ["One ", "two."]
     assert sink.ended == 1
+
+
+def test_a_source_that_is_left_in_the_middle_is_closed_at_once() -> None:
+    closed: list[bool] = []
+
+    async def endless() -> AsyncGenerator[str, None]:
+        try:
+            while True:
+                yield "And so on. "
+                await asyncio.sleep(0.001)
+        finally:
+            closed.append(True)
+
+    async def scenario() -> None:
+        source = endless()  # held here, so that only the feed can close it
+        async with TextFeed(Sink(), source) as feed:
+            await asyncio.sleep(0.005)
+            feed.end_after_sentence()
+            await feed.raise_source_error()
+            assert closed
+
+    asyncio.run(scenario())
 
 
 def test_a_source_that_fails_without_being_asked_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
