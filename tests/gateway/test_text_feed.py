@@ -82,18 +82,20 @@ def test_a_source_that_is_left_in_the_middle_is_closed_at_once() -> None:
 
     async def endless() -> AsyncGenerator[str, None]:
         try:
-            while True:
-                yield "And so on. "
-                await asyncio.sleep(0.001)
+            yield "And so"
+            await asyncio.sleep(0.01)
+            yield " on. "
+            yield "Never said."
         finally:
             closed.append(True)
 
     async def scenario() -> None:
         source = endless()  # held here, so that only the feed can close it
         async with TextFeed(Sink(), source) as feed:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.001)
             feed.end_after_sentence()
             await feed.raise_source_error()
+            assert feed.text == "And so on. "
             assert closed
 
     asyncio.run(scenario())
