@@ -227,6 +227,8 @@ def test_times(written: str, said: str) -> None:
  five hundred twenty nine point five
     order 1099 -> order one zero nine nine
     1080p, error 404 -> ten eighty P, error four oh four
+    2x/day, 5 MB/s -> two times per day, five megabytes per second
+    an 80/20 split, a 502 error -> an eighty twenty split, a five oh two error
     version 3.11, 3.11 -> version three point eleven, three point one one
     221B Baker Street, 221B users -> two twenty one B Baker Street,\
  two hundred twenty one billion users
@@ -270,6 +272,7 @@ def test_addresses_of_the_internet(written: str, said: str) -> None:
     Boise, ID 83702 and order ID 83702 -> Boise, Idaho eight three seven zero two and order I D\
  eight three seven zero two
     123 E. 45th St -> one twenty three East forty fifth Street
+    4521 W. Elm St. is it -> forty five twenty one West Elm Street is it
     45 W. 3rd St. is it -> forty five West third Street is it
     at 1600 Pennsylvania Ave NW -> at sixteen hundred Pennsylvania Avenue Northwest
     Hwy 101 -> Highway one oh one
@@ -286,6 +289,8 @@ def test_abbreviations(written: str, said: str) -> None:
 @rows("""
     API, FAQ, USA -> A P I, F A Q, U S A
     the U.S. economy -> the U S economy
+    J.D. Power, the U.S. Bank. -> J D Power, the U S Bank.
+    We ship to the U.S. We do. -> We ship to the U S. We do.
     PIN, NASA, SIM -> pin, NASA, sim
     WWI and WWII -> World War one and World War two
     IBAN and ASAP -> I B A N and A S A P
@@ -305,7 +310,7 @@ def test_initialisms_letters_and_words(written: str, said: str) -> None:
 @rows("""
     Press * or #. -> Press star or pound.
     the # key, then 1# -> the pound key, then one pound
-    dial *67 first -> dial star six seven first
+    dial *67 first, then *9 -> dial star six seven first, then star nine
     2 * 3 is 6 -> two times three is six
 """)
 def test_the_keys_of_a_telephone(written: str, said: str) -> None:

@@ -47,7 +47,7 @@ def _read_integer(scan: Scan, match: re.Match[str]) -> int:
     elif len(text) in (3, 4) and _STREET_AHEAD.match(scan.view, stop):
         scan.say(_house_words(int(text)), start, stop)
         scan.memory.house_words_left = 6
-    elif len(text) == 3 and scan.memory.previous in say.PAIRED_WORDS:
+    elif len(text) == 3 and (scan.memory.previous in say.PAIRED_WORDS or following == "error"):
         scan.say(_house_words(int(text)), start, stop)
     elif len(text) == 4 and _is_year(int(text), scan.memory.previous, following):
         scan.say(say.year(int(text)), start, stop)
@@ -178,7 +178,7 @@ def _read_slash(scan: Scan, match: re.Match[str]) -> int | None:
     above, below = int(match.group(1)), int(match.group(2))
     date_expected = scan.memory.previous in say.DATE_WORDS
     is_date = 1 <= above <= 12 and 1 <= below <= 31
-    if match.group() in ("24/7", "9/11", "50/50", "20/20"):
+    if match.group() in ("24/7", "9/11", "20/20") or above + below == 100:
         words = f"{say.cardinal(above)} {say.cardinal(below)}"
     elif above > 99:
         words = f"{_house_words(above)} over {say.cardinal(below)}"
@@ -356,7 +356,7 @@ DIGIT_RULES = rules(
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", _read_version),
     (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
-    (rf"({DECIMAL})( ?|-)({_UNIT})(?![\w/'])", _read_unit),
+    (rf"({DECIMAL})( ?|-)({_UNIT})(?![\w']|/(?!(?:{_RATE})\b))", _read_unit),
     (rf"({DECIMAL})(?: (thousand|million|billion|trillion)|([kKMB]|bn))(?!\w)", _read_magnitude),
     (rf"(\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}}){SUFFIX}(?!\w)", _read_ordinal),
 )

@@ -18,6 +18,7 @@ from .vocabulary import (
     HALF_DAYS,
     MONTH_OF,
     SCHEMES,
+    STARTERS,
     WEEKDAY_OF,
     Abbreviation,
 )
@@ -172,8 +173,8 @@ def _stop(view: str, at: int, final: bool, habits: Habits) -> tuple[Verdict, Bou
         return safe if final else (Verdict.OPEN, None)
     if habits.ordinals and _ORDINAL.match(word):
         return Verdict.UNSAFE, None
-    if word in HALF_DAYS:
-        verdict = _after_half_day(view, following, final)
+    if kind is Abbreviation.ENDING and _DOTTED.match(word):
+        verdict = _after_dotted(view, following, final, is_time=word in HALF_DAYS)
         if verdict is not Verdict.SAFE:
             return verdict, None
     if _is_safe_after_stop(view, at, word, kind, view[following]):
@@ -186,14 +187,16 @@ def _is_ordinary(core: str, word: str) -> bool:
     return bool(_ORDINARY.match(core)) and (len(word) > 1 or word == "I" or is_unspaced(word))
 
 
-def _after_half_day(view: str, following: int, final: bool) -> Verdict:
-    """ "5 p.m. Eastern" is one time."""
+def _after_dotted(view: str, following: int, final: bool, *, is_time: bool) -> Verdict:
+    """ "5 p.m. Eastern" is one time, and "J.D. Power" one name."""
     name = _NAME.match(view, following)
     assert name is not None
-    if name.end() == len(view) and not final:
-        open_ended = any(one.startswith(name.group()) for one in AFTER_HALF_DAY)
-        return Verdict.OPEN if open_ended else Verdict.SAFE
-    return Verdict.UNSAFE if name.group() in AFTER_HALF_DAY else Verdict.SAFE
+    if not name.group():
+        return Verdict.SAFE
+    telling = AFTER_HALF_DAY if is_time else STARTERS
+    if name.end() == len(view) and not final and any(one.startswith(name.group()) for one in telling):
+        return Verdict.OPEN
+    return Verdict.SAFE if (name.group() in telling) is not is_time else Verdict.UNSAFE
 
 
 def _ellipsis(view: str, end: int, final: bool) -> tuple[Verdict, Boundary | None]:

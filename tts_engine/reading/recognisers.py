@@ -152,7 +152,7 @@ PAUSES: tuple[Row, ...] = (
     (r"[,;:!?()|]", _read_pause),
 )
 _LINE_RULES = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", _read_list_number))
-_MARKUP_RULES = rules(*MARKUP, (r"&(?:amp;)?", _read_and), (r"\*(\d{2,3})(?!\w)", _read_star_code))
+_MARKUP_RULES = rules(*MARKUP, (r"&(?:amp;)?", _read_and), (r"\*(\d{1,3})(?![\w*])", _read_star_code))
 _MARK_RULES = rules(
     (r"#(\w{1,40})", _read_hash),
     (r"[#*](?![\w#*])", _read_key),

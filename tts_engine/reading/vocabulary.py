@@ -309,6 +309,13 @@ STREETS = {
 }
 # Written with inner full stops only; the letters are said. The last full stop may end the sentence.
 HALF_DAYS = frozenset({"a.m", "p.m", "A.M", "P.M"})
+# With these a sentence begins after "U.S."; other capitals go on: "U.S. Bank", "J.D. Power".
+STARTERS = frozenset(
+    "A After All Also And Any Are As At Before But Can Could Did Do Does Each Every For He Her Here His How "
+    "However I If In Is It Its Let May My No Not Now On Once One Or Our Please She Should So Some Sorry "
+    "Thank Thanks That The Their Then There These They This Those To We What When Where Which Who Why Will "
+    "Would Yes You Your".split()
+)
 # With these a sentence goes on after "5 p.m.".
 AFTER_HALF_DAY = frozenset(
     "ET EST EDT CT CST CDT MT MST MDT PT PST PDT AKST HST GMT UTC BST CET CEST IST Eastern Central "

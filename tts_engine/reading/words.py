@@ -189,7 +189,7 @@ def _read_dotted(scan: Scan, match: re.Match[str]) -> int:
     scan.spell(match.start(), match.end())
     scan.words[-1].stop = match.end()
     scan.memory.hear(bare)
-    if match.group().endswith("."):
+    if match.group().endswith(".") and scan.next_word(match.end()) in ("", *say.STARTERS):
         end_if_sentence(scan, match.end())
     return match.end()
 
@@ -349,13 +349,13 @@ ADDRESS_RULES = rules(
 )
 ABBREVIATION_RULES = rules(
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted),
+    (r"([NS][EW]?|[EW])\.?(?![\w'-])", _read_direction),
     (r"([A-Z])\.(?= [A-Z])", _read_initial),
     (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
     (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
     (r"(x)()(?=\d)", _read_abbreviation),
     (r"w/o(?!\w)|w/(?!\w)|c/o(?!\w)", _read_with),
     (r"[A-Z]{2}(?![\w'])", _read_state),
-    (r"([NS][EW]?|[EW])\.?(?![\w'-])", _read_direction),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_ampersand),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
 )
