@@ -14,7 +14,9 @@ wrong there goes through all that follows, and made three quarters of the error.
 An int8 product takes its input in two planes of 8 bits, the second with what the first leaves over. A row
 with one channel a hundred times as large as the others, as Qwen has them, keeps the small ones that way,
 and the second plane is nearly free: a product of few rows takes as long as its matrix takes to be read. Sums
-are of whole numbers, so that a row's product is the same to the bit in any company.
+are of whole numbers, so that a row's product is the same to the bit in any company, and a session says alone
+what it says among others, as in fp32. In 16 bits it does not: what comes out of a product is rounded
+coarsely, the order of its sums depends on how many rows there are, and soon other ids are drawn.
 
 Source: LLM.int8() (arXiv:2208.07339) for scales by row and output, and for what outliers do to 8 bits.
 """
