@@ -12,7 +12,8 @@ and attention does not mind the order of its keys. Rows at different places are 
 each with what it has: no padding, and a row among others is the row alone. A few blocks are attended together
 under a mask where the ring does not come around: more queries to a product take 0.7 of the time. A plan is
 made once a chunk and shared by all layers. Sessions that share a chunk for once keep their buffers where they
-are (``Apart``): a copy into one would cost more than the step saves. Nothing here has weights.
+are (``Apart``): a copy into one would cost more than the step saves. Where a step is recorded, memories are
+blocks in one place, listed by a table (``Pages``). Nothing here has weights.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 utils/mask.py (subsequent_chunk_mask, with all left context).
 """
@@ -28,10 +29,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .devices import CPU, on_device
+from .state import tensors
 
 BLOCKS_TOGETHER = 4
 
 Project = Callable[[Tensor, Tensor], Tensor]
+Bias = Callable[[Tensor, "Part | PagePlan"], Tensor]
 
 
 class Keep(Enum):
@@ -48,27 +51,38 @@ class Apart:
     rows: tuple[Tensor, ...]
 
 
-Memory = Tensor | Apart
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Buffers cut into blocks, of which a row has those that its plan lists. pool: (pages, ..., block, D)."""
+
+    pool: Tensor
+
+
+Memory = Tensor | Apart | Pages
 
 
 def layers_of(kept: Memory) -> Sequence[Memory]:
     """(N, layers, P, W, D) as (N, P, W, D) for each layer, views."""
     if isinstance(kept, Tensor):
         return kept.unbind(1)
+    if isinstance(kept, Pages):
+        return [Pages(layer) for layer in kept.pool.unbind(1)]
     return [Apart(layer) for layer in zip(*(rows.unbind(1) for rows in kept.rows), strict=True)]
 
 
 def room_of(kept: Memory) -> int:
     """W, slots. Buffers that lie apart have as many if they are rings, else each has room for its own row."""
+    if isinstance(kept, Pages):
+        return len(kept.pool) * kept.pool.shape[-2]
     return kept.shape[-2] if isinstance(kept, Tensor) else max(rows.shape[-2] for rows in kept.rows)
 
 
 def device_of(kept: Memory) -> torch.device:
     """Where it lies."""
-    return kept.device if isinstance(kept, Tensor) else kept.rows[0].device
+    return next(tensors(kept)).device
 
 
-def _pieces(kept: Memory, first: int, last: int) -> Iterator[tuple[int, int, Tensor]]:
+def _pieces(kept: Tensor | Apart, first: int, last: int) -> Iterator[tuple[int, int, Tensor]]:
     """Rows ``first`` to ``last``, as (begin, end, their buffer) for each buffer."""
     if isinstance(kept, Tensor):
         yield first, last, kept[first:last]
@@ -102,6 +116,11 @@ class Part:
     mask: Tensor | None
     distances: tuple[int, int]
 
+    @property
+    def backward(self) -> Tensor:
+        """From each frame back to each slot: (frames, visible) int64."""
+        return self.queries[:, None] - self.positions
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -126,6 +145,74 @@ class Plan:
     history: int
     history_positions: Tensor
     padded: Tensor | None
+
+    @property
+    def distances(self) -> tuple[int, int]:
+        """The least and the most of all parts."""
+        parts = [part.distances for block in self.blocks for part in block.parts if part.visible]
+        return min(least for least, _ in parts), max(most for _, most in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class PagePlan:
+    """How a chunk runs through pages, all of it in tensors: what is recorded with one fits every other.
+
+    ``table``: (N, K) int64, the pages that are attended to, oldest first. ``written``: (N, blocks) int64,
+    those that the chunk goes to, among them. ``positions``: (N, length) int64, the frames of the chunk.
+    ``held``: (N, K * block) int64, the frame in each slot of the table. ``seen``: (N, 1, length, K * block)
+    bool. ``padded``: as in ``Plan``. ``distances``: as in ``Part``, of any frame that may be seen.
+    """
+
+    table: Tensor
+    written: Tensor
+    positions: Tensor
+    held: Tensor
+    seen: Tensor
+    padded: Tensor | None
+    distances: tuple[int, int]
+
+    @property
+    def history_positions(self) -> Tensor:
+        """Keys are kept as they are used."""
+        return self.positions[:, :0]
+
+    @property
+    def backward(self) -> Tensor:
+        """From each frame back to each slot: (N, 1, length, K * block) int64; of what is unseen anything."""
+        return (self.positions[:, :, None] - self.held[:, None]).clamp(*self.distances)[:, None]
+
+
+AnyPlan = Plan | PagePlan
+
+
+@dataclass(frozen=True, slots=True)
+class PagePlaces:
+    """Where rows stand in pages: tensors of a tray.
+
+    ``begins``, ``ends``: (N,) int64, frames behind the chunk, and those after the last that is real.
+    ``table``, ``written``: as in ``PagePlan``. ``first``: (N,) int64, the frame that the table begins with.
+    """
+
+    begins: Tensor
+    ends: Tensor
+    table: Tensor
+    written: Tensor
+    first: Tensor
+
+
+def plan_pages(places: PagePlaces, block: int, window: int | None, *, is_last: bool) -> PagePlan:
+    """The plan of chunks of whole blocks for rows anywhere. is_last: rows may end before their chunk does."""
+    device, begins, ends = places.begins.device, places.begins[:, None], places.ends[:, None]
+    length, slots = block * places.written.shape[1], block * places.table.shape[1]
+    positions = begins + torch.arange(length, device=device)
+    held = places.first[:, None] + torch.arange(slots, device=device)
+    horizon = ((positions // block + 1) * block)[..., None]
+    seen = (held[:, None] < horizon) & (held < ends)[:, None]
+    if window is not None:
+        seen &= held[:, None] >= torch.minimum(horizon, ends[..., None]) - window
+    padded = (positions < ends)[..., None].float() if is_last else None
+    distances = (1 - block, slots - 1)
+    return PagePlan(places.table, places.written, positions, held, seen[:, None], padded, distances)
 
 
 def make_plan(
@@ -204,14 +291,14 @@ def _held(end: Tensor, visible: int, capacity: int) -> Tensor:
     return newest - (newest - torch.arange(visible, device=end.device)) % capacity
 
 
-def recall(kept: Memory, plan: Plan, keep: Keep, project: Project, length: int) -> Memory:
+def recall(kept: Memory, plan: AnyPlan, keep: Keep, project: Project, length: int) -> Memory:
     """The keys and values that a chunk works on: (N, 2, W, D) float32, written to by ``attend``.
 
     ``kept``: (N, P, W, D), one layer's buffer; P is 2 for keys and values, 1 for inputs. The buffer itself
-    where it can be read as it is, else a working copy with room for the chunk. Buffers that lie apart are
-    always read as they are.
+    where it can be read as it is, else a working copy with room for the chunk. Pages and buffers that lie
+    apart are always read as they are.
     """
-    if isinstance(kept, Apart):
+    if isinstance(kept, Apart | Pages) or isinstance(plan, PagePlan):
         return kept
     if keep is Keep.KEYS_VALUES and kept.dtype == torch.float32:
         return kept
@@ -224,7 +311,7 @@ def recall(kept: Memory, plan: Plan, keep: Keep, project: Project, length: int) 
     return working
 
 
-def remember(kept: Memory, fresh: Tensor, block: Block, part: Part) -> None:
+def remember(kept: Tensor | Apart, fresh: Tensor, block: Block, part: Part) -> None:
     """Write rows of ``fresh`` (N, P, length, D) into the buffer (N, P, W, D), in place."""
     for first, last, rows in _pieces(kept, *part.rows):
         _write(rows, fresh[first:last], block, part)
@@ -234,8 +321,10 @@ def _write(rows: Tensor, fresh: Tensor, block: Block, part: Part) -> None:
     rows[:, :, part.slot : part.slot + part.size] = fresh[:, :, block.start : block.start + part.size]
 
 
-def store(kept: Memory, fresh: Tensor, plan: Plan) -> None:
-    """Write a whole chunk into the buffer, block by block, in place."""
+def store(kept: Memory, fresh: Tensor, plan: AnyPlan) -> None:
+    """Write a whole chunk into the buffer, block by block, in place. Pages have it from ``attend``."""
+    if isinstance(kept, Pages) or isinstance(plan, PagePlan):
+        return
     for block in plan.blocks:
         for part in block.parts:
             remember(kept, fresh, block, part)
@@ -245,9 +334,9 @@ def attend(
     query: Tensor,
     fresh: Tensor,
     working: Memory,
-    plan: Plan,
+    plan: AnyPlan,
     heads: int,
-    bias: Callable[[Tensor, Part], Tensor] | None = None,
+    bias: Bias | None = None,
 ) -> Tensor:
     """Multi-head attention of a chunk, block by block: (N, length, H * d).
 
@@ -255,6 +344,9 @@ def attend(
     gives what is added to the scores of some rows, (n, H, frames, visible), from their queries (n, H, frames,
     d).
     """
+    if isinstance(plan, PagePlan) or isinstance(working, Pages):
+        assert isinstance(plan, PagePlan) and isinstance(working, Pages)
+        return _attend_pages(query, fresh, working.pool, plan, heads, bias)
     answer = torch.empty_like(query, memory_format=torch.contiguous_format)
     for block in plan.blocks:
         for part in block.parts:
@@ -268,6 +360,22 @@ def attend(
                 attended = F.scaled_dot_product_attention(asked, key, value, scores)
                 split_heads(answer[first:last, block.start : block.stop], heads).copy_(attended)
     return answer
+
+
+def _attend_pages(
+    query: Tensor, fresh: Tensor, pool: Tensor, plan: PagePlan, heads: int, bias: Bias | None
+) -> Tensor:
+    """``attend`` for all rows and blocks at once. pool: (pages, 2, block, D), of any float type."""
+    block = pool.shape[2]
+    N, parts, length, width = fresh.shape
+    written = fresh.reshape(N, parts, length // block, block, width).transpose(1, 2)
+    # (N, blocks, 2, block, D)
+    pool[plan.written] = written.to(pool.dtype)
+    read = pool[plan.table].transpose(1, 2).flatten(2, 3).to(query.dtype)  # (N, 2, K * block, D)
+    asked, key, value = (split_heads(x, heads) for x in (query, read[:, 0], read[:, 1]))
+    scores = plan.seen if bias is None else bias(asked, plan).masked_fill(~plan.seen, -math.inf)
+    attended = F.scaled_dot_product_attention(asked, key, value, scores)
+    return attended.transpose(1, 2).flatten(2)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

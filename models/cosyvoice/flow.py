@@ -41,7 +41,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Apart, Keep, Memory, Plan, device_of, make_plan, room_of
+from .attention_memory import AnyPlan, Apart, Keep, Memory, Plan, device_of, make_plan, room_of
 from .devices import on_device
 from .flow_dit import DitConfig, DitState, FlowDit
 from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, EncoderState, FlowEncoder, LookaheadLayer
@@ -134,6 +134,15 @@ class FlowState:
     solver: tuple[UnetState | DitState, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FlowPlans:
+    """How a chunk runs through each memory. solver: of 2 B rows, both halves. ids, frames: v2's encoder's."""
+
+    solver: AnyPlan
+    ids: AnyPlan | None
+    frames: AnyPlan | None
+
+
 class _Decoder(nn.Module):
     def __init__(self, config: UnetConfig | DitConfig) -> None:
         super().__init__()
@@ -179,9 +188,10 @@ class Flow(Prepared):
     def init_state(self, speaker: Tensor, frames: int | None = None) -> FlowState:
         """A beginning. speaker: (B, 80) from ``speaker``. frames: room to make, the policy's by default."""
         room = self.policy.window_frames or frames or self.policy.reserve_frames
-        return self._init_state(speaker, room, self.policy)
+        return self.state_with_room(speaker, room, self.policy)
 
-    def _init_state(self, speaker: Tensor, room: int, policy: FlowPolicy) -> FlowState:
+    def state_with_room(self, speaker: Tensor, room: int, policy: FlowPolicy) -> FlowState:
+        """A beginning with room for so many frames, whatever they hold."""
         rows = len(speaker)
         halves = [
             self.decoder.estimator.init_state(2 * rows, room, policy.keep, policy.dtype)
@@ -198,7 +208,7 @@ class Flow(Prepared):
 
     def _scratch_state(self, speaker: Tensor, frames: int) -> FlowState:
         """A beginning that nobody goes on from: one buffer serves every layer and every solver step."""
-        state = self._init_state(speaker, frames, EXACT)
+        state = self.state_with_room(speaker, frames, EXACT)
         first = state.solver[0]
         assert isinstance(first.kept, Tensor)
         shared = replace(first, kept=first.kept[:, :, :1].expand_as(first.kept))
@@ -235,7 +245,7 @@ class Flow(Prepared):
         that is not the last is not whole blocks, or follows a last one.
         """
         begins = state.frames.tolist()
-        _check(chunk, begins)
+        check_chunk(chunk, begins)
         state = self._grown(state, max(begins) + chunk.ids.shape[1] * RATIO)
         return self._run(chunk, state, begins, BLOCK_FRAMES, self.policy)
 
@@ -252,7 +262,7 @@ class Flow(Prepared):
         may be tried again with the same states.
         """
         begins = [int(state.frames) for state in states]
-        _check(chunk, begins)
+        check_chunk(chunk, begins)
         length = chunk.ids.shape[1] * RATIO
         grown = [self._grown(state, begin + length) for state, begin in zip(states, begins, strict=True)]
         mel, after = self._run(chunk, _beside(grown), begins, BLOCK_FRAMES, self.policy)
@@ -272,44 +282,63 @@ class Flow(Prepared):
         length, begins = mu.shape[1], [0] * len(mu)
         state = self._scratch_state(speaker, length)
         plan = self._solver_plan(state, begins, length, BLOCK_FRAMES if mask is Mask.BLOCKS else length)
-        return self._flow(mu, prompt_mel, state, begins, plan, EXACT.keep)[0]
+        return self._flow(mu, prompt_mel, self.noises(begins, length), state, plan, EXACT.keep)[0]
 
     def _run(
         self, chunk: FlowChunk, state: FlowState, begins: list[int], block: int, policy: FlowPolicy
     ) -> tuple[Tensor, FlowState]:
-        mu, encoder = self._encode(chunk, state, begins, block)
-        plan = self._solver_plan(state, begins, mu.shape[1], block, _doubled(chunk.lengths))
-        mel, solver = self._flow(mu, chunk.prompt_mel, state, begins, plan, policy.keep)
+        plans = self._plans(chunk, state, begins, block)
+        noise = self.noises(begins, chunk.ids.shape[1] * RATIO)
+        return self.compute(chunk, noise, state, plans, policy.keep)
+
+    def compute(
+        self, chunk: FlowChunk, noise: Tensor, state: FlowState, plans: "FlowPlans", keep: Keep
+    ) -> tuple[Tensor, FlowState]:
+        """A step once it is planned; the plans know which rows end early. noise: of ``noises``."""
+        mu, encoder = self._encode(chunk, state, plans)
+        mel, solver = self._flow(mu, chunk.prompt_mel, noise, state, plans.solver, keep)
         return mel, FlowState(state.frames + mu.shape[1], state.speaker, encoder, solver)
 
+    def noises(self, begins: Sequence[int], frames: int) -> Tensor:
+        """``noise`` for several rows: (B, frames, 80)."""
+        return torch.stack([self.noise(begin, frames) for begin in begins])
+
     def _flow(
-        self, mu: Tensor, prompt_mel: Tensor, state: FlowState, begins: list[int], plan: Plan, keep: Keep
+        self,
+        mu: Tensor,
+        prompt_mel: Tensor,
+        noise: Tensor,
+        state: FlowState,
+        plan: AnyPlan,
+        keep: Keep,
     ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
-        noise = torch.stack([self.noise(begin, mu.shape[1]) for begin in begins])
         speaker = state.speaker[:, None].expand_as(mu)
         conditioned = torch.cat([mu, speaker, prompt_mel.transpose(1, 2)], 2)
         mel, solver = self._solve(noise, conditioned, state.solver, plan, keep)
         return mel.transpose(1, 2), solver
 
     def _encode(
-        self, chunk: FlowChunk, state: FlowState, begins: list[int], block: int
+        self, chunk: FlowChunk, state: FlowState, plans: "FlowPlans"
     ) -> tuple[Tensor, EncoderState | Tensor]:
         """The conditioning of the chunk, (B, 2 T, 80)."""
         x, future = (self.input_embedding(ids.clamp(min=0)) for ids in (chunk.ids, chunk.future))
-        length = chunk.ids.shape[1]
         if isinstance(state.encoder, EncoderState):
-            memory = state.encoder
-            ids = _plan(
-                [begin // RATIO for begin in begins], length, block // RATIO, memory.ids, chunk.lengths
-            )
-            frames = _plan(begins, length * RATIO, block, memory.frames, _doubled(chunk.lengths))
-            h, encoder = self.encoder.step(x, future, memory, ids, frames)
+            assert plans.ids is not None and plans.frames is not None
+            h, encoder = self.encoder.step(x, future, state.encoder, plans.ids, plans.frames)
             return self.encoder_proj(h), encoder
-        if chunk.lengths is not None:
-            spoken = torch.arange(length) < torch.tensor(chunk.lengths)[:, None]
-            x = x * on_device(spoken[..., None], x.device)
+        if plans.solver.padded is not None:
+            x = x * plans.solver.padded[::2, ::RATIO]
         h, context = self.pre_lookahead_layer(x, future, state.encoder)
         return h.repeat_interleave(RATIO, 1), context
+
+    def _plans(self, chunk: FlowChunk, state: FlowState, begins: list[int], block: int) -> "FlowPlans":
+        length, doubled = chunk.ids.shape[1], _doubled(chunk.lengths)
+        solver = self._solver_plan(state, begins, length * RATIO, block, doubled)
+        if not isinstance(state.encoder, EncoderState):
+            return FlowPlans(solver, None, None)
+        memory, places = state.encoder, [begin // RATIO for begin in begins]
+        ids = _plan(places, length, block // RATIO, memory.ids, chunk.lengths)
+        return FlowPlans(solver, ids, _plan(begins, length * RATIO, block, memory.frames, doubled))
 
     def _solver_plan(
         self,
@@ -324,7 +353,12 @@ class Flow(Prepared):
         return _plan(twice, length, block, state.solver[0].kept, halves)
 
     def _solve(
-        self, x: Tensor, conditioned: Tensor, states: tuple[UnetState | DitState, ...], plan: Plan, keep: Keep
+        self,
+        x: Tensor,
+        conditioned: Tensor,
+        states: tuple[UnetState | DitState, ...],
+        plan: AnyPlan,
+        keep: Keep,
     ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
         """Euler steps with classifier-free guidance, both halves in one batch. x: (B, T, 80) noise -> mel."""
         if self.offsets is None:
@@ -401,7 +435,7 @@ def _fold(tensor: Tensor) -> Tensor:
 
 def _unfold(tensor: Tensor) -> Tensor:
     """(2 B, ...) -> (B, 2, ...), a view."""
-    return tensor.view(-1, 2, *tensor.shape[1:])
+    return tensor.view(len(tensor) // 2, 2, *tensor.shape[1:])
 
 
 def _doubled(lengths: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -415,7 +449,8 @@ def _plan(
     return make_plan(begins, length, block=block, capacity=room, valid=valid, device=device)
 
 
-def _check(chunk: FlowChunk, begins: list[int]) -> None:
+def check_chunk(chunk: FlowChunk, begins: list[int]) -> None:
+    """Raise ValueError for a chunk that rows with so many frames behind them cannot take."""
     length, future = chunk.ids.shape[1], chunk.future.shape[1]
     if future not in (0, LOOKAHEAD):
         raise ValueError(f"future has {future} ids; allowed: {LOOKAHEAD}, or 0 at the end of the utterance")

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Keep, Memory, Plan, attend, layers_of, recall, store
+from .attention_memory import AnyPlan, Keep, Memory, attend, layers_of, recall, store
 from .layers import JoinedProjection, Linear, pair, time_features
 
 MEL = 80
@@ -147,7 +147,7 @@ class _Block(nn.Module):
         x: Tensor,
         modulation: Tensor,
         kept: Memory,
-        plan: Plan,
+        plan: AnyPlan,
         keep: Keep,
         turns: tuple[_Turns, _Turns],
     ) -> Tensor:
@@ -220,7 +220,7 @@ class FlowDit(nn.Module):
         return DitState(first, second, kept)
 
     def step(
-        self, x: Tensor, conditions: Tensor, offsets: Tensor, state: DitState, plan: Plan, keep: Keep
+        self, x: Tensor, conditions: Tensor, offsets: Tensor, state: DitState, plan: AnyPlan, keep: Keep
     ) -> tuple[Tensor, DitState]:
         """The velocity of a chunk.
 

@@ -14,14 +14,13 @@ transformer/{attention,embedding,encoder_layer,positionwise_feed_forward}.py; ke
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Memory, Part, Plan, attend, layers_of, split_heads
+from .attention_memory import AnyPlan, Bias, Memory, PagePlan, Part, attend, layers_of, split_heads
 from .layers import CausalConv, JoinedProjection, Linear, pair
 
 LOOKAHEAD = 3
@@ -95,19 +94,19 @@ class _RelativeAttention(JoinedProjection):
         self.pos_bias_u = nn.Parameter(torch.empty(heads, width // heads))
         self.pos_bias_v = nn.Parameter(torch.empty(heads, width // heads))
 
-    def forward(self, x: Tensor, kept: Memory, plan: Plan, table: "_Distances") -> Tensor:
+    def forward(self, x: Tensor, kept: Memory, plan: AnyPlan, table: "_Distances") -> Tensor:
         """x: (B, T, C). kept: (B, 2, W, C), written in place."""
         query = self.queries(x) + self.pos_bias_u.flatten()
         fresh = pair(self.keys_values(x))
         attended = attend(query, fresh, kept, plan, self.heads, self._distance_scores(table))
         return self.linear_out(attended)  # type: ignore[no-any-return]
 
-    def _distance_scores(self, table: "_Distances") -> Callable[[Tensor, Part], Tensor]:
+    def _distance_scores(self, table: "_Distances") -> Bias:
         projected = split_heads(self.linear_pos(table.sines)[None], self.heads)
         shift = (self.pos_bias_v - self.pos_bias_u)[:, None]
         scale = 1 / math.sqrt(projected.shape[-1])
 
-        def scores(query: Tensor, part: Part) -> Tensor:
+        def scores(query: Tensor, part: Part | PagePlan) -> Tensor:
             by_distance = ((query + shift) * scale) @ projected.transpose(-1, -2)
             return table.pick(by_distance, part)
 
@@ -133,7 +132,7 @@ class _Layer(nn.Module):
         self.norm_ff = nn.LayerNorm(config.width, eps=1e-12)
         self.norm_mha = nn.LayerNorm(config.width, eps=1e-12)
 
-    def forward(self, x: Tensor, kept: Memory, plan: Plan, table: "_Distances") -> Tensor:
+    def forward(self, x: Tensor, kept: Memory, plan: AnyPlan, table: "_Distances") -> Tensor:
         x = x + self.self_attn(self.norm_mha(x), kept, plan, table)
         return x + self.feed_forward(self.norm_ff(x))  # type: ignore[no-any-return]
 
@@ -141,15 +140,13 @@ class _Layer(nn.Module):
 class _Distances:
     """The sine table over every distance that a plan needs, from a block's own future to its oldest key."""
 
-    def __init__(self, plan: Plan, width: int) -> None:
-        parts = [part for block in plan.blocks for part in block.parts if part.visible]
-        self.nearest = min(part.distances[0] for part in parts)
-        farthest = max(part.distances[1] for part in parts)
+    def __init__(self, plan: AnyPlan, width: int) -> None:
+        self.nearest, farthest = plan.distances
         self.sines = sine_table(self.nearest, farthest, width, plan.positions.device)
 
-    def pick(self, by_distance: Tensor, part: Part) -> Tensor:
+    def pick(self, by_distance: Tensor, part: Part | PagePlan) -> Tensor:
         """Scores by distance (n, H, block, distances) to scores by slot (n, H, block, visible)."""
-        index = part.queries[:, None] - part.positions - self.nearest
+        index = part.backward - self.nearest
         return by_distance.gather(3, index.expand(*by_distance.shape[:2], -1, -1))
 
 
@@ -196,7 +193,7 @@ class FlowEncoder(nn.Module):
         )
 
     def step(
-        self, x: Tensor, future: Tensor, state: EncoderState, ids: Plan, frames: Plan
+        self, x: Tensor, future: Tensor, state: EncoderState, ids: AnyPlan, frames: AnyPlan
     ) -> tuple[Tensor, EncoderState]:
         """The conditioning of a chunk.
 
@@ -213,7 +210,7 @@ class FlowEncoder(nn.Module):
         return self.after_norm(x), EncoderState(lookahead, up, state.ids, state.frames)
 
 
-def _run(layers: nn.ModuleList, x: Tensor, kept: Memory, plan: Plan) -> Tensor:
+def _run(layers: nn.ModuleList, x: Tensor, kept: Memory, plan: AnyPlan) -> Tensor:
     table = _Distances(plan, x.shape[2])
     for layer, memory in zip(layers, layers_of(kept), strict=True):
         x = layer(x, memory, plan, table)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import Keep, Memory, Plan, attend, layers_of, recall, store
+from .attention_memory import AnyPlan, Keep, Memory, attend, layers_of, recall, store
 from .layers import CausalConv, JoinedProjection, Linear, Pointwise, pair, time_features
 
 TIME_WIDTH_FACTOR = 4
@@ -125,7 +125,7 @@ class _Transformer(nn.Module):
         self.norm3 = nn.LayerNorm(width)
         self.ff = _FeedForward(width)
 
-    def forward(self, x: Tensor, kept: Memory, plan: Plan, keep: Keep) -> Tensor:
+    def forward(self, x: Tensor, kept: Memory, plan: AnyPlan, keep: Keep) -> Tensor:
         """x: (N, T, C). kept: (N, P, W, D), written in place."""
         normed = self.norm1(x)
         fresh = pair(self.attn1.keys_values(normed))
@@ -229,7 +229,7 @@ class FlowUnet(nn.Module):
         return UnetState(contexts, kept)
 
     def step(
-        self, x: Tensor, conditions: Tensor, offsets: Tensor, state: UnetState, plan: Plan, keep: Keep
+        self, x: Tensor, conditions: Tensor, offsets: Tensor, state: UnetState, plan: AnyPlan, keep: Keep
     ) -> tuple[Tensor, UnetState]:
         """The velocity of a chunk.
 

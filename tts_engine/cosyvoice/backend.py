@@ -70,12 +70,12 @@ class CosyVoiceRenderer:
             openings=policy.prepared_voices,
             prefill_chunk=policy.prefill_chunk,
         )
-        self._renderer = RenderRunner(networks, timbres=policy.prepared_voices)
+        self._renderer = RenderRunner(networks, policy)
         self._free = list(range(policy.slots))
         self._open: dict[int, Utterance] = {}
         self._rows: dict[int, int] = {}  # of the slots that have been stepped
         self._last_slot = 0
-        self._memory_ids = self._renderer.memory_ids(policy.memory_share)
+        self._memory_ids = self._renderer.memory_ids
         self._most = policy.slots  # fewer after memory ran out, until nobody is there
         self.room = self._reckoned()
 

@@ -8,8 +8,9 @@ them and 25 are enough for the first sound:
                 prepared once a voice |first chunk |lookahead
 
 Sentences whose chunks are equally long share a step of the flow, and of the vocoder where they are equally
-far; last chunks share one where they take as many blocks. Memory is in each sentence's ``Rendering``, and is
-replaced once a step has come to its end, so that a step that failed can be tried again. One thread.
+far; last chunks share one where they take as many blocks. Memory is in each sentence's ``Rendering``, or told
+there (``flow_runner``), and is replaced once a step has come to its end, so that a step that failed can be
+tried again. One thread.
 """
 
 from collections import OrderedDict
@@ -22,17 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...models.cosyvoice.attention_memory import room_of
-from ...models.cosyvoice.devices import free_bytes, on_device, on_host
-from ...models.cosyvoice.flow import (
-    BLOCK_IDS,
-    FRAMES_PER_S,
-    MEL,
-    Flow,
-    FlowChunk,
-    FlowState,
-    state_bytes_per_s,
-)
+from ...models.cosyvoice.devices import on_device, on_host
+from ...models.cosyvoice.flow import BLOCK_IDS, MEL, Flow, FlowChunk, FlowState
 from ...models.cosyvoice.flow_encoder import LOOKAHEAD, RATIO
 from ...models.cosyvoice.hift import Hift, HiftState
 from ...models.cosyvoice.hift_v3 import HiftV3, HiftV3State, NoiseReader, NoiseTable
@@ -40,6 +32,8 @@ from ...models.cosyvoice.hop_schedule import Chunk
 from ...models.cosyvoice.mel_speed import MelSpeed
 from ...models.cosyvoice.networks import Networks
 from ...models.cosyvoice.state import gather, join, tensors
+from .flow_runner import FlowRunner, PlainFlow, RecordedFlow, can_be_recorded
+from .policy import CosyVoicePolicy
 
 Samples = NDArray[np.float32]
 
@@ -82,9 +76,12 @@ class Throat(Protocol):
 
 @dataclass(slots=True)
 class Rendering:
-    """What flow, speed and vocoder remember of a sentence. tail_mel: (80, 2 n), of the recording's tail."""
+    """What flow, speed and vocoder remember of a sentence. tail_mel: (80, 2 n), of the recording's tail.
 
-    flow: FlowState
+    seat: the sentence's at the ``FlowRunner``.
+    """
+
+    seat: object
     tail_mel: Tensor
     speed: MelSpeed
     throat: Throat
@@ -115,52 +112,42 @@ class Voicing:
 
 
 class RenderRunner:
-    """Flow and vocoder of a bundle. timbres: voices kept prepared at most."""
+    """Flow and vocoder of a bundle."""
 
-    def __init__(self, networks: Networks, *, timbres: int) -> None:
+    def __init__(self, networks: Networks, policy: CosyVoicePolicy) -> None:
         self._flow: Flow = networks.flow
         self._device = networks.flow.device
         self._vocoder = networks.vocoder
         self._noise = NoiseTable(self._vocoder.config.waves) if isinstance(self._vocoder, HiftV3) else None
-        self._most_timbres = timbres
-        self._prepared: OrderedDict[str, FlowState] = OrderedDict()
+        self._most_timbres = policy.prepared_voices
+        self._runner = _flow_runner(networks.flow, policy)
+        self._prepared: OrderedDict[str, object] = OrderedDict()
 
-    def memory_ids(self, share: float) -> int:
-        """Speech ids whose memory fits into a share of what is free now."""
-        bytes_per_s = state_bytes_per_s(self._flow.config, self._flow.policy)
-        return int(share * free_bytes(self._device) * FRAMES_PER_S / RATIO / bytes_per_s)
+    @property
+    def memory_ids(self) -> int:
+        """Speech ids that there is memory for."""
+        return self._runner.memory_ids
 
     @property
     def kept_ids(self) -> int:
         """Speech ids of the voices that are kept prepared."""
-        return sum(room_of(state.solver[0].kept) for state in [*self._prepared.values()]) // RATIO
+        return sum(self._runner.kept_ids(voice) for voice in [*self._prepared.values()])
 
     def begin(self, timbre: Timbre, speed: float, noise: np.random.Generator) -> Rendering:
         """A sentence in a voice. noise: of the session, for version 2; version 3's is always the same."""
-        voice = self._prepare(timbre)
-        used = int(voice.frames.max())
-        room = used + self._flow.policy.reserve_frames
+        seat = self._runner.open(self._prepare(timbre))
         tail = self._there(timbre.mel[:, RATIO * (len(timbre.ids) - len(timbre.tail)) :])
-        return Rendering(self._flow.open(voice, room), tail, MelSpeed(speed), self._throat(noise))
+        return Rendering(seat, tail, MelSpeed(speed), self._throat(noise))
 
     def shares_flow(self, part: Part) -> Hashable:
         """Equal for parts that ``flow`` may be given together."""
-        if not self._flow.steps_together:
-            return id(part.rendering)
-        final = part.chunk.final
-        return final, -(-part.length // BLOCK_IDS) if final else part.length
+        final, alone = part.chunk.final, self._runner.alone(part.rendering.seat)
+        return final, alone, -(-part.length // BLOCK_IDS) if final else part.length
 
     def flow(self, parts: Mapping[int, Part]) -> dict[int, Tensor]:
         """The mel of each chunk, (1, 80, T)."""
-        states = [part.rendering.flow for part in parts.values()]
         chunk = _flow_chunk([*parts.values()], self._device)
-        if len(states) == 1:
-            mel, state = self._flow.step(chunk, states[0])
-            states = [state]
-        else:
-            mel, states = self._flow.step_together(chunk, states)
-        for part, state in zip(parts.values(), states, strict=True):
-            part.rendering.flow = state
+        mel = self._runner.step(chunk, [part.rendering.seat for part in parts.values()])
         return {
             row: mel[index : index + 1, :, : RATIO * part.length]
             for index, (row, part) in enumerate(parts.items())
@@ -196,9 +183,9 @@ class RenderRunner:
                 row.throat.state = gather(state, [index])
         return dict(zip(voicings, on_host(samples).numpy(), strict=True))
 
-    def _prepare(self, timbre: Timbre) -> FlowState:
+    def _prepare(self, timbre: Timbre) -> object:
         if timbre.id not in self._prepared:
-            self._prepared[timbre.id] = self._heard(timbre)
+            self._prepared[timbre.id] = self._runner.keep(self._heard(timbre))
             if len(self._prepared) > self._most_timbres:
                 self._prepared.popitem(last=False)
         self._prepared.move_to_end(timbre.id)
@@ -254,8 +241,21 @@ class _CausalThroat:
         return on_device(drawn, self.state.mel.device)
 
 
+def _flow_runner(flow: Flow, policy: CosyVoicePolicy) -> FlowRunner[Any, Any]:
+    if not can_be_recorded(flow):
+        return PlainFlow(flow, policy.memory_share)
+    return RecordedFlow(
+        flow,
+        policy.memory_share,
+        rows=policy.most_render_rows,
+        sentences=policy.slots,
+        prompt_ids=policy.prompt_ids,
+        longest_hop=policy.longest_hop,
+    )
+
+
 def _flow_chunk(parts: Sequence[Part], device: torch.device) -> FlowChunk:
-    """Chunks as rows, padded where they are last ones of different length."""
+    """Chunks as rows, padded where they are last ones of different length; their ids on the host."""
     lengths = tuple(part.length for part in parts)
     longest = max(lengths)
     ids = torch.zeros(len(parts), longest, dtype=torch.int64)
@@ -266,5 +266,4 @@ def _flow_chunk(parts: Sequence[Part], device: torch.device) -> FlowChunk:
         tail = part.rendering.tail_mel[:, RATIO * chunk.start :]
         mel[row, :, : tail.shape[1]] = tail
     future = torch.tensor([part.ids[part.chunk.stop : part.chunk.fed] for part in parts], dtype=torch.int64)
-    ids, future = on_device(ids, device), on_device(future, device)
     return FlowChunk(ids, future, mel, lengths if len(set(lengths)) > 1 else None)

@@ -1,0 +1,138 @@
+"""Runs the flow for the sentences of a step: as it is, or recorded on a device. What each remembers is here.
+
+    PlainFlow       a sentence keeps its own state, which grows; any chunks, on any device
+    RecordedFlow    a sentence has pages of one pool; steps are replayed (``flow_graphs``)
+
+One thread.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from torch import Tensor
+
+from ...models.cosyvoice.attention_memory import Keep, room_of
+from ...models.cosyvoice.devices import free_bytes, on_device
+from ...models.cosyvoice.flow import BLOCK_IDS, FRAMES_PER_S, Flow, FlowChunk, FlowState, state_bytes_per_s
+from ...models.cosyvoice.flow_encoder import RATIO
+from ...models.cosyvoice.flow_graphs import FlowGraphs, PagedVoice, Seat
+
+VoiceT = TypeVar("VoiceT")
+SeatT = TypeVar("SeatT")
+
+
+class FlowRunner(Protocol[VoiceT, SeatT]):
+    """Steps of a flow for sentences that sit each in a seat."""
+
+    @property
+    def memory_ids(self) -> int:
+        """Speech ids that there is memory for."""
+
+    def keep(self, voice: FlowState) -> VoiceT:
+        """A voice that has heard its recording, for many sentences."""
+
+    def kept_ids(self, voice: VoiceT) -> int:
+        """Speech ids of memory that a voice takes."""
+
+    def open(self, voice: VoiceT) -> SeatT:
+        """The beginning of a sentence."""
+
+    def alone(self, seat: SeatT) -> Hashable:
+        """Different for seats that cannot share a step."""
+
+    def step(self, chunk: FlowChunk, seats: Sequence[SeatT]) -> Tensor:
+        """The mel of a chunk, a row a seat; a step that failed may be tried again. Ids are on the host."""
+
+
+class OwnSeat:
+    """A sentence's own state."""
+
+    def __init__(self, state: FlowState) -> None:
+        self.state = state
+
+
+class PlainFlow:
+    """Steps as the flow has them. memory_share: of what is free now, for sentences."""
+
+    def __init__(self, flow: Flow, memory_share: float) -> None:
+        self._flow = flow
+        self.memory_ids = _ids_that_fit(flow, memory_share)
+
+    def keep(self, voice: FlowState) -> FlowState:
+        """The state itself."""
+        return voice
+
+    def kept_ids(self, voice: FlowState) -> int:
+        """What its buffers have room for."""
+        return room_of(voice.solver[0].kept) // RATIO
+
+    def open(self, voice: FlowState) -> OwnSeat:
+        """A copy."""
+        room = int(voice.frames) + self._flow.policy.reserve_frames
+        return OwnSeat(self._flow.open(voice, room))
+
+    def alone(self, seat: OwnSeat) -> Hashable:
+        """Memories that are not read as they are stay by themselves."""
+        return None if self._flow.steps_together else id(seat)
+
+    def step(self, chunk: FlowChunk, seats: Sequence[OwnSeat]) -> Tensor:
+        """One row as a batch of its own, several where they lie."""
+        ids, future = (on_device(part, self._flow.device) for part in (chunk.ids, chunk.future))
+        chunk = replace(chunk, ids=ids, future=future)
+        if len(seats) == 1:
+            mel, state = self._flow.step(chunk, seats[0].state)
+            states = [state]
+        else:
+            mel, states = self._flow.step_together(chunk, [seat.state for seat in seats])
+        for seat, state in zip(seats, states, strict=True):
+            seat.state = state
+        return mel
+
+
+class RecordedFlow:
+    """Steps on pages. memory_share: of what is free now, for all pages, where so many can be used.
+
+    rows: in a step at most. sentences: at once. longest_hop: ids.
+    """
+
+    def __init__(
+        self, flow: Flow, memory_share: float, *, rows: int, sentences: int, prompt_ids: int, longest_hop: int
+    ) -> None:
+        most_ids = prompt_ids + flow.policy.reserve_frames // RATIO
+        useful = sentences * -(-most_ids // BLOCK_IDS)
+        pages = max(1, min(useful, _ids_that_fit(flow, memory_share) // BLOCK_IDS))
+        self._graphs = FlowGraphs(flow, rows=rows, slots=sentences, pages=pages)
+        self.memory_ids = pages * BLOCK_IDS
+        if flow.device.type == "cuda":
+            self._graphs.record(-(-longest_hop // BLOCK_IDS))
+
+    def keep(self, voice: FlowState) -> PagedVoice:
+        """Copied to pages; raises MemoryError."""
+        return self._graphs.keep(voice)
+
+    def kept_ids(self, voice: PagedVoice) -> int:
+        """Its pages, which sentences share."""
+        return len(voice.pages) * BLOCK_IDS
+
+    def open(self, voice: PagedVoice) -> Seat:
+        """A row of contexts; raises MemoryError."""
+        return self._graphs.open(voice)
+
+    def alone(self, seat: Seat) -> Hashable:
+        """All may share a step."""
+        return None
+
+    def step(self, chunk: FlowChunk, seats: Sequence[Seat]) -> Tensor:
+        """Replayed; raises MemoryError where pages have run out."""
+        return self._graphs.step(chunk, seats)
+
+
+def can_be_recorded(flow: Flow) -> bool:
+    """Whether it is on a device where that is worth it, and remembers what pages are of."""
+    return flow.device.type != "cpu" and flow.policy.keep is Keep.KEYS_VALUES
+
+
+def _ids_that_fit(flow: Flow, share: float) -> int:
+    bytes_per_s = state_bytes_per_s(flow.config, flow.policy)
+    return int(share * free_bytes(flow.device) * FRAMES_PER_S / RATIO / bytes_per_s)
