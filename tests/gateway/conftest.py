@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.standin_backend import StandInBackend
 
 T = TypeVar("T")
 
@@ -48,6 +50,17 @@ def run_virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
             return runner.run(coroutine)
 
     return run
+
+
+@pytest.fixture
+def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every engine that is opened speaks in tones: a word is 0.2 s."""
+    real_open = Engine.open
+
+    async def open_stand_in(*args: object, **named: object) -> Engine:
+        return await real_open(backend=StandInBackend((440, 880)))
+
+    monkeypatch.setattr(Engine, "open", open_stand_in)
 
 
 @pytest.fixture(autouse=True)

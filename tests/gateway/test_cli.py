@@ -4,8 +4,10 @@ import json
 import subprocess
 import sys
 import wave
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from vivavoce import __version__
@@ -13,34 +15,14 @@ from vivavoce.gateway import bench_command, cli
 from vivavoce.gateway.bench import call as call_bench
 from vivavoce.gateway.bench.report import Figure, Report
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
-from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.standin_backend import StandInBackend
-
-COMMANDS = (
-    ["serve"],
-    ["say"],
-    ["phone"],
-    ["bench"],
-    ["bench", "call"],
-    ["bench", "resample"],
-    ["bench", "words"],
-    ["bench", "cosyvoice"],
-    ["bench", "precision"],
-    ["bundle", "check"],
-    ["bundle", "random"],
-    ["bundle", "convert"],
-)
 
 
-@pytest.fixture
-def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every engine that is opened speaks in tones: a word is 0.2 s."""
-    real_open = Engine.open
-
-    async def open_stand_in(*args: object, **named: object) -> Engine:
-        return await real_open(backend=StandInBackend((440, 880)))
-
-    monkeypatch.setattr(Engine, "open", open_stand_in)
+def commands(group: click.Group, *path: str) -> Iterator[list[str]]:
+    """Every command below a group, as it is typed."""
+    for name, command in group.commands.items():
+        yield [*path, name]
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
 
 
 def exit_code(*arguments: str) -> int:
@@ -50,7 +32,7 @@ def exit_code(*arguments: str) -> int:
     return end.value.code
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", list(commands(cli._cli)), ids=" ".join)
 def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(*command, "--help") == 0
     assert f"Usage: vivavoce {' '.join(command)}" in capsys.readouterr().out

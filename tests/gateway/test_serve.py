@@ -209,16 +209,6 @@ def test_an_unknown_voice_or_script_stops_the_start() -> None:
 # Signals: this process gets them, as the real one would
 
 
-@pytest.fixture
-def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
-    real_open = Engine.open
-
-    async def open_stand_in(*args: object, **named: object) -> Engine:
-        return await real_open(backend=StandInBackend((440, 880)))
-
-    monkeypatch.setattr(Engine, "open", open_stand_in)
-
-
 def signalled(number: signal.Signals, **changed: object) -> list[str]:
     """Serve, get a signal when ready; answers what was announced."""
     said: list[str] = []
