@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib.util
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,13 +17,13 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
 )
 
-from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
+from tiny_cosyvoice import BRIEF, recording  # noqa: E402
 from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
 from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
 from vivavoce.tts_engine.backend import Delivery, Mode, SlotRequest, Turn  # noqa: E402
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, Interleave  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.policy import Interleave  # noqa: E402
 from vivavoce.tts_engine.engine import Engine  # noqa: E402
 from vivavoce.tts_engine.errors import (  # noqa: E402
     BadRequest,
@@ -38,30 +38,10 @@ from vivavoce.tts_engine.voice_store import About, VoiceStore  # noqa: E402
 SAMPLES_PER_ID = 960
 TEXT = "Well, who is it, at night? It is me."
 SHORT = "Well, it is me."
-BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0)
 FINAL_SILENCE = SAMPLE_RATE // 50
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module", params=Version, ids=lambda version: version.name)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bundles") / request.param.name
-    write_random_bundle(path, request.param, Size.TINY, seed=1)
-    return path
-
-
-@pytest.fixture(scope="module")
-def v2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bundles") / "V2"
-    write_random_bundle(path, Version.V2, Size.TINY, seed=1)
-    return path
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +57,6 @@ def v2_backend(v2_folder: Path) -> CosyVoiceBackend:
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 300))
-
-
-def recording(pitch_hz: float = 200.0, seconds: float = 3.2) -> np.ndarray:
-    time_s = np.arange(round(seconds * 16_000)) / 16_000
-    return (0.3 * np.sin(2 * np.pi * pitch_hz * time_s * (1 + 0.2 * np.sin(7 * time_s)))).astype(np.float32)
 
 
 async def collect(stream: Stream) -> list[AudioChunk]:

@@ -9,7 +9,7 @@ import random
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,14 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
 )
 
+from tiny_cosyvoice import BRIEF, recording  # noqa: E402
 from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
 from vivavoce.tts_engine.backend import Rendered, SlotRequest, Stage, Turn  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 from vivavoce.tts_engine.text import Segment  # noqa: E402
 
-BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0)
 TEXTS = (
     "Well, who is it, at night? It is me.",
     "It is me.",
@@ -40,31 +37,7 @@ TEXTS = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module", params=Version, ids=lambda version: version.name)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bundles") / request.param.name
-    write_random_bundle(path, request.param, Size.TINY, seed=1)
-    return path
-
-
-@pytest.fixture(scope="module")
-def v2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bundles") / "V2"
-    write_random_bundle(path, Version.V2, Size.TINY, seed=1)
-    return path
-
-
-def recording(pitch_hz: float = 200.0) -> np.ndarray:
-    time_s = np.arange(51_200) / 16_000
-    return (0.3 * np.sin(2 * np.pi * pitch_hz * time_s * (1 + 0.2 * np.sin(7 * time_s)))).astype(np.float32)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Sitting:

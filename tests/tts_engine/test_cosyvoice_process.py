@@ -8,20 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
 )
 
-from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
+from tiny_cosyvoice import BRIEF, recording  # noqa: E402
 from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
 from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
 from vivavoce.tts_engine.backend import Backend, Delivery, Mode, Stage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend, hosted  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, SynthesisFailed  # noqa: E402
@@ -29,9 +27,9 @@ from vivavoce.tts_engine.process_backend import ProcessBackend, ProcessPolicy  #
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 
 TEXT = "It is me."
-# One slot, which a session that has ended must have given back there, too.
 PATIENT = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9))
-BRIEF = CosyVoicePolicy(slots=1, length=LengthRule(2, 2), pause_share=0.0)
+# One slot, which a session that has ended must have given back there, too.
+ALONE = replace(BRIEF, slots=1)
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 300))
-
-
-def recording() -> np.ndarray:
-    time_s = np.arange(round(3.2 * 16_000)) / 16_000
-    return (0.3 * np.sin(2 * np.pi * 200 * time_s * (1 + 0.2 * np.sin(7 * time_s)))).astype(np.float32)
 
 
 async def heard(engine: Engine, **how: Any) -> list[object]:
@@ -82,12 +75,12 @@ def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(folder: Pa
             return await everything(engine)
 
     async def test() -> None:
-        here = CosyVoiceBackend.load(folder, BRIEF, voices=tmp_path)
+        here = CosyVoiceBackend.load(folder, ALONE, voices=tmp_path)
         assert here.voices.library is not None
         here.voices.library.add(here.voices.encode(recording() * 0.5, 16_000, "another tone"), name="anna")
         elsewhere = ProcessBackend.start(
-            functools.partial(hosted, folder, BRIEF),
-            functools.partial(CosyVoiceFront.load, folder, BRIEF, tmp_path),
+            functools.partial(hosted, folder, ALONE),
+            functools.partial(CosyVoiceFront.load, folder, ALONE, tmp_path),
         )
         assert await said(elsewhere) == await said(here)
 

@@ -1,0 +1,38 @@
+"""Bundles of tiny random weights, made once a file; torch, which they need, is looked for only by them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For tests of many small steps, in which threads of torch's are in each other's way."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module", params=["V2", "V3"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of each version, one after the other."""
+    return _bundle(tmp_path_factory, request.param)
+
+
+@pytest.fixture(scope="module")
+def v2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For what has nothing to do with the version."""
+    return _bundle(tmp_path_factory, "V2")
+
+
+def _bundle(tmp_path_factory: pytest.TempPathFactory, version: str) -> Path:
+    from vivavoce.models.cosyvoice.geometry import Version
+    from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle
+
+    path = tmp_path_factory.mktemp("bundles") / version
+    write_random_bundle(path, Version[version], Size.TINY, seed=1)
+    return path
