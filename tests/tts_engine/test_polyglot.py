@@ -45,6 +45,10 @@ def rows(table: str) -> pytest.MarkDecorator:
 
 @rows("""
     Das kostet 1.234,50 €. -> Das kostet eintausendzweihundertvierunddreißig Euro und fünfzig Cent.
+    Bestellung 4482-9917, 1999-2005 -> Bestellung vier vier acht zwei, neun neun eins sieben,\
+|neunzehnhundertneunundneunzig bis zweitausendfünf.
+    Die 1 oder die # -> Die eins oder die Raute.
+    24/7 erreichbar, 1/2 -> vierundzwanzig sieben erreichbar,|eins durch zwei.
     Ich habe 21 Äpfel und 1 Birne. -> Ich habe einundzwanzig Äpfel und eins Birne.
     Am 3. März 2026 um 14:30 Uhr -> Am dritten März zweitausendsechsundzwanzig um vierzehn Uhr dreißig.
     Heute ist der 3. März. -> Heute ist der dritte März.
@@ -92,6 +96,7 @@ def test_french(written: str, said: str) -> None:
     ¿Cómo estás? ¡Bien! -> ¿Cómo estás?|¡Bien!
     Son las 14:30, cuesta 3,50 €. -> Son las catorce treinta,|cuesta tres euros con cincuenta céntimos.
     El 1 de mayo hay 21 personas. -> El uno de mayo hay veintiuna personas.
+    La 1.ª vez, el 900 123 456 -> La primera vez,|el nueve cero cero, uno dos tres, cuatro cinco seis.
     1 hora y 31 horas -> una hora y treinta y una horas.
     El 3er piso, la 1ª vez -> El tercer piso,|la primera vez.
     El Sr. Pérez pagó $1.200 por 1 kg. -> El señor Pérez pagó mil doscientos dólares por un kilo.
@@ -117,6 +122,7 @@ def test_italian(written: str, said: str) -> None:
     Код: 0417, т.е. такой -> Код:|ноль четыре один семь,|то есть такой.
     Скидка 1%, 2% и 50% -> Скидка один процент,|два процента и пятьдесят процентов.
     В 2026 г. было 5 г. -> В две тысячи двадцать шестого года было пять граммов.
+    8-800-555-35-35 -> восемь, восемь ноль ноль, пять пять пять, три пять, три пять.
     8 (495) 123-45-67, №5 -> восемь, четыре девять пять, один два три, четыре пять, шесть семь,|номер пять.
 """)
 def test_russian(written: str, said: str) -> None:
@@ -125,6 +131,7 @@ def test_russian(written: str, said: str) -> None:
 
 @rows("""
     지금 14:30입니다. -> 지금 십사 시 삼십 분입니다.
+    1588-1234로 전화 주세요. -> 일오팔팔, 일이삼사로 전화 주세요.
     사과 3개와 21명, 3시 30분 -> 사과 세 개와 스물한 명,|세 시 삼십분.
     가격은 1,234원입니다. -> 가격은 천이백삼십사원입니다.
     인증번호는 0417입니다. -> 인증번호는 공사일칠입니다.
@@ -153,6 +160,8 @@ def test_korean(written: str, said: str) -> None:
     ３个￥５ -> 三个五元。
     速度5km/h，5G，v2.1，PM2.5 -> 速度每小时五公里，|五G，|v二点一，|PM二点五。
     192.168.1.1，¥1万，$3亿 -> 幺九二点幺六八点一点一，|一万元，|三亿美元。
+    订单4482-9917，按1或#键 -> 订单四四八二，九九幺七，|按一或井号键。
+    19.99元/月 -> 十九点九九元每月。
     10〜15天 -> 十到十五天。
     12345678901234567890 -> 幺二三四，五六七八，九零幺二，三四五六，七八九零。
 """)

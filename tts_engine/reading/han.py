@@ -13,7 +13,7 @@ from .numerals import LONGEST, wetext
 from .recognisers import LINES, MARKUP, PAUSES
 from .scan import Grammar, Read, Row, Scan, rules
 from .scripts import BOPOMOFO, HAN, KANA, is_tight
-from .spelling import Speller, done
+from .spelling import LONG_GROUPS, Speller, done
 from .words import WORD_PATTERN
 
 _WIDE = {"zh": str.maketrans(",;:.!?", "，；：。！？"), "ja": str.maketrans(",;:.!?", "、；：。！？")}
@@ -93,7 +93,8 @@ class HanReader:
             (r"-(?=\d)", self._read_minus),
             (r"[，、；：。！？]", self._read_wide_mark),
             *((pattern, self._widened(read)) for pattern, read in PAUSES),
-            (r"[@+&=]", self._read_mark),
+            (r"[@+&=]|#(?=键|キー)", self._read_mark),
+            (r"/(?=[年月周天日时次人件个]|小时|分钟)", self._read_per),
         )
         letters = rules(
             *self._addresses(),
@@ -110,6 +111,7 @@ class HanReader:
             (r"0\d{1,4}(?:-\d{1,4}){2}(?![\d-])", self._read_groups),
             *self._blocks(),
             (r"(?<=〒)\d{3}-\d{4}(?!\d)", self._read_groups),
+            (LONG_GROUPS, self._read_groups),
             (r"\d+(?:\.\d+){2,}(?![.\d])", self._speller.read_version),
             (r"\d+", self._read_code),
             (r"\d{1,6}[A-Za-z][A-Za-z0-9]{0,20}", self._read_mixed),
@@ -155,6 +157,10 @@ class HanReader:
 
     def _read_mark(self, scan: Scan, match: re.Match[str]) -> int:
         scan.say(self._marks[match.group()], match.start(), match.end())
+        return match.end()
+
+    def _read_per(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say("マイ" if self._japanese else "每", match.start(), match.end())
         return match.end()
 
     def _read_wide_mark(self, scan: Scan, match: re.Match[str]) -> int:

@@ -236,6 +236,8 @@ SPANISH = Language(
         "º": "spellout-ordinal-masculine",
         "°": "spellout-ordinal-masculine",
         "ª": "spellout-ordinal-feminine",
+        ".º": "spellout-ordinal-masculine",
+        ".ª": "spellout-ordinal-feminine",
         "er": "spellout-ordinal-masculine-adjective",
     },
     agreeing={"as": "f", "os": "m", "es": "m", "a": "f", "o": "m"},

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from .codes import group_sizes
 from .scan import Scan
 
+# Runs of digits that are too long for a range, unless it is one of years.
+LONG_GROUPS = r"(?!(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d(?!\d))\d{4,}(?:-\d{3,})+(?![-\d])"
 _ADDRESS_PART = re.compile(r"[^\W\d_]+|\d+|[^\w]|_")
 
 

@@ -12,7 +12,7 @@ from .languages import BEFORE_GERMAN_ORDINALS, Language
 from .numerals import LONGEST, Numerals
 from .recognisers import LINES, MARKUP, PAUSES
 from .scan import CODE_WINDOW, Grammar, Row, Scan, rules
-from .spelling import Speller, done
+from .spelling import LONG_GROUPS, Speller, done
 from .words import WORD, WORD_PATTERN
 
 _GENDERS = {
@@ -48,7 +48,7 @@ class TabledReader:
         lines = rules(*LINES, (r"(\d{1,3})[.)] +(?=\S)", self._speller.read_list_number))
         symbols = (
             *rules(*MARKUP, *self._signs()),
-            *rules(*PAUSES, (r"[^\w\s]", self._read_mark)),
+            *rules(*PAUSES, (r"#(?![\w#])", self._read_key), (r"[^\w\s]", self._read_mark)),
         )
         letters = rules(
             *self._addresses(),
@@ -108,6 +108,10 @@ class TabledReader:
                 r"\d{2,4}(?:-\d{2,4}){2,3})(?![-\d])" + hangul,
                 self._read_groups,
             ),
+            (LONG_GROUPS + hangul, self._read_groups),
+            (r"\d(?:-\d{2,4}){3,4}(?![-\d])" + hangul, self._read_groups),
+            *(() if " " in table.grouping else ((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", self._read_groups),)),
+            (r"24/7(?![\w/])", self._read_always),
             (r"(\d{1,3})/(\d{1,3})(?![\w/])", self._read_fraction),
             *self._own_dates(),
             (rf"{self._decimal}\s?%", self._read_percent),
@@ -161,6 +165,14 @@ class TabledReader:
             scan.pause(".")
         return match.end()
 
+    def _read_key(self, scan: Scan, match: re.Match[str]) -> int | None:
+        """The key of a telephone."""
+        if match.start() and not scan.view[match.start() - 1].isspace():
+            return None
+        scan.say(self._language.marks["#"], match.start(), match.end())
+        self._hear(scan, "#")
+        return match.end()
+
     def _read_mark(self, scan: Scan, match: re.Match[str]) -> int | None:
         said = self._language.marks.get(match.group())
         if said is None or match.group() in ".-_/#":
@@ -211,15 +223,17 @@ class TabledReader:
 
     def _read_number(self, scan: Scan, match: re.Match[str]) -> int:
         whole, fraction = match.group(1), match.group(2)
-        bare = whole.isdigit() and not fraction
-        if bare and self._is_code(scan, whole):
+        if whole.isdigit() and not fraction and self._is_code(scan, whole):
             return self._speller.read_digits(scan, match)
-        if bare and len(whole) == 4 and 1100 <= int(whole) < 2000:
-            year = self._language.year if self._language.code == "de" else self._language.numbers
-            scan.say(self._numerals.say(int(whole), year), match.start(), match.end())
-        else:
-            scan.say(self._amount(whole, fraction, self._agreement(scan, match)), match.start(), match.end())
+        said = self._year_or_amount(whole, fraction, self._agreement(scan, match))
+        scan.say(said, match.start(), match.end())
         return done(scan, match.end())
+
+    def _year_or_amount(self, whole: str, fraction: str | None, kind: str = "") -> str:
+        if fraction or not re.fullmatch(r"1[1-9]\d\d", whole):
+            return self._amount(whole, fraction, kind)
+        rules = self._language.year if self._language.code == "de" else self._language.numbers
+        return self._numerals.say(int(whole), rules)
 
     def _agreement(self, scan: Scan, match: re.Match[str]) -> str:
         """The gender of the word after a number, as far as its end tells."""
@@ -238,10 +252,14 @@ class TabledReader:
     def _read_span(self, scan: Scan, match: re.Match[str]) -> int | None:
         if not self._language.span or self._is_code(scan, match.group(1)):
             return None
-        scan.say(self._amount(match.group(1), match.group(2)), match.start(), match.end(1))
+        scan.say(self._year_or_amount(match.group(1), match.group(2)), match.start(), match.end(1))
         dash = match.start() + len(match.group().rstrip()) - 1
         scan.say(self._language.span, dash, dash + 1)
         return match.end()
+
+    def _read_always(self, scan: Scan, match: re.Match[str]) -> int:
+        scan.say(f"{self._say_number(24)} {self._say_number(7)}", match.start(), match.end())
+        return done(scan, match.end())
 
     def _read_fraction(self, scan: Scan, match: re.Match[str]) -> int:
         scan.say(self._amount(match.group(1), None), match.start(), match.end(1))
