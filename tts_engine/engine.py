@@ -228,13 +228,11 @@ class Engine:
 
         Whoever comes next may have its place at once: no step can be rendered for it before that commit.
         """
-        if self._streams.pop(session, None) is None:
-            return
-        self.metrics.active_streams.dec()
-        if not session.running:
+        if self._streams.pop(session, None) is not None and not session.running:
             self._close_slot(session)
 
     def _close_slot(self, session: Session) -> None:
+        self.metrics.active_streams.dec()
         self._backend.close_slot(session.slot)
         if session.cancelled_at is not None:
             self.metrics.cancel_latency.observe(time.monotonic() - session.cancelled_at)
