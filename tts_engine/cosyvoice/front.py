@@ -21,7 +21,7 @@ from ...models.cosyvoice.release.bundle import Bundle, BundleFault, open_bundle
 from ...models.cosyvoice.sampling import SamplingParameters
 from ..backend import Delivery, Mode, SlotRequest
 from ..errors import BadRequest, BundleError
-from ..reading.polyglot import Languages, canonical
+from ..reading.polyglot import Languages
 from ..text import GenerationSegmenter, Segmenter
 from ..voice_store import VoiceStore
 from .policy import CosyVoicePolicy
@@ -77,14 +77,16 @@ class CosyVoiceFront:
         return cls(bundle.version, tokenizer, known, bundle.sampling, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """Every clause at once, each read in its language; the model keeps the sentence together."""
+        """Every clause at once, each read in its language; the model keeps the sentence together.
+
+        Raises BadRequest for a language that is not read here.
+        """
         if request.speech_ids is not None:
             return NoText()
         return GenerationSegmenter(clauses=self._languages.clauses(request.delivery.language))
 
     def order(self, request: SlotRequest) -> Order:
         """What the networks have to know; raises BadRequest for what the voice or the model cannot do."""
-        canonical(request.delivery.language or "en")
         return Order(self._manner(request), request.seed)
 
     def close(self) -> None:
