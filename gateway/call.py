@@ -166,6 +166,8 @@ class Call:
         """The caller's audio: s16le mono. Dropped where nobody listens."""
         if self._ear is not None and (self.events.followed or self.on_speech is OnSpeech.DISCARD):
             self._mind(self._ear.push(pcm, sample_rate))
+        else:
+            self._caller_silent.set()  # for all that anybody knows
         if self.events.audio_wanted:
             self.events.emit(CallerAudio(pcm, sample_rate))
 

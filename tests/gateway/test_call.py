@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from vivavoce.adapters.playout import Playout
+from vivavoce.adapters.voice_activity import ActivityChange
 from vivavoce.gateway.call import Call, Outcome, Speech
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
@@ -511,6 +512,29 @@ def test_keys_are_read_in_order_and_too_many_are_dropped(run_virtually: RunVirtu
             assert [await leg.call.key() for _ in range(64)] == list("12#" + "9" * 61)
             leg.call.press("0")
             assert await leg.call.key() == "0"
+
+    run_virtually(scenario())
+
+
+class Ear:
+    """Hears speech in whatever is not silent."""
+
+    def push(self, pcm: bytes, sample_rate: int) -> list[ActivityChange]:
+        return [ActivityChange(any(pcm), 0.0)]
+
+
+def test_a_caller_who_speaks_is_waited_for_as_long_as_anybody_listens(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        async with open_leg() as leg:
+            leg.call.listen_for_speech(Ear())
+            with leg.call.events.follow():
+                leg.call.hear(b"\1\1" * 160, 8_000)
+                asked_at = leg.now()
+                await leg.call.wait_caller_silent(10.0)
+                assert leg.now() - asked_at == pytest.approx(10.0)
+            leg.call.hear(b"\1\1" * 160, 8_000)  # nobody knows any more whether that is speech
+            await leg.call.wait_caller_silent(10.0)
+            assert leg.now() - asked_at == pytest.approx(10.0)
 
     run_virtually(scenario())
 
