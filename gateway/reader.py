@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-AHEAD_S: Final = 1.0  # of the stream's own rate that may lie unread
+AHEAD_S: Final = 0.5  # of the stream's own rate that may lie unread; news of reading take 0.1 s and the way
 LEAST_AHEAD: Final = 16 * 1024  # bytes; small packets take more of a window than they hold
 HELD_S: Final = 10.0  # then the window of now counts as the widest: a kernel short of memory narrows it
 _LOOK_S: Final = 0.01

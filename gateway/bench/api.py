@@ -16,19 +16,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 import numpy as np
 
-from ...tts_engine.errors import VivavoceError
 from . import api_dashscope
+from .engine_watch import WITHIN_S, BenchFailed, EngineWatch, connect
 from .report import Figure, Report
 
 READY_S = 180.0  # to load and cut the voice for the first time on a slow machine
 REQUESTS = 50
 VANISHING = 20
 _COLD = 3  # requests that a server which just started is given before they count
-WITHIN_S = 30.0
 MOST_FIRST_BYTE_MS = 50.0
 MOST_FORGETTING_MS = 100.0
 SENTENCES = (
@@ -39,10 +37,6 @@ SENTENCES = (
 _LONG_TEXT = " ".join(SENTENCES * 20)
 _RESET_ON_CLOSE = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 _READY = re.compile(r"HTTP on (http://\S+?),")
-
-
-class BenchFailed(VivavoceError):
-    """The server of the bench did not start, or did not answer; the message is its last word."""
 
 
 class Part(StrEnum):
@@ -88,7 +82,7 @@ def server(*flags: str) -> Iterator[str]:
 def openai_figures(url: str, requests: int) -> list[Figure]:
     """Time to the first byte of PCM over one connection that is kept."""
     first_ms = []
-    with _connect(url) as connection:
+    with connect(url) as connection:
         for number in range(requests + _COLD):
             asked = time.perf_counter()
             answer = _ask(connection, SENTENCES[number % len(SENTENCES)])
@@ -105,7 +99,7 @@ def openai_figures(url: str, requests: int) -> list[Figure]:
 def leaving_figures(url: str, requests: int) -> list[Figure]:
     """How long the engine works on for a client that is gone, and how far ahead of one that does not read."""
     forgetting_ms = [_forgetting_ms(url) for _ in range(min(VANISHING, requests))]
-    ahead_s, settled_s = _rendered_for_nobody(url)
+    ahead_s, settled_ms = _rendered_for_nobody(url)
     return [
         Figure(
             "a client vanishes: engine free, worst",
@@ -115,40 +109,28 @@ def leaving_figures(url: str, requests: int) -> list[Figure]:
         ),
         Figure("a client vanishes: engine free, p50", float(np.median(forgetting_ms)), "ms"),
         Figure("a client stops reading: speech rendered for it", ahead_s, "s"),
-        Figure("a client stops reading: rendering ends after", settled_s, "s"),
+        Figure("a client stops reading: rendering ends after", settled_ms, "ms", at_most=MOST_FORGETTING_MS),
     ]
 
 
 def _forgetting_ms(url: str) -> float:
     """From the reset of a connection in the middle of speech to the engine having no stream."""
-    with _connect(url) as watching, _connect(url) as leaving:
+    with connect(url) as watching, connect(url) as leaving:
+        engine = EngineWatch(watching)
         _ask(leaving, _LONG_TEXT).read1(1)
         assert leaving.sock is not None
         leaving.sock.setsockopt(*_RESET_ON_CLOSE)
         left = time.perf_counter()
         leaving.close()
-        while _metric(watching, "vivavoce_active_streams"):
-            if time.perf_counter() > left + WITHIN_S:
-                raise BenchFailed(f"the engine still speaks to nobody after {WITHIN_S:g} s")
-        return 1_000 * (time.perf_counter() - left)
+        return engine.free_after_ms(left)
 
 
 def _rendered_for_nobody(url: str) -> tuple[float, float]:
-    """Seconds of speech for a client that reads one byte and no more, and seconds until that ends."""
-    with _connect(url) as watching, _connect(url) as stalled:
-        before = rendered = _metric(watching, "vivavoce_audio_seconds_total")
+    """Seconds of speech for a client that reads one byte and no more, and ms until that ends."""
+    with connect(url) as watching, connect(url) as stalled:
+        engine = EngineWatch(watching)
         _ask(stalled, _LONG_TEXT).read1(1)
-        stopped = grew = time.perf_counter()
-        while time.perf_counter() < grew + 1.0:
-            now = _metric(watching, "vivavoce_audio_seconds_total")
-            if now > rendered:
-                rendered, grew = now, time.perf_counter()
-            time.sleep(0.01)
-        return rendered - before, grew - stopped
-
-
-def _connect(url: str) -> contextlib.closing[http.client.HTTPConnection]:
-    return contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=WITHIN_S))
+        return engine.settled_after(time.perf_counter())
 
 
 def _ask(connection: http.client.HTTPConnection, text: str) -> http.client.HTTPResponse:
@@ -158,15 +140,6 @@ def _ask(connection: http.client.HTTPConnection, text: str) -> http.client.HTTPR
     if answer.status != 200:
         raise BenchFailed(f"the server answered {answer.status}: {answer.read().decode()[:300]}")
     return answer
-
-
-def _metric(connection: http.client.HTTPConnection, name: str) -> float:
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
-    if found is None:
-        raise BenchFailed(f"the server has no metric {name}")
-    return float(found[1])
 
 
 MEASURES: Mapping[Part, Callable[[str, int], list[Figure]]] = {

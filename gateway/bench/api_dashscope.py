@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-import httpx
 import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -30,6 +29,8 @@ from ...tts_engine.standin_backend import StandInBackend
 from ..access.keys import KeyLimits, KeysFile, Scope
 from ..serve import Gateway
 from ..settings import Settings
+from .engine_watch import EngineWatch
+from .engine_watch import connect as connect_to
 from .report import Figure
 
 POOL: Final = 20
@@ -96,20 +97,34 @@ async def _throughput(at: str) -> list[Figure]:
 
 
 async def _leaving(at: str, clients: int) -> list[Figure]:
-    """Clients that vanish while they are spoken to: how long the engine works on for them."""
+    """Clients that vanish, or stop reading, while they are spoken to: how long the engine works on."""
     free_ms = []
-    async with httpx.AsyncClient(base_url=f"http://{at}", trust_env=False) as watching:
-        for _ in range(clients):
-            async with _pool(at, 1) as (socket,):
-                await socket.send(_run("leaving", "longanyang", {"text": f"{SENTENCE} " * 50}))
-                while not isinstance(await socket.recv(), bytes):
-                    pass
-                left = time.perf_counter()
-                socket.transport.abort()
-                while "\nvivavoce_active_streams 0.0\n" not in (await watching.get("/metrics")).text:
-                    assert time.perf_counter() < left + _WITHIN_S, "the engine speaks to nobody"
-                free_ms.append(1_000 * (time.perf_counter() - left))
-    return [Figure("DashScope, a client vanishes: engine free, worst", max(free_ms), "ms", at_most=100.0)]
+    for _ in range(clients):
+        async with _spoken_to(at) as (engine, socket):
+            left = time.perf_counter()
+            socket.transport.abort()
+            free_ms.append(await asyncio.to_thread(engine.free_after_ms, left))
+    async with _spoken_to(at) as (engine, socket):
+        socket.transport.pause_reading()
+        ahead_s, settled_ms = await asyncio.to_thread(engine.settled_after, time.perf_counter())
+        socket.transport.abort()
+    return [
+        Figure("DashScope, a client vanishes: engine free, worst", max(free_ms), "ms", at_most=100.0),
+        Figure("DashScope, a client stops reading: speech rendered for it", ahead_s, "s"),
+        Figure("DashScope, a client stops reading: rendering ends after", settled_ms, "ms", at_most=100.0),
+    ]
+
+
+@contextlib.asynccontextmanager
+async def _spoken_to(at: str) -> AsyncIterator[tuple[EngineWatch, ClientConnection]]:
+    """A client that has its first audio of a long text, and the engine that speaks to it."""
+    with connect_to(f"http://{at}") as watching:
+        engine = await asyncio.to_thread(EngineWatch, watching)
+        async with _pool(at, 1) as (socket,):
+            await socket.send(_run("leaving", "longanyang", {"text": f"{SENTENCE} " * 50}))
+            while not isinstance(await socket.recv(), bytes):
+                pass
+            yield engine, socket
 
 
 async def _tones() -> list[Figure]:

@@ -30,6 +30,8 @@ def test_first_bytes_throughput_and_leaving_are_measured() -> None:
     assert found["100 tasks over 20 sockets: failed"].value == 0
     assert found["100 tasks over 20 sockets: speech"].value > 0
     assert found["a client vanishes: engine free, worst"].value > 0
+    assert 0 < found["a client stops reading: speech rendered for it"].value < 60
+    assert found["a client stops reading: rendering ends after"].at_most == 100.0
 
 
 def test_a_hundred_tasks_of_twenty_voices_arrive_at_whom_they_are_for() -> None:

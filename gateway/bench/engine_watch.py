@@ -1,0 +1,54 @@
+"""A server's engine watched from outside, by its metrics: how long it works on for a client that is gone."""
+
+import contextlib
+import http.client
+import re
+import time
+from urllib.parse import urlsplit
+
+from ...tts_engine.errors import VivavoceError
+
+WITHIN_S = 30.0
+_QUIET_S = 1.0  # without anything new: it has ended
+
+
+class BenchFailed(VivavoceError):
+    """The server of the bench did not start, or did not answer; the message is its last word."""
+
+
+class EngineWatch:
+    """One connection to a server, for its numbers alone. rendered_s: seconds of speech when it was opened."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+        self.rendered_s = self._metric("vivavoce_audio_seconds_total")
+
+    def free_after_ms(self, left: float) -> float:
+        """From ``left``, of ``perf_counter``, until the engine has no stream."""
+        while self._metric("vivavoce_active_streams"):
+            if time.perf_counter() > left + WITHIN_S:
+                raise BenchFailed(f"the engine still speaks to nobody after {WITHIN_S:g} s")
+        return 1_000 * (time.perf_counter() - left)
+
+    def settled_after(self, stopped: float) -> tuple[float, float]:
+        """Seconds of speech rendered since this was opened, and ms from ``stopped`` to the last of it."""
+        rendered, grew = self.rendered_s, stopped
+        while time.perf_counter() < grew + _QUIET_S:
+            now = self._metric("vivavoce_audio_seconds_total")
+            if now > rendered:
+                rendered, grew = now, time.perf_counter()
+            time.sleep(0.01)
+        return rendered - self.rendered_s, 1_000 * (grew - stopped)
+
+    def _metric(self, name: str) -> float:
+        self._connection.request("GET", "/metrics")
+        text = self._connection.getresponse().read().decode()
+        found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+        if found is None:
+            raise BenchFailed(f"the server has no metric {name}")
+        return float(found[1])
+
+
+def connect(url: str) -> contextlib.closing[http.client.HTTPConnection]:
+    """A connection that is kept."""
+    return contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=WITHIN_S))
