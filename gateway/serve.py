@@ -48,9 +48,7 @@ T = TypeVar("T")
 _PHONE_AGENT = "keys"  # where none is set; a browser gets the greeting then
 _SWITCH_INTERVAL_S = 0.0005
 _UNREADY = {"shutting_down": "shutting down"}  # what keeps a call out; anything else is a full house
-_RENDERING_NICENESS = (
-    5  # a third of the share of a thread that sends; rendering has a second of playout to hide in
-)
+_RENDERING_NICENESS = 5  # a third of the share of who sends; rendering has a second of playout to hide in
 
 
 class AddressUnavailable(VivavoceError):
