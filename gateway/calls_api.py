@@ -170,7 +170,7 @@ class _Session:
         self._socket = socket
         self._registry = registry
         self._speech = speech
-        self._voices, self._grant = voices, grant_of(socket)
+        self._voices = voices.seen_by(grant_of(socket))
         self._held: tuple[Call, Speaker] | None = None
         self._early: deque[ClientMessage] = deque()  # that came before the call
         self._early_characters = 0
@@ -274,7 +274,7 @@ class _Session:
             case CommandMessage():
                 call.hang_up("hung up by the calls API")
             case SpeechMessage(voice=voice, speed=speed):
-                voice = self._voices.resolve(voice, self._grant)
+                voice = self._voices.resolve(voice)
                 speaker.speech = replace(speaker.speech, voice=voice, speed=speed)
             case OnSpeechMessage(action=action):
                 call.on_speech = action
