@@ -13,6 +13,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from vivavoce.adapters import audiosocket_leg
 from vivavoce.gateway.agents import Agent, KeysAgent, SilentAgent
 from vivavoce.gateway.audiosocket_server import AudioSocketPolicy, AudioSocketServer
 from vivavoce.gateway.bench.webrtc import Footprint
@@ -473,6 +474,17 @@ def test_a_flood_of_messages_ends_the_call_that_sends_it(log: pytest.LogCaptureF
 
     asyncio.run(scenario())
     assert "messages came faster than a line sends them" in log.text
+
+
+def test_a_peer_that_does_not_close_behind_our_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audiosocket_leg, "LINGER_S", 0.05)
+
+    async def scenario() -> None:
+        async with gate(Speaker("One.")) as house, caller(house, call_id()) as peer:
+            assert (await peer.hear_all())[1]
+            await house.until(lambda: not house.server._connections)
+
+    asyncio.run(scenario())
 
 
 def test_what_still_comes_after_our_end_is_swallowed() -> None:
