@@ -81,61 +81,69 @@ class _Fp16Linear(_HalfLinear):
 class _WholeLinear(Linear):
     """A product of two planes of digits with a matrix of digits: sums of whole numbers.
 
-    Inputs become whole numbers u from 1 on, and those two digits in base b. What a row of noughts would come
-    to is taken off the sums, which costs less than to do so in each:
+    A row of inputs becomes whole numbers as large as fit, and those two digits in base b, of which b / 2
+    stands for nought; what noughts come to is taken off with each sum:
 
-        x = step * (u - b * b / 2)        u = b * high + low        0 <= high, low < b
+        x = largest / limit * (b * (high - b / 2) + (low - b / 2))         0 <= high, low < b
     """
 
     digits: ClassVar[int]  # of a weight, 8 bits each
-    bits: int
+    bits: int  # of a digit of an input
+    limit: int
     scale: Tensor
     zeros: Tensor
+    noughts: Tensor | None
     shifts: Tensor
     middle: Tensor
-    noughts: Tensor
 
     def prepare(self) -> None:
         """Raises RuntimeError on a device other than a CPU."""
         weight = self.get_parameter("weight").data
         self.weight = None
-        largest = sum(127 << 8 * place for place in range(self.digits))
-        scale = weight.abs().amax(1).div_(largest).clamp_(min=_TINY)
-        whole = weight.div(scale[:, None]).round_().to(torch.int32)
+        scale = weight.abs().amax(1).div_(sum(127 << 8 * place for place in range(self.digits)))
+        whole = weight.div(scale.clamp_(min=_TINY)[:, None]).round_().to(torch.int32)
         self.matrix = torch.ops.onednn.qlinear_prepack(_weight_digits(whole, self.digits), None)
-        self.scale = torch.cat([scale * 256**place for place in range(self.digits)])
-        self.zeros = torch.zeros(len(self.scale), dtype=torch.int32)
         self.bits = _digit_bits()
+        base = 1 << self.bits
+        middle = base * (base + 1) // 2
+        self.limit = base * base - 1 - middle
+        self.scale = torch.cat([scale / self.limit * 256**place for place in range(self.digits)])
+        self.zeros = torch.zeros(len(self.scale), dtype=torch.int32)
         self.shifts = torch.tensor([self.bits, 0], dtype=torch.int32)[:, None, None]
-        self.middle = torch.tensor((1 << 2 * self.bits) / 2 + 0.5)  # cut off afterwards, so rounded
-        self.noughts = self._sums(self._planes(torch.zeros(1, weight.shape[1]))[0])
+        self.middle = torch.tensor(middle + 0.5)  # what follows is cut off, so rounded
+        self.noughts = None
+        nought = torch.full((1, weight.shape[1]), base // 2, dtype=torch.uint8)
+        self.noughts = self._multiplied(nought)[0].neg_()
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (..., inputs) float32 -> (..., outputs) float32."""
         if not x.numel():
-            return x.new_empty(*x.shape[:-1], self.noughts.shape[1])
-        planes, step = self._planes(x.reshape(-1, x.shape[-1]))
-        product = self._sums(planes).sub_(self.noughts)
-        product = product.mul_(step) if self.bias is None else torch.addcmul(self.bias, product, step)
+            return x.new_empty(*x.shape[:-1], len(self.scale) // self.digits)
+        rows = x.reshape(-1, x.shape[-1])
+        largest = rows.abs().amax(-1, keepdim=True).clamp_(min=_TINY)
+        high, low = self._multiplied(self._planes(rows, largest)).chunk(2)
+        sums = torch.add(low, high, alpha=1 << self.bits)
+        if self.digits > 1:
+            sums = sums.view(len(sums), self.digits, -1).sum(1)
+        product = sums.mul_(largest) if self.bias is None else torch.addcmul(self.bias, sums, largest)
         return product.view(*x.shape[:-1], -1)
 
-    def _planes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, K) float32 -> high digits of all rows, then low ones, (2 * B, K) uint8, and steps (B, 1)."""
-        base = 1 << self.bits
-        step = rows.abs().amax(-1, keepdim=True).div_(base * base // 2 - 1).clamp_(min=_TINY)
-        whole = torch.addcdiv(self.middle, rows, step).to(torch.int32)
-        planes = (whole >> self.shifts).bitwise_and_(base - 1).to(torch.uint8)
-        return planes.flatten(0, 1), step
+    def _planes(self, rows: Tensor, largest: Tensor) -> Tensor:
+        """(B, K) float32, (B, 1) -> high digits of all rows, then low ones, (2 * B, K) uint8."""
+        whole = torch.addcdiv(self.middle, rows, largest, value=self.limit).to(torch.int32)
+        planes = whole >> self.shifts
+        if self.bits < 8:
+            planes.bitwise_and_((1 << self.bits) - 1)
+        return planes.to(torch.uint8).flatten(0, 1)
 
-    def _sums(self, planes: Tensor) -> Tensor:
-        """(2 * B, K) uint8 -> (B, N) float32."""
+    def _multiplied(self, planes: Tensor) -> Tensor:
+        """(2 * B, K) uint8 -> (2 * B, digits * N) float32."""
         # The overload by its name: to look for it takes as long as a small product.
-        high, low = torch.ops.onednn.qlinear_pointwise.default(
+        product: Tensor = torch.ops.onednn.qlinear_pointwise.default(
             planes, 1.0, 0, self.matrix, self.scale, self.zeros,
-            None, 1.0, 0, torch.float32, "none", [], "",
-        ).chunk(2)  # fmt: skip
-        sums = torch.add(low, high, alpha=1 << self.bits)
-        return sums if self.digits == 1 else sums.view(len(sums), self.digits, -1).sum(1)
+            self.noughts, 1.0, 0, torch.float32, "none", [], "",
+        )  # fmt: skip
+        return product
 
 
 class _Int8Linear(_WholeLinear):
