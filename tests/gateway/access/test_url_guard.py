@@ -17,6 +17,7 @@ CONTENT = b"RIFF" + bytes(1000)
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.seen.append((self.path, self.headers["Host"]))  # type: ignore[attr-defined]
+        assert self.headers["Accept-Encoding"] == "identity"  # else nothing is answered
         if self.path.startswith("/to="):
             self.send_response(302)
             self.send_header("Location", self.path[4:])
