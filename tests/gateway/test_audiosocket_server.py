@@ -238,7 +238,11 @@ def test_keys_reach_the_agent_and_interrupt_it() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("last", [b"", message(0x00)], ids=["by closing", "with 0x00"])
+@pytest.mark.parametrize(
+    "last",
+    [b"", message(0x00), message(0x00) + message(0x10, SILENCE)],
+    ids=["by closing", "with 0x00", "with 0x00 and more behind it"],
+)
 def test_a_caller_who_hangs_up_is_a_normal_end(last: bytes, log: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with gate(Speaker("Word " * 100)) as house:
