@@ -237,30 +237,44 @@ def test_the_caller_is_heard_at_16_khz() -> None:
     in_loop(scenario())
 
 
-def test_a_caller_whose_codec_changes_in_the_middle_is_heard_on() -> None:
-    class Changing:
-        """20 ms of Opus, then of G.711, then of Opus."""
+class Decoded:
+    """A track that gives 20 ms of each kind, one after the other at once, and then ends."""
 
-        def __init__(self) -> None:
-            self._frames = [(48_000, "stereo"), (8_000, "mono"), (48_000, "stereo")]
+    def __init__(self, *kinds: tuple[int, str]) -> None:
+        self._kinds = list(kinds)
 
-        async def recv(self) -> AudioFrame:
-            if not self._frames:
-                raise MediaStreamError
-            rate, layout = self._frames.pop(0)
-            frame = AudioFrame(format="s16", layout=layout, samples=rate // 50)
-            frame.planes[0].update(bytes(frame.planes[0].buffer_size))
-            frame.sample_rate = rate
-            return frame
+    async def recv(self) -> AudioFrame:
+        if not self._kinds:
+            raise MediaStreamError
+        rate, layout = self._kinds.pop(0)
+        frame = AudioFrame(format="s16", layout=layout, samples=rate // 50)
+        frame.planes[0].update(bytes(frame.planes[0].buffer_size))
+        frame.sample_rate = rate
+        return frame
 
-    async def scenario() -> None:
+
+OPUS, G711 = (48_000, "stereo"), (8_000, "mono")
+
+
+def heard_s(*kinds: tuple[int, str]) -> float:
+    """Seconds that a listener gets of such a track, in no time."""
+
+    async def scenario() -> float:
         told = Told()
         peer = Peer(told, PeerPolicy(), now=lambda: 0.0)
-        await peer._listen(Changing())  # type: ignore[arg-type]
-        assert len(told.pcm) / 2 / HEARD_RATE == pytest.approx(0.06, abs=0.01)
+        await peer._listen(Decoded(*kinds))  # type: ignore[arg-type]
         await peer.aclose()
+        return len(told.pcm) / 2 / HEARD_RATE
 
-    in_loop(scenario())
+    return asyncio.run(scenario())
+
+
+def test_a_caller_whose_codec_changes_in_the_middle_is_heard_on() -> None:
+    assert heard_s(OPUS, G711, OPUS) == pytest.approx(0.06, abs=0.01)
+
+
+def test_audio_that_comes_faster_than_time_is_dropped_beyond_five_seconds() -> None:
+    assert heard_s(*[OPUS] * 400) == pytest.approx(5.0, abs=0.1)
 
 
 def test_messages_arrive_both_ways_also_those_told_before_the_channel_opened() -> None:
