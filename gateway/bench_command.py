@@ -207,6 +207,29 @@ def bench_precision(
     _show(precision.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
 
 
+@bench.command("device")
+@DEVICE
+@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
+@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
+@click.option(
+    "--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Weights to use, not random ones."
+)
+@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of the LM.")
+@AS_JSON
+def bench_device(
+    device: str | None, size: str, version: str, bundle: Path | None, precision: str, as_json: bool
+) -> None:
+    """CosyVoice on a graphics card: a token, and chunks of the flow in one step."""
+    from .bench import device as bench_of_device
+
+    _show(
+        bench_of_device.measure(
+            device or "auto", size=size, version=int(version), bundle=bundle, precision=precision
+        ),
+        as_json,
+    )
+
+
 @bench.command("cosyvoice")
 @click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
 @click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)

@@ -45,6 +45,11 @@ def find_device(name: str) -> torch.device:
     return torch.device("cuda", index)
 
 
+def card_name(device: torch.device) -> str:
+    """What the card calls itself; empty for a CPU."""
+    return "" if device.type == "cpu" else torch.cuda.get_device_name(device)
+
+
 def on_device(host: Tensor, device: torch.device) -> Tensor:
     """The same numbers there; they may be under way still, but what is computed with them waits."""
     if device.type == "cpu":
