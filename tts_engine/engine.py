@@ -330,9 +330,9 @@ def _load(
         return _load_packaged() if process is None else _packaged_elsewhere(process)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
-    from .cosyvoice.policy import CosyVoicePolicy, precision_of
+    from .cosyvoice.policy import policy_for
 
-    policy = CosyVoicePolicy(precision=precision_of(precision), device=device)
+    policy = policy_for(precision, device)
     if process is None:
         from .cosyvoice.backend import CosyVoiceBackend
 

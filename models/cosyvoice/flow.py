@@ -95,6 +95,7 @@ class FlowPolicy:
 
 
 EXACT = FlowPolicy()
+IN_HALVES = FlowPolicy(dtype=torch.float16)
 
 
 class Mask(Enum):

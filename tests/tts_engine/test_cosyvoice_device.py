@@ -5,6 +5,7 @@ the CPU's, or is looked at from the host other than by a copy, a real device wou
 simulation fails or counts. It says nothing of speed, or of CUDA's own arithmetic.
 """
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,19 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
 from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
 from vivavoce.models.cosyvoice.devices import CPU, DeviceFault, find_device, on_device, on_host  # noqa: E402
+from vivavoce.models.cosyvoice.flow import FlowChunk  # noqa: E402
 from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
-from vivavoce.models.cosyvoice.networks import load_lm, load_networks  # noqa: E402
+from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402
 from vivavoce.models.cosyvoice.release.bundle import Bundle, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
 from vivavoce.tts_engine.backend import Rendered, SlotRequest, Stage, Turn  # noqa: E402
-from vivavoce.tts_engine.cosyvoice import lm_runner  # noqa: E402
+from vivavoce.tts_engine.cosyvoice import lm_runner, policy  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.company import Company  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.flow_runner import PlainFlow, RecordedFlow  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 ELSEWHERE = torch.device("meta")
@@ -243,3 +247,47 @@ def test_a_device_that_is_not_there_is_told_before_anything_is_loaded(folder: Pa
 def test_int8_is_refused_elsewhere(bundle: Bundle) -> None:
     with pytest.raises(DeviceFault, match="int8 is for a CPU, and the device is meta; take bf16 or fp16"):
         load_lm(bundle, Precision.INT8, ELSEWHERE)
+
+
+def test_a_card_has_room_for_more_and_remembers_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert policy_for("int8", "cpu") == CosyVoicePolicy(precision=Precision.INT8, device="cpu")
+    monkeypatch.setattr(policy, "find_device", lambda name: torch.device("cuda", 1))
+    on_card = policy_for("bf16", "cuda:1")
+    assert (on_card.slots, on_card.most_render_rows, on_card.device) == (32, 4, "cuda:1")
+    assert (on_card.flow.dtype, on_card.precision) == (torch.float16, Precision.BF16)
+
+
+def test_recorded_and_plain_flow_are_one_to_their_caller(bundle: Bundle) -> None:
+    flow = load_flow(bundle)
+    ids = torch.arange(53)[None] % 20
+    speaker = flow.speaker(torch.ones(1, 192))
+    voice = flow.prefill(ids, torch.zeros(1, 80, 106), speaker)[0]
+    plain = PlainFlow(flow, 0.1)
+    recorded = RecordedFlow(flow, 0.1, rows=2, sentences=1, prompt_ids=50, longest_hop=50)
+    chunk = FlowChunk(ids[:, :25], ids[:, :3], torch.zeros(1, 80, 50))
+    mels = []
+    for runner in (plain, recorded):
+        kept = runner.keep(voice)
+        assert runner.kept_ids(kept) == 50
+        mels.append(runner.step(chunk, [runner.open(kept)]))
+    torch.testing.assert_close(*mels, atol=1e-4, rtol=0)
+    assert (plain.copied_ids(50), recorded.copied_ids(50)) == (50, 0)
+    assert recorded.memory_ids == 42 * 25  # 40 s of a sentence, and its voice
+    assert recorded.memory_ids < plain.memory_ids
+
+
+def test_a_failed_step_keeps_nobody_elses_memory() -> None:
+    class Memory:
+        pass
+
+    freed: list[str] = []
+
+    def run(parts: object) -> dict[int, None]:
+        memory = Memory()
+        weakref.finalize(memory, freed.append, "memory")
+        raise ValueError("nothing came of it")
+
+    company = Company({1: 1})
+    assert company.together({1: None}, run) == {}
+    assert str(company.failed[1]) == "nothing came of it"
+    assert freed == ["memory"]

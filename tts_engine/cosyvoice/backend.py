@@ -107,7 +107,7 @@ class CosyVoiceRenderer:
         policy, sessions = self._policy, [*self._open.values()]
         window = policy.flow.window_frames
         most = window // FRAMES_PER_ID if window else sys.maxsize
-        voices = [len(session.manner.timbre.ids) for session in sessions]
+        voices = [self._renderer.copied_ids(session.manner.timbre) for session in sessions]
         held = [
             min(most, voice + max(policy.likely_ids, session.sentence_ids))
             for voice, session in zip(voices, sessions, strict=True)

@@ -9,6 +9,7 @@ Where memory ran out, the newest is out and the others go on together: a call th
 one that has hardly begun.
 """
 
+import traceback
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 
@@ -74,6 +75,8 @@ class Company:
         run: Callable[[Mapping[int, Part]], Mapping[int, Result]],
         error: Exception,
     ) -> dict[int, Result]:
+        # Whoever keeps the error would keep what its frames hold: memory of sessions that live.
+        traceback.clear_frames(error.__traceback__)
         ran_out = is_out_of_memory(error)
         self.memory_ran_out |= ran_out
         if ran_out or len(parts) == 1:

@@ -35,6 +35,9 @@ class FlowRunner(Protocol[VoiceT, SeatT]):
     def kept_ids(self, voice: VoiceT) -> int:
         """Speech ids of memory that a voice takes."""
 
+    def copied_ids(self, voice_ids: int) -> int:
+        """Speech ids of memory that a sentence takes for a voice of so many."""
+
     def open(self, voice: VoiceT) -> SeatT:
         """The beginning of a sentence."""
 
@@ -66,6 +69,10 @@ class PlainFlow:
     def kept_ids(self, voice: FlowState) -> int:
         """What its buffers have room for."""
         return room_of(voice.solver[0].kept) // RATIO
+
+    def copied_ids(self, voice_ids: int) -> int:
+        """All of them."""
+        return voice_ids
 
     def open(self, voice: FlowState) -> OwnSeat:
         """A copy."""
@@ -114,6 +121,10 @@ class RecordedFlow:
     def kept_ids(self, voice: PagedVoice) -> int:
         """Its pages, which sentences share."""
         return len(voice.pages) * BLOCK_IDS
+
+    def copied_ids(self, voice_ids: int) -> int:
+        """None: it reads the voice's."""
+        return 0
 
     def open(self, voice: PagedVoice) -> Seat:
         """A row of contexts; raises MemoryError."""

@@ -1,12 +1,13 @@
 """How the CosyVoice backend behaves: numbers only, each with its unit and reason."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ...models.cosyvoice.bistream import LengthRule
-from ...models.cosyvoice.flow import FlowPolicy
+from ...models.cosyvoice.devices import DeviceFault, find_device
+from ...models.cosyvoice.flow import IN_HALVES, FlowPolicy
 from ...models.cosyvoice.precision import Precision
-from ..errors import BadRequest
+from ..errors import BadRequest, BundleError
 
 
 class Interleave(Enum):
@@ -58,6 +59,21 @@ class CosyVoicePolicy:
     likely_ids: int = 10 * 25
     precision: Precision = Precision.FP32
     device: str = "auto"
+
+
+def policy_for(precision: str, device: str) -> CosyVoicePolicy:
+    """The policy of a house that chose these by name; raises BadRequest, and BundleError without the device.
+
+    A card has room for many: what the flow remembers is in halves there, which moves a mel by 4e-5.
+    """
+    policy = CosyVoicePolicy(precision=precision_of(precision), device=device)
+    try:
+        found = find_device(device)
+    except DeviceFault as fault:
+        raise BundleError(str(fault)) from fault
+    if found.type == "cpu":
+        return policy
+    return replace(policy, slots=32, most_render_rows=4, flow=IN_HALVES)
 
 
 def precision_of(name: str) -> Precision:

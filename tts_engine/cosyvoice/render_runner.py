@@ -133,6 +133,10 @@ class RenderRunner:
         """Speech ids of the voices that are kept prepared."""
         return sum(self._runner.kept_ids(voice) for voice in [*self._prepared.values()])
 
+    def copied_ids(self, timbre: Timbre) -> int:
+        """Speech ids of memory that each sentence takes for its voice."""
+        return self._runner.copied_ids(len(timbre.ids))
+
     def begin(self, timbre: Timbre, speed: float, noise: np.random.Generator) -> Rendering:
         """A sentence in a voice. noise: of the session, for version 2; version 3's is always the same."""
         seat = self._runner.open(self._prepare(timbre))
