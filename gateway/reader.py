@@ -24,6 +24,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 AHEAD_S: Final = 0.5  # of the stream's own rate that may lie unread; news of reading take 0.1 s and the way
 LEAST_AHEAD: Final = 16 * 1024  # bytes; small packets take more of a window than they hold
 HELD_S: Final = 10.0  # then the window of now counts as the widest: a kernel short of memory narrows it
+MOST_HELD: Final = 6  # times in a row, without anything being read: a minute
 _LOOK_S: Final = 0.01
 _SLICE_S: Final = 0.05
 _SLICE: Final = 8  # bytes; whole samples of every format, and next to nothing beside what a second of it has
@@ -42,15 +43,20 @@ class Backlog:
     """What a peer has taken and not read, by its window."""
 
     def __init__(self) -> None:
-        self._widest = 0
+        self.forgotten = 0  # times since it last read
+        self._widest = self._last = 0
 
     def bytes_at(self, window: int) -> int:
         """How much is unread when the window is so wide."""
+        if window > self._last:
+            self.forgotten = 0
+        self._last = window
         self._widest = max(self._widest, window)
         return self._widest - window
 
     def forget(self) -> None:
         """Take the next window for the widest."""
+        self.forgotten += 1
         self._widest = 0
 
 
@@ -68,7 +74,10 @@ class Reader:
         return reader if isinstance(reader, cls) else cls()
 
     async def send(self, data: bytes, bytes_per_s: int, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Write ``data`` of a stream of that rate: at once to one that reads, else once it has read."""
+        """Write ``data`` of a stream of that rate: at once to one that reads, else once it has read.
+
+        Raises TimeoutError if it reads nothing for a minute.
+        """
         allowed = max(LEAST_AHEAD, round(AHEAD_S * bytes_per_s))
         clock = asyncio.get_running_loop().time
         held_at, slice_at = clock(), 0.0
@@ -78,9 +87,14 @@ class Reader:
                 await write(data[:_SLICE])
                 data = data[_SLICE:]
             if clock() - held_at > HELD_S:
-                self._backlog.forget()
+                self._give_way()
             await asyncio.sleep(_LOOK_S)
         await write(data)
+
+    def _give_way(self) -> None:
+        self._backlog.forget()
+        if self._backlog.forgotten > MOST_HELD:
+            raise TimeoutError("the client reads nothing")
 
     def _unread(self) -> int:
         """Bytes, as far as its kernel has told; 0 where nothing is known."""

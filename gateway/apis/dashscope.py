@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
-from starlette.websockets import WebSocketState
 
 from ...adapters.dashscope import (
     USUAL_PATIENCE,
@@ -46,14 +45,13 @@ from ..access.access import Access, Grant
 from ..access.keys import Scope
 from ..reader import Reader
 from .dashscope_words import Refusal, Voices, check_model, order_of, refusal_of, resolve_voice
+from .peer_socket import CLOSE_GOING_AWAY, CLOSE_NORMALLY, CLOSE_TOO_SLOW, SEND_WITHIN_S, close, deny, is_up
 from .request_log import RequestLog, RequestRecord
 from .speech import Encoded, Utterance, open_utterance
 
 logger = logging.getLogger(__name__)
 
 PATH = "/api-ws/v1/inference"
-CLOSE_IDLE, CLOSE_GOING_AWAY, CLOSE_TOO_SLOW = 1000, 1001, 1008
-SEND_WITHIN_S = 30.0  # a socket that takes nothing for so long is closed; its engine work stopped long before
 _API = "dashscope"
 
 
@@ -103,7 +101,9 @@ class DashScopeSockets:
     async def _serve(self, socket: WebSocket) -> None:
         refusal = self._refusal(socket)
         if refusal is not None:
-            await _deny(socket, refusal)
+            body = {"code": refusal.code, "message": refusal.message, "request_id": str(uuid4())}
+            # The Java SDK ends its tries at "401 Unauthorized" only.
+            await deny(socket, JSONResponse(body, refusal.status))
             return
         await socket.accept()
         session = _Session(self, socket)
@@ -167,12 +167,12 @@ class _Session:
     async def run(self) -> None:
         """Serve until the peer is gone or the socket is closed."""
         try:
-            while self._is_up():
+            while is_up(self._socket):
                 await self._take(await self._next_frame())
         except WebSocketDisconnect:
             pass
         except TimeoutError:
-            await self._close(CLOSE_TOO_SLOW)
+            await close(self._socket, CLOSE_TOO_SLOW)
         finally:
             await self._stop_speaking()
 
@@ -181,13 +181,10 @@ class _Session:
         self._going_away = True
         if self._speech is not None:
             await asyncio.wait({self._speech.speaking}, timeout=within_s)
-        await self._close(CLOSE_GOING_AWAY)
+        await close(self._socket, CLOSE_GOING_AWAY)
         await self._stop_speaking()
 
     # Reading
-
-    def _is_up(self) -> bool:
-        return WebSocketState.DISCONNECTED not in (self._socket.client_state, self._socket.application_state)
 
     async def _next_frame(self) -> str | bytes | None:
         """The next frame, or None when the core's deadline has come; raises WebSocketDisconnect."""
@@ -216,7 +213,7 @@ class _Session:
 
     async def _do(self, event: Event) -> None:
         if isinstance(event, Idle):
-            await self._close(CLOSE_IDLE)
+            await close(self._socket, CLOSE_NORMALLY)
         elif isinstance(event, RunTask):
             await self._begin(event)
         elif self._speech is not None:
@@ -264,7 +261,7 @@ class _Session:
         try:
             await self._say(await self._outcome(speech))
         except (WebSocketDisconnect, TimeoutError):
-            await self._close(CLOSE_TOO_SLOW)
+            await close(self._socket, CLOSE_TOO_SLOW)
         finally:
             if self._speech is speech:
                 self._speech = None
@@ -340,15 +337,6 @@ class _Session:
             if audio is not None:
                 await self._socket.send_bytes(audio)
 
-    async def _close(self, code: int) -> None:
-        if not self._is_up():
-            return
-        try:
-            async with asyncio.timeout(1.0):
-                await self._socket.close(code)
-        except (RuntimeError, TimeoutError, WebSocketDisconnect):
-            pass  # it is gone, or takes nothing; then its transport is closed behind us
-
 
 def _failure(task_id: str, error: Exception) -> TaskFailed:
     refusal = refusal_of(error)
@@ -357,10 +345,3 @@ def _failure(task_id: str, error: Exception) -> TaskFailed:
 
 def _shutting_down() -> Overloaded:
     return Overloaded("the server is shutting down; connect again", reason="shutting_down", retry_after_s=5.0)
-
-
-async def _deny(socket: WebSocket, refusal: Refusal) -> None:
-    """Refuse the handshake with an HTTP answer; the Java SDK ends its tries at "401 Unauthorized" only."""
-    body = {"code": refusal.code, "message": refusal.message, "request_id": str(uuid4())}
-    await socket.send_denial_response(JSONResponse(body, status_code=refusal.status))
-    await asyncio.sleep(0)  # the server's connection is over by then; returning before is an error in its log

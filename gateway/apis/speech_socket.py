@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
-from starlette.websockets import WebSocketState
 
 from ...adapters.openai_speech import ProtocolError
 from ...adapters.speech_socket import (
@@ -42,6 +41,7 @@ from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..access.access import Grant
 from ..reader import Reader
 from .openai import OpenAISpeech, check_model, refusal_of
+from .peer_socket import CLOSE_GOING_AWAY, CLOSE_NORMALLY, CLOSE_TOO_SLOW, SEND_WITHIN_S, close, deny, is_up
 from .request_log import RequestRecord
 from .speech import Encoded, SpeechOrder, Utterance, open_utterance
 
@@ -49,10 +49,8 @@ logger = logging.getLogger(__name__)
 
 PATH = "/v1/audio/speech/stream"
 IDLE_S = 60.0
-SEND_WITHIN_S = 30.0  # a socket that takes nothing for so long is closed; its engine work stopped long before
 MOST_WAITING = 256 * 1024  # characters of turns that are not spoken yet
 MOST_TURNS = 64
-CLOSE_NORMALLY, CLOSE_GOING_AWAY, CLOSE_TOO_SLOW = 1000, 1001, 1008
 _API = "socket"
 
 
@@ -86,8 +84,7 @@ class SpeechSockets:
             self.api.enter(socket.headers)
         except (BadRequest, Overloaded) as error:
             refusal = refusal_of(error)
-            answer = JSONResponse(refusal.body, refusal.status, refusal.headers)
-            await socket.send_denial_response(answer)
+            await deny(socket, JSONResponse(refusal.body, refusal.status, refusal.headers))
             return
         await socket.accept()
         session = _Session(self, socket)
@@ -184,12 +181,12 @@ class _Session:
     async def run(self) -> None:
         """Serve until the peer is gone or the socket is closed."""
         try:
-            while self._is_up():
+            while is_up(self._socket):
                 await self._take_next()
         except WebSocketDisconnect:
             pass
         except TimeoutError:
-            await self._close(CLOSE_TOO_SLOW)
+            await close(self._socket, CLOSE_TOO_SLOW)
         finally:
             await self._stop_speaking()
 
@@ -197,13 +194,10 @@ class _Session:
         """Let what is being said end, at most ``within_s``, then close with 1001."""
         if self._speaking is not None:
             await asyncio.wait({self._speaking}, timeout=within_s)
-        await self._close(CLOSE_GOING_AWAY)
+        await close(self._socket, CLOSE_GOING_AWAY)
         await self._stop_speaking()
 
     # Reading
-
-    def _is_up(self) -> bool:
-        return WebSocketState.DISCONNECTED not in (self._socket.client_state, self._socket.application_state)
 
     async def _take_next(self) -> None:
         """Take one message, or close the socket where none came for long and nothing is being said."""
@@ -213,7 +207,7 @@ class _Session:
         except TimeoutError:
             if not self._is_talking():
                 await self._say(Failed(f"no message for {self._house.idle_s:g} s", "idle_timeout"))
-                await self._close(CLOSE_NORMALLY)
+                await close(self._socket, CLOSE_NORMALLY)
             return
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005))
@@ -240,7 +234,7 @@ class _Session:
             case Cancelled(utterance=index):
                 self._cancel(index)
             case Closed():
-                await self._close(CLOSE_NORMALLY)
+                await close(self._socket, CLOSE_NORMALLY)
             case _:
                 assert_never(event)
 
@@ -295,7 +289,7 @@ class _Session:
                 await self._speak(self._turns[0])
                 self._over = self._turns.popleft().index
         except (WebSocketDisconnect, TimeoutError):
-            await self._close(CLOSE_TOO_SLOW)
+            await close(self._socket, CLOSE_TOO_SLOW)
         finally:
             self._speaking = None
 
@@ -368,15 +362,6 @@ class _Session:
     async def _say(self, event: ServerEvent) -> None:
         async with asyncio.timeout(SEND_WITHIN_S), self._writing:
             await self._socket.send_text(encode(event))
-
-    async def _close(self, code: int) -> None:
-        if not self._is_up():
-            return
-        try:
-            async with asyncio.timeout(1.0):
-                await self._socket.close(code)
-        except (RuntimeError, TimeoutError, WebSocketDisconnect):
-            pass  # it is gone, or takes nothing; then its transport is closed behind us
 
 
 def _failed(error: Exception) -> Failed:

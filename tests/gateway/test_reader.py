@@ -50,7 +50,7 @@ class FakeTransport:
     """A connection whose peer's window is whatever the test says."""
 
     def __init__(self, *windows: int) -> None:
-        self._windows = list(windows)
+        self.windows = list(windows)
 
     def is_closing(self) -> bool:
         return False
@@ -60,7 +60,7 @@ class FakeTransport:
         return self
 
     def getsockopt(self, level: int, name: int, length: int) -> bytes:
-        window = self._windows.pop(0) if len(self._windows) > 1 else self._windows[0]
+        window = self.windows.pop(0) if len(self.windows) > 1 else self.windows[0]
         return bytes(228) + window.to_bytes(4, sys.byteorder)
 
 
@@ -112,6 +112,25 @@ def test_a_window_that_has_become_smaller_for_good_holds_up_a_piece_and_no_more(
         assert len(await written(peer, PIECE)) == 1
 
     asyncio.run(test())
+
+
+@on_linux
+def test_one_that_reads_nothing_for_long_is_given_up_and_one_that_reads_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader, "HELD_S", 0.02)
+
+    async def test(read_every: int) -> None:
+        transport, window = FakeTransport(4_000_000), 4_000_000
+        peer = Reader(cast(asyncio.Transport, transport))
+        for piece in range(1, 40):
+            await written(peer, 3 * PIECE)
+            window += len(PIECE) if piece % read_every == 0 else -3 * len(PIECE)
+            transport.windows = [window]
+
+    asyncio.run(test(read_every=5))
+    with pytest.raises(TimeoutError, match="reads nothing"):
+        asyncio.run(test(read_every=100))
 
 
 def test_nothing_is_held_back_where_nothing_is_known() -> None:
