@@ -97,7 +97,6 @@ class _WholeLinear(Linear):
     middle: Tensor
 
     def prepare(self) -> None:
-        """Raises RuntimeError on a device other than a CPU."""
         weight = self.get_parameter("weight").data
         self.weight = None
         scale = weight.abs().amax(1).div_(sum(127 << 8 * place for place in range(self.digits)))

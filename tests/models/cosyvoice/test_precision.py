@@ -78,6 +78,18 @@ def test_an_int8_product_is_the_same_to_the_bit_in_any_company(depth: int) -> No
         assert torch.equal(multiplied(kind, weight, x[row : row + 1])[0], together[row])
 
 
+def test_a_processor_without_products_of_full_bytes_has_smaller_digits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
+    weight, x = some(96, 128), some(3, 128)
+    linear = linear_of(Precision.INT8, Place.OTHER, 1)(128, 96, bias=False)
+    load(linear, {"weight": weight.clone()})
+    assert int(linear._planes(x, x.abs().amax(-1, keepdim=True)).max()) == 127
+    exact = x @ weight.T
+    assert (linear(x) - exact).std() < FAULT[Precision.INT8] * exact.std()
+
+
 @pytest.mark.parametrize("precision", Precision)
 def test_nothing_times_a_matrix_is_nothing(precision: Precision) -> None:
     assert product(precision, torch.zeros(8, 16), torch.zeros(0, 16)).shape == (0, 8)
