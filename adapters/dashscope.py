@@ -493,10 +493,10 @@ def _text(given: Mapping[str, object]) -> str:
         raise Invalid("input.text must be a string")
     if len(text) > MOST_TEXT:
         raise Invalid(f"input.text: {len(text)} characters in one frame; at most {MOST_TEXT} are allowed")
-    return _whole_characters(text)
+    return whole_characters(text)
 
 
-def _whole_characters(text: str) -> str:
+def whole_characters(text: str) -> str:
     """Half a UTF-16 pair, which JSON can carry and no voice can read, becomes U+FFFD."""
     if text.isascii():
         return text

@@ -32,6 +32,7 @@ from ...adapters.dashscope import (
     SentenceBegun,
     SentenceEnded,
     sentence_payload,
+    whole_characters,
 )
 from ...adapters.dashscope_parameters import Invalid, TaskParameters, charged_characters, parameters_of
 from ...adapters.dashscope_sentences import Sentences
@@ -305,4 +306,5 @@ def _spoken(given: Mapping[str, object], parameters: TaskParameters) -> Spoken:
     text = _string(given, "text")
     if len(text) > MOST_TEXT:
         raise Invalid(f"input.text: {len(text)} characters; at most {MOST_TEXT} are allowed")
+    text = whole_characters(text)
     return read_ssml(text) if parameters.is_ssml(text) else Spoken(text)

@@ -162,6 +162,17 @@ def test_the_answer_is_a_link_to_the_audio() -> None:
     in_house(test)
 
 
+@pytest.mark.parametrize("text", ["One \ud800 two.", "<speak>One \ud800 two.</speak>"])
+def test_half_a_surrogate_pair_is_read_as_a_character_that_is_not_known(text: str) -> None:
+    async def test(house: House) -> None:
+        given = {"text": text, "voice": "longanyang", "enable_ssml": True}
+        body = json.dumps({"model": "cosyvoice-v3-flash", "input": given})  # in ASCII, escaped
+        answer = await house.client.post(f"{PATH}/SpeechSynthesizer", content=body)
+        assert answer.json()["usage"] == {"characters": len("One ? two.")}
+
+    in_house(test)
+
+
 def test_an_ssml_document_is_said_in_its_manner() -> None:
     async def test(house: House) -> None:
         document = '<speak><prosody volume="silent">One two.</prosody></speak>'
