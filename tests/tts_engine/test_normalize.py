@@ -126,6 +126,9 @@ def test_phone_numbers_are_read_in_groups(written: str, said: str) -> None:
     $40/month -> forty dollars per month
     ¥500 -> five hundred yen
     $.50 -> fifty cents
+    a $5 fee -> a five dollar fee
+    $0.125 -> zero point one two five dollars
+    $9.99 USD -> nine dollars and ninety nine cents
     $1000000000000000000 -> one zero zero zero zero zero zero zero zero zero zero zero zero zero zero zero\
  zero zero zero dollars
     Rs. 500, Rs 1 -> five hundred rupees, one rupee
@@ -139,6 +142,8 @@ def test_money(written: str, said: str) -> None:
     March 3rd 2026 -> March third, twenty twenty six
     March 3, 2026 -> March third, twenty twenty six
     3/14/2026 -> March fourteenth twenty twenty six
+    1/15/2026, 12/31/25 -> January fifteenth twenty twenty six, December thirty first twenty twenty five
+    31/12/2025 -> December thirty first twenty twenty five
     2026-03-14 -> March fourteenth twenty twenty six
     on the 3rd -> on the third
     Mar 3 -> March third
@@ -178,6 +183,8 @@ def test_dates_and_years(written: str, said: str) -> None:
     4-5pm, 10 – 2:30 p.m. -> four to five P M, ten to two thirty P M.
     10 a.m. PST, 5 p.m. Monday -> ten A M P S T, five P M Monday
     at 5 p.m. We close -> at five P M. We close
+    9:00 pm, 9:00 -> nine P M, nine o'clock
+    12am, 12 p.m. -> twelve A M, twelve P M.
     9am-5pm -> nine A M to five P M
     23:59:07 -> twenty three fifty nine and seven seconds
     24/7 -> twenty four seven
@@ -229,6 +236,9 @@ def test_times(written: str, said: str) -> None:
     1080p, error 404 -> ten eighty P, error four oh four
     2x/day, 5 MB/s -> two times per day, five megabytes per second
     an 80/20 split, a 502 error -> an eighty twenty split, a five oh two error
+    It is 70 degrees F. -> It is seventy degrees Fahrenheit.
+    a Boeing 747, an A320, US-101 -> a Boeing seven forty seven, an A three twenty, U S one oh one
+    In Paris 250 people -> In Paris two hundred fifty people
     version 3.11, 3.11 -> version three point eleven, three point one one
     221B Baker Street, 221B users -> two twenty one B Baker Street,\
  two hundred twenty one billion users
@@ -275,7 +285,7 @@ def test_addresses_of_the_internet(written: str, said: str) -> None:
     4521 W. Elm St. is it -> forty five twenty one West Elm Street is it
     45 W. 3rd St. is it -> forty five West third Street is it
     at 1600 Pennsylvania Ave NW -> at sixteen hundred Pennsylvania Avenue Northwest
-    Hwy 101 -> Highway one oh one
+    Hwy 101 or Rt. 9 -> Highway one oh one or route nine
     P.O. Box 77, a.k.a. Bob -> P O Box seventy seven, also known as Bob
     I am John Smith III, no VII. -> I am John Smith the third, no V I I.
     a B- or A- -> a B minus or A minus

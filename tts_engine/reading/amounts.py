@@ -45,10 +45,10 @@ def _read_integer(scan: Scan, match: re.Match[str]) -> int:
     elif text in ("911", "988", "411", "311") and following.lower() not in say.COUNTED:
         scan.spell(start, stop)
     elif len(text) in (3, 4) and _STREET_AHEAD.match(scan.view, stop):
-        scan.say(_house_words(int(text)), start, stop)
+        scan.say(say.house_number(int(text)), start, stop)
         scan.memory.house_words_left = 6
-    elif len(text) == 3 and (scan.memory.previous in say.PAIRED_WORDS or following == "error"):
-        scan.say(_house_words(int(text)), start, stop)
+    elif len(text) == 3 and _is_paired(scan, following):
+        scan.say(say.house_number(int(text)), start, stop)
     elif len(text) == 4 and _is_year(int(text), scan.memory.previous, following):
         scan.say(say.year(int(text)), start, stop)
     else:
@@ -58,6 +58,12 @@ def _read_integer(scan: Scan, match: re.Match[str]) -> int:
     if house:
         scan.memory.house_words_left = 6
     return stop
+
+
+def _is_paired(scan: Scan, following: str) -> bool:
+    """Route 101, a 404 error, a Boeing 747."""
+    paired = scan.memory.previous in say.PAIRED_WORDS or following == "error"
+    return paired or (scan.memory.capital and not is_counted(following))
 
 
 def _is_identifier(text: str) -> bool:
@@ -73,21 +79,12 @@ _STREET_AHEAD = re.compile(
 )
 
 
-def _house_words(number: int) -> str:
-    if number >= 1000:
-        return say.cardinal(number) if number % 1000 == 0 else say.pairs(number)
-    hundreds, rest = divmod(number, 100)
-    if rest == 0:
-        return say.cardinal(number)
-    return f"{say.cardinal(hundreds)} {'oh ' if rest < 10 else ''}{say.cardinal(rest)}"
-
-
 def _read_house_letter(scan: Scan, match: re.Match[str]) -> int | None:
     """221B Baker Street."""
     if not _STREET_AHEAD.match(scan.view, match.end()):
         return None
     number = match.group(1)
-    words = _house_words(int(number)) if len(number) > 2 else say.cardinal(int(number))
+    words = say.house_number(int(number)) if len(number) > 2 else say.cardinal(int(number))
     scan.say(words, match.start(), match.end(1))
     scan.spell(match.end(1), match.end())
     scan.memory.hear_number()
@@ -181,7 +178,7 @@ def _read_slash(scan: Scan, match: re.Match[str]) -> int | None:
     if match.group() in ("24/7", "9/11", "20/20") or above + below == 100:
         words = f"{say.cardinal(above)} {say.cardinal(below)}"
     elif above > 99:
-        words = f"{_house_words(above)} over {say.cardinal(below)}"
+        words = f"{say.house_number(above)} over {say.cardinal(below)}"
     elif date_expected and is_date:
         words = f"{say.MONTHS[above - 1]} {say.ordinal(below)}"
     elif scan.next_word(match.end()) in ("stars", "rating"):

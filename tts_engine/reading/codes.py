@@ -160,7 +160,9 @@ def _read_letter_code(scan: Scan, match: re.Match[str]) -> int | None:
 def _read_code_run(scan: Scan, run: re.Match[str], as_code: bool) -> None:
     text = run.group()
     if text.isdigit():
-        if as_code or len(text) > 2 or text.startswith("0"):
+        if not as_code and len(text) == 3 and text[0] != "0":
+            scan.say(say.house_number(int(text)), run.start(), run.end())
+        elif as_code or len(text) > 2 or text.startswith("0"):
             scan.spell_groups(run.start(), run.end(), group_sizes(len(text)))
         else:
             scan.say(say.cardinal(int(text)), run.start(), run.end())

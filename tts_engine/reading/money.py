@@ -74,5 +74,5 @@ DIGIT_RULES = rules(
 )
 SYMBOL_RULES = rules(
     (rf"({_SIGN}) ?({DECIMAL}){_BIG} ?[-–] ?\$?({DECIMAL}){_BIG}(?![\d-])", _read_money_range),
-    (rf"({_SIGN}) ?({DECIMAL}|\.\d+){_BIG}", _read_money),
+    (rf"({_SIGN}) ?({DECIMAL}|\.\d+){_BIG}(?:(?<=\w) ?USD(?!\w))?", _read_money),
 )

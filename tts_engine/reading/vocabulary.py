@@ -84,6 +84,16 @@ def pairs(number: int) -> str:
     return f"{cardinal(century)} {'oh ' if rest < 10 else ''}{cardinal(rest)}"
 
 
+def house_number(number: int) -> str:
+    """ "two twenty one", "one oh one", "sixteen hundred", of 3 or 4 digits; routes and models too."""
+    if number >= 1000:
+        return cardinal(number) if number % 1000 == 0 else pairs(number)
+    hundreds, rest = divmod(number, 100)
+    if rest == 0:
+        return cardinal(number)
+    return f"{cardinal(hundreds)} {'oh ' if rest < 10 else ''}{cardinal(rest)}"
+
+
 def plural(word: str) -> str:
     """The plural of the number and calendar words that occur here."""
     if word.endswith("y") and word[-2] not in "aeo":
@@ -207,6 +217,8 @@ ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
             ("p", "page"),
             ("pg", "page"),
             ("pp", "pages"),
+            ("Rt", "route"),
+            ("Rte", "route"),
             ("Ref", "reference"),
             ("ref", "reference"),
             ("Acct", "account"),

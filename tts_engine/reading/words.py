@@ -307,6 +307,16 @@ def _read_initial(scan: Scan, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_scale(scan: Scan, match: re.Match[str]) -> int | None:
+    """70 degrees F."""
+    if scan.memory.previous not in ("degree", "degrees"):
+        return None
+    word = {"C": "Celsius", "F": "Fahrenheit"}[match.group()]
+    scan.say(word, match.start(), match.end())
+    scan.memory.hear(word)
+    return match.end()
+
+
 def _read_roman(scan: Scan, match: re.Match[str]) -> int | None:
     """Chapter IV, King Charles III; a name with II or III is somebody's."""
     previous = scan.memory.previous
@@ -360,6 +370,7 @@ ABBREVIATION_RULES = rules(
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
 )
 LETTER_RULES = rules(
+    (r"[CF](?![\w'-])", _read_scale),
     (r"[IVXLC]{1,6}(?![\w'])", _read_roman),
     (r"Rx(?!\w)", _read_spelled),
     (r"[CF]#(?!\w)", _read_sharp),
