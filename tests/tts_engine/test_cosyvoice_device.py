@@ -98,6 +98,9 @@ class Elsewhere(TorchDispatchMode):
             not lands or not isinstance(answer, Tensor | tuple | list) or _depends_on_numbers(func, far)
         ):
             self.waits.append(str(func))
+        if lands and func.overloadpacket in COPIES and not isinstance(given[-1], Far):
+            asynchronous = kwargs.get("non_blocking") or args[2:] == (True,)
+            self.waits += [] if asynchronous else [f"{func}, to the device"]
         return tree_map(lambda one: _far(one, far), answer) if lands else answer
 
     def _check(self, func: Any, given: list[Tensor]) -> None:
@@ -210,6 +213,7 @@ def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
         lambda far: far.cpu(),
         lambda far: on_host(far),
         lambda far: far[far > 0],
+        lambda far: far.copy_(torch.ones(3)),
         lambda far: far + torch.ones(3),
         lambda far: far @ torch.ones(3),
         lambda far: far[torch.tensor([1])],
