@@ -13,10 +13,13 @@ from typing import Any
 
 import soxr
 
+from ..tts_engine.backend import Delivery
 from ..tts_engine.chunk import SAMPLE_RATE
 from ..tts_engine.engine import Engine
 from ..tts_engine.errors import MissingExtra, SynthesisFailed, UnknownVoice
+from ..tts_engine.reading.polyglot import is_known
 from ..tts_engine.stream import Stream
+from ..tts_engine.voices import MANY
 from .client import Piece
 from .pipecat_service import LEAD_S, SpeechService, VivavoceTTSSettings
 from .pipecat_utterance import Speech
@@ -119,10 +122,13 @@ class VivavoceTTSService(SpeechService):
     def _vivavoce_open_speech(self) -> Speech:
         if self._vivavoce_engine is None:
             raise SynthesisFailed("the service has no engine: it was not set up")
-        voice, speed = self._settings.voice, self._settings.speed
+        voice, speed, language = self._settings.voice, self._settings.speed, self._settings.language
         stream = self._vivavoce_engine.stream(
             voice=voice if isinstance(voice, str) else None,
             speed=float(speed) if isinstance(speed, int | float) else 1.0,
+            delivery=Delivery(
+                language=language if isinstance(language, str) and is_known(language) else None
+            ),
         )
         return Speech(stream, _AtRate(stream, self.sample_rate).next_piece)
 
@@ -155,7 +161,10 @@ class VivavoceTTSService(SpeechService):
         if engine is None or voice not in engine.voices or not is_given(language) or language is None:
             return
         spoken = engine.voices.get(str(voice)).language
-        if _primary(spoken) != _primary(str(language)):
+        if spoken == MANY:
+            if not is_known(str(language)):
+                logger.warning(f"{self}: numbers in {language} will be read as in English")
+        elif _primary(spoken) != _primary(str(language)):
             logger.warning(
                 f"{self}: voice {voice!r} speaks {spoken}, not {language}; text in that language will be "
                 f"read as if it were {spoken}"

@@ -25,7 +25,7 @@ from ..tts_engine.cosyvoice.voices import BundleVoices
 from ..tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice, VivavoceError
 from ..tts_engine.recording import RecordingLimits, read_recording
 from ..tts_engine.voice_store import About, StoredVoice, VoicePrompt, VoiceStore, checked_id
-from ..tts_engine.voices import Voices
+from ..tts_engine.voices import MANY, Voices
 from .access.access import OPEN_KEY_ID, Grant
 from .access.keys import Scope
 
@@ -158,7 +158,7 @@ class VoiceRegistry:
         return (
             *(ListedVoice(one.id, one.id, one.language, one.description) for one in self._of_bundle.values()),
             *(
-                ListedVoice(one.id, one.name, one.language or "mul", "enrolled", one)
+                ListedVoice(one.id, one.name, one.language or MANY, "enrolled", one)
                 for one in self.cloned(grant)
             ),
         )

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from .errors import BadRequest, UnknownVoice
 
+MANY = "mul"  # BCP 47 for more than one language
+
 
 @dataclass(frozen=True, slots=True)
 class Voice:

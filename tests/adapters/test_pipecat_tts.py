@@ -59,10 +59,11 @@ from vivavoce.adapters import (
 )
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.adapters.pipecat_words import Playhead
-from vivavoce.tts_engine.backend import Rendered, Turn
+from vivavoce.tts_engine.backend import Rendered, SlotRequest, Turn
 from vivavoce.tts_engine.engine import EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
+from vivavoce.tts_engine.voices import MANY, Voice, Voices
 
 SPOKEN = (TTSStartedFrame, TTSAudioRawFrame, TTSTextFrame, TTSStoppedFrame, LLMFullResponseEndFrame)
 
@@ -767,18 +768,53 @@ async def test_a_voice_that_does_not_exist_is_said_at_the_first_reply() -> None:
             assert not service.is_usable
 
 
-@in_loop
-async def test_another_language_than_the_voices_is_warned_of() -> None:
+async def warned_of(backend: StandInBackend, language: str) -> list[str]:
+    """What is logged where a bot in that language is made."""
     said: list[str] = []
     handler = logger.add(lambda message: said.append(str(message)), level="WARNING")
     logger.enable("vivavoce")
     try:
-        async with tones() as engine:
-            VivavoceTTSService(engine=engine, settings=VivavoceTTSService.Settings(language="de-DE"))
+        async with tones(backend) as engine:
+            VivavoceTTSService(engine=engine, settings=VivavoceTTSService.Settings(language=language))
     finally:
         logger.remove(handler)
-    assert len(said) == 1
-    assert "speaks zxx, not de-DE" in said[0]
+    return said
+
+
+class Polyglot(StandInBackend):
+    """A voice of many languages; remembers in which it was asked to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.voices = Voices((Voice("tone-440", MANY, "a tone"),))
+        self.asked: list[str | None] = []
+
+    def open_slot(self, request: SlotRequest) -> int:
+        self.asked.append(request.delivery.language)
+        return super().open_slot(request)
+
+
+@in_loop
+async def test_another_language_than_the_voices_is_warned_of() -> None:
+    (said,) = await warned_of(StandInBackend(), "de-DE")
+    assert "speaks zxx, not de-DE" in said
+
+
+@in_loop
+async def test_a_voice_of_many_languages_is_warned_of_one_whose_numbers_are_not_read() -> None:
+    assert await warned_of(Polyglot(), "de-DE") == []
+    (said,) = await warned_of(Polyglot(), "pt-BR")
+    assert "numbers in pt-BR will be read as in English" in said
+
+
+@in_loop
+async def test_text_is_read_in_the_language_of_the_settings() -> None:
+    for language, asked in (("de-DE", "de-DE"), ("pt-BR", MANY), (None, MANY)):
+        backend = Polyglot()
+        settings = VivavoceTTSService.Settings(language=language)
+        async with tones(backend) as engine, line(at_once(engine, settings=settings)) as end:
+            await end.turn("One two three.")
+        assert set(backend.asked[1:]) == {asked}  # the first is the engine's own, which warms up
 
 
 # Ends

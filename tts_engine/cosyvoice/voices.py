@@ -17,10 +17,9 @@ from ...models.cosyvoice.front_end.voice_encoder import PromptFault, VoiceEncode
 from ..errors import BadRequest, UnknownVoice
 from ..reading.polyglot import is_known
 from ..voice_store import StoredVoice, VoiceStore
-from ..voices import Voice, Voices
+from ..voices import MANY, Voice, Voices
 
 Samples = NDArray[np.float32]
-_MANY = "mul"  # BCP 47 for more than one language
 _MOST_ENROLLED = 256  # in memory, 490 kB each at most; more belong on file
 
 
@@ -48,7 +47,7 @@ class BundleVoices(Voices):
         library: VoiceStore | None = None,
     ) -> None:
         about = f"speaks {', '.join(languages)}"
-        super().__init__(tuple(Voice(name, _MANY, about) for name in speakers))
+        super().__init__(tuple(Voice(name, MANY, about) for name in speakers))
         self._about = about
         self._speakers = {
             name: Speaker(hashlib.sha256(embedding.tobytes()).hexdigest()[:32], embedding, None)
@@ -97,7 +96,7 @@ class BundleVoices(Voices):
 
     def keep(self, prompt: VoicePrompt) -> Voice:
         """Make a voice of what ``encode`` made, until it is removed; the same prompt is the same voice."""
-        voice = Voice(prompt.id, _MANY, f"enrolled; {self._about}")
+        voice = Voice(prompt.id, MANY, f"enrolled; {self._about}")
         with self._changing:
             if voice.id not in self._voices and len(self._enrolled) >= _MOST_ENROLLED:
                 raise BadRequest(f"{_MOST_ENROLLED} voices are enrolled, and no more may be; remove some")
@@ -140,7 +139,7 @@ class BundleVoices(Voices):
 
 def _on_file(stored: StoredVoice) -> Voice:
     """With the language that it was enrolled with, which its text is read in, if that is one of ours."""
-    language = stored.language if is_known(stored.language) else _MANY
+    language = stored.language if is_known(stored.language) else MANY
     return Voice(stored.id, language, stored.name)
 
 
