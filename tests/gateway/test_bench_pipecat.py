@@ -5,7 +5,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from vivavoce.gateway import cli
+from vivavoce.gateway import bench_command
 from vivavoce.gateway.bench import pipecat as bench
 from vivavoce.gateway.bench.pipecat import BenchFailed, Part, Remembered, measure, seconds_heard, words_heard
 from vivavoce.gateway.bench.trace import Trace
@@ -47,7 +47,7 @@ def test_an_unknown_part_is_refused_with_those_that_are() -> None:
 
 
 def test_the_command_line_knows_the_parts() -> None:
-    assert list(cli._BENCH_PIPECAT_PARTS) == list(Part)
+    assert list(bench_command._PIPECAT_PARTS) == list(Part)
 
 
 def test_without_pipecat_the_bench_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
