@@ -11,8 +11,8 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip inst
 
 from vivavoce.gateway import bench_command, cli
 from vivavoce.gateway.bench import cosyvoice
-from vivavoce.gateway.bench.apart import BenchFailed
 from vivavoce.gateway.bench.cosyvoice import measure
+from vivavoce.gateway.bench.report import BenchFailed
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
 from vivavoce.tts_engine.cosyvoice_timings import Extent, Measured, Part, measure_part
 from vivavoce.tts_engine.errors import BundleError
@@ -108,7 +108,8 @@ def test_released_sizes_have_targets_and_upstream_beside_them(
 
 def test_every_target_is_of_a_figure_that_is_measured() -> None:
     """The names of the full run, without running it."""
-    told = {"first packet, 4 s of text", "peak RSS, three networks, without flow state"}
+    first = "first packet, 4 s of text"
+    told = {first, f"{first}, by the clock", "peak RSS, three networks, without flow state"}
     told |= {f"LM decode, context {context}" for context in Extent().contexts}
     for seconds in Extent().utterances_s:
         for name in (f"flow, {seconds:g} s", f"flow, {seconds:g} s, window 10 s"):
