@@ -23,8 +23,8 @@ from .access.access import Access
 from .access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from .access.guard import PageTicket, requires
 from .access.keys import Scope
+from .backpressure import ReaderAware
 from .call_registry import CallHeld, CallUnknown
-from .reader import ReaderAware
 
 _MOST_WEBSOCKET_BYTES = 1 << 20  # of one message; the longest that an API takes is half of it
 _MOST_UNSENT_BYTES = 32 * 1024  # Linux doubles it; 1.3 s of 24 kHz speech, and 300 kB/s at 200 ms of delay

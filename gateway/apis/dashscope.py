@@ -43,7 +43,7 @@ from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..access.access import Access, Grant
 from ..access.keys import Scope
-from ..reader import Reader
+from ..backpressure import Reader
 from .dashscope_words import Refusal, Voices, check_model, order_of, refusal_of, resolve_voice
 from .peer_socket import CLOSE_GOING_AWAY, CLOSE_NORMALLY, CLOSE_TOO_SLOW, SEND_WITHIN_S, close, deny, is_up
 from .request_log import RequestLog, RequestRecord

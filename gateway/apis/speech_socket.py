@@ -39,7 +39,7 @@ from ...adapters.speech_socket import (
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..access.access import Grant
-from ..reader import Reader
+from ..backpressure import Reader
 from .openai import OpenAISpeech, check_model, refusal_of
 from .peer_socket import CLOSE_GOING_AWAY, CLOSE_NORMALLY, CLOSE_TOO_SLOW, SEND_WITHIN_S, close, deny, is_up
 from .request_log import RequestRecord

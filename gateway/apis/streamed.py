@@ -11,7 +11,7 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from ..reader import Reader
+from ..backpressure import Reader
 
 T = TypeVar("T")
 

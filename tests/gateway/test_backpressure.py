@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
-from vivavoce.gateway import reader
+from vivavoce.gateway import backpressure
 from vivavoce.gateway.apis.streamed import StreamedBody
+from vivavoce.gateway.backpressure import Backlog, Reader, window_in
 from vivavoce.gateway.http import HttpServer
-from vivavoce.gateway.reader import Backlog, Reader, window_in
 from websockets.asyncio.client import connect
 
 WITHIN_S = 30.0
@@ -103,7 +103,7 @@ def test_of_a_slow_stream_a_little_more_may() -> None:
 def test_a_window_that_has_become_smaller_for_good_holds_up_a_piece_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reader, "HELD_S", 0.02)
+    monkeypatch.setattr(backpressure, "HELD_S", 0.02)
 
     async def test() -> None:
         peer = over(100_000, 5_840)
@@ -118,7 +118,7 @@ def test_a_window_that_has_become_smaller_for_good_holds_up_a_piece_and_no_more(
 def test_one_that_reads_nothing_for_long_is_given_up_and_one_that_reads_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reader, "HELD_S", 0.02)
+    monkeypatch.setattr(backpressure, "HELD_S", 0.02)
 
     async def test(read_every: int) -> None:
         transport, window = FakeTransport(4_000_000), 4_000_000
