@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import AS_JSON, DEVICE, PRECISIONS
+from .options import AS_JSON, DEVICE, PRECISIONS, SIZE, VERSION, WEIGHTS
 
 if TYPE_CHECKING:
     from .bench.report import Report
@@ -180,15 +180,10 @@ def bench_api(parts: tuple[str, ...], as_json: bool) -> None:
     _show(measure([Part(part) for part in parts]), as_json)
 
 
-_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
-
-
 @bench.command("precision")
-@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
-@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
-@click.option(
-    "--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Weights to use, not random ones."
-)
+@SIZE
+@VERSION
+@WEIGHTS
 @click.option(
     "--precision",
     "precisions",
@@ -209,11 +204,9 @@ def bench_precision(
 
 @bench.command("device")
 @DEVICE
-@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
-@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
-@click.option(
-    "--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Weights to use, not random ones."
-)
+@SIZE
+@VERSION
+@WEIGHTS
 @click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of the LM.")
 @AS_JSON
 def bench_device(
@@ -230,10 +223,13 @@ def bench_device(
     )
 
 
+_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
+
+
 @bench.command("cosyvoice")
-@click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
-@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
-@click.option("--bundle", type=click.Path(path_type=Path), metavar="DIR", help="Instead of random weights.")
+@SIZE
+@VERSION
+@WEIGHTS
 @click.option("--parts", metavar="PART,...", help=f"Of {', '.join(_COSYVOICE_PARTS)}.  [default: all]")
 @AS_JSON
 def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | None, as_json: bool) -> None:

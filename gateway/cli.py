@@ -16,7 +16,7 @@ from .. import __version__
 from ..tts_engine.errors import VivavoceError
 from .bench_command import bench
 from .keys_command import keys
-from .options import AS_JSON, DEVICE, PRECISIONS
+from .options import AS_JSON, DEVICE, PRECISIONS, VERSION
 from .voices_command import voices
 
 _LOG_BYTES = 10_000_000
@@ -195,7 +195,7 @@ def bundle_check(folder: Path, as_json: bool) -> None:
 @bundle.command("random")
 @_BUNDLE_FOLDER
 @click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
-@click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
+@VERSION
 @click.option("--seed", type=int, default=0, show_default=True)
 def bundle_random(folder: Path, size: str, version: str, seed: int) -> None:
     """Write random weights into DIR in the released layout, for tests and benches."""

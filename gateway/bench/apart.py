@@ -12,10 +12,7 @@ from dataclasses import asdict
 
 from ...tts_engine.cosyvoice_timings import Measured
 from ...tts_engine.errors import VivavoceError
-
-
-class BenchFailed(VivavoceError):
-    """The process of a part ended without its figures; the message has its last words."""
+from .report import BenchFailed
 
 
 def measured_apart(module: str, name: str, arguments: Iterable[str]) -> list[Measured]:

@@ -20,8 +20,8 @@ from enum import StrEnum
 import numpy as np
 
 from . import api_dashscope
-from .engine_watch import WITHIN_S, BenchFailed, EngineWatch, connect
-from .report import Figure, Report
+from .engine_watch import WITHIN_S, EngineWatch, connect
+from .report import BenchFailed, Figure, Report
 
 READY_S = 180.0  # to load and cut the voice for the first time on a slow machine
 REQUESTS = 50

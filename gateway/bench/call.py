@@ -31,9 +31,9 @@ from uuid import UUID
 import numpy as np
 from rich.console import Console
 
-from ...tts_engine.errors import BadRequest, VivavoceError
+from ...tts_engine.errors import BadRequest
 from . import load, talker
-from .report import Figure, Report
+from .report import BenchFailed, Figure, Report
 from .trace import (
     Onset,
     Trace,
@@ -54,10 +54,6 @@ SETTLE_S = 2.0  # after the last call was dialled, until the calls are measured
 LADDER = (25, 50, 75, 100, 125, 150, 175, 200, 250, 300)
 MOST_LATE = 0.001  # share of packets
 LIKE = 0.98  # correlation below which an utterance has something of another one in it
-
-
-class BenchFailed(VivavoceError):
-    """A process of the bench ended before its time; the message is its last word."""
 
 
 class Part(StrEnum):

@@ -6,14 +6,10 @@ import re
 import time
 from urllib.parse import urlsplit
 
-from ...tts_engine.errors import VivavoceError
+from .report import BenchFailed
 
 WITHIN_S = 30.0
 _QUIET_S = 1.0  # without anything new: it has ended
-
-
-class BenchFailed(VivavoceError):
-    """The server of the bench did not start, or did not answer; the message is its last word."""
 
 
 class EngineWatch:

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
-from ...tts_engine.errors import BadRequest, MissingExtra, VivavoceError
+from ...tts_engine.errors import BadRequest, MissingExtra
 from . import load
-from .report import Figure, Report
+from .report import BenchFailed, Figure, Report
 from .trace import PACKET_S, Trace, arrival_gaps, percentile
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ LEAST_TIMES_SOONER = 5.0
 MOST_WORDS_APART = 1
 DIAL_EVERY_S = 0.5  # building a pipeline takes the loop 50-100 ms
 MOST_GROWTH_MB = 5.0  # over 50 calls; the allocator's own breathing is about 2
-
-
-class BenchFailed(VivavoceError):
-    """A process of the bench ended before its time; the message is its last word."""
 
 
 class Part(StrEnum):

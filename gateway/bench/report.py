@@ -13,6 +13,12 @@ from dataclasses import asdict, dataclass, field
 from rich.console import Console
 from rich.table import Table
 
+from ...tts_engine.errors import VivavoceError
+
+
+class BenchFailed(VivavoceError):
+    """A process of a bench did not start, or ended before its time; the message is its last word."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from vivavoce.gateway import bench_command
 from vivavoce.gateway.bench import pipecat as bench
-from vivavoce.gateway.bench.pipecat import BenchFailed, Part, Remembered, measure, seconds_heard, words_heard
+from vivavoce.gateway.bench.pipecat import Part, Remembered, measure, seconds_heard, words_heard
+from vivavoce.gateway.bench.report import BenchFailed
 from vivavoce.gateway.bench.trace import Trace
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
 

@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip inst
 
 from vivavoce.gateway import cli
 from vivavoce.gateway.bench import precision as bench
-from vivavoce.gateway.bench.apart import BenchFailed
+from vivavoce.gateway.bench.report import BenchFailed
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
 from vivavoce.tts_engine.cosyvoice_timings import Measured
 from vivavoce.tts_engine.errors import BundleError

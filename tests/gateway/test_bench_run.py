@@ -13,7 +13,6 @@ from vivavoce.gateway.agents import llm_tokens
 from vivavoce.gateway.bench import load
 from vivavoce.gateway.bench.call import (
     AtOnce,
-    BenchFailed,
     Run,
     Setup,
     at_once_of,
@@ -24,6 +23,7 @@ from vivavoce.gateway.bench.call import (
     run_setup,
     speaking_on_average,
 )
+from vivavoce.gateway.bench.report import BenchFailed
 from vivavoce.gateway.bench.talker import (
     CallNote,
     Note,
