@@ -122,10 +122,10 @@ def test_an_interruption_stops_the_sound_and_strikes_out_what_was_not_heard(how:
         async with tapped_call(world.browser, world.url) as tab:
             await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
-            await tab.wait_until("turns.querySelector('mark').textContent !== ''")
+            await tab.wait_until("turns.querySelector('mark')?.textContent")
             await tab.run(f"bench.heard.length = 0; {how}")
             await tab.run("bench.next('offset')")
-            await tab.wait_until("turns.querySelector('.cut .rest').textContent.length > 100")
+            await tab.wait_until("turns.querySelector('.cut .rest')?.textContent.length > 100")
             (line,) = world.calls.registry
             assert line.call.discarded_ms > 0
             await asyncio.sleep(0.6)  # what was on its way must not come back when the gate opens
@@ -184,9 +184,9 @@ def test_a_whole_call_is_made_with_the_keyboard_alone() -> None:
             await strike(tab, key)
         await tab.run("text.value += ' four five six seven eight nine ten'")
         await strike(tab, "Enter")
-        await tab.wait_until("window.sounded && turns.querySelector('mark').textContent !== ''")
+        await tab.wait_until("window.sounded && turns.querySelector('mark')?.textContent")
         await strike(tab, "Escape")
-        await tab.wait_until("turns.querySelector('.cut .rest').textContent.length > 10")
+        await tab.wait_until("turns.querySelector('.cut .rest')?.textContent.length > 10")
         settings = ["speak", "voice", "speed", "phone", "barge-in", "record", "summary"]
         assert await stops(tab, len(settings)) == settings
         await strike(tab, "Enter")
