@@ -32,7 +32,7 @@ class CheckedBundle:
 
 def check_bundle(folder: Path) -> CheckedBundle:
     """Look at every file, key, shape and type of a folder, allocating none; raises BundleError."""
-    with _told_as_ours():
+    with bundle_errors():
         from ..models.cosyvoice.release.bundle import open_bundle
         from ..models.cosyvoice.release.inventory import inventory
 
@@ -43,7 +43,7 @@ def check_bundle(folder: Path) -> CheckedBundle:
 
 def random_bundle_bytes(version: int, size: str) -> int:
     """What the weights of a random bundle take on the disk."""
-    with _told_as_ours():
+    with bundle_errors():
         from ..models.cosyvoice.geometry import Version
         from ..models.cosyvoice.release.random_bundle import Size, weight_bytes
 
@@ -57,7 +57,7 @@ def write_random_bundle(
 
     Raises BadRequest for a folder in use, BundleError where it cannot be written.
     """
-    with _told_as_ours():
+    with bundle_errors():
         from ..models.cosyvoice.geometry import Version
         from ..models.cosyvoice.release import random_bundle
 
@@ -76,7 +76,7 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
 
     Each is read again and compared, number by number. Raises BundleError.
     """
-    with _told_as_ours():
+    with bundle_errors():
         from ..models.cosyvoice.release.bundle import open_bundle
         from ..models.cosyvoice.release.checkpoint import convert
         from ..models.cosyvoice.release.manifest import FILES
@@ -91,15 +91,17 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
 
 
 @contextlib.contextmanager
-def _told_as_ours() -> Iterator[None]:
+def bundle_errors() -> Iterator[None]:
+    """What is wrong with a folder or the device it is for as BundleError; MissingExtra without torch."""
     try:
+        from ..models.cosyvoice.devices import DeviceFault
         from ..models.cosyvoice.release.bundle import BundleFault
         from ..models.cosyvoice.release.checkpoint import CheckpointFault
     except ImportError as error:
         raise MissingExtra("CosyVoice", "cosyvoice") from error
     try:
         yield
-    except (BundleFault, CheckpointFault) as error:
+    except (BundleFault, CheckpointFault, DeviceFault) as error:
         raise BundleError(str(error)) from error
     except OSError as error:
         raise BundleError(f"{error.filename or 'the bundle'}: {error.strerror or error}") from error

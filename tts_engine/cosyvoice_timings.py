@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from .bundles import bundle_errors
 from .chunk import SAMPLE_RATE
 from .engine import Engine
-from .errors import BundleError, MissingExtra
 
 if TYPE_CHECKING:
     from ..models.cosyvoice.release.bundle import Bundle
@@ -64,16 +64,6 @@ class Extent:
 
 def measure_part(folder: Path, part: Part, extent: Extent = Extent()) -> Iterator[Measured]:
     """The figures of a part; raises BundleError, MissingExtra."""
-    try:
-        from ..models.cosyvoice import timings
-        from ..models.cosyvoice.release.bundle import BundleFault, open_bundle
-    except ImportError as error:
-        raise MissingExtra("vivavoce bench cosyvoice", "cosyvoice") from error
-    timings.use_two_threads()
-    try:
-        bundle = open_bundle(folder)
-    except BundleFault as fault:
-        raise BundleError(str(fault)) from fault
     measured: dict[Part, Callable[[Bundle, Extent], Iterator[Measured]]] = {
         Part.LM: _lm,
         Part.FLOW: _flow,
@@ -82,7 +72,12 @@ def measure_part(folder: Path, part: Part, extent: Extent = Extent()) -> Iterato
         Part.FIRST_AUDIO: _first_audio,
         Part.MEMORY: _memory,
     }
-    return measured[part](bundle, extent)
+    with bundle_errors():
+        from ..models.cosyvoice.release.bundle import open_bundle
+        from ..models.cosyvoice.timings import use_two_threads
+
+        use_two_threads()
+        yield from measured[part](open_bundle(folder), extent)
 
 
 def _lm(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:

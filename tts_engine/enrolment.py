@@ -6,7 +6,8 @@ Where the bundle speaks as well, its ``Voices`` enrol.
 from pathlib import Path
 
 from ..models.cosyvoice.front_end.voice_encoder import PromptFault, VoiceEncoder, VoicePrompt
-from .errors import BadRequest, BundleError, MissingExtra
+from .bundles import bundle_errors
+from .errors import BadRequest
 from .recording import Recording
 
 
@@ -15,11 +16,9 @@ def enroll(bundle: Path, recording: Recording, transcript: str = "") -> VoicePro
 
     Raises BundleError for the folder, BadRequest for the recording, MissingExtra without torch.
     """
-    try:
-        from ..models.cosyvoice.release.bundle import BundleFault, open_bundle
-    except ImportError as error:
-        raise MissingExtra("enrolling a voice", "cosyvoice") from error
-    try:
+    with bundle_errors():
+        from ..models.cosyvoice.release.bundle import open_bundle
+
         checked = open_bundle(bundle)
         encoder = VoiceEncoder.load(
             checked.speaker_encoder,
@@ -28,8 +27,7 @@ def enroll(bundle: Path, recording: Recording, transcript: str = "") -> VoicePro
             checked.recipe.mel_highest_hz,
             checked.geometry.lm.speech_codes,
         )
+    try:
         return encoder.enroll(recording.samples, recording.sample_rate, transcript)
-    except BundleFault as fault:
-        raise BundleError(str(fault)) from fault
     except PromptFault as fault:
         raise BadRequest(str(fault)) from fault

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .bundles import bundle_errors
 from .cosyvoice_timings import Measured
-from .errors import BundleError, MissingExtra
 
 if TYPE_CHECKING:
     from ..models.cosyvoice.precision_trial import Trial
@@ -27,21 +27,17 @@ class Effort:
 
 def measure_precision(folder: Path, precision: str, effort: Effort = Effort()) -> Iterator[Measured]:
     """The figures of a precision; raises BundleError, MissingExtra, BadRequest for one that is unknown."""
-    try:
+    with bundle_errors():
         from ..models.cosyvoice import precision_trial, timings
         from ..models.cosyvoice.networks import load_lm
         from ..models.cosyvoice.precision import Precision
-        from ..models.cosyvoice.release.bundle import BundleFault, open_bundle
+        from ..models.cosyvoice.release.bundle import open_bundle
         from .cosyvoice.policy import precision_of
-    except ImportError as error:
-        raise MissingExtra("vivavoce bench precision", "cosyvoice") from error
-    kept_in = precision_of(precision)
-    timings.use_two_threads()
-    try:
+
+        kept_in = precision_of(precision)
+        timings.use_two_threads()
         bundle = open_bundle(folder)
         lm = load_lm(bundle, kept_in)
-    except BundleFault as fault:
-        raise BundleError(str(fault)) from fault
     yield Measured(f"{precision}, matrices", precision_trial.matrix_bytes(lm) / 1e6, "MB")
     pace = precision_trial.together(lm, context=CONTEXT, tokens=effort.tokens)
     yield Measured(f"{precision}, 8 sessions at once", pace.together, "tokens/s")

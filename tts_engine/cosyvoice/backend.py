@@ -28,10 +28,11 @@ from ...models.cosyvoice.networks import Networks, load_networks
 from ...models.cosyvoice.release.bundle import open_bundle
 from ...models.cosyvoice.silent_ids import SilentFilter
 from ..backend import Rendered, SlotRequest, Stage, Turn
+from ..bundles import bundle_errors
 from ..process_child import Hosted
 from ..text import Segmenter
 from .company import Company
-from .front import CosyVoiceFront, Order, bundle_errors
+from .front import CosyVoiceFront, Order
 from .lm_runner import MOST_TOGETHER, LmRunner
 from .memory import sessions_that_fit
 from .policy import CosyVoicePolicy, Interleave

@@ -3,8 +3,7 @@
 It may live in another process than the networks; between them goes an ``Order``.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
@@ -12,15 +11,15 @@ from typing import assert_never
 import numpy as np
 
 from ...models.cosyvoice.bistream import Prompt
-from ...models.cosyvoice.devices import DeviceFault
 from ...models.cosyvoice.front_end import prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ...models.cosyvoice.geometry import Version
-from ...models.cosyvoice.release.bundle import Bundle, BundleFault, open_bundle
+from ...models.cosyvoice.release.bundle import Bundle, open_bundle
 from ...models.cosyvoice.sampling import SamplingParameters
 from ..backend import Delivery, Mode, SlotRequest
-from ..errors import BadRequest, BundleError
+from ..bundles import bundle_errors
+from ..errors import BadRequest
 from ..reading.polyglot import Languages
 from ..text import GenerationSegmenter, Segmenter
 from ..voice_store import VoiceStore
@@ -172,12 +171,3 @@ def _encoder_of(bundle: Bundle) -> Callable[[], VoiceEncoder]:
         bundle.recipe.mel_highest_hz,
         bundle.geometry.lm.speech_codes,
     )
-
-
-@contextmanager
-def bundle_errors() -> Iterator[None]:
-    """What is wrong with a checkpoint folder or its device, as an error of the engine's."""
-    try:
-        yield
-    except (BundleFault, DeviceFault) as fault:
-        raise BundleError(str(fault)) from fault
