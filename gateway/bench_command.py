@@ -197,9 +197,10 @@ def bench_precision(
 ) -> None:
     """CosyVoice's language model in 16 and 8 bits: time, error and memory beside fp32."""
     from .bench import precision
+    from .bench.weights import Weights
 
     chosen = precisions or precision.DEFAULT_PRECISIONS
-    _show(precision.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
+    _show(precision.measure(chosen, Weights(bundle, size, int(version))), as_json)
 
 
 @bench.command("device")
@@ -213,14 +214,11 @@ def bench_device(
     device: str | None, size: str, version: str, bundle: Path | None, precision: str, as_json: bool
 ) -> None:
     """CosyVoice on a graphics card: a token, and chunks of the flow in one step."""
-    from .bench import device as bench_of_device
+    from .bench.device import measure
+    from .bench.weights import Weights
 
-    _show(
-        bench_of_device.measure(
-            device or "auto", size=size, version=int(version), bundle=bundle, precision=precision
-        ),
-        as_json,
-    )
+    weights = Weights(bundle, size, int(version))
+    _show(measure(device or "auto", weights, precision), as_json)
 
 
 _COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
@@ -234,12 +232,13 @@ _COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
 @AS_JSON
 def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | None, as_json: bool) -> None:
     """CosyVoice: language model, flow, vocoder, first packet, memory."""
-    from .bench import cosyvoice
+    from .bench.cosyvoice import measure
+    from .bench.weights import Weights
 
     chosen = parts.split(",") if parts else _COSYVOICE_PARTS
     if unknown := sorted(set(chosen) - set(_COSYVOICE_PARTS)):
         raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_COSYVOICE_PARTS)}.")
-    _show(cosyvoice.measure(chosen, size=size, version=int(version), bundle=bundle), as_json)
+    _show(measure(chosen, Weights(bundle, size, int(version))), as_json)
 
 
 def _note(line: str) -> None:

@@ -9,22 +9,23 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 
 from ...tts_engine.cosyvoice_timings import Measured
 from ...tts_engine.errors import VivavoceError
 from .report import BenchFailed
 
 
-def measured_apart(module: str, name: str, arguments: Iterable[str]) -> list[Measured]:
-    """The figures that a module prints, called ``name`` where it fails; raises BenchFailed."""
+def measured_apart(module: str, folder: Path, part: str) -> list[Measured]:
+    """The figures that a module prints of a part of a bundle; raises BenchFailed."""
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-m", module, str(folder), part],
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},  # idle threads must not spin on two cores
     )
     if done.returncode:
-        raise BenchFailed(f"{name}: {(done.stderr.strip() or 'it was ended').splitlines()[-1]}")
+        raise BenchFailed(f"{part}: {(done.stderr.strip() or 'it was ended').splitlines()[-1]}")
     return [Measured(**json.loads(line)) for line in done.stdout.splitlines()]
 
 

@@ -8,34 +8,33 @@ Run as ``python -m vivavoce.gateway.bench.cosyvoice FOLDER PART`` it is such a p
 a figure.
 """
 
-import contextlib
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from ...tts_engine.bundles import CheckedBundle, check_bundle, write_random_bundle
+from ...tts_engine.bundles import check_bundle
 from ...tts_engine.cosyvoice_timings import Measured, Part, measure_part
 from .apart import measured_apart, print_figures
 from .report import Figure, Report
+from .weights import Targets, Weights, is_released
 
-DEFAULT_PARTS = tuple(Part)
-_RELEASED_BYTES = 1_000_000_000  # a bundle with less is a reduced one
+_MODULE = "vivavoce.gateway.bench.cosyvoice"
 
 # Of version 2 at the released size.
-_AT_MOST: Mapping[str, float] = {
-    "LM decode, context 120": 76,
-    "flow, 30 s, total": 80,
-    "flow, 30 s, last second against first": 2.7,
-    "flow, 30 s, window 10 s, total": 50,
-    "flow, 30 s, window 10 s, last second against first": 1.3,
-    "first packet, 4 s of text": 5,
-    "first packet, 4 s of text, by the clock": 5,
-    "peak RSS, three networks, without flow state": 3.3,
-}
+_TARGETS = Targets(
+    at_most={
+        "LM decode, context 120": 76,
+        "flow, 30 s, total": 80,
+        "flow, 30 s, last second against first": 2.7,
+        "flow, 30 s, window 10 s, total": 50,
+        "flow, 30 s, window 10 s, last second against first": 1.3,
+        "first packet, 4 s of text": 5,
+        "first packet, 4 s of text, by the clock": 5,
+        "peak RSS, three networks, without flow state": 3.3,
+    }
+)
 # FunAudioLLM/CosyVoice@ace7c47 with the weights' released sizes, float32, on two cores of an AMD EPYC.
 _UPSTREAM: Mapping[Part, tuple[Measured, ...]] = {
     Part.LM: (
@@ -60,64 +59,30 @@ _UPSTREAM: Mapping[Part, tuple[Measured, ...]] = {
 }
 
 
-def measure(
-    parts: Sequence[str] = DEFAULT_PARTS,
-    *,
-    size: str = "full",
-    version: int = 2,
-    bundle: Path | None = None,
-    progress: Console | None = None,
-) -> Report:
-    """Measure a bundle, or one of random weights that is made for it; raises BundleError, BenchFailed."""
-    console = progress or Console(stderr=True)
-    with bundle_folder(bundle, size, version, console) as folder:
+def measure(parts: Sequence[str], weights: Weights) -> Report:
+    """Measure parts of them; raises BundleError, BenchFailed."""
+    measured: list[Measured] = []
+    with weights.folder() as folder:
         checked = check_bundle(folder)
-        figures: list[Figure] = []
-        for part in map(Part, parts):
-            with console.status(f"bench cosyvoice: {part}"):
-                figures += [_figure(one) for one in _measured_apart(folder, part)]
-        released = is_released(checked)
-    if not released or checked.version != 2:
-        figures = [replace(figure, at_most=None) for figure in figures]
-    upstream = _upstream(parts) if released and checked.version == 2 else ()
+        for part in parts:
+            with Console(stderr=True).status(f"bench cosyvoice: {part}"):
+                measured += measured_apart(_MODULE, folder, part)
+    comparable = is_released(checked) and checked.version == 2
+    figures = (_TARGETS if comparable else Targets()).beside(measured)
+    upstream = _upstream(parts) if comparable else ()
     settings: dict[str, str | int] = {
         "version": checked.version,
-        "weights": "of the bundle" if bundle else f"random, {size}",
+        "weights": str(weights),
         "precision": "float32",
         "threads": 2,
     }
     return Report("cosyvoice", (*figures, *upstream), settings)
 
 
-def is_released(checked: CheckedBundle) -> bool:
-    """Whether a bundle has the released size, which targets are of."""
-    return sum(file.size_bytes for file in checked.files) > _RELEASED_BYTES
-
-
-def _figure(measured: Measured) -> Figure:
-    return Figure(measured.name, measured.value, measured.unit, at_most=_AT_MOST.get(measured.name))
-
-
 def _upstream(parts: Sequence[str]) -> Iterator[Figure]:
     for part in map(Part, parts):
         for one in _UPSTREAM[part]:
             yield Figure(f"upstream: {one.name}", one.value, one.unit)
-
-
-@contextlib.contextmanager
-def bundle_folder(bundle: Path | None, size: str, version: int, console: Console) -> Iterator[Path]:
-    """A bundle, or a folder of random weights that is gone afterwards."""
-    if bundle is not None:
-        yield bundle
-        return
-    with tempfile.TemporaryDirectory(prefix="vivavoce-") as folder:
-        with console.status("bench cosyvoice: making random weights"):
-            write_random_bundle(Path(folder), version, size, seed=7)
-        yield Path(folder)
-
-
-def _measured_apart(folder: Path, part: Part) -> list[Measured]:
-    return measured_apart("vivavoce.gateway.bench.cosyvoice", part, [str(folder), part])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,8 +8,7 @@ JSON line a figure.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,48 +17,37 @@ from ...tts_engine.bundles import check_bundle
 from ...tts_engine.cosyvoice_timings import Measured
 from ...tts_engine.precision_timings import measure_precision
 from .apart import measured_apart, print_figures
-from .cosyvoice import bundle_folder, is_released
-from .report import Figure, Report
+from .report import Report
+from .weights import Targets, Weights, is_released
 
 DEFAULT_PRECISIONS = ("fp32", "bf16", "int8")
 _MODULE = "vivavoce.gateway.bench.precision"
 
-_AT_MOST: Mapping[str, float] = {
-    "int8, a token against fp32": 0.5,
-    "int8, mean KL to fp32": 0.01,
-    "bf16, mean KL to fp32": 0.01,
-}
-_AT_LEAST: Mapping[str, float] = {
-    "fp32, at once against one after another": 3,
-    "int8, likeliest id as fp32's where it leads by 0.1": 99,
-    "bf16, likeliest id as fp32's where it leads by 0.1": 99,
-}
+_TARGETS = Targets(
+    at_most={
+        "int8, a token against fp32": 0.5,
+        "int8, mean KL to fp32": 0.01,
+        "bf16, mean KL to fp32": 0.01,
+    },
+    at_least={
+        "fp32, at once against one after another": 3,
+        "int8, likeliest id as fp32's where it leads by 0.1": 99,
+        "bf16, likeliest id as fp32's where it leads by 0.1": 99,
+    },
+)
 
 
-def measure(
-    precisions: Sequence[str] = DEFAULT_PRECISIONS,
-    *,
-    size: str = "full",
-    version: int = 2,
-    bundle: Path | None = None,
-    progress: Console | None = None,
-) -> Report:
-    """Measure a bundle, or one of random weights that is made for it; raises BundleError, BenchFailed."""
-    console = progress or Console(stderr=True)
-    figures: list[Figure] = []
-    with bundle_folder(bundle, size, version, console) as folder:
+def measure(precisions: Sequence[str], weights: Weights) -> Report:
+    """Measure them in each precision; raises BundleError, BenchFailed."""
+    measured: list[Measured] = []
+    with weights.folder() as folder:
         checked = check_bundle(folder)
         for precision in precisions:
-            with console.status(f"bench precision: {precision}"):
-                figures += map(_figure, measured_apart(_MODULE, precision, [str(folder), precision]))
-    if not is_released(checked):
-        figures = [replace(figure, at_most=None, at_least=None) for figure in figures]
-    weights = "of the bundle" if bundle else f"random, {size}"
-    return Report("precision", tuple(figures), {"version": checked.version, "weights": weights, "threads": 2})
-
-
-def _figure(one: Measured) -> Figure:
-    return Figure(one.name, one.value, one.unit, _AT_MOST.get(one.name), _AT_LEAST.get(one.name))
+            with Console(stderr=True).status(f"bench precision: {precision}"):
+                measured += measured_apart(_MODULE, folder, precision)
+    targets = _TARGETS if is_released(checked) else Targets()
+    settings: dict[str, str | int] = {"version": checked.version, "weights": str(weights), "threads": 2}
+    return Report("precision", targets.beside(measured), settings)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,22 +12,21 @@ text, audible sample apart from first byte, warm-up apart.
 """
 
 import asyncio
-import contextlib
 import random
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...tts_engine.bundles import write_random_bundle
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import MissingExtra, Overloaded, VivavoceError
 from .api import SENTENCES, server
 from .report import Figure, Report
+from .weights import Weights
 
 if TYPE_CHECKING:
     from ...adapters.client import Piece, RemoteUtterance, SpeechClient
@@ -85,7 +84,7 @@ def measure(
     """
     if plot is not None:
         _require_matplotlib()
-    with _bundle_folder(bundle, size) as folder:
+    with _speaker(bundle, size) as folder:
         flags = [] if folder is None else ["--bundle", str(folder)]
         with server("--max-streams", str(plan.streams), "--device", device, *flags) as url:
             asyncio.run(_listen(url, Plan(plan.rate, 1, _WARM_UP, plan.voice)))
@@ -100,14 +99,10 @@ def measure(
     )
 
 
-@contextlib.contextmanager
-def _bundle_folder(bundle: Path | None, size: str | None) -> Iterator[Path | None]:
-    if bundle is not None or size is None:
-        yield bundle
-        return
-    with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder:
-        write_random_bundle(Path(folder), 2, size, seed=7)
-        yield Path(folder)
+def _speaker(bundle: Path | None, size: str | None) -> AbstractContextManager[Path | None]:
+    if bundle is None and size is None:
+        return nullcontext()
+    return Weights(bundle, size or "full").folder()
 
 
 async def _listen(url: str, plan: Plan) -> list[Listened]:

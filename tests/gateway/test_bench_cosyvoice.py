@@ -13,6 +13,7 @@ from vivavoce.gateway import bench_command, cli
 from vivavoce.gateway.bench import cosyvoice
 from vivavoce.gateway.bench.cosyvoice import measure
 from vivavoce.gateway.bench.report import BenchFailed
+from vivavoce.gateway.bench.weights import Weights
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
 from vivavoce.tts_engine.cosyvoice_timings import Extent, Measured, Part, measure_part
 from vivavoce.tts_engine.errors import BundleError
@@ -85,7 +86,7 @@ def measured_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Measured], in
     def pretend(figures: list[Measured], version: int) -> None:
         checked = CheckedBundle(version, ("en",), (CheckedFile("llm.pt", 2 * 10**9, ""),))
         monkeypatch.setattr(cosyvoice, "check_bundle", lambda folder: checked)
-        monkeypatch.setattr(cosyvoice, "_measured_apart", lambda folder, part: figures)
+        monkeypatch.setattr(cosyvoice, "measured_apart", lambda module, folder, part: figures)
 
     return pretend
 
@@ -99,11 +100,11 @@ def test_released_sizes_have_targets_and_upstream_beside_them(
         Measured("LM prefill, context 120", 0.5, "s"),
     ]
     measured_as(figures, 2)
-    report = measure(["lm"], bundle=Path("release"))
+    report = measure(["lm"], Weights(Path("release")))
     assert [figure.reached for figure in report.figures[:3]] == [True, False, None]
     assert {figure.name for figure in report.figures[3:]} >= {"upstream: LM decode, context 120"}
     measured_as(figures, 3)
-    assert all(figure.reached is None for figure in measure(["lm"], bundle=Path("release")).figures)
+    assert all(figure.reached is None for figure in measure(["lm"], Weights(Path("release"))).figures)
 
 
 def test_every_target_is_of_a_figure_that_is_measured() -> None:
@@ -114,7 +115,7 @@ def test_every_target_is_of_a_figure_that_is_measured() -> None:
     for seconds in Extent().utterances_s:
         for name in (f"flow, {seconds:g} s", f"flow, {seconds:g} s, window 10 s"):
             told |= {f"{name}, total", f"{name}, last second against first"}
-    assert set(cosyvoice._AT_MOST) <= told
+    assert set(cosyvoice._TARGETS.at_most) <= told
 
 
 def test_a_part_runs_in_a_process_of_its_own_and_becomes_json(
@@ -132,12 +133,12 @@ def test_a_part_runs_in_a_process_of_its_own_and_becomes_json(
 
 def test_a_bundle_that_is_none_is_refused_before_anything_is_run(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"no cosyvoice2\.yaml"):
-        measure(["lm"], bundle=tmp_path)
+        measure(["lm"], Weights(tmp_path))
 
 
 def test_a_process_that_fails_leaves_its_last_word(bundles: dict[int, Path], tmp_path: Path) -> None:
     with pytest.raises(BenchFailed, match=r"lm: .*no such folder"):
-        cosyvoice._measured_apart(tmp_path / "gone", Part.LM)
+        cosyvoice.measured_apart(cosyvoice._MODULE, tmp_path / "gone", Part.LM)
 
 
 def test_a_part_that_there_is_not_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ torch = pytest.importorskip(
 
 from vivavoce.gateway.bench import device  # noqa: E402
 from vivavoce.gateway.bench.device import measure  # noqa: E402
+from vivavoce.gateway.bench.weights import Weights  # noqa: E402
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle  # noqa: E402
 from vivavoce.tts_engine.cosyvoice_timings import Measured  # noqa: E402
 from vivavoce.tts_engine.device_timings import Effort, measure_device  # noqa: E402
@@ -18,7 +19,7 @@ from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 
 def test_without_a_card_nothing_is_measured_and_that_is_told() -> None:
-    report = measure("cpu", size="tiny")
+    report = measure("cpu", Weights(size="tiny"), "fp32")
     assert report.figures == ()
     assert report.settings["device"] == "no graphics card: unmeasured"
 
@@ -26,7 +27,7 @@ def test_without_a_card_nothing_is_measured_and_that_is_told() -> None:
 def test_a_card_that_is_not_there_is_told() -> None:
     absent = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(BundleError, match=f"device is '{absent}'"):
-        measure(absent)
+        measure(absent, Weights(), "fp32")
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -50,6 +51,6 @@ def test_targets_are_of_the_released_size(monkeypatch: pytest.MonkeyPatch) -> No
     for size_bytes, reached in ((2 * 10**9, [False, True]), (1000, [None, None])):
         checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),))
         monkeypatch.setattr(device, "check_bundle", lambda folder, checked=checked: checked)
-        report = measure("cuda", bundle=Path("release"))
+        report = measure("cuda", Weights(Path("release")), "fp32")
         assert [figure.reached for figure in report.figures] == reached
         assert report.settings["device"] == "a card"

@@ -11,6 +11,7 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip inst
 from vivavoce.gateway import cli
 from vivavoce.gateway.bench import precision as bench
 from vivavoce.gateway.bench.report import BenchFailed
+from vivavoce.gateway.bench.weights import Weights
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
 from vivavoce.tts_engine.cosyvoice_timings import Measured
 from vivavoce.tts_engine.errors import BundleError
@@ -78,15 +79,15 @@ def test_released_sizes_have_targets(monkeypatch: pytest.MonkeyPatch) -> None:
         Measured("int8, matrices", 389, "MB"),
     ]
     monkeypatch.setattr(bench, "check_bundle", lambda folder: checked)
-    monkeypatch.setattr(bench, "measured_apart", lambda module, name, arguments: figures)
-    told = bench.measure(["int8"], bundle=Path("release")).figures
+    monkeypatch.setattr(bench, "measured_apart", lambda module, folder, part: figures)
+    told = bench.measure(["int8"], Weights(Path("release"))).figures
     assert [figure.reached for figure in told] == [True, False, True, False, None]
 
 
 def test_every_target_is_of_a_figure_that_is_measured() -> None:
     told = {f"fp32, {name}" for name in OF_ALL}
     told |= {f"{precision}, {name}" for precision in ("bf16", "int8") for name in BESIDE_FP32}
-    assert bench._AT_MOST.keys() | bench._AT_LEAST.keys() <= told
+    assert bench._TARGETS.at_most.keys() | bench._TARGETS.at_least.keys() <= told
 
 
 @pytest.mark.parametrize(
@@ -107,8 +108,7 @@ def test_what_cannot_be_measured_is_one_sentence(
 
 
 def test_a_process_says_why_it_has_no_figures(folder: Path) -> None:
-    module = "vivavoce.gateway.bench.precision"
     with pytest.raises(BenchFailed, match="int4: precision is 'int4'; it must be fp32, bf16, fp16, int8"):
-        bench.measured_apart(module, "int4", [str(folder), "int4"])
+        bench.measured_apart(bench._MODULE, folder, "int4")
     with pytest.raises(BundleError, match="nowhere"):
         next(measure_precision(Path("nowhere"), "int8"))
