@@ -1,6 +1,10 @@
-"""The HTTP side: is the process alive, is it ready for calls, and its numbers for Prometheus.
+"""One HTTP server for everything: whose routes it has, who is let in to them, and how the house refuses.
 
-Runs inside the gateway's own event loop; signals are the process's affair, not this server's.
+    request -> cookie of the page, CORS -> a mount's scope -> its routes -> an answer, or {"error": sentence}
+
+An API that has words of its own for a refusal asks for keys and refuses itself (``Mount.scope`` None); all
+other routes raise, and are answered here. Here, too, are the operator's routes: alive, ready, metrics. The
+server runs in the gateway's own event loop; signals are the process's affair, not this server's.
 """
 
 import asyncio
@@ -16,9 +20,10 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.exceptions import HTTPException
 
 from .. import __version__
-from ..tts_engine.errors import BadRequest
+from ..tts_engine.errors import BadRequest, Overloaded
 from .access.access import Access
 from .access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from .access.guard import PageTicket, requires
@@ -46,9 +51,11 @@ def make_app(
     access: Access,
     mounts: Sequence[Mount] = (),
 ) -> FastAPI:
-    """The routes. ``unready`` answers why no call should be sent here now, or None."""
+    """The app. ``unready`` answers why no call should be sent here now, or None."""
     app = FastAPI(title="vivavoce", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_exception_handler(BadRequest, _answer_bad_request)
+    app.add_exception_handler(BadRequest, _refuse)
+    app.add_exception_handler(Overloaded, _refuse)
+    app.add_exception_handler(HTTPException, _refuse_as_http)
     _let_pages_in(app, access)
     for mount in mounts:
         keys = [] if mount.scope is None else [Depends(requires(access, mount.scope))]
@@ -91,19 +98,30 @@ _STATUS: Mapping[type[Exception], int] = {
     CallUnknown: 404,
     CallHeld: 409,
     RateLimited: 429,
+    Overloaded: 503,
 }
 
 
-async def _answer_bad_request(connection: HTTPConnection, error: Exception) -> JSONResponse:
+async def _refuse(connection: HTTPConnection, error: Exception) -> JSONResponse:
     """The answer to a request or, before it is accepted, to a WebSocket."""
-    answer = JSONResponse({"error": str(error)}, status_code=_STATUS.get(type(error), 400))
+    answer = _refusal(str(error), _STATUS.get(type(error), 400))
     if isinstance(error, KeyRefused):
         # A browser that opens a page asks its user, a program does not.
         by_a_person = "text/html" in connection.headers.get("accept", "")
         answer.headers["www-authenticate"] = 'Basic realm="vivavoce"' if by_a_person else "Bearer"
-    if isinstance(error, RateLimited):
+    if isinstance(error, RateLimited | Overloaded):
         answer.headers["retry-after"] = str(math.ceil(error.retry_after_s))
     return answer
+
+
+async def _refuse_as_http(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    """What is wrong with a request as such: a path, a method, a body that is no JSON."""
+    assert isinstance(error, HTTPException)
+    return _refusal(error.detail, error.status_code, error.headers)
+
+
+def _refusal(sentence: str, status: int, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status, headers)
 
 
 class HttpServer(uvicorn.Server):

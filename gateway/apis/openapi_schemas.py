@@ -255,7 +255,6 @@ _DASHSCOPE: Final[dict[str, Schema]] = {
 
 _HOUSE: Final[dict[str, Schema]] = {
     "Refused": _object("error", error=_STRING),
-    "Detail": _object("detail", detail=_STRING),
     "Status": _object("status", status=_STRING, reason=_STRING),
     "Call": _object(
         "call kind peer opened_at held sample_rate",

@@ -24,12 +24,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fastapi import Depends, FastAPI
 from rich.console import Console
 
 from ...tts_engine.engine import Engine
 from ..access.access import Access
-from ..access.guard import requires
 from ..access.keys import Scope
 from ..agents import llm_tokens
 from ..browser.calls import BrowserCalls, BrowserCallSettings
@@ -37,7 +35,7 @@ from ..browser.routes import routes
 from ..call_registry import CallRegistry
 from ..clock import Clock
 from ..heard import audible_span
-from ..http import HttpServer
+from ..http import HttpServer, Mount, make_app
 from ..serve import Gateway
 from ..settings import load_settings
 from ..voice_registry import VoiceRegistry
@@ -192,8 +190,12 @@ async def serving(
     registry = CallRegistry(engine, max_calls=_MOST_CALLS)
     voices = VoiceRegistry(engine.voices)
     calls = BrowserCalls(engine=engine, clock=clock, registry=registry, voices=voices, settings=settings)
-    app = FastAPI()
-    app.include_router(routes(calls), dependencies=[Depends(requires(Access.open_house(), Scope.CALLS))])
+    app = make_app(
+        unready=lambda: None,
+        registry=engine.metrics.registry,
+        access=Access.open_house(),
+        mounts=[Mount(routes(calls), Scope.CALLS)],
+    )
     sock = socket.create_server(("127.0.0.1", 0))
     http = HttpServer(app, sock)
     answering = asyncio.create_task(http.run_until_closed())

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from ..access.access import Grant
 from ..agents import Agent
 from ..call import Ear, OnSpeech, Speech
-from ..call_registry import CallRegistry
+from ..call_registry import CallRegistry, CallUnknown
 from ..clock import Clock
 from ..voice_registry import KeyVoices, VoiceRegistry
 from .chat import ChatSettings
@@ -141,10 +141,11 @@ class BrowserCalls:
         return {"sdp": peer.answer_sdp, "type": "answer", "pc_id": leg.call_id}
 
     async def take_candidates(self, candidates: Candidates) -> None:
-        """Hand trickled candidates on; raises BadRequest, KeyError for a call that is not up."""
-        peer = self._legs[candidates.pc_id].peer
+        """Hand trickled candidates on; raises BadRequest, CallUnknown."""
+        leg = self._legs.get(candidates.pc_id)
+        peer = None if leg is None else leg.peer
         if peer is None:
-            raise KeyError(candidates.pc_id)
+            raise CallUnknown(f"no call {candidates.pc_id!r} is up")
         for candidate in candidates.candidates:
             await peer.add_candidate(candidate.candidate, candidate.sdp_mid, candidate.sdp_mline_index)
 

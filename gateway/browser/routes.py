@@ -22,7 +22,6 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.staticfiles import StaticFiles
 
-from ...tts_engine.errors import BadRequest, Overloaded
 from ..access.guard import grant_of
 from ..call_messages import complaint
 from .calls import BrowserCalls, Candidates, Offer
@@ -110,22 +109,11 @@ def _add_pipecat_client(router: APIRouter) -> None:
 
 async def _take_offer(calls: BrowserCalls, request: Request) -> JSONResponse:
     offer = _validated(_OFFER, await _json(request))
-    try:
-        return JSONResponse(await calls.take_offer(offer, _peer_name(request), grant_of(request)))
-    except BadRequest as error:
-        raise HTTPException(400, str(error)) from None
-    except Overloaded as error:
-        raise HTTPException(503, str(error), headers={"Retry-After": f"{error.retry_after_s:.0f}"}) from None
+    return JSONResponse(await calls.take_offer(offer, _peer_name(request), grant_of(request)))
 
 
 async def _take_candidates(calls: BrowserCalls, request: Request) -> JSONResponse:
-    candidates = _validated(_CANDIDATES, await _json(request))
-    try:
-        await calls.take_candidates(candidates)
-    except BadRequest as error:
-        raise HTTPException(400, str(error)) from None
-    except KeyError:
-        raise HTTPException(404, f"no call {candidates.pc_id!r} is up") from None
+    await calls.take_candidates(_validated(_CANDIDATES, await _json(request)))
     return JSONResponse({"status": "success"})
 
 

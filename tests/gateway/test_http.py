@@ -5,9 +5,12 @@ import signal
 import socket
 
 import httpx
-from fastapi import FastAPI
+import pytest
+from fastapi import APIRouter, FastAPI
 from vivavoce.gateway.access.access import Access
-from vivavoce.gateway.http import HttpServer, make_app
+from vivavoce.gateway.access.keys import Scope
+from vivavoce.gateway.http import HttpServer, Mount, make_app
+from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.metrics import Metrics
 
 
@@ -47,6 +50,39 @@ def test_metrics_are_those_of_the_engine_in_the_text_format() -> None:
 
 def test_no_pages_that_load_scripts_from_elsewhere() -> None:
     assert {get(path).status_code for path in ("/docs", "/redoc", "/openapi.json")} == {404}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("POST", "/healthz", 405),
+        ("GET", "/full", 503),
+        ("GET", "/../etc/passwd", 404),
+    ],
+)
+def test_whatever_is_refused_is_refused_in_one_shape(method: str, path: str, status: int) -> None:
+    router = APIRouter()
+
+    @router.get("/full")
+    async def full() -> None:
+        raise Overloaded("all lines are busy", reason="calls", retry_after_s=4.2)
+
+    app = make_app(
+        unready=lambda: None,
+        registry=Metrics().registry,
+        access=Access.open_house(),
+        mounts=[Mount(router, Scope.CALLS)],
+    )
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
+            return await client.request(method, path)
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert answer.headers.get("retry-after") == ("5" if status == 503 else None)
+    assert answer.headers.get("allow") == ("GET" if status == 405 else None)
 
 
 async def served(app: FastAPI) -> tuple[httpx.Response, bool]:

@@ -272,7 +272,7 @@ async function post(method, body) {
     method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
   });
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(answer.detail ?? `The server answered ${response.status}.`);
+  if (!response.ok) throw new Error(answer.error ?? `The server answered ${response.status}.`);
   return answer;
 }
 

@@ -11,11 +11,9 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi import Depends, FastAPI
 from vivavoce.adapters.voice_activity import ActivityChange
 from vivavoce.gateway.access.access import Access
-from vivavoce.gateway.access.guard import requires
-from vivavoce.gateway.access.keys import Scope
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.browser import routes as browser_routes
 from vivavoce.gateway.browser import session
@@ -26,6 +24,7 @@ from vivavoce.gateway.browser.routes import PAGE, routes
 from vivavoce.gateway.call import Call, Speech
 from vivavoce.gateway.call_registry import CallRegistry
 from vivavoce.gateway.clock import Clock
+from vivavoce.gateway.http import Mount, make_app
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
@@ -119,6 +118,8 @@ async def house(
     real: bool = False,
     max_calls: int = 100,
     agent: Agent | None = None,
+    access: Access | None = None,
+    headers: dict[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[House]:
     peers: list[FakePeer] = []
@@ -137,10 +138,16 @@ async def house(
             settings=BrowserCallSettings(**settings),
             agent=agent, make_ear=make_ear, connect=None if real else connect,
         )  # fmt: skip
-        app = FastAPI()
-        app.include_router(routes(calls), dependencies=[Depends(requires(Access.open_house(), Scope.CALLS))])
+        app = make_app(
+            unready=lambda: None,
+            registry=engine.metrics.registry,
+            access=access or Access.open_house(),
+            mounts=[Mount(routes(calls), Scope.CALLS)],
+        )
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://gateway", headers=headers
+        ) as client:
             yield House(calls, client, peers)
         await calls.aclose()
         ticking.cancel()
@@ -290,7 +297,7 @@ def test_a_request_that_makes_no_sense_gets_a_sentence(
         headers = {"content-type": "application/json; charset=utf-8"}
         answer = await house.client.request(method, path, content=content, headers=headers)
         assert answer.status_code == status
-        assert sentence in answer.json()["detail"]
+        assert sentence in answer.json()["error"]
         assert house.peers == []
 
     in_house(scenario)
@@ -320,7 +327,7 @@ def test_an_offer_that_cannot_be_used_is_refused_and_holds_no_place(sdp: str, se
         for _ in range(3):
             answer = await house.client.post("/api/offer", json={"type": "offer", "sdp": sdp})
             assert answer.status_code == 400
-            assert sentence in answer.json()["detail"]
+            assert sentence in answer.json()["error"]
 
     in_house(scenario, real=True, max_calls=1)
 
@@ -330,7 +337,7 @@ def test_a_full_house_refuses_at_once_and_says_when_to_come_again() -> None:
         first = await house.call()
         refused = await house.client.post("/api/offer", json=OFFER)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-        assert "1 calls are up" in refused.json()["detail"]
+        assert "1 calls are up" in refused.json()["error"]
         first.close("gone")
         await house.call()
 
@@ -348,7 +355,7 @@ def test_a_house_that_closes_takes_no_new_calls_and_lets_sentences_end() -> None
         assert peer.closed == "finished"
         refused = await house.client.post("/api/offer", json=OFFER)
         assert refused.status_code == 503
-        assert "shutting down" in refused.json()["detail"]
+        assert "shutting down" in refused.json()["error"]
 
     in_house(scenario)
 
