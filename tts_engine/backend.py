@@ -1,8 +1,8 @@
 """What a speech backend is to the engine: slots, and one call that renders a step for a batch of them.
 
-The engine owns sessions, order and threads; a backend owns weights and the memory of each slot. A backend on
-CPU steps one slot a worker; a batched one on GPU has one worker and steps many slots at once. Either way:
-open a slot, step it while there is text, close it. Steps of one slot never overlap.
+The engine owns sessions, order and threads; a backend owns weights and the memory of each slot. The packaged
+voice steps one slot a worker; CosyVoice steps many slots at once, on a graphics card with a worker for each
+kind of step. Either way: open a slot, step it while there is text, close it. Steps of one slot never overlap.
 """
 
 from collections.abc import Sequence
@@ -103,6 +103,10 @@ class Stage(Enum):
     RENDER = "render"
 
 
+Stages = frozenset[Stage]
+EVERY_STAGE: Stages = frozenset(Stage)
+
+
 class Backend(Protocol):
     """A voice engine behind ``Engine``. Methods but ``step`` are quick; ``step`` runs on a worker thread."""
 
@@ -115,8 +119,8 @@ class Backend(Protocol):
         """What is said to nobody at the start, so that the first listener does not pay for it."""
 
     @property
-    def workers(self) -> int:
-        """Steps that may run at once, each on a thread of its own."""
+    def workers(self) -> Sequence[Stages]:
+        """Steps that may run at once, each on a thread of its own; of which stages each may be."""
 
     def batch(self, stage: Stage) -> int:
         """Slots that one step takes at most; a step is of one stage."""
@@ -138,8 +142,8 @@ class Backend(Protocol):
     def open_slot(self, request: SlotRequest) -> int:
         """Take a slot. Raises BadRequest, and Overloaded.
 
-        No more than ``slots`` are open whenever a step begins; while one is running, the place of a session
-        that was cancelled in it may be taken already.
+        No more than ``slots`` are open, but for those that were cancelled in a step which is running: their
+        places may be taken already.
         """
 
     def close_slot(self, slot: int) -> None:

@@ -4,7 +4,8 @@
     Stream.push_text -> Segmenter -> Session    schedule -> Backend.step -> commit
     Stream.__anext__ <- call_soon_threadsafe <--------------------------------'
 
-One hop in, one hop out. The lock guards sessions only, never a step; asyncio never waits for tensors.
+One hop in, one hop out. The lock guards sessions only, never a step; asyncio never waits for tensors. Workers
+may be alike, or each have stages of its own; then a session goes from one to the other with its next step.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .backend import Backend, Delivery, Rendered, SlotRequest, Turn
+from .backend import Backend, Delivery, Rendered, SlotRequest, Stages, Turn
 from .chunk import SAMPLE_RATE
 from .errors import BadRequest, MissingExtra, Overloaded
 from .metrics import Metrics
@@ -59,13 +60,16 @@ class Engine:
         self.voices: Voices = backend.voices
         self._backend = backend
         self._config = config
-        self._cost = Cost()
+        self._cost = Cost(backend.workers)
         self._streams: dict[Session, Stream] = {}
         self._work = threading.Condition()
+        self._workers_differ = len(set(backend.workers)) > 1
         self._closing = False
         self._threads = [
-            threading.Thread(target=self._run_worker, args=(worker,), name=f"vivavoce-{worker}", daemon=True)
-            for worker in range(backend.workers)
+            threading.Thread(
+                target=self._run_worker, args=(worker, stages), name=f"vivavoce-{worker}", daemon=True
+            )
+            for worker, stages in enumerate(backend.workers)
         ]
         for thread in self._threads:
             thread.start()
@@ -96,8 +100,7 @@ class Engine:
             backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
-            at_once = min(backend.workers, engine._config.scheduler.most_streams) if len(engine.voices) else 0
-            await asyncio.gather(*(engine._warm_up() for _ in range(at_once)))
+            await engine._warm_up()
         except BaseException:
             await engine.aclose()
             raise
@@ -121,7 +124,6 @@ class Engine:
         try:
             admit(
                 len(self._streams),
-                workers=backend.workers,
                 slots=backend.slots,
                 room=backend.room,
                 cost=self._cost,
@@ -205,7 +207,13 @@ class Engine:
         self._backend.close()
 
     async def _warm_up(self) -> None:
-        """Speak a sentence to nobody, so that the first caller does not pay for lazy initialisation."""
+        """Speak a sentence to nobody on every worker, so that the first caller does not pay for laziness."""
+        backend = self._backend
+        places = min(self._config.scheduler.most_streams, backend.slots, backend.room)
+        at_once = min(len(backend.workers), places) if len(self.voices) else 0
+        await asyncio.gather(*(self._speak_to_nobody() for _ in range(at_once)))
+
+    async def _speak_to_nobody(self) -> None:
         async with self.stream() as stream:
             stream.push_text(self._backend.warm_up)
             stream.end_input()
@@ -221,12 +229,15 @@ class Engine:
 
     def wake(self) -> None:
         """Tell a worker that there may be something to do; the lock is held."""
-        self._work.notify()
+        if self._workers_differ:  # it may be for any of them
+            self._work.notify_all()
+        else:
+            self._work.notify()
 
     def release(self, session: Session) -> None:
         """Let a session go, and its slot unless it is being stepped (then the commit does); the lock is held.
 
-        Whoever comes next may have its place at once: no step can be rendered for it before that commit.
+        Whoever comes next may have its place at once.
         """
         if self._streams.pop(session, None) is not None and not session.running:
             self._close_slot(session)
@@ -239,29 +250,33 @@ class Engine:
 
     # Worker threads
 
-    def _run_worker(self, worker: int) -> None:
+    def _run_worker(self, worker: int, stages: Stages) -> None:
         while True:
             with self._work:
-                turns = self._next_turns()
+                turns = self._next_turns(stages)
                 while not turns:
                     if self._closing:
                         return
                     self._work.wait()
-                    turns = self._next_turns()
-            self._run_step(worker, turns)
+                    turns = self._next_turns(stages)
+            self._run_step(worker, stages, turns)
 
-    def _next_turns(self) -> dict[Session, Turn]:
+    def _next_turns(self, stages: Stages) -> dict[Session, Turn]:
         """Schedule a batch and mark it running; the lock is held."""
         turns = {}
         backend = self._backend
         for session in schedule(
-            self._streams, lambda session: backend.stage(session.slot), backend.batch, self._config.scheduler
+            self._streams,
+            lambda session: backend.stage(session.slot),
+            backend.batch,
+            self._config.scheduler,
+            stages,
         ):
             session.running = True
             turns[session] = _next_turn(session)
         return turns
 
-    def _run_step(self, worker: int, turns: dict[Session, Turn]) -> None:
+    def _run_step(self, worker: int, stages: Stages, turns: dict[Session, Turn]) -> None:
         """Run one step and commit it. Boundary: what a backend raises ends only the sessions of the step."""
         wall, cpu = time.monotonic(), time.thread_time()
         results: Sequence[Rendered | Exception]
@@ -273,9 +288,13 @@ class Engine:
         wall, cpu = time.monotonic() - wall, time.thread_time() - cpu
         with self._work:
             for session, result in zip(turns, results, strict=True):
-                self._commit(session, result, wall, cpu / len(turns))
+                self._commit(session, result, wall, cpu / len(turns), stages)
+            if self._workers_differ:
+                self._work.notify_all()  # what comes next for a session may be another's to do
 
-    def _commit(self, session: Session, result: Rendered | Exception, wall_s: float, cpu_s: float) -> None:
+    def _commit(
+        self, session: Session, result: Rendered | Exception, wall_s: float, cpu_s: float, stages: Stages
+    ) -> None:
         """Hand a step's result to its stream; the lock is held."""
         session.running = False
         stream = self._streams.get(session)
@@ -289,7 +308,7 @@ class Engine:
             self.release(session)
             return
         audio_s = len(result.samples) / SAMPLE_RATE
-        self._cost.observe(max(cpu_s, result.device_s), audio_s)
+        self._cost.observe(max(cpu_s, result.device_s), audio_s, stages)
         self.metrics.audio_seconds.inc(audio_s)
         self._observe_first_audio(session, audio_s)
         stream.deliver(result, wall_s)

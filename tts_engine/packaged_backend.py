@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..models import packaged
-from .backend import Rendered, SlotRequest, Stage, Turn
+from .backend import EVERY_STAGE, Rendered, SlotRequest, Stage, Turn
 from .chunk import SAMPLE_RATE, Word
 from .reading.normalize import SpokenWord
 from .reading.scripts import WrittenWord, written
@@ -54,7 +54,7 @@ class PackagedBackend:
         self._voices = voices
         self._slots: dict[int, _Slot] = {}
         self._next_slot = 0
-        self.workers = len(voices)
+        self.workers = (EVERY_STAGE,) * len(voices)
 
     @classmethod
     def load(cls) -> "PackagedBackend":

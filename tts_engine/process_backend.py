@@ -344,7 +344,7 @@ class _Child:
         if isinstance(word, Fault):
             self.end()
             raise word.error()
-        for unneeded in self._answers[word.workers :]:
+        for unneeded in self._answers[len(word.workers) :]:
             unneeded.close()
         return word
 

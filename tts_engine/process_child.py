@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from .backend import Backend, Rendered, SlotRequest, Stage, Turn
+from .backend import Backend, Rendered, SlotRequest, Stage, Stages, Turn
 from .errors import BadRequest, BundleError, SynthesisFailed, UnknownVoice, VivavoceError
 from .voices import Voice
 
@@ -32,7 +32,7 @@ class Renderer(Protocol):
     """What of a ``Backend`` needs tensors, once a slot is open."""
 
     @property
-    def workers(self) -> int:
+    def workers(self) -> Sequence[Stages]:
         """As of a backend."""
 
     @property
@@ -106,7 +106,7 @@ class Fault:
 class Ready:
     """What the parent has to know of what was loaded; see ``Hosted``."""
 
-    workers: int
+    workers: tuple[Stages, ...]
     slots: int
     room: int
     batches: Mapping[Stage, int]
@@ -150,7 +150,7 @@ def run(load: bytes, niceness: int, orders: Connection, answers: Sequence[Connec
         logger.debug("the voice cannot be loaded", exc_info=True)
         told.send(Fault.of(error, BundleError))
         return
-    for unneeded in answers[ready.workers :]:
+    for unneeded in answers[len(ready.workers) :]:
         unneeded.close()
     gc.collect()
     gc.freeze()
@@ -168,11 +168,11 @@ def _lower_priority(niceness: int) -> None:
 
 def _ready(what: Hosted, *, most_workers: int) -> Ready:
     renderer = what.renderer
-    if renderer.workers > most_workers:
-        raise BundleError(f"the voice has {renderer.workers} workers; at most {most_workers} may be")
+    if len(renderer.workers) > most_workers:
+        raise BundleError(f"the voice has {len(renderer.workers)} workers; at most {most_workers} may be")
     batches = {stage: renderer.batch(stage) for stage in Stage}
     return Ready(
-        renderer.workers,
+        tuple(renderer.workers),
         renderer.slots,
         renderer.room,
         batches,
@@ -192,7 +192,7 @@ class _Server:
         self._slots: dict[int, int] = {}
         self._refused: dict[int, Fault] = {}
         self._turns: list[queue.SimpleQueue[tuple[Turn, ...]]] = []
-        for worker in range(what.renderer.workers):
+        for worker in range(len(what.renderer.workers)):
             self._turns.append(queue.SimpleQueue())
             threading.Thread(target=self._work, args=(worker,), name=f"step-{worker}", daemon=True).start()
 

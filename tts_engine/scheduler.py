@@ -2,7 +2,8 @@
 
 Order: first the streams without audio yet, longest waiting first; then the one whose listener runs dry
 soonest. The first of them decides which stage is run, and those in most need that wait for the same stage
-share the step. A listener with enough unread audio is not rendered for at all (back-pressure).
+share the step. A listener with enough unread audio is not rendered for at all (back-pressure). Where a worker
+runs steps of one stage only, it looks at nobody else.
 
 Two more were tried on the virtual clock of ``simulation``, with the costs of ``bench schedule`` and pieces of
 25, 50, 50 ids, 1,000 requests from 2 or 3 seeds, and left out:
@@ -24,10 +25,11 @@ At 24 requests a second the house is overloaded, and all that can be chosen is w
 """
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .backend import Stage
+from .backend import EVERY_STAGE, Stage, Stages
 from .chunk import SAMPLE_RATE
 from .errors import Overloaded
 from .session import Session
@@ -51,8 +53,12 @@ def schedule(
     stage_of: Callable[[Session], Stage],
     batch: Callable[[Stage], int],
     policy: SchedulerPolicy,
+    stages: Stages = EVERY_STAGE,
 ) -> list[Session]:
-    """The sessions to step next, all in one stage, most urgent first; ``batch``: how many a stage takes."""
+    """The sessions to step next, all in one stage, most urgent first.
+
+    batch: how many a stage takes. stages: that the worker runs steps of.
+    """
     # Run before every step over every session: no calls in it.
     most_unread_s = policy.most_unread_s
     runnable = [
@@ -63,6 +69,8 @@ def schedule(
         and (session.pending or session.current is not None)
         and session.cancelled_at is None
     ]
+    if stages is not EVERY_STAGE:
+        runnable = [session for session in runnable if stage_of(session) in stages]
     if not runnable:
         return []
     first = min(runnable, key=_urgency)
@@ -87,32 +95,37 @@ class Cost:
     """Compute seconds for a second of audio, measured; decides whether one more stream fits.
 
     An exponential average over about the last 30 s of audio; processor time where the backend runs on the
-    worker's thread, so that a noisy neighbour on the machine does not close the house.
+    worker's thread, so that a noisy neighbour on the machine does not close the house. workers: as of a
+    backend; those of the same stages share what these cost.
     """
 
     _MEMORY_S = 30.0
     _LEAST_MEASURED_S = 5.0
 
-    def __init__(self) -> None:
-        self._compute_s = self._audio_s = self._seen_s = 0.0
+    def __init__(self, workers: Sequence[Stages] = (EVERY_STAGE,)) -> None:
+        self._sharing = Counter(workers)
+        self._compute_s = dict.fromkeys(workers, 0.0)
+        self._audio_s = self._seen_s = 0.0
 
-    def observe(self, compute_s: float, audio_s: float) -> None:
-        """Add one step."""
+    def observe(self, compute_s: float, audio_s: float, stages: Stages = EVERY_STAGE) -> None:
+        """Add one step of a worker of these stages."""
         keep = max(0.0, 1.0 - audio_s / self._MEMORY_S)
-        self._compute_s = self._compute_s * keep + compute_s
+        if audio_s:
+            self._compute_s = {each: keep * so_far for each, so_far in self._compute_s.items()}
+        self._compute_s[stages] += compute_s
         self._audio_s = self._audio_s * keep + audio_s
         self._seen_s += audio_s
 
     @property
     def per_second(self) -> float:
-        """Compute seconds a second of audio; 0 until 5 s of audio have been measured."""
-        return self._compute_s / self._audio_s if self._seen_s >= self._LEAST_MEASURED_S else 0.0
+        """Of the worker that has most to do: its seconds a second of audio; 0 until 5 s were measured."""
+        if self._seen_s < self._LEAST_MEASURED_S:
+            return 0.0
+        return max(so_far / self._sharing[each] for each, so_far in self._compute_s.items()) / self._audio_s
 
 
-def admit(
-    open_streams: int, *, workers: int, slots: int, room: int, cost: Cost, policy: SchedulerPolicy
-) -> None:
-    """Raise Overloaded if one more stream does not fit; workers, slots, room: as of a backend."""
+def admit(open_streams: int, *, slots: int, room: int, cost: Cost, policy: SchedulerPolicy) -> None:
+    """Raise Overloaded if one more stream does not fit; slots, room: as of a backend."""
     most = min(policy.most_streams, slots)
     if open_streams >= most:
         raise Overloaded(
@@ -126,7 +139,7 @@ def admit(
             reason="memory",
             retry_after_s=2.0,
         )
-    load = (open_streams + 1) * cost.per_second / workers
+    load = (open_streams + 1) * cost.per_second
     # A machine that is too slow for one stream still speaks to a listener who waits, one at a time.
     if open_streams and load > policy.most_load:
         raise Overloaded(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .backend import Rendered, SlotRequest, Stage, Turn
+from .backend import EVERY_STAGE, Rendered, SlotRequest, Stage, Turn
 from .chunk import SAMPLE_RATE
 from .text import Ending, Segmenter
 from .voices import Voice, Voices
@@ -73,7 +73,7 @@ class _Slot:
 class SimulatedBackend:
     """Rows for each stage, and a cost. speech_s_per_word: how long a word is said, in seconds."""
 
-    workers = 1
+    workers = (EVERY_STAGE,)
     warm_up = ""
 
     def __init__(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .backend import Rendered, SlotRequest, Stage, Turn
+from .backend import EVERY_STAGE, Rendered, SlotRequest, Stage, Turn
 from .chunk import SAMPLE_RATE, Word
 from .text import Segment, Segmenter
 from .voices import Voice, Voices
@@ -36,7 +36,7 @@ class StandInBackend:
         voices = (Voice(f"tone-{pitch}", "zxx", f"a tone of {pitch} Hz") for pitch in pitches_hz)
         self.voices = Voices(tuple(voices))
         self.warm_up = "Hello."
-        self.workers = workers
+        self.workers = (EVERY_STAGE,) * workers
         self._batch = batch
         self.slots = self.room = slots
         self._open: dict[int, _Slot] = {}

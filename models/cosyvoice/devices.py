@@ -15,6 +15,7 @@ Source: ``torch.cuda`` on pinned memory and asynchronous copies.
 import os
 import re
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
@@ -72,6 +73,17 @@ def new_on_host(shape: torch.Size | tuple[int, ...], dtype: torch.dtype) -> Tens
 def host_memory(host: Tensor) -> Tensor:
     """The same numbers where a card can read them by itself."""
     return host.pin_memory() if torch.cuda.is_available() else host
+
+
+def work_queue(device: torch.device) -> AbstractContextManager[object]:
+    """To be entered by a thread, again and again: what it computes there waits for no other thread's.
+
+    What is there already may be used. Nothing on a CPU, where each thread computes by itself.
+    """
+    if device.type != "cuda":
+        return nullcontext()
+    torch.cuda.synchronize(device)
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def free_bytes(device: torch.device) -> int:

@@ -13,6 +13,7 @@ Source: nano-vllm@bb823b3e06 engine/model_runner.py (a graph a batch size, one p
 torch.cuda.CUDAGraph, whose warm-up on a stream of its own this follows.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Generic, TypeAlias
@@ -25,6 +26,7 @@ from .state import State, map_state, tensors
 
 _ALIGNMENT = 16  # bytes; no element is larger
 _WARM_UPS = 2  # libraries choose and allocate in their first calls
+_RECORDING = threading.Lock()  # torch waits for the whole device first, which spoils a recording under way
 
 
 class Tray(Generic[State]):
@@ -102,7 +104,7 @@ class StepGraph:
         torch.cuda.current_stream(device).wait_stream(beside)
         self._graph = torch.cuda.CUDAGraph()
         # Other threads may allocate meanwhile.
-        with torch.cuda.graph(self._graph, pool, beside, capture_error_mode="thread_local"):
+        with _RECORDING, torch.cuda.graph(self._graph, pool, beside, capture_error_mode="thread_local"):
             self._answer = self._run()
 
 

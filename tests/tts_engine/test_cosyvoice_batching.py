@@ -314,7 +314,7 @@ def left(engine: Engine, backend: CosyVoiceBackend) -> Left:
     return Left(
         streams=engine.active_streams,
         slots=backend.open_slots,
-        rows=len(backend._rows) + 8 - len(backend._free),
+        rows=len(backend._rows) + len(backend._lm._state.lengths) - len(backend._free),
         tasks=len(asyncio.all_tasks()),
         threads=threading.active_count(),
         objects=sum("vivavoce" in repr(type(each)) for each in alive),
@@ -323,8 +323,12 @@ def left(engine: Engine, backend: CosyVoiceBackend) -> Left:
     )
 
 
-def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelled(v2_folder: Path) -> None:
-    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=8, most_render_rows=4))
+@pytest.mark.parametrize("overlap", [False, True], ids=["one worker", "a worker a stage"])
+def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelled(
+    v2_folder: Path, overlap: bool
+) -> None:
+    policy = replace(BRIEF, slots=8, most_render_rows=4, overlap=overlap)
+    backend = CosyVoiceBackend.load(v2_folder, policy)
     chance = random.Random(5)
 
     async def session(engine: Engine, room: asyncio.Semaphore, seed: int) -> None:

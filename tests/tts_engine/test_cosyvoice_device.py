@@ -180,7 +180,9 @@ def speak(backend: CosyVoiceBackend) -> tuple[list[np.ndarray], int]:
                 if backend.stage(slot) is stage and (slot in current or waiting[slot])
             ][: backend.batch(stage)]
             turns = [Turn(slot, None if slot in current else waiting[slot].pop(0)) for slot in slots]
-            steps += bool(turns)
+            if not turns:
+                continue
+            steps += 1
             for slot, result in zip(slots, backend.step(0, turns), strict=True):
                 assert isinstance(result, Rendered), result
                 heard[slot].append(result.samples)
@@ -258,6 +260,7 @@ def test_a_card_has_room_for_more_and_remembers_in_halves(monkeypatch: pytest.Mo
     monkeypatch.setattr(policy, "find_device", lambda name: torch.device("cuda", 1))
     on_card = policy_for("bf16", "cuda:1")
     assert (on_card.slots, on_card.most_render_rows, on_card.device) == (32, 4, "cuda:1")
+    assert on_card.overlap
     assert (on_card.flow.dtype, on_card.precision) == (torch.float16, Precision.BF16)
 
 

@@ -69,7 +69,10 @@ async def everything(engine: Engine) -> list[object]:
     return said
 
 
-def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("overlap", [False, True], ids=["one worker", "a worker a stage"])
+def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(
+    folder: Path, tmp_path: Path, overlap: bool
+) -> None:
     async def said(backend: Backend) -> list[object]:
         async with await Engine.open(backend=backend) as engine:
             return await everything(engine)
@@ -79,9 +82,10 @@ def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(folder: Pa
         assert here.voices.library is not None
         here.voices.library.add(here.voices.encode(recording() * 0.5, 16_000, "another tone"), name="anna")
         elsewhere = ProcessBackend.start(
-            functools.partial(hosted, folder, ALONE),
+            functools.partial(hosted, folder, replace(ALONE, overlap=overlap)),
             functools.partial(CosyVoiceFront.load, folder, ALONE, tmp_path),
         )
+        assert len(elsewhere.workers) == 1 + overlap
         assert await said(elsewhere) == await said(here)
 
     run(test())

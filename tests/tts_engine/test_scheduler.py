@@ -1,7 +1,7 @@
 """The scheduling policy and the admission arithmetic, without threads or clocks."""
 
 import pytest
-from vivavoce.tts_engine.backend import Stage
+from vivavoce.tts_engine.backend import EVERY_STAGE, Stage, Stages
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.scheduler import Cost, SchedulerPolicy, admit, schedule
@@ -25,11 +25,13 @@ def speaking(slot: int, *, deadline: float | None, unread_s: float = 0.0) -> Ses
     return opened
 
 
-def order(*sessions: Session, batch: int = 9, decoding: tuple[int, ...] = ()) -> list[int]:
+def order(
+    *sessions: Session, batch: int = 9, decoding: tuple[int, ...] = (), stages: Stages = EVERY_STAGE
+) -> list[int]:
     def stage_of(session: Session) -> Stage:
         return Stage.DECODE if session.slot in decoding else Stage.RENDER
 
-    return [chosen.slot for chosen in schedule(sessions, stage_of, lambda stage: batch, POLICY)]
+    return [chosen.slot for chosen in schedule(sessions, stage_of, lambda stage: batch, POLICY, stages)]
 
 
 def test_streams_without_audio_go_first_longest_waiting_first() -> None:
@@ -83,6 +85,13 @@ def test_the_most_urgent_decides_the_stage_and_others_in_it_share_the_step() -> 
     assert order(*house[2:], decoding=(3,)) == [4]
 
 
+def test_a_worker_of_one_stage_looks_at_nobody_else() -> None:
+    house = (speaking(1, deadline=9.0), session(2), speaking(3, deadline=8.0), speaking(4, deadline=7.0))
+    assert order(*house, decoding=(2, 3), stages=frozenset({Stage.RENDER})) == [4, 1]
+    assert order(*house, decoding=(2, 3), stages=frozenset({Stage.DECODE})) == [2, 3]
+    assert order(*house, stages=frozenset({Stage.DECODE})) == []
+
+
 def test_a_stage_takes_as_many_as_it_can() -> None:
     sessions = [speaking(slot, deadline=float(slot)) for slot in range(6)]
 
@@ -119,22 +128,22 @@ def test_cost_follows_what_rendering_costs_now() -> None:
 
 
 def test_the_fifth_stream_of_four_is_refused_with_the_reason() -> None:
-    admit(3, workers=1, slots=9, room=9, cost=Cost(), policy=POLICY)
+    admit(3, slots=9, room=9, cost=Cost(), policy=POLICY)
     with pytest.raises(Overloaded, match="at most 4") as refusal:
-        admit(4, workers=1, slots=9, room=9, cost=Cost(), policy=POLICY)
+        admit(4, slots=9, room=9, cost=Cost(), policy=POLICY)
     assert refusal.value.reason == "streams"
     assert refusal.value.retry_after_s > 0
 
 
 def test_slots_of_the_backend_bound_the_house_too() -> None:
     with pytest.raises(Overloaded, match="at most 2"):
-        admit(2, workers=1, slots=2, room=2, cost=Cost(), policy=POLICY)
+        admit(2, slots=2, room=2, cost=Cost(), policy=POLICY)
 
 
 def test_a_stream_that_memory_has_no_room_for_is_refused_and_one_that_has_a_place_is_not() -> None:
-    admit(1, workers=1, slots=4, room=2, cost=Cost(), policy=POLICY)
+    admit(1, slots=4, room=2, cost=Cost(), policy=POLICY)
     with pytest.raises(Overloaded, match="memory has room for 2 now") as refusal:
-        admit(2, workers=1, slots=4, room=2, cost=Cost(), policy=POLICY)
+        admit(2, slots=4, room=2, cost=Cost(), policy=POLICY)
     assert refusal.value.reason == "memory"
     assert refusal.value.retry_after_s > 0
 
@@ -143,16 +152,32 @@ def test_a_stream_that_does_not_fit_the_compute_is_refused() -> None:
     cost = Cost()
     for _ in range(10):
         cost.observe(0.3, 1.0)
-    admit(1, workers=1, slots=9, room=9, cost=cost, policy=POLICY)  # 2 x 0.3 = 60 %
+    admit(1, slots=9, room=9, cost=cost, policy=POLICY)  # 2 x 0.3 = 60 %
     with pytest.raises(Overloaded, match="90%") as refusal:
-        admit(2, workers=1, slots=9, room=9, cost=cost, policy=POLICY)
+        admit(2, slots=9, room=9, cost=cost, policy=POLICY)
     assert refusal.value.reason == "compute"
-    admit(2, workers=2, slots=9, room=9, cost=cost, policy=POLICY)
+    two = Cost((EVERY_STAGE,) * 2)
+    for _ in range(10):
+        two.observe(0.3, 1.0)
+    admit(2, slots=9, room=9, cost=two, policy=POLICY)
+
+
+def test_of_workers_that_differ_the_busier_one_counts() -> None:
+    decode, render = frozenset({Stage.DECODE}), frozenset({Stage.RENDER})
+    cost = Cost((decode, render))
+    for _ in range(10):
+        cost.observe(0.05, 0.0, decode)
+        cost.observe(0.05, 0.0, decode)
+        cost.observe(0.3, 1.0, render)
+    assert cost.per_second == pytest.approx(0.3)
+    for _ in range(10):
+        cost.observe(0.3, 0.0, decode)
+    assert cost.per_second > 0.35
 
 
 def test_a_house_too_slow_for_one_stream_takes_one() -> None:
     cost = Cost()
     cost.observe(50.0, 10.0)
-    admit(0, workers=1, slots=9, room=9, cost=cost, policy=POLICY)
+    admit(0, slots=9, room=9, cost=cost, policy=POLICY)
     with pytest.raises(Overloaded):
-        admit(1, workers=1, slots=9, room=9, cost=cost, policy=POLICY)
+        admit(1, slots=9, room=9, cost=cost, policy=POLICY)

@@ -3,8 +3,11 @@
     step    DECODE   a few speech ids for each session whose next chunk lacks some
             RENDER   flow and vocoder for each session whose next chunk is complete
 
-A step is one small quantum of either kind for each turn, so that a cancelled session is gone soon. Sessions
-are on the host (``utterance``), tensors with the runners; one worker.
+A step is one small quantum of one kind for each turn, so that a cancelled session is gone soon. Sessions are
+on the host (``utterance``), tensors with the runners. One worker does both kinds, or one each:
+
+    worker 0    decode a b c |decode a b c |decode   c |       a session is at one place at a time; the two
+    worker 1        render d     |  render a b    |            share no tensor, only what a session has said
 """
 
 import heapq
@@ -21,13 +24,13 @@ from ...models.cosyvoice.bistream import (
     Prompt,
     SpeechIds,
 )
-from ...models.cosyvoice.devices import find_device
+from ...models.cosyvoice.devices import find_device, work_queue
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.geometry import Version
 from ...models.cosyvoice.networks import Networks, load_networks
 from ...models.cosyvoice.release.bundle import open_bundle
 from ...models.cosyvoice.silent_ids import SilentFilter
-from ..backend import Rendered, SlotRequest, Stage, Turn
+from ..backend import EVERY_STAGE, Rendered, SlotRequest, Stage, Stages, Turn
 from ..bundles import bundle_errors
 from ..process_child import Hosted
 from ..text import Segmenter
@@ -43,14 +46,15 @@ from .utterance import FRAMES_PER_ID, Making, Utterance
 class CosyVoiceRenderer:
     """The networks of a bundle, and the sessions that they speak in. Built by ``hosted``."""
 
-    workers = 1
-
     def __init__(
         self, version: Version, networks: Networks, tokenizer: TextTokenizer, policy: CosyVoicePolicy
     ) -> None:
         ids = SpeechIds(version, networks.lm.config.speech_codes, tokenizer.end_of_prompt)
         start = _starter(ids, policy)
         self.slots = policy.slots
+        kinds = (frozenset({Stage.DECODE}), frozenset({Stage.RENDER}))
+        self.workers: Sequence[Stages] = kinds if policy.overlap else (EVERY_STAGE,)
+        self._queues = [work_queue(networks.lm.device) for _ in self.workers]
         self._tokenizer = tokenizer
         self._policy = policy
         self._making = Making(
@@ -63,16 +67,18 @@ class CosyVoiceRenderer:
             most_text_ids=policy.most_text_ids,
             pause_share=policy.pause_share,
         )
+        # A cancelled session keeps its row until its rendering ends, and another may decode in its place.
+        rows = policy.slots + (policy.most_render_rows if policy.overlap else 0)
         self._lm = LmRunner(
             networks.lm,
             start,
-            rows=policy.slots,
+            rows=rows,
             memory_ids=policy.memory_ids,
             openings=policy.prepared_voices,
             prefill_chunk=policy.prefill_chunk,
         )
         self._renderer = RenderRunner(networks, policy)
-        self._free = list(range(policy.slots))
+        self._free = list(range(rows))
         self._open: dict[int, Utterance] = {}
         self._rows: dict[int, int] = {}  # of the slots that have been stepped
         self._last_slot = 0
@@ -128,15 +134,23 @@ class CosyVoiceRenderer:
 
     def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         """One quantum of each turn's session."""
+        with self._queues[worker]:
+            return self._step(turns)
+
+    def _step(self, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        stage = self.stage(turns[0].slot)
         seated = {self._seat(turn.slot): turn for turn in turns}
         company = Company({row: turn.slot for row, turn in seated.items()})  # the newest has the highest slot
         company.each(seated, self._begin)
         utterances = {row: self._open[turn.slot] for row, turn in seated.items() if row not in company.failed}
-        due = {row: utterance for row, utterance in utterances.items() if utterance.is_due}
-        self._decode({row: each for row, each in utterances.items() if row not in due}, company)
+        rendered: dict[int, Rendered] = {}
+        if stage is Stage.RENDER:
+            rendered = self._render(utterances, company)
+        else:
+            self._decode(utterances, company)
         results: dict[int, Rendered | Exception] = {
             **{row: utterance.nothing_rendered() for row, utterance in utterances.items()},
-            **self._render(due, company),
+            **rendered,
             **company.failed,
         }
         if company.memory_ran_out:

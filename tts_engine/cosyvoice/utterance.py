@@ -232,7 +232,8 @@ class Utterance:
     @property
     def sentence_ids(self) -> int:
         """Speech ids of the sentence on its way, so far."""
-        return self.sentence.spoken_ids if self.sentence is not None else 0
+        sentence = self.sentence  # asked while a step may come to its end
+        return sentence.spoken_ids if sentence is not None else 0
 
     @property
     def is_due(self) -> bool:
