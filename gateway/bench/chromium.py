@@ -25,6 +25,7 @@ from ...tts_engine.errors import VivavoceError
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _START_S = 60.0
 _ANSWER_S = 60.0
+_TRUE_S = 60.0
 _MOST_MESSAGE = 64 << 20  # bytes; screenshots come as one
 _SWITCHES = (
     "--headless",
@@ -107,7 +108,7 @@ class Tab:
             raise BrowserFailed(f"{expression[:200]!r} failed in the page: {thrown}")
         return result["result"].get("value")
 
-    async def wait_until(self, condition: str, within_s: float = 20.0) -> None:
+    async def wait_until(self, condition: str, within_s: float = _TRUE_S) -> None:
         """Wait until an expression in the page is true; raises BrowserFailed."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within_s
@@ -189,7 +190,10 @@ async def open_chromium(*switches: str) -> AsyncIterator[Chromium]:
         )
         try:
             url = await _debugger_url(Path(profile) / "DevToolsActivePort", process)
-            async with connect(url, max_size=_MOST_MESSAGE, proxy=None) as socket:
+            # No pings: a browser that is held up for long is waited for by command, and not given up between.
+            async with connect(
+                url, max_size=_MOST_MESSAGE, proxy=None, open_timeout=_START_S, ping_interval=None
+            ) as socket:
                 browser = Chromium(socket)
                 reading = asyncio.create_task(browser.read_answers())
                 try:

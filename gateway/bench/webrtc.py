@@ -89,7 +89,7 @@ bench.soundsAt = (time) => { // when what is played at ``time`` is heard, on per
   const { contextTime, performanceTime } = bench.context.getOutputTimestamp();
   return performanceTime + 1000 * (time - contextTime);
 };
-bench.next = async (kind, withinMs = 10000) => {
+bench.next = async (kind, withinMs = 30000) => {
   for (let waited = 0; waited < withinMs; waited += 5) {
     const found = bench.heard.find(([other]) => other === kind);
     if (found) return found[1];

@@ -20,8 +20,8 @@ from vivavoce.tts_engine.standin_backend import StandInBackend
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: apt-get install chromium")
 
-WITHIN_S = 60.0
-LONG = "one two three four five six seven eight nine ten eleven twelve " * 5
+WITHIN_S = 180.0
+LONG = "one two three four five six seven eight nine ten eleven twelve " * 20  # nobody waits for its end
 
 
 @dataclass
@@ -54,15 +54,17 @@ async def type_in(tab: Tab, text: str) -> None:
 
 
 async def pitch(tab: Tab) -> float:
-    """Hz of what sounds now, as the page's own sound card gets it."""
+    """Hz of what sounds, as the page's own sound card gets it, as soon as it gets it without a gap."""
     return float(
         await tab.run("""(async () => {
           const context = bench.context, source = context.createMediaStreamSource(remote.srcObject);
-          const analyser = new AnalyserNode(context, { fftSize: 8192 });
+          const analyser = new AnalyserNode(context, { fftSize: 8192, smoothingTimeConstant: 0 });
           source.connect(analyser);
-          await new Promise((done) => setTimeout(done, 400));
           const levels = new Float32Array(analyser.frequencyBinCount);
-          analyser.getFloatFrequencyData(levels);
+          do {
+            await new Promise((done) => setTimeout(done, 400));
+            analyser.getFloatFrequencyData(levels);
+          } while (Math.max(...levels) < -35);
           return levels.indexOf(Math.max(...levels)) * context.sampleRate / 8192;
         })()""")
     )
@@ -82,12 +84,12 @@ def test_a_caller_hears_the_greeting_and_loses_nothing_of_it() -> None:
     async def scenario(world: World) -> None:
         async with tapped_call(world.browser, world.url) as tab:
             await tab.run("bench.next('onset')")
-            await tab.run("bench.next('offset')")
-            inbound = await tab.run("bench.inbound()")
+            await tab.wait_until("turns.querySelector('.rest')?.textContent === ''")  # heard to its end
+            assert await tab.run("turns.innerText.trim()") == "Good day to you."
+            await tab.wait_until("!bench.audible")
+            while (inbound := await tab.run("bench.inbound()"))["received"] <= 30:
+                await asyncio.sleep(0.05)
             assert inbound["lost"] == 0
-            assert inbound["received"] > 30
-            await tab.wait_until("turns.innerText.trim() === 'Good day to you.'")
-            assert await tab.run("turns.querySelector('.rest').textContent") == ""
 
     in_world(scenario, greeting="Good day to you.")
 
@@ -123,11 +125,14 @@ def test_an_interruption_stops_the_sound_and_strikes_out_what_was_not_heard(how:
             await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
             await tab.wait_until("turns.querySelector('mark')?.textContent")
-            await tab.run(f"bench.heard.length = 0; {how}")
-            await tab.run("bench.next('offset')")
+            await tab.run(how)
             await tab.wait_until("turns.querySelector('.cut .rest')?.textContent.length > 100")
+            await tab.run(
+                "bench.heard.length = 0"
+            )  # before that, a busy machine may leave a gap in what is said
             (line,) = world.calls.registry
             assert line.call.discarded_ms > 0
+            await tab.wait_until("!bench.audible")
             await asyncio.sleep(0.6)  # what was on its way must not come back when the gate opens
             assert await tab.run("bench.heard.filter(([kind]) => kind === 'onset').length") == 0
             await type_in(tab, "Anew.")
@@ -182,7 +187,7 @@ def test_a_whole_call_is_made_with_the_keyboard_alone() -> None:
         await tab.wait_until("document.body.dataset.state === 'live' && document.activeElement === text")
         for key in LONG[:20]:
             await strike(tab, key)
-        await tab.run("text.value += ' four five six seven eight nine ten'")
+        await tab.run(f"text.value += {LONG!r}")
         await strike(tab, "Enter")
         await tab.wait_until("window.sounded && turns.querySelector('mark')?.textContent")
         await strike(tab, "Escape")
@@ -206,7 +211,7 @@ def test_the_clock_of_a_call_is_not_read_out_every_second() -> None:
     async def scenario(world: World) -> None:
         async with tapped_call(world.browser, world.url) as tab:
             await tab.run(WATCH_STATUS)
-            await tab.wait_until("timer.textContent === '0:02'")
+            await tab.wait_until("timer.textContent >= '0:02'")
             assert await tab.run("told") == []
 
     in_world(scenario)
@@ -258,7 +263,7 @@ def test_what_was_heard_can_be_recorded_and_saved() -> None:
             rate = recording.getframerate()
             heard = np.frombuffer(recording.readframes(recording.getnframes()), "<i2").astype(float)
         begin = np.flatnonzero(np.abs(heard) > 1_000)[0]
-        spectrum = np.abs(np.fft.rfft(heard[begin : begin + rate // 2]))
+        spectrum = np.abs(np.fft.rfft(heard[begin : begin + rate // 2], rate // 2))
         assert np.argmax(spectrum) * 2 == pytest.approx(440, abs=4)
 
     in_world(scenario)
@@ -281,14 +286,17 @@ def test_a_tab_that_is_closed_ends_its_call_and_the_neighbour_does_not_notice() 
     async def scenario(world: World) -> None:
         async with tapped_call(world.browser, world.url) as neighbour:
             async with tapped_call(world.browser, world.url) as tab:
+                (line, _) = world.calls.registry
                 await type_in(neighbour, LONG)
                 await neighbour.run("bench.next('onset')")
-                assert len(world.calls.registry) == 2
                 await tab.run("bench.connection.onconnectionstatechange = null")
             while len(world.calls.registry) == 2:
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(0.5)
-            assert await neighbour.run("bench.heard.filter(([kind]) => kind === 'offset').length") == 0
+            assert list(world.calls.registry) == [line]
+            await neighbour.run(WATCH_WORDS)
+            await neighbour.wait_until("marked.length > 5")  # word by word
+            assert line.call.playout.stats.underruns == 0
+            assert await neighbour.run("turns.querySelector('.cut')") is None
             assert (await neighbour.run("bench.inbound()"))["lost"] == 0
 
     in_world(scenario)
