@@ -3,8 +3,6 @@
 The clock runs until the result is on the host, as it does for a session. No targets, no tables.
 """
 
-import statistics
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +18,7 @@ from .flow_encoder import LOOKAHEAD, RATIO
 from .flow_graphs import FlowGraphs, PagedVoice
 from .sampling import seeded
 from .speech_lm import SpeechLm
+from .timings import Watch, median
 
 _PROMPT_BLOCKS = 3
 
@@ -97,9 +96,9 @@ def _chunk(flow: Flow, rows: int) -> FlowChunk:
 
 
 def _median_s(step: Callable[[], None], count: int) -> float:
-    took = []
+    costs = []
     for _ in range(count):
-        begin = time.perf_counter()
-        step()
-        took.append(time.perf_counter() - begin)
-    return statistics.median(took)
+        with Watch() as watch:
+            step()
+        costs.append(watch.cost)
+    return median(costs).wall_s

@@ -4,7 +4,6 @@ Sessions are spoken by float32 first, ids drawn as a session draws them; both ar
 so that every position is judged on the same past.
 """
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from .precision import Precision
 from .release.bundle import Bundle
 from .sampling import Chooser, draw, seeded
 from .speech_lm import SpeechLm, SpeechLmState
-from .timings import Cost, Watch
+from .timings import Cost, Watch, median
 
 SESSIONS = 8
 _TEXT_IDS = 40
@@ -87,15 +86,15 @@ def error_of(logits: Tensor, exact: Tensor) -> Error:
 def together(lm: SpeechLm, *, context: int, tokens: int) -> Together:
     """Tokens a second of SESSIONS behind ``context`` ids each."""
     states = [_begun(lm, context, tokens, rows) for rows in (SESSIONS, *(1,) * SESSIONS)]
-    walls: list[list[float]] = [[], []]
+    costs: list[list[Cost]] = [[], []]
     for _ in range(tokens):
         with Watch() as at_once:
             states[0] = _step(lm, states[0])
         with Watch() as one_after_another:
             states[1:] = [_step(lm, state) for state in states[1:]]
-        walls[0].append(at_once.cost.wall_s)
-        walls[1].append(one_after_another.cost.wall_s)
-    return Together(*(SESSIONS / statistics.median(wall) for wall in walls))
+        costs[0].append(at_once.cost)
+        costs[1].append(one_after_another.cost)
+    return Together(*(SESSIONS / median(each).wall_s for each in costs))
 
 
 def _alternating(lms: Sequence[SpeechLm], context: int, tokens: int) -> list[Cost]:
@@ -107,10 +106,7 @@ def _alternating(lms: Sequence[SpeechLm], context: int, tokens: int) -> list[Cos
             with Watch() as watch:
                 states[index] = _step(lm, states[index])
             costs[index].append(watch.cost)
-    return [
-        Cost(statistics.median(one.cpu_s for one in each), statistics.median(one.wall_s for one in each))
-        for each in costs
-    ]
+    return [median(each) for each in costs]
 
 
 def _begun(lm: SpeechLm, context: int, tokens: int, rows: int) -> SpeechLmState:

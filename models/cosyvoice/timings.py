@@ -94,7 +94,7 @@ def time_lm(bundle: Bundle, contexts: Sequence[int], tokens: int) -> Iterator[Lm
                 hidden, state = lm.step(lm.embed_speech(ids[:, :1]), state)
                 lm.logits(hidden[:, -1])
             costs.append(step.cost)
-        yield LmRun(context, prefill.cost, _median(costs))
+        yield LmRun(context, prefill.cost, median(costs))
 
 
 def time_flow(bundle: Bundle, seconds: float, policy: FlowPolicy | None = None) -> MelRun:
@@ -171,6 +171,13 @@ class Watch:
         self.cost = Cost((time.process_time() - self._cpu) / CORES, time.perf_counter() - self._wall)
 
 
+def median(costs: Sequence[Cost]) -> Cost:
+    """Of each kind of seconds by itself."""
+    return Cost(
+        statistics.median(cost.cpu_s for cost in costs), statistics.median(cost.wall_s for cost in costs)
+    )
+
+
 def _random_ids(bundle: Bundle, count: int) -> Tensor:
     codes = bundle.geometry.lm.speech_codes
     return torch.randint(codes, (1, count), generator=torch.Generator().manual_seed(count))
@@ -231,9 +238,3 @@ def _vocode_v3(vocoder: HiftV3) -> Callable[[Tensor, bool], Tensor]:
 
 def _sum(costs: Sequence[Cost]) -> Cost:
     return Cost(sum(cost.cpu_s for cost in costs), sum(cost.wall_s for cost in costs))
-
-
-def _median(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        statistics.median(cost.cpu_s for cost in costs), statistics.median(cost.wall_s for cost in costs)
-    )
