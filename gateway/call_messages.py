@@ -2,7 +2,7 @@
 
     to us    text {text} | flush | end | discard | hang_up | speech {voice, speed} | on_speech {action}
     from us  started | speech_started | word | speech_finished | discarded | caller_speaking |
-             caller_silent | dtmf | error | hung_up
+             caller_silent | dtmf | error {message, retry_after_s?} | hung_up
 
 Programs (``calls_api``) and pages (``browser.session``, which knows a few more) say the same. Pure: text in,
 values out.
@@ -12,7 +12,8 @@ from typing import Annotated, Literal, TypeVar, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ..tts_engine.errors import VivavoceError
+from ..tts_engine.errors import Overloaded, VivavoceError
+from .access.errors import RateLimited
 from .call import OnSpeech
 from .call_events import (
     CallerAudio,
@@ -96,6 +97,14 @@ def complaint(error: ValidationError, whole: str) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place or whole}: {first['msg']}"
+
+
+def describe_error(error: VivavoceError) -> dict[str, object]:
+    """The message that tells a client what was not done, and after how many seconds to ask again, if ever."""
+    message: dict[str, object] = {"type": "error", "message": str(error)}
+    if isinstance(error, RateLimited | Overloaded):
+        message["retry_after_s"] = round(error.retry_after_s, 1)
+    return message
 
 
 def describe(event: CallEvent) -> dict[str, object]:

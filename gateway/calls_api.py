@@ -9,7 +9,7 @@
                                          ?audio=in sends the caller's audio as binary messages
 
 Its text messages are those of ``call_messages``: "text" begins an utterance or adds to it, "end" ends it; the
-next "text" begins another, said after it.
+next "text" begins another, said after it. Text is charged to the key of who sends it, as it comes.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ import codecs
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Annotated, Literal, assert_never
 
@@ -28,6 +28,8 @@ from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketState
 
 from ..tts_engine.errors import VivavoceError
+from .access.access import Grant
+from .access.errors import RateLimited
 from .access.guard import grant_of
 from .call import Call, Outcome, Speech
 from .call_events import CallerAudio, Follower, Overrun
@@ -41,10 +43,11 @@ from .call_messages import (
     SpeechMessage,
     TextMessage,
     describe,
+    describe_error,
     parse,
 )
 from .call_registry import CallHeld, CallRegistry, CallUnknown, Line
-from .text_feed import Command, Delta, Draft, weight
+from .text_feed import Command, Delta, Draft, Meter, weight
 from .voice_registry import VoiceRegistry
 
 logger = logging.getLogger(__name__)
@@ -59,26 +62,38 @@ CLOSE_NORMALLY, CLOSE_FAILED = 1000, 1011
 
 
 class Speaker:
-    """Turns text messages into utterances of one call, one after the other; tells of those that failed."""
+    """Turns text messages into utterances of one call, one after the other; tells of those that failed.
 
-    def __init__(self, call: Call, speech: Speech, on_failed: Callable[[], Awaitable[None]]) -> None:
+    charge: as ``Meter`` takes it.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        speech: Speech,
+        on_failed: Callable[[], Awaitable[None]],
+        charge: Callable[[int], None],
+    ) -> None:
         self.speech = speech
         self._call = call
         self._on_failed = on_failed
+        self._meter = Meter(charge)
         self._written: Draft | None = None  # not yet ended
         self._drafts: set[Draft] = set()  # being spoken or waiting for it
         self._speaking: set[asyncio.Task[None]] = set()
 
     def push(self, delta: Delta) -> None:
-        """Add to the utterance, or begin one; raises BadMessage if too much is waiting."""
-        if sum(draft.waiting for draft in self._drafts) + weight(delta) > MOST_WAITING:
-            raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
+        """Add to the utterance, or begin one; raises BadMessage if too much is waiting, and RateLimited."""
+        self._check_room(delta)
+        if not self._meter.takes(delta):
+            return
         if self._written is None:
             self._written = self._begin()
         self._written.push(delta)
 
     def end(self) -> None:
         """The utterance is written."""
+        self._meter.end()
         if self._written is not None:
             self._written.end()
             self._written = None
@@ -96,9 +111,13 @@ class Speaker:
             task.cancel()
         await asyncio.gather(*self._speaking, return_exceptions=True)
 
-    def _begin(self) -> Draft:
-        if len(self._drafts) >= MOST_UTTERANCES:
+    def _check_room(self, delta: Delta) -> None:
+        if sum(draft.waiting for draft in self._drafts) + weight(delta) > MOST_WAITING:
+            raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
+        if self._written is None and len(self._drafts) >= MOST_UTTERANCES:
             raise BadMessage(f"{MOST_UTTERANCES} utterances are waiting to be spoken")
+
+    def _begin(self) -> Draft:
         draft = Draft()
         self._drafts.add(draft)
         task = asyncio.create_task(self._speak(draft, self.speech))
@@ -143,10 +162,12 @@ def routes(registry: CallRegistry, speech: Speech, voices: VoiceRegistry) -> API
 
     @router.post("/{call_id}/speech")
     async def speak(call_id: str, request: Request) -> JSONResponse:
-        line = registry.get(call_id)
+        line, body = registry.get(call_id), _Body(request, grant_of(request))
         with registry.hold(line):
-            outcome = await line.call.speak(_body(request), speech=speech)
+            outcome = await line.call.speak(body.text(), speech=speech)
             await line.call.wait_played()
+        if body.refusal is not None:
+            raise body.refusal
         return JSONResponse({"call": call_id, "outcome": outcome.value})
 
     @router.websocket("/{call_id}/socket")
@@ -170,7 +191,8 @@ class _Session:
         self._socket = socket
         self._registry = registry
         self._speech = speech
-        self._voices = voices.seen_by(grant_of(socket))
+        self._grant = grant_of(socket)
+        self._voices = voices.seen_by(self._grant)
         self._held: tuple[Call, Speaker] | None = None
         self._early: deque[ClientMessage] = deque()  # that came before the call
         self._early_characters = 0
@@ -201,7 +223,7 @@ class _Session:
                 return CLOSE_TOO_SLOW
             case CallUnknown() | CallHeld():
                 with suppress(WebSocketDisconnect, TimeoutError):
-                    await self._send({"type": "error", "message": str(error)})
+                    await self._send(describe_error(error))
                 return CLOSE_UNKNOWN if isinstance(error, CallUnknown) else CLOSE_HELD
             case _:
                 logger.error("Holding a call failed", exc_info=error)
@@ -211,7 +233,7 @@ class _Session:
         registry = self._registry
         line = await registry.next_free() if call_id == NEXT else registry.get(call_id)
         with registry.hold(line), line.call.events.follow(wants_audio=wants_audio) as follower:
-            speaker = Speaker(line.call, self._speech, self._tell_failure)
+            speaker = Speaker(line.call, self._speech, self._tell_failure, self._grant.charge_characters)
             try:
                 await self._send({"type": "started", **_line(line)})
                 while self._early:
@@ -238,7 +260,7 @@ class _Session:
             try:
                 message = self._read(received.get("text"))
             except BadMessage as error:
-                await self._send({"type": "error", "message": str(error)})
+                await self._send(describe_error(error))
                 continue
             if self._held is None:
                 self._early.append(message)
@@ -259,7 +281,7 @@ class _Session:
         try:
             self._do(call, speaker, message)
         except VivavoceError as error:
-            await self._send({"type": "error", "message": str(error)})
+            await self._send(describe_error(error))
 
     def _do(self, call: Call, speaker: Speaker, message: ClientMessage) -> None:
         match message:
@@ -297,8 +319,31 @@ def _line(line: Line) -> dict[str, object]:
     }
 
 
-async def _body(request: Request) -> AsyncIterator[str]:
-    """The body as text, decoded as it arrives; a broken character is replaced, not fatal."""
+class _Body:
+    """A request's body as text, charged as it arrives. refusal: why it ended before its end, if it did."""
+
+    def __init__(self, request: Request, grant: Grant) -> None:
+        self.refusal: RateLimited | None = None
+        self._request = request
+        self._grant = grant
+        self._taken = 0  # characters
+
+    async def text(self) -> AsyncGenerator[str, None]:
+        """What is paid for; what comes after a piece that is too much is not read."""
+        async with aclosing(_decoded(self._request)) as pieces:
+            async for piece in pieces:
+                try:
+                    self._grant.charge_characters(len(piece))
+                except RateLimited as error:
+                    sentence = f"{error}; {self._taken} characters of this text were taken"
+                    self.refusal = RateLimited(sentence, error.retry_after_s)
+                    return
+                self._taken += len(piece)
+                yield piece
+
+
+async def _decoded(request: Request) -> AsyncGenerator[str, None]:
+    """The body as it arrives; a broken character is replaced, not fatal."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     with suppress(ClientDisconnect):  # what was sent before that is said
         async for piece in request.stream():

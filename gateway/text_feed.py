@@ -4,11 +4,12 @@ Not a segmenter: it only tells whether a place in the text ends a sentence, for 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from enum import Enum
 from typing import Protocol, Self
 
 from ..tts_engine.chunk import AudioChunk
+from .access.errors import RateLimited
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
 _CLOSERS = " \t\"'”’)"  # may follow the end of a sentence
@@ -49,6 +50,38 @@ class Draft:
         while (delta := await self._deltas.get()) is not None:
             self.waiting -= weight(delta)
             yield delta
+
+
+class Meter:
+    """Charges what one program writes on a call, piece by piece.
+
+    After a piece that is too much nothing more is taken up to the next flush or end: with a hole in it, a
+    sentence says something else. charge: takes a number of characters, raises RateLimited.
+    """
+
+    def __init__(self, charge: Callable[[int], None]) -> None:
+        self._charge = charge
+        self._is_cut = False
+
+    def takes(self, delta: Delta) -> bool:
+        """Whether it is to be said; raises RateLimited at the first piece that is not."""
+        if isinstance(delta, Command):
+            self._is_cut = False
+        elif not self._is_cut:
+            self._take(delta)
+        return not self._is_cut
+
+    def end(self) -> None:
+        """What comes next is another utterance."""
+        self._is_cut = False
+
+    def _take(self, text: str) -> None:
+        try:
+            self._charge(len(text))
+        except RateLimited as error:
+            self._is_cut = True
+            sentence = f"{error}; from here on nothing is said up to the next flush or end"
+            raise RateLimited(sentence, error.retry_after_s) from None
 
 
 class TextSink(Protocol):

@@ -18,7 +18,7 @@ from ..agents import Agent
 from ..call import Ear, OnSpeech, Speech
 from ..call_registry import CallRegistry, CallUnknown
 from ..clock import Clock
-from ..voice_registry import KeyVoices, VoiceRegistry
+from ..voice_registry import VoiceRegistry
 from .chat import ChatSettings
 from .leg import BrowserLeg, Peer
 
@@ -123,7 +123,7 @@ class BrowserCalls:
         return session_id in self._started
 
     async def take_offer(self, offer: Offer, peer_name: str, grant: Grant) -> dict[str, str]:
-        """Answer an offer: a new call with the voices of that grant, or another offer of one that is up.
+        """Answer an offer: a new call for that grant, or another offer of one that is up.
 
         Raises:
             BadRequest: the offer cannot be used.
@@ -134,7 +134,7 @@ class BrowserCalls:
             leg.end("the browser begins anew")
             leg = None
         if leg is None or leg.peer is None:
-            leg, peer = await self._open(offer.sdp, peer_name, self.voices.seen_by(grant))
+            leg, peer = await self._open(offer.sdp, peer_name, grant)
         else:
             peer = leg.peer
             await peer.renegotiate(offer.sdp)
@@ -180,8 +180,8 @@ class BrowserCalls:
         if not self._legs and not self._tasks:
             self._idle.set()
 
-    async def _open(self, offer_sdp: str, peer_name: str, voices: KeyVoices) -> tuple[BrowserLeg, Peer]:
-        leg = BrowserLeg(self, str(uuid.uuid4()), peer_name, voices)
+    async def _open(self, offer_sdp: str, peer_name: str, grant: Grant) -> tuple[BrowserLeg, Peer]:
+        leg = BrowserLeg(self, str(uuid.uuid4()), peer_name, grant)
         self.registry.admit(leg, peer=peer_name)
         self._legs[leg.call_id] = leg
         self._idle.clear()

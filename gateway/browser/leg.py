@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from ...adapters.playout import Playout
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded, VivavoceError
+from ..access.access import Grant
 from ..call import Call
-from ..call_messages import BadMessage
-from ..voice_registry import KeyVoices
+from ..call_messages import BadMessage, describe_error
 from .dialects import Dialect, PageDialect, dialect_of
 from .session import MOST_MESSAGE, BrowserSession, SessionPolicy
 
@@ -64,13 +64,13 @@ class Peer(Protocol):
 class BrowserLeg:
     """One browser's call. Boundary: whatever goes wrong in it ends this call alone."""
 
-    def __init__(self, calls: "BrowserCalls", call_id: str, peer_name: str, voices: KeyVoices) -> None:
+    def __init__(self, calls: "BrowserCalls", call_id: str, peer_name: str, grant: Grant) -> None:
         self.call_id = call_id
         self.call: Call | None = None
         self.peer: Peer | None = None  # until it has been answered
         self._calls = calls
         self._peer_name = peer_name
-        self._voices = voices
+        self._grant = grant
         self._session: BrowserSession | None = None
         self._dialect: Dialect = PageDialect()
         self._told_early: deque[dict[str, object]] = deque(maxlen=_MOST_TOLD_EARLY)
@@ -117,7 +117,8 @@ class BrowserLeg:
         call.on_speech = settings.on_speech
         greeting = settings.greeting if calls.agent is None else ""
         policy = SessionPolicy(greeting, settings.speech, settings.chat)
-        self._session = BrowserSession(call, self, self._voices, policy)
+        voices = calls.voices.seen_by(self._grant)
+        self._session = BrowserSession(call, self, voices, policy, self._grant.charge_characters)
         calls.registry.open(self, call, kind="webrtc", peer=self._peer_name)
         sayings = (
             [self._session.run()] if calls.agent is None else [self._session.run(), calls.agent.run(call)]
@@ -132,7 +133,7 @@ class BrowserLeg:
             try:
                 self._take(message, self._session)
             except VivavoceError as error:
-                self.tell({"type": "error", "message": str(error)})
+                self.tell(describe_error(error))
 
     def on_audio(self, pcm: bytes) -> None:
         """The caller says something."""

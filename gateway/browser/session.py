@@ -24,6 +24,7 @@ from typing import Annotated, Literal, Protocol, assert_never
 
 from pydantic import Field, TypeAdapter
 
+from ..access.errors import RateLimited
 from ..call import Call, OnSpeech, Outcome, Speech
 from ..call_events import (
     CallerSpeaking,
@@ -44,9 +45,10 @@ from ..call_messages import (
     SpeechMessage,
     TextMessage,
     describe,
+    describe_error,
     read,
 )
-from ..text_feed import Command, Delta, Draft, weight
+from ..text_feed import Command, Delta, Draft, Meter, weight
 from ..voice_registry import KeyVoices
 from .chat import ChatFailed, ChatSettings, Conversation, answer
 
@@ -131,7 +133,8 @@ class Turn(Draft):
 class BrowserSession:
     """Says a page's turns one after the other and tells it what is heard of them.
 
-    It watches its call's events, without a queue: telling a page never waits.
+    It watches its call's events, without a queue: telling a page never waits. charge: takes the characters
+    that are said for the page, an answer of the language model's among them, and raises RateLimited.
     """
 
     def __init__(
@@ -140,6 +143,7 @@ class BrowserSession:
         page: Page,
         voices: KeyVoices,
         policy: SessionPolicy,
+        charge: Callable[[int], None],
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -148,6 +152,8 @@ class BrowserSession:
         self._page = page
         self._voices = voices
         self._policy = policy
+        self._charge = charge
+        self._meter = Meter(charge)
         self._now = now
         self._speech = policy.speech
         self._turns = 0
@@ -256,12 +262,17 @@ class BrowserSession:
         if sum(turn.waiting for turn in self._all_turns()) + weight(delta) > MOST_WAITING:
             raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
         if self._written is None:
+            self._check_room()
+        if not self._meter.takes(delta):
+            return
+        if self._written is None:
             self._written = self._begin_turn(answers=False)
         self._written.write(delta, self._now())
         if isinstance(delta, str):
             self._tell_text(self._written, delta)
 
     def _end_written(self) -> None:
+        self._meter.end()
         if self._written is not None:
             self._written.end()
             self._written = None
@@ -270,12 +281,15 @@ class BrowserSession:
         return [*self._waiting, *([self._saying] if self._saying else [])]
 
     def _begin_turn(self, *, answers: bool) -> Turn:
-        if len(self._waiting) >= _MOST_TURNS_WAITING:
-            raise BadMessage(f"{_MOST_TURNS_WAITING} utterances are waiting to be spoken")
+        self._check_room()
         turn = self._new_turn(answers=answers)
         self._waiting.append(turn)
         self._come.set()
         return turn
+
+    def _check_room(self) -> None:
+        if len(self._waiting) >= _MOST_TURNS_WAITING:
+            raise BadMessage(f"{_MOST_TURNS_WAITING} utterances are waiting to be spoken")
 
     def _new_turn(self, *, answers: bool) -> Turn:
         self._turns += 1
@@ -340,11 +354,12 @@ class BrowserSession:
         try:
             async with aclosing(answer(conversation, chat)) as tokens:
                 async for token in tokens:
+                    self._charge(len(token))
                     turn.write(token, self._now())
                     self._tell_text(turn, token)
-        except ChatFailed as error:
+        except (ChatFailed, RateLimited) as error:
             logger.warning("Call %s: %s", self._call.call_id, error)
-            self._page.tell({"type": "error", "message": str(error)})
+            self._page.tell(describe_error(error))
         finally:
             turn.end()
 

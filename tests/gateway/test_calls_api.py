@@ -15,13 +15,15 @@ import pytest
 from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
 from vivavoce.adapters.resample import Downsampler
 from vivavoce.gateway import calls_api
+from vivavoce.gateway.access.errors import RateLimited
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.agents import SilentAgent
 from vivavoce.gateway.call import Speech
 from vivavoce.gateway.call_messages import MOST_TEXT, MOST_WAITING, BadMessage, parse
 from vivavoce.gateway.calls_api import Speaker
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
-from vivavoce.gateway.text_feed import Command, Delta
+from vivavoce.gateway.text_feed import Command, Delta, Meter
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.standin_backend import StandInBackend
@@ -63,8 +65,9 @@ class Phone:
 class House:
     """A gateway with its addresses."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, headers: dict[str, str]) -> None:
         self.gateway = gateway
+        self.headers = headers
         self.phones: list[Phone] = []
         host, port = gateway.addresses.http
         self.base = f"{host}:{port}/v1/calls"
@@ -78,23 +81,25 @@ class House:
 
     @asynccontextmanager
     async def socket(self, call_id: str, query: str = "") -> AsyncIterator[ClientConnection]:
-        async with connect(f"ws://{self.base}/{call_id}/socket{query}") as socket:
+        url = f"ws://{self.base}/{call_id}/socket{query}"
+        async with connect(url, additional_headers=self.headers) as socket:
             yield socket
 
     @asynccontextmanager
     async def http(self) -> AsyncIterator[httpx.AsyncClient]:
         async with httpx.AsyncClient(
-            base_url=f"http://{self.base}", timeout=20, follow_redirects=True
+            base_url=f"http://{self.base}", timeout=20, follow_redirects=True, headers=self.headers
         ) as client:
             yield client
 
 
 @asynccontextmanager
-async def house() -> AsyncIterator[House]:
-    settings = Settings(http_port=0, audiosocket_port=0)
+async def house(keys_file: Path | None = None, key: str = "") -> AsyncIterator[House]:
+    settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
     async with await Engine.open(backend=StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
-        opened = House(gateway)
+        opened = House(gateway, headers)
         try:
             yield opened
         finally:
@@ -401,8 +406,123 @@ def test_too_much_waiting_text_is_refused_and_what_came_before_is_said() -> None
     run(test())
 
 
+# With a key that has limits
+
+
+def limited(tmp_path: Path, characters_per_minute: int) -> dict[str, Any]:
+    """A house whose one program may have so much said."""
+    file = tmp_path / "keys.json"
+    limits = KeyLimits(characters_per_minute=characters_per_minute)
+    return {"keys_file": file, "key": KeysFile(file).add("program", (Scope.CALLS,), limits)}
+
+
+def words(told: list[dict[str, Any]]) -> list[str]:
+    return [message["text"] for message in told if message["type"] == "word"]
+
+
+def test_text_that_a_key_may_have_said_is_said_to_the_last_character(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(**limited(tmp_path, 27)) as opened, opened.http() as client:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "One ", "two.", " Three")
+                told = await until(socket, "speech_finished")
+                assert words(told) == ["One", "two", "Three"]
+            answer = await client.post(f"/{phone.call_id}/speech", content="Over HTTP.")
+            while answer.status_code == 409:  # the program is still being let go of
+                answer = await client.post(f"/{phone.call_id}/speech", content="Over HTTP.")
+            assert answer.json()["outcome"] == "spoken"
+
+    run(test())
+
+
+def test_text_that_is_too_much_for_a_key_is_refused_and_the_call_goes_on(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(**limited(tmp_path, 20)) as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "One two", " far too much for a key of twenty characters", " hole")
+                await say(socket, "Three.")
+                told = await until(socket, "speech_finished") + await until(socket, "speech_finished")
+                (error,) = [message for message in told if message["type"] == "error"]
+                assert "allowed 20 characters a minute" in error["message"]
+                assert 0 < error["retry_after_s"] <= 60
+                assert words(told) == ["One", "two", "Three"]
+                await socket.send(json.dumps({"type": "hang_up"}))
+                await until(socket, "hung_up")
+
+    run(test())
+
+
+def test_after_a_flush_text_is_taken_again() -> None:
+    taken: list[int] = []
+
+    def charge(characters: int) -> None:
+        if characters > 5:
+            raise RateLimited("too much", 3.0)
+        taken.append(characters)
+
+    meter = Meter(charge)
+    assert meter.takes("five.")
+    with pytest.raises(RateLimited, match=r"too much; from here on .* flush or end") as refused:
+        meter.takes("sixsix")
+    assert refused.value.retry_after_s == 3.0
+    assert [meter.takes(delta) for delta in ("one", Command.FLUSH, "four")] == [False, True, True]
+    with pytest.raises(RateLimited):
+        meter.takes("sixsix")
+    meter.end()
+    assert meter.takes("")
+    assert taken == [5, 4, 0]
+
+
+def test_what_was_refused_for_want_of_room_is_not_charged() -> None:
+    charged: list[int] = []
+
+    async def test() -> None:
+        speaker = Speaker(Deaf(), Speech(), nobody, charged.append)  # type: ignore[arg-type]
+        with pytest.raises(BadMessage):
+            speaker.push("x" * (MOST_WAITING + 1))
+        for _ in range(1_000):
+            speaker.push("Hm.")
+            speaker.end()
+        with pytest.raises(BadMessage):
+            speaker.push("Hm.")
+        await speaker.aclose()
+
+    run(test())
+    assert charged == [3] * 1_000
+
+
+def test_a_body_that_is_too_much_for_a_key_is_spoken_as_far_as_it_goes(tmp_path: Path) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"One two three. "
+        await asyncio.sleep(0.3)
+        yield b"And this is too much."
+
+    async def test() -> None:
+        async with house(**limited(tmp_path, 30)) as opened, opened.http() as client:
+            phone = await opened.phone()
+            refused = await client.post(f"/{phone.call_id}/speech", content=body())
+            assert refused.status_code == 429
+            assert 0 < int(refused.headers["retry-after"]) <= 60
+            sentence = "this key is allowed 30 characters a minute; 15 characters of this text were taken"
+            assert refused.json() == {"error": sentence}
+            assert np.abs(np.frombuffer(bytes(phone.heard), "<i2")).max() > 4000
+            refused = await client.post(f"/{phone.call_id}/speech", content="All of this is too much.")
+            assert refused.status_code == 429
+            assert "; 0 characters of this text were taken" in refused.json()["error"]
+            answer = await client.post(f"/{phone.call_id}/speech", content="Four.")
+            assert answer.json()["outcome"] == "spoken"
+
+    run(test())
+
+
 async def nobody() -> None:
     """Is told of a failure."""
+
+
+def nothing(characters: int) -> None:
+    """What text costs."""
 
 
 class Deaf:
@@ -415,7 +535,7 @@ class Deaf:
 @pytest.mark.parametrize("nothing", [Command.FLUSH, ""], ids=["flush", "text"])
 def test_what_says_nothing_cannot_be_sent_without_end_either(nothing: Delta) -> None:
     async def test() -> None:
-        speaker = Speaker(Deaf(), Speech(), nobody)  # type: ignore[arg-type]
+        speaker = Speaker(Deaf(), Speech(), nobody, nothing)  # type: ignore[arg-type]
         with pytest.raises(BadMessage, match="characters are waiting"):
             for _ in range(MOST_WAITING + 1):
                 speaker.push(nothing)
@@ -430,7 +550,7 @@ def test_text_that_could_not_be_spoken_waits_no_longer() -> None:
             """Fails before it has read anything, as in a full house."""
 
     async def test() -> None:
-        speaker = Speaker(Mute(), Speech(), nobody)  # type: ignore[arg-type]
+        speaker = Speaker(Mute(), Speech(), nobody, nothing)  # type: ignore[arg-type]
         for _ in range(8):
             speaker.push("word " * 12_000)
             speaker.end()
@@ -467,7 +587,7 @@ def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
             voices.append(speech.voice)
 
     async def test() -> None:
-        speaker = Speaker(Attentive(), Speech("first"), nobody)  # type: ignore[arg-type]
+        speaker = Speaker(Attentive(), Speech("first"), nobody, nothing)  # type: ignore[arg-type]
         for voice in ("second", "third"):
             speaker.push("Hm. ")
             speaker.speech = Speech(voice)
@@ -482,7 +602,7 @@ def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
 
 def test_utterances_cannot_be_begun_without_end() -> None:
     async def test() -> None:
-        speaker = Speaker(Deaf(), Speech(), nobody)  # type: ignore[arg-type]
+        speaker = Speaker(Deaf(), Speech(), nobody, nothing)  # type: ignore[arg-type]
         with pytest.raises(BadMessage, match="1000 utterances"):
             for _ in range(1_001):
                 speaker.push("Hm.")

@@ -787,6 +787,61 @@ def test_an_agent_that_fails_ends_its_call_alone() -> None:
     in_house(scenario, agent=Broken())
 
 
+# With a key that has limits
+
+
+def limited(tmp_path: Path, characters_per_minute: int) -> dict[str, Any]:
+    """A house whose one caller may have so much said."""
+    keys = KeysFile(tmp_path / "keys.json")
+    key = keys.add("page", (Scope.CALLS,), KeyLimits(characters_per_minute=characters_per_minute))
+    return {"access": Access(keys), "headers": {"authorization": f"Bearer {key}"}}
+
+
+def test_text_that_a_key_may_have_said_is_said_to_the_last_character(tmp_path: Path) -> None:
+    text = "One two three."
+
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        peer.say(type="text", text=text)
+        peer.say(type="end")
+        await peer.until_told("speech_finished", 2)  # the greeting is the house's own and costs nothing
+        assert peer.of_type("error") == []
+
+    in_house(scenario, greeting="Hello, and welcome to all of you.", **limited(tmp_path, len(text)))
+
+
+def test_of_text_that_is_too_much_for_a_key_the_page_is_told_and_the_call_goes_on(tmp_path: Path) -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        peer.say(type="text", text="One two. ")
+        peer.say(type="text", text="far too much for a key of twenty characters")
+        (error,) = peer.of_type("error")
+        assert "allowed 20 characters a minute" in error["message"]
+        assert 0 < error["retry_after_s"] <= 60
+        peer.say(type="text", text="hole")  # that it could pay for, but not what came before it
+        peer.say(type="end")
+        await peer.until_told("speech_finished")
+        peer.say(type="text", text="Three.")
+        peer.say(type="end")
+        await peer.until_told("speech_finished", 2)
+        assert [m["text"] for m in peer.of_type("word")] == ["One", "two", "Three"]
+        assert [m["text"] for m in peer.of_type("utterance")] == ["One two. ", "Three."]
+        assert peer.of_type("error") == [error]
+
+    in_house(scenario, **limited(tmp_path, 20))
+
+
+def test_a_pipecat_client_is_told_in_its_own_words_too(tmp_path: Path) -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        peer.say(label="rtvi-ai", type="send-text", id="1", data={"content": "This is too long to be said."})
+        await peer.until(lambda: [m for m in peer.of_type("error") if "label" in m])
+        assert "characters a minute" in peer.of_type("error")[-1]["data"]["error"]
+        assert peer.closed is None
+
+    in_house(scenario, **limited(tmp_path, 20))
+
+
 # With a language model
 
 
@@ -899,6 +954,25 @@ def test_what_was_heard_of_an_agent_is_part_of_the_history_and_a_question_interr
 
     with_model(model, scenario, agent=SCRIPT)
     assert [m["content"] for m in model.asked[0][1:]] == ["Good day to you.", "One two", "Slower?"]
+
+
+def test_an_answer_that_is_too_much_for_a_key_stops_there_and_what_came_before_is_said(
+    tmp_path: Path,
+) -> None:
+    model = Model(["One ", "two. ", *["and so on "] * 1_000], ["Three."], pause_s=0.001)
+
+    async def scenario(peer: FakePeer) -> None:
+        peer.say(type="ask", text="How is that? The question itself is not said and costs nothing.")
+        await peer.until_told("speech_finished")
+        assert [m["text"] for m in peer.of_type("utterance")] == ["One ", "two. "]
+        (error,) = peer.of_type("error")
+        assert "allowed 18 characters a minute" in error["message"]
+        await model.let_go.wait()  # nor is any more of it read
+        peer.say(type="ask", text="And now?")
+        await peer.until_told("speech_finished", 2)
+        assert [m["text"] for m in peer.of_type("word")] == ["One", "two", "Three"]
+
+    with_model(model, scenario, **limited(tmp_path, 18))
 
 
 def test_a_model_that_refuses_is_told_to_the_page_in_a_sentence_without_the_key() -> None:
