@@ -2,12 +2,13 @@
 
     gateway                                  child (``process_child``)
     Front: voices, segmenters, orders        Renderer: weights, slots
-    step: |order| ---------- pipe ---------> open, close, step
+    step: |order| ---------- pipe ---------> open, step
           waits, no interpreter held <------ samples, the slot's next stage
+    close |slot|  ---------- pipe ---------> close
 
-Nothing but ``step`` talks to the child: slots are opened and closed there with the next step, and what the
-scheduler asks under its lock is answered from what the child told last. A child that dies fails the sessions
-it had begun; the next one to speak starts a fresh child.
+Nothing but ``step`` waits for the child: slots are opened there with their first step, and what the scheduler
+asks under its lock is answered from what the child told last. A child that dies fails the sessions it had
+begun; the next one to speak starts a fresh child.
 """
 
 import logging
@@ -16,8 +17,8 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import util
 from multiprocessing.connection import Connection
@@ -27,7 +28,7 @@ from typing import Protocol
 from . import process_child
 from .backend import Backend, Rendered, SlotRequest, Stage, Turn
 from .errors import BundleError, Overloaded, SynthesisFailed
-from .process_child import Fault, Hosted, Ready, StepAnswer, StepOrder
+from .process_child import CloseOrder, Fault, Hosted, Ready, StepAnswer, StepOrder
 from .text import Segmenter
 from .voices import Voices
 
@@ -175,10 +176,10 @@ class ProcessBackend:
         return self._last_slot
 
     def close_slot(self, slot: int) -> None:
-        """Give a slot back; the child, if it knows of it, is told with the next step."""
+        """Give a slot back, also in the child if it knows of it."""
         seat = self._seats.pop(slot)
         if seat.child is not None:
-            seat.child.closed.append(slot)
+            seat.child.close_slot(slot, self._telling)
 
     def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         """Have a step rendered; sessions that a dead child had begun fail."""
@@ -214,8 +215,7 @@ class ProcessBackend:
             if seat.child is None:
                 opened.append((turn.slot, seat.order))
                 seat.child, seat.order = child, None
-        closed = tuple(child.closed.popleft() for _ in range(len(child.closed)))
-        return StepOrder(worker, tuple(turns), tuple(opened), closed)
+        return StepOrder(worker, tuple(turns), tuple(opened))
 
     def _living(self) -> "_Child":
         with self._starting:
@@ -257,7 +257,6 @@ class _Child:
     """One process and its pipes. Steps wait for it; the last that leaves it when it has died buries it.
 
     Attributes:
-        closed: slots it has not been told of yet.
         ready: what it said when it had loaded.
         room: as it said last.
     """
@@ -277,7 +276,6 @@ class _Child:
         self._lock = threading.Lock()
         self._steps = 0
         self._has_ended = False
-        self.closed: deque[int] = deque()
         try:
             process.start()
         finally:
@@ -302,28 +300,39 @@ class _Child:
 
         telling: held while the order is made and sent, so that orders arrive as they were made.
         """
-        with self._lock:
-            if self._has_ended:
-                raise _lost()
-            self._steps += 1
-        died = False
-        try:
+        with self._told():
             with telling:
                 self._orders.send(order())
             answer: StepAnswer = self._answers[worker].recv()
             self.room = answer.room
             return answer
-        except (EOFError, OSError):
-            died = True
-            raise _lost() from None
-        finally:
-            self._leave(died)
+
+    def close_slot(self, slot: int, telling: threading.Lock) -> None:
+        """Send word that a slot is given back; a process that has died needs none."""
+        with suppress(SynthesisFailed), self._told(), telling:
+            self._orders.send(CloseOrder(slot))
 
     def end(self) -> None:
         """End it; no step is running."""
         with self._lock:
             self._has_ended = True
             self._bury()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Its pipes are open inside; raises SynthesisFailed if it has died."""
+        with self._lock:
+            if self._has_ended:
+                raise _lost()
+            self._steps += 1
+        died = False
+        try:
+            yield
+        except (EOFError, OSError):
+            died = True
+            raise _lost() from None
+        finally:
+            self._leave(died)
 
     def _leave(self, died: bool) -> None:
         with self._lock:

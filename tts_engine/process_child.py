@@ -117,12 +117,18 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class StepOrder:
-    """A step, and the slots opened and closed since the last one; their numbers are the parent's."""
+    """A step, and the slots that are opened with it; their numbers are the parent's."""
 
     worker: int
     turns: tuple[Turn, ...]
     opened: tuple[tuple[int, object], ...]
-    closed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseOrder:
+    """A slot is given back."""
+
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +206,12 @@ class _Server:
         """Until no order can come any more."""
         while True:
             try:
-                order: StepOrder = orders.recv()
+                order: StepOrder | CloseOrder = orders.recv()
             except (EOFError, OSError):
                 os._exit(0)  # whatever is being rendered is for nobody
-            for slot in order.closed:
-                self._close(slot)
+            if isinstance(order, CloseOrder):
+                self._close(order.slot)
+                continue
             for slot, asked in order.opened:
                 self._open(slot, asked)
             self._turns[order.worker].put(order.turns)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import importlib
 import os
 import re
 import signal
@@ -95,6 +96,41 @@ def test_it_says_bit_for_bit_what_it_says_in_this_process(load: Callable[[], Any
 
     async def test() -> None:
         assert await said(ProcessBackend.start_whole(load)) == await said(load())
+
+    run(test())
+
+
+TELLS_OF_ENDS = """
+from vivavoce.tts_engine.standin_backend import StandInBackend
+
+class TellsOfEnds(StandInBackend):
+    def __init__(self, note):
+        super().__init__()
+        self.note = note
+
+    def close_slot(self, slot):
+        super().close_slot(slot)
+        with self.note.open("a") as note:
+            note.write("closed ")
+"""
+
+
+def test_what_a_cancelled_session_held_there_is_free_though_nobody_speaks_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tells_of_ends.py").write_text(TELLS_OF_ENDS)
+    monkeypatch.syspath_prepend(tmp_path)
+    ends = tmp_path / "ends"
+    load = functools.partial(importlib.import_module("tells_of_ends").TellsOfEnds, ends)
+
+    async def test() -> None:
+        async with await Engine.open(backend=ProcessBackend.start_whole(load)) as engine:
+            wait_until(lambda: ends.read_text().split() == ["closed"] * 2)  # to look at it, to warm it up
+            stream = engine.stream()
+            stream.push_text(TEXT * 20)
+            await anext(stream)
+            stream.cancel()
+            wait_until(lambda: ends.read_text().split() == ["closed"] * 3)
 
     run(test())
 
