@@ -59,7 +59,8 @@ class CosyVoicePolicy:
     likely_ids: int = 10 * 25
     precision: Precision = Precision.FP32
     device: str = "auto"
-    # On two cores both take as long together as one after the other, and the first chunk waits for company.
+    # On two cores three newcomers were first heard after 9.8, 9.8 and 12.5 s without, 8.5, 8.5 and 16.1 s with
+    # it, and had said what they had to say at the same time: there is nothing that one stage leaves free.
     overlap: bool = False
 
 
