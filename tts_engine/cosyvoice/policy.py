@@ -59,8 +59,8 @@ class CosyVoicePolicy:
     likely_ids: int = 10 * 25
     precision: Precision = Precision.FP32
     device: str = "auto"
-    # On two cores three newcomers were first heard after 9.8, 9.8 and 12.5 s without, 8.5, 8.5 and 16.1 s with
-    # it, and had said what they had to say at the same time: there is nothing that one stage leaves free.
+    # On two cores three newcomers were first heard after 9.8, 9.8, 12.5 s without it and
+    # 8.5, 8.5, 16.1 s with it, and all had spoken at the same time: no stage leaves anything free.
     overlap: bool = False
 
 
