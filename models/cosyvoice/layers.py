@@ -2,7 +2,8 @@
 
 Parameters carry upstream's names and shapes; ``prepare`` lays them out for the products that they are used
 in, once the weights are in, and drops them, so that nothing is held twice. On a CPU that layout is oneDNN's:
-with a few rows to a product, as here, it takes 0.6 to 0.8 of the time of torch's own.
+with a few rows to a product, as here, it takes 0.6 to 0.8 of the time of torch's own. Six rows take it
+0.8 of the time of one, or of two: it is given six at least.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 flow/decoder.py (CausalConv1d),
 matcha/models/components/decoder.py@dd9105b.
@@ -13,6 +14,8 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+_FEWEST_ROWS = 6
 
 
 class Prepared(nn.Module):
@@ -45,6 +48,14 @@ def product(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:
         return F.linear(x, matrix, bias)
     if not x.numel():
         return x.new_empty(*x.shape[:-1], matrix.shape[0])
+    rows = x.numel() // x.shape[-1]
+    if rows >= _FEWEST_ROWS:
+        return _blocked_product(x, matrix, bias)
+    more = F.pad(x.reshape(rows, -1), (0, 0, 0, _FEWEST_ROWS - rows))
+    return _blocked_product(more, matrix, bias)[:rows].view(*x.shape[:-1], -1)
+
+
+def _blocked_product(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, matrix, bias, "none", [], "")  # type: ignore[no-any-return]
 
 

@@ -68,6 +68,16 @@ def test_a_product_is_torchs_in_either_layout(blocked: bool) -> None:
     assert linear(x[:, :0]).shape == (3, 0, 130)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5, 6])
+def test_a_row_s_product_is_the_same_to_the_bit_alone_and_among_a_few(rows: int) -> None:
+    linear, x = Linear(2000, 64), torch.randn(rows, 1, 2000)
+    weights = random_weights(linear)
+    expected = torch.nn.functional.linear(x, **weights)
+    load(linear, weights)
+    assert torch.allclose(linear(x), expected, atol=1e-3)
+    assert torch.equal(linear(x), torch.cat([linear(row[None]) for row in x]))
+
+
 def test_a_convolution_of_one_frame_is_a_product() -> None:
     pointwise, x = Pointwise(7, 5), torch.randn(2, 3, 7)
     weights = random_weights(pointwise)
