@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .hift import (
+from .hift_layers import (
     F0_LAYERS,
     LEAK_AT_END,
     MEL,

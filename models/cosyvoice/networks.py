@@ -15,7 +15,8 @@ from .flow_dit import DitConfig
 from .flow_encoder import EncoderConfig
 from .flow_unet import UnetConfig
 from .geometry import Geometry, Version
-from .hift import Hift, HiftConfig
+from .hift import Hift
+from .hift_layers import HiftConfig
 from .hift_v3 import HiftV3
 from .layers import load
 from .precision import Precision

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from ..flow import BLOCK_IDS, Mask
 from ..flow_encoder import LOOKAHEAD, RATIO
-from ..hift import Hift, HiftConfig, interpolated_sines, stretched
+from ..hift import Hift, interpolated_sines, stretched
+from ..hift_layers import HiftConfig
 from ..hift_v3 import HiftV3, stepped_sines
 from .flow import Arrays, Comparison, FlowCase, compare, fill, read_arrays, read_flow_case
 

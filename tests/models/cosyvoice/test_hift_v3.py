@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
-from vivavoce.models.cosyvoice.hift import HiftConfig  # noqa: E402
+from vivavoce.models.cosyvoice.hift_layers import HiftConfig  # noqa: E402
 from vivavoce.models.cosyvoice.hift_v3 import HiftV3, HiftV3State, NoiseTable  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, join, scatter, tensors  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip(
 from vivavoce.models.cosyvoice import flow  # noqa: E402
 from vivavoce.models.cosyvoice.geometry import Version, released  # noqa: E402
 from vivavoce.models.cosyvoice.hift import Hift  # noqa: E402
-from vivavoce.models.cosyvoice.hift import HiftConfig as DefaultHift  # noqa: E402
+from vivavoce.models.cosyvoice.hift_layers import HiftConfig as DefaultHift  # noqa: E402
 from vivavoce.models.cosyvoice.hift_v3 import HiftV3  # noqa: E402
 from vivavoce.models.cosyvoice.networks import flow_config, hift_config, load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.release.bundle import BundleFault, open_bundle  # noqa: E402
