@@ -7,6 +7,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,21 @@ def test_a_text_with_nothing_to_say_is_20_ms_of_silence(text: str, stand_in: Sta
             (chunk,) = await speak(engine, text)
             assert chunk.final
             assert chunk.pcm == bytes(2 * SAMPLE_RATE // 50)
+
+    run(test())
+
+
+def test_speech_beyond_full_scale_saturates() -> None:
+    class Loud(StandInBackend):
+        def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+            (rendered,) = super().step(worker, turns)
+            assert isinstance(rendered, Rendered)
+            return [replace(rendered, samples=8 * rendered.samples)]
+
+    async def test() -> None:
+        async with await Engine.open(backend=Loud()) as engine:
+            samples = np.frombuffer(pcm(await speak(engine, "One.")), "<i2")
+        assert (samples.min(), samples.max()) == (-32_768, 32_767)
 
     run(test())
 
