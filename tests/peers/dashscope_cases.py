@@ -238,12 +238,12 @@ class Cases:
         synthesizer.streaming_call(LONG)
         while not listener.audio:
             time.sleep(0.01)
-        begun = time.monotonic()
-        synthesizer.streaming_cancel()
-        took_s = time.monotonic() - begun
-        assert took_s < 8.0, took_s  # unanswered, 2.x waits 10 s
+        if IS_1:
+            synthesizer.streaming_cancel()
+        else:
+            synthesizer.streaming_cancel(WITHIN_S * 1000)  # or as long as nobody answers
+            assert "complete" in listener.calls, listener.calls
         assert len(listener.audio) < 2 * 24_000 * 0.2 * 3_999
-        return round(took_s, 2)
 
     def wrong_key(self) -> Any:
         """Refused with 401; the SDK says so only when its own five seconds are over."""
