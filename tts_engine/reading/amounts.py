@@ -5,7 +5,8 @@ American English: no "and" inside numbers, month before day where a fraction is 
 
 import re
 
-from . import vocabulary as say
+from . import number_words as say
+from . import vocabulary
 from .codes import group_sizes, is_counted
 from .dates import MONTH, SUFFIX, WEEKDAY
 from .scan import Scan, rules
@@ -42,7 +43,7 @@ def _read_integer(scan: Scan, match: re.Match[str]) -> int:
     if (text.startswith("0") and len(text) > 1) or _is_identifier(text):
         sizes = (1, 3, 3, 4) if len(text) == 11 and text[0] == "1" else group_sizes(len(text))
         scan.spell_groups(start, stop, sizes)
-    elif text in ("911", "988", "411", "311") and following.lower() not in say.COUNTED:
+    elif text in ("911", "988", "411", "311") and following.lower() not in vocabulary.COUNTED:
         scan.spell(start, stop)
     elif len(text) in (3, 4) and _STREET_AHEAD.match(scan.view, stop):
         scan.say(say.house_number(int(text)), start, stop)
@@ -62,7 +63,7 @@ def _read_integer(scan: Scan, match: re.Match[str]) -> int:
 
 def _is_paired(scan: Scan, following: str) -> bool:
     """Route 101, a 404 error, a Boeing 747."""
-    paired = scan.memory.previous in say.PAIRED_WORDS or following == "error"
+    paired = scan.memory.previous in vocabulary.PAIRED_WORDS or following == "error"
     return paired or (scan.memory.capital and not is_counted(following))
 
 
@@ -73,7 +74,7 @@ def _is_identifier(text: str) -> bool:
 
 _STREET_AHEAD = re.compile(
     r"(?: +(?:[NSEW]\.?|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
-    + "|".join(sorted(say.STREET_WORDS, key=len, reverse=True))
+    + "|".join(sorted(vocabulary.STREET_WORDS, key=len, reverse=True))
     + r")\b",
     re.IGNORECASE,
 )
@@ -94,8 +95,8 @@ def _read_house_letter(scan: Scan, match: re.Match[str]) -> int | None:
 
 def _is_year(number: int, previous: str, following: str) -> bool:
     if 1900 <= number <= 2099:
-        return previous in say.YEAR_WORDS or not is_counted(following)
-    return 1100 <= number < 1900 and previous in say.YEAR_WORDS
+        return previous in vocabulary.YEAR_WORDS or not is_counted(following)
+    return 1100 <= number < 1900 and previous in vocabulary.YEAR_WORDS
 
 
 def _read_percent(scan: Scan, match: re.Match[str]) -> int:
@@ -117,13 +118,13 @@ def _read_degrees(scan: Scan, match: re.Match[str]) -> int:
 def _read_unit(scan: Scan, match: re.Match[str]) -> int | None:
     """5 lbs is five pounds, and a 5 lb bag, or a 5-lb one, a five pound bag."""
     number, gap, unit = match.group(1), match.group(2), match.group(3)
-    if gap and unit in say.TIGHT_UNITS:
+    if gap and unit in vocabulary.TIGHT_UNITS:
         return None
     describes = gap == "-" or (
         scan.memory.previous in ("a", "an") and scan.next_visible(match.end()).isalpha()
     )
     scan.say(number_words(number), match.start(), match.end(1))
-    scan.say(say.UNITS[unit][0 if describes or is_one(number) else 1], match.start(3), match.end(3))
+    scan.say(vocabulary.UNITS[unit][0 if describes or is_one(number) else 1], match.start(3), match.end(3))
     scan.memory.hear_number()
     return _after_unit(scan, match.end())
 
@@ -173,14 +174,14 @@ def _read_mixed_fraction(scan: Scan, match: re.Match[str]) -> int | None:
 def _read_slash(scan: Scan, match: re.Match[str]) -> int | None:
     """1/2 is a half, 5/10 five out of ten, 3/14 a date, 120/80 a blood pressure; 24/7 is said so."""
     above, below = int(match.group(1)), int(match.group(2))
-    date_expected = scan.memory.previous in say.DATE_WORDS
+    date_expected = scan.memory.previous in vocabulary.DATE_WORDS
     is_date = 1 <= above <= 12 and 1 <= below <= 31
     if match.group() in ("24/7", "9/11", "20/20") or above + below == 100:
         words = f"{say.cardinal(above)} {say.cardinal(below)}"
     elif above > 99:
         words = f"{say.house_number(above)} over {say.cardinal(below)}"
     elif date_expected and is_date:
-        words = f"{say.MONTHS[above - 1]} {say.ordinal(below)}"
+        words = f"{vocabulary.MONTHS[above - 1]} {say.ordinal(below)}"
     elif scan.next_word(match.end()) in ("stars", "rating"):
         words = f"{say.cardinal(above)} out of {say.cardinal(below)}"
     elif below in say.FRACTIONS and 0 < above < below:
@@ -188,7 +189,7 @@ def _read_slash(scan: Scan, match: re.Match[str]) -> int | None:
     elif below in (10, 100) and above <= below:
         words = f"{say.cardinal(above)} out of {say.cardinal(below)}"
     elif is_date:
-        words = f"{say.MONTHS[above - 1]} {say.ordinal(below)}"
+        words = f"{vocabulary.MONTHS[above - 1]} {say.ordinal(below)}"
     else:
         words = f"{say.cardinal(above)} slash {say.cardinal(below)}"
     scan.say(words, match.start(), match.end())
@@ -216,7 +217,7 @@ def _read_figure(scan: Scan, match: re.Match[str]) -> int | None:
     """A number that has a name of its own, unless it is somebody's number."""
     if scan.memory.named or scan.memory.code_words_left:
         return None
-    scan.say(say.FIGURES[match.group(1)], match.start(), match.end())
+    scan.say(vocabulary.FIGURES[match.group(1)], match.start(), match.end())
     scan.memory.hear_number()
     return match.end()
 
@@ -246,13 +247,13 @@ def _read_v_version(scan: Scan, match: re.Match[str]) -> int:
 
 def _read_magnitude(scan: Scan, match: re.Match[str]) -> int | None:
     """10k, 2.5M; but 4B after "room" is a room, a 4K TV a name, and 3M that counts nothing a company."""
-    if match.group(3) and (scan.memory.named or scan.next_word(match.end()).lower() in say.NAMED_BY_K):
+    if match.group(3) and (scan.memory.named or scan.next_word(match.end()).lower() in vocabulary.NAMED_BY_K):
         return None
     counts = is_counted(scan.next_word(match.end())) and not scan.memory.sentence_start
     if match.group() == "3M" and not counts:
         return None
     scan.say(number_words(match.group(1)), match.start(), match.end(1))
-    scan.say(say.MAGNITUDES[match.group(2) or match.group(3)], match.end(1), match.end())
+    scan.say(vocabulary.MAGNITUDES[match.group(2) or match.group(3)], match.end(1), match.end())
     scan.memory.hear_number()
     return match.end()
 
@@ -324,17 +325,17 @@ def _read_comparison(scan: Scan, match: re.Match[str]) -> int | None:
 
 
 def _read_rate(scan: Scan, match: re.Match[str]) -> int | None:
-    unit = say.RATES[match.group(1)]
+    unit = vocabulary.RATES[match.group(1)]
     scan.say("per", match.start(), match.start() + 1)
     scan.say(unit, match.start(1), match.end(1))
     scan.memory.hear(unit)
     return match.end()
 
 
-_UNIT = "|".join(re.escape(unit) for unit in sorted(say.UNITS, key=len, reverse=True))
-_RATE = "|".join(sorted(say.RATES, key=len, reverse=True))
+_UNIT = "|".join(re.escape(unit) for unit in sorted(vocabulary.UNITS, key=len, reverse=True))
+_RATE = "|".join(sorted(vocabulary.RATES, key=len, reverse=True))
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
-_FIGURE = "|".join(re.escape(figure) for figure in sorted(say.FIGURES, key=len, reverse=True))
+_FIGURE = "|".join(re.escape(figure) for figure in sorted(vocabulary.FIGURES, key=len, reverse=True))
 LETTER_RULES = rules(
     (r"x(?= ?[$£€]?\d)", _read_by),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_v_version),

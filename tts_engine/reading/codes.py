@@ -7,7 +7,8 @@ Source: NANP and ITU-T E.123 for the grouping of phone numbers.
 import re
 import unicodedata
 
-from . import vocabulary as say
+from . import number_words as say
+from . import vocabulary
 from .scan import MORE_CODE_WINDOW, Memory, Scan, rules
 
 _GROUPS = {6: (3, 3), 7: (3, 4), 8: (4, 4), 9: (3, 3, 3), 10: (3, 3, 4), 11: (4, 4, 3), 12: (4, 4, 4)}
@@ -92,11 +93,11 @@ def _read_announced_code(scan: Scan, match: re.Match[str]) -> int | None:
     count = sum(map(len, runs))
     if not memory.code_words_left and not (memory.named and count > 2):
         return None
-    if memory.previous in say.PAIRED_WORDS and count == 3:
+    if memory.previous in vocabulary.PAIRED_WORDS and count == 3:
         return None
     following = scan.next_word(match.end()).lower()
     if len(runs) == 1 and not text.startswith("0"):
-        if following in say.COUNTED or (count < 3 and is_counted(following)):
+        if following in vocabulary.COUNTED or (count < 3 and is_counted(following)):
             return None
         if not memory.code_words_left and count == 3 and text.endswith("00"):
             return None
@@ -106,7 +107,7 @@ def _read_announced_code(scan: Scan, match: re.Match[str]) -> int | None:
 def is_counted(word: str) -> bool:
     """Whether a number before ``word`` counts it: a unit, or what looks like a plural."""
     plural = len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
-    return word in say.COUNTED or (plural and word.islower() and word != "does")
+    return word in vocabulary.COUNTED or (plural and word.islower() and word != "does")
 
 
 def _read_mixed(scan: Scan, match: re.Match[str]) -> int | None:
@@ -174,7 +175,7 @@ def _read_code_run(scan: Scan, run: re.Match[str], as_code: bool) -> None:
 
 def _is_run_spelled(text: str, as_code: bool) -> bool:
     lower = text.lower()
-    if len(text) > 3 and (lower in say.NUMBERED_WORDS or lower in say.CODE_WORDS):
+    if len(text) > 3 and (lower in vocabulary.NUMBERED_WORDS or lower in vocabulary.CODE_WORDS):
         return False
     if as_code or len(text) < 3:
         return as_code or text not in _SHORT_WORDS

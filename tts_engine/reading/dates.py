@@ -5,7 +5,8 @@ American English: the month first, as "March third", and the day first only wher
 
 import re
 
-from . import vocabulary as say
+from . import number_words as say
+from . import vocabulary
 from .scan import Scan, end_if_sentence, rules
 
 
@@ -54,7 +55,7 @@ def _finish_time(scan: Scan, match: re.Match[str], half_day: int) -> int:
         if scan.view[at].isalpha():
             scan.say(scan.letter(scan.view[at]), at, at + 1)
     scan.words[-1].stop = match.end()
-    if letters.endswith(".") and scan.next_word(match.end()) not in say.AFTER_HALF_DAY:
+    if letters.endswith(".") and scan.next_word(match.end()) not in vocabulary.AFTER_HALF_DAY:
         end_if_sentence(scan, match.end())
     return match.end()
 
@@ -68,7 +69,7 @@ WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
 
 
 def _month_name(written: str) -> str:
-    return say.MONTH_OF.get(written.lower(), written)
+    return vocabulary.MONTH_OF.get(written.lower(), written)
 
 
 def _read_month_day(scan: Scan, match: re.Match[str]) -> int | None:
@@ -97,7 +98,7 @@ def _read_month_year(scan: Scan, match: re.Match[str]) -> int:
 
 def _read_month_of_year(scan: Scan, match: re.Match[str]) -> int:
     """04/2027."""
-    scan.say(say.MONTHS[int(match.group(1)) - 1], match.start(), match.end(1))
+    scan.say(vocabulary.MONTHS[int(match.group(1)) - 1], match.start(), match.end(1))
     scan.say(say.year(int(match.group(2))), match.start(2), match.end())
     scan.memory.hear_number()
     return match.end()
@@ -143,16 +144,16 @@ def _read_month(scan: Scan, match: re.Match[str]) -> int | None:
 
 
 def _read_weekday(scan: Scan, match: re.Match[str]) -> int:
-    name = say.WEEKDAY_OF[match.group(1).lower()]
+    name = vocabulary.WEEKDAY_OF[match.group(1).lower()]
     scan.say(name, match.start(), match.end())
     scan.memory.hear(name)
     return match.end()
 
 
 def _read_weekday_range(scan: Scan, match: re.Match[str]) -> int:
-    scan.say(say.WEEKDAY_OF[match.group(1).lower()], match.start(1), match.end(1))
+    scan.say(vocabulary.WEEKDAY_OF[match.group(1).lower()], match.start(1), match.end(1))
     scan.say("to", match.end(1), match.start(2))
-    scan.say(say.WEEKDAY_OF[match.group(2).lower()], match.start(2), match.end(2))
+    scan.say(vocabulary.WEEKDAY_OF[match.group(2).lower()], match.start(2), match.end(2))
     scan.memory.hear("day")
     return match.end()
 
@@ -166,7 +167,7 @@ def _read_working_week(scan: Scan, match: re.Match[str]) -> int:
 def _date_words(year: int, month: int, day: int) -> str | None:
     if not (1 <= month <= 12 and 1 <= day <= 31 and 1000 <= year <= 2999):
         return None
-    return f"{say.MONTHS[month - 1]} {say.ordinal(day)} {say.year(year)}"
+    return f"{vocabulary.MONTHS[month - 1]} {say.ordinal(day)} {say.year(year)}"
 
 
 def _read_iso_date(scan: Scan, match: re.Match[str]) -> int | None:

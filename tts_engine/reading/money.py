@@ -5,7 +5,8 @@ Source: Unicode CLDR 44 for the currencies' names; everyday usage for what is le
 
 import re
 
-from . import vocabulary as say
+from . import number_words as say
+from . import vocabulary
 from .amounts import DECIMAL, is_one, number_words
 from .scan import Scan, rules
 
@@ -15,10 +16,10 @@ _CODE = r"USD|EUR|GBP|CAD|AUD|JPY|CNY|INR|CHF|MXN"
 
 
 def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
-    one, many, small_one, small_many = say.CURRENCIES[currency]
+    one, many, small_one, small_many = vocabulary.CURRENCIES[currency]
     whole, _, fraction = amount.replace(",", "").partition(".")
     if magnitude:
-        return f"{number_words(amount)} {say.MAGNITUDES[magnitude]} {many}"
+        return f"{number_words(amount)} {vocabulary.MAGNITUDES[magnitude]} {many}"
     if len(fraction) > 2 or (fraction and currency in ("¥", "JPY")):
         return f"{number_words(amount)} {many}"
     cents = int(fraction.ljust(2, "0") or 0)
@@ -35,7 +36,7 @@ def _read_money(scan: Scan, match: re.Match[str]) -> int:
     """$5 is five dollars, and a $5 fee a five dollar fee."""
     currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
     words = _money_words(amount, magnitude, currency)
-    if "." not in amount and scan.next_word(match.end()) in say.PRICED:
+    if "." not in amount and scan.next_word(match.end()) in vocabulary.PRICED:
         words = words.removesuffix("s")
     scan.say(words, match.start(), match.end())
     scan.memory.hear_number()
@@ -46,7 +47,7 @@ def _read_money_range(scan: Scan, match: re.Match[str]) -> int:
     currency, low, low_magnitude, high, magnitude = match.groups()
     low_words = number_words(low)
     if low_magnitude:
-        low_words += f" {say.MAGNITUDES[low_magnitude]}"
+        low_words += f" {vocabulary.MAGNITUDES[low_magnitude]}"
     scan.say(low_words, match.start(), match.end(2))
     scan.say("to", match.end(2), match.start(4))
     scan.say(_money_words(high, magnitude, currency), match.start(4), match.end())

@@ -10,8 +10,7 @@ Source: CommonMark 0.31.
 import re
 from dataclasses import replace
 
-from . import amounts, codes, dates, money, words
-from . import vocabulary as say
+from . import amounts, codes, dates, money, vocabulary, words
 from .amounts import number_words
 from .scan import Grammar, Row, Rule, Scan, rules
 from .words import WORD, read_word
@@ -39,7 +38,7 @@ def _read_hash(scan: Scan, match: re.Match[str]) -> int:
     chunk = match.group(1)
     is_number = chunk[0].isdigit() or (chunk.isupper() and any(map(str.isdigit, chunk)))
     word = "number" if is_number or scan.memory.named else "hashtag"
-    if not (word == "number" and scan.memory.previous in say.NUMBER_NOUNS):
+    if not (word == "number" and scan.memory.previous in vocabulary.NUMBER_NOUNS):
         scan.say(word, match.start(), match.start() + 1)
     if word == "number":
         scan.memory.named = True
@@ -48,7 +47,7 @@ def _read_hash(scan: Scan, match: re.Match[str]) -> int:
 
 
 def _read_symbol(scan: Scan, match: re.Match[str]) -> int:
-    word = say.SYMBOLS[match.group()]
+    word = vocabulary.SYMBOLS[match.group()]
     scan.say(word, match.start(), match.end())
     scan.memory.hear(word)
     return match.end()
@@ -70,7 +69,7 @@ def _read_key(scan: Scan, match: re.Match[str]) -> int | None:
     if not alone and not (match.group() == "#" and scan.memory.numeric):
         return None
     word = "star" if match.group() == "*" else "pound"
-    if scan.memory.previous != word and scan.memory.previous not in say.NUMBER_NOUNS:
+    if scan.memory.previous != word and scan.memory.previous not in vocabulary.NUMBER_NOUNS:
         scan.say(word, match.start(), match.end())
         scan.memory.hear(word)
     return match.end()

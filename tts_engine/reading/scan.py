@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from . import vocabulary as say
+from . import number_words as say
+from . import vocabulary
 
 CODE_WINDOW = 8  # words after "code" in which a number is read digit by digit
 MORE_CODE_WINDOW = 2  # words after such a number in which another one is
@@ -36,11 +37,11 @@ class Memory:
         self.fresh = False
         self.code_words_left = max(0, self.code_words_left - 1)
         self.house_words_left = max(0, self.house_words_left - 1)
-        if lower in say.CODE_WORDS or (self.named and lower in say.NUMBER_NOUNS):
+        if lower in vocabulary.CODE_WORDS or (self.named and lower in vocabulary.NUMBER_NOUNS):
             self.code_words_left, self.fresh = CODE_WINDOW, True
-        if lower in say.NUMBERED_WORDS or lower in say.NUMBER_NOUNS:
+        if lower in vocabulary.NUMBERED_WORDS or lower in vocabulary.NUMBER_NOUNS:
             self.named = True
-        elif lower not in say.LINKING_WORDS and not (word.isupper() and len(word) < 4):
+        elif lower not in vocabulary.LINKING_WORDS and not (word.isupper() and len(word) < 4):
             self.named = False
         self.capital = word[:1].isupper() and not self.sentence_start
         self.previous = lower
@@ -143,7 +144,7 @@ class Scan:
     def letter(self, letter: str) -> str:
         """What makes a voice say the letter's name."""
         capital = letter.upper()[:1]
-        return say.LETTER_NAMES.get(capital, capital) if self.respells else capital
+        return vocabulary.LETTER_NAMES.get(capital, capital) if self.respells else capital
 
 
 _VISIBLE = re.compile(r" *([^ ])")

@@ -6,7 +6,8 @@ Also what is said for an ordinary word: itself. Not a pronunciation dictionary.
 import re
 import unicodedata
 
-from . import vocabulary as say
+from . import number_words as say
+from . import vocabulary
 from .codes import has_vowel
 from .scan import Scan, end_if_sentence, rules
 
@@ -61,9 +62,9 @@ def _read_label(scan: Scan, start: int, stop: int) -> None:
 
 def _is_label_spelled(text: str) -> bool:
     lower = text.lower()
-    if lower in say.SPOKEN_DOMAINS or lower in say.COMMON_WORDS:
+    if lower in vocabulary.SPOKEN_DOMAINS or lower in vocabulary.COMMON_WORDS:
         return len(lower) == 1
-    return len(lower) < 3 or not has_vowel(lower) or lower in ("edu", "www") or text in say.SPELLED
+    return len(lower) < 3 or not has_vowel(lower) or lower in ("edu", "www") or text in vocabulary.SPELLED
 
 
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e4e"
@@ -92,18 +93,18 @@ def _spoken_form(scan: Scan, word: str, end: int) -> str:
 def _respelled(scan: Scan, lower: str, end: int) -> str:
     if lower == "re" and scan.view[end : end + 1] == "-":
         return "ree"
-    if lower == "live" and scan.next_word(end).lower() in say.LIVE_NOUNS:
+    if lower == "live" and scan.next_word(end).lower() in vocabulary.LIVE_NOUNS:
         return "lyve"
     stem = lower.removesuffix("'s")
-    if stem in say.RESPELLED:
-        return say.RESPELLED[stem] + lower[len(stem) :]
+    if stem in vocabulary.RESPELLED:
+        return vocabulary.RESPELLED[stem] + lower[len(stem) :]
     return ""
 
 
 def _letter_a(scan: Scan, end: int) -> str:
     """The article, or the letter's name."""
     following = scan.next_word(end)
-    announced = scan.memory.previous in say.LETTER_WORDS or scan.memory.code_words_left
+    announced = scan.memory.previous in vocabulary.LETTER_WORDS or scan.memory.code_words_left
     beside_letter = len(following) == 1 and following.isupper() and following != "I"
     in_list = following in ("or", "and", "is", "has", "was", "means", "stands")
     return scan.letter("A") if announced or not following or beside_letter or in_list else "a"
@@ -112,8 +113,8 @@ def _letter_a(scan: Scan, end: int) -> str:
 def _read_capitals(scan: Scan, match: re.Match[str]) -> int | None:
     """Initialisms letter by letter, acronyms as words, and shouted words as words."""
     word = match.group()
-    if word in say.SPOKEN_ACRONYMS:
-        scan.say(say.SPOKEN_ACRONYMS[word], match.start(), match.end())
+    if word in vocabulary.SPOKEN_ACRONYMS:
+        scan.say(vocabulary.SPOKEN_ACRONYMS[word], match.start(), match.end())
     elif _is_initialism(scan, word, match):
         scan.spell(match.start(), match.end())
     else:
@@ -126,11 +127,15 @@ def _is_initialism(scan: Scan, word: str, match: re.Match[str]) -> bool:
     if not word.isupper():
         return False
     lower = word.lower()
-    if word in say.SPELLED:
-        return lower not in say.COMMON_WORDS or not _is_shouted(scan, match)
+    if word in vocabulary.SPELLED:
+        return lower not in vocabulary.COMMON_WORDS or not _is_shouted(scan, match)
     if not has_vowel(word) or _UNSAYABLE.match(word):
         return True
-    known = lower in say.COMMON_WORDS or lower in say.CODE_WORDS or lower in say.NUMBERED_WORDS
+    known = (
+        lower in vocabulary.COMMON_WORDS
+        or lower in vocabulary.CODE_WORDS
+        or lower in vocabulary.NUMBERED_WORDS
+    )
     return len(word) < 4 and not known
 
 
@@ -146,7 +151,7 @@ def _is_shouted(scan: Scan, match: re.Match[str]) -> bool:
 
 def _read_known(scan: Scan, match: re.Match[str]) -> int | None:
     """Words with capitals inside that have a reading of their own."""
-    if match.group() not in say.SPOKEN_ACRONYMS:
+    if match.group() not in vocabulary.SPOKEN_ACRONYMS:
         return None
     return _read_capitals(scan, match)
 
@@ -182,14 +187,14 @@ def _read_email_word(scan: Scan, match: re.Match[str]) -> int:
 def _read_dotted(scan: Scan, match: re.Match[str]) -> int:
     """U.S., a.m., Ph.D.: the letters; e.g. and i.e. what they mean."""
     bare = match.group().rstrip(".")
-    if bare in say.ABBREVIATIONS:
-        scan.say(say.ABBREVIATIONS[bare][0], match.start(), match.end())
+    if bare in vocabulary.ABBREVIATIONS:
+        scan.say(vocabulary.ABBREVIATIONS[bare][0], match.start(), match.end())
         scan.memory.hear(bare)
         return match.end()
     scan.spell(match.start(), match.end())
     scan.words[-1].stop = match.end()
     scan.memory.hear(bare)
-    if match.group().endswith(".") and scan.next_word(match.end()) in ("", *say.STARTERS):
+    if match.group().endswith(".") and scan.next_word(match.end()) in ("", *vocabulary.STARTERS):
         end_if_sentence(scan, match.end())
     return match.end()
 
@@ -197,19 +202,19 @@ def _read_dotted(scan: Scan, match: re.Match[str]) -> int:
 def _read_abbreviation(scan: Scan, match: re.Match[str]) -> int | None:
     """A word with a full stop that is in the table, or a short form that needs none."""
     word, dotted = match.group(1), bool(match.group(2))
-    if word in say.STREETS:
+    if word in vocabulary.STREETS:
         return _read_street(scan, match, dotted)
-    if word not in say.ABBREVIATIONS:
+    if word not in vocabulary.ABBREVIATIONS:
         return None
-    spoken, kind = say.ABBREVIATIONS[word]
-    if kind is say.Abbreviation.NUMBERED:
+    spoken, kind = vocabulary.ABBREVIATIONS[word]
+    if kind is vocabulary.Abbreviation.NUMBERED:
         return _read_numbered(scan, match, spoken, dotted)
-    is_title = kind is say.Abbreviation.TITLE and scan.next_visible(match.end(1)).isupper()
+    is_title = kind is vocabulary.Abbreviation.TITLE and scan.next_visible(match.end(1)).isupper()
     if not dotted and not is_title and word not in ("vs", "approx", "etc", "dept", "appt"):
         return None
     scan.say(spoken, match.start(), match.end())
     scan.memory.hear(word)
-    if dotted and kind is say.Abbreviation.ENDING:
+    if dotted and kind is vocabulary.Abbreviation.ENDING:
         end_if_sentence(scan, match.end())
     elif dotted and not scan.next_visible(match.end()):
         scan.pause(".")
@@ -244,17 +249,17 @@ def _read_street(scan: Scan, match: re.Match[str], dotted: bool) -> int | None:
     word = match.group(1)
     following = scan.next_visible(match.end())
     if word == "Hwy" and following.isdigit():
-        scan.say(say.STREETS[word], match.start(), match.end())
+        scan.say(vocabulary.STREETS[word], match.start(), match.end())
         scan.memory.hear("highway")
         return match.end()
     after_name = scan.memory.capital or scan.memory.house_words_left > 0
     if word in ("St", "Dr") and following.isupper() and not after_name:
-        scan.say(say.ABBREVIATIONS[word][0], match.start(), match.end())
+        scan.say(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
         scan.memory.hear("saint")
         return match.end()
     if not (dotted or after_name):
         return None
-    scan.say(say.STREETS[word], match.start(), match.end())
+    scan.say(vocabulary.STREETS[word], match.start(), match.end())
     scan.memory.hear("street")
     scan.memory.house_words_left, scan.memory.capital = 0, False
     if dotted:
@@ -272,9 +277,13 @@ def _read_with(scan: Scan, match: re.Match[str]) -> int:
 def _read_state(scan: Scan, match: re.Match[str]) -> int | None:
     """A state's letters before a ZIP code, or after a name where they are no word or initialism too."""
     letters, memory = match.group(), scan.memory
-    name = say.STATES.get(letters)
+    name = vocabulary.STATES.get(letters)
     before_zip = _ZIP_AHEAD.match(scan.view, match.end()) and not (letters == "ID" and memory.named)
-    likely = say.CLEAR_STATES if not memory.after_comma or _is_shouted(scan, match) else say.STATES_OF_CITIES
+    likely = (
+        vocabulary.CLEAR_STATES
+        if not memory.after_comma or _is_shouted(scan, match)
+        else vocabulary.STATES_OF_CITIES
+    )
     if name is None or not (before_zip or (memory.capital and letters in likely)):
         return None
     scan.say(name, match.start(), match.end())
@@ -292,7 +301,7 @@ def _read_direction(scan: Scan, match: re.Match[str]) -> int | None:
     if not (in_address or (len(letters) == 2 and memory.previous == "street")):
         return None
     left = memory.house_words_left
-    scan.say(say.DIRECTIONS[letters], match.start(), match.end())
+    scan.say(vocabulary.DIRECTIONS[letters], match.start(), match.end())
     memory.hear(letters)
     memory.house_words_left = left
     return match.end()
@@ -300,7 +309,7 @@ def _read_direction(scan: Scan, match: re.Match[str]) -> int | None:
 
 def _read_initial(scan: Scan, match: re.Match[str]) -> int | None:
     """J. K. Rowling: no pause after an initial."""
-    if scan.memory.previous in say.LETTER_WORDS or match.group(1) == "I":
+    if scan.memory.previous in vocabulary.LETTER_WORDS or match.group(1) == "I":
         return None
     scan.say(match.group(1), match.start(), match.end())
     scan.memory.hear(match.group(1))
@@ -320,9 +329,9 @@ def _read_scale(scan: Scan, match: re.Match[str]) -> int | None:
 def _read_roman(scan: Scan, match: re.Match[str]) -> int | None:
     """Chapter IV, King Charles III; a name with II or III is somebody's."""
     previous = scan.memory.previous
-    if previous in say.NUMERAL_WORDS:
+    if previous in vocabulary.NUMERAL_WORDS:
         words = say.cardinal(say.roman(match.group()))
-    elif (previous in say.RULER_NAMES and (scan.memory.capital or len(match.group()) > 1)) or (
+    elif (previous in vocabulary.RULER_NAMES and (scan.memory.capital or len(match.group()) > 1)) or (
         scan.memory.capital and match.group() in ("II", "III")
     ):
         words = f"the {say.ordinal(say.roman(match.group()))}"
@@ -343,7 +352,7 @@ def _read_ampersand(scan: Scan, match: re.Match[str]) -> int:
     return match.end()
 
 
-_DOMAIN = rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,62}}[A-Za-z0-9])?\.){{1,8}}(?:{say.TOP_DOMAINS})"
+_DOMAIN = rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,62}}[A-Za-z0-9])?\.){{1,8}}(?:{vocabulary.TOP_DOMAINS})"
 ADDRESS_RULES = rules(
     (r"(?:https?|ftp)://[^\s<>()\[\]\"]{1,300}", _read_address),
     (
@@ -354,7 +363,7 @@ ADDRESS_RULES = rules(
         rf"(?:www\.[^\s<>()\[\]\"]{{1,200}}|{_DOMAIN}(?![\w-]|\.\w)(?:[:/?#][^\s<>()\[\]\"]{{0,200}})?)",
         _read_address,
     ),
-    (rf"[\w-]{{1,60}}\.(?:{say.FILE_TYPES})(?![\w-]|\.\w)", _read_address),
+    (rf"[\w-]{{1,60}}\.(?:{vocabulary.FILE_TYPES})(?![\w-]|\.\w)", _read_address),
     (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", _read_address),
 )
 ABBREVIATION_RULES = rules(
