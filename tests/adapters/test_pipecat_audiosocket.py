@@ -37,6 +37,7 @@ from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.workers.runner import WorkerRunner
+from tones import pitch_of, tone
 from vivavoce.adapters import pipecat_audiosocket_leg
 from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
 from vivavoce.adapters.audiosocket_line import Patience
@@ -346,7 +347,7 @@ async def test_the_bot_hears_the_caller_at_the_rate_of_its_pipeline() -> None:
         await ear.until(lambda: len(ear.of(InputAudioRawFrame)) == 25)
         heard = b"".join(frame.audio for frame in ear.of(InputAudioRawFrame))
         assert len(heard) == 2 * 8_000
-        assert spectrum_peak(heard, 16_000) == pytest.approx(1_000, abs=3)
+        assert pitch_of(heard, 16_000) == pytest.approx(1_000, abs=3)
 
 
 @in_loop
@@ -671,18 +672,8 @@ def test_fifty_calls_leave_no_task_descriptor_or_thread_behind() -> None:
 # The caller's audio at another rate
 
 
-def tone(frequency_hz: float, sample_rate: int, start: int, samples: int) -> bytes:
-    time_s = (start + np.arange(samples)) / sample_rate
-    return np.rint(8_000 * np.sin(2 * np.pi * frequency_hz * time_s)).astype("<i2").tobytes()
-
-
-def spectrum_peak(pcm: bytes, sample_rate: int) -> float:
-    samples = np.frombuffer(pcm, "<i2") * np.hanning(len(pcm) // 2)
-    return float(np.argmax(np.abs(np.fft.rfft(samples))) * sample_rate / len(samples))
-
-
 def test_a_rate_that_is_no_multiple_is_resampled_too() -> None:
     ear = make_ear(12_000, 16_000)
     heard = b"".join(ear.push(tone(1_000, 12_000, start, 240)) for start in range(0, 12_000, 240))
     assert len(heard) > 30_000 * 0.9
-    assert spectrum_peak(heard, 16_000) == pytest.approx(1_000, abs=3)
+    assert pitch_of(heard, 16_000) == pytest.approx(1_000, abs=3)

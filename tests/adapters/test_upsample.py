@@ -2,12 +2,8 @@
 
 import numpy as np
 import pytest
+from tones import tone
 from vivavoce.adapters.upsample import Upsampler
-
-
-def tone(frequency_hz: float, sample_rate: int, start: int, samples: int) -> bytes:
-    time_s = (start + np.arange(samples)) / sample_rate
-    return np.rint(8_000 * np.sin(2 * np.pi * frequency_hz * time_s)).astype("<i2").tobytes()
 
 
 @pytest.mark.parametrize("frequency_hz", [400, 1_000, 3_000])

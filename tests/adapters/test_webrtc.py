@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from av import AudioFrame
 from vivavoce.adapters.offers import MOST_CANDIDATES, BadOffer
 from vivavoce.adapters.webrtc import HEARD_RATE, Peer, PeerPolicy, SpeechTrack
 from vivavoce.gateway.bench.chromium import loopback_only
+from waiting import until
 
 WITHIN_S = 30.0
 PACKET = 480  # samples, 20 ms
@@ -125,12 +126,6 @@ async def connected(**options: Any) -> AsyncIterator[tuple[Browser, Peer, Told]]
     finally:
         await peer.aclose()
         await browser.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def in_loop(test: Coroutine[Any, Any, None]) -> None:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from tones import pitch_of
 from vivavoce.adapters.client import Piece, PoolPolicy, RemoteUtterance, ServerGone, SpeechClient, Wish
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import BadRequest, Overloaded, SynthesisFailed
+from waiting import until
 
 Run = Callable[..., None]
 TONE_440 = Wish(voice="tone-440")
@@ -28,13 +29,7 @@ async def said(utterance: RemoteUtterance, text: str = "One two three.") -> list
 
 
 def pitch_hz(pieces: list[Piece]) -> float:
-    samples = np.frombuffer(b"".join(piece.audio for piece in pieces), "<i2")
-    return float(np.argmax(np.abs(np.fft.rfft(samples))) * 24_000 / len(samples))
-
-
-async def until(met: Callable[[], bool]) -> None:
-    while not met():
-        await asyncio.sleep(0.01)
+    return pitch_of(b"".join(piece.audio for piece in pieces))
 
 
 def test_text_becomes_speech_with_word_times(run: Run) -> None:

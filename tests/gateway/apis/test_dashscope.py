@@ -22,6 +22,7 @@ from vivavoce.tts_engine.backend import Rendered, Turn
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import StandInBackend
+from waiting import until
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -115,12 +116,6 @@ class Client:
                 while True:
                     await self.socket.recv()
         return None if caught.value.rcvd is None else caught.value.rcvd.code
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 with warnings.catch_warnings():
@@ -40,6 +39,7 @@ from pipecat.metrics.metrics import TTFAMetricsData, TTFBMetricsData, TTSUsageMe
 from pipecat.services.tts_service import TextAggregationMode
 from pipecat.utils.errors import ErrorCategory
 from pipecat_line import line, reply, tokens
+from tones import pitch_of
 from vivavoce.adapters import pipecat_remote_tts, pipecat_utterance
 from vivavoce.adapters.client import PoolPolicy, SpeechClient
 from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
@@ -47,6 +47,7 @@ from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import BadRequest
+from waiting import until
 
 Run = Callable[..., None]
 STORY = "One two three four five six, " * 20
@@ -61,19 +62,9 @@ def quiet_log() -> Iterator[None]:
     logger.enable("vivavoce")
 
 
-async def until(met: Callable[[], bool]) -> None:
-    while not met():
-        await asyncio.sleep(0.005)
-
-
 def remote(house: Any, **arguments: Any) -> VivavoceWebsocketTTSService:
     """The service as users make it, but for audio that waits for no listener."""
     return VivavoceWebsocketTTSService(**{"url": str(house.client.base_url), "lead_s": math.inf, **arguments})
-
-
-def pitch(pcm: bytes) -> float:
-    samples = np.frombuffer(pcm, "<i2")
-    return float(np.argmax(np.abs(np.fft.rfft(samples))) * 24_000 / len(samples))
 
 
 class Relay:
@@ -492,8 +483,8 @@ def test_a_new_voice_speaks_from_the_next_utterance_on(run: Run) -> None:
                 LLMFullResponseEndFrame(),
             )
             await end.until(TTSStoppedFrame, 2)
-            assert pitch(end.audio[:before]) == pytest.approx(440, abs=5)
-            assert pitch(end.audio[before:]) == pytest.approx(330, abs=5)
+            assert pitch_of(end.audio[:before]) == pytest.approx(440, abs=5)
+            assert pitch_of(end.audio[before:]) == pytest.approx(330, abs=5)
 
     run(test)
 
@@ -586,8 +577,8 @@ def test_two_services_share_a_client_that_they_do_not_close(run: Run) -> None:
             other = remote(house, url=None, client=client, settings=settings(voice="tone-330"))
             async with line(one) as first, line(other) as second:
                 await asyncio.gather(first.turn("One two three."), second.turn("One two three."))
-                assert pitch(first.audio) == pytest.approx(440, abs=5)
-                assert pitch(second.audio) == pytest.approx(330, abs=5)
+                assert pitch_of(first.audio) == pytest.approx(440, abs=5)
+                assert pitch_of(second.audio) == pytest.approx(330, abs=5)
             async with client.utterance() as utterance:
                 await utterance.push_text("Still here.")
                 await utterance.end_input()

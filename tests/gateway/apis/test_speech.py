@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tones import pitch_of
 from vivavoce.adapters.codecs import ulaw_decode
 from vivavoce.adapters.encoders import AudioFormat
 from vivavoce.adapters.prosody import Manner
@@ -17,6 +18,7 @@ from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, StreamClosed, SynthesisFailed, UnknownVoice
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
+from waiting import until
 
 TEXT = "One two three four, five six seven eight nine ten."
 WITHIN_S = 30.0
@@ -53,16 +55,6 @@ async def spoken(engine: Engine, order: SpeechOrder, text: str = TEXT) -> list[E
         utterance.push_text(text)
         utterance.end_input()
         return [encoded async for encoded in utterance]
-
-
-def pitch_of(pcm: bytes, sample_rate: int = 24_000) -> float:
-    samples = np.frombuffer(pcm, "<i2").astype(np.float64)
-    return float(np.argmax(np.abs(np.fft.rfft(samples)))) * sample_rate / len(samples)
-
-
-async def until(met: Callable[[], bool]) -> None:
-    while not met():
-        await asyncio.sleep(0.005)
 
 
 def test_the_speech_is_that_of_the_engine() -> None:

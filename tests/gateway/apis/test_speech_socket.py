@@ -5,17 +5,18 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from tones import pitch_of
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.speech_socket import MOST_TURNS, PATH
 from vivavoce.tts_engine.standin_backend import WORD_S
+from waiting import until
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -63,16 +64,6 @@ async def talk(served: Any, headers: dict[str, str] | None = None, **config: Any
         talk = Talk(socket)
         await talk.send("session.config", **{"response_format": "pcm", **config})
         yield talk
-
-
-async def until(met: Callable[[], bool]) -> None:
-    while not met():
-        await asyncio.sleep(0.005)
-
-
-def pitch_of(pcm: bytes) -> float:
-    samples = np.frombuffer(pcm, "<i2")
-    return float(np.argmax(np.abs(np.fft.rfft(samples)))) * 24_000 / len(samples)
 
 
 def test_an_utterance_is_announced_spoken_and_ended(run: Any) -> None:
