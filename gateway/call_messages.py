@@ -31,6 +31,7 @@ from .call_events import (
 T = TypeVar("T")
 
 MOST_TEXT = 64 * 1024  # characters in one message
+MOST_MESSAGE = 8 * MOST_TEXT  # characters; every one of the text may be escaped
 MOST_WAITING = 256 * 1024  # characters not yet pushed into a stream, all utterances together
 NOT_SPOKEN = "This could not be spoken; the server's log says why."
 
@@ -84,8 +85,15 @@ def parse(message: str) -> ClientMessage:
     return read(_CLIENT_MESSAGE, message)
 
 
+def check_length(message: str) -> None:
+    """Raise BadMessage where it is longer than any has to be, before anybody looks into it."""
+    if len(message) > MOST_MESSAGE:
+        raise BadMessage(f"a message of {len(message)} characters; at most {MOST_MESSAGE} are read")
+
+
 def read(kinds: TypeAdapter[T], message: str) -> T:
     """A text message as one of these kinds; raises BadMessage."""
+    check_length(message)
     try:
         return kinds.validate_json(message)
     except ValidationError as error:

@@ -16,9 +16,9 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded, VivavoceError
 from ..access.access import Grant
 from ..call import Call
-from ..call_messages import BadMessage, describe_error
+from ..call_messages import check_length, describe_error
 from .dialects import Dialect, PageDialect, dialect_of
-from .session import MOST_MESSAGE, BrowserSession, SessionPolicy
+from .session import BrowserSession, SessionPolicy
 
 if TYPE_CHECKING:
     from .calls import BrowserCalls
@@ -197,8 +197,7 @@ class BrowserLeg:
             self.peer.close(reason)
 
     def _take(self, message: str, session: BrowserSession) -> None:
-        if len(message) > MOST_MESSAGE:
-            raise BadMessage(f"a message of {len(message)} characters; at most {MOST_MESSAGE} are read")
+        check_length(message)
         if isinstance(self._dialect, PageDialect):
             self._dialect = dialect_of(message, "ask" if self._calls.settings.chat else "text")
         read = self._dialect.read(message)

@@ -54,7 +54,6 @@ from .chat import ChatFailed, ChatSettings, Conversation, answer
 
 logger = logging.getLogger(__name__)
 
-MOST_MESSAGE = 8 * MOST_TEXT  # characters; every one of the text may be escaped
 _MOST_TURNS_WAITING = 32
 _UTTERANCE_PIECE = 8 * 1024  # characters in one message to the page
 

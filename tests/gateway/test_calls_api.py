@@ -353,6 +353,7 @@ def test_discard_over_http_cuts_what_is_being_said() -> None:
         ('{"type": "speech", "speed": 9}', "speed"),
         ('{"type": "on_speech", "action": "shout"}', "action"),
         (json.dumps({"type": "text", "text": "x" * (MOST_TEXT + 1)}), "text"),
+        ("[" * (8 * MOST_TEXT + 1), "characters; at most"),
     ],
 )
 def test_a_bad_message_is_named(message: str, named: str) -> None:
