@@ -6,7 +6,8 @@
 Text messages are JSON objects with a "type", binary ones are audio. ``input.done`` ends an utterance and not
 the connection; ``input.flush`` speaks what is buffered, ``input.cancel`` drops what is not yet sent, and both
 go beyond vLLM-Omni, as do ``audio.words`` (asked for with "word_times") and "code" in errors. A configuration
-holds for the utterances that begin after it. Not here: sockets, time, keys, voices.
+holds for the utterances that begin after it, and so does the voice of its "ref_audio". Not here: sockets,
+time, keys, voices.
 
 Source: vLLM-Omni at 0131cb55, entrypoints/openai/serving_speech_stream.py.
 """
@@ -168,8 +169,6 @@ class Connection:
             )
         if fields.flag("word_timestamps"):
             fields.refuse("word_timestamps", "would put audio into JSON; 'word_times' tells times beside it")
-        if fields.has("ref_audio"):
-            fields.refuse("ref_audio", "is for one request; make a voice of it at /v1/audio/voices")
         self._configuration = Configuration(read_settings(fields, "wav"), fields.flag("word_times"))
         return Configured(self._configuration)
 

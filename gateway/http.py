@@ -31,7 +31,7 @@ from .access.keys import Scope
 from .backpressure import ReaderAware
 from .call_registry import CallHeld, CallUnknown
 
-_MOST_WEBSOCKET_BYTES = 1 << 20  # of one message; the longest that an API takes is half of it
+_MOST_WEBSOCKET_BYTES = 4 << 20  # of one message: 30 s of a recording, 16 bits at 48 kHz, in base64
 _MOST_UNSENT_BYTES = 32 * 1024  # Linux doubles it; 1.3 s of 24 kHz speech, and 300 kB/s at 200 ms of delay
 _OPEN_CONNECTIONS_S = 2  # that a slow reader of /metrics may hold up the end
 

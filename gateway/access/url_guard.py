@@ -70,7 +70,8 @@ class UrlGuard:
 
     async def _follow(self, url: str) -> bytes:
         target = httpx.URL(url)
-        async with httpx.AsyncClient(trust_env=False, follow_redirects=False) as client:
+        timeout = httpx.Timeout(self._policy.within_s)
+        async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=timeout) as client:
             for _ in range(self._policy.most_redirects + 1):
                 content, location = await self._get(client, target)
                 if location is None:

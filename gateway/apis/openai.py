@@ -191,7 +191,7 @@ class OpenAISpeech:
         grant.charge_request()
         return grant
 
-    def order(self, settings: SpeechSettings, voice: str) -> SpeechOrder:
+    def order(self, settings: SpeechSettings, voice: str | None) -> SpeechOrder:
         """What the engine is asked for; raises BadRequest."""
         return SpeechOrder(
             voice=voice,
@@ -202,19 +202,29 @@ class OpenAISpeech:
             delivery=Delivery(instruction=settings.instructions, language=settings.language),
         )
 
+    def named_voice(self, settings: SpeechSettings, grant: Grant) -> str | None:
+        """The engine's voice of a request, None where it is to be made of a recording that may be used.
+
+        Raises BadRequest.
+        """
+        check_model(settings.model)
+        if settings.ref_audio is None:
+            return self.voices.resolve(settings.voice, grant)
+        grant.require(KeyScope.ENROL)
+        self.voices.check_cloning()
+        return None
+
     @asynccontextmanager
     async def voice(self, settings: SpeechSettings, grant: Grant) -> AsyncIterator[str]:
         """The engine's voice for a request: a named one, or one of a recording that comes with it.
 
         Such a voice is the key's own, and gone when the block is left. Raises BadRequest, Overloaded.
         """
-        check_model(settings.model)
-        if settings.ref_audio is None:
-            yield self.voices.resolve(settings.voice, grant)
+        named = self.named_voice(settings, grant)
+        if named is not None:
+            yield named
             return
-        grant.require(KeyScope.ENROL)
-        self.voices.check_cloning()
-        recording = await self.guard.fetch(settings.ref_audio)
+        recording = await self.guard.fetch(settings.ref_audio or "")
         new = NewVoice("of one request", settings.ref_text, provenance="ref_audio of a request")
         async with self.voices.borrowed(recording, new, grant) as voice_id:
             yield voice_id

@@ -19,7 +19,8 @@ from .openapi_schemas import schemas
 _ABOUT: Final = (
     "Speech over HTTP, as clients of OpenAI and of DashScope ask for it, and calls of phones and browsers. "
     "Keys go into 'Authorization: Bearer KEY' or 'X-API-Key: KEY'; a server without keys asks for none. "
-    "Beside it there are WebSockets: /v1/audio/speech/stream, /api-ws/v1/inference and /v1/calls/{id}/socket."
+    "Beside it there are WebSockets: /v1/audio/speech/stream, whose session.config has the fields of "
+    "SpeechRequest but for input and stream_format, /api-ws/v1/inference and /v1/calls/{id}/socket."
 )
 
 

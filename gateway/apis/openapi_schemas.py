@@ -88,7 +88,7 @@ _OPENAI: Final[dict[str, Schema]] = {
             language=_maybe("string", "BCP 47.", maxLength=256),
             ref_audio=_maybe(
                 "string",
-                "A recording to speak like in this request, as an http or data URL; needs the scope enrol.",
+                "A recording to speak like, not kept, as an http or data URL; needs the scope enrol.",
             ),
             ref_text=_maybe("string", "What is said in it.", maxLength=4096),
             seed=_maybe("integer", minimum=-(2**63), maximum=2**63 - 1),

@@ -1,6 +1,7 @@
 """Our own WebSocket, ``/v1/audio/speech/stream``: text in as it is written, audio out as it is spoken.
 
     messages -> adapters.speech_socket.Connection -> turns, one spoken after the other -> speech.Utterance
+    session.config with ref_audio -> lent_voice.LentVoice, for as long as a turn or the configuration needs it
 
 One coroutine reads a socket, so a client that vanishes is noticed at once; another speaks while there is
 something to say. Text of a turn goes to the engine as it comes; text of turns after it waits, so much and no
@@ -17,7 +18,7 @@ from uuid import uuid4
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
-from ...adapters.openai_speech import ProtocolError
+from ...adapters.openai_speech import ProtocolError, SpeechSettings
 from ...adapters.speech_socket import (
     AudioDone,
     AudioStarts,
@@ -40,10 +41,11 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..access.access import Grant
 from ..backpressure import Reader
-from .openai import OpenAISpeech, check_model, refusal_of
+from .lent_voice import LentVoice
+from .openai import OpenAISpeech, refusal_of
 from .peer_socket import CLOSE_GOING_AWAY, CLOSE_NORMALLY, CLOSE_TOO_SLOW, SEND_WITHIN_S, close, deny, is_up
 from .request_log import RequestRecord
-from .speech import Encoded, SpeechOrder, Utterance, open_utterance
+from .speech import Encoded, Utterance, open_utterance
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +53,9 @@ PATH = "/v1/audio/speech/stream"
 IDLE_S = 60.0
 MOST_WAITING = 256 * 1024  # characters of turns that are not spoken yet
 MOST_TURNS = 64
+_LONG_MESSAGE = 256 * 1024  # characters; more, a recording's, are parsed on a thread
 _API = "socket"
+_Recording = tuple[str, str]  # where it is, what is said in it
 
 
 class SpeechSockets:
@@ -108,6 +112,7 @@ class _Turn:
         self.failure: Exception | None = None
         self.has_begun = False
         self.total_bytes = 0
+        self.given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.grant: Grant
         self.record: RequestRecord
         self.utterance: Utterance | None = None
@@ -152,6 +157,8 @@ class _Turn:
         """Say no more of it."""
         self.cancelled = self.done = True
         self.waiting.clear()
+        if not self.given_up.done():
+            self.given_up.set_result(None)
         if self.utterance is not None:
             self.utterance.cancel()
 
@@ -175,6 +182,8 @@ class _Session:
         self._id = f"ws_{uuid4().hex}"
         self._turns: deque[_Turn] = deque()
         self._over = -1  # the last utterance that is
+        self._configured: _Recording | None = None  # what the next utterance is to sound like
+        self._lent: tuple[_Recording, LentVoice] | None = None
         self._speaking: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
 
@@ -189,6 +198,7 @@ class _Session:
             await close(self._socket, CLOSE_TOO_SLOW)
         finally:
             await self._stop_speaking()
+            await self._return_voice()
 
     async def go_away(self, within_s: float) -> None:
         """Let what is being said end, at most ``within_s``, then close with 1001."""
@@ -213,9 +223,14 @@ class _Session:
             raise WebSocketDisconnect(message.get("code", 1005))
         text: str | None = message.get("text")
         try:
-            await self._do(self._core.receive_data(text if text is not None else message.get("bytes") or b""))
-        except (ProtocolError, BadRequest) as error:
+            await self._do(await self._read(text if text is not None else message.get("bytes") or b""))
+        except (ProtocolError, BadRequest, Overloaded) as error:
             await self._say(_failed(error))
+
+    async def _read(self, message: str | bytes) -> Event:
+        if len(message) > _LONG_MESSAGE:
+            return await asyncio.to_thread(self._core.receive_data, message)
+        return self._core.receive_data(message)
 
     def _is_talking(self) -> bool:
         """Whether a turn whose text is complete is still being sent."""
@@ -224,7 +239,7 @@ class _Session:
     async def _do(self, event: Event) -> None:
         match event:
             case Configured(configuration=configuration):
-                self._order(configuration, self._house.api.enter(self._socket.headers))
+                await self._configure(configuration.settings)
             case TextPushed():
                 self._push(event)
             case Flushed(utterance=index):
@@ -237,6 +252,18 @@ class _Session:
                 await close(self._socket, CLOSE_NORMALLY)
             case _:
                 assert_never(event)
+
+    async def _configure(self, settings: SpeechSettings) -> None:
+        """Say at once what is wrong, and begin with a voice that has to be made; raises BadRequest."""
+        api = self._house.api
+        self._configured = _recording(settings)
+        if not self._turns:
+            await self._return_voice(but=self._configured)
+        grant = api.enter(self._socket.headers)
+        api.order(settings, api.named_voice(settings, grant))
+        if self._configured is not None and self._lent is None and not self._turns:
+            grant.charge_request()  # as a recording costs over HTTP; one for later is made under its turn's
+            await self._lend(settings, self._configured, grant)
 
     def _push(self, event: TextPushed) -> None:
         """Add text to its turn, which begins with it; raises ProtocolError where too much waits."""
@@ -288,6 +315,8 @@ class _Session:
             while self._turns:
                 await self._speak(self._turns[0])
                 self._over = self._turns.popleft().index
+                if not self._turns:
+                    await self._return_voice(but=self._configured)
         except (WebSocketDisconnect, TimeoutError):
             await close(self._socket, CLOSE_TOO_SLOW)
         finally:
@@ -315,21 +344,39 @@ class _Session:
         """Send all of a turn's audio; when this returns, its slot is free."""
         api = self._house.api
         turn.grant = grant = api.admit(self._socket.headers)
-        order = self._order(configuration, grant)
         with api.log.request(_API, grant, f"{self._id}/{turn.index}") as turn.record, grant.stream():
-            turn.record.voice = order.voice or "-"
-            async with open_utterance(api.engine, order) as utterance:
+            voice = await self._voice(turn, configuration.settings)
+            if voice is None:
+                return
+            turn.record.voice = voice
+            async with open_utterance(api.engine, api.order(configuration.settings, voice)) as utterance:
                 turn.open(utterance)
                 async for encoded in utterance:
                     await self._send_audio(turn, configuration, encoded)
             if turn.failure is not None:
                 raise turn.failure
 
-    def _order(self, configuration: Configuration, grant: Grant) -> SpeechOrder:
-        """What the engine is asked for; raises BadRequest."""
-        api, settings = self._house.api, configuration.settings
-        check_model(settings.model)
-        return api.order(settings, api.voices.resolve(settings.voice, grant))
+    async def _voice(self, turn: _Turn, settings: SpeechSettings) -> str | None:
+        """The engine's voice for a turn, None if it is cancelled first; raises as ``OpenAISpeech.voice``."""
+        recording = _recording(settings)
+        if recording is None:
+            return self._house.api.named_voice(settings, turn.grant)
+        lent = await self._lend(settings, recording, turn.grant)
+        return await lent.id(turn.given_up)
+
+    async def _lend(self, settings: SpeechSettings, recording: _Recording, grant: Grant) -> LentVoice:
+        """The voice of a recording, made now unless it is there; one at a time."""
+        await self._return_voice(but=recording)
+        if self._lent is None:
+            self._lent = recording, LentVoice(self._house.api.voice(settings, grant))
+        return self._lent[1]
+
+    async def _return_voice(self, but: _Recording | None = None) -> None:
+        """Let go of a voice of any recording but that one, and of one that could not be made."""
+        if self._lent is None or (self._lent[0] == but and not self._lent[1].has_failed):
+            return
+        (_, lent), self._lent = self._lent, None
+        await lent.aclose()
 
     async def _send_audio(self, turn: _Turn, configuration: Configuration, encoded: Encoded) -> None:
         assert turn.utterance is not None
@@ -362,6 +409,10 @@ class _Session:
     async def _say(self, event: ServerEvent) -> None:
         async with asyncio.timeout(SEND_WITHIN_S), self._writing:
             await self._socket.send_text(encode(event))
+
+
+def _recording(settings: SpeechSettings) -> _Recording | None:
+    return None if settings.ref_audio is None else (settings.ref_audio, settings.ref_text)
 
 
 def _failed(error: Exception) -> Failed:

@@ -107,7 +107,7 @@ def test_a_bad_configuration_leaves_the_one_before() -> None:
         (message("input.text", text="a" * (MOST_TEXT + 1)), f"at most {MOST_TEXT} are allowed"),
         (message("session.config", word_times=1), "'word_times' is of type int; true or false is needed"),
         (message("session.config", word_timestamps=True), "'word_times' tells times beside it"),
-        (message("session.config", ref_audio="data:,"), "make a voice of it at /v1/audio/voices"),
+        (message("session.config", ref_audio=5), "'ref_audio' is of type int; a string is needed"),
         (message("session.config", response_format="ogg"), "'response_format' is 'ogg'"),
     ],
 )

@@ -123,7 +123,8 @@ async def _house(
     config = EngineConfig(scheduler=SchedulerPolicy(most_streams=most_streams))
     async with Engine(standin, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices, VoicePolicy(aliases={"ash": "tone-330"}))
-        guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts)))
+        hosts = frozenset(reference_hosts)
+        guard = UrlGuard(UrlPolicy(allowed_hosts=hosts, within_s=2 * WITHIN_S))  # who waits for that fails
         api = OpenAISpeech(engine, access or Access.open_house(), voices, RequestLog(metrics), guard)
         sockets = SpeechSockets(api, idle_s)
         app = make_app(
