@@ -1,11 +1,11 @@
-"""What every test shares: with ``TESTS_MUST_NOT_SKIP=1``, as in CI, a skipped test is a failed one.
+"""What tests of every folder share; with ``TESTS_MUST_NOT_SKIP=1``, as in CI, a skipped test is a failed one.
 
 A test that is skipped for want of an extra looks green while it proves nothing. Only tests that need a device
 that the machine may lack (``gpu``) are allowed to be skipped there.
 """
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -13,6 +13,17 @@ from hypothesis import settings
 # A deadline for each example is a wall-time assertion, which a busy machine fails at random.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For tests of many small steps, in which threads of torch's are in each other's way."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def _skips_fail() -> bool:

@@ -1,20 +1,8 @@
 """Bundles of tiny random weights, made once a file; torch, which they need, is looked for only by them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """For tests of many small steps, in which threads of torch's are in each other's way."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module", params=["V2", "V3"])

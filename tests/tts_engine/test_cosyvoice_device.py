@@ -37,6 +37,8 @@ from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ELSEWHERE = torch.device("meta")
 BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0, device="cpu")
 TEXTS = ("Well, who is it, at night?", "It is me.", "Nobody said so.")
@@ -130,14 +132,6 @@ def _far(answer: Any, given: list[Any]) -> Any:
     return changed[0] if changed else Far(answer)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def elsewhere() -> Iterator[Elsewhere]:
     with torch.inference_mode(), Elsewhere() as mode:
@@ -200,7 +194,7 @@ def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
     elsewhere.waits.clear()
     said, steps = speak(backend)
     assert set(elsewhere.waits) == {"aten.copy_.default"}
-    assert len(elsewhere.waits) <= steps * BRIEF.decode_ids
+    assert len(elsewhere.waits) <= steps  # for a few ids at once, or a chunk of samples
     for one, other in zip(said, expected, strict=True):
         assert one.shape == other.shape
         # Products that are not oneDNN's round otherwise, and the phase of a voice adds that up.

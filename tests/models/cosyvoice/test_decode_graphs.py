@@ -1,7 +1,5 @@
 """Recorded decoding says what plain decoding says, alone, in company and among rows that only pad."""
 
-from collections.abc import Iterator
-
 import pytest
 
 torch = pytest.importorskip(
@@ -24,18 +22,12 @@ from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.sampling import Draws, SamplingParameters, seeded  # noqa: E402
 from vivavoce.models.cosyvoice.speech_lm import SpeechLm, SpeechLmState  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 END_OF_PROMPT = 45
 TEXT = range(10, 33)
 CAPACITY = 600
 COLUMNS = 32  # the first ask's
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module", params=Version, ids=lambda version: version.name)
@@ -66,15 +58,31 @@ def said(turn: Turn) -> list[int]:
     return turn.generation.decoded
 
 
-def graphs(lm: SpeechLm, rows: int, columns: int = COLUMNS) -> tuple[DecodeGraphs, SpeechLmState]:
+def graphs(
+    lm: SpeechLm, rows: int, columns: int = COLUMNS, ahead: int = 1
+) -> tuple[DecodeGraphs, SpeechLmState]:
     state = lm.init_state(rows, CAPACITY)
-    return DecodeGraphs(lm, state, columns), state
+    return DecodeGraphs(lm, state, columns, ahead), state
 
 
-def speak(steps: DecodeGraphs, turns: dict[int, Turn]) -> None:
+def take_foreseen(steps: DecodeGraphs, row: int, generation: Generation) -> int:
+    """Answer what was foreseen; how many ids that was."""
+    count = 0
+    while (id := steps.foreseen(row, generation.ask())) is not None:
+        generation.answer(id)
+        count += 1
+    return count
+
+
+def speak(steps: DecodeGraphs, turns: dict[int, Turn]) -> int:
+    """To the end; in how many steps."""
+    count = 0
     while chosen := steps.choose(turns):
+        count += 1
         for row, id in chosen.items():
             turns[row].generation.answer(id)
+            take_foreseen(steps, row, turns[row].generation)
+    return count
 
 
 def plainly(lm: SpeechLm, seed: int, text: range = TEXT) -> list[int]:
@@ -99,16 +107,65 @@ def test_recorded_steps_say_what_plain_ones_say_alone_and_in_company(lm: SpeechL
     assert [said(turn) for turn in turns.values()] == expected
 
 
-def test_sessions_may_come_and_go_at_any_step(lm: SpeechLm) -> None:
+@pytest.mark.parametrize("ahead", [2, 4, 7])
+def test_ids_that_a_step_goes_on_to_are_those_that_would_have_been_asked_for(
+    lm: SpeechLm, ahead: int
+) -> None:
+    expected = [plainly(lm, seed) for seed in range(3)]
+    steps, _ = graphs(lm, 6, ahead=ahead)
+    turns = {row: turn_of(lm, seed) for seed, row in enumerate((4, 0, 2))}
+    count = speak(steps, turns)
+    assert [said(turn) for turn in turns.values()] == expected
+    # All are asked until the last has ended, and what follows a block of text is not foreseen.
+    assert count <= 1.5 * max(len(ids) for ids in expected) / ahead + 6
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_sessions_may_come_and_go_at_any_step(lm: SpeechLm, ahead: int) -> None:
     texts = [range(10, 12 + 5 * row) for row in range(4)]
     expected = [plainly(lm, row, text) for row, text in enumerate(texts)]
-    steps, _ = graphs(lm, 4)
+    steps, _ = graphs(lm, 4, ahead=ahead)
     turns = {row: turn_of(lm, row, text) for row, text in enumerate(texts)}
     for step in range(300):
         now = {row: turn for row, turn in turns.items() if step >= 9 * (3 - row)}
         for row, id in steps.choose(now).items():
             turns[row].generation.answer(id)
+            if step % 3:  # else what was foreseen is asked for again
+                take_foreseen(steps, row, turns[row].generation)
     assert [said(turn) for turn in turns.values()] == expected
+
+
+def test_what_was_foreseen_is_kept_while_nothing_is_asked_and_dropped_for_another_ask(lm: SpeechLm) -> None:
+    steps, state = graphs(lm, 1, ahead=8)
+    turn = turn_of(lm, 0)
+    turn.generation.answer(steps.choose({0: turn})[0])
+    first = int(state.lengths[0])
+    assert steps.foreseen(0, None) is None
+    ask = turn.generation.ask()
+    assert ask is not None and len(ask.inputs) == 1
+    assert steps.foreseen(0, ask) is not None
+    assert int(state.lengths[0]) == first + 1
+    assert steps.foreseen(0, ask) is None  # which was answered
+    assert int(state.lengths[0]) == first + 1
+
+    other = turn_of(lm, 0)
+    steps, _ = graphs(lm, 1, ahead=8)
+    other.generation.answer(steps.choose({0: other})[0])
+    steps.forget(0)
+    assert steps.foreseen(0, other.generation.ask()) is None
+
+
+def test_nothing_is_foreseen_behind_the_end_of_the_memory(lm: SpeechLm) -> None:
+    turn = turn_of(lm, 0)
+    ask = turn.generation.ask()
+    assert ask is not None
+    state = lm.init_state(1, len(ask.inputs) + 2)
+    steps = DecodeGraphs(lm, state, COLUMNS, 6)
+    turn.generation.answer(steps.choose({0: turn})[0])
+    assert take_foreseen(steps, 0, turn.generation) == 2
+    assert said(turn) == plainly(lm, 0)[:3]
+    with pytest.raises(ValueError, match="its memory was made for"):
+        steps.choose({0: turn})
 
 
 def test_few_steps_are_recorded_and_all_usual_ones_beforehand(lm: SpeechLm) -> None:
@@ -181,8 +238,9 @@ def test_a_step_that_cannot_be_changes_nothing(lm: SpeechLm) -> None:
         assert turn.source.random() == seeded(0).random()
 
 
-def test_a_row_without_an_id_to_choose_can_be_tried_again(lm: SpeechLm) -> None:
-    steps, state = graphs(lm, 1)
+@pytest.mark.parametrize("ahead", [1, 4])
+def test_a_row_without_an_id_to_choose_can_be_tried_again(lm: SpeechLm, ahead: int) -> None:
+    steps, state = graphs(lm, 1, ahead=ahead)
     turn, expected = turn_of(lm, 2), plainly(lm, 2)
     weight = lm.norm.weight.clone()
     lm.norm.weight.fill_(float("nan"))

@@ -1,7 +1,5 @@
 """Sessions that speak together: each says what it would alone, however its text came."""
 
-from collections.abc import Iterator
-
 import pytest
 
 torch = pytest.importorskip(
@@ -23,19 +21,13 @@ from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.sampling import Draws, seeded  # noqa: E402
 from vivavoce.models.cosyvoice.speech_lm import SpeechLm, cleared  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CONFIG = SpeechLmConfig(
     Version.V2, hidden=32, layers=2, heads=4, kv_heads=2, intermediate=48, text_rows=50, speech_codes=40
 )
 IDS = SpeechIds(Version.V2, 40)
 PROMPT = Prompt((3, 4, 5, 6, 7, 8), tuple(range(18)))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Recorded steps of the flow on pages against ``Flow.step``: any company, length, window and padding."""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -18,6 +18,8 @@ from vivavoce.models.cosyvoice.flow_unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL_V2 = FlowConfig(
     EncoderConfig(32, 2, 48, 1, 1),
     UnetConfig(channels=16, attention_head_dim=8, blocks=1, mid_blocks=1, heads=2),
@@ -26,14 +28,6 @@ SMALL_V2 = FlowConfig(
 )
 SMALL_V3 = FlowConfig(None, DitConfig(32, 2, 2, 16, 2), speech_ids=60, lookahead_width=24, solver_steps=3)
 TOLERANCE = 2e-5
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(params=[SMALL_V2, SMALL_V3], ids=["v2", "v3"])

@@ -1,7 +1,6 @@
 """The language model as a batch of sessions: company, splits and slots change nothing."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,8 @@ from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.speech_lm import SpeechLm, embed, last_valid  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, scatter  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def tiny(version: Version) -> SpeechLmConfig:
     return SpeechLmConfig(
@@ -29,14 +30,6 @@ def tiny(version: Version) -> SpeechLmConfig:
 def tensors(version: Version) -> dict[str, Tensor]:
     drawn = weights(llm_shapes(tiny(version)), WeightRule())
     return {key: torch.from_numpy(array) for key, array in drawn.items()}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module", params=list(Version))
