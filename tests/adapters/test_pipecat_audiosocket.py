@@ -8,7 +8,7 @@ import socket
 import threading
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ with warnings.catch_warnings():
         "pipecat.services.tts_service", reason="needs the extra: pip install 'vivavoce[pipecat]'"
     )
 
+from event_loop import in_loop
 from loguru import logger
 from pipecat.frames.frames import (
     CancelFrame,
@@ -58,16 +59,6 @@ def quiet_log() -> Iterator[None]:
     logger.disable("pipecat")
     yield
     logger.enable("pipecat")
-
-
-def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Runs a coroutine as a test."""
-
-    def run() -> None:
-        asyncio.run(test())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 class Phone:

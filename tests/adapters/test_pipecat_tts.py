@@ -12,7 +12,7 @@ import textwrap
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from types import ModuleType
@@ -27,6 +27,7 @@ with warnings.catch_warnings():
         "pipecat.services.tts_service", reason="needs the extra: pip install 'vivavoce[pipecat]'"
     )
 
+from event_loop import in_loop
 from loguru import logger
 from pipecat.frames.frames import (
     AggregatedTextFrame,
@@ -92,19 +93,6 @@ async def idle(engine: Engine) -> None:
     async with asyncio.timeout(5):
         while engine.active_streams:
             await asyncio.sleep(0.005)
-
-
-Test = Callable[[], Coroutine[Any, Any, None]]
-
-
-def in_loop(test: Test) -> Callable[[], None]:
-    """Runs a coroutine as a test; nothing of it may be left behind."""
-
-    def run() -> None:
-        asyncio.run(test())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 # The playhead: pure

@@ -14,10 +14,10 @@ from aiortc import AudioStreamTrack, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
+from event_loop import until
 from vivavoce.adapters.offers import MOST_CANDIDATES, BadOffer
 from vivavoce.adapters.webrtc import HEARD_RATE, Peer, PeerPolicy, SpeechTrack
 from vivavoce.gateway.bench.chromium import loopback_only
-from waiting import until
 
 WITHIN_S = 30.0
 PACKET = 480  # samples, 20 ms

@@ -5,8 +5,7 @@ import contextlib
 import random
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
@@ -21,6 +20,7 @@ with warnings.catch_warnings():
     )
     from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 
+from event_loop import in_loop
 from loguru import logger
 from pipecat.frames.frames import (
     EndFrame,
@@ -59,16 +59,6 @@ def quiet_log() -> Iterator[None]:
     yield
     logger.enable("pipecat")
     logger.enable("vivavoce")
-
-
-def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Runs a coroutine as a test."""
-
-    def run() -> None:
-        asyncio.run(test())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 class Call:

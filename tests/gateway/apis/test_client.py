@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import until
 from tones import pitch_of
 from vivavoce.adapters.client import Piece, PoolPolicy, RemoteUtterance, ServerGone, SpeechClient, Wish
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import BadRequest, Overloaded, SynthesisFailed
-from waiting import until
 
 Run = Callable[..., None]
 TONE_440 = Wish(voice="tone-440")

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
+from event_loop import until
 from vivavoce.adapters.dashscope import USUAL_PATIENCE, Patience
 from vivavoce.gateway.access.access import Access, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
@@ -22,7 +23,6 @@ from vivavoce.tts_engine.backend import Rendered, Turn
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import StandInBackend
-from waiting import until
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

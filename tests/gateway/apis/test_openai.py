@@ -13,12 +13,12 @@ import av
 import httpx
 import numpy as np
 import pytest
+from event_loop import until
 from tones import pitch_of
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.voice_registry import OPENAI_NAMES
 from vivavoce.tts_engine.standin_backend import WORD_S
-from waiting import until
 
 WITHIN_S = 30.0
 SIX_WORDS = "One two three four five six."

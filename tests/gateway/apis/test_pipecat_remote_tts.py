@@ -20,6 +20,7 @@ with warnings.catch_warnings():
         "pipecat.services.tts_service", reason="needs the extra: pip install 'vivavoce[pipecat]'"
     )
 
+from event_loop import until
 from loguru import logger
 from pipecat.frames.frames import (
     CancelFrame,
@@ -47,7 +48,6 @@ from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import BadRequest
-from waiting import until
 
 Run = Callable[..., None]
 STORY = "One two three four five six, " * 20

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from event_loop import until
 from tones import pitch_of
 from vivavoce.adapters.codecs import ulaw_decode
 from vivavoce.adapters.encoders import AudioFormat
@@ -18,7 +19,6 @@ from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, StreamClosed, SynthesisFailed, UnknownVoice
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
-from waiting import until
 
 TEXT = "One two three four, five six seven eight nine ten."
 WITHIN_S = 30.0

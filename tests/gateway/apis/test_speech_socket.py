@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import until
 from tones import pitch_of
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.speech_socket import MOST_TURNS, PATH
 from vivavoce.tts_engine.standin_backend import WORD_S
-from waiting import until
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
