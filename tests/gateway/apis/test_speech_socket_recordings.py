@@ -5,13 +5,14 @@ import base64
 import io
 import json
 import wave
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from event_loop import until
+from tones import pitch_of, tone
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.speech_socket import PATH
@@ -56,8 +57,7 @@ def recording(seconds: float = 3.5, sample_rate: int = 16_000) -> bytes:
         output.setnchannels(1)
         output.setsampwidth(2)
         output.setframerate(sample_rate)
-        tone = np.sin(2 * np.pi * 220 * np.arange(round(sample_rate * seconds)) / sample_rate)
-        output.writeframes((16_000 * tone).astype("<i2").tobytes())
+        output.writeframes(tone(220, sample_rate, 0, round(sample_rate * seconds)))
     return file.getvalue()
 
 
@@ -98,8 +98,7 @@ class Talk:
         """Of the utterance that is heard next, Hz."""
         self.audio = b""
         assert (await self.until("session.done"))["total_sentences"] == 1
-        samples = np.frombuffer(self.audio, "<i2")
-        return float(np.argmax(np.abs(np.fft.rfft(samples)))) * 24_000 / len(samples)
+        return pitch_of(self.audio)
 
 
 @asynccontextmanager
@@ -108,11 +107,6 @@ async def talk(served: Any, headers: dict[str, str] | None = None) -> AsyncItera
     url = f"ws://{host}:{port}{PATH}"
     async with connect(url, additional_headers=headers, proxy=None, max_size=None) as socket:
         yield Talk(socket)
-
-
-async def until(met: Callable[[], bool]) -> None:
-    while not met():
-        await asyncio.sleep(0.005)
 
 
 async def all_dropped(served: Any) -> None:
