@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.recording_decoder import answered
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
 T = TypeVar("T")
@@ -61,6 +62,12 @@ def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
         return await real_open(backend=StandInBackend((440, 880)))
 
     monkeypatch.setattr(Engine, "open", open_stand_in)
+
+
+@pytest.fixture
+def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process for each recording takes a while; the decoder's own tests start them."""
+    monkeypatch.setattr("vivavoce.tts_engine.recording._decode_apart", answered)
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import io
 import logging
 import threading
-import wave
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
+from recordings import recording
 from vivavoce.gateway.access.access import OPEN_KEY_ID, Grant
 from vivavoce.gateway.access.errors import ScopeMissing
 from vivavoce.gateway.access.keys import Scope
@@ -25,21 +24,16 @@ from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
 from vivavoce.tts_engine.recording import RecordingLimits
-from vivavoce.tts_engine.recording_decoder import answered
 from vivavoce.tts_engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.voice_store import About, VoiceStore
+
+pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
 ANNA = Grant("anna-key", frozenset({Scope.SPEAK, Scope.ENROL}))
 BO = Grant("bo-key", frozenset({Scope.SPEAK, Scope.ENROL}))
 SPEAKER = Grant("anna-key", frozenset({Scope.SPEAK}))
 ADMIN = Grant("admin-key", frozenset({Scope.ADMIN}))
 EVERYBODY = Grant(OPEN_KEY_ID, frozenset(Scope))
-
-
-@pytest.fixture(autouse=True)
-def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process for each recording takes a while; the decoder's own tests start them."""
-    monkeypatch.setattr("vivavoce.tts_engine.recording._decode_apart", answered)
 
 
 class Encoder:
@@ -86,19 +80,8 @@ def house(tmp_path: Path) -> Iterator[House]:
     opened.close()
 
 
-def speech(seconds: float = 3.5, level: float = 0.5) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as output:
-        output.setnchannels(1)
-        output.setsampwidth(2)
-        output.setframerate(16_000)
-        tone = np.sin(2 * np.pi * 220 * np.arange(round(16_000 * seconds)) / 16_000)
-        output.writeframes((32_000 * level * tone).astype("<i2").tobytes())
-    return file.getvalue()
-
-
 def created(house: House, grant: Grant, name: str = "Anna", **about: str) -> str:
-    return asyncio.run(house.registry.create(speech(), NewVoice(name, **about), grant)).id  # type: ignore[arg-type]
+    return asyncio.run(house.registry.create(recording(), NewVoice(name, **about), grant)).id  # type: ignore[arg-type]
 
 
 def seen(house: House, grant: Grant) -> list[str]:
@@ -169,7 +152,7 @@ def test_a_default_or_an_alias_of_no_voice_stops_the_start(house: House) -> None
 
 
 def test_a_default_of_another_release_or_a_damaged_one_stops_the_start(house: House, tmp_path: Path) -> None:
-    asyncio.run(house.registry.create(speech(), NewVoice("Anna", voice_id="anna"), EVERYBODY))
+    asyncio.run(house.registry.create(recording(), NewVoice("Anna", voice_id="anna"), EVERYBODY))
     later = House(tmp_path / "voices", Version.V3)
     with pytest.raises(BadRequest, match="voice: voice 'anna' was enrolled with CosyVoice 2"):
         asyncio.run(VoiceRegistry.open(later.voices, VoicePolicy(default="anna")))
@@ -203,7 +186,7 @@ def test_to_other_keys_a_voice_is_not_there(house: House) -> None:
         lambda voice: house.registry.find(voice, BO),
         lambda voice: asyncio.run(house.registry.rename(voice, "Bo", BO)),
         lambda voice: asyncio.run(house.registry.remove(voice, BO)),
-        lambda voice: asyncio.run(house.registry.replace(voice, speech(), NewVoice("Bo"), BO)),
+        lambda voice: asyncio.run(house.registry.replace(voice, recording(), NewVoice("Bo"), BO)),
     )
     for attempt in attempts:
         answers = set()
@@ -231,8 +214,8 @@ def test_a_key_changes_its_own_and_an_administrator_all(house: House) -> None:
 def test_only_a_key_that_may_enrol_does(house: House) -> None:
     annas = created(house, ANNA)
     changes: tuple[Callable[[], Awaitable[object]], ...] = (
-        lambda: house.registry.create(speech(), NewVoice("Anna"), SPEAKER),
-        lambda: house.registry.replace(annas, speech(), NewVoice("Anna"), SPEAKER),
+        lambda: house.registry.create(recording(), NewVoice("Anna"), SPEAKER),
+        lambda: house.registry.replace(annas, recording(), NewVoice("Anna"), SPEAKER),
         lambda: house.registry.rename(annas, "Anna", SPEAKER),
         lambda: house.registry.remove(annas, SPEAKER),
     )
@@ -247,21 +230,21 @@ def test_only_a_key_that_may_enrol_does(house: House) -> None:
 
 def test_what_is_told_with_a_recording_is_kept(house: House) -> None:
     new = NewVoice("Anna", "Some words.", "en-GB", "I agree.", "upload", "cosyvoice-v2-anna-1")
-    voice = asyncio.run(house.registry.create(speech(), new, ANNA))
+    voice = asyncio.run(house.registry.create(recording(), new, ANNA))
     assert voice.id == "cosyvoice-v2-anna-1"
     assert (voice.transcript, voice.language, voice.version) == ("Some words.", "en-GB", 2)
     about = voice.about
     assert (about.owner, about.consent, about.provenance) == ("anna-key", "I agree.", "upload")
     assert len(about.source) == 64
     with pytest.raises(BadRequest, match="already"):
-        asyncio.run(house.registry.create(speech(), new, BO))
+        asyncio.run(house.registry.create(recording(), new, BO))
     with pytest.raises(BadRequest, match="already"):
-        asyncio.run(house.registry.create(speech(), NewVoice("x", voice_id="first"), BO))
+        asyncio.run(house.registry.create(recording(), NewVoice("x", voice_id="first"), BO))
 
 
 def test_another_recording_leaves_what_is_not_told_anew(house: House) -> None:
     annas = created(house, ANNA, "Anna", consent="I agree.", language="en")
-    after = asyncio.run(house.registry.replace(annas, speech(4.5), NewVoice("", provenance="again"), ANNA))
+    after = asyncio.run(house.registry.replace(annas, recording(4.5), NewVoice("", provenance="again"), ANNA))
     assert (after.name, after.about.consent, after.language) == ("Anna", "I agree.", "en")
     assert (after.about.owner, after.about.provenance) == ("anna-key", "again")
     assert house.encoder.heard == [3.5, 4.5]
@@ -269,13 +252,13 @@ def test_another_recording_leaves_what_is_not_told_anew(house: House) -> None:
 
 def test_only_the_beginning_is_used_where_that_is_asked_for(house: House) -> None:
     new = NewVoice("Anna", use_s=10.0, limits=RecordingLimits(longest_s=60))
-    asyncio.run(house.registry.create(speech(45), new, ANNA))
+    asyncio.run(house.registry.create(recording(45), new, ANNA))
     assert house.encoder.heard == [10.0]
 
 
 @pytest.mark.parametrize(
     ("data", "sentence"),
-    [(b"", "empty"), (b"not sound", "no recording"), (speech(2), "2.0 s"), (speech(level=0), "silent")],
+    [(b"", "empty"), (b"not sound", "no recording"), (recording(2), "2.0 s"), (recording(level=0), "silent")],
 )
 def test_a_bad_recording_leaves_nothing(house: House, data: bytes, sentence: str) -> None:
     with pytest.raises(BadRequest, match=sentence):
@@ -287,7 +270,7 @@ def test_a_bad_recording_leaves_nothing(house: House, data: bytes, sentence: str
 def test_the_loop_goes_on_while_a_recording_is_heard(house: House) -> None:
     async def scenario() -> None:
         house.encoder.may_go_on.clear()
-        creating = asyncio.create_task(house.registry.create(speech(), NewVoice("Anna"), ANNA))
+        creating = asyncio.create_task(house.registry.create(recording(), NewVoice("Anna"), ANNA))
         await asyncio.to_thread(house.encoder.hears.wait, 30)
         assert house.registry.resolve(None, ANNA) == "first"
         house.encoder.may_go_on.set()
@@ -303,13 +286,13 @@ def test_whoever_comes_when_too_many_wait_is_refused_at_once(tmp_path: Path) -> 
         house.encoder.may_go_on.clear()
         async with asyncio.TaskGroup() as tasks:
             for name in ("1", "2"):
-                tasks.create_task(house.registry.create(speech(), NewVoice(name), ANNA))
+                tasks.create_task(house.registry.create(recording(), NewVoice(name), ANNA))
             await asyncio.to_thread(house.encoder.hears.wait, 30)
             with pytest.raises(Overloaded) as refusal:
-                await house.registry.create(speech(), NewVoice("3"), ANNA)
+                await house.registry.create(recording(), NewVoice("3"), ANNA)
             assert refusal.value.reason == "enrolments"
             house.encoder.may_go_on.set()
-        await house.registry.create(speech(), NewVoice("4"), ANNA)
+        await house.registry.create(recording(), NewVoice("4"), ANNA)
 
     asyncio.run(scenario())
     assert sorted(voice.name for voice in house.store.list()) == ["1", "2", "4"]
@@ -319,15 +302,15 @@ def test_whoever_comes_when_too_many_wait_is_refused_at_once(tmp_path: Path) -> 
 def test_of_a_sender_who_has_gone_nothing_is_kept(house: House) -> None:
     async def scenario() -> None:
         house.encoder.may_go_on.clear()
-        first = asyncio.create_task(house.registry.create(speech(), NewVoice("gone"), ANNA))
+        first = asyncio.create_task(house.registry.create(recording(), NewVoice("gone"), ANNA))
         await asyncio.to_thread(house.encoder.hears.wait, 30)
-        waiting = asyncio.create_task(house.registry.create(speech(), NewVoice("gone too"), ANNA))
+        waiting = asyncio.create_task(house.registry.create(recording(), NewVoice("gone too"), ANNA))
         await asyncio.sleep(0)
         for task in (first, waiting):
             task.cancel()
         await asyncio.wait({first, waiting})
         house.encoder.may_go_on.set()
-        await house.registry.create(speech(4), NewVoice("stays"), ANNA)
+        await house.registry.create(recording(4), NewVoice("stays"), ANNA)
 
     asyncio.run(scenario())
     assert [voice.name for voice in house.store.list()] == ["stays"]
@@ -338,7 +321,7 @@ def test_many_at_once_are_all_enrolled_and_none_mixed_up(house: House) -> None:
     async def scenario() -> None:
         lengths = [3 + tenth / 10 for tenth in range(10)]
         voices = await asyncio.gather(
-            *(house.registry.create(speech(s), NewVoice(f"{s:.1f}"), ANNA) for s in lengths)
+            *(house.registry.create(recording(s), NewVoice(f"{s:.1f}"), ANNA) for s in lengths)
         )
         for seconds, voice in zip(lengths, voices, strict=True):
             ids = house.store.get(voice.id).speech_ids
@@ -350,8 +333,8 @@ def test_many_at_once_are_all_enrolled_and_none_mixed_up(house: House) -> None:
 def test_a_borrowed_voice_lasts_as_long_as_it_is_used(house: House) -> None:
     async def scenario() -> None:
         new = NewVoice("", "Some words.")
-        async with house.registry.borrowed(speech(), new, ANNA) as first:
-            async with house.registry.borrowed(speech(), new, BO) as second:
+        async with house.registry.borrowed(recording(), new, ANNA) as first:
+            async with house.registry.borrowed(recording(), new, BO) as second:
                 assert first == second
             assert house.voices.speaker(first).prompt is not None
             assert seen(house, ADMIN) == ["first", "second"]
@@ -359,11 +342,11 @@ def test_a_borrowed_voice_lasts_as_long_as_it_is_used(house: House) -> None:
                 house.registry.resolve(first, ANNA)
         assert first not in house.voices
         with pytest.raises(ZeroDivisionError):
-            async with house.registry.borrowed(speech(), new, ANNA) as third:
+            async with house.registry.borrowed(recording(), new, ANNA) as third:
                 raise ZeroDivisionError
         assert third not in house.voices
         with pytest.raises(ScopeMissing):
-            await house.registry.borrowed(speech(), new, SPEAKER).__aenter__()
+            await house.registry.borrowed(recording(), new, SPEAKER).__aenter__()
 
     asyncio.run(scenario())
     assert house.store.list() == ()
@@ -376,7 +359,7 @@ def test_a_model_that_clones_nobody_says_which_does() -> None:
     assert registry.resolve("shimmer", ANNA) == "tone-440"
     assert [voice.id for voice in registry.visible(ANNA)] == ["tone-440", "tone-880"]
     with pytest.raises(BadRequest, match=r"clones nobody; a server of CosyVoice 2 or 3 does"):
-        asyncio.run(registry.create(speech(), NewVoice("Anna"), ANNA))
+        asyncio.run(registry.create(recording(), NewVoice("Anna"), ANNA))
     with pytest.raises(UnknownVoice):
         registry.find("tone-440", ANNA)
     registry.close()
@@ -385,7 +368,7 @@ def test_a_model_that_clones_nobody_says_which_does() -> None:
 def test_a_server_without_a_folder_for_voices_says_so() -> None:
     registry = VoiceRegistry(BundleVoices({}, lambda: pytest.fail("not needed"), ("en",), None))
     with pytest.raises(BadRequest, match="'voice_store'"):
-        asyncio.run(registry.create(speech(), NewVoice("Anna"), ANNA))
+        asyncio.run(registry.create(recording(), NewVoice("Anna"), ANNA))
     registry.close()
 
 
@@ -423,9 +406,9 @@ def test_a_server_opens_with_the_voices_of_its_settings(tmp_path: Path) -> None:
 def speakers(tmp_path: Path) -> Path:
     folder = tmp_path / "speakers"
     folder.mkdir()
-    (folder / "anna.wav").write_bytes(speech(3.5))
+    (folder / "anna.wav").write_bytes(recording(3.5))
     (folder / "anna.txt").write_text("What Anna says.\n", "utf-8")
-    (folder / "bo.WAV").write_bytes(speech(4.0))
+    (folder / "bo.WAV").write_bytes(recording(4.0))
     (folder / "README.md").write_text("no speaker")
     return folder
 
@@ -454,7 +437,7 @@ def test_what_has_not_changed_is_not_heard_again(house: House, speakers: Path, t
     (speakers / "anna.txt").write_text("What Anna really says.", "utf-8")
     assert enrolled(again, speakers) == 1
     assert again.registry.find("anna", BO).transcript == "What Anna really says."
-    (speakers / "bo.WAV").write_bytes(speech(5.0))
+    (speakers / "bo.WAV").write_bytes(recording(5.0))
     assert enrolled(again, speakers) == 1
     assert again.encoder.heard == [3.5, 5.0]
     again.close()
@@ -472,13 +455,13 @@ def test_a_bad_file_is_one_warning_and_not_a_failed_start(
     house: House, speakers: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (speakers / "broken.mp3").write_bytes(b"not sound")
-    (speakers / "an id with spaces.wav").write_bytes(speech())
-    (speakers / "first.wav").write_bytes(speech())
-    (speakers / "latin.wav").write_bytes(speech())
+    (speakers / "an id with spaces.wav").write_bytes(recording())
+    (speakers / "first.wav").write_bytes(recording())
+    (speakers / "latin.wav").write_bytes(recording())
     (speakers / "latin.txt").write_bytes(b"\xe9t\xe9")
     (speakers / "folder.wav").mkdir()
-    asyncio.run(house.registry.create(speech(), NewVoice("Mine", voice_id="mine"), ANNA))
-    (speakers / "mine.wav").write_bytes(speech())
+    asyncio.run(house.registry.create(recording(), NewVoice("Mine", voice_id="mine"), ANNA))
+    (speakers / "mine.wav").write_bytes(recording())
     with caplog.at_level(logging.WARNING):
         assert enrolled(house, speakers) == 2
     assert len(caplog.records) == 6

@@ -4,9 +4,10 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -164,6 +165,13 @@ def _run(test: Callable[[House], Coroutine[Any, Any, None]], **how: Any) -> None
             await test(served)
 
     asyncio.run(within())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[VoiceStore]:
+    """An empty one of version 2."""
+    with VoiceStore(tmp_path / "voices", 2) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -1,47 +1,22 @@
 """Voices over HTTP: listed, made of an upload and removed, in the fields of both kinds of clients."""
 
 import asyncio
-import base64
-import io
-import wave
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from recordings import as_data_url, recording
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt
 from vivavoce.models.cosyvoice.geometry import Version
-from vivavoce.tts_engine.recording_decoder import answered
 from vivavoce.tts_engine.voice_store import About, VoiceStore
 
+pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
+
 PATH = "/v1/audio/voices"
-
-
-@pytest.fixture(autouse=True)
-def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process for each recording takes a while; the decoder's own tests start them."""
-    monkeypatch.setattr("vivavoce.tts_engine.recording._decode_apart", answered)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[VoiceStore]:
-    with VoiceStore(tmp_path / "voices", 2) as opened:
-        yield opened
-
-
-def recording(seconds: float = 3.5) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as output:
-        output.setnchannels(1)
-        output.setsampwidth(2)
-        output.setframerate(16_000)
-        tone = np.sin(2 * np.pi * 220 * np.arange(round(16_000 * seconds)) / 16_000)
-        output.writeframes((16_000 * tone).astype("<i2").tobytes())
-    return file.getvalue()
 
 
 async def create(served: Any, *, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
@@ -226,10 +201,6 @@ def test_a_voice_is_removed_by_its_name_as_well(run: Any, store: VoiceStore) -> 
         assert (await listed(served))["uploaded_voices"] == []
 
     run(test, store=store)
-
-
-def as_data_url(data: bytes) -> str:
-    return "data:audio/wav;base64," + base64.b64encode(data).decode()
 
 
 def test_a_recording_that_comes_with_a_request_is_spoken_like_and_forgotten(
