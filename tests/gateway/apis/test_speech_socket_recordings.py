@@ -1,40 +1,27 @@
 """Recordings that text streamed in is spoken like: made into a voice in time, kept, and dropped."""
 
 import asyncio
-import base64
-import io
 import json
-import wave
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from event_loop import until
-from tones import pitch_of, tone
+from recordings import as_data_url, recording
+from tones import pitch_of
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.speech_socket import PATH
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
-from vivavoce.tts_engine.recording_decoder import answered
 from vivavoce.tts_engine.voice_store import VoiceStore
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
+
 OF_THE_HOUSE = 2  # voices that are always there
-
-
-@pytest.fixture(autouse=True)
-def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process for each recording takes a while; the decoder's own tests start them."""
-    monkeypatch.setattr("vivavoce.tts_engine.recording._decode_apart", answered)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[VoiceStore]:
-    with VoiceStore(tmp_path / "voices", 2) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -49,20 +36,6 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(BundleVoices, "encode", counted)
     return lengths
-
-
-def recording(seconds: float = 3.5, sample_rate: int = 16_000) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as output:
-        output.setnchannels(1)
-        output.setsampwidth(2)
-        output.setframerate(sample_rate)
-        output.writeframes(tone(220, sample_rate, 0, round(sample_rate * seconds)))
-    return file.getvalue()
-
-
-def as_data_url(data: bytes) -> str:
-    return "data:audio/wav;base64," + base64.b64encode(data).decode()
 
 
 SPOKEN_LIKE = {"ref_audio": as_data_url(recording()), "ref_text": "What is said."}
