@@ -45,7 +45,7 @@ def gateway(*options: str) -> Iterator[int]:
             assert port is not None, ready
             yield int(port[1])
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
 
@@ -64,7 +64,7 @@ def call(port: int, *options: str) -> dict[str, object]:
 def test_the_phone_hears_the_script_and_can_be_understood(tmp_path: Path) -> None:
     transcribe = whisper()
     with gateway("--agent", "script:examples/script.txt") as port:
-        summary = call(port, "--seconds", "60", "--out", str(tmp_path / "heard.wav"))
+        summary = call(port, "--seconds", "240", "--out", str(tmp_path / "heard.wav"))
     assert summary["reason"] == "the gateway hung up"
     assert summary["sample_rate"] == 8000
     heard = transcribe(tmp_path / "heard.wav").lower()
@@ -94,7 +94,7 @@ def whisper() -> Callable[[Path], str]:
 
 def test_keys_are_answered_and_pound_ends_the_call() -> None:
     with gateway("--agent", "keys") as port:
-        summary = call(port, "--seconds", "30", "--dtmf", "1#")
+        summary = call(port, "--seconds", "120", "--dtmf", "1#")
     assert summary["reason"] == "the gateway hung up"
     assert float(str(summary["speech_s"])) > 0.5
 
