@@ -16,11 +16,14 @@ from dataclasses import dataclass
 
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI
+from fastapi.exceptions import WebSocketRequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from .. import __version__
 from ..tts_engine.errors import BadRequest, Overloaded
@@ -56,6 +59,7 @@ def make_app(
     app.add_exception_handler(BadRequest, _refuse)
     app.add_exception_handler(Overloaded, _refuse)
     app.add_exception_handler(HTTPException, _refuse_as_http)
+    app.add_exception_handler(WebSocketRequestValidationError, _refuse_query)
     _let_pages_in(app, access)
     for mount in mounts:
         keys = [] if mount.scope is None else [Depends(requires(access, mount.scope))]
@@ -102,9 +106,20 @@ _STATUS: Mapping[type[Exception], int] = {
 }
 
 
-async def _refuse(connection: HTTPConnection, error: Exception) -> JSONResponse:
+class _Refusal(JSONResponse):
     """The answer to a request or, before it is accepted, to a WebSocket."""
-    answer = _refusal(str(error), _STATUS.get(type(error), 400))
+
+    def __init__(self, sentence: str, status: int, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__({"error": sentence}, status, headers)
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await super().__call__(scope, receive, send)
+        # A WebSocket's server is done with it by then; returning before is an error in its log.
+        await asyncio.sleep(0)
+
+
+async def _refuse(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    answer = _Refusal(str(error), _STATUS.get(type(error), 400))
     if isinstance(error, KeyRefused):
         # A browser that opens a page asks its user, a program does not.
         by_a_person = "text/html" in connection.headers.get("accept", "")
@@ -117,11 +132,13 @@ async def _refuse(connection: HTTPConnection, error: Exception) -> JSONResponse:
 async def _refuse_as_http(connection: HTTPConnection, error: Exception) -> JSONResponse:
     """What is wrong with a request as such: a path, a method, a body that is no JSON."""
     assert isinstance(error, HTTPException)
-    return _refusal(error.detail, error.status_code, error.headers)
+    return _Refusal(error.detail, error.status_code, error.headers)
 
 
-def _refusal(sentence: str, status: int, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status, headers)
+async def _refuse_query(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    assert isinstance(error, WebSocketRequestValidationError)
+    first = error.errors()[0]
+    return _Refusal(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", 422)
 
 
 class HttpServer(uvicorn.Server):

@@ -1,17 +1,24 @@
 """The HTTP routes, asked in process, and the server around them on a real socket."""
 
 import asyncio
+import json
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
 
 import httpx
 import pytest
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, WebSocket
 from vivavoce.gateway.access.access import Access
-from vivavoce.gateway.access.keys import Scope
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.http import HttpServer, Mount, make_app
 from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.metrics import Metrics
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 
 def get(path: str, *, reason: str | None = None, metrics: Metrics | None = None) -> httpx.Response:
@@ -85,19 +92,58 @@ def test_whatever_is_refused_is_refused_in_one_shape(method: str, path: str, sta
     assert answer.headers.get("allow") == ("GET" if status == 405 else None)
 
 
-async def served(app: FastAPI) -> tuple[httpx.Response, bool]:
+def test_a_socket_is_refused_in_that_shape_too_and_nothing_of_it_is_in_the_log(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    key = keys.add("caller", (Scope.CALLS,), KeyLimits())
+    router = APIRouter()
+
+    @router.websocket("/socket")
+    async def socket_of(socket: WebSocket, audio: Literal["in", "none"] = "none") -> None:
+        """Is never reached."""
+
+    app = make_app(
+        unready=lambda: None,
+        registry=Metrics().registry,
+        access=Access(keys),
+        mounts=[Mount(router, Scope.CALLS)],
+    )
+
+    async def refusals() -> list[tuple[int, str]]:
+        found = []
+        async with serving(app) as base:
+            for query, sent in (("", "no key"), ("?audio=loud", key)):
+                with pytest.raises(InvalidStatus) as refused:
+                    url = f"ws://{base}/socket{query}"
+                    await connect(url, additional_headers={"x-api-key": sent}, proxy=None)
+                answer = refused.value.response
+                found.append((answer.status_code, json.loads(answer.body or b"")["error"]))
+        return found
+
+    (no_key, no_audio) = asyncio.run(refusals())
+    assert (no_key[0], no_key[1][:16]) == (401, "no valid API key")
+    assert (no_audio[0], no_audio[1][:12]) == (422, "query.audio:")
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@asynccontextmanager
+async def serving(app: FastAPI) -> AsyncIterator[str]:
+    """The server's address."""
     sock = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{sock.getsockname()[1]}/healthz"
-    before = signal.getsignal(signal.SIGTERM)
     server = HttpServer(app, sock)
     task = asyncio.create_task(server.run_until_closed())
     await server.wait_started(task)
-    kept = signal.getsignal(signal.SIGTERM) is before
-    async with httpx.AsyncClient(trust_env=False) as client:
-        answer = await client.get(url)
+    yield f"127.0.0.1:{sock.getsockname()[1]}"
     server.close()
     await task
-    return answer, kept
+
+
+async def served(app: FastAPI) -> tuple[httpx.Response, bool]:
+    before = signal.getsignal(signal.SIGTERM)
+    async with serving(app) as base, httpx.AsyncClient(trust_env=False) as client:
+        kept = signal.getsignal(signal.SIGTERM) is before
+        return await client.get(f"http://{base}/healthz"), kept
 
 
 def test_the_server_answers_on_its_socket_and_leaves_signals_alone() -> None:
