@@ -16,7 +16,7 @@ def bench() -> None:
     """Measure this machine against what must be reached."""
 
 
-CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
+_CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
 
 
 @bench.command("call")
@@ -24,7 +24,7 @@ CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
     "--part",
     "parts",
     multiple=True,
-    type=click.Choice(CALL_PARTS),
+    type=click.Choice(_CALL_PARTS),
     help="Only this; may be repeated.  [default: all but knee]",
 )
 @click.option("--utterances", type=click.IntRange(1), default=30, show_default=True, help="Of the one call.")
@@ -39,7 +39,7 @@ def bench_call(
     from .bench import call
 
     report = call.measure(
-        parts=parts or call.DEFAULT_PARTS,
+        parts=[call.Part(part) for part in parts] or call.DEFAULT_PARTS,
         utterances=utterances,
         speaking=speaking,
         calls=calls,
@@ -156,9 +156,9 @@ _PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
 @AS_JSON
 def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     """Pipecat bots: first audio beside Piper, what a conversation remembers, many calls."""
-    from .bench.pipecat import measure
+    from .bench.pipecat import Part, measure
 
-    _show(measure(parts=parts or _PIPECAT_PARTS), as_json)
+    _show(measure(parts=[Part(part) for part in parts or _PIPECAT_PARTS]), as_json)
 
 
 _API_PARTS = ("openai", "leaving", "dashscope")

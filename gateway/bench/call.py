@@ -31,7 +31,6 @@ from uuid import UUID
 import numpy as np
 from rich.console import Console
 
-from ...tts_engine.errors import BadRequest
 from . import load, talker
 from .report import BenchFailed, Figure, Report
 from .trace import (
@@ -117,23 +116,18 @@ class Run:
 
 def measure(
     *,
-    parts: Sequence[str] = DEFAULT_PARTS,
+    parts: Sequence[Part] = DEFAULT_PARTS,
     utterances: int = 30,
     speaking: int = 50,
     calls: int = 100,
     seconds: float = 30.0,
-    progress: Console | None = None,
 ) -> Report:
     """Run the parts and return their figures.
 
     ``utterances`` of the one call, calls ``speaking`` under load, ``calls`` at once, ``seconds`` of each.
-
-    Raises:
-        BadRequest: an unknown part.
-        BenchFailed: the gateway or the phones ended before their time.
+    Raises BenchFailed where the gateway or the phones ended before their time.
     """
-    console = progress or Console(stderr=True)
-    wanted = _parts(parts)
+    console = Console(stderr=True)
     steps: dict[Part, Callable[[], list[Figure]]] = {
         Part.TTFA: lambda: _measure_alone(utterances),
         Part.LOAD: lambda: _measure_under_load(speaking, seconds),
@@ -142,24 +136,14 @@ def measure(
         Part.BARGE_IN: lambda: _measure_barge_in(),
     }
     figures: list[Figure] = []
-    for part in wanted:
+    for part in parts:
         with console.status(f"bench call: {part}"):
             figures += steps[part]()
-    settings: dict[str, str | int | float | bool] = {
-        "parts": " ".join(wanted),
-        "calls": calls,
-        "speaking": speaking,
-        "seconds": seconds,
-    }
-    return Report("call", tuple(figures), settings)
-
-
-def _parts(names: Sequence[str]) -> list[Part]:
-    try:
-        return [Part(name) for name in names]
-    except ValueError:
-        unknown = next(name for name in names if name not in list(Part))
-        raise BadRequest(f"no part {unknown!r} of this bench; parts are {', '.join(Part)}") from None
+    return Report(
+        "call",
+        tuple(figures),
+        {"parts": " ".join(parts), "calls": calls, "speaking": speaking, "seconds": seconds},
+    )
 
 
 # Parts

@@ -70,13 +70,11 @@ def measure(parts: Sequence[str], weights: Weights) -> Report:
     comparable = is_released(checked) and checked.version == 2
     figures = (_TARGETS if comparable else Targets()).beside(measured)
     upstream = _upstream(parts) if comparable else ()
-    settings: dict[str, str | int] = {
-        "version": checked.version,
-        "weights": str(weights),
-        "precision": "float32",
-        "threads": 2,
-    }
-    return Report("cosyvoice", (*figures, *upstream), settings)
+    return Report(
+        "cosyvoice",
+        (*figures, *upstream),
+        {"version": checked.version, "weights": str(weights), "precision": "float32", "threads": 2},
+    )
 
 
 def _upstream(parts: Sequence[str]) -> Iterator[Figure]:

@@ -26,10 +26,13 @@ def measure(device: str, weights: Weights, precision: str) -> Report:
         with weights.folder() as folder, Console(stderr=True).status("bench device"):
             targets = _TARGETS if is_released(check_bundle(folder)) else Targets()
             figures = targets.beside(measure_device(folder, device, precision))
-    settings: dict[str, str | int] = {
-        "device": name or "no graphics card: unmeasured",
-        "version": weights.version,
-        "weights": str(weights),
-        "precision": precision,
-    }
-    return Report("device", figures, settings)
+    return Report(
+        "device",
+        figures,
+        {
+            "device": name or "no graphics card: unmeasured",
+            "version": weights.version,
+            "weights": str(weights),
+            "precision": precision,
+        },
+    )

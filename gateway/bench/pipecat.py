@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
-from ...tts_engine.errors import BadRequest, MissingExtra
+from ...tts_engine.errors import MissingExtra
 from . import load
 from .report import BenchFailed, Figure, Report
 from .trace import PACKET_S, Trace, arrival_gaps, percentile
@@ -58,13 +58,12 @@ class Part(StrEnum):
 
 def measure(
     *,
-    parts: Sequence[str] = tuple(Part),
+    parts: Sequence[Part] = tuple(Part),
     utterances: int = 30,
     barge_ins: int = 25,
     speaking: int = 20,
     seconds: float = 20.0,
     calls: int = 50,
-    progress: Console | None = None,
 ) -> Report:
     """Run the parts and return their figures.
 
@@ -73,15 +72,14 @@ def measure(
 
     Raises:
         MissingExtra: Pipecat is not installed.
-        BadRequest: an unknown part.
         BenchFailed: the bots or the phones ended before their time.
     """
     if importlib.util.find_spec("pipecat") is None:
         raise MissingExtra("the Pipecat bench", "pipecat")
-    console = progress or Console(stderr=True)
+    console = Console(stderr=True)
     settings: dict[str, str | int | float | bool] = {"parts": " ".join(parts), "tokens/s": 40}
     figures: list[Figure] = []
-    for part in _parts(parts):
+    for part in parts:
         with console.status(f"bench pipecat: {part}"):
             match part:
                 case Part.FIRST_AUDIO:
@@ -93,14 +91,6 @@ def measure(
                 case Part.COMING_AND_GOING:
                     figures += _measure_coming_and_going(calls)
     return Report("pipecat", tuple(figures), settings)
-
-
-def _parts(names: Sequence[str]) -> list[Part]:
-    try:
-        return [Part(name) for name in names]
-    except ValueError:
-        unknown = next(name for name in names if name not in list(Part))
-        raise BadRequest(f"no part {unknown!r} of this bench; parts are {', '.join(Part)}") from None
 
 
 # First audio

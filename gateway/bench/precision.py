@@ -46,8 +46,11 @@ def measure(precisions: Sequence[str], weights: Weights) -> Report:
             with Console(stderr=True).status(f"bench precision: {precision}"):
                 measured += measured_apart(_MODULE, folder, precision)
     targets = _TARGETS if is_released(checked) else Targets()
-    settings: dict[str, str | int] = {"version": checked.version, "weights": str(weights), "threads": 2}
-    return Report("precision", targets.beside(measured), settings)
+    return Report(
+        "precision",
+        targets.beside(measured),
+        {"version": checked.version, "weights": str(weights), "threads": 2},
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -242,28 +242,30 @@ def measure(
     seconds: float = 30.0,
     interruptions: int = 10,
     opened: int = 50,
-    progress: Console | None = None,
 ) -> Report:
     """Call and return the figures.
 
     ``utterances`` are timed, ``calls`` of ``seconds`` listened to, ``interruptions`` of each kind made, and
     calls ``opened`` and closed. Raises BrowserFailed.
     """
-    console = progress or Console(stderr=True)
-    figures = asyncio.run(_measure(utterances, calls, seconds, interruptions, opened, console))
-    settings: dict[str, str | int | float | bool] = {
-        "utterances": utterances,
-        "calls": calls,
-        "seconds": seconds,
-        "interruptions": interruptions,
-        "opened": opened,
-    }
-    return Report("webrtc", tuple(figures), settings)
+    figures = asyncio.run(_measure(utterances, calls, seconds, interruptions, opened))
+    return Report(
+        "webrtc",
+        tuple(figures),
+        {
+            "utterances": utterances,
+            "calls": calls,
+            "seconds": seconds,
+            "interruptions": interruptions,
+            "opened": opened,
+        },
+    )
 
 
 async def _measure(
-    utterances: int, calls: int, seconds: float, interruptions: int, opened: int, console: Console
+    utterances: int, calls: int, seconds: float, interruptions: int, opened: int
 ) -> list[Figure]:
+    console = Console(stderr=True)
     figures: list[Figure] = []
     with loopback_only():
         async with _gateway() as (gateway, url):

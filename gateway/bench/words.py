@@ -93,14 +93,12 @@ def sentences() -> list[Sentence]:
     return [Sentence(row["text"], tuple(row["names"]), row["reference"]) for row in rows]
 
 
-def measure(
-    limit: int | None = None, show: Callable[[str], None] | None = None, progress: Console | None = None
-) -> Report:
+def measure(limit: int | None = None, show: Callable[[str], None] | None = None) -> Report:
     """Speak and transcribe the first ``limit`` sentences of each kind (all of them by default).
 
     ``show`` gets a line for everything heard differently. Raises MissingExtra without the [stt] extra.
     """
-    console = progress or Console(stderr=True)
+    console = Console(stderr=True)
     model = _load_recogniser()
     chosen = sentences()[:limit]
     with console.status("bench words: speaking"):

@@ -10,7 +10,7 @@ from vivavoce.gateway.bench import pipecat as bench
 from vivavoce.gateway.bench.pipecat import Part, Remembered, measure, seconds_heard, words_heard
 from vivavoce.gateway.bench.report import BenchFailed
 from vivavoce.gateway.bench.trace import Trace
-from vivavoce.tts_engine.errors import BadRequest, MissingExtra
+from vivavoce.tts_engine.errors import MissingExtra
 
 WORDS = [(0.0, 0.4, 1), (0.5, 0.9, 2), (1.0, 1.2, 3), (1.2, 2.0, 3), (2.0, 2.4, 4)]
 
@@ -39,12 +39,6 @@ def test_a_conversation_is_wrong_by_words_too_many_and_too_few(said: int, heard:
 def test_a_run_that_lost_a_call_reaches_no_target() -> None:
     assert bench._sum_of_all(19, 20, [0] * 19) == float("inf")
     assert bench._sum_of_all(20, 20, [0] * 19 + [2]) == 2
-
-
-def test_an_unknown_part_is_refused_with_those_that_are() -> None:
-    pytest.importorskip("pipecat", reason="needs the extra: pip install 'vivavoce[pipecat]'")
-    with pytest.raises(BadRequest, match="no part 'x' of this bench; parts are first-audio, barge-in"):
-        measure(parts=["x"])
 
 
 def test_the_command_line_knows_the_parts() -> None:
