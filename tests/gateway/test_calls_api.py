@@ -109,7 +109,7 @@ async def house(keys_file: Path | None = None, key: str = "") -> AsyncIterator[H
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 30))
+    asyncio.run(asyncio.wait_for(test, 120))
 
 
 async def say(socket: ClientConnection, *texts: str) -> None:
@@ -126,6 +126,12 @@ async def until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
         messages.append(message)
         if message["type"] == kind:
             return messages
+
+
+async def until_free(opened: House, phone: Phone) -> None:
+    """Until the call's holder has let go of it, which its leaving is noticed by."""
+    while opened.gateway.server.registry.get(phone.call_id).held:
+        await asyncio.sleep(0.01)
 
 
 def test_a_program_holds_a_call_speaks_and_learns_what_was_heard() -> None:
@@ -185,7 +191,7 @@ def test_discard_stops_and_tells_what_was_heard() -> None:
         async with house() as opened:
             phone = await opened.phone()
             async with opened.socket(phone.call_id) as socket:
-                text = "one two three four five six seven eight nine ten eleven twelve. "
+                text = "one two three four five six seven eight nine ten eleven twelve " * 4
                 await say(socket, text)
                 await say(socket, "never said.")
                 await until(socket, "word")
@@ -194,7 +200,7 @@ def test_discard_stops_and_tells_what_was_heard() -> None:
                 told = await until(socket, "discarded")
                 words = [message["text"] for message in told if message["type"] == "word"]
                 heard = told[-1]["heard"].split()
-                assert heard == text.rstrip(". ").split()[: len(heard)]
+                assert heard == text.split()[: len(heard)]
                 assert 2 <= len(heard) <= 2 + len(words)
                 assert told[-1]["cut_ms"] > 300
                 await say(socket, "Back again.")
@@ -257,6 +263,7 @@ def test_a_call_is_held_by_one_program_at_a_time() -> None:
                 async with opened.http() as client:
                     answer = await client.post(f"/{phone.call_id}/speech", content="Hello.")
                     assert answer.status_code == 409
+            await until_free(opened, phone)
             async with opened.socket(phone.call_id) as third:
                 await until(third, "started")
 
@@ -328,13 +335,13 @@ def test_discard_over_http_cuts_what_is_being_said() -> None:
     async def test() -> None:
         async with house() as opened, opened.http() as client:
             phone = await opened.phone()
-            text = "one two three four five six seven eight nine ten."
+            text = "one two three four five six seven eight nine ten " * 6
             speaking = asyncio.create_task(client.post(f"/{phone.call_id}/speech", content=text))
             while not any(phone.heard):
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.5)
             cut = (await client.post(f"/{phone.call_id}/discard")).json()
-            assert 500 < cut["cut_ms"] < 2000
+            assert 500 < cut["cut_ms"] < 12_000
             assert text.startswith(cut["heard"]) and cut["words"] == cut["heard"].split()
             assert (await speaking).json()["outcome"] == "discarded"
 
@@ -533,13 +540,13 @@ class Deaf:
         await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("nothing", [Command.FLUSH, ""], ids=["flush", "text"])
-def test_what_says_nothing_cannot_be_sent_without_end_either(nothing: Delta) -> None:
+@pytest.mark.parametrize("silent", [Command.FLUSH, ""], ids=["flush", "text"])
+def test_what_says_nothing_cannot_be_sent_without_end_either(silent: Delta) -> None:
     async def test() -> None:
         speaker = Speaker(Deaf(), Speech(), nobody, nothing)  # type: ignore[arg-type]
         with pytest.raises(BadMessage, match="characters are waiting"):
             for _ in range(MOST_WAITING + 1):
-                speaker.push(nothing)
+                speaker.push(silent)
         await speaker.aclose()
 
     run(test())
@@ -555,7 +562,8 @@ def test_text_that_could_not_be_spoken_waits_no_longer() -> None:
         for _ in range(8):
             speaker.push("word " * 12_000)
             speaker.end()
-            await asyncio.sleep(0.01)
+            while speaker._drafts:
+                await asyncio.sleep(0)
         await speaker.aclose()
 
     run(test())
@@ -594,7 +602,8 @@ def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
             speaker.speech = Speech(voice)
             speaker.push("And so on.")
             speaker.end()
-        await asyncio.sleep(0.01)
+        while len(voices) < 2:
+            await asyncio.sleep(0)
         await speaker.aclose()
 
     run(test())
@@ -666,9 +675,7 @@ def test_a_holder_that_leaves_in_mid_sentence_leaves_the_call_up() -> None:
             async with opened.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "text", "text": "one two three four five six seven, "}))
                 await until(socket, "word")
-            line = opened.gateway.server.registry.get(phone.call_id)
-            while line.held:
-                await asyncio.sleep(0.01)
+            await until_free(opened, phone)
             assert not phone.hung_up.is_set()
             async with opened.socket(phone.call_id) as socket:
                 await until(socket, "started")
@@ -692,7 +699,7 @@ def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
             phone = await opened.phone()
             async with opened.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "on_speech", "action": "discard"}))
-                await say(socket, "one two three four five six seven eight nine ten eleven twelve.")
+                await say(socket, "one two three four five six seven eight nine ten eleven twelve " * 4)
                 await until(socket, "word")
                 for start in range(0, len(question), 320):
                     phone.send(Audio(8000, question[start : start + 320]))
@@ -712,21 +719,24 @@ def test_the_example_holds_a_call_and_answers_a_key(capsys: pytest.CaptureFixtur
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
 
+    printed = ""
+
+    async def until_printed(text: str) -> None:
+        nonlocal printed
+        while text not in printed:
+            await asyncio.sleep(0.01)
+            printed += capsys.readouterr().out
+
     async def test() -> None:
         async with house() as opened:
             holding = asyncio.create_task(example.hold(f"ws://{opened.base}/next/socket"))
             phone = await opened.phone()
-            while not any(phone.heard):
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.5)
+            await until_printed("Hello")
             phone.send(Dtmf("7"))
-            await asyncio.sleep(1.5)
+            await until_printed("That was key")
             await phone.aclose()
             await holding
 
     run(test())
-    printed = capsys.readouterr().out
-    assert "Hello" in printed
     assert "interrupted after: Hello" in printed
-    assert "That was key" in printed
-    assert "the caller hung up" in printed
+    assert "the caller hung up" in printed + capsys.readouterr().out

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from event_loop import until
 from vivavoce.adapters.voice_activity import ActivityChange
 from vivavoce.gateway.access.access import Access
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
@@ -350,7 +351,7 @@ def test_a_house_that_closes_takes_no_new_calls_and_lets_sentences_end() -> None
         peer.say(type="text", text="One two three. ")
         peer.say(type="end")
         await peer.until_told("word")
-        await house.calls.registry.finish_calls(5.0)
+        await house.calls.registry.finish_calls(WITHIN_S)
         assert [word["text"] for word in peer.of_type("word")] == ["One", "two", "three"]
         assert peer.closed == "finished"
         refused = await house.client.post("/api/offer", json=OFFER)
@@ -592,9 +593,7 @@ def test_hanging_up_ends_everything_of_the_call() -> None:
         assert peer.closed == "the page hung up"
         assert peer.told[-1]["type"] != "word"
         assert list(house.calls.registry) == []
-        async with asyncio.timeout(WITHIN_S):
-            while house.calls.engine.active_streams:  # a step that is under way comes to its end
-                await asyncio.sleep(0.001)
+        await until(lambda: house.calls.engine.active_streams == 0)  # a step under way comes to its end
         packets = len(peer.packets)
         await asyncio.sleep(0.05)
         assert len(peer.packets) == packets
@@ -607,9 +606,7 @@ def test_one_call_that_breaks_ends_alone() -> None:
         broken, other = await house.call(), await house.call()
         broken.feed = None  # type: ignore[assignment, method-assign]
         broken.leg.call._send = None  # type: ignore[assignment, union-attr]
-        async with asyncio.timeout(WITHIN_S):
-            while broken.closed is None:
-                await asyncio.sleep(0.01)
+        await until(lambda: broken.closed)
         assert broken.closed == "an error of ours"
         other.say(type="text", text="Unharmed. ")
         other.say(type="end")
@@ -650,12 +647,11 @@ def test_many_calls_leave_nothing_behind() -> None:
             peer = await house.call()
             peer.say(type="text", text="Hello. ")
             peer.close("gone")
-        await asyncio.sleep(0)
+        await until(lambda: house.calls.engine.active_streams == 0)
         registry = house.calls.engine.metrics.registry
         assert registry.get_sample_value("vivavoce_active_calls") == 0
         assert len(house.calls.registry) == 0
         assert not any(house.calls.clock._phases)
-        assert house.calls.engine.active_streams == 0
 
     in_house(scenario)
 
