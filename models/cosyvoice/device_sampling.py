@@ -1,18 +1,20 @@
 """``sampling``'s choice as one function of tensors, for a device: no row, id or branch is looked at.
 
-The rule is the same, and so are the random numbers: they are drawn on the host, a session's own, and two of
-them come with each step, the second for where the first id was heard lately. So a session says the same on
-every device, but for what is rounded otherwise on the way to a score.
+The rule is the same, and so are the random numbers: they are drawn on the host, a session's own, and come
+with what it wants, two for each choice, of which the second is used where the first id was heard lately. So a
+session says the same on every device, but for what is rounded otherwise on the way to a score. And a device
+can go on by itself: ``after`` a choice the session wants what it wanted before, with one id more heard.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .sampling import Chooser, SamplingParameters, repeated
+from .sampling import Chooser, SamplingParameters
 
 NONE = -1  # pads a list of ids; chosen where no id may be
 
@@ -21,27 +23,35 @@ NONE = -1  # pads a list of ids; chosen where no id may be
 class Wishes:
     """How each of B rows chooses.
 
-    ``uniforms``: (B, 2) float64, in [0, 1). ``temperature``, ``top_p``: (B,) float32. ``top_k``: (B,) int64.
-    ``repeated``, ``forbidden``: (B, any) int64, padded with NONE: ids to draw again, and not to choose.
+    ``uniforms``: (B, 2 N) float64, in [0, 1), of which ``used`` are: (B, 1) int64. ``temperature``,
+    ``top_p``: (B,) float32. ``top_k``: (B,) int64. ``heard``: (B, any) int64, the last ids, the latest at the
+    right; ``counts``: (B, any) bool, those that repetition is judged by; ``enough``: (B, 1) float64, so often
+    heard an id is drawn again. ``forbidden``: (B, any) int64, ids not to choose. Ids are padded with NONE.
     """
 
     uniforms: Tensor
+    used: Tensor
     temperature: Tensor
     top_p: Tensor
     top_k: Tensor
-    repeated: Tensor
+    heard: Tensor
+    counts: Tensor
+    enough: Tensor
     forbidden: Tensor
 
 
-def no_wishes(rows: int, repeated: int, forbidden: int) -> Wishes:
-    """Rows that choose as the defaults have it. repeated, forbidden: room for so many ids."""
+def no_wishes(rows: int, choices: int, heard: int, forbidden: int) -> Wishes:
+    """Rows that choose as the defaults have it, so often at most. heard, forbidden: room for so many ids."""
     usual = SamplingParameters()
     return Wishes(
-        torch.zeros(rows, 2, dtype=torch.float64),
+        torch.zeros(rows, 2 * choices, dtype=torch.float64),
+        torch.zeros(rows, 1, dtype=torch.int64),
         torch.full((rows,), usual.temperature),
         torch.full((rows,), usual.top_p),
         torch.full((rows,), usual.top_k),
-        torch.full((rows, repeated), NONE),
+        torch.full((rows, heard), NONE),
+        torch.zeros(rows, heard, dtype=torch.bool),
+        torch.ones(rows, 1, dtype=torch.float64),
         torch.full((rows, forbidden), NONE),
     )
 
@@ -53,16 +63,18 @@ def write_wishes(wishes: Wishes, row: int, chooser: Chooser, uniforms: Sequence[
     wishes.temperature.numpy()[row] = parameters.temperature
     wishes.top_p.numpy()[row] = parameters.top_p
     wishes.top_k.numpy()[row] = parameters.top_k
-    _write_ids(wishes.repeated, row, sorted(repeated(chooser.decoded, parameters)))
+    window, room = parameters.repetition_window, wishes.heard.shape[1]
+    _write_ids(wishes.heard, row, chooser.decoded[-window:] if window else ())
+    wishes.counts.numpy()[row] = np.arange(room) >= room - window
+    wishes.enough.numpy()[row] = window * parameters.repetition_threshold
     _write_ids(wishes.forbidden, row, chooser.forbidden)
 
 
 def _write_ids(room: Tensor, row: int, ids: Sequence[int]) -> None:
     if len(ids) > room.shape[1]:
         raise ValueError(f"{len(ids)} ids are listed; there is room for {room.shape[1]}")
-    listed = room.numpy()[row]
-    listed[: len(ids)] = ids
-    listed[len(ids) :] = NONE
+    listed, first = room.numpy()[row], room.shape[1] - len(ids)
+    listed[:first], listed[first:] = NONE, ids
 
 
 def choose_ids(logits: Tensor, wishes: Wishes) -> Tensor:
@@ -72,15 +84,23 @@ def choose_ids(logits: Tensor, wishes: Wishes) -> Tensor:
     """
     scores = _without(logits.float() / wishes.temperature[:, None], wishes.forbidden)
     likely, ids = torch.softmax(scores, 1).sort(dim=1, descending=True, stable=True)
-    place = _inverted(_nucleus(likely, wishes), wishes.uniforms[:, :1])
+    uniforms = wishes.uniforms.gather(1, wishes.used + torch.arange(2, device=logits.device))
+    place = _inverted(_nucleus(likely, wishes), uniforms[:, :1])
     first = ids.gather(1, place)
     others = scores.scatter(1, first, -torch.inf)
     others = torch.where(others.amax(1, keepdim=True).isfinite(), others, scores)
-    second = _inverted(torch.softmax(others, 1), wishes.uniforms[:, 1:])
-    redrawn = (wishes.repeated == first).any(1, keepdim=True)
+    second = _inverted(torch.softmax(others, 1), uniforms[:, 1:])
+    times = ((wishes.heard == first) & wishes.counts).sum(1, keepdim=True)
+    redrawn = (times > 0) & (times >= wishes.enough)
     chosen = torch.where(redrawn, second, first)
     possible = scores.amax(1, keepdim=True).isfinite()
     return torch.cat([torch.where(possible, chosen, NONE), redrawn], 1)
+
+
+def after(wishes: Wishes, chosen: Tensor) -> Wishes:
+    """What rows want once they have heard what was ``chosen``: (B, 2), of ``choose_ids``."""
+    heard = torch.cat([wishes.heard[:, 1:], chosen[:, :1]], 1)
+    return replace(wishes, heard=heard, used=wishes.used + 1 + chosen[:, 1:])
 
 
 def _without(scores: Tensor, forbidden: Tensor) -> Tensor:

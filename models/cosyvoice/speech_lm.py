@@ -124,6 +124,10 @@ class SpeechLm(nn.Module):
             case _:
                 assert_never(unit.kind)
 
+    def codes_of_speech(self, ids: Tensor) -> Tensor:
+        """``code`` of speech ids (...) int64; those that there are none of become some that there are."""
+        return self.config.text_rows + ids.clamp(0, self.config.speech_rows - 1)
+
     def embed(self, codes: Tensor) -> Tensor:
         """(...) int64 of ``code`` to (..., hidden)."""
         found: Tensor = self.text_embedding(codes.clamp(max=self.config.text_rows - 1))

@@ -76,6 +76,7 @@ class CosyVoiceRenderer:
             memory_ids=policy.memory_ids,
             openings=policy.prepared_voices,
             prefill_chunk=policy.prefill_chunk,
+            ahead=policy.decode_ids,
         )
         self._renderer = RenderRunner(networks, policy)
         self._free = list(range(rows))
@@ -170,11 +171,12 @@ class CosyVoiceRenderer:
 
     def _decode(self, rows: dict[int, Utterance], company: Company) -> None:
         """Feed a part of what is long, for the first that has it; and a few ids for all that are so far."""
+        company.each(rows, self._take_foreseen)
         company.each(rows, self._copy_opening)
         hungry = {row: each for row, each in rows.items() if _has_much_to_hear(each)}
         company.each(dict([*hungry.items()][:1]), self._feed)
         company.each(rows, self._copy_opening)
-        for _ in range(self._policy.decode_ids):
+        for _ in range(0, self._policy.decode_ids, self._lm.ahead):
             ready = {
                 row: each
                 for row, each in rows.items()
@@ -184,7 +186,12 @@ class CosyVoiceRenderer:
             if not turns:
                 return
             chosen = company.together(turns, self._lm.choose)
-            company.each(chosen, lambda row, id: _take(rows[row], id))
+            company.each(chosen, lambda row, id: rows[row].answer(id))
+            company.each(chosen, lambda row, _: self._take_foreseen(row, rows[row]))
+
+    def _take_foreseen(self, row: int, utterance: Utterance) -> None:
+        while (id := self._lm.foreseen(row, utterance.ask())) is not None:
+            utterance.answer(id)
 
     def _copy_opening(self, row: int, utterance: Utterance) -> None:
         """Begin a sentence's row where all that it needs is a copy."""
@@ -280,12 +287,6 @@ def _has_much_to_hear(utterance: Utterance) -> bool:
     if sentence is None or sentence.ask() is None:
         return False
     return sentence.fed is None or len(sentence.unfed) > MOST_TOGETHER
-
-
-def _take(utterance: Utterance, id: int) -> None:
-    assert utterance.sentence is not None
-    utterance.sentence.generation.answer(id)
-    utterance.settle()
 
 
 def _starter(ids: SpeechIds, policy: CosyVoicePolicy) -> Callable[[Prompt], Generation]:

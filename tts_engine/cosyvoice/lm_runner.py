@@ -12,8 +12,9 @@ and are not padded to its length:
     row 0       p p p p . . p p p p . . a . . a .       p  a part of a long input
     row 1       . . . . a a . . . . a a . a a . a       a  an ask of all rows that are so far, in one step
 
-On a CPU a step takes the rows that have a turn, on another device the first rows of the memory as recorded
-(``decode_graphs``). Policy, counters and text are in ``utterance``. One thread.
+On a CPU a step takes the rows that have a turn, on another device the first rows of the memory as recorded,
+and comes to a few ids of each (``decode_graphs``). Policy, counters and text are in ``utterance``. One
+thread.
 """
 
 from collections import OrderedDict
@@ -23,7 +24,7 @@ from itertools import takewhile
 
 import torch
 
-from ...models.cosyvoice.bistream import Generation, Prompt, Unit
+from ...models.cosyvoice.bistream import Ask, Generation, Prompt, Unit
 from ...models.cosyvoice.decode_graphs import DecodeGraphs
 from ...models.cosyvoice.decoding import Turn, choose
 from ...models.cosyvoice.speech_lm import SpeechLm, SpeechLmState, embed
@@ -53,7 +54,7 @@ class LmRunner:
     """Rows of memory, and steps on some of them.
 
     start: makes the generation of a prompt. memory_ids: that a row remembers. openings: kept at most.
-    prefill_chunk: inputs fed at once.
+    prefill_chunk: inputs fed at once. ahead: ids that a step comes to where steps are recorded.
     """
 
     def __init__(
@@ -65,18 +66,24 @@ class LmRunner:
         memory_ids: int,
         openings: int,
         prefill_chunk: int,
+        ahead: int,
     ) -> None:
         self._lm = lm
         self._start = start
         self._state = lm.init_state(rows, memory_ids)
         self._graphs: DecodeGraphs | None = None
         if lm.device.type != "cpu":
-            self._graphs = DecodeGraphs(lm, self._state, MOST_TOGETHER)
+            self._graphs = DecodeGraphs(lm, self._state, MOST_TOGETHER, ahead)
         if self._graphs and lm.device.type == "cuda":
             self._graphs.record()
         self._most_openings = openings
         self._prefill_chunk = prefill_chunk
         self._openings: OrderedDict[Prompt, Opening] = OrderedDict()
+
+    @property
+    def ahead(self) -> int:
+        """Ids that ``choose`` comes to, of which all but the first are ``foreseen``."""
+        return self._graphs.ahead if self._graphs else 1
 
     def opening(self, prompt: Prompt) -> Opening:
         """A prompt's, perhaps not heard yet."""
@@ -111,6 +118,8 @@ class LmRunner:
     def end(self, row: int) -> None:
         """Empty a row; none is attended to for longer than those in use."""
         self._state.lengths[row] = 0
+        if self._graphs is not None:
+            self._graphs.forget(row)
 
     def choose(self, turns: Mapping[int, Turn]) -> dict[int, int]:
         """What to answer each row's generation; where this raises, nothing has changed."""
@@ -124,6 +133,10 @@ class LmRunner:
         for row in turns:
             self._state.lengths[row] = part.lengths[row - first]
         return {first + row: id for row, id in chosen.items()}
+
+    def foreseen(self, row: int, ask: Ask | None) -> int | None:
+        """What to answer a row's next ask, where ``choose`` came to that already."""
+        return self._graphs.foreseen(row, ask) if self._graphs else None
 
     def _rows(self, first: int, stop: int) -> SpeechLmState:
         """Neighbours, where they lie."""

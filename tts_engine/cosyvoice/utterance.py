@@ -240,15 +240,24 @@ class Utterance:
         """Whether a chunk can be rendered."""
         return self.sentence is not None and self.sentence.due is not None
 
+    def ask(self) -> Ask | None:
+        """What the model is to be asked now."""
+        return self.sentence.ask() if self.sentence is not None else None
+
     def turn(self) -> Turn | None:
-        """What to ask the model now."""
-        sentence = self.sentence
-        ask = sentence and sentence.ask()
+        """How to ask the model now; it is being asked."""
+        sentence, ask = self.sentence, self.ask()
         if not sentence or not ask:
             return None
         sentence.note_given(ask)
         fed, sentence.fed = sentence.fed or 0, 0
         return Turn(sentence.generation, self.draws, self.manner.sampling, fed)
+
+    def answer(self, id: int) -> None:
+        """What the model was asked for."""
+        assert self.sentence is not None
+        self.sentence.generation.answer(id)
+        self.settle()
 
     def part(self) -> Part | None:
         """What to render now; its sentence has a rendering."""

@@ -155,6 +155,19 @@ def test_what_was_foreseen_is_kept_while_nothing_is_asked_and_dropped_for_anothe
     assert steps.foreseen(0, other.generation.ask()) is None
 
 
+def test_what_was_foreseen_outlives_the_steps_of_others(lm: SpeechLm) -> None:
+    expected = [plainly(lm, seed) for seed in range(2)]
+    steps, _ = graphs(lm, 2, ahead=6)
+    one, other = turn_of(lm, 0), turn_of(lm, 1)
+    one.generation.answer(steps.choose({0: one})[0])
+    for _ in range(12):
+        for id in steps.choose({1: other}).values():
+            other.generation.answer(id)
+    assert take_foreseen(steps, 0, one.generation) > 2
+    speak(steps, {0: one, 1: other})
+    assert [said(one), said(other)] == expected
+
+
 def test_nothing_is_foreseen_behind_the_end_of_the_memory(lm: SpeechLm) -> None:
     turn = turn_of(lm, 0)
     ask = turn.generation.ask()
@@ -185,13 +198,14 @@ def test_few_steps_are_recorded_and_all_usual_ones_beforehand(lm: SpeechLm) -> N
     assert steps.recorded == recorded
 
 
-def test_what_is_behind_the_bucket_of_attention_is_attended_to_as_well(lm: SpeechLm) -> None:
+@pytest.mark.parametrize("ahead", [1, 4, 7])
+def test_what_is_behind_the_bucket_of_attention_is_attended_to_as_well(lm: SpeechLm, ahead: int) -> None:
     text = range(10, 22)
     long = [Turn(_long(lm), seeded(7)) for _ in range(2)]
     for turn in long:
         turn.generation.push_text(text)
         turn.generation.end_text()
-    steps, state = graphs(lm, 1, columns=400)
+    steps, state = graphs(lm, 1, columns=400, ahead=ahead)
     speak(steps, {0: long[0]})
     assert max(extent.attended for extent in steps.recorded) == 512
     assert 256 < int(state.lengths[0]) <= 512
@@ -199,6 +213,17 @@ def test_what_is_behind_the_bucket_of_attention_is_attended_to_as_well(lm: Speec
     while not long[1].generation.finished:
         plain = advance(lm, plain, [long[1]])
     assert said(long[0]) == said(long[1])
+
+
+@pytest.mark.parametrize(("ahead", "attended"), [(1, 256), (2, 256), (3, 512)])
+def test_ids_that_a_step_goes_on_to_are_attended_to_as_well(lm: SpeechLm, ahead: int, attended: int) -> None:
+    steps, state = graphs(lm, 1, ahead=ahead)
+    turn = turn_of(lm, 0)
+    ask = turn.generation.ask()
+    assert ask is not None
+    state.lengths[0] = 255 - len(ask.inputs)
+    steps.choose({0: turn})
+    assert [extent.attended for extent in steps.recorded] == [attended]
 
 
 def _long(lm: SpeechLm) -> Generation:

@@ -10,6 +10,7 @@ torch = pytest.importorskip(
 from vivavoce.models.cosyvoice.device_sampling import (  # noqa: E402
     NONE,
     Wishes,
+    after,
     choose_ids,
     no_wishes,
     write_wishes,
@@ -30,7 +31,7 @@ class Fixed:
 
 
 def wishes_of(choosers: list[Chooser], uniforms: np.ndarray) -> Wishes:
-    wishes = no_wishes(len(choosers), 16, 40)
+    wishes = no_wishes(len(choosers), uniforms.shape[1] // 2, 16, 40)
     for row, chooser in enumerate(choosers):
         write_wishes(wishes, row, chooser, uniforms[row].tolist())
     return wishes
@@ -60,6 +61,34 @@ def test_the_same_random_numbers_choose_the_same_ids() -> None:
         assert chosen == [[one.id, one.redrawn] for one in expected], round
         redrawn += sum(one.redrawn for one in expected)
     assert redrawn > 100
+
+
+def test_a_device_goes_on_by_itself_as_it_would_be_told_to() -> None:
+    generator = np.random.default_rng(6)
+    rows, choices, redrawn = 40, 6, 0
+    numbers = generator.random((rows, 2 * choices))
+    sources = [Draws(Fixed(*numbers[row])) for row in range(rows)]
+    decoded = [generator.choice(IDS, int(generator.integers(0, 15))).tolist() for _ in range(rows)]
+    parameters = [
+        SamplingParameters(
+            top_k=int(generator.integers(1, 5)),
+            repetition_window=int(generator.integers(0, 12)),
+            repetition_threshold=float(generator.uniform(0.05, 0.3)),
+        )
+        for _ in range(rows)
+    ]
+    told = [Chooser(decoded[row], sources[row], (row,), parameters[row]) for row in range(rows)]
+    alone = wishes_of(told, numbers)
+    logits = (3 * generator.standard_normal((rows, IDS))).astype("f4")  # the same again: much is repeated
+    for _ in range(choices):
+        chosen = choose_ids(torch.from_numpy(logits), alone)
+        expected = draw(logits, told)
+        assert chosen.tolist() == [[one.id, one.redrawn] for one in expected]
+        alone = after(alone, chosen)
+        for row, one in enumerate(expected):
+            decoded[row].append(one.id)
+        redrawn += sum(one.redrawn for one in expected)
+    assert redrawn > 50
 
 
 def test_draws_have_the_probabilities_of_the_rule() -> None:
@@ -97,7 +126,7 @@ def test_the_only_id_is_kept_however_often_it_was_heard() -> None:
 
 
 def test_more_ids_than_there_is_room_for_are_refused() -> None:
-    wishes = no_wishes(1, 16, 2)
+    wishes = no_wishes(1, 1, 16, 2)
     with pytest.raises(ValueError, match="3 ids are listed; there is room for 2"):
         write_wishes(wishes, 0, Chooser([], Fixed(), (1, 2, 3)), [0.0, 0.0])
 
