@@ -175,8 +175,8 @@ class VoiceRegistry:
         return stored
 
     def check_cloning(self) -> None:
-        """Raise BadRequest where no voice can be made of a recording."""
-        self._cloning()
+        """Raise BadRequest where no voice can be made of a recording, were it only for a while."""
+        self._cloner()
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         """Enrol the bytes of a sound file.

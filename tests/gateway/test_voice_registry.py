@@ -365,10 +365,17 @@ def test_a_model_that_clones_nobody_says_which_does() -> None:
     registry.close()
 
 
-def test_a_server_without_a_folder_for_voices_says_so() -> None:
-    registry = VoiceRegistry(BundleVoices({}, lambda: pytest.fail("not needed"), ("en",), None))
+def test_a_server_without_a_folder_for_voices_keeps_none_and_says_so_but_lends_them() -> None:
+    async def lent() -> bool:
+        registry.check_cloning()
+        async with registry.borrowed(recording(), NewVoice(""), ANNA) as voice:
+            return voice in voices
+
+    voices = BundleVoices({}, lambda: Encoder(Version.V2), ("en",), None)  # type: ignore[arg-type,return-value]
+    registry = VoiceRegistry(voices)
     with pytest.raises(BadRequest, match="'voice_store'"):
         asyncio.run(registry.create(recording(), NewVoice("Anna"), ANNA))
+    assert asyncio.run(lent())
     registry.close()
 
 
