@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from . import harmonic_vocoder as vocoder
 from . import packaged_graph as graph
-from .level import limit
+from .limiter import limit
 
 SAMPLE_RATE = vocoder.SAMPLE_RATE
 FRAME_S = vocoder.FRAME_S

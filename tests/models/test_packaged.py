@@ -8,9 +8,9 @@ import numpy as np
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
+from speech_level import active_speech_level
 from vivavoce.models import packaged
 from vivavoce.models import packaged_graph as graph
-from vivavoce.models.level import active_speech_level
 
 RATE = packaged.SAMPLE_RATE
 SENTENCES = (

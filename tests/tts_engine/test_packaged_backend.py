@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vivavoce.models.level import active_speech_level
+from speech_level import active_speech_level
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.packaged_backend import STEP_FRAMES, PackagedBackend

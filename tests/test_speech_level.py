@@ -1,8 +1,8 @@
-"""Active speech level against signals whose level is known by arithmetic."""
+"""The measure that tests of speech have, against signals whose level is known by arithmetic."""
 
 import numpy as np
 import pytest
-from vivavoce.models.level import active_speech_level, limit
+from speech_level import active_speech_level
 
 RATE = 24_000
 
@@ -35,20 +35,3 @@ def test_short_gaps_inside_speech_count_as_speech() -> None:
 def test_silence_has_no_level() -> None:
     assert active_speech_level(np.zeros(RATE, np.float32), RATE) == float("-inf")
     assert active_speech_level(np.zeros(0, np.float32), RATE) == float("-inf")
-
-
-def test_the_limiter_leaves_ordinary_samples_as_they_are() -> None:
-    samples = tone(0.1, -6)
-    assert np.array_equal(limit(samples), samples)
-
-
-def test_the_limiter_never_reaches_full_scale_and_keeps_order_and_sign() -> None:
-    ramp = np.linspace(-1.5, 1.5, 1001).astype(np.float32)
-    bent = limit(ramp)
-    assert np.abs(bent).max() < 1.0
-    assert (np.diff(bent) > 0).all()
-    assert np.array_equal(np.sign(bent), np.sign(ramp))
-
-
-def test_the_limiter_takes_no_samples() -> None:
-    assert len(limit(np.zeros(0, np.float32))) == 0

@@ -1,4 +1,4 @@
-"""Levels of speech: active speech level after ITU-T P.56, and a limiter that cannot clip.
+"""For tests of how loud speech is: active speech level after ITU-T P.56.
 
 Source: ITU-T P.56 (12/2011), method B: the level of speech while it is active, pauses apart.
 """
@@ -10,7 +10,6 @@ _SMOOTHING_S = 0.03
 _HANGOVER_S = 0.2
 _MARGIN_DB = 15.9
 _THRESHOLDS = 15  # halvings of full scale
-_KNEE = 0.85
 
 
 def active_speech_level(samples: NDArray[np.float32], sample_rate: int) -> float:
@@ -60,13 +59,3 @@ def _crossing(excess: NDArray[np.float64], level: NDArray[np.float64]) -> float:
     right = int(below[0])
     share = excess[right - 1] / (excess[right - 1] - excess[right])
     return float(level[right - 1] + share * (level[right] - level[right - 1]))
-
-
-def limit(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Bend what exceeds 0.85 smoothly below 1.0; everything else passes as it is. No memory, no delay."""
-    magnitude = np.abs(samples)
-    if not len(samples) or float(magnitude.max()) <= _KNEE:
-        return samples
-    room = np.float32(1 - _KNEE)
-    bent = np.sign(samples) * (_KNEE + room * np.tanh((magnitude - _KNEE) / room))
-    return np.where(magnitude <= _KNEE, samples, bent).astype(np.float32)
