@@ -44,7 +44,6 @@ KERNEL_POST = 7
 # Draws that upstream makes from its seed 0 between the solver's noise and the noise table, in the released
 # sizes.
 TABLE_BEGINS_AT = 3_852_970
-TABLE_SAMPLES = 300 * 24_000
 
 
 @dataclass(frozen=True, slots=True)
