@@ -3,7 +3,8 @@
 ``sub`` is said as its alias, ``say-as`` spells characters and digits, ``p``, ``s`` and ``break`` become the
 punctuation that a voice pauses at. Rate, pitch and volume of the whole text, of ``speak`` and of a
 ``prosody`` around everything, are its manner; those of a part of it, phonemes and sounds are not taken: their
-content is said as it is. Elements that are not known are said as well, as SSML wants.
+content is said as it is. (CosyVoice's SSML has no ``prosody``, and for a part a voice would begin a sentence
+anew at each end of it.) Elements that are not known are said as well, as SSML wants.
 
 A document type is refused, which leaves no entities to expand; depth is bounded here, length by the frame.
 

@@ -345,6 +345,7 @@ class _Session:
         api = self._house.api
         turn.grant = grant = api.admit(self._socket.headers)
         with api.log.request(_API, grant, f"{self._id}/{turn.index}") as turn.record, grant.stream():
+            turn.record.text(0)  # what has waited for its voice came before that
             voice = await self._voice(turn, configuration.settings)
             if voice is None:
                 return
