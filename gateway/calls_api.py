@@ -29,7 +29,7 @@ from starlette.websockets import WebSocketState
 
 from ..tts_engine.errors import VivavoceError
 from .access.access import Grant
-from .access.errors import RateLimited
+from .access.errors import KeyRefused, RateLimited
 from .access.guard import grant_of
 from .call import Call, Outcome, Speech
 from .call_events import CallerAudio, Follower, Overrun
@@ -83,7 +83,7 @@ class Speaker:
         self._speaking: set[asyncio.Task[None]] = set()
 
     def push(self, delta: Delta) -> None:
-        """Add to the utterance, or begin one; raises BadMessage if too much is waiting, and RateLimited."""
+        """Add to the utterance, or begin one; raises BadMessage if too much is waiting, or as ``Meter``."""
         self._check_room(delta)
         if not self._meter.takes(delta):
             return
@@ -323,7 +323,7 @@ class _Body:
     """A request's body as text, charged as it arrives. refusal: why it ended before its end, if it did."""
 
     def __init__(self, request: Request, grant: Grant) -> None:
-        self.refusal: RateLimited | None = None
+        self.refusal: RateLimited | KeyRefused | None = None
         self._request = request
         self._grant = grant
         self._taken = 0  # characters
@@ -334,6 +334,9 @@ class _Body:
             async for piece in pieces:
                 try:
                     self._grant.charge_characters(len(piece))
+                except KeyRefused as error:
+                    self.refusal = error
+                    return
                 except RateLimited as error:
                     sentence = f"{error}; {self._taken} characters of this text were taken"
                     self.refusal = RateLimited(sentence, error.retry_after_s)

@@ -56,7 +56,7 @@ class Meter:
     """Charges what one program writes on a call, piece by piece.
 
     After a piece that is too much nothing more is taken up to the next flush or end: with a hole in it, a
-    sentence says something else. charge: takes a number of characters, raises RateLimited.
+    sentence says something else. charge: takes a number of characters, raises RateLimited, KeyRefused.
     """
 
     def __init__(self, charge: Callable[[int], None]) -> None:
@@ -64,7 +64,7 @@ class Meter:
         self._is_cut = False
 
     def takes(self, delta: Delta) -> bool:
-        """Whether it is to be said; raises RateLimited at the first piece that is not."""
+        """Whether it is to be said; raises what ``charge`` does at the first piece that is not."""
         if isinstance(delta, Command):
             self._is_cut = False
         elif not self._is_cut:
@@ -76,12 +76,13 @@ class Meter:
         self._is_cut = False
 
     def _take(self, text: str) -> None:
+        self._is_cut = True
         try:
             self._charge(len(text))
         except RateLimited as error:
-            self._is_cut = True
             sentence = f"{error}; from here on nothing is said up to the next flush or end"
             raise RateLimited(sentence, error.retry_after_s) from None
+        self._is_cut = False
 
 
 class TextSink(Protocol):

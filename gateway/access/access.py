@@ -13,6 +13,7 @@ then listens on loopback only, unless told otherwise in so many words.
 
 import base64
 import binascii
+import functools
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,11 +34,16 @@ OPEN_KEY_ID = "-"  # whoever asks in an open house
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a request may do and use. key_id: for logs, metrics and ownership; "-" in an open house."""
+    """What a request may do and use. key_id: for logs, metrics and ownership; "-" in an open house.
+
+    A connection may last for hours: whatever is charged is refused once the key is revoked (``still_good``
+    raises KeyRefused then).
+    """
 
     key_id: str
     scopes: frozenset[Scope]
     allowance: Allowance = field(default_factory=lambda: Allowance(KeyLimits()), compare=False, repr=False)
+    still_good: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
 
     def allows(self, scope: Scope) -> bool:
         """Whether the key may do that."""
@@ -49,11 +55,13 @@ class Grant:
             raise ScopeMissing(f"this key lacks the scope {scope.value!r}; it has {_listed(self.scopes)}")
 
     def charge_request(self) -> None:
-        """Count one request; raises RateLimited."""
+        """Count one request; raises RateLimited, KeyRefused."""
+        self.still_good()
         self.allowance.charge_request()
 
     def charge_characters(self, characters: int) -> None:
-        """Count text to be spoken; raises RateLimited."""
+        """Count text to be spoken; raises RateLimited, KeyRefused."""
+        self.still_good()
         self.allowance.charge_characters(characters)
 
     @contextmanager
@@ -104,7 +112,7 @@ class Access:
             key = self._key_of_ticket(headers)
         if key is None:
             raise KeyRefused()
-        return self._grant_of(self._keys.check(key))
+        return self._grant_of(self._keys.check(key), functools.partial(self._keys.check, key))
 
     def ticket(self, headers: Mapping[str, str]) -> str | None:
         """A cookie's value that stands for the key of these headers for a while; None if there is no key.
@@ -120,11 +128,11 @@ class Access:
         self._tickets[ticket] = _Ticket(key, self._clock() + TICKET_S)
         return ticket
 
-    def _grant_of(self, key: Key) -> Grant:
+    def _grant_of(self, key: Key, still_good: Callable[[], object]) -> Grant:
         allowance = self._allowances.get(key.id)
         if allowance is None or allowance.limits != key.limits:
             allowance = self._allowances[key.id] = Allowance(key.limits, self._clock)
-        return Grant(key.id, frozenset(key.scopes), allowance)
+        return Grant(key.id, frozenset(key.scopes), allowance, still_good)
 
     def _key_of_ticket(self, headers: Mapping[str, str]) -> str | None:
         ticket = self._tickets.get(_cookie(headers))

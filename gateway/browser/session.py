@@ -24,7 +24,7 @@ from typing import Annotated, Literal, Protocol, assert_never
 
 from pydantic import Field, TypeAdapter
 
-from ..access.errors import RateLimited
+from ..access.errors import KeyRefused, RateLimited
 from ..call import Call, OnSpeech, Outcome, Speech
 from ..call_events import (
     CallerSpeaking,
@@ -133,7 +133,7 @@ class BrowserSession:
     """Says a page's turns one after the other and tells it what is heard of them.
 
     It watches its call's events, without a queue: telling a page never waits. charge: takes the characters
-    that are said for the page, an answer of the language model's among them, and raises RateLimited.
+    that are said for the page, an answer of the language model's among them, and raises as ``Meter`` has it.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class BrowserSession:
                     self._charge(len(token))
                     turn.write(token, self._now())
                     self._tell_text(turn, token)
-        except (ChatFailed, RateLimited) as error:
+        except (ChatFailed, RateLimited, KeyRefused) as error:
             logger.warning("Call %s: %s", self._call.call_id, error)
             self._page.tell(describe_error(error))
         finally:

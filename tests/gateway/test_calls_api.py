@@ -525,6 +525,36 @@ def test_a_body_that_is_too_much_for_a_key_is_spoken_as_far_as_it_goes(tmp_path:
     run(test())
 
 
+def test_who_holds_a_call_with_a_key_that_is_revoked_has_nothing_more_said(tmp_path: Path) -> None:
+    async def test() -> None:
+        secured = limited(tmp_path, 1_000)
+        async with house(**secured) as opened, opened.http() as client:
+            phone, second = await opened.phone(), await opened.phone()
+            revoked = asyncio.Event()
+
+            async def body() -> AsyncIterator[bytes]:
+                yield b"One. "
+                await revoked.wait()
+                yield b"Two."
+
+            posting = asyncio.create_task(client.post(f"/{second.call_id}/speech", content=body()))
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "One.")
+                await until(socket, "speech_finished")
+                while not any(second.heard):
+                    await asyncio.sleep(0.01)
+                KeysFile(secured["keys_file"]).revoke(secured["key"][3:11])
+                revoked.set()
+                await say(socket, "Two.", " Three.")
+                assert "no valid API key" in (await until(socket, "error"))[-1]["message"]
+                assert (await posting).status_code == 401
+                await say(socket, "Four.")
+                assert "no valid API key" in (await until(socket, "error"))[-1]["message"]
+                assert not phone.hung_up.is_set()
+
+    run(test())
+
+
 async def nobody() -> None:
     """Is told of a failure."""
 

@@ -125,6 +125,22 @@ def test_the_pages_cookie_stands_for_its_key_until_it_is_old_or_the_key_is_revok
             access.grant(headers)
 
 
+def test_who_was_let_in_for_long_has_nothing_charged_any_more_once_the_key_is_revoked(
+    keys: KeysFile, key: str
+) -> None:
+    access = Access(keys)
+    grants = [access.grant(headers) for headers in ({"x-api-key": key}, cookie(access, key))]
+    for grant in grants:
+        grant.charge_request()
+        grant.charge_characters(5)
+    keys.revoke(key[3:11])
+    for grant in grants:
+        with pytest.raises(KeyRefused):
+            grant.charge_request()
+        with pytest.raises(KeyRefused):
+            grant.charge_characters(5)
+
+
 def test_a_wrong_key_gets_no_cookie_and_no_key_none(keys: KeysFile, key: str) -> None:
     access = Access(keys)
     with pytest.raises(KeyRefused):
