@@ -20,7 +20,7 @@ with warnings.catch_warnings():
         "pipecat.services.tts_service", reason="needs the extra: pip install 'vivavoce[pipecat]'"
     )
 
-from event_loop import in_loop
+from event_loop import in_loop, until
 from loguru import logger
 from pipecat.frames.frames import (
     CancelFrame,
@@ -101,14 +101,14 @@ class Phone:
         return [audio for audio in self.heard if any(audio.payload)]
 
     async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while not true():
                 assert not self._task.done() or true(), "the call ended"
                 self.came.clear()
                 await self.came.wait()
 
     async def until_ended(self) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await self._task
 
     async def hang_up(self) -> None:
@@ -134,7 +134,7 @@ class Ear(FrameProcessor):
         return [frame for frame in self.frames if isinstance(frame, kind)]
 
     async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while not true():
                 self.came.clear()
                 await self.came.wait()
@@ -180,7 +180,7 @@ class Bot:
         return handler
 
     async def until_connected(self, calls: int = 1) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while sum(name == "on_client_connected" for name, _ in self.events) < calls:
                 self.came.clear()
                 await self.came.wait()
@@ -214,7 +214,7 @@ async def test_silence_is_sent_from_the_first_moment_even_before_the_bot_is_ther
     """Asterisk gives up after two seconds of nothing, and a bot takes its time to start."""
 
     async def slow(transport: AudioSocketTransport) -> None:
-        await asyncio.sleep(10)
+        await asyncio.sleep(3600)
 
     async with AudioSocketServer(slow, port=0) as server:
         phone = await Phone.dial(server.port)
@@ -289,9 +289,10 @@ async def test_an_interruption_is_heard_at_once() -> None:
         await bot.ears[0].until(lambda: bool(bot.ears[0].of(InterruptionFrame)))
         before, total = len(phone.loud), len(phone.heard)
         await phone.until(lambda: len(phone.heard) > total + 10)
-        assert len(phone.loud) - before <= 2
+        assert len(phone.loud) - before <= 4  # two that were on their way, and two to make good a stall
+        before = len(phone.loud)
         await bot.play(3)
-        await phone.until(lambda: b"".join(audio.payload for audio in phone.heard[-4:]).count(LOUD) >= 3)
+        await phone.until(lambda: len(phone.loud) == before + 3)
 
 
 @in_loop
@@ -409,7 +410,7 @@ async def test_hanging_up_tells_the_bot_once_who_it_was() -> None:
 
 
 async def gone(server: AudioSocketServer) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while server.calls or server._tasks:
             await asyncio.sleep(0.01)
 
@@ -515,7 +516,7 @@ def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pyt
         async with AudioSocketServer(bot, port=0) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(said)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while await reader.read(100):
                     pass
             writer.close()
@@ -581,7 +582,7 @@ def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
             await gone(server)
             assert leg.dropped >= 10
             sock.setblocking(True)
-            sock.settimeout(1)
+            sock.settimeout(30)
             with contextlib.suppress(ConnectionError):
                 while data := sock.recv(1_000):
                     connection.receive_data(data)
@@ -599,7 +600,7 @@ def test_what_a_pipeline_cannot_keep_up_with_is_dropped_not_hoarded() -> None:
             line.listening = True
             for _ in range(400):
                 phone.send(Audio(8_000, LOUD))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while len(line.inbox) + line.dropped_audio < 400:
                     await asyncio.sleep(0.01)
             assert len(line.inbox) == 150
@@ -650,11 +651,8 @@ def test_fifty_calls_leave_no_task_descriptor_or_thread_behind() -> None:
                 await asyncio.gather(*(call() for _ in range(10)))
                 await gone(server)
             gc.collect()
-            async with asyncio.timeout(5):
-                while len(asyncio.all_tasks()) > before[0]:
-                    await asyncio.sleep(0.01)
-            assert open_files() <= before[1]
-            assert threading.active_count() <= before[2]
+            await until(lambda: len(asyncio.all_tasks()) <= before[0] and open_files() <= before[1])
+            await until(lambda: threading.active_count() <= before[2])
             assert len(bot.events) == 102
 
     asyncio.run(calls())

