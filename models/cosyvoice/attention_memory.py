@@ -18,7 +18,9 @@ blocks in one place, listed by a table (``Pages``). Nothing here has weights.
 Source: FunAudioLLM/CosyVoice@ace7c47 utils/mask.py (subsequent_chunk_mask, with all left context).
 """
 
+import ctypes
 import math
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -80,6 +82,28 @@ def room_of(kept: Memory) -> int:
 def device_of(kept: Memory) -> torch.device:
     """Where it lies."""
     return next(tensors(kept)).device
+
+
+def release_behind(kept: Tensor, slots: int) -> None:
+    """Give the pages behind the first so many slots of each buffer back to the system, with what is in them.
+
+    kept: (..., W, D), contiguous, on a CPU under Linux; a page costs nothing again until it is written to.
+    """
+    slot = kept.shape[-1] * kept.element_size()
+    size = kept.shape[-2] * slot
+    begin = kept.data_ptr()
+    for buffer in range(begin, begin + kept.nbytes, size):
+        _release(buffer + slots * slot, buffer + size)
+
+
+def _release(begin: int, end: int) -> None:
+    """Give back the whole pages between two addresses; raises OSError."""
+    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+    if first >= last:
+        return
+    madvise = ctypes.CDLL(None, use_errno=True).madvise
+    if madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED):
+        raise OSError(ctypes.get_errno(), "madvise")
 
 
 def _pieces(kept: Tensor | Apart, first: int, last: int) -> Iterator[tuple[int, int, Tensor]]:

@@ -41,7 +41,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import AnyPlan, Apart, Keep, Memory, Plan, device_of, make_plan, room_of
+from .attention_memory import (
+    AnyPlan,
+    Apart,
+    Keep,
+    Memory,
+    Plan,
+    device_of,
+    make_plan,
+    release_behind,
+    room_of,
+)
 from .devices import on_device
 from .flow_dit import DitConfig, DitState, FlowDit
 from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, EncoderState, FlowEncoder, LookaheadLayer
@@ -520,6 +530,21 @@ def _with_room(state: FlowState, used: int, room: int) -> FlowState:
         encoder = replace(encoder, ids=ids, frames=frames)
     solver = tuple(replace(part, kept=_resized(part.kept, used, room)) for part in state.solver)
     return replace(state, encoder=encoder, solver=solver)
+
+
+def release(state: FlowState, frames: int) -> None:
+    """Give the memory behind so many frames back to the system, as ``release_behind`` does."""
+    encoder = state.encoder
+    if isinstance(encoder, EncoderState):
+        _release(encoder.ids, frames // RATIO)
+        _release(encoder.frames, frames)
+    for part in state.solver:
+        _release(part.kept, frames)
+
+
+def _release(kept: Memory, slots: int) -> None:
+    assert isinstance(kept, Tensor)
+    release_behind(kept, slots)
 
 
 def _resized(kept: Memory, used: int, room: int) -> Tensor:

@@ -208,7 +208,7 @@ def test_sessions_are_let_in_as_long_as_memory_has_room_for_what_they_are_likely
     voiced = len(backend._open[2].manner.timbre.ids)
     assert 2 * (100 + voiced) + 100 <= 480 < 3 * (100 + voiced) + 100
     sitting.speak()
-    backend._memory_ids = 280  # of which the voice that is kept takes some
+    backend._memory_ids = 300  # of which the voices that are kept take some
     backend.close_slot(backend.open_slot(SlotRequest("nobody", 1.0, 0)))
     assert backend.room == 2
 

@@ -1,12 +1,15 @@
 """Runs the flow for the sentences of a step: as it is, or recorded on a device. What each remembers is here.
 
     PlainFlow       a sentence keeps its own state, which grows; any chunks, on any device
+                    its voice's memory is lent to it, with room behind, or is copied where another has it
     RecordedFlow    a sentence has pages of one pool; steps are replayed (``flow_graphs``)
 
 One thread.
 """
 
-from collections.abc import Hashable, Sequence
+import sys
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -14,7 +17,16 @@ from torch import Tensor
 
 from ...models.cosyvoice.attention_memory import Keep, room_of
 from ...models.cosyvoice.devices import free_bytes, on_device
-from ...models.cosyvoice.flow import BLOCK_IDS, FRAMES_PER_S, Flow, FlowChunk, FlowState, state_bytes_per_s
+from ...models.cosyvoice.flow import (
+    BLOCK_FRAMES,
+    BLOCK_IDS,
+    FRAMES_PER_S,
+    Flow,
+    FlowChunk,
+    FlowState,
+    release,
+    state_bytes_per_s,
+)
 from ...models.cosyvoice.flow_encoder import RATIO
 from ...models.cosyvoice.flow_graphs import FlowGraphs, PagedVoice, Seat
 
@@ -33,7 +45,7 @@ class FlowRunner(Protocol[VoiceT, SeatT]):
         """A voice that has heard its recording, for many sentences."""
 
     def kept_ids(self, voice: VoiceT) -> int:
-        """Speech ids of memory that a voice takes."""
+        """Speech ids of memory that a voice takes, beside what sentences are reckoned with."""
 
     def copied_ids(self, voice_ids: int) -> int:
         """Speech ids of memory that a sentence takes for a voice of so many."""
@@ -49,10 +61,41 @@ class FlowRunner(Protocol[VoiceT, SeatT]):
 
 
 class OwnSeat:
-    """A sentence's own state."""
+    """A sentence's own state. leave: called when its memory is left for a larger one."""
 
     def __init__(self, state: FlowState) -> None:
         self.state = state
+        self.leave: Callable[[], object] | None = None
+
+    def go_on(self, state: FlowState) -> None:
+        """After a step."""
+        if self.leave and _room(state) != _room(self.state):
+            self.leave()
+        self.state = state
+
+
+class KeptVoice:
+    """A voice's state. can_be_lent: whether there is room behind it, and nobody's sentence in that.
+
+    ids: speech ids that its memory has come to; 0 while it is lent, when they are the sentence's.
+    """
+
+    def __init__(self, state: FlowState, *, can_be_lent: bool) -> None:
+        self.state, self.can_be_lent = state, can_be_lent
+        self.ids = int(state.frames) // RATIO
+
+    def lend(self) -> OwnSeat:
+        """A sentence's state, which is written to behind the voice's frames, until its seat is gone."""
+        seat = OwnSeat(self.state)
+        self.can_be_lent, self.ids = False, 0
+        seat.leave = weakref.finalize(seat, self._take_back)
+        return seat
+
+    def _take_back(self) -> None:
+        """Keep the pages of one more block: the first chunk of the next sentence is waited for."""
+        kept = int(self.state.frames) + BLOCK_FRAMES
+        release(self.state, kept)
+        self.can_be_lent, self.ids = True, kept // RATIO
 
 
 class PlainFlow:
@@ -62,22 +105,23 @@ class PlainFlow:
         self._flow = flow
         self.memory_ids = _ids_that_fit(flow, memory_share)
 
-    def keep(self, voice: FlowState) -> FlowState:
-        """The state itself."""
-        return voice
+    def keep(self, voice: FlowState) -> KeptVoice:
+        """With room behind it, where room costs nothing and a sentence leaves the voice as it was."""
+        if sys.platform != "linux" or self._flow.device.type != "cpu" or self._flow.policy.window_frames:
+            return KeptVoice(voice, can_be_lent=False)
+        return KeptVoice(self._with_room(voice), can_be_lent=True)
 
-    def kept_ids(self, voice: FlowState) -> int:
-        """What its buffers have room for."""
-        return room_of(voice.solver[0].kept) // RATIO
+    def kept_ids(self, voice: KeptVoice) -> int:
+        """None while it is lent."""
+        return voice.ids
 
     def copied_ids(self, voice_ids: int) -> int:
-        """All of them."""
+        """All of them, of the voice that it was lent too."""
         return voice_ids
 
-    def open(self, voice: FlowState) -> OwnSeat:
-        """A copy."""
-        room = int(voice.frames) + self._flow.policy.reserve_frames
-        return OwnSeat(self._flow.open(voice, room))
+    def open(self, voice: KeptVoice) -> OwnSeat:
+        """The voice's own memory, or a copy."""
+        return voice.lend() if voice.can_be_lent else OwnSeat(self._with_room(voice.state))
 
     def alone(self, seat: OwnSeat) -> Hashable:
         """Memories that are not read as they are stay by themselves."""
@@ -93,8 +137,11 @@ class PlainFlow:
         else:
             mel, states = self._flow.step_together(chunk, [seat.state for seat in seats])
         for seat, state in zip(seats, states, strict=True):
-            seat.state = state
+            seat.go_on(state)
         return mel
+
+    def _with_room(self, voice: FlowState) -> FlowState:
+        return self._flow.open(voice, int(voice.frames) + self._flow.policy.reserve_frames)
 
 
 class RecordedFlow:
@@ -137,6 +184,10 @@ class RecordedFlow:
     def step(self, chunk: FlowChunk, seats: Sequence[Seat]) -> Tensor:
         """Replayed; raises MemoryError where pages have run out."""
         return self._graphs.step(chunk, seats)
+
+
+def _room(state: FlowState) -> int:
+    return room_of(state.solver[0].kept)
 
 
 def can_be_recorded(flow: Flow) -> bool:

@@ -1,8 +1,8 @@
 """Runs flow and vocoder: speech ids of a sentence to samples, a chunk at a time.
 
-A voice's recording is heard by the flow once and kept; a sentence begins with a copy. The recording is cut
-to whole blocks of 25 ids and 3 more, the lookahead of its last block, so that 22 new ids make a block with
-them and 25 are enough for the first sound:
+A voice's recording is heard by the flow once and kept; a sentence goes on behind it, there, or in a copy, or
+in pages that refer to it (``flow_runner``). The recording is cut to whole blocks of 25 ids and 3 more, the
+lookahead of its last block, so that 22 new ids make a block with them and 25 are enough for the first sound:
 
     ids        |<- recording, 25 k ->|r r r|0 ... 21|22 23 24|
                 prepared once a voice |first chunk |lookahead
