@@ -93,11 +93,10 @@ class SpeechTrack(MediaStreamTrack):
 
     kind = "audio"
 
-    def __init__(self, sample_rate: int = SAMPLE_RATE) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.dropped = 0
-        self._sample_rate = sample_rate
-        self._time_base = fractions.Fraction(1, sample_rate)
+        self._time_base = fractions.Fraction(1, SAMPLE_RATE)
         self._samples = 0
         self._packets: deque[bytes] = deque()
         self._changed = asyncio.Event()
@@ -133,7 +132,7 @@ class SpeechTrack(MediaStreamTrack):
         samples = len(packet) // 2
         frame = AudioFrame(format="s16", layout="mono", samples=samples)
         frame.planes[0].update(packet)
-        frame.sample_rate = self._sample_rate
+        frame.sample_rate = SAMPLE_RATE
         frame.time_base = self._time_base
         frame.pts = self._samples  # without gaps, as the encoder's resampler wants it
         self._samples += samples

@@ -8,7 +8,7 @@ heard, a browser's stays up for what is typed there.
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -92,18 +92,14 @@ class LoopingScriptAgent(ScriptAgent):
 
 
 async def at_pace(
-    tokens: list[str],
-    tokens_per_s: float,
-    *,
-    now: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    tokens: list[str], tokens_per_s: float, *, now: Callable[[], float] = time.monotonic
 ) -> AsyncGenerator[str, None]:
     """Yield tokens on an absolute schedule, the first at once."""
     start = now()
     for number, token in enumerate(tokens):
         wait_s = start + number / tokens_per_s - now()
         if wait_s > 0:
-            await sleep(wait_s)
+            await asyncio.sleep(wait_s)
         yield token
 
 

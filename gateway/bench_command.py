@@ -158,7 +158,7 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     """Pipecat bots: first audio beside Piper, what a conversation remembers, many calls."""
     from .bench.pipecat import Part, measure
 
-    _show(measure(parts=[Part(part) for part in parts or _PIPECAT_PARTS]), as_json)
+    _show(measure([Part(part) for part in parts or _PIPECAT_PARTS]), as_json)
 
 
 _API_PARTS = ("openai", "leaving", "dashscope")

@@ -67,15 +67,15 @@ class Line:
 class PhoneBank:
     """Many phones on one thread. Dial with ``dial``, let time pass with ``run``, read what each ``heard``."""
 
-    def __init__(self, host: str, port: int, *, seed: int = 0) -> None:
+    def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
         self._selector = selectors.DefaultSelector()
         self._lines: dict[UUID, Line] = {}
         self._schedule: list[tuple[float, UUID]] = []
-        self._random = random.Random(seed)
+        self._random = random.Random(0)
         self._silence = encode(Audio(SAMPLE_RATE, bytes(round(SAMPLE_RATE * PTIME_S) * 2)))
 
-    def dial(self, *, digits: str = "", call: UUID | None = None) -> UUID:
+    def dial(self, *, digits: str = "") -> UUID:
         """Connect one more phone; ``digits`` are pressed from one second on.
 
         Raises:
@@ -87,7 +87,7 @@ class PhoneBank:
         now = time.monotonic()
         phase_s = self._random.uniform(0, PTIME_S)  # phones do not tick together
         connection = Connection(Role.CALLER)
-        line = Line(call or uuid4(), sock, connection, now, now + phase_s, digits, now + _FIRST_DIGIT_S)
+        line = Line(uuid4(), sock, connection, now, now + phase_s, digits, now + _FIRST_DIGIT_S)
         self._lines[line.call] = line
         self._selector.register(sock, selectors.EVENT_READ, line)
         self._send(line, connection.send(CallId(line.call)), now)
@@ -164,10 +164,6 @@ class PhoneBank:
             return
         line.arrivals.append((_arrival(ancillary), data))
 
-    def hang_up(self, call: UUID, reason: str = "we hung up") -> None:
-        """End one call as Asterisk does, by closing; a call that has ended stays as it is."""
-        self._end(self._lines[call], time.monotonic(), reason)
-
     def _end(self, line: Line, now: float, reason: str) -> None:
         if line.ended is not None:
             return
@@ -176,9 +172,9 @@ class PhoneBank:
         line.sock.close()
 
     def close(self) -> None:
-        """Hang up every call and let go of the selector."""
-        for call in self._lines:
-            self.hang_up(call)
+        """Hang up every call as Asterisk does, by closing, and let go of the selector."""
+        for line in self._lines.values():
+            self._end(line, time.monotonic(), "we hung up")
         self._selector.close()
 
     def heard(self) -> list[Heard]:

@@ -108,13 +108,13 @@ class Tab:
             raise BrowserFailed(f"{expression[:200]!r} failed in the page: {thrown}")
         return result["result"].get("value")
 
-    async def wait_until(self, condition: str, within_s: float = _TRUE_S) -> None:
+    async def wait_until(self, condition: str) -> None:
         """Wait until an expression in the page is true; raises BrowserFailed."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + within_s
+        end = loop.time() + _TRUE_S
         while not await self.run(f"Boolean({condition})"):
             if loop.time() > end:
-                raise BrowserFailed(f"{condition!r} was not true in the page within {within_s:g} s")
+                raise BrowserFailed(f"{condition!r} was not true in the page within {_TRUE_S:g} s")
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:

@@ -45,6 +45,11 @@ LEAST_TIMES_SOONER = 5.0
 MOST_WORDS_APART = 1
 DIAL_EVERY_S = 0.5  # building a pipeline takes the loop 50-100 ms
 MOST_GROWTH_MB = 5.0  # over 50 calls; the allocator's own breathing is about 2
+_UTTERANCES = 30  # until first audio
+_BARGE_INS = 25
+_SPEAKING = 20  # calls at once
+_SPEAKING_S = 20.0
+_CALLS = 50  # opened and closed
 
 
 class Part(StrEnum):
@@ -56,19 +61,8 @@ class Part(StrEnum):
     COMING_AND_GOING = "coming-and-going"
 
 
-def measure(
-    *,
-    parts: Sequence[Part] = tuple(Part),
-    utterances: int = 30,
-    barge_ins: int = 25,
-    speaking: int = 20,
-    seconds: float = 20.0,
-    calls: int = 50,
-) -> Report:
+def measure(parts: Sequence[Part] = tuple(Part)) -> Report:
     """Run the parts and return their figures.
-
-    ``utterances`` until first audio, ``barge_ins``, calls ``speaking`` at once for ``seconds``, ``calls``
-    opened and closed.
 
     Raises:
         MissingExtra: Pipecat is not installed.
@@ -83,13 +77,13 @@ def measure(
         with console.status(f"bench pipecat: {part}"):
             match part:
                 case Part.FIRST_AUDIO:
-                    figures += _measure_first_audio(utterances, settings)
+                    figures += _measure_first_audio(_UTTERANCES, settings)
                 case Part.BARGE_IN:
-                    figures += _measure_barge_ins(barge_ins)
+                    figures += _measure_barge_ins(_BARGE_INS)
                 case Part.SPEAKING:
-                    figures += _measure_speaking(speaking, seconds)
+                    figures += _measure_speaking(_SPEAKING, _SPEAKING_S)
                 case Part.COMING_AND_GOING:
-                    figures += _measure_coming_and_going(calls)
+                    figures += _measure_coming_and_going(_CALLS)
     return Report("pipecat", tuple(figures), settings)
 
 

@@ -26,27 +26,19 @@ _POLICY = SchedulerPolicy(most_streams=_ROOM)
 _FALLEN_BEHIND_S = 1.0
 
 
-def measure(
-    rates: Sequence[float] | None = None,
-    *,
-    requests: int = 1000,
-    seed: int = 0,
-    cost: CostModel | None = None,
-) -> Report:
+def measure(rates: Sequence[float] | None = None, *, requests: int = 1000, seed: int = 0) -> Report:
     """Simulate ``rates`` (requests a second), by default 0.8, 1 and 1.2 times where FIFO saturates."""
-    cost = cost or CostModel()
+    cost = CostModel()
     saturation = saturation_rate(cost, requests=requests, seed=seed)
     rates = rates or [round(share * saturation, 2) for share in (0.8, 1.0, 1.2)]
     figures = [Figure("first come first served saturates", saturation, "requests/s")]
     for rate in rates:
         figures += _compared(Load(rate, requests=requests, seed=seed), cost, judged=rate == rates[0])
-    settings: dict[str, str | int] = {
-        "requests": requests,
-        "seed": seed,
-        "rows": ROWS[Stage.RENDER],
-        "speech": "5 s each",
-    }
-    return Report("schedule", tuple(figures), settings)
+    return Report(
+        "schedule",
+        tuple(figures),
+        {"requests": requests, "seed": seed, "rows": ROWS[Stage.RENDER], "speech": "5 s each"},
+    )
 
 
 def saturation_rate(cost: CostModel, *, requests: int, seed: int) -> float:

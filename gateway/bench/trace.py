@@ -17,6 +17,7 @@ from ..heard import AUDIBLE_LEVEL, Heard
 PACKET_S = 0.020
 LATE_S = 0.020
 UNDERRUN_S = 0.060
+STALE_S = 0.025  # after a discard; what comes later should have been dropped
 QUIET_BEFORE_S = 0.100  # an onset is one only if nothing was heard for this long before
 
 Floats = NDArray[np.float64]
@@ -159,9 +160,9 @@ def lateness(arrived: Floats) -> Lateness:
     return Lateness(len(arrived), int((late > LATE_S).sum()), int(skipped), float(late.max()))
 
 
-def arrival_gaps(arrived: Floats, longer_than_s: float = UNDERRUN_S) -> int:
-    """Times that a phone heard nothing for longer than that after a packet had been played."""
-    return int((np.diff(arrived) - PACKET_S > longer_than_s).sum())
+def arrival_gaps(arrived: Floats) -> int:
+    """Times that a phone heard nothing for over 60 ms after a packet had been played."""
+    return int((np.diff(arrived) - PACKET_S > UNDERRUN_S).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +173,13 @@ class BargeIn:
     stale_packets: int
 
 
-def after_discard(trace: Trace, discarded: float, *, before: float, allowed_s: float = 0.025) -> BargeIn:
+def after_discard(trace: Trace, discarded: float, *, before: float) -> BargeIn:
     """What a phone heard of the old utterance from ``discarded`` until the next one began at ``before``."""
     arrived = trace.arrived[trace.audible]
     arrived = arrived[(arrived >= discarded) & (arrived < before)]
     if not len(arrived):
         return BargeIn(0.0, 0)
-    return BargeIn(float(arrived[-1] - discarded), int((arrived > discarded + allowed_s).sum()))
+    return BargeIn(float(arrived[-1] - discarded), int((arrived > discarded + STALE_S).sum()))
 
 
 def speech_after(trace: Trace, moment: float, seconds: float) -> NDArray[np.int16]:

@@ -44,6 +44,9 @@ from .report import Figure, Report
 
 TOKENS_PER_S = 40
 WARM_UP_CALLS = 5
+_UTTERANCES = 20  # timed
+_INTERRUPTIONS = 10  # of each kind
+_OPENED = 50  # calls, and closed
 _ENDS_WITHIN_S = 30.0
 _MOST_CALLS = 100
 _TALK = (
@@ -235,36 +238,23 @@ async def hang_up(tab: Tab) -> None:
     await tab.wait_until("document.body.dataset.state === 'idle'")
 
 
-def measure(
-    *,
-    utterances: int = 20,
-    calls: int = 5,
-    seconds: float = 30.0,
-    interruptions: int = 10,
-    opened: int = 50,
-) -> Report:
-    """Call and return the figures.
-
-    ``utterances`` are timed, ``calls`` of ``seconds`` listened to, ``interruptions`` of each kind made, and
-    calls ``opened`` and closed. Raises BrowserFailed.
-    """
-    figures = asyncio.run(_measure(utterances, calls, seconds, interruptions, opened))
+def measure(*, calls: int = 5, seconds: float = 30.0) -> Report:
+    """Call and return the figures; ``calls`` of ``seconds`` are listened to. Raises BrowserFailed."""
+    figures = asyncio.run(_measure(calls, seconds))
     return Report(
         "webrtc",
         tuple(figures),
         {
-            "utterances": utterances,
+            "utterances": _UTTERANCES,
             "calls": calls,
             "seconds": seconds,
-            "interruptions": interruptions,
-            "opened": opened,
+            "interruptions": _INTERRUPTIONS,
+            "opened": _OPENED,
         },
     )
 
 
-async def _measure(
-    utterances: int, calls: int, seconds: float, interruptions: int, opened: int
-) -> list[Figure]:
+async def _measure(calls: int, seconds: float) -> list[Figure]:
     console = Console(stderr=True)
     figures: list[Figure] = []
     with loopback_only():
@@ -272,18 +262,18 @@ async def _measure(
             async with open_chromium() as browser:
                 with console.status("bench webrtc: from the token to the ear"):
                     async with tapped_call(browser, url) as tab:
-                        figures += await _measure_latency(tab, utterances)
+                        figures += await _measure_latency(tab, _UTTERANCES)
                 with console.status("bench webrtc: interruptions"):
                     interjection = await _interjection(gateway.engine)
                     async with tapped_call(browser, url) as tab:
-                        figures += await _measure_stops(tab, interruptions, interjection)
+                        figures += await _measure_stops(tab, _INTERRUPTIONS, interjection)
             stats = []
             for number in range(calls):
                 with console.status(f"bench webrtc: call {number + 1} of {calls}"):
                     stats.append(await _one_call(gateway.browsers, url, seconds))
             figures += _line_figures(stats, seconds)
-            with console.status(f"bench webrtc: {opened} calls opened and closed"):
-                figures += await _measure_leftovers(gateway.browsers, url, opened)
+            with console.status(f"bench webrtc: {_OPENED} calls opened and closed"):
+                figures += await _measure_leftovers(gateway.browsers, url, _OPENED)
     return figures
 
 
@@ -374,7 +364,7 @@ async def _measure_leftovers(calls: BrowserCalls, url: str, opened: int) -> list
         for _ in range(opened):
             await _brief_call(tab, calls)
         after = Footprint.now()
-    name = f"after {opened} calls opened and closed"
+    name = f"after {_OPENED} calls opened and closed"
     return [
         Figure(f"tasks more {name}", after.tasks - before.tasks, "", at_most=0),
         Figure(f"open files more {name}", after.files - before.files, "", at_most=0),
