@@ -286,7 +286,7 @@ def test_characters_of_a_key_are_charged_as_they_come(run: Any, tmp_path: Path) 
         async with talk(served, headers) as client:
             await client.send("input.text", text="One two three. ")
             assert (await client.next())["type"] == "audio.start"
-            await client.send("input.text", text="far too many words for this key")
+            await client.send("input.text", text="far too many words for this key, " * 5)
             error = await client.until("error")
             assert (error["code"], error["utterance_index"]) == ("rate_limit_exceeded", 0)
             assert error["retry_after_s"] > 0
