@@ -6,7 +6,6 @@ Times are ``time.monotonic()`` seconds; audio is s16le mono.
 
 import csv
 import json
-import wave
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -14,6 +13,8 @@ from pathlib import Path
 from uuid import UUID
 
 import numpy as np
+
+from ..adapters.codecs import wav_file
 
 AUDIBLE_DBFS = -50.0  # quieter than this is silence to a listener on a phone
 JITTER_BUFFER_S = 0.060  # what a phone waits for a late packet before it plays nothing
@@ -161,14 +162,12 @@ def write_wav(path: Path, packets: Sequence[Packet]) -> None:
     Raises OSError; a packet of another rate than the first is left out as silence of its length.
     """
     sample_rate = packets[0].sample_rate if packets else 8000
-    with path.open("wb") as file, wave.open(file) as recording:
-        recording.setnchannels(1)
-        recording.setsampwidth(2)
-        recording.setframerate(sample_rate)
-        for silence_s, packet in play(packets):
-            recording.writeframes(_silence(silence_s, sample_rate))
-            same_rate = packet.sample_rate == sample_rate
-            recording.writeframes(packet.pcm if same_rate else _silence(packet.seconds, sample_rate))
+    parts = []
+    for silence_s, packet in play(packets):
+        same_rate = packet.sample_rate == sample_rate
+        parts.append(_silence(silence_s, sample_rate))
+        parts.append(packet.pcm if same_rate else _silence(packet.seconds, sample_rate))
+    path.write_bytes(wav_file(b"".join(parts), sample_rate))
 
 
 def _silence(seconds: float, sample_rate: int) -> bytes:
