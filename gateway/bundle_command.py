@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+import click
 
 from ..tts_engine.bundles import (
     CheckedBundle,
@@ -18,18 +17,34 @@ from ..tts_engine.bundles import (
     write_random_bundle,
 )
 from ..tts_engine.errors import BundleError
+from .options import AS_JSON, VERSION
+
+if TYPE_CHECKING:  # rich is imported where it is used, and --help answers at once
+    from rich.table import Table
+
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 
 
-def check(folder: Path, *, as_json: bool) -> None:
-    """Show what is in a bundle and what was compared; raises BundleError with every fault."""
+@click.group()
+def bundle() -> None:
+    """CosyVoice checkpoint folders: check, convert, make at random."""
+
+
+@bundle.command()
+@_FOLDER
+@AS_JSON
+def check(folder: Path, as_json: bool) -> None:
+    """Compare every file, key, shape and type in DIR with what its release must hold."""
+    from rich.console import Console
+
     with Console(stderr=True).status("reading"):
-        bundle = _checked(folder)
+        checked = _checked(folder)
     if as_json:
-        print(json.dumps(asdict(bundle), indent=2))
+        click.echo(json.dumps(asdict(checked), indent=2))
         return
     console = Console()
-    console.print(_title(bundle), highlight=False)
-    console.print(_table(bundle.files))
+    console.print(_title(checked), highlight=False)
+    console.print(_table(checked.files))
 
 
 def _checked(folder: Path) -> CheckedBundle:
@@ -42,18 +57,30 @@ def _checked(folder: Path) -> CheckedBundle:
         raise BundleError("\n  ".join([f"{folder} has {len(faults)} faults:", *faults])) from error
 
 
-def random(folder: Path, *, version: int, size: str, seed: int) -> None:
-    """Write a bundle of random weights; raises BadRequest for a folder in use, and BundleError."""
+@bundle.command()
+@_FOLDER
+@click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
+@VERSION
+@click.option("--seed", type=int, default=0, show_default=True)
+def random(folder: Path, size: str, version: str, seed: int) -> None:
+    """Write random weights into DIR in the released layout, for tests and benches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True)
     columns = (TextColumn("writing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("", total=random_bundle_bytes(version, size))
-        write_random_bundle(folder, version, size, seed, lambda count: progress.advance(bar, count))
+        bar = progress.add_task("", total=random_bundle_bytes(int(version), size))
+        write_random_bundle(folder, int(version), size, seed, lambda count: progress.advance(bar, count))
     console.print(f"{folder}: CosyVoice {version}, {size}, seed {seed}; it speaks noise", highlight=False)
 
 
+@bundle.command()
+@_FOLDER
 def convert(folder: Path) -> None:
-    """Write .safetensors files beside a bundle's weights; raises BundleError."""
+    """Write the weights in DIR as safetensors, and compare them."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     with console.status("converting"):
         files = list(convert_bundle(folder))
@@ -66,7 +93,9 @@ def _title(bundle: CheckedBundle) -> str:
     return f"CosyVoice {bundle.version}; {_size(size)}; speaks {', '.join(bundle.languages)}"
 
 
-def _table(files: Iterable[CheckedFile]) -> Table:
+def _table(files: Iterable[CheckedFile]) -> "Table":
+    from rich.table import Table
+
     table = Table("file", "size", "checked")
     table.columns[1].justify = "right"
     for file in files:

@@ -15,8 +15,9 @@ import click
 from .. import __version__
 from ..tts_engine.errors import VivavoceError
 from .bench_command import bench
+from .bundle_command import bundle
 from .keys_command import keys
-from .options import AS_JSON, DEVICE, PRECISIONS, VERSION
+from .options import AS_JSON, DEVICE, PRECISIONS
 from .voices_command import voices
 
 _LOG_BYTES = 10_000_000
@@ -48,6 +49,7 @@ def _cli() -> None:
 
 
 _cli.add_command(bench)
+_cli.add_command(bundle)
 _cli.add_command(keys)
 _cli.add_command(voices)
 
@@ -172,45 +174,6 @@ def phone(
         click.echo(report.as_json())
     else:
         report.print_table(Console())
-
-
-@_cli.group()
-def bundle() -> None:
-    """CosyVoice checkpoint folders: check, convert, make at random."""
-
-
-_BUNDLE_FOLDER = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-
-
-@bundle.command("check")
-@_BUNDLE_FOLDER
-@AS_JSON
-def bundle_check(folder: Path, as_json: bool) -> None:
-    """Compare every file, key, shape and type in DIR with what its release must hold."""
-    from . import bundle_command
-
-    bundle_command.check(folder, as_json=as_json)
-
-
-@bundle.command("random")
-@_BUNDLE_FOLDER
-@click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
-@VERSION
-@click.option("--seed", type=int, default=0, show_default=True)
-def bundle_random(folder: Path, size: str, version: str, seed: int) -> None:
-    """Write random weights into DIR in the released layout, for tests and benches."""
-    from . import bundle_command
-
-    bundle_command.random(folder, version=int(version), size=size, seed=seed)
-
-
-@bundle.command("convert")
-@_BUNDLE_FOLDER
-def bundle_convert(folder: Path) -> None:
-    """Write the weights in DIR as safetensors, and compare them."""
-    from . import bundle_command
-
-    bundle_command.convert(folder)
 
 
 @_cli.command("check-golden")
