@@ -49,7 +49,6 @@ class VoicePolicy:
 
     default: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
-    limits: RecordingLimits = field(default_factory=RecordingLimits)
     most_waiting: int = 16
 
 
@@ -69,7 +68,7 @@ class NewVoice:
     """What is told with a recording.
 
     transcript: what is said in it. voice_id: a new one unless given. use_s: only so much of its beginning is
-    used. limits: of the recording, unless the house's. The other fields: as ``About`` has them.
+    used. limits: of the recording, unless the usual ones. The other fields: as ``About`` has them.
     """
 
     name: str
@@ -269,7 +268,7 @@ class VoiceRegistry:
         """Enrol a file unless that was done; whether it was."""
         cloning, store = self._cloning()
         with file.open("rb") as opened:
-            data = opened.read(self._policy.limits.most_bytes + 1)
+            data = opened.read(RecordingLimits().most_bytes + 1)
         words = file.with_suffix(".txt")
         transcript = words.read_text("utf-8").strip() if words.exists() else ""
         about = About(provenance=f"{_FROM_FOLDER}, {file.name}", source=_digest(data, transcript))
@@ -282,7 +281,7 @@ class VoiceRegistry:
             )
         if before is not None and (before.about, before.version) == (about, store.version):
             return False
-        recording = read_recording(data, self._policy.limits)
+        recording = read_recording(data)
         prompt = cloning.encode(recording.samples, recording.sample_rate, transcript)
         if before is None:
             store.add(prompt, name=file.stem, about=about, voice_id=file.stem)
@@ -365,7 +364,7 @@ class VoiceRegistry:
             )
 
         def hear() -> VoicePrompt:
-            recording = read_recording(data, new.limits or self._policy.limits).beginning(new.use_s)
+            recording = read_recording(data, new.limits).beginning(new.use_s)
             return cloning.encode(recording.samples, recording.sample_rate, new.transcript)
 
         self._waiting += 1

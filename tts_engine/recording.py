@@ -61,15 +61,14 @@ def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Record
     return Recording(np.frombuffer(samples, np.float32), about["sample_rate"])
 
 
-def read_recording_file(path: Path, limits: RecordingLimits | None = None) -> Recording:
+def read_recording_file(path: Path) -> Recording:
     """The same for a file of the operator's; raises BadRequest also where it cannot be read."""
-    limits = limits or RecordingLimits()
     try:
         with path.open("rb") as file:
-            data = file.read(limits.most_bytes + 1)
+            data = file.read(RecordingLimits().most_bytes + 1)
     except OSError as error:
         raise BadRequest(f"{path}: {error.strerror}") from error
-    return read_recording(data, limits)
+    return read_recording(data)
 
 
 def _decode_apart(data: bytes, limits: RecordingLimits) -> bytes:
