@@ -69,7 +69,9 @@ def fetched(url: str, policy: UrlPolicy | None = None, **names: Sequence[str]) -
 
 
 def allowed(port: int, **changed: object) -> UrlPolicy:
-    return UrlPolicy(allowed_hosts=frozenset({f"files:{port}"}), **changed)  # type: ignore[arg-type]
+    """A minute is given, as the machine may have other things to do."""
+    hosts = frozenset({f"files:{port}"})
+    return UrlPolicy(**{"allowed_hosts": hosts, "within_s": 60.0, **changed})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
