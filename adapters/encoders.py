@@ -21,7 +21,7 @@ import numpy as np
 from ..tts_engine.chunk import SAMPLE_RATE
 from ..tts_engine.errors import BadRequest
 from .codecs import alaw_encode, ulaw_encode, wav_stream_header, whole_samples
-from .resample import Downsampler, Passthrough
+from .resample import BUILT_IN, resampler_to
 
 Codec = Literal["pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"]
 SAMPLE_RATES: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
@@ -228,7 +228,7 @@ class _Container:
             self._stream.bit_rate = audio.bits_per_second
         # FFmpeg's resampler inside the codec context is quick and good, but telephones have their own.
         self._rate_in = recipe.sample_rate if recipe.sample_rate == 8_000 else SAMPLE_RATE
-        self._resampler = Downsampler() if self._rate_in == 8_000 else Passthrough()
+        self._resampler = resampler_to(self._rate_in)
         self._samples = 0
 
     def push(self, pcm: bytes) -> bytes:
@@ -290,13 +290,7 @@ class _Resampled:
 
 
 def _resampler_to(sample_rate: int) -> _Resampler:
-    match sample_rate:
-        case 8_000:
-            return Downsampler()
-        case 24_000:
-            return Passthrough()
-        case _:
-            return _Resampled(sample_rate)
+    return resampler_to(sample_rate) if sample_rate in BUILT_IN else _Resampled(sample_rate)
 
 
 def _frame(pcm: bytes, sample_rate: int, pts: int) -> av.AudioFrame:

@@ -23,7 +23,7 @@ from ..tts_engine.voices import MANY
 from .client import Piece
 from .pipecat_service import LEAD_S, SpeechService, VivavoceTTSSettings
 from .pipecat_utterance import Speech
-from .resample import BlockResampler, Resampler, resampler_to
+from .resample import BUILT_IN, BlockResampler, Resampler, resampler_to
 
 try:
     from loguru import logger
@@ -179,7 +179,7 @@ class VivavoceTTSService(SpeechService):
 
 
 def _resampler(sample_rate: int) -> Resampler:
-    if sample_rate in (8_000, SAMPLE_RATE):
+    if sample_rate in BUILT_IN:
         return resampler_to(sample_rate)
     stream = soxr.ResampleStream(SAMPLE_RATE, sample_rate, 1, dtype="int16", quality="HQ")
     return BlockResampler(stream)

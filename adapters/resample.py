@@ -25,6 +25,7 @@ BLOCK_IN: Final = 96  # samples of a row; >= TAPS - DECIMATION, so that outputs 
 BLOCK_OUT: Final = BLOCK_IN // DECIMATION
 # OpenBLAS wakes its thread pool above 262,144 multiply-adds; 64 rows are 196,608 and 256 ms of speech.
 ROWS_AT_ONCE: Final = 64
+BUILT_IN: Final = (8_000, 24_000)  # Hz that ``resampler_to`` knows
 
 
 class Resampler(Protocol):
