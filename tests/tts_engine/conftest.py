@@ -17,6 +17,12 @@ def v2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _bundle(tmp_path_factory, "V2")
 
 
+@pytest.fixture(scope="module")
+def v3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of the other version."""
+    return _bundle(tmp_path_factory, "V3")
+
+
 def _bundle(tmp_path_factory: pytest.TempPathFactory, version: str) -> Path:
     from vivavoce.models.cosyvoice.geometry import Version
     from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle

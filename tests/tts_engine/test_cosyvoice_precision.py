@@ -11,24 +11,12 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
 
-from vivavoce.models.cosyvoice.bistream import LengthRule
-from vivavoce.models.cosyvoice.geometry import Version
+from tiny_cosyvoice import BRIEF
 from vivavoce.models.cosyvoice.precision import Precision
-from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
-from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest
 from vivavoce.tts_engine.process_backend import ProcessPolicy
-
-BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bundles") / "V3"
-    write_random_bundle(path, Version.V3, Size.TINY, seed=1)
-    return path
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -44,9 +32,9 @@ async def heard(engine: Engine, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("precision", Precision)
-def test_streams_are_spoken_in_it(folder: Path, precision: Precision) -> None:
+def test_streams_are_spoken_in_it(v3_folder: Path, precision: Precision) -> None:
     async def test() -> None:
-        backend = CosyVoiceBackend.load(folder, replace(BRIEF, precision=precision))
+        backend = CosyVoiceBackend.load(v3_folder, replace(BRIEF, precision=precision))
         async with await Engine.open(backend=backend) as engine:
             alone = [await heard(engine, seed) for seed in range(3)]
             together = await asyncio.gather(*(heard(engine, seed) for seed in range(3)))
@@ -59,9 +47,9 @@ def test_streams_are_spoken_in_it(folder: Path, precision: Precision) -> None:
     run(test())
 
 
-def test_its_name_chooses_it_here_and_in_a_process_of_its_own(folder: Path) -> None:
+def test_its_name_chooses_it_here_and_in_a_process_of_its_own(v3_folder: Path) -> None:
     async def said(**how: Any) -> np.ndarray:
-        async with await Engine.open(str(folder), **how) as engine:
+        async with await Engine.open(str(v3_folder), **how) as engine:
             return await heard(engine)
 
     async def test() -> None:

@@ -15,8 +15,6 @@ torch = pytest.importorskip(
 )
 
 from tiny_cosyvoice import BRIEF, recording  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
 from vivavoce.tts_engine.backend import Backend, Delivery, Mode, Stage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend, hosted  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
@@ -30,13 +28,6 @@ TEXT = "It is me."
 PATIENT = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9))
 # One slot, which a session that has ended must have given back there, too.
 ALONE = replace(BRIEF, slots=1)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bundles") / "V3"
-    write_random_bundle(path, Version.V3, Size.TINY, seed=1)
-    return path
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -71,19 +62,19 @@ async def everything(engine: Engine) -> list[object]:
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["one worker", "a worker a stage"])
 def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(
-    folder: Path, tmp_path: Path, overlap: bool
+    v3_folder: Path, tmp_path: Path, overlap: bool
 ) -> None:
     async def said(backend: Backend) -> list[object]:
         async with await Engine.open(backend=backend) as engine:
             return await everything(engine)
 
     async def test() -> None:
-        here = CosyVoiceBackend.load(folder, ALONE, voices=tmp_path)
+        here = CosyVoiceBackend.load(v3_folder, ALONE, voices=tmp_path)
         assert here.voices.library is not None
         here.voices.library.add(here.voices.encode(recording() * 0.5, 16_000, "another tone"), name="anna")
         elsewhere = ProcessBackend.start(
-            functools.partial(hosted, folder, replace(ALONE, overlap=overlap)),
-            functools.partial(CosyVoiceFront.load, folder, ALONE, tmp_path),
+            functools.partial(hosted, v3_folder, replace(ALONE, overlap=overlap)),
+            functools.partial(CosyVoiceFront.load, v3_folder, ALONE, tmp_path),
         )
         assert len(elsewhere.workers) == 1 + overlap
         assert await said(elsewhere) == await said(here)
@@ -91,9 +82,9 @@ def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(
     run(test())
 
 
-def test_ids_and_sound_are_told_apart_from_the_first_step_on(folder: Path) -> None:
+def test_ids_and_sound_are_told_apart_from_the_first_step_on(v3_folder: Path) -> None:
     async def test() -> None:
-        async with await Engine.open(str(folder), process=ProcessPolicy()) as engine:
+        async with await Engine.open(str(v3_folder), process=ProcessPolicy()) as engine:
             backend = engine._backend
             assert isinstance(backend, ProcessBackend)
             assert backend.batch(Stage.DECODE) > 1
@@ -136,13 +127,13 @@ def hosted_with_room_for_two(folder, policy):
 
 
 def test_where_memory_runs_out_there_calls_live_on_and_newcomers_are_refused_here(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    v3_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "short_of_memory.py").write_text(SHORT_OF_MEMORY)
     monkeypatch.syspath_prepend(tmp_path)
     load = importlib.import_module("short_of_memory").hosted_with_room_for_two
     policy = replace(BRIEF, slots=4)
-    front = functools.partial(CosyVoiceFront.load, folder, policy)
+    front = functools.partial(CosyVoiceFront.load, v3_folder, policy)
     refusals: list[Overloaded | None] = []
 
     async def speak(engine: Engine, seed: int) -> bool:
@@ -156,7 +147,7 @@ def test_where_memory_runs_out_there_calls_live_on_and_newcomers_are_refused_her
             return False
 
     async def test() -> None:
-        backend = ProcessBackend.start(functools.partial(load, folder, policy), front)
+        backend = ProcessBackend.start(functools.partial(load, v3_folder, policy), front)
         async with await Engine.open(backend=backend, config=PATIENT) as engine:
             assert (backend.slots, backend.room) == (4, 4)
             lived = await asyncio.gather(*(speak(engine, seed) for seed in range(4)))
