@@ -193,6 +193,11 @@ class FlowGraphs:
             seat.frames += chunk.ids.shape[1] * RATIO
         return mel
 
+    def vacate(self, seat: Seat) -> None:
+        """Free the pages of a seat that is not stepped again, whoever still refers to it."""
+        self._taken.leave(seat.pages[:])
+        seat.pages.clear()
+
     def _make_room(self, seat: Seat, blocks: int) -> None:
         begin = seat.frames // BLOCK_FRAMES
         seat.pages += self._taken.take(max(0, begin + blocks - seat.first - len(seat.pages)))

@@ -23,8 +23,10 @@ torch = pytest.importorskip(
 
 from tiny_cosyvoice import BRIEF, recording  # noqa: E402
 from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
+from vivavoce.models.cosyvoice.flow_graphs import FlowGraphs  # noqa: E402
 from vivavoce.tts_engine.backend import Rendered, SlotRequest, Stage, Turn  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.flow_runner import RecordedFlow  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 from vivavoce.tts_engine.text import Segment  # noqa: E402
@@ -280,6 +282,39 @@ def test_where_memory_runs_out_the_newest_goes_and_nobody_is_let_in(v2_folder: P
     assert 2 <= fewest <= 3
     assert backend.room == 6  # nobody is left
     assert backend.open_slots == 0
+
+
+def test_pages_of_the_newest_are_there_for_the_others_in_the_step_that_has_run_out_of_them(
+    v2_folder: Path,
+) -> None:
+    policy = replace(BRIEF, slots=3, most_render_rows=3, length=LengthRule(10, 10))
+
+    def heard(sessions: int, pages: int) -> tuple[Sitting, int]:
+        """What so many sessions of equal length say, and how many pages were free at the worst."""
+        backend = CosyVoiceBackend.load(v2_folder, policy)
+        flow = backend._renderer._flow
+        recorded = RecordedFlow(flow, 0.1, rows=3, sentences=3, prompt_ids=25, longest_hop=50)
+        recorded._graphs = FlowGraphs(flow, rows=3, slots=3, pages=pages)
+        backend._renderer._runner = recorded
+        sitting = Sitting(backend)
+        for _ in range(sessions):
+            sitting.join(TEXTS[2])
+        free = pages
+        while sitting._open:
+            sitting.round()
+            free = min(free, recorded._graphs.free_pages)
+        assert recorded._graphs.free_pages == pages
+        return sitting, free
+
+    alone, free = heard(1, 40)
+    needed = 40 - free
+    assert needed > 4
+    together, _ = heard(3, 3 * needed - 3)
+    assert [*together.failures] == [3]
+    assert "out of memory" in str(together.failures[3])
+    whole = np.concatenate(alone.samples[1])
+    for slot in (1, 2):
+        assert np.abs(np.concatenate(together.samples[slot]) - whole).max() < 1e-4
 
 
 SESSIONS = int(os.environ.get("VIVAVOCE_FUZZ", "60"))  # 2,000 before a release

@@ -288,7 +288,7 @@ def test_a_failed_step_keeps_nobody_elses_memory() -> None:
         weakref.finalize(memory, freed.append, "memory")
         raise ValueError("nothing came of it")
 
-    company = Company({1: 1})
+    company = Company({1: 1}, vacate=lambda row: None)
     assert company.together({1: None}, run) == {}
     assert str(company.failed[1]) == "nothing came of it"
     assert freed == ["memory"]

@@ -141,7 +141,8 @@ class CosyVoiceRenderer:
     def _step(self, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
         stage = self.stage(turns[0].slot)
         seated = {self._seat(turn.slot): turn for turn in turns}
-        company = Company({row: turn.slot for row, turn in seated.items()})  # the newest has the highest slot
+        seniority = {row: turn.slot for row, turn in seated.items()}  # the newest has the highest slot
+        company = Company(seniority, vacate=lambda row: self._vacate(self._open[seniority[row]]))
         company.each(seated, self._begin)
         utterances = {row: self._open[turn.slot] for row, turn in seated.items() if row not in company.failed}
         rendered: dict[int, Rendered] = {}
@@ -218,6 +219,10 @@ class CosyVoiceRenderer:
         voicings = company.each(mels, lambda row, mel: renderer.voicing(parts[row], mel))
         samples = company.alike(voicings, renderer.shares_vocoder, renderer.vocode)
         return company.each(samples, lambda row, samples: due[row].rendered(samples))
+
+    def _vacate(self, utterance: Utterance) -> None:
+        if utterance.sentence is not None and utterance.sentence.rendering is not None:
+            self._renderer.vacate(utterance.sentence.rendering)
 
     def _part(self, row: int, utterance: Utterance) -> Part:
         sentence, manner = utterance.sentence, utterance.manner

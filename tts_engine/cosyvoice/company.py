@@ -5,13 +5,15 @@
     row  1         alone: fails, and is out
     row  2 ...     alone: done
 
-Where memory ran out, the newest is out and the others go on together: a call that is heard is worth more than
-one that has hardly begun.
+Where memory ran out, the newest is out, what it held is free at once, and the others go on together: a call
+that is heard is worth more than one that has hardly begun.
 """
 
-import traceback
+import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
+
+logger = logging.getLogger(__name__)
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -20,13 +22,15 @@ Result = TypeVar("Result")
 class Company:
     """The sessions of one step, oldest first in ``seniority``.
 
+    vacate: frees what a session holds that is out because memory ran out.
+
     Attributes:
         failed: what ended a session, by its row.
         memory_ran_out: whether memory did in this step.
     """
 
-    def __init__(self, seniority: Mapping[int, int]) -> None:
-        self._seniority = seniority
+    def __init__(self, seniority: Mapping[int, int], vacate: Callable[[int], None]) -> None:
+        self._seniority, self._vacate = seniority, vacate
         self.failed: dict[int, Exception] = {}
         self.memory_ran_out = False
 
@@ -75,12 +79,16 @@ class Company:
         run: Callable[[Mapping[int, Part]], Mapping[int, Result]],
         error: Exception,
     ) -> dict[int, Result]:
+        logger.info("%d sessions of a step failed", len(parts), exc_info=error)
         # Whoever keeps the error would keep what its frames hold: memory of sessions that live.
-        traceback.clear_frames(error.__traceback__)
+        error.__traceback__ = None
         ran_out = is_out_of_memory(error)
         self.memory_ran_out |= ran_out
         if ran_out or len(parts) == 1:
-            self.failed[max(parts, key=self._seniority.__getitem__)] = error
+            newest = max(parts, key=self._seniority.__getitem__)
+            self.failed[newest] = error
+            if ran_out:
+                self._vacate(newest)
             return self.together(parts, run)
         results: dict[int, Result] = {}
         for row, part in parts.items():

@@ -59,6 +59,9 @@ class FlowRunner(Protocol[VoiceT, SeatT]):
     def step(self, chunk: FlowChunk, seats: Sequence[SeatT]) -> Tensor:
         """The mel of a chunk, a row a seat; a step that failed may be tried again. Ids are on the host."""
 
+    def vacate(self, seat: SeatT) -> None:
+        """Free what a sentence remembers, whoever still refers to its seat; there is no next step of it."""
+
 
 class OwnSeat:
     """A sentence's own state. leave: called when its memory is left for a larger one."""
@@ -72,6 +75,12 @@ class OwnSeat:
         if self.leave and _room(state) != _room(self.state):
             self.leave()
         self.state = state
+
+    def vacate(self) -> None:
+        """No step follows."""
+        if self.leave:
+            self.leave()
+        del self.state
 
 
 class KeptVoice:
@@ -140,6 +149,10 @@ class PlainFlow:
             seat.go_on(state)
         return mel
 
+    def vacate(self, seat: OwnSeat) -> None:
+        """Its state is nobody's, or the voice's again."""
+        seat.vacate()
+
     def _with_room(self, voice: FlowState) -> FlowState:
         return self._flow.open(voice, int(voice.frames) + self._flow.policy.reserve_frames)
 
@@ -184,6 +197,10 @@ class RecordedFlow:
     def step(self, chunk: FlowChunk, seats: Sequence[Seat]) -> Tensor:
         """Replayed; raises MemoryError where pages have run out."""
         return self._graphs.step(chunk, seats)
+
+    def vacate(self, seat: Seat) -> None:
+        """Its pages are nobody's."""
+        self._graphs.vacate(seat)
 
 
 def _room(state: FlowState) -> int:

@@ -187,6 +187,10 @@ class RenderRunner:
                 row.throat.state = gather(state, [index])
         return dict(zip(voicings, on_host(samples).numpy(), strict=True))
 
+    def vacate(self, rendering: Rendering) -> None:
+        """Free what the flow remembers of a sentence that is not rendered any more."""
+        self._runner.vacate(rendering.seat)
+
     def _prepare(self, timbre: Timbre) -> object:
         if timbre.id not in self._prepared:
             self._prepared[timbre.id] = self._runner.keep(self._heard(timbre))
