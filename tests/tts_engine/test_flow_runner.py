@@ -10,10 +10,11 @@ torch = pytest.importorskip(
 
 from torch import Tensor  # noqa: E402
 from vivavoce.models.cosyvoice.attention_memory import release_behind  # noqa: E402
-from vivavoce.models.cosyvoice.flow import Flow, FlowChunk, FlowConfig, FlowPolicy  # noqa: E402
+from vivavoce.models.cosyvoice.flow import Flow, FlowChunk, FlowConfig, FlowPolicy, state_bytes_per_s  # noqa: E402
 from vivavoce.models.cosyvoice.flow_encoder import EncoderConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow_unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import prepare  # noqa: E402
+from vivavoce.tts_engine.cosyvoice import flow_runner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.flow_runner import KeptVoice, OwnSeat, PlainFlow  # noqa: E402
 
 CONFIG = FlowConfig(
@@ -121,6 +122,20 @@ def test_a_voice_with_a_bounded_window_is_copied_for_each() -> None:
     voice = bounded.voice()
     first, again = (bounded.sentence(bounded.runner.open(voice), 1) for _ in range(2))
     assert torch.equal(first, again)
+
+
+def test_a_sentence_that_would_fill_the_machine_fails_by_itself(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voice = house.voice()
+    seat, chunk_bytes = house.runner.open(voice), state_bytes_per_s(CONFIG, FlowPolicy())  # of 1 s
+    monkeypatch.setattr(flow_runner, "free_bytes", lambda device: chunk_bytes - 1)
+    with pytest.raises(MemoryError, match="bytes wanted"):
+        house.step(seat, 1)
+    with pytest.raises(MemoryError, match="bytes wanted"):
+        house.runner.open(voice)  # which is lent, and would have to be copied
+    monkeypatch.setattr(flow_runner, "free_bytes", lambda device: chunk_bytes)
+    assert house.step(seat, 1).shape[2] == 50
 
 
 def test_pages_behind_are_given_back_and_nothing_before_them() -> None:

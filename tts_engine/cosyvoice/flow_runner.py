@@ -112,6 +112,7 @@ class PlainFlow:
 
     def __init__(self, flow: Flow, memory_share: float) -> None:
         self._flow = flow
+        self._bytes_per_id = _bytes_per_id(flow)
         self.memory_ids = _ids_that_fit(flow, memory_share)
 
     def keep(self, voice: FlowState) -> KeptVoice:
@@ -137,7 +138,8 @@ class PlainFlow:
         return None if self._flow.steps_together else id(seat)
 
     def step(self, chunk: FlowChunk, seats: Sequence[OwnSeat]) -> Tensor:
-        """One row as a batch of its own, several where they lie."""
+        """One row as a batch of its own, several where they lie; raises MemoryError."""
+        self._require(len(seats) * chunk.ids.shape[1])
         ids, future = (on_device(part, self._flow.device) for part in (chunk.ids, chunk.future))
         chunk = replace(chunk, ids=ids, future=future)
         if len(seats) == 1:
@@ -153,7 +155,16 @@ class PlainFlow:
         """Its state is nobody's, or the voice's again."""
         seat.vacate()
 
+    def _require(self, ids: int) -> None:
+        if self._flow.device.type != "cpu":
+            return
+        # A system that has promised more than it has would end the process, with everybody's sentences.
+        wanted, free = int(ids * self._bytes_per_id), free_bytes(self._flow.device)
+        if wanted > free:
+            raise MemoryError(f"out of memory: {wanted:,} bytes wanted, {free:,} free")
+
     def _with_room(self, voice: FlowState) -> FlowState:
+        self._require(int(voice.frames) // RATIO)
         return self._flow.open(voice, int(voice.frames) + self._flow.policy.reserve_frames)
 
 
@@ -213,5 +224,8 @@ def can_be_recorded(flow: Flow) -> bool:
 
 
 def _ids_that_fit(flow: Flow, share: float) -> int:
-    bytes_per_s = state_bytes_per_s(flow.config, flow.policy)
-    return int(share * free_bytes(flow.device) * FRAMES_PER_S / RATIO / bytes_per_s)
+    return int(share * free_bytes(flow.device) / _bytes_per_id(flow))
+
+
+def _bytes_per_id(flow: Flow) -> float:
+    return state_bytes_per_s(flow.config, flow.policy) * RATIO / FRAMES_PER_S
