@@ -191,7 +191,11 @@ def speech_after(trace: Trace, moment: float, seconds: float) -> NDArray[np.int1
 
 
 def likeness(heard: NDArray[np.int16], clean: NDArray[np.int16]) -> float:
-    """Correlation of two readings from their onsets on: 1 when equal; over the shorter one's length."""
+    """Correlation of two readings from their onsets on: 1 when equal; over the shorter one's length.
+
+    Samples of zero are left out: the silence that fills a hole belongs to no reading.
+    """
+    heard, clean = heard[heard != 0], clean[clean != 0]
     length = min(len(heard), len(clean))
     if not length:
         return 0.0

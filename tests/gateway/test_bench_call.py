@@ -162,6 +162,12 @@ def test_the_same_reading_is_alike_and_a_mixed_one_is_not() -> None:
     assert likeness(clean[:0], clean) == 0.0
 
 
+def test_a_hole_in_a_reading_makes_it_no_other_one() -> None:
+    clean = np.random.default_rng(2).normal(0, 3000, 4000).astype(np.int16)
+    late = np.concatenate([clean[:1000], np.zeros(640, np.int16), clean[1000:]])
+    assert likeness(late, clean) == pytest.approx(1.0)
+
+
 def test_no_values_reach_no_target() -> None:
     assert percentile([], 50) == float("inf")
     assert percentile([1.0, 2.0, 3.0], 50) == 2.0

@@ -267,14 +267,10 @@ def test_the_bench_runs_and_reports() -> None:
 
 
 def test_a_barge_in_is_measured() -> None:
-    for _ in range(5):
-        run = run_setup(Setup(Part.BARGE_IN, 2, 1, 0.0, 60.0))
-        discarded = [utterance for utterance in run.utterances if utterance.discarded is not None]
-        assert len(discarded) == 2
-        unlike = count_unlike(run)
-        if not (unlike and at_once_of(run).underruns):  # else what is compared may have a hole in it
-            break
-    assert unlike == 0
+    run = run_setup(Setup(Part.BARGE_IN, 2, 1, 0.0, 60.0))
+    discarded = [utterance for utterance in run.utterances if utterance.discarded is not None]
+    assert len(discarded) == 2
+    assert count_unlike(run) == 0
 
 
 def test_a_gateway_that_does_not_start_ends_the_bench_with_its_last_word(
