@@ -104,20 +104,20 @@ class Call:
                 await writer.wait_closed()
 
     async def until_heard(self, seconds: float) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while self.heard_s < seconds:
                 self.came.clear()
                 await self.came.wait()
 
     async def until_silent(self, packets: int = 25) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not self.loud or len(self.packets) - self.loud[-1] <= packets:
                 self.came.clear()
                 await self.came.wait()
 
     async def until_said(self, text: str) -> None:
         """Until it is remembered as said: whole, and not as soon as there is a gap in it."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while self.said != text.split():
                 await asyncio.sleep(0.02)
 
@@ -182,7 +182,7 @@ async def calls(count: int, speaker: Engine | str) -> AsyncIterator[list[Call]]:
     async with AudioSocketServer(Bots(make_tts, up), port=0) as bots:
         listening = [asyncio.create_task(call.listen(bots.port)) for call in up]
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(180):
                 await asyncio.gather(*(call.connected.wait() for call in up))
             yield up
             await asyncio.gather(*(call.worker.queue_frame(EndFrame()) for call in up))
