@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_FEWEST_ROWS = 6
+FEWEST_ROWS = 6
 
 
 class Prepared(nn.Module):
@@ -49,9 +49,9 @@ def product(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:
     if not x.numel():
         return x.new_empty(*x.shape[:-1], matrix.shape[0])
     rows = x.numel() // x.shape[-1]
-    if rows >= _FEWEST_ROWS:
+    if rows >= FEWEST_ROWS:
         return _blocked_product(x, matrix, bias)
-    more = F.pad(x.reshape(rows, -1), (0, 0, 0, _FEWEST_ROWS - rows))
+    more = F.pad(x.reshape(rows, -1), (0, 0, 0, FEWEST_ROWS - rows))
     return _blocked_product(more, matrix, bias)[:rows].view(*x.shape[:-1], -1)
 
 
