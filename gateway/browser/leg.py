@@ -7,7 +7,7 @@ which browsers are let in, and what calls are allowed, is ``calls``' affair.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -120,10 +120,10 @@ class BrowserLeg:
         voices = calls.voices.seen_by(self._grant)
         self._session = BrowserSession(call, self, voices, policy, self._grant.charge_characters)
         calls.registry.open(self, call, kind="webrtc", peer=self._peer_name)
-        sayings = (
-            [self._session.run()] if calls.agent is None else [self._session.run(), calls.agent.run(call)]
-        )
-        self._saying = [calls.own(self._guard(saying)) for saying in sayings]
+        session, agent = self._session, calls.agent
+        self._saying = [calls.own(self._guard(session.run))]
+        if agent is not None:
+            self._saying.append(calls.own(self._guard(lambda: agent.run(call))))
 
     def on_message(self, message: str) -> None:
         """The page says something; what cannot be made sense of is answered with an error."""
@@ -219,9 +219,9 @@ class BrowserLeg:
         if self.peer is not None:
             self.peer.tell(text)
 
-    async def _guard(self, work: Awaitable[None]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         with self._boundary():
-            await work
+            await work()  # made here: a task that is cancelled before it begins would leave it unawaited
 
     @contextmanager
     def _boundary(self) -> Iterator[None]:

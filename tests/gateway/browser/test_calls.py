@@ -641,6 +641,25 @@ def test_a_call_that_breaks_where_its_peer_tells_of_something_ends_alone(late: b
     in_house(scenario, make_ear=lambda: BrokenEar(late=late))
 
 
+def test_for_a_browser_that_goes_as_it_comes_nothing_is_begun_that_nobody_would_wait_for() -> None:
+    begun: list[Call] = []
+
+    class Begun:
+        def run(self, call: Call) -> Awaitable[None]:
+            begun.append(call)
+            return asyncio.sleep(0)
+
+    async def scenario(house: House) -> None:
+        await house.client.post("/api/offer", json=OFFER)
+        (peer,) = house.peers
+        peer.leg.on_connected()
+        peer.close("gone")
+        await house.calls.wait_idle()
+        assert begun == []
+
+    in_house(scenario, agent=Begun())
+
+
 def test_many_calls_leave_nothing_behind() -> None:
     async def scenario(house: House) -> None:
         for _ in range(50):
