@@ -88,22 +88,17 @@ def release_behind(kept: Tensor, slots: int) -> None:
     """Give the pages behind the first so many slots of each buffer back to the system, with what is in them.
 
     kept: (..., W, D), contiguous, on a CPU under Linux; a page costs nothing again until it is written to.
+    Raises OSError.
     """
     slot = kept.shape[-1] * kept.element_size()
     size = kept.shape[-2] * slot
-    begin = kept.data_ptr()
+    begin, page = kept.data_ptr(), mmap.PAGESIZE
+    madvise = ctypes.CDLL(None, use_errno=True).madvise  # to look it up takes as long as some of its calls
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for buffer in range(begin, begin + kept.nbytes, size):
-        _release(buffer + slots * slot, buffer + size)
-
-
-def _release(begin: int, end: int) -> None:
-    """Give back the whole pages between two addresses; raises OSError."""
-    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
-    if first >= last:
-        return
-    madvise = ctypes.CDLL(None, use_errno=True).madvise
-    if madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED):
-        raise OSError(ctypes.get_errno(), "madvise")
+        first, last = -(-(buffer + slots * slot) // page) * page, (buffer + size) // page * page
+        if first < last and madvise(first, last - first, mmap.MADV_DONTNEED):
+            raise OSError(ctypes.get_errno(), "madvise")
 
 
 def _pieces(kept: Tensor | Apart, first: int, last: int) -> Iterator[tuple[int, int, Tensor]]:
