@@ -52,8 +52,8 @@ class CosyVoiceRenderer:
         ids = SpeechIds(version, networks.lm.config.speech_codes, tokenizer.end_of_prompt)
         start = _starter(ids, policy)
         self.slots = policy.slots
-        kinds = (frozenset({Stage.DECODE}), frozenset({Stage.RENDER}))
-        self.workers: Sequence[Stages] = kinds if policy.overlap else (EVERY_STAGE,)
+        one_each = tuple(frozenset({stage}) for stage in Stage)
+        self.workers: Sequence[Stages] = one_each if policy.overlap else (EVERY_STAGE,)
         self._queues = [work_queue(networks.lm.device) for _ in self.workers]
         self._tokenizer = tokenizer
         self._policy = policy

@@ -4,7 +4,7 @@
                     its voice's memory is lent to it, with room behind, or is copied where another has it
     RecordedFlow    a sentence has pages of one pool; steps are replayed (``flow_graphs``)
 
-One thread.
+One thread; a seat may be let go of on any.
 """
 
 import sys
