@@ -224,7 +224,8 @@ class OpenAISpeech:
         if named is not None:
             yield named
             return
-        recording = await self.guard.fetch(settings.ref_audio or "")
+        assert settings.ref_audio is not None
+        recording = await self.guard.fetch(settings.ref_audio)
         new = NewVoice("of one request", settings.ref_text, provenance="ref_audio of a request")
         async with self.voices.borrowed(recording, new, grant) as voice_id:
             yield voice_id

@@ -364,7 +364,7 @@ async def _measure_leftovers(calls: BrowserCalls, url: str, opened: int) -> list
         for _ in range(opened):
             await _brief_call(tab, calls)
         after = Footprint.now()
-    name = f"after {_OPENED} calls opened and closed"
+    name = f"after {opened} calls opened and closed"
     return [
         Figure(f"tasks more {name}", after.tasks - before.tasks, "", at_most=0),
         Figure(f"open files more {name}", after.files - before.files, "", at_most=0),

@@ -164,9 +164,8 @@ class Caller(ABC):
     async def _packet(self, pcm: bytes) -> bool:
         """Send a packet when it is due; whether something loud came meanwhile."""
         before = len(self.heard)
-        self._due = max(
-            self._due + PACKET_S, time.monotonic()
-        )  # what a stall held up is not said at a stroke
+        # What a stall held up is not said at a stroke.
+        self._due = max(self._due + PACKET_S, time.monotonic())
         await asyncio.sleep(self._due - time.monotonic())
         await self.send(pcm)
         new = np.frombuffer(bytes(self.heard[before:]), "<i2")
