@@ -7,7 +7,7 @@ announced by a ``result-generated``:
     server      task-started     result-generated, audio, ...     task-finished
                                   task-failed at any time; the socket stays open
 
-``Connection`` has wsproto's verbs: ``receive_data``, ``events``, ``send``; a frame is a whole message, so
+``DashScopeConnection`` has wsproto's verbs: ``receive_data``, ``events``, ``send``; a frame is a whole message, so
 nothing is ever half received. Time comes in as a number: ask ``deadline`` when to call ``receive_time``.
 Not here: sockets, keys, audio, logging.
 
@@ -25,31 +25,33 @@ from typing import Final, NoReturn, assert_never
 
 from ..tts_engine.chunk import Word
 from ..tts_engine.errors import VivavoceError
-from .dashscope_parameters import Invalid, TaskParameters, read_parameters
+from .dashscope_parameters import InvalidDashScopeField, TaskParameters, parse_task_parameters
 
-MOST_FRAME: Final = 512 * 1024  # characters of JSON: a full text, each character escaped, needs 240,000
-MOST_TEXT: Final = 20_000  # characters in one frame
-MOST_TASK_TEXT: Final = 200_000  # characters in one task
-LONGEST_TASK_ID: Final = 64
-_REMEMBERED_TASKS: Final = 32  # ended ones, whose late frames are not answered
+MAX_FRAME_CHARACTERS: Final = (
+    512 * 1024
+)  # characters of JSON: a full text, each character escaped, needs 240,000
+MAX_TEXT_CHARACTERS: Final = 20_000  # characters in one frame
+MAX_TASK_CHARACTERS: Final = 200_000  # characters in one task
+MAX_TASK_ID_CHARACTERS: Final = 64
+_MAX_ENDED_TASKS: Final = 32  # ended ones, whose late frames are not answered
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class DashScopeTimeouts:
     """How long a socket waits, in seconds.
 
-    input_gap_s: for input of an open task, which then fails. idle_s: for a task; the Python SDK's pool drops
+    input_timeout_s: for input of an open task, which then fails. idle_s: for a task; the Python SDK's pool drops
     its idle sockets without closing them, twenty every half minute, and this is what reaps them.
     """
 
-    input_gap_s: float = 23.0
-    idle_s: float = 60.0
+    input_timeout_s: float = 23.0
+    idle_timeout_s: float = 60.0
 
 
-USUAL_PATIENCE: Final = Patience()
+DEFAULT_TIMEOUTS: Final = DashScopeTimeouts()
 
 
-class ErrorCode(StrEnum):
+class DashScopeErrorCode(StrEnum):
     """DashScope's own error codes."""
 
     INVALID_PARAMETER = "InvalidParameter"
@@ -58,8 +60,8 @@ class ErrorCode(StrEnum):
     MODEL_NOT_FOUND = "ModelNotFound"
     THROTTLED = "Throttling.RateQuota"
     INTERNAL = "InternalError"
-    NO_SUCH_VOICE = "BadRequest.ResourceNotExist"
-    NOT_FETCHED = "BadRequest.InputDownloadFailed"
+    VOICE_NOT_FOUND = "BadRequest.ResourceNotExist"
+    DOWNLOAD_FAILED = "BadRequest.InputDownloadFailed"
 
 
 # From the client
@@ -75,12 +77,12 @@ class RunTask:
 
 
 @dataclass(frozen=True, slots=True)
-class TextPushed:
-    """More text to speak. ``in_ssml``: it is a whole SSML document."""
+class ContinueTask:
+    """More text to speak. ``as_ssml``: it is a whole SSML document."""
 
     task_id: str
     text: str
-    in_ssml: bool
+    as_ssml: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class CancelTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class DashScopeIdleTimeout:
     """Nothing has run for a minute: close the socket with code 1000."""
 
 
@@ -120,7 +122,7 @@ class TaskStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceBegun:
+class SentenceBegin:
     """Sentence ``index`` is spoken from here; ``text``: what is known of it."""
 
     task_id: str
@@ -129,7 +131,7 @@ class SentenceBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class AudioComing:
+class SentenceSynthesis:
     """The next binary frame is audio of sentence ``index``."""
 
     task_id: str
@@ -137,7 +139,7 @@ class AudioComing:
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceEnded:
+class SentenceEnd:
     """Sentence ``index`` is spoken. ``words``: times from the start of the task's audio, text places from the
     start of the sentence. ``characters``: of the whole task so far, as they are charged."""
 
@@ -161,16 +163,18 @@ class TaskFailed:
     """The task is over, or was never begun; the socket stays open."""
 
     task_id: str
-    code: ErrorCode
+    code: DashScopeErrorCode
     message: str
 
 
-ClientEvent = RunTask | TextPushed | FlushTask | FinishTask | CancelTask
-ServerEvent = TaskStarted | SentenceBegun | AudioComing | SentenceEnded | TaskFinished | TaskFailed
-Event = ClientEvent | Idle
+DashScopeClientEvent = RunTask | ContinueTask | FlushTask | FinishTask | CancelTask
+DashScopeServerEvent = (
+    TaskStarted | SentenceBegin | SentenceSynthesis | SentenceEnd | TaskFinished | TaskFailed
+)
+DashScopeEvent = DashScopeClientEvent | DashScopeIdleTimeout
 
 
-class ProtocolError(VivavoceError):
+class DashScopeProtocolError(VivavoceError):
     """The peer broke the protocol: send ``reply``; if it names the task that is open, stop that task."""
 
     def __init__(self, reply: TaskFailed) -> None:
@@ -178,7 +182,7 @@ class ProtocolError(VivavoceError):
         self.reply = reply
 
 
-class State(Enum):
+class DashScopeState(Enum):
     """What the socket is doing."""
 
     IDLE = "no task is open"
@@ -186,36 +190,38 @@ class State(Enum):
     FINISHING = "a task has all its text"
 
 
-TRANSITIONS: Final[Mapping[State, Mapping[type[ClientEvent | ServerEvent], State]]] = MappingProxyType(
+TRANSITIONS: Final[
+    Mapping[DashScopeState, Mapping[type[DashScopeClientEvent | DashScopeServerEvent], DashScopeState]]
+] = MappingProxyType(
     {
-        State.IDLE: {RunTask: State.OPEN},
-        State.OPEN: {
-            TextPushed: State.OPEN,
-            FlushTask: State.OPEN,
-            FinishTask: State.FINISHING,
-            CancelTask: State.FINISHING,
-            TaskStarted: State.OPEN,
-            SentenceBegun: State.OPEN,
-            AudioComing: State.OPEN,
-            SentenceEnded: State.OPEN,
-            TaskFailed: State.IDLE,
+        DashScopeState.IDLE: {RunTask: DashScopeState.OPEN},
+        DashScopeState.OPEN: {
+            ContinueTask: DashScopeState.OPEN,
+            FlushTask: DashScopeState.OPEN,
+            FinishTask: DashScopeState.FINISHING,
+            CancelTask: DashScopeState.FINISHING,
+            TaskStarted: DashScopeState.OPEN,
+            SentenceBegin: DashScopeState.OPEN,
+            SentenceSynthesis: DashScopeState.OPEN,
+            SentenceEnd: DashScopeState.OPEN,
+            TaskFailed: DashScopeState.IDLE,
         },
-        State.FINISHING: {
-            FinishTask: State.FINISHING,
-            CancelTask: State.FINISHING,
-            TaskStarted: State.FINISHING,
-            SentenceBegun: State.FINISHING,
-            AudioComing: State.FINISHING,
-            SentenceEnded: State.FINISHING,
-            TaskFinished: State.IDLE,
-            TaskFailed: State.IDLE,
+        DashScopeState.FINISHING: {
+            FinishTask: DashScopeState.FINISHING,
+            CancelTask: DashScopeState.FINISHING,
+            TaskStarted: DashScopeState.FINISHING,
+            SentenceBegin: DashScopeState.FINISHING,
+            SentenceSynthesis: DashScopeState.FINISHING,
+            SentenceEnd: DashScopeState.FINISHING,
+            TaskFinished: DashScopeState.IDLE,
+            TaskFailed: DashScopeState.IDLE,
         },
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _ClientFrame:
     action: str
     task_id: str
     payload: Mapping[str, object]
@@ -228,35 +234,35 @@ class _Task:
     characters: int = 0
 
 
-_NO_TASK: Final = TaskParameters("")
+_NO_PARAMETERS: Final = TaskParameters("")
 
 
-class Connection:
+class DashScopeConnection:
     """One socket. ``now`` is monotonic seconds; after each ``receive_*`` take every event of ``events()``."""
 
-    def __init__(self, now: float, patience: Patience = USUAL_PATIENCE) -> None:
-        self.state = State.IDLE
-        self._patience = patience
+    def __init__(self, now: float, timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS) -> None:
+        self.state = DashScopeState.IDLE
+        self._timeouts = timeouts
         self._now = now
-        self._since = now  # the last input of the open task, or the end of the last one
-        self._task = _Task("", _NO_TASK)
-        self._ended: deque[str] = deque(maxlen=_REMEMBERED_TASKS)
+        self._waiting_since = now  # the last input of the open task, or the end of the last one
+        self._task = _Task("", _NO_PARAMETERS)
+        self._ended_task_ids: deque[str] = deque(maxlen=_MAX_ENDED_TASKS)
         self._frame: str | bytes | None = None
 
     @property
     def task_id(self) -> str | None:
         """The task that is open, if one is."""
-        return None if self.state is State.IDLE else self._task.id
+        return None if self.state is DashScopeState.IDLE else self._task.id
 
     @property
     def deadline(self) -> float | None:
         """When ``receive_time`` will have something to say; None while a task speaks its rest."""
         match self.state:
-            case State.IDLE:
-                return self._since + self._patience.idle_s
-            case State.OPEN:
-                return self._since + self._patience.input_gap_s
-            case State.FINISHING:
+            case DashScopeState.IDLE:
+                return self._waiting_since + self._timeouts.idle_timeout_s
+            case DashScopeState.OPEN:
+                return self._waiting_since + self._timeouts.input_timeout_s
+            case DashScopeState.FINISHING:
                 return None
             case _:
                 assert_never(self.state)
@@ -271,7 +277,7 @@ class Connection:
         """Take note of the time."""
         self._now = now
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[DashScopeEvent]:
         """Yield what the frame, or else the time, says.
 
         Whether a task is open is looked at here, when the frame is handled: a pooled client's next run-task
@@ -282,143 +288,147 @@ class Connection:
         """
         frame, self._frame = self._frame, None
         if frame is not None:
-            yield from self._read(frame)
+            yield from self._handle_frame(frame)
         elif self.deadline is not None and self._now >= self.deadline:
-            yield self._late()
+            yield self._time_out()
 
-    def send(self, event: ServerEvent, now: float) -> str:
+    def send(self, event: DashScopeServerEvent, now: float) -> str:
         """Return the text frame of ``event``; ValueError for what is not ours to say now.
 
         Saying that a task is over frees the socket for the next: call this before writing, not after.
         """
         self._now = now
         if event.task_id == self.task_id:
-            self._step(event)
+            self._apply_transition(event)
         elif not isinstance(event, TaskFailed):
             raise ValueError(
                 f"got {type(event).__name__} of task {event.task_id!r}; open is {self.task_id!r}"
             )
         return encode(event)
 
-    def _read(self, text: str | bytes) -> Iterator[ClientEvent]:
+    def _handle_frame(self, text: str | bytes) -> Iterator[DashScopeClientEvent]:
         frame = self._parse(text)
         match frame.action:
             case "run-task":
-                yield from self._run(frame)
+                yield from self._run_task(frame)
             case "continue-task" if self._is_open(frame):
-                yield from self._checked(frame, self._continue)
+                yield from self._validated(frame, self._parse_continue_task)
             case "finish-task" if self._is_open(frame):
-                yield from self._checked(frame, _finish)
+                yield from self._validated(frame, _parse_finish_task)
 
-    def _parse(self, text: str | bytes) -> _Frame:
+    def _parse(self, text: str | bytes) -> _ClientFrame:
         """The frame's outside; what cannot be told which task it belongs to fails the one that is open."""
         try:
-            return _parse(text)
-        except Invalid as error:
+            return _parse_frame(text)
+        except InvalidDashScopeField as error:
             self._refuse(self.task_id or "", str(error))
 
-    def _is_open(self, frame: _Frame) -> bool:
+    def _is_open(self, frame: _ClientFrame) -> bool:
         if frame.task_id == self.task_id:
             return True
-        if frame.task_id not in self._ended:
+        if frame.task_id not in self._ended_task_ids:
             self._refuse(frame.task_id, f"{frame.action} for a task that was never run; send run-task first")
         return False
 
-    def _run(self, frame: _Frame) -> Iterator[ClientEvent]:
-        if self.state is not State.IDLE:
+    def _run_task(self, frame: _ClientFrame) -> Iterator[DashScopeClientEvent]:
+        if self.state is not DashScopeState.IDLE:
             self._refuse(frame.task_id, f"task {self._task.id} of this connection is not finished")
         try:
-            model, parameters = _model(frame.payload), read_parameters(frame.payload)
+            model, parameters = _model(frame.payload), parse_task_parameters(frame.payload)
             text = _text(_object(frame.payload, "input"))
-            in_ssml = bool(text) and parameters.is_ssml(text)
-        except Invalid as error:
+            as_ssml = bool(text) and parameters.is_ssml(text)
+        except InvalidDashScopeField as error:
             self._refuse(frame.task_id, str(error))
         self._task = _Task(frame.task_id, parameters)
         run = RunTask(frame.task_id, model, parameters)
-        self._step(run)
+        self._apply_transition(run)
         yield run
         if text and self.task_id == frame.task_id:  # it may have been refused meanwhile
-            yield self._push(frame.task_id, text, in_ssml)
+            yield self._push_text(frame.task_id, text, as_ssml)
 
-    def _checked(self, frame: _Frame, read: Callable[[_Frame], ClientEvent | None]) -> Iterator[ClientEvent]:
+    def _validated(
+        self, frame: _ClientFrame, read: Callable[[_ClientFrame], DashScopeClientEvent | None]
+    ) -> Iterator[DashScopeClientEvent]:
         try:
             event = read(frame)
-        except Invalid as error:
+        except InvalidDashScopeField as error:
             self._refuse(frame.task_id, str(error))
         if event is None:
-            self._since = self._now
+            self._waiting_since = self._now
             return
         if type(event) not in TRANSITIONS[self.state]:
             self._refuse(frame.task_id, f"{frame.action} after finish-task")
-        self._step(event)
+        self._apply_transition(event)
         yield event
 
-    def _continue(self, frame: _Frame) -> ClientEvent | None:
-        given = _object(frame.payload, "input")
-        text = _text(given)
+    def _parse_continue_task(self, frame: _ClientFrame) -> DashScopeClientEvent | None:
+        fields = _object(frame.payload, "input")
+        text = _text(fields)
         if text:
-            return self._push(frame.task_id, text, self._task.parameters.is_ssml(text))
-        return FlushTask(frame.task_id) if given.get("flush") is True else None
+            return self._push_text(frame.task_id, text, self._task.parameters.is_ssml(text))
+        return FlushTask(frame.task_id) if fields.get("flush") is True else None
 
-    def _push(self, task_id: str, text: str, in_ssml: bool) -> TextPushed:
+    def _push_text(self, task_id: str, text: str, as_ssml: bool) -> ContinueTask:
         total = self._task.characters + len(text)
-        if total > MOST_TASK_TEXT:
-            raise Invalid(f"input.text: {total} characters in one task; at most {MOST_TASK_TEXT} are allowed")
+        if total > MAX_TASK_CHARACTERS:
+            raise InvalidDashScopeField(
+                f"input.text: {total} characters in one task; at most {MAX_TASK_CHARACTERS} are allowed"
+            )
         self._task.characters = total
-        return TextPushed(task_id, text, in_ssml)
+        return ContinueTask(task_id, text, as_ssml)
 
-    def _step(self, event: ClientEvent | ServerEvent) -> None:
+    def _apply_transition(self, event: DashScopeClientEvent | DashScopeServerEvent) -> None:
         state = TRANSITIONS[self.state].get(type(event))
         if state is None:
             raise ValueError(f"got {type(event).__name__} while {self.state.value}")
-        if state is State.IDLE:
-            self._ended.append(self._task.id)
-            self._task = _Task("", _NO_TASK)
-        if state is State.IDLE or not isinstance(event, ServerEvent):
-            self._since = self._now
+        if state is DashScopeState.IDLE:
+            self._ended_task_ids.append(self._task.id)
+            self._task = _Task("", _NO_PARAMETERS)
+        if state is DashScopeState.IDLE or not isinstance(event, DashScopeServerEvent):
+            self._waiting_since = self._now
         self.state = state
 
-    def _late(self) -> Idle:
-        if self.state is State.IDLE:
-            return Idle()
-        self._refuse(self._task.id, f"request timeout after {self._patience.input_gap_s:.0f} seconds")
+    def _time_out(self) -> DashScopeIdleTimeout:
+        if self.state is DashScopeState.IDLE:
+            return DashScopeIdleTimeout()
+        self._refuse(self._task.id, f"request timeout after {self._timeouts.input_timeout_s:.0f} seconds")
 
-    def _refuse(self, task_id: str, sentence: str) -> NoReturn:
-        raise ProtocolError(TaskFailed(task_id, ErrorCode.INVALID_PARAMETER, sentence))
+    def _refuse(self, task_id: str, reason: str) -> NoReturn:
+        raise DashScopeProtocolError(TaskFailed(task_id, DashScopeErrorCode.INVALID_PARAMETER, reason))
 
 
-def encode(event: ServerEvent) -> str:
+def encode(event: DashScopeServerEvent) -> str:
     """Return the text frame of one event. The payload is always an object: the Java SDK looks into it."""
     match event:
         case TaskStarted(task_id):
-            return _frame(task_id, "task-started", {})
-        case SentenceBegun() | AudioComing() | SentenceEnded():
-            return _frame(event.task_id, "result-generated", sentence_payload(event))
+            return _server_frame(task_id, "task-started", {})
+        case SentenceBegin() | SentenceSynthesis() | SentenceEnd():
+            return _server_frame(event.task_id, "result-generated", sentence_payload(event))
         case TaskFinished(task_id, characters):
             payload = {"output": {"sentence": {"words": []}}, "usage": {"characters": characters}}
-            return _frame(task_id, "task-finished", payload)
+            return _server_frame(task_id, "task-finished", payload)
         case TaskFailed(task_id, code, message):
             header = {"error_code": str(code), "error_message": message}
-            return _frame(task_id, "task-failed", {}, header)
+            return _server_frame(task_id, "task-failed", {}, header)
         case _:
             assert_never(event)
 
 
-def sentence_payload(event: SentenceBegun | AudioComing | SentenceEnded) -> dict[str, dict[str, object]]:
+def sentence_payload(event: SentenceBegin | SentenceSynthesis | SentenceEnd) -> dict[str, dict[str, object]]:
     """``output``, and ``usage`` where there is one, as on the socket and in the events over HTTP."""
     match event:
-        case SentenceBegun(_, index, text):
+        case SentenceBegin(_, index, text):
             return {"output": _output("sentence-begin", index, original_text=text)}
-        case AudioComing(_, index):
+        case SentenceSynthesis(_, index):
             return {"output": _output("sentence-synthesis", index)}
-        case SentenceEnded(_, index, text, words, characters):
+        case SentenceEnd(_, index, text, words, characters):
             output = _output("sentence-end", index, words, original_text=text)
             return {"output": output, "usage": {"characters": characters}}
         case _:
             assert_never(event)
 
 
-def _frame(
+def _server_frame(
     task_id: str, event: str, payload: Mapping[str, object], header: Mapping[str, str] | None = None
 ) -> str:
     head = {"task_id": task_id, "event": event, "attributes": {}, **(header or {})}
@@ -442,27 +452,31 @@ def _word(word: Word) -> dict[str, object]:
 _ACTIONS: Final = ("run-task", "continue-task", "finish-task")
 
 
-def _parse(text: str | bytes) -> _Frame:
+def _parse_frame(text: str | bytes) -> _ClientFrame:
     if not isinstance(text, str):
-        raise Invalid("a binary frame; send JSON in text frames")
-    if len(text) > MOST_FRAME:
-        raise Invalid(f"a frame of {len(text)} characters; at most {MOST_FRAME} are allowed")
+        raise InvalidDashScopeField("a binary frame; send JSON in text frames")
+    if len(text) > MAX_FRAME_CHARACTERS:
+        raise InvalidDashScopeField(
+            f"a frame of {len(text)} characters; at most {MAX_FRAME_CHARACTERS} are allowed"
+        )
     try:
-        message = json.loads(text, parse_constant=_no_constant)
+        message = json.loads(text, parse_constant=_refuse_json_constant)
     except (ValueError, RecursionError):  # deep nesting ends in the latter
-        raise Invalid("the frame is not JSON") from None
+        raise InvalidDashScopeField("the frame is not JSON") from None
     if not isinstance(message, dict):
-        raise Invalid("the frame is not a JSON object")
+        raise InvalidDashScopeField("the frame is not a JSON object")
     header = _object(message, "header")
     task_id, action = header.get("task_id"), header.get("action")
-    if not isinstance(task_id, str) or not 0 < len(task_id) <= LONGEST_TASK_ID:
-        raise Invalid(f"header.task_id must be a string of 1 to {LONGEST_TASK_ID} characters")
+    if not isinstance(task_id, str) or not 0 < len(task_id) <= MAX_TASK_ID_CHARACTERS:
+        raise InvalidDashScopeField(
+            f"header.task_id must be a string of 1 to {MAX_TASK_ID_CHARACTERS} characters"
+        )
     if action not in _ACTIONS:
-        raise Invalid(f"header.action must be one of {', '.join(_ACTIONS)}")
-    return _Frame(str(action), task_id, _object(message, "payload"))
+        raise InvalidDashScopeField(f"header.action must be one of {', '.join(_ACTIONS)}")
+    return _ClientFrame(str(action), task_id, _object(message, "payload"))
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_json_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
@@ -471,42 +485,44 @@ def _object(container: Mapping[str, object], name: str) -> Mapping[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Invalid(f"{name} must be an object")
+        raise InvalidDashScopeField(f"{name} must be an object")
     return value
 
 
 def _model(payload: Mapping[str, object]) -> str:
-    for name, ours in (("task_group", "audio"), ("task", "tts"), ("function", "SpeechSynthesizer")):
-        if payload.get(name, ours) != ours:
-            raise Invalid(f"payload.{name} must be {ours!r}")
+    for name, expected in (("task_group", "audio"), ("task", "tts"), ("function", "SpeechSynthesizer")):
+        if payload.get(name, expected) != expected:
+            raise InvalidDashScopeField(f"payload.{name} must be {expected!r}")
     model = payload.get("model")
     if not isinstance(model, str) or not model:
-        raise Invalid("payload.model is required")
+        raise InvalidDashScopeField("payload.model is required")
     return model
 
 
-def _text(given: Mapping[str, object]) -> str:
-    text = given.get("text", "")
+def _text(fields: Mapping[str, object]) -> str:
+    text = fields.get("text", "")
     if text is None:
         return ""
     if not isinstance(text, str):
-        raise Invalid("input.text must be a string")
-    if len(text) > MOST_TEXT:
-        raise Invalid(f"input.text: {len(text)} characters in one frame; at most {MOST_TEXT} are allowed")
-    return whole_characters(text)
+        raise InvalidDashScopeField("input.text must be a string")
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise InvalidDashScopeField(
+            f"input.text: {len(text)} characters in one frame; at most {MAX_TEXT_CHARACTERS} are allowed"
+        )
+    return replace_lone_surrogates(text)
 
 
-def whole_characters(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """Half a UTF-16 pair, which JSON can carry and no voice can read, becomes U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _finish(frame: _Frame) -> ClientEvent:
+def _parse_finish_task(frame: _ClientFrame) -> DashScopeClientEvent:
     directive = _object(frame.payload, "input").get("directive")
     if directive is None:
         return FinishTask(frame.task_id)
     if directive != "cancel":
-        raise Invalid("input.directive must be 'cancel'")
+        raise InvalidDashScopeField("input.directive must be 'cancel'")
     return CancelTask(frame.task_id)

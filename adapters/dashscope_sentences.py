@@ -9,54 +9,54 @@ from dataclasses import replace
 from typing import Final
 
 from ..tts_engine.chunk import Word
-from .dashscope import AudioComing, SentenceBegun, SentenceEnded
-from .dashscope_parameters import charged_characters
+from .dashscope import SentenceBegin, SentenceEnd, SentenceSynthesis
+from .dashscope_parameters import billed_characters
 
-_ENDS: Final = tuple(".!?…。！？；;\n")
-_CLOSERS: Final = " \t\r\"')]}»”’」』）"
+_SENTENCE_ENDS: Final = tuple(".!?…。！？；;\n")
+_CLOSING_CHARACTERS: Final = " \t\r\"')]}»”’」』）"
 
 
-class Sentences:
-    """Tells the sentences of one task; ``with_words``: whether their words are wanted."""
+class SentenceEventBuilder:
+    """Tells the sentences of one task; ``include_words``: whether their words are wanted."""
 
-    def __init__(self, task_id: str, *, with_words: bool) -> None:
+    def __init__(self, task_id: str, *, include_words: bool) -> None:
         self._task_id = task_id
-        self._with_words = with_words
+        self._with_words = include_words
         self._index = 0
         self._start = self._stop = 0
         self._is_open = False
         self._words: list[Word] = []
         self._characters = 0
 
-    def before_audio(
-        self, pushed: str, span: tuple[int, int], words: tuple[Word, ...], *, has_audio: bool
-    ) -> Iterator[SentenceBegun | AudioComing | SentenceEnded]:
+    def events_before_audio(
+        self, task_text: str, span: tuple[int, int], words: tuple[Word, ...], *, has_audio: bool
+    ) -> Iterator[SentenceBegin | SentenceSynthesis | SentenceEnd]:
         """What to say before audio of the characters ``span`` of ``pushed`` is sent, if there is any yet.
 
         ``words``: those that begin in it, with places in ``pushed`` and times from the task's first sample.
         """
         start, stop = span
-        if self._is_open and start >= self._stop and _ends_sentence(pushed[self._start : self._stop]):
-            yield self._end(pushed)
+        if self._is_open and start >= self._stop and _ends_sentence(task_text[self._start : self._stop]):
+            yield self._end(task_text)
         if not self._is_open and stop > self._stop:
             self._is_open, self._start = True, start
-            yield SentenceBegun(self._task_id, self._index, pushed[start:stop])
+            yield SentenceBegin(self._task_id, self._index, task_text[start:stop])
         self._stop = max(self._stop, stop)
         if self._with_words:
             self._words += words
         if has_audio:
-            yield AudioComing(self._task_id, self._index if self._is_open else max(0, self._index - 1))
+            yield SentenceSynthesis(self._task_id, self._index if self._is_open else max(0, self._index - 1))
 
-    def at_end(self, pushed: str) -> Iterator[SentenceEnded]:
+    def events_at_end(self, task_text: str) -> Iterator[SentenceEnd]:
         """What to say when all audio has been sent."""
         if self._is_open:
-            yield self._end(pushed)
+            yield self._end(task_text)
 
-    def _end(self, pushed: str) -> SentenceEnded:
-        text = pushed[self._start : self._stop]
+    def _end(self, task_text: str) -> SentenceEnd:
+        text = task_text[self._start : self._stop]
         words = tuple(self._in_sentence(word) for word in self._words)
-        self._characters += charged_characters(text)
-        ended = SentenceEnded(self._task_id, self._index, text, words, self._characters)
+        self._characters += billed_characters(text)
+        ended = SentenceEnd(self._task_id, self._index, text, words, self._characters)
         self._index += 1
         self._is_open, self._words = False, []
         return ended
@@ -66,4 +66,4 @@ class Sentences:
 
 
 def _ends_sentence(text: str) -> bool:
-    return text.rstrip(_CLOSERS).endswith(_ENDS)
+    return text.rstrip(_CLOSING_CHARACTERS).endswith(_SENTENCE_ENDS)

@@ -20,11 +20,11 @@ import numpy as np
 
 from ..tts_engine.chunk import SAMPLE_RATE
 from ..tts_engine.errors import BadRequest
-from .codecs import alaw_encode, ulaw_encode, wav_stream_header, whole_samples
-from .resample import BUILT_IN, resampler_to
+from .codecs import alaw_encode, require_whole_samples, ulaw_encode, wav_stream_header
+from .resample import BUILT_IN_RATES, resampler_to
 
 Codec = Literal["pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"]
-SAMPLE_RATES: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
+SAMPLE_RATE_OF_KIND: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class AudioFormat:
     def __post_init__(self) -> None:
         if self.codec not in get_args(Codec):
             raise BadRequest(f"got format {self.codec!r}; allowed are {', '.join(get_args(Codec))}")
-        if self.sample_rate not in SAMPLE_RATES:
-            allowed = ", ".join(map(str, SAMPLE_RATES))
+        if self.sample_rate not in SAMPLE_RATE_OF_KIND:
+            allowed = ", ".join(map(str, SAMPLE_RATE_OF_KIND))
             raise BadRequest(f"got a sample rate of {self.sample_rate} Hz; allowed are {allowed}")
-        lowest, highest = self._bit_rates
-        if self.bit_rate is not None and self.is_lossy and not lowest <= self.bit_rate <= highest:
+        min_bit_rate, max_bit_rate = self._bit_rates
+        if self.bit_rate is not None and self.is_lossy and not min_bit_rate <= self.bit_rate <= max_bit_rate:
             raise BadRequest(
                 f"got a bit rate of {self.bit_rate} for {self.codec} at {self.sample_rate} Hz; "
-                f"allowed are {lowest} to {highest}"
+                f"allowed are {min_bit_rate} to {max_bit_rate}"
             )
 
     @property
@@ -58,7 +58,7 @@ class AudioFormat:
         return self.codec in ("mp3", "opus", "aac")
 
     @property
-    def is_costly(self) -> bool:
+    def is_cpu_intensive(self) -> bool:
         """Whether encoding takes milliseconds a second of speech, and so belongs on a thread."""
         return self.is_lossy or self.codec == "flac"
 
@@ -67,8 +67,8 @@ class AudioFormat:
         """The bit rate asked for, or the one that suits speech."""
         if self.bit_rate is not None:
             return self.bit_rate
-        _, highest = self._bit_rates
-        return min({"mp3": 128_000, "aac": 64_000}.get(self.codec, 32_000), highest)
+        _, max_bit_rate = self._bit_rates
+        return min({"mp3": 128_000, "aac": 64_000}.get(self.codec, 32_000), max_bit_rate)
 
     @property
     def bytes_per_second(self) -> int:
@@ -127,51 +127,55 @@ class Encoder(Protocol):
         """Return the rest; nothing may be pushed afterwards."""
 
 
-def open_encoder(audio: AudioFormat) -> Encoder:
+def open_encoder(audio_format: AudioFormat) -> Encoder:
     """A new encoder of that format."""
-    match audio.codec:
+    match audio_format.codec:
         case "pcm":
-            return _Plain(audio, whole_samples)
+            return _SampleEncoder(audio_format, require_whole_samples)
         case "wav":
-            return _Plain(audio, whole_samples, wav_stream_header(audio.sample_rate))
+            return _SampleEncoder(
+                audio_format, require_whole_samples, wav_stream_header(audio_format.sample_rate)
+            )
         case "ulaw":
-            return _Plain(audio, ulaw_encode)
+            return _SampleEncoder(audio_format, ulaw_encode)
         case "alaw":
-            return _Plain(audio, alaw_encode)
+            return _SampleEncoder(audio_format, alaw_encode)
         case "mp3" | "opus" | "aac" | "flac":
-            return _Container(audio)
+            return _FfmpegEncoder(audio_format)
         case _:
-            assert_never(audio.codec)
+            assert_never(audio_format.codec)
 
 
-class _Resampler(Protocol):
+class _StreamingResampler(Protocol):
     def push(self, pcm: bytes) -> bytes: ...
 
     def drain(self) -> bytes: ...
 
 
-class _Plain:
+class _SampleEncoder:
     """Samples one by one, behind a header or none."""
 
-    def __init__(self, audio: AudioFormat, encode: Callable[[bytes], bytes], header: bytes = b"") -> None:
-        self.content_type = audio.content_type
-        self._resampler = _resampler_to(audio.sample_rate)
+    def __init__(
+        self, audio_format: AudioFormat, encode: Callable[[bytes], bytes], header: bytes = b""
+    ) -> None:
+        self.content_type = audio_format.content_type
+        self._resampler = _resampler_to(audio_format.sample_rate)
         self._encode = encode
         self._header = header
 
     def push(self, pcm: bytes) -> bytes:
-        return self._behind_header(self._resampler.push(pcm))
+        return self._with_header(self._resampler.push(pcm))
 
     def finish(self) -> bytes:
-        return self._behind_header(self._resampler.drain())
+        return self._with_header(self._resampler.drain())
 
-    def _behind_header(self, pcm: bytes) -> bytes:
+    def _with_header(self, pcm: bytes) -> bytes:
         header, self._header = self._header, b""
         return header + self._encode(pcm)
 
 
 @dataclass(frozen=True, slots=True)
-class _Recipe:
+class _FfmpegSettings:
     """FFmpeg's names and settings for a format; sample_rate: what the codec is fed with."""
 
     codec: str
@@ -181,12 +185,12 @@ class _Recipe:
     container_options: Mapping[str, str]
 
 
-def _recipe(audio: AudioFormat) -> _Recipe:
-    rate = audio.sample_rate
-    match audio.codec:
+def _ffmpeg_settings(audio_format: AudioFormat) -> _FfmpegSettings:
+    rate = audio_format.sample_rate
+    match audio_format.codec:
         case "mp3":
             # No tags before the first frame: a stream cannot go back to fill them in.
-            return _Recipe(
+            return _FfmpegSettings(
                 "libmp3lame",
                 "mp3",
                 rate,
@@ -195,61 +199,61 @@ def _recipe(audio: AudioFormat) -> _Recipe:
             )
         case "opus":
             # Pages of 20 ms, in microseconds, instead of a second.
-            return _Recipe(
+            return _FfmpegSettings(
                 "libopus", "ogg", SAMPLE_RATE, {"frame_duration": "20"}, {"page_duration": "20000"}
             )
         case "aac":
-            return _Recipe("aac", "adts", rate, {}, {})
+            return _FfmpegSettings("aac", "adts", rate, {}, {})
         case _:
             # Frames of 20 ms; no 8 KiB of room for tags before the first.
             options = {"frame_size": str(rate // 50)}
-            return _Recipe("flac", "flac", rate, options, {"metadata_header_padding": "0"})
+            return _FfmpegSettings("flac", "flac", rate, options, {"metadata_header_padding": "0"})
 
 
-class _Container:
+class _FfmpegEncoder:
     """A codec of FFmpeg's and its container, muxed into memory."""
 
-    def __init__(self, audio: AudioFormat) -> None:
-        recipe = _recipe(audio)
-        self.content_type = audio.content_type
-        self._written = _Written()
+    def __init__(self, audio_format: AudioFormat) -> None:
+        settings = _ffmpeg_settings(audio_format)
+        self.content_type = audio_format.content_type
+        self._output = _MemoryFile()
         self._container = av.open(
-            self._written,
+            self._output,
             "w",
-            format=recipe.container,
-            container_options={**recipe.container_options, "flush_packets": "1"},
+            format=settings.container,
+            container_options={**settings.container_options, "flush_packets": "1"},
         )
         stream = self._container.add_stream(
-            recipe.codec, rate=recipe.sample_rate, layout="mono", options=dict(recipe.codec_options)
+            settings.codec, rate=settings.sample_rate, layout="mono", options=dict(settings.codec_options)
         )
         assert isinstance(stream, av.AudioStream)
         self._stream = stream
-        if audio.is_lossy:
-            self._stream.bit_rate = audio.bits_per_second
+        if audio_format.is_lossy:
+            self._stream.bit_rate = audio_format.bits_per_second
         # FFmpeg's resampler inside the codec context is quick and good, but telephones have their own.
-        self._rate_in = recipe.sample_rate if recipe.sample_rate == 8_000 else SAMPLE_RATE
-        self._resampler = resampler_to(self._rate_in)
+        self._input_rate = settings.sample_rate if settings.sample_rate == 8_000 else SAMPLE_RATE
+        self._resampler = resampler_to(self._input_rate)
         self._samples = 0
 
     def push(self, pcm: bytes) -> bytes:
         self._encode(self._resampler.push(pcm))
-        return self._written.take()
+        return self._output.take()
 
     def finish(self) -> bytes:
         self._encode(self._resampler.drain())
         self._container.mux(self._stream.encode(None))
         self._container.close()
-        return self._written.take()
+        return self._output.take()
 
     def _encode(self, pcm: bytes) -> None:
         if not pcm:
             return
-        frame = _frame(pcm, self._rate_in, self._samples)
+        frame = _frame(pcm, self._input_rate, self._samples)
         self._samples += frame.samples
         self._container.mux(self._stream.encode(frame))
 
 
-class _Written:
+class _MemoryFile:
     """The file that a container writes to: what was written since it was last taken. It cannot be rewound."""
 
     def __init__(self) -> None:
@@ -265,7 +269,7 @@ class _Written:
         return data
 
 
-class _Resampled:
+class _FfmpegResampler:
     """24 kHz to any rate through FFmpeg's swresample, which withholds 2 ms at most where soxr does 40.
 
     Flat to 0.8 of the lower Nyquist frequency, down by 22 dB at 1.05 of it and by over 80 at 1.2.
@@ -276,7 +280,7 @@ class _Resampled:
         self._samples = 0
 
     def push(self, pcm: bytes) -> bytes:
-        if not whole_samples(pcm):
+        if not require_whole_samples(pcm):
             return b""
         frame = _frame(pcm, SAMPLE_RATE, self._samples)
         self._samples += frame.samples
@@ -289,8 +293,8 @@ class _Resampled:
         return b"".join(out.to_ndarray().tobytes() for out in self._resampler.resample(frame))
 
 
-def _resampler_to(sample_rate: int) -> _Resampler:
-    return resampler_to(sample_rate) if sample_rate in BUILT_IN else _Resampled(sample_rate)
+def _resampler_to(sample_rate: int) -> _StreamingResampler:
+    return resampler_to(sample_rate) if sample_rate in BUILT_IN_RATES else _FfmpegResampler(sample_rate)
 
 
 def _frame(pcm: bytes, sample_rate: int, pts: int) -> av.AudioFrame:

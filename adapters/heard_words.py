@@ -11,7 +11,7 @@ from typing import Final
 
 from ..tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 
-MAX_UNREPORTED: Final = 2_000  # words that report() keeps for who does not ask
+MAX_UNREPORTED_WORDS: Final = 2_000  # words that report() keeps for who does not ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class HeardWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Discarded:
+class DiscardResult:
     """What a barge-in cut, and what the listener knows of the utterance that was being heard.
 
     ``utterance``: its number, counted from 0; -1 when nothing was pushed since the start or the last discard.
@@ -41,17 +41,17 @@ class Discarded:
 
 
 @dataclass(slots=True)
-class Utterance:
+class PlayedUtterance:
     """One utterance's place in the speech and what of it was heard. ``end``: None while more of it comes."""
 
     number: int
     begin: int
     end: int | None = None
-    samples_in: int = 0  # at 24 kHz
+    pushed_samples: int = 0  # at 24 kHz
     text_stop: int = 0
     heard: list[Word] = field(default_factory=list)
 
-    def text_heard(self, position: int) -> int:
+    def heard_text_stop(self, position: int) -> int:
         """Characters of its text heard when the speech has been played up to ``position``."""
         if self.end is not None and position >= self.end:
             return self.text_stop
@@ -59,7 +59,7 @@ class Utterance:
 
     def end_of_speech(self, sample_rate: int) -> int:
         """Where the speech taken so far will end, what a resampler still holds included."""
-        return self.begin - (-self.samples_in * sample_rate // SAMPLE_RATE)
+        return self.begin - (-self.pushed_samples * sample_rate // SAMPLE_RATE)
 
 
 class HeardWords:
@@ -67,25 +67,27 @@ class HeardWords:
 
     def __init__(self, sample_rate: int) -> None:
         self._sample_rate = sample_rate
-        self._open: Utterance | None = None  # being pushed
-        self._queue: deque[Utterance] = deque()  # from the one being heard to the one being pushed
-        self._marks: deque[tuple[int, Utterance, Word]] = deque()  # middles of words not yet heard
-        self._unreported: deque[HeardWord] = deque(maxlen=MAX_UNREPORTED)
-        self._begun = 0
+        self._open: PlayedUtterance | None = None  # being pushed
+        self._queue: deque[PlayedUtterance] = deque()  # from the one being heard to the one being pushed
+        self._word_middles: deque[tuple[int, PlayedUtterance, Word]] = (
+            deque()
+        )  # middles of words not yet heard
+        self._unreported: deque[HeardWord] = deque(maxlen=MAX_UNREPORTED_WORDS)
+        self._utterance_count = 0
 
     @property
-    def open(self) -> Utterance | None:
+    def open(self) -> PlayedUtterance | None:
         """The utterance that is being pushed."""
         return self._open
 
-    def push(self, chunk: AudioChunk, *, position: int, end: int) -> Utterance:
+    def push(self, chunk: AudioChunk, *, position: int, end: int) -> PlayedUtterance:
         """Take a chunk's words. Speech was played to ``position`` and ends at ``end`` before this chunk."""
         utterance = self._open or self._begin(position, end)
-        utterance.samples_in += len(chunk.pcm) // 2
+        utterance.pushed_samples += len(chunk.pcm) // 2
         utterance.text_stop = max(utterance.text_stop, chunk.text[1])
         for word in chunk.words:
             middle = round((word.start_s + word.stop_s) / 2 * self._sample_rate)
-            self._marks.append((utterance.begin + middle, utterance, word))
+            self._word_middles.append((utterance.begin + middle, utterance, word))
         return utterance
 
     def finish(self, *, position: int, end: int) -> None:
@@ -93,46 +95,48 @@ class HeardWords:
         if self._open is None:
             return
         self._open.end = end
-        self._marks = deque((min(middle, end), said, word) for middle, said, word in self._marks)
+        self._word_middles = deque(
+            (min(middle, end), said, word) for middle, said, word in self._word_middles
+        )
         self._open = None
         self.advance(position)
 
     def advance(self, position: int) -> None:
         """Speech has been played up to ``position``."""
-        while self._marks and self._marks[0][0] <= position:
-            _, utterance, word = self._marks.popleft()
+        while self._word_middles and self._word_middles[0][0] <= position:
+            _, utterance, word = self._word_middles.popleft()
             utterance.heard.append(word)
             self._unreported.append(HeardWord(utterance.number, word))
 
-    def being_heard(self, position: int) -> Utterance | None:
+    def utterance_at(self, position: int) -> PlayedUtterance | None:
         """The utterance that is played at ``position``, or the last one that was."""
         while len(self._queue) > 1 and self._queue[1].begin < position:
             self._queue.popleft()
         return self._queue[0] if self._queue else None
 
-    def report(self) -> tuple[HeardWord, ...]:
+    def take_heard_words(self) -> tuple[HeardWord, ...]:
         """The words heard since this was last asked, each once; of 2,000 not asked for, the newest."""
         words = tuple(self._unreported)
         self._unreported.clear()
         return words
 
-    def discard(self, *, position: int, cut: int, silent_at: float) -> Discarded:
+    def discard(self, *, position: int, cut: int, silent_at: float) -> DiscardResult:
         """Forget all that was not heard at ``position``, ``cut`` samples; what is to be told of it."""
-        utterance = self.being_heard(position)
+        utterance = self.utterance_at(position)
         self._open = None
         self._queue.clear()
-        self._marks.clear()
-        return Discarded(
+        self._word_middles.clear()
+        return DiscardResult(
             utterance=utterance.number if utterance else -1,
             cut_ms=1000 * cut / self._sample_rate,
             words=tuple(utterance.heard) if utterance else (),
-            text_stop=utterance.text_heard(position) if utterance else 0,
+            text_stop=utterance.heard_text_stop(position) if utterance else 0,
             silent_at=silent_at,
         )
 
-    def _begin(self, position: int, end: int) -> Utterance:
-        self.being_heard(position)
-        self._open = Utterance(number=self._begun, begin=end)
-        self._begun += 1
+    def _begin(self, position: int, end: int) -> PlayedUtterance:
+        self.utterance_at(position)
+        self._open = PlayedUtterance(number=self._utterance_count, begin=end)
+        self._utterance_count += 1
         self._queue.append(self._open)
         return self._open

@@ -1,6 +1,6 @@
 """The playout of a peer that paces itself: what to send it, and what its listener has heard by now.
 
-The peer queues what it gets and plays it in real time; it holds at most ``most_ahead_s`` of ours, so that a
+The peer queues what it gets and plays it in real time; it holds at most ``max_ahead_s`` of ours, so that a
 barge-in has little to drop. After every ``mark_every_ms`` of speech it is asked to report (a mark), which it
 does when it has played up to there. Between two reports time goes on at one second a second, never past
 what was sent. Some peers echo their marks when told to drop their queue (Twilio), others forget them
@@ -20,37 +20,37 @@ from math import inf
 from typing import Final
 
 from ..tts_engine.chunk import AudioChunk
-from .heard_words import Discarded, HeardWord, HeardWords
+from .heard_words import DiscardResult, HeardWord, HeardWords
 from .resample import Resampler, resampler_to
 
 MARK_EVERY_MS: Final = 200
-MOST_AHEAD_S: Final = 1.0
+MAX_AHEAD_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Media:
+class PeerMedia:
     """Speech to send: s16le mono, a whole number of frames but for the end of an utterance."""
 
     pcm: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PeerMark:
     """Ask the peer to report when it has played everything sent before. At most 24 ASCII characters."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Clear:
+class PeerClear:
     """Tell the peer to drop what it has not played."""
 
 
-Outgoing = Media | Mark | Clear
+PeerCommand = PeerMedia | PeerMark | PeerClear
 
 
 @dataclass(frozen=True, slots=True)
-class _Report:
+class _PendingMark:
     name: str
     position: int
     marks: tuple[str, ...]  # the caller's own, that end here
@@ -61,9 +61,9 @@ class PeerPlayout:
 
     Args:
         sample_rate: of what is sent, Hz.
-        frame_ms: what the peer plays at once; ``Media`` is whole frames, because some peers drop the rest.
+        frame_ms: what the peer plays at once; ``PeerMedia`` is whole frames, because some peers drop the rest.
         mark_every_ms: speech between two reports.
-        most_ahead_s: speech that the peer may hold.
+        max_ahead_s: speech that the peer may hold.
     """
 
     paced_by_peer = True
@@ -72,29 +72,29 @@ class PeerPlayout:
         self,
         *,
         sample_rate: int = 8_000,
-        frame_ms: int = 20,
+        packet_ms: int = 20,
         mark_every_ms: int = MARK_EVERY_MS,
-        most_ahead_s: float = MOST_AHEAD_S,
+        max_ahead_s: float = MAX_AHEAD_S,
         resampler: Resampler | None = None,
     ) -> None:
         self._sample_rate = sample_rate
-        self._frame_bytes = 2 * sample_rate * frame_ms // 1000
+        self._packet_bytes = 2 * sample_rate * packet_ms // 1000
         self._mark_every = sample_rate * mark_every_ms // 1000
-        self._most_ahead = round(most_ahead_s * sample_rate)
+        self._max_ahead = round(max_ahead_s * sample_rate)
         self._resampler = resampler_to(sample_rate) if resampler is None else resampler
         self._words = HeardWords(sample_rate)
 
         self._ready = bytearray()  # not yet sent
-        self._control: deque[Clear] = deque()
+        self._control: deque[PeerClear] = deque()
         self._sent = 0  # samples of speech, dropped speech included
         self._marked = 0  # up to where a report was asked for
-        self._own_marks: deque[tuple[int, str]] = deque()  # the caller's, by position
-        self._reports: deque[_Report] = deque()  # asked for and not yet given
-        self._reached: list[str] = []
+        self._caller_marks: deque[tuple[int, str]] = deque()  # the caller's, by position
+        self._pending_marks: deque[_PendingMark] = deque()  # asked for and not yet given
+        self._reached_marks: list[str] = []
 
         self._played = 0  # as last reported, or since when the peer plays
         self._played_at = -inf
-        self._asked = 0
+        self._requested_marks = 0
 
     @property
     def sample_rate(self) -> int:
@@ -107,8 +107,8 @@ class PeerPlayout:
         self._ready += self._resampler.push(chunk.pcm)
 
     def mark(self, name: str) -> None:
-        """Name the end of what was pushed so far; ``marks_reached`` tells when it has been played."""
-        self._own_marks.append((self._end, name))
+        """Name the end of what was pushed so far; ``take_reached_marks`` tells when it has been played."""
+        self._caller_marks.append((self._end, name))
 
     def finish(self) -> None:
         """End the utterance; its last frame is filled with silence."""
@@ -116,31 +116,31 @@ class PeerPlayout:
             return
         self._ready += self._resampler.drain()
         end = self._end
-        self._ready += bytes(-len(self._ready) % self._frame_bytes)
+        self._ready += bytes(-len(self._ready) % self._packet_bytes)
         self._words.finish(position=self._played, end=end)
 
-    def outgoing(self, now: float) -> list[Outgoing]:
+    def commands_due(self, now: float) -> list[PeerCommand]:
         """What to send now, in this order; ask again when a report came or some speech has been played."""
-        out: list[Outgoing] = list(self._control)
+        out: list[PeerCommand] = list(self._control)
         self._control.clear()
         position = self._position(now)
         if position >= self._sent:
             self._played, self._played_at = self._sent, now  # it begins to play what comes now
         while (size := self._sendable(position)) > 0:
-            out.append(Media(bytes(self._ready[:size])))
+            out.append(PeerMedia(bytes(self._ready[:size])))
             del self._ready[:size]
             self._sent += size // 2
             if self._sent - self._marked >= self._mark_every or not self._ready:
-                out.append(self._ask())
+                out.append(self._request_mark())
         return out
 
-    def reported(self, name: str, now: float) -> None:
+    def mark_played(self, name: str, now: float) -> None:
         """The peer has played up to a mark; one of a queue that was dropped says nothing."""
-        if all(report.name != name for report in self._reports):
+        if all(report.name != name for report in self._pending_marks):
             return
         while True:
-            report = self._reports.popleft()
-            self._reached += report.marks
+            report = self._pending_marks.popleft()
+            self._reached_marks += report.marks
             if report.name == name:
                 break
         self._played, self._played_at = max(self._played, report.position), now
@@ -150,21 +150,21 @@ class PeerPlayout:
         """Count the words that must have been played by now."""
         self._words.advance(self._position(now))
 
-    def discard(self, now: float) -> Discarded:
+    def discard(self, now: float) -> DiscardResult:
         """Tell the peer to drop its queue, drop ours, and say what was cut and what was heard."""
         position = self._position(now)
         self._words.advance(position)
         discarded = self._words.discard(position=position, cut=self._end - position, silent_at=now)
-        self._forget(now)
+        self._drop_queue(now)
         return discarded
 
-    def heard(self) -> tuple[HeardWord, ...]:
+    def take_heard_words(self) -> tuple[HeardWord, ...]:
         """The words heard since this was last asked."""
-        return self._words.report()
+        return self._words.take_heard_words()
 
-    def marks_reached(self) -> tuple[str, ...]:
+    def take_reached_marks(self) -> tuple[str, ...]:
         """The marks played since this was last asked, in order."""
-        reached, self._reached = tuple(self._reached), []
+        reached, self._reached_marks = tuple(self._reached_marks), []
         return reached
 
     def lead_s(self, now: float) -> float:
@@ -186,27 +186,27 @@ class PeerPlayout:
         return self._played + int(elapsed * self._sample_rate)
 
     def _sendable(self, position: int) -> int:
-        room = 2 * max(0, self._most_ahead - (self._sent - position))
+        room = 2 * max(0, self._max_ahead - (self._sent - position))
         until_mark = 2 * (self._mark_every - (self._sent - self._marked))
-        size = min(len(self._ready), room, max(until_mark, self._frame_bytes))
-        return size // self._frame_bytes * self._frame_bytes
+        size = min(len(self._ready), room, max(until_mark, self._packet_bytes))
+        return size // self._packet_bytes * self._packet_bytes
 
-    def _ask(self) -> Mark:
+    def _request_mark(self) -> PeerMark:
         self._marked = self._sent
         own = []
-        while self._own_marks and self._own_marks[0][0] <= self._sent:
-            own.append(self._own_marks.popleft()[1])
-        self._asked += 1
-        report = _Report(f"m{self._asked}", self._sent, tuple(own))
-        self._reports.append(report)
-        return Mark(report.name)
+        while self._caller_marks and self._caller_marks[0][0] <= self._sent:
+            own.append(self._caller_marks.popleft()[1])
+        self._requested_marks += 1
+        report = _PendingMark(f"m{self._requested_marks}", self._sent, tuple(own))
+        self._pending_marks.append(report)
+        return PeerMark(report.name)
 
-    def _forget(self, now: float) -> None:
+    def _drop_queue(self, now: float) -> None:
         if self._sent > self._position(now):
-            self._control.append(Clear())
+            self._control.append(PeerClear())
         self._sent = self._played = self._marked = self._end
         self._played_at = now
         self._ready.clear()
         self._resampler.reset()
-        self._own_marks.clear()
-        self._reports.clear()
+        self._caller_marks.clear()
+        self._pending_marks.clear()

@@ -18,18 +18,18 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from ..tts_engine.errors import MissingExtra
-from .pipecat_audiosocket_leg import Leg
-from .pipecat_audiosocket_transport import AudioSocketParams, AudioSocketTransport, Caller
+from .pipecat_audiosocket_leg import PipecatAudioSocketProtocol
+from .pipecat_audiosocket_transport import AudioSocketCaller, AudioSocketParams, AudioSocketTransport
 
 try:
     from loguru import logger
 except ModuleNotFoundError as error:
     raise MissingExtra("the Pipecat transport", "pipecat") from error
 
-__all__ = ["AudioSocketParams", "AudioSocketServer", "AudioSocketTransport", "Caller"]
+__all__ = ["AudioSocketCaller", "AudioSocketParams", "AudioSocketTransport", "PipecatAudioSocketServer"]
 
 
-class AudioSocketServer:
+class PipecatAudioSocketServer:
     """Accepts calls and hands out one transport a call.
 
     ``answer(transport)`` runs in a task of its own and has the call until it returns; then, and when it
@@ -56,15 +56,15 @@ class AudioSocketServer:
         self._answer = answer
         self._address = host, port
         self._max_calls = max_calls
-        self._legs: set[Leg] = set()
+        self._call_protocols: set[PipecatAudioSocketProtocol] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._connections = 0
-        self._nobody = asyncio.Event()
-        self._nobody.set()
+        self._connection_count = 0
+        self._all_disconnected = asyncio.Event()
+        self._all_disconnected.set()
         self._listener: asyncio.Server | None = None
         self._closed = asyncio.Event()
 
-    async def __aenter__(self) -> "AudioSocketServer":
+    async def __aenter__(self) -> "PipecatAudioSocketServer":
         await self.start()
         return self
 
@@ -80,10 +80,10 @@ class AudioSocketServer:
     @property
     def calls(self) -> int:
         """Calls that are up now."""
-        return len(self._legs)
+        return len(self._call_protocols)
 
     @property
-    def bots(self) -> int:
+    def active_bots(self) -> int:
         """Answers that have not returned yet; a bot needs a moment after its call."""
         return len(self._tasks)
 
@@ -91,7 +91,7 @@ class AudioSocketServer:
         """Listen; raises OSError if the address cannot be had."""
         host, port = self._address
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Leg(self), host, port)
+        self._listener = await loop.create_server(lambda: PipecatAudioSocketProtocol(self), host, port)
 
     async def wait_closed(self) -> None:
         """Wait until ``aclose`` is called."""
@@ -103,49 +103,49 @@ class AudioSocketServer:
         self._max_calls = 0
         if self._listener is not None:
             self._listener.close()
-        for leg in tuple(self._legs):
-            leg.end("the server is closing")
+        for protocol in tuple(self._call_protocols):
+            protocol.end("the server is closing")
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=within_s)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self._nobody.wait()
+        await self._all_disconnected.wait()
 
     # What legs call
 
-    def admit(self, leg: Leg) -> bool:
+    def admit(self, protocol: PipecatAudioSocketProtocol) -> bool:
         """A connection came; whether it may become a call."""
-        self._connections += 1
-        self._nobody.clear()
-        if len(self._legs) >= self._max_calls:
+        self._connection_count += 1
+        self._all_disconnected.clear()
+        if len(self._call_protocols) >= self._max_calls:
             return False
-        self._legs.add(leg)
+        self._call_protocols.add(protocol)
         return True
 
-    def leave(self, leg: Leg) -> None:
+    def call_ended(self, protocol: PipecatAudioSocketProtocol) -> None:
         """A call is over; its connection may take a moment longer."""
-        self._legs.discard(leg)
+        self._call_protocols.discard(protocol)
 
-    def forget(self) -> None:
+    def connection_closed(self) -> None:
         """A connection is gone."""
-        self._connections -= 1
-        if not self._connections:
-            self._nobody.set()
+        self._connection_count -= 1
+        if not self._connection_count:
+            self._all_disconnected.set()
 
-    def open(self, leg: Leg, uuid: UUID) -> int:
+    def open_call(self, protocol: PipecatAudioSocketProtocol, uuid: UUID) -> int:
         """A call has begun; answers the rate at which it is sent audio, Hz."""
         params = self._params()
-        transport = AudioSocketTransport(leg, Caller(uuid, leg.peer), params)
-        task = asyncio.get_running_loop().create_task(self._attend(leg, transport))
+        transport = AudioSocketTransport(protocol, AudioSocketCaller(uuid, protocol.peer), params)
+        task = asyncio.get_running_loop().create_task(self._run_bot(protocol, transport))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return params.audio_out_sample_rate or 8_000
 
-    async def _attend(self, leg: Leg, transport: AudioSocketTransport) -> None:
+    async def _run_bot(self, protocol: PipecatAudioSocketProtocol, transport: AudioSocketTransport) -> None:
         try:
             await self._answer(transport)
         except Exception:  # boundary: one call's fault must not reach the others
-            logger.exception(f"Call {leg.name} failed")
+            logger.exception(f"Call {protocol.name} failed")
         finally:
-            leg.end("the bot is done")
+            protocol.end("the bot is done")

@@ -20,11 +20,11 @@ from uuid import UUID
 import soxr
 
 from ..tts_engine.errors import MissingExtra
-from .audiosocket import MAX_SENT_BYTES, SAMPLE_RATES, Audio, Dtmf
+from .audiosocket import MAX_SENT_BYTES, SAMPLE_RATE_OF_KIND, AudioSocketAudio, Dtmf
 from .audiosocket_line import PTIME_S
-from .pipecat_audiosocket_leg import Leg
+from .pipecat_audiosocket_leg import PipecatAudioSocketProtocol
 from .playout import PlayoutStats
-from .resample import BlockResampler, Passthrough
+from .resample import BlockResampler, PassthroughResampler
 from .upsample import Upsampler
 
 try:
@@ -53,11 +53,15 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("the Pipecat transport", "pipecat") from error
 
-RATES_OUT: Final = frozenset(rate for rate in SAMPLE_RATES.values() if rate * PTIME_S * 2 <= MAX_SENT_BYTES)
-AHEAD_S: Final = 0.180  # in the playout: what a busy event loop may be late; an interruption drops it
+OUTPUT_SAMPLE_RATES: Final = frozenset(
+    rate for rate in SAMPLE_RATE_OF_KIND.values() if rate * PTIME_S * 2 <= MAX_SENT_BYTES
+)
+TARGET_LEAD_S: Final = 0.180  # in the playout: what a busy event loop may be late; an interruption drops it
 
-_MOST_BEHIND_NS: Final = 3_000_000_000  # speech that comes later than that does not come
-_KEYS: Final[Mapping[str, KeypadEntry]] = MappingProxyType({entry.value: entry for entry in KeypadEntry})
+_MAX_DELAY_NS: Final = 3_000_000_000  # speech that comes later than that does not come
+_KEYPAD_ENTRIES: Final[Mapping[str, KeypadEntry]] = MappingProxyType(
+    {entry.value: entry for entry in KeypadEntry}
+)
 
 
 class AudioSocketParams(TransportParams):
@@ -80,33 +84,35 @@ class AudioSocketParams(TransportParams):
     @field_validator("audio_out_sample_rate")
     @classmethod
     def _check_rate(cls, sample_rate: int | None) -> int:
-        if sample_rate not in RATES_OUT | {None}:
-            raise ValueError(f"got {sample_rate} Hz; allowed: {', '.join(map(str, sorted(RATES_OUT)))}")
+        if sample_rate not in OUTPUT_SAMPLE_RATES | {None}:
+            raise ValueError(
+                f"got {sample_rate} Hz; allowed: {', '.join(map(str, sorted(OUTPUT_SAMPLE_RATES)))}"
+            )
         return sample_rate or 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class AudioSocketCaller:
     """Who is on the line: the call's id, as the dial plan gave it, and where the connection comes from."""
 
     call_id: UUID
     peer: str
 
 
-class Ear(Protocol):
+class InputResampler(Protocol):
     """What brings a caller's audio, s16le mono, to the pipeline's rate."""
 
     def push(self, pcm: bytes) -> bytes:
         """Take audio at the caller's rate and return what is ready at the pipeline's."""
 
 
-def make_ear(rate_in: int, rate_out: int) -> Ear:
+def make_input_resampler(input_rate: int, output_rate: int) -> InputResampler:
     """The ear of least delay between two rates, Hz."""
-    if rate_in == rate_out:
-        return Passthrough()
-    if rate_out % rate_in == 0:
-        return Upsampler(rate_out // rate_in)
-    return BlockResampler(soxr.ResampleStream(rate_in, rate_out, 1, dtype="int16", quality="HQ"))
+    if input_rate == output_rate:
+        return PassthroughResampler()
+    if output_rate % input_rate == 0:
+        return Upsampler(output_rate // input_rate)
+    return BlockResampler(soxr.ResampleStream(input_rate, output_rate, 1, dtype="int16", quality="HQ"))
 
 
 class AudioSocketTransport(BaseTransport):
@@ -121,7 +127,9 @@ class AudioSocketTransport(BaseTransport):
     ``InputDTMFFrame``; those that Pipecat does not know (A to D, hook flash) are dropped.
     """
 
-    def __init__(self, line: Leg, caller: Caller, params: AudioSocketParams) -> None:
+    def __init__(
+        self, protocol: PipecatAudioSocketProtocol, caller: AudioSocketCaller, params: AudioSocketParams
+    ) -> None:
         """Initialize the transport.
 
         Args:
@@ -131,16 +139,16 @@ class AudioSocketTransport(BaseTransport):
         """
         super().__init__(name=f"AudioSocketTransport#{caller.call_id}")
         self.caller = caller
-        self._audiosocket_line = line
-        self._audiosocket_input = AudioSocketInputTransport(self, line, params)
-        self._audiosocket_output = AudioSocketOutputTransport(line, params)
+        self._audiosocket_protocol = protocol
+        self._audiosocket_input = AudioSocketInputTransport(self, protocol, params)
+        self._audiosocket_output = AudioSocketOutputTransport(protocol, params)
         self._register_event_handler("on_client_connected")
         self._register_event_handler("on_client_disconnected")
 
     @property
     def stats(self) -> PlayoutStats:
         """What was sent so far: packets, late ones, underruns."""
-        return self._audiosocket_line.stats
+        return self._audiosocket_protocol.stats
 
     def input(self) -> "AudioSocketInputTransport":
         """Get the input end.
@@ -162,7 +170,7 @@ class AudioSocketTransport(BaseTransport):
         """The id of a client.
 
         Args:
-            client: The ``Caller`` that events were given.
+            client: The ``AudioSocketCaller`` that events were given.
 
         Returns:
             The call's UUID.
@@ -171,9 +179,9 @@ class AudioSocketTransport(BaseTransport):
 
     def hang_up(self) -> None:
         """End the call at once."""
-        self._audiosocket_line.end("the bot hung up")
+        self._audiosocket_protocol.end("the bot hung up")
 
-    async def announce(self, event: str) -> None:
+    async def emit_event(self, event: str) -> None:
         """Call the handlers of an event.
 
         Args:
@@ -185,7 +193,9 @@ class AudioSocketTransport(BaseTransport):
 class AudioSocketInputTransport(BaseInputTransport):
     """The caller's audio and keys."""
 
-    def __init__(self, transport: AudioSocketTransport, line: Leg, params: AudioSocketParams) -> None:
+    def __init__(
+        self, transport: AudioSocketTransport, protocol: PipecatAudioSocketProtocol, params: AudioSocketParams
+    ) -> None:
         """Initialize the input end.
 
         Args:
@@ -195,9 +205,9 @@ class AudioSocketInputTransport(BaseInputTransport):
         """
         super().__init__(params)
         self._audiosocket_transport = transport
-        self._audiosocket_line = line
+        self._audiosocket_protocol = protocol
         self._audiosocket_task: asyncio.Task[None] | None = None
-        self._audiosocket_ears: dict[int, Ear] = {}  # by the rate that the caller sends
+        self._audiosocket_resamplers: dict[int, InputResampler] = {}  # by the rate that the caller sends
 
     async def start(self, frame: StartFrame) -> None:
         """Begin to listen.
@@ -206,11 +216,11 @@ class AudioSocketInputTransport(BaseInputTransport):
             frame: The start frame.
         """
         await super().start(frame)
-        await self._audiosocket_transport.announce("on_client_connected")
+        await self._audiosocket_transport.emit_event("on_client_connected")
         await self.push_frame(ClientConnectedFrame())
         await self.set_transport_ready(frame)
         if self._audiosocket_task is None:
-            self._audiosocket_line.listening = True
+            self._audiosocket_protocol.is_receiving = True
             self._audiosocket_task = self.create_task(self._audiosocket_listen(), name="listen")
 
     async def stop(self, frame: EndFrame) -> None:
@@ -237,42 +247,42 @@ class AudioSocketInputTransport(BaseInputTransport):
         await super().cleanup()
 
     async def _audiosocket_teardown(self) -> None:
-        self._audiosocket_line.listening = False
+        self._audiosocket_protocol.is_receiving = False
         task, self._audiosocket_task = self._audiosocket_task, None
         if task is not None and task is not asyncio.current_task():
             await self.cancel_task(task)
 
     async def _audiosocket_listen(self) -> None:
-        line = self._audiosocket_line
-        while line.inbox or not line.over:
-            while line.inbox:
-                await self._audiosocket_take(line.inbox.popleft())
-            line.heard_or_over.clear()
-            if not line.over:
-                await line.heard_or_over.wait()
-        await self._audiosocket_transport.announce("on_client_disconnected")
+        protocol = self._audiosocket_protocol
+        while protocol.inbox or not protocol.ended:
+            while protocol.inbox:
+                await self._audiosocket_handle_event(protocol.inbox.popleft())
+            protocol.input_or_end.clear()
+            if not protocol.ended:
+                await protocol.input_or_end.wait()
+        await self._audiosocket_transport.emit_event("on_client_disconnected")
 
-    async def _audiosocket_take(self, event: Audio | Dtmf) -> None:
+    async def _audiosocket_handle_event(self, event: AudioSocketAudio | Dtmf) -> None:
         match event:
-            case Audio(sample_rate, payload):
-                audio = self._audiosocket_ear(sample_rate).push(payload)
+            case AudioSocketAudio(sample_rate, payload):
+                audio = self._audiosocket_resampler_for(sample_rate).push(payload)
                 if audio:
                     await self.push_audio_frame(InputAudioRawFrame(audio, self.sample_rate, 1))
-            case Dtmf(digit) if digit in _KEYS:
-                await self.push_frame(InputDTMFFrame(button=_KEYS[digit]))
+            case Dtmf(digit) if digit in _KEYPAD_ENTRIES:
+                await self.push_frame(InputDTMFFrame(button=_KEYPAD_ENTRIES[digit]))
             case Dtmf(digit):
-                logger.debug(f"{self}: key {digit!r} dropped; Pipecat has {' '.join(_KEYS)}")
+                logger.debug(f"{self}: key {digit!r} dropped; Pipecat has {' '.join(_KEYPAD_ENTRIES)}")
 
-    def _audiosocket_ear(self, sample_rate: int) -> Ear:
-        if sample_rate not in self._audiosocket_ears:
-            self._audiosocket_ears = {sample_rate: make_ear(sample_rate, self.sample_rate)}
-        return self._audiosocket_ears[sample_rate]
+    def _audiosocket_resampler_for(self, sample_rate: int) -> InputResampler:
+        if sample_rate not in self._audiosocket_resamplers:
+            self._audiosocket_resamplers = {sample_rate: make_input_resampler(sample_rate, self.sample_rate)}
+        return self._audiosocket_resamplers[sample_rate]
 
 
 class AudioSocketOutputTransport(BaseOutputTransport):
     """What the caller hears, at the pace at which it is heard."""
 
-    def __init__(self, line: Leg, params: AudioSocketParams) -> None:
+    def __init__(self, protocol: PipecatAudioSocketProtocol, params: AudioSocketParams) -> None:
         """Initialize the output end.
 
         Args:
@@ -280,8 +290,8 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             params: Parameters of the call.
         """
         super().__init__(params)
-        self._audiosocket_line = line
-        self._audiosocket_clock: _HeardClock | None = None
+        self._audiosocket_protocol = protocol
+        self._audiosocket_clock: _PlaybackClock | None = None
         self._audiosocket_interrupting = False
         self._audiosocket_protected_until = 0.0  # loop's time at which all that must be heard was sent
 
@@ -306,7 +316,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             The pipeline's, less what the speech is late: a word counts when it is heard.
         """
         if self._audiosocket_clock is None:
-            self._audiosocket_clock = _HeardClock(super().get_clock(), self._audiosocket_line)
+            self._audiosocket_clock = _PlaybackClock(super().get_clock(), self._audiosocket_protocol)
         return self._audiosocket_clock
 
     async def start(self, frame: StartFrame) -> None:
@@ -326,7 +336,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         """
         await super().stop(frame)
         await self._audiosocket_wait_for_lead(0.0)
-        self._audiosocket_line.end("the bot ended the call")
+        self._audiosocket_protocol.end("the bot ended the call")
 
     async def cancel(self, frame: CancelFrame) -> None:
         """Hang up at once.
@@ -334,12 +344,12 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         Args:
             frame: The cancel frame.
         """
-        self._audiosocket_line.end("the bot was cancelled")
+        self._audiosocket_protocol.end("the bot was cancelled")
         await super().cancel(frame)
 
     async def cleanup(self) -> None:
         """Release everything; the one call that always comes."""
-        self._audiosocket_line.end("the bot is gone")
+        self._audiosocket_protocol.end("the bot is gone")
         await super().cleanup()
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
@@ -360,7 +370,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         # Until Pipecat has emptied its queue, its sender could hand over another packet of it.
         self._audiosocket_interrupting = True
         if asyncio.get_running_loop().time() >= self._audiosocket_protected_until:
-            self._audiosocket_line.discard()
+            self._audiosocket_protocol.discard()
             if self._audiosocket_clock is not None:
                 self._audiosocket_clock.speech_ends()
         try:
@@ -376,7 +386,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             direction: Where it is going.
         """
         if isinstance(frame, TTSStoppedFrame | BotStoppedSpeakingFrame):
-            self._audiosocket_line.finish()
+            self._audiosocket_protocol.finish()
             if self._audiosocket_clock is not None:
                 self._audiosocket_clock.utterance_ends()
         await super().push_frame(frame, direction)
@@ -390,34 +400,34 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         Returns:
             Whether the call is up.
         """
-        line = self._audiosocket_line
+        protocol = self._audiosocket_protocol
         if self._audiosocket_interrupting and frame.interruptible:
-            return not line.over
-        line.play(frame.audio)
+            return not protocol.ended
+        protocol.play(frame.audio)
         if not frame.interruptible:
-            self._audiosocket_protected_until = asyncio.get_running_loop().time() + line.lead_s()
+            self._audiosocket_protected_until = asyncio.get_running_loop().time() + protocol.lead_s()
         if self._audiosocket_clock is not None:
             self._audiosocket_clock.speech_is_queued(_seconds(frame))
-        await self._audiosocket_wait_for_lead(AHEAD_S)
-        return not line.over
+        await self._audiosocket_wait_for_lead(TARGET_LEAD_S)
+        return not protocol.ended
 
     async def _audiosocket_wait_for_lead(self, lead_s: float) -> None:
-        line = self._audiosocket_line
-        while not line.over and line.lead_s() > lead_s:
-            line.sent_or_over.clear()
-            await line.sent_or_over.wait()
+        protocol = self._audiosocket_protocol
+        while not protocol.ended and protocol.lead_s() > lead_s:
+            protocol.packet_sent_or_end.clear()
+            await protocol.packet_sent_or_end.wait()
 
 
-class _HeardClock(BaseClock):
+class _PlaybackClock(BaseClock):
     # The pipeline's clock, less what the speech being heard is behind it. Word times say when a word is heard
     # if all that arrives is played at once; a busy machine starts late, and a stall skips packets.
     #
     #   arrives     |--------- 1.0 s ---------|
     #   is heard        |----- 0.4 s -----|now           behind by now - arrival - 0.4 s
 
-    def __init__(self, clock: BaseClock, line: Leg) -> None:
+    def __init__(self, clock: BaseClock, protocol: PipecatAudioSocketProtocol) -> None:
         self._clock = clock
-        self._line = line
+        self._protocol = protocol
         self._arrived_ns = 0
         self._expected_s = self._queued_s = 0.0  # of speech, since it last began out of silence
 
@@ -427,7 +437,7 @@ class _HeardClock(BaseClock):
         if heard_s >= self._expected_s - PTIME_S:
             return now_ns
         behind_ns = now_ns - self._arrived_ns - round(heard_s * 1e9)
-        return now_ns - min(max(0, behind_ns), _MOST_BEHIND_NS)
+        return now_ns - min(max(0, behind_ns), _MAX_DELAY_NS)
 
     def start(self) -> None:
         self._clock.start()
@@ -449,7 +459,7 @@ class _HeardClock(BaseClock):
         self._expected_s = self._queued_s = 0.0
 
     def _heard_s(self) -> float:
-        return max(0.0, self._queued_s - self._line.lead_s())
+        return max(0.0, self._queued_s - self._protocol.lead_s())
 
 
 def _seconds(frame: OutputAudioRawFrame) -> float:

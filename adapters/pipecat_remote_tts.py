@@ -1,7 +1,7 @@
 """A vivavoce server as a text-to-speech service of a Pipecat pipeline: ``VivavoceWebsocketTTSService``.
 
-    LLMTextFrame -> run_tts -> _RemoteSpeech.push_text ->  ... socket ...     returns at once, token by token
-    TTSAudioRawFrame, word times <- pipecat_service <- _RemoteSpeech.next_piece <- ... socket ...
+    LLMTextFrame -> run_tts -> _RemoteSpeechSource.push_text ->  ... socket ...     returns at once, token by token
+    TTSAudioRawFrame, word times <- pipecat_service <- _RemoteSpeechSource.next_piece <- ... socket ...
 
 What a pipeline hears and remembers is ``pipecat_service``'s, as with an engine of this process; the sockets
 are ``client``'s: kept ready, lent to one utterance each, and given up when they break.
@@ -20,9 +20,9 @@ from enum import Enum, auto
 from typing import Any, Final, assert_never
 
 from ..tts_engine.errors import BadRequest, BadText, MissingExtra, SynthesisFailed, VivavoceError
-from .client import Piece, PoolPolicy, RemoteUtterance, ServerGone, SpeechClient, Wish
-from .pipecat_service import LEAD_S, SpeechService, VivavoceTTSSettings
-from .pipecat_utterance import Speech
+from .client import PoolPolicy, RemoteUtterance, ServerUnavailable, SpeechClient, SpeechOptions, SpeechPiece
+from .pipecat_service import LEAD_S, BaseVivavoceTTSService, VivavoceTTSSettings
+from .pipecat_utterance import SpeechSource
 
 try:
     from pipecat.processors.frame_processor import FrameProcessorSetup
@@ -32,50 +32,54 @@ except ModuleNotFoundError as error:
 
 __all__ = ["VivavoceTTSSettings", "VivavoceWebsocketTTSService"]
 
-OF_ONE_CALL: Final = PoolPolicy(connect_within_s=3.0)  # twice, and still before an utterance is given up
+SINGLE_CALL_POOL: Final = PoolPolicy(
+    connect_timeout_s=3.0
+)  # twice, and still before an utterance is given up
 KEEP_ALIVE_S: Final = 20.0  # a writer may be silent for longer than a server waits, which is a minute
-MOST_TEXT: Final = 200_000  # characters of one utterance; an engine takes no more either
-MOST_UNREAD_S: Final = 300.0  # of audio; below it a socket is read at once, so that its pings are answered
+MAX_UTTERANCE_CHARACTERS: Final = 200_000  # characters of one utterance; an engine takes no more either
+MAX_UNREAD_S: Final = 300.0  # of audio; below it a socket is read at once, so that its pings are answered
 
 
-class _Mark(Enum):
+class _InputSignal(Enum):
     FLUSH = auto()
     END = auto()
 
 
-class _RemoteSpeech:
+class _RemoteSpeechSource:
     # An utterance on a connection of its own, in a task of its own. A connection that is lost before
     # anything was heard is made good by another one, once: a server that was restarted is not noticed.
 
-    def __init__(self, client: SpeechClient, wish: Wish) -> None:
+    def __init__(self, client: SpeechClient, options: SpeechOptions) -> None:
         self.text = ""
         self._client = client
-        self._wish = wish
-        self._said: list[str | _Mark] = []  # all of it, for a second connection
-        self._asked = asyncio.Event()  # there is something to say
-        self._more = asyncio.Event()
-        self._pieces: deque[Piece] = deque()
-        self._unread = 0  # bytes
-        self._has_spoken = False
-        self._arrived = asyncio.Event()
-        self._taken = asyncio.Event()
+        self._options = options
+        self._input_log: list[str | _InputSignal] = []  # all of it, for a second connection
+        self._has_text = asyncio.Event()  # there is something to say
+        self._input_added = asyncio.Event()
+        self._pieces: deque[SpeechPiece] = deque()
+        self._unread_bytes = 0  # bytes
+        self._has_audio = False
+        self._piece_arrived = asyncio.Event()
+        self._piece_taken = asyncio.Event()
         self._completed = False
         self._failure: VivavoceError | None = None
         self.task = asyncio.create_task(self._run(), name="vivavoce speech")
 
     def push_text(self, text: str) -> None:
-        if len(self.text) + len(text) > MOST_TEXT:
-            raise BadText(f"{len(self.text) + len(text)} characters in one utterance, at most {MOST_TEXT}")
+        if len(self.text) + len(text) > MAX_UTTERANCE_CHARACTERS:
+            raise BadText(
+                f"{len(self.text) + len(text)} characters in one utterance, at most {MAX_UTTERANCE_CHARACTERS}"
+            )
         self.text += text
-        self._say(text)
-        self._asked.set()
+        self._append_input(text)
+        self._has_text.set()
 
     def flush(self) -> None:
-        self._say(_Mark.FLUSH)
+        self._append_input(_InputSignal.FLUSH)
 
     def end_input(self) -> None:
-        if _Mark.END not in self._said[-1:]:
-            self._say(_Mark.END)
+        if _InputSignal.END not in self._input_log[-1:]:
+            self._append_input(_InputSignal.END)
 
     def cancel(self) -> None:
         self._pieces.clear()
@@ -84,7 +88,7 @@ class _RemoteSpeech:
     def set_deadline(self, runs_dry_at: float) -> None:
         pass  # a server is told of no listener's hurry
 
-    async def next_piece(self) -> Piece | None:
+    async def next_piece(self) -> SpeechPiece | None:
         while not self._pieces:
             if self._failure is not None:
                 raise self._failure
@@ -92,16 +96,16 @@ class _RemoteSpeech:
                 return None
             if self.task.done():
                 raise SynthesisFailed("the utterance was ended while it was spoken")
-            self._arrived.clear()
-            await self._arrived.wait()
+            self._piece_arrived.clear()
+            await self._piece_arrived.wait()
         piece = self._pieces.popleft()
-        self._unread -= len(piece.audio)
-        self._taken.set()
+        self._unread_bytes -= len(piece.audio)
+        self._piece_taken.set()
         return piece
 
-    def _say(self, what: str | _Mark) -> None:
-        self._said.append(what)
-        self._more.set()
+    def _append_input(self, item: str | _InputSignal) -> None:
+        self._input_log.append(item)
+        self._input_added.set()
 
     async def _run(self) -> None:
         try:
@@ -110,70 +114,70 @@ class _RemoteSpeech:
         except VivavoceError as error:
             self._failure = error
         finally:
-            self._arrived.set()
+            self._piece_arrived.set()
 
     async def _speak(self) -> None:
         try:
             return await self._speak_once()
         except VivavoceError as error:
-            lost = isinstance(error, ServerGone) and not self._has_spoken
-            if self._asked.is_set() and not lost:
+            connection_lost = isinstance(error, ServerUnavailable) and not self._has_audio
+            if self._has_text.is_set() and not connection_lost:
                 raise
-        await self._asked.wait()  # a turn may come to its end without a word
+        await self._has_text.wait()  # a turn may come to its end without a word
         await self._speak_once()
 
     async def _speak_once(self) -> None:
-        async with self._client.utterance(self._wish) as utterance:
-            writing = asyncio.create_task(self._write(utterance))
+        async with self._client.utterance(self._options) as utterance:
+            write_task = asyncio.create_task(self._write(utterance))
             try:
                 async for piece in utterance:
-                    await self._keep(piece)
+                    await self._enqueue_piece(piece)
             finally:
-                writing.cancel()
-                await asyncio.wait({writing})
+                write_task.cancel()
+                await asyncio.wait({write_task})
 
     async def _write(self, utterance: RemoteUtterance) -> None:
         sent = 0
-        with suppress(ServerGone):  # who reads is told as well
+        with suppress(ServerUnavailable):  # who reads is told as well
             while True:
-                while sent < len(self._said):
-                    await _send(utterance, self._said[sent])
+                while sent < len(self._input_log):
+                    await _send(utterance, self._input_log[sent])
                     sent += 1
-                if self._said[-1:] == [_Mark.END]:
+                if self._input_log[-1:] == [_InputSignal.END]:
                     return
                 await self._wait_for_more(utterance)
 
     async def _wait_for_more(self, utterance: RemoteUtterance) -> None:
-        self._more.clear()
+        self._input_added.clear()
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):
-                await self._more.wait()
+                await self._input_added.wait()
         except TimeoutError:
             await utterance.keep_alive()
 
-    async def _keep(self, piece: Piece) -> None:
-        self._has_spoken = True
+    async def _enqueue_piece(self, piece: SpeechPiece) -> None:
+        self._has_audio = True
         self._pieces.append(piece)
-        self._unread += len(piece.audio)
-        self._arrived.set()
-        while self._unread > 2 * self._wish.sample_rate * MOST_UNREAD_S:
-            self._taken.clear()
-            await self._taken.wait()
+        self._unread_bytes += len(piece.audio)
+        self._piece_arrived.set()
+        while self._unread_bytes > 2 * self._options.sample_rate * MAX_UNREAD_S:
+            self._piece_taken.clear()
+            await self._piece_taken.wait()
 
 
-async def _send(utterance: RemoteUtterance, said: str | _Mark) -> None:
-    match said:
+async def _send(utterance: RemoteUtterance, item: str | _InputSignal) -> None:
+    match item:
         case str():
-            await utterance.push_text(said)
-        case _Mark.FLUSH:
+            await utterance.push_text(item)
+        case _InputSignal.FLUSH:
             await utterance.flush()
-        case _Mark.END:
+        case _InputSignal.END:
             await utterance.end_input()
         case _:
-            assert_never(said)
+            assert_never(item)
 
 
-class VivavoceWebsocketTTSService(SpeechService):
+class VivavoceWebsocketTTSService(BaseVivavoceTTSService):
     """Speaks an LLM's tokens as they are written, by a vivavoce server.
 
     In a pipeline it is as ``VivavoceTTSService``: words enter the LLM's context when they are heard, no audio
@@ -210,7 +214,7 @@ class VivavoceWebsocketTTSService(SpeechService):
             lead_s: Seconds of audio handed to the pipeline ahead of the listener; ``math.inf`` to hand on
                 all that is there, for transports that want it faster than real time.
             settings: Voice, language and speed; a voice or a language that is None is the server's choice.
-            **kwargs: Arguments of ``SpeechService`` and ``TTSService``.
+            **kwargs: Arguments of ``BaseVivavoceTTSService`` and ``TTSService``.
 
         Raises:
             BadRequest: Neither a URL nor a client was given, or both, or a URL of another kind.
@@ -219,7 +223,7 @@ class VivavoceWebsocketTTSService(SpeechService):
             raise BadRequest("give either the URL of a server or a client")
         super().__init__(lead_s=lead_s, settings=settings, **kwargs)
         self._vivavoce_owns_client = client is None
-        self._vivavoce_client = client or SpeechClient(str(url), api_key=api_key, pool=OF_ONE_CALL)
+        self._vivavoce_client = client or SpeechClient(str(url), api_key=api_key, pool=SINGLE_CALL_POOL)
         self._vivavoce_tasks: set[asyncio.Task[None]] = set()
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]
@@ -232,21 +236,21 @@ class VivavoceWebsocketTTSService(SpeechService):
         if self._vivavoce_owns_client:
             self._vivavoce_client.start()
 
-    def _vivavoce_open_speech(self) -> Speech:
+    def _vivavoce_open_source(self) -> SpeechSource:
         voice, language, speed = self._settings.voice, self._settings.language, self._settings.speed
-        wish = Wish(
+        options = SpeechOptions(
             voice=voice if isinstance(voice, str) else None,
             sample_rate=self.sample_rate,
             speed=float(speed) if isinstance(speed, int | float) else 1.0,
             language=str(language) if isinstance(language, str) else None,
         )
-        speech = _RemoteSpeech(self._vivavoce_client, wish)
-        self._vivavoce_tasks.add(speech.task)
-        speech.task.add_done_callback(self._vivavoce_tasks.discard)
-        return Speech(speech, speech.next_piece)
+        source = _RemoteSpeechSource(self._vivavoce_client, options)
+        self._vivavoce_tasks.add(source.task)
+        source.task.add_done_callback(self._vivavoce_tasks.discard)
+        return SpeechSource(source, source.next_piece)
 
     def _classify_error(self, exception: Exception) -> ErrorCategory | None:
-        if isinstance(exception, ServerGone):
+        if isinstance(exception, ServerUnavailable):
             return ErrorCategory.CONNECTIVITY
         return super()._classify_error(exception)
 

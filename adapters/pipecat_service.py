@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from ..tts_engine.chunk import Word
 from ..tts_engine.errors import BadRequest, BadText, MissingExtra, Overloaded, VivavoceError
-from .pipecat_utterance import Speech, Utterance
-from .pipecat_words import NS, ClauseSequencer, Playhead
+from .pipecat_utterance import AudioContextPlayback, SpeechSource
+from .pipecat_words import NANOSECONDS_PER_S, ClauseSequencer, Playhead
 
 try:
     from loguru import logger
@@ -50,12 +50,12 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("the Pipecat service", "pipecat") from error
 
-__all__ = ["SpeechService", "VivavoceTTSSettings"]
+__all__ = ["BaseVivavoceTTSService", "VivavoceTTSSettings"]
 
 LEAD_S: Final = 1.0  # enough for a stalled event loop, little to render for nothing at a barge-in
 STOP_FRAME_TIMEOUT_S: Final = 15.0  # Pipecat's 3 s drop the rest of a turn behind one slow answer
-REFUSAL_SILENCE_S: Final = 0.02  # three contexts without any audio, and Pipecat writes a service off
-PASSING: Final = (ErrorCategory.RATE_LIMIT, ErrorCategory.CONNECTIVITY)  # no reason to write it off
+ERROR_SILENCE_S: Final = 0.02  # three contexts without any audio, and Pipecat writes a service off
+TRANSIENT_ERRORS: Final = (ErrorCategory.RATE_LIMIT, ErrorCategory.CONNECTIVITY)  # no reason to write it off
 
 
 @dataclass
@@ -69,7 +69,7 @@ class VivavoceTTSSettings(TTSSettings):
     speed: float | NotGiven = field(default_factory=lambda: NOT_GIVEN)
 
 
-class SpeechService(TTSService):
+class BaseVivavoceTTSService(TTSService):
     """Speaks an LLM's tokens as they are written; an heir says who speaks them, by ``_vivavoce_open_speech``.
 
     Words enter the LLM's context when they are heard. An interruption cancels what is being said and lets no
@@ -114,24 +114,24 @@ class SpeechService(TTSService):
             stop_frame_timeout_s=stop_frame_timeout_s,
             **kwargs,
         )
-        self.vivavoce_most_lead_s = lead_s
-        self._vivavoce_flushes = text_aggregation_mode is not TextAggregationMode.TOKEN
-        self._vivavoce_utterances: dict[str, Utterance] = {}
+        self.vivavoce_max_lead_s = lead_s
+        self._vivavoce_flush_each_text = text_aggregation_mode is not TextAggregationMode.TOKEN
+        self._vivavoce_utterances: dict[str, AudioContextPlayback] = {}
         self._vivavoce_failed: set[str] = set()  # contexts of which nothing more is said
         self._vivavoce_sequencer = ClauseSequencer(
-            str(self), self._vivavoce_failed, streaming=not self._vivavoce_flushes
+            str(self), self._vivavoce_failed, streaming=not self._vivavoce_flush_each_text
         )
         self._aggregated_frame_sequencer = self._vivavoce_sequencer
-        self._vivavoce_line: list[str] = []  # contexts in the order in which Pipecat plays them
+        self._vivavoce_context_queue: list[str] = []  # contexts in the order in which Pipecat plays them
         self._vivavoce_playing: str | None = None
         self._vivavoce_playhead = Playhead()
-        self._vivavoce_cut_off = False  # since an interruption no reply has begun
+        self._vivavoce_reply_interrupted = False  # since an interruption no reply has begun
 
-    def _vivavoce_open_speech(self) -> Speech:
+    def _vivavoce_open_source(self) -> SpeechSource:
         # Begin an utterance as the settings are; raises VivavoceError.
         raise NotImplementedError
 
-    def _vivavoce_refusal(self) -> str | None:
+    def _vivavoce_settings_error(self) -> str | None:
         # What is wrong with the settings, if anything is.
         speed = self._settings.speed
         if not isinstance(speed, int | float) or not 0.5 <= speed <= 2.0:
@@ -232,7 +232,7 @@ class SpeechService(TTSService):
         utterance = self._vivavoce_utterances.get(context_id or "")
         if utterance is not None:
             utterance.end_text()
-            await utterance.tell_words()
+            await utterance.publish_words()
         elif context_id in self._vivavoce_failed:
             await self.vivavoce_finish(context_id)
 
@@ -256,8 +256,8 @@ class SpeechService(TTSService):
             context_id: The context.
         """
         await super().create_audio_context(context_id)
-        self._vivavoce_leave_line(context_id)
-        self._vivavoce_line.append(context_id)
+        self._vivavoce_dequeue(context_id)
+        self._vivavoce_context_queue.append(context_id)
         self._vivavoce_advance()
 
     async def on_audio_context_completed(self, context_id: str) -> None:
@@ -268,11 +268,11 @@ class SpeechService(TTSService):
         """
         utterance = self._vivavoce_utterances.get(context_id)
         if utterance is not None:
-            utterance.may_play.clear()
+            utterance.playback_allowed.clear()
             if utterance.text_ended:
                 await self._vivavoce_close(context_id)
         self._vivavoce_failed.discard(context_id)
-        self._vivavoce_leave_line(context_id)
+        self._vivavoce_dequeue(context_id)
         self._vivavoce_advance()
 
     async def on_audio_context_interrupted(self, context_id: str) -> None:
@@ -286,7 +286,7 @@ class SpeechService(TTSService):
         if context_id == self._vivavoce_playing:
             self._vivavoce_playhead.discard()
         self._vivavoce_failed.discard(context_id)
-        self._vivavoce_leave_line(context_id)
+        self._vivavoce_dequeue(context_id)
         self._vivavoce_advance()
 
     # Frames
@@ -302,12 +302,12 @@ class SpeechService(TTSService):
             direction: Where it is going.
         """
         if isinstance(frame, LLMFullResponseStartFrame):
-            self._vivavoce_cut_off = False
-        elif isinstance(frame, LLMTextFrame) and self._vivavoce_cut_off and not frame.skip_tts:
+            self._vivavoce_reply_interrupted = False
+        elif isinstance(frame, LLMTextFrame) and self._vivavoce_reply_interrupted and not frame.skip_tts:
             return
         await super().process_frame(frame, direction)
         if isinstance(frame, InterruptionFrame):
-            self._vivavoce_cut_off = True
+            self._vivavoce_reply_interrupted = True
             for context_id in tuple(self._vivavoce_utterances):
                 if not self.audio_context_available(context_id):
                     await self._vivavoce_close(context_id)
@@ -317,14 +317,14 @@ class SpeechService(TTSService):
     async def _update_settings(self, delta: TTSSettings) -> dict[str, Any]:  # type: ignore[override]
         before = self._settings.copy()
         changed = await super()._update_settings(delta)
-        unsupported = changed.keys() - {"voice", "language", "speed"}
-        for name in unsupported & {"model"}:
+        unsupported_names = changed.keys() - {"voice", "language", "speed"}
+        for name in unsupported_names & {"model"}:
             setattr(self._settings, name, changed[name])
-        self._warn_unhandled_updated_settings(unsupported)
-        refusal = self._vivavoce_refusal()
-        if refusal is not None:
+        self._warn_unhandled_updated_settings(unsupported_names)
+        error_text = self._vivavoce_settings_error()
+        if error_text is not None:
             self._settings = before
-            await self.push_error(f"settings not changed: {refusal}", category=ErrorCategory.APPLICATION)
+            await self.push_error(f"settings not changed: {error_text}", category=ErrorCategory.APPLICATION)
             return {}
         for utterance in tuple(self._vivavoce_utterances.values()):
             if not utterance.has_text:  # opened for a turn to come: it shall have the new voice
@@ -350,7 +350,9 @@ class SpeechService(TTSService):
         """Seconds of audio that are with the pipeline and not yet heard."""
         return self._vivavoce_playhead.lead_s(self.get_clock().get_time())
 
-    def vivavoce_play(self, duration_s: float, begin_s: float, words: list[Word]) -> list[tuple[Word, float]]:
+    def vivavoce_schedule_audio(
+        self, duration_s: float, begin_s: float, words: list[Word]
+    ) -> list[tuple[Word, float]]:
         """Account for audio about to be handed on.
 
         Args:
@@ -363,9 +365,12 @@ class SpeechService(TTSService):
         """
         playhead = self._vivavoce_playhead
         starts_ns = playhead.play(self.get_clock().get_time(), duration_s)
-        return [(word, playhead.seconds(starts_ns + round((word.start_s - begin_s) * NS))) for word in words]
+        return [
+            (word, playhead.word_time_s(starts_ns + round((word.start_s - begin_s) * NANOSECONDS_PER_S)))
+            for word in words
+        ]
 
-    def vivavoce_takes_words_to(self, context_id: str) -> float:
+    def vivavoce_accepted_characters(self, context_id: str) -> float:
         """Characters of a context's text whose words Pipecat takes.
 
         Args:
@@ -374,7 +379,7 @@ class SpeechService(TTSService):
         Returns:
             How many; ``math.inf`` for all.
         """
-        return self._vivavoce_sequencer.takes_words_to(context_id)
+        return self._vivavoce_sequencer.accepted_characters(context_id)
 
     async def vivavoce_close_clause(self, context_id: str) -> None:
         """Let Pipecat take the words of all text that a context has so far.
@@ -404,8 +409,8 @@ class SpeechService(TTSService):
             error: Why.
         """
         self._vivavoce_failed.add(context_id)
-        if self._classify_error(error) in PASSING:
-            silence = bytes(2 * round(REFUSAL_SILENCE_S * self.sample_rate))
+        if self._classify_error(error) in TRANSIENT_ERRORS:
+            silence = bytes(2 * round(ERROR_SILENCE_S * self.sample_rate))
             frame = TTSAudioRawFrame(silence, self.sample_rate, 1, context_id=context_id)
             await self.append_to_audio_context(context_id, frame)
         utterance = self._vivavoce_utterances.pop(context_id, None)
@@ -424,21 +429,21 @@ class SpeechService(TTSService):
             return
         utterance = self._vivavoce_open(context_id)
         utterance.push_text(text)
-        if self._vivavoce_flushes:
+        if self._vivavoce_flush_each_text:
             utterance.stream.flush()
         if context_id != self._turn_context_id:
             utterance.end_text()  # of no turn, so that nobody will tell its end
             await self.vivavoce_close_clause(context_id)
-        await utterance.tell_words()
+        await utterance.publish_words()
 
-    def _vivavoce_open(self, context_id: str) -> Utterance:
+    def _vivavoce_open(self, context_id: str) -> AudioContextPlayback:
         if context_id in self._vivavoce_utterances:
             return self._vivavoce_utterances[context_id]
-        utterance = Utterance(self, context_id, self._vivavoce_open_speech())
+        utterance = AudioContextPlayback(self, context_id, self._vivavoce_open_source())
         utterance.task = self.create_task(utterance.speak(), name="speak")
         self._vivavoce_utterances[context_id] = utterance
         if self._vivavoce_playing == context_id:
-            utterance.may_play.set()
+            utterance.playback_allowed.set()
         return utterance
 
     async def _vivavoce_close(self, context_id: str) -> None:
@@ -449,19 +454,19 @@ class SpeechService(TTSService):
         if utterance.task is not None:
             await self.cancel_task(utterance.task)
 
-    def _vivavoce_leave_line(self, context_id: str) -> None:
-        if context_id in self._vivavoce_line:
-            self._vivavoce_line.remove(context_id)
+    def _vivavoce_dequeue(self, context_id: str) -> None:
+        if context_id in self._vivavoce_context_queue:
+            self._vivavoce_context_queue.remove(context_id)
 
     def _vivavoce_advance(self) -> None:
-        head = self._vivavoce_line[0] if self._vivavoce_line else None
+        head = self._vivavoce_context_queue[0] if self._vivavoce_context_queue else None
         if head == self._vivavoce_playing:
             return
         self._vivavoce_playing = head
-        self._vivavoce_playhead.begin()
+        self._vivavoce_playhead.begin_context()
         utterance = self._vivavoce_utterances.get(head or "")
         if utterance is not None:
-            utterance.may_play.set()
+            utterance.playback_allowed.set()
 
     async def _vivavoce_teardown(self) -> None:
         for context_id in tuple(self._vivavoce_utterances):

@@ -17,13 +17,13 @@ from ..tts_engine.backend import Delivery
 from ..tts_engine.chunk import SAMPLE_RATE
 from ..tts_engine.engine import Engine
 from ..tts_engine.errors import MissingExtra, SynthesisFailed, UnknownVoice
-from ..tts_engine.reading.polyglot import is_known
+from ..tts_engine.reading.polyglot import is_supported_language
 from ..tts_engine.stream import Stream
-from ..tts_engine.voices import MANY
-from .client import Piece
-from .pipecat_service import LEAD_S, SpeechService, VivavoceTTSSettings
-from .pipecat_utterance import Speech
-from .resample import BUILT_IN, BlockResampler, Resampler, resampler_to
+from ..tts_engine.voices import MULTIPLE_LANGUAGES
+from .client import SpeechPiece
+from .pipecat_service import LEAD_S, BaseVivavoceTTSService, VivavoceTTSSettings
+from .pipecat_utterance import SpeechSource
+from .resample import BUILT_IN_RATES, BlockResampler, Resampler, resampler_to
 
 try:
     from loguru import logger
@@ -36,7 +36,7 @@ except ModuleNotFoundError as error:
 __all__ = ["VivavoceTTSService", "VivavoceTTSSettings"]
 
 
-class _AtRate:
+class _ResampledStream:
     # A stream of the engine at the pipeline's rate, with a resampler of its own.
 
     def __init__(self, stream: Stream, sample_rate: int) -> None:
@@ -44,7 +44,7 @@ class _AtRate:
         self._resampler = _resampler(sample_rate)
         self._ended = False
 
-    async def next_piece(self) -> Piece | None:
+    async def next_piece(self) -> SpeechPiece | None:
         if self._ended:
             return None
         try:
@@ -55,10 +55,10 @@ class _AtRate:
         if chunk.final:
             self._ended = True
             pcm += self._resampler.drain()
-        return Piece(pcm, chunk.words)
+        return SpeechPiece(pcm, chunk.words)
 
 
-class VivavoceTTSService(SpeechService):
+class VivavoceTTSService(BaseVivavoceTTSService):
     """Speaks an LLM's tokens as they are written, in this process.
 
     Words enter the LLM's context when they are heard. An interruption ends the engine's work within one step
@@ -97,13 +97,13 @@ class VivavoceTTSService(SpeechService):
                 at most 0.8 s, is taken from the engine; ``math.inf`` to hand on all that is rendered, for
                 transports that want it faster than real time.
             settings: Model, voice, language and speed.
-            **kwargs: Arguments of ``SpeechService`` and ``TTSService``.
+            **kwargs: Arguments of ``BaseVivavoceTTSService`` and ``TTSService``.
         """
         super().__init__(lead_s=lead_s, settings=settings, **kwargs)
         self._vivavoce_engine = engine
-        self._vivavoce_owned: Engine | None = None
+        self._vivavoce_own_engine: Engine | None = None
         if engine is not None:
-            self._vivavoce_name_voice(engine)
+            self._vivavoce_set_default_voice(engine)
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]
         """Set up the service, with an engine of its own if none was given.
@@ -116,10 +116,10 @@ class VivavoceTTSService(SpeechService):
         """
         await super().setup(setup)
         if self._vivavoce_engine is None:
-            self._vivavoce_engine = self._vivavoce_owned = await Engine.open(str(self._settings.model))
-            self._vivavoce_name_voice(self._vivavoce_engine)
+            self._vivavoce_engine = self._vivavoce_own_engine = await Engine.open(str(self._settings.model))
+            self._vivavoce_set_default_voice(self._vivavoce_engine)
 
-    def _vivavoce_open_speech(self) -> Speech:
+    def _vivavoce_open_source(self) -> SpeechSource:
         if self._vivavoce_engine is None:
             raise SynthesisFailed("the service has no engine: it was not set up")
         voice, speed, language = self._settings.voice, self._settings.speed, self._settings.language
@@ -127,10 +127,10 @@ class VivavoceTTSService(SpeechService):
             voice=voice if isinstance(voice, str) else None,
             speed=float(speed) if isinstance(speed, int | float) else 1.0,
             delivery=Delivery(
-                language=language if isinstance(language, str) and is_known(language) else None
+                language=language if isinstance(language, str) and is_supported_language(language) else None
             ),
         )
-        return Speech(stream, _AtRate(stream, self.sample_rate).next_piece)
+        return SpeechSource(stream, _ResampledStream(stream, self.sample_rate).next_piece)
 
     async def _update_settings(self, delta: TTSSettings) -> dict[str, Any]:  # type: ignore[override]
         changed = await super()._update_settings(delta)
@@ -138,16 +138,16 @@ class VivavoceTTSService(SpeechService):
             self._vivavoce_warn_of_language()
         return changed
 
-    def _vivavoce_refusal(self) -> str | None:
+    def _vivavoce_settings_error(self) -> str | None:
         voice, engine = self._settings.voice, self._vivavoce_engine
         try:
             if engine is not None:
                 engine.voices.get(voice if isinstance(voice, str) else None)
         except UnknownVoice as error:
             return str(error)
-        return super()._vivavoce_refusal()
+        return super()._vivavoce_settings_error()
 
-    def _vivavoce_name_voice(self, engine: Engine) -> None:
+    def _vivavoce_set_default_voice(self, engine: Engine) -> None:
         settings = self._settings
         if settings.voice is None:
             settings.voice = engine.voices.default.id
@@ -160,30 +160,30 @@ class VivavoceTTSService(SpeechService):
         engine = self._vivavoce_engine
         if engine is None or voice not in engine.voices or not is_given(language) or language is None:
             return
-        spoken = engine.voices.get(str(voice)).language
-        if spoken == MANY:
-            if not is_known(str(language)):
+        voice_language = engine.voices.get(str(voice)).language
+        if voice_language == MULTIPLE_LANGUAGES:
+            if not is_supported_language(str(language)):
                 logger.warning(f"{self}: numbers in {language} will be read as in English")
-        elif _primary(spoken) != _primary(str(language)):
+        elif _primary_subtag(voice_language) != _primary_subtag(str(language)):
             logger.warning(
-                f"{self}: voice {voice!r} speaks {spoken}, not {language}; text in that language will be "
-                f"read as if it were {spoken}"
+                f"{self}: voice {voice!r} speaks {voice_language}, not {language}; text in that language will be "
+                f"read as if it were {voice_language}"
             )
 
     async def _vivavoce_teardown(self) -> None:
         await super()._vivavoce_teardown()
-        engine, self._vivavoce_owned = self._vivavoce_owned, None
+        engine, self._vivavoce_own_engine = self._vivavoce_own_engine, None
         if engine is not None:
             self._vivavoce_engine = None
             await engine.aclose()
 
 
 def _resampler(sample_rate: int) -> Resampler:
-    if sample_rate in BUILT_IN:
+    if sample_rate in BUILT_IN_RATES:
         return resampler_to(sample_rate)
     stream = soxr.ResampleStream(SAMPLE_RATE, sample_rate, 1, dtype="int16", quality="HQ")
     return BlockResampler(stream)
 
 
-def _primary(language: str) -> str:
+def _primary_subtag(language: str) -> str:
     return language.replace("_", "-").partition("-")[0].lower()

@@ -22,12 +22,12 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("the Pipecat service", "pipecat") from error
 
-NS: Final = 1_000_000_000
+NANOSECONDS_PER_S: Final = 1_000_000_000
 
-_TOKEN: Final = "token"  # what Pipecat calls the type of text that is a token
+_TOKEN_TEXT_TYPE: Final = "token"  # what Pipecat calls the type of text that is a token
 _CLAUSE_ENDS: Final = (",", ";", ":")  # a dash at an end would wait for a word of its own
 _CLAUSE_BREAK: Final = re.compile(r"(?<=[,;:])(?=\s)")
-_SAID: Final = (TTSTextFrame, AggregatedTextProgressFrame)
+_SPOKEN_FRAMES: Final = (TTSTextFrame, AggregatedTextProgressFrame)
 
 
 class Playhead:
@@ -42,7 +42,7 @@ class Playhead:
         self._base_ns: int | None = None
         self._last_word_ns = 0
 
-    def begin(self) -> None:
+    def begin_context(self) -> None:
         """Another context is played from now on."""
         self._base_ns = None
 
@@ -56,18 +56,18 @@ class Playhead:
         if self._base_ns is None:
             self._base_ns = max(self._last_word_ns, now_ns)
         starts_ns = max(now_ns, self._until_ns)
-        self._until_ns = starts_ns + round(duration_s * NS)
+        self._until_ns = starts_ns + round(duration_s * NANOSECONDS_PER_S)
         return starts_ns
 
-    def seconds(self, heard_ns: int) -> float:
+    def word_time_s(self, heard_ns: int) -> float:
         """A word's time as ``add_word_timestamps`` takes it; after ``play`` only."""
         assert self._base_ns is not None
         self._last_word_ns = max(heard_ns, self._base_ns, self._last_word_ns)
-        return (self._last_word_ns - self._base_ns) / NS
+        return (self._last_word_ns - self._base_ns) / NANOSECONDS_PER_S
 
     def lead_s(self, now_ns: int) -> float:
         """Seconds of audio that the transport has not played at ``now_ns``."""
-        return max(0.0, (self._until_ns - now_ns) / NS)
+        return max(0.0, (self._until_ns - now_ns) / NANOSECONDS_PER_S)
 
 
 class ClauseSequencer(AggregatedFrameSequencer):
@@ -88,21 +88,21 @@ class ClauseSequencer(AggregatedFrameSequencer):
         self._vivavoce_streaming = streaming
         self._vivavoce_failed = failed
         self._vivavoce_clause_ended: set[str] = set()
-        self._vivavoce_registered: dict[str, int] = {}  # characters
-        self._vivavoce_open: dict[str, int] = {}  # characters of which words may be told
+        self._vivavoce_registered_characters: dict[str, int] = {}  # characters
+        self._vivavoce_accepted: dict[str, int] = {}  # characters of which words may be told
 
-    def takes_words_to(self, context_id: str) -> float:
+    def accepted_characters(self, context_id: str) -> float:
         """Characters of a context's text whose words Pipecat takes; ``math.inf`` for all.
 
         A word told earlier would be set aside, and then come behind words that were told after it.
         """
-        return self._vivavoce_open.get(context_id, 0) if self._vivavoce_streaming else math.inf
+        return self._vivavoce_accepted.get(context_id, 0) if self._vivavoce_streaming else math.inf
 
     async def close_clause(self, context_id: str) -> list[Frame]:
         """Let in the words of all text registered so far; the frames of the clause that this ends."""
         frames = await self.finalize(context_id)
-        if context_id in self._vivavoce_registered:
-            self._vivavoce_open[context_id] = self._vivavoce_registered[context_id]
+        if context_id in self._vivavoce_registered_characters:
+            self._vivavoce_accepted[context_id] = self._vivavoce_registered_characters[context_id]
         return frames
 
     async def register_spoken(
@@ -111,7 +111,7 @@ class ClauseSequencer(AggregatedFrameSequencer):
         """Register text; the frames of the clause that it completes, besides Pipecat's."""
         frames: list[Frame] = []
         for part, text in _clauses(frame, tts_text):
-            registered = self._vivavoce_registered.get(context_id, 0)
+            registered = self._vivavoce_registered_characters.get(context_id, 0)
             opened: list[Frame] = []
             if context_id in self._vivavoce_clause_ended and text[:1].isspace():
                 opened = await self.finalize(context_id)
@@ -120,8 +120,8 @@ class ClauseSequencer(AggregatedFrameSequencer):
                 self._vivavoce_clause_ended.add(context_id)
             opened += await super().register_spoken(part, context_id, text, *args, **kwargs)
             if opened:
-                self._vivavoce_open[context_id] = registered
-            self._vivavoce_registered[context_id] = registered + len(text)
+                self._vivavoce_accepted[context_id] = registered
+            self._vivavoce_registered_characters[context_id] = registered + len(text)
             frames += opened
         return frames
 
@@ -131,18 +131,18 @@ class ClauseSequencer(AggregatedFrameSequencer):
         frames = super().force_complete(context_id, last_word_pts)
         if context_id not in self._vivavoce_failed:
             return frames
-        return [frame for frame in frames if not isinstance(frame, _SAID)]
+        return [frame for frame in frames if not isinstance(frame, _SPOKEN_FRAMES)]
 
     def clear(self, **kwargs: Any) -> None:
         """Forget everything."""
-        for context_id in tuple(self._vivavoce_registered):
+        for context_id in tuple(self._vivavoce_registered_characters):
             self._vivavoce_forget(context_id)
         super().clear(**kwargs)
 
     def _vivavoce_forget(self, context_id: str) -> None:
         self._vivavoce_clause_ended.discard(context_id)
-        self._vivavoce_registered.pop(context_id, None)
-        self._vivavoce_open.pop(context_id, None)
+        self._vivavoce_registered_characters.pop(context_id, None)
+        self._vivavoce_accepted.pop(context_id, None)
 
 
 def _type_of(frame: AggregatedTextFrame) -> str:
@@ -151,7 +151,7 @@ def _type_of(frame: AggregatedTextFrame) -> str:
 
 
 def _is_token(frame: AggregatedTextFrame) -> bool:
-    return _type_of(frame) == _TOKEN
+    return _type_of(frame) == _TOKEN_TEXT_TYPE
 
 
 def _clauses(frame: AggregatedTextFrame, text: str) -> list[tuple[AggregatedTextFrame, str]]:

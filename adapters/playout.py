@@ -18,13 +18,13 @@ from typing import Final
 import numpy as np
 
 from ..tts_engine.chunk import AudioChunk
-from .heard_words import Discarded, HeardWord, HeardWords
+from .heard_words import DiscardResult, HeardWord, HeardWords
 from .resample import Resampler, resampler_to
 
-LATE_S: Final = 0.020
-UNDERRUN_S: Final = 0.060  # of nothing while speech is expected; less is heard as a pause
+LATE_AFTER_S: Final = 0.020
+UNDERRUN_AFTER_S: Final = 0.060  # of nothing while speech is expected; less is heard as a pause
 FADE_S: Final = 0.005
-FADE_WITHIN_S: Final = 0.020  # after discard(); a later packet is silence
+MAX_FADE_DELAY_S: Final = 0.020  # after discard(); a later packet is silence
 MAX_LEAD_S: Final = 120.0  # who pushes more than this is not pacing
 
 
@@ -85,16 +85,16 @@ class Playout:
         self._speech_until = -inf  # when the speech sent so far has been played
 
         self._ready = bytearray()  # at the packets' rate; everything before _taken has been sent
-        self._taken = 0
+        self._ready_offset = 0
         self._fade = b""  # the edge that discard() left
         self._fade_by = start
 
         self._position = 0  # samples of speech sent or dropped: the place of _taken
         self._words = HeardWords(sample_rate)
-        self._named: deque[tuple[int, str]] = deque()  # marks, by the place they end
-        self._reached: list[str] = []
+        self._marks: deque[tuple[int, str]] = deque()  # marks, by the place they end
+        self._reached_marks: list[str] = []
 
-        self._nothing = 0  # samples of nothing since speech was last sent where it is expected
+        self._silent_samples = 0  # samples of nothing since speech was last sent where it is expected
         self._speech_packets = self._late = self._skipped = self._underruns = self._discards = 0
 
     @property
@@ -119,23 +119,23 @@ class Playout:
 
         Raises ValueError where more than 120 s would wait: who pushes that much does not pace.
         """
-        if self._waiting / self._sample_rate + chunk.seconds > MAX_LEAD_S:
+        if self._waiting_samples / self._sample_rate + chunk.seconds > MAX_LEAD_S:
             raise ValueError(f"got speech for more than {MAX_LEAD_S:g} s ahead; push while lead_s() is small")
         if self._words.open is None:
-            self._nothing = 0
+            self._silent_samples = 0
         self._words.push(chunk, position=self._position, end=self._end)
         self._append(self._resampler.push(chunk.pcm))
 
     def mark(self, name: str) -> None:
-        """Name the end of what was pushed so far; ``marks_reached`` tells when it has been sent."""
+        """Name the end of what was pushed so far; ``take_reached_marks`` tells when it has been sent."""
         utterance = self._words.open
         end = self._end if utterance is None else utterance.end_of_speech(self._sample_rate)
-        self._named.append((end, name))
-        self._reach()
+        self._marks.append((end, name))
+        self._advance_marks()
 
-    def marks_reached(self) -> tuple[str, ...]:
+    def take_reached_marks(self) -> tuple[str, ...]:
         """The marks sent since this was last asked, in order; a discarded one is never told."""
-        reached, self._reached = tuple(self._reached), []
+        reached, self._reached_marks = tuple(self._reached_marks), []
         return reached
 
     def finish(self) -> None:
@@ -159,23 +159,25 @@ class Playout:
                 self._skip_to(now)
         return packets
 
-    def discard(self, now: float) -> Discarded:
+    def discard(self, now: float) -> DiscardResult:
         """Drop everything not yet sent (barge-in) and say what was cut and what was heard.
 
         Up to 5 ms of the edge fade out in the next packet, if that leaves within 20 ms; nothing else is sent.
         """
         self._fade = self._faded_edge()
-        self._fade_by = now + FADE_WITHIN_S
+        self._fade_by = now + MAX_FADE_DELAY_S
         fade_s = len(self._fade) / 2 / self._sample_rate
         silent_at = self._due_at + fade_s if self._fade else max(now, self._speech_until)
-        discarded = self._words.discard(position=self._position, cut=self._unplayed(), silent_at=silent_at)
-        self._forget()
+        discarded = self._words.discard(
+            position=self._position, cut=self._unplayed_samples(), silent_at=silent_at
+        )
+        self._drop_queue()
         self._discards += 1
         return discarded
 
-    def heard(self) -> tuple[HeardWord, ...]:
+    def take_heard_words(self) -> tuple[HeardWord, ...]:
         """The words heard since this was last asked, each once; of 2,000 not asked for, the newest."""
-        return self._words.report()
+        return self._words.take_heard_words()
 
     def next_due(self) -> float:
         """Monotonic seconds at which the next packet is due."""
@@ -183,66 +185,68 @@ class Playout:
 
     def lead_s(self, now: float) -> float:
         """Seconds of speech not yet played: what waits, and what is left of the last packet at ``now``."""
-        return self._waiting / self._sample_rate + max(0.0, self._speech_until - now)
+        return self._waiting_samples / self._sample_rate + max(0.0, self._speech_until - now)
 
     def runs_dry_at(self, now: float) -> float:
         """Monotonic seconds at which the listener has nothing left to hear; ``now`` if that is so now."""
-        if self._waiting:
-            return max(now, self._due_at) + self._waiting / self._sample_rate
+        if self._waiting_samples:
+            return max(now, self._due_at) + self._waiting_samples / self._sample_rate
         return max(now, self._speech_until)
 
     def _append(self, pcm: bytes) -> None:
-        del self._ready[: self._taken]
-        self._taken = 0
+        del self._ready[: self._ready_offset]
+        self._ready_offset = 0
         self._ready += pcm
 
     @property
-    def _waiting(self) -> int:
-        return (len(self._ready) - self._taken) // 2
+    def _waiting_samples(self) -> int:
+        return (len(self._ready) - self._ready_offset) // 2
 
     @property
     def _end(self) -> int:
-        return self._position + self._waiting
+        return self._position + self._waiting_samples
 
     def _next_packet(self, now: float) -> bytes:
-        if now - self._due_at > LATE_S:
+        if now - self._due_at > LATE_AFTER_S:
             self._late += 1
         self._slot += 1
         self._due_at = self._start + self._slot * self._ptime_s
         edge = self._edge(now) if self._fade else b""
-        packet = edge + self._ready[self._taken : self._taken + 2 * self._packet_samples - len(edge)]
+        packet = (
+            edge + self._ready[self._ready_offset : self._ready_offset + 2 * self._packet_samples - len(edge)]
+        )
         if not packet:
-            self._starve(self._packet_samples)
+            self._count_silence(self._packet_samples)
             return self._silence
-        self._taken += len(packet) - len(edge)
+        self._ready_offset += len(packet) - len(edge)
         self._position += (len(packet) - len(edge)) // 2
         self._words.advance(self._position)
-        if self._named:
-            self._reach()
+        if self._marks:
+            self._advance_marks()
         self._speech_packets += 1
-        self._nothing = 0
+        self._silent_samples = 0
         missing = self._packet_samples - len(packet) // 2
         self._speech_until = self._due_at - missing / self._sample_rate
         if not missing:
             return packet
-        self._starve(missing)
+        self._count_silence(missing)
         return packet + bytes(2 * missing)
 
     def _edge(self, now: float) -> bytes:
         edge, self._fade = self._fade, b""
         return edge if now <= self._fade_by else b""
 
-    def _reach(self) -> None:
-        while self._named and self._named[0][0] <= self._position:
-            self._reached.append(self._named.popleft()[1])
+    def _advance_marks(self) -> None:
+        while self._marks and self._marks[0][0] <= self._position:
+            self._reached_marks.append(self._marks.popleft()[1])
 
-    def _starve(self, samples: int) -> None:
-        if self._words.open is None and not self._waiting:
+    def _count_silence(self, samples: int) -> None:
+        if self._words.open is None and not self._waiting_samples:
             return
-        limit = int(UNDERRUN_S * self._sample_rate)
-        if self._nothing <= limit < self._nothing + samples:
+        limit = int(UNDERRUN_AFTER_S * self._sample_rate)
+        if self._silent_samples <= limit < self._silent_samples + samples:
             self._underruns += 1
-        self._nothing += samples
+        self._silent_samples += samples
 
     def _skip_to(self, now: float) -> None:
         slot = int((now - self._start) / self._ptime_s) + 1
@@ -250,25 +254,25 @@ class Playout:
         self._slot = slot
         self._due_at = self._start + slot * self._ptime_s
         self._skipped += skipped
-        self._starve(skipped * self._packet_samples)
+        self._count_silence(skipped * self._packet_samples)
 
-    def _unplayed(self) -> int:
+    def _unplayed_samples(self) -> int:
         utterance = self._words.open
         if utterance is None:
-            return self._waiting
-        return max(self._waiting, utterance.end_of_speech(self._sample_rate) - self._position)
+            return self._waiting_samples
+        return max(self._waiting_samples, utterance.end_of_speech(self._sample_rate) - self._position)
 
     def _faded_edge(self) -> bytes:
-        if self._speech_until < self._due_at or not self._waiting:
+        if self._speech_until < self._due_at or not self._waiting_samples:
             return b""
-        samples = min(self._waiting, int(FADE_S * self._sample_rate))
-        edge = np.frombuffer(self._ready, "<i2", samples, self._taken)
+        samples = min(self._waiting_samples, int(FADE_S * self._sample_rate))
+        edge = np.frombuffer(self._ready, "<i2", samples, self._ready_offset)
         return np.rint(edge * np.linspace(1, 0, samples)).astype("<i2").tobytes()
 
-    def _forget(self) -> None:
-        self._position += self._waiting
+    def _drop_queue(self) -> None:
+        self._position += self._waiting_samples
         self._ready.clear()
-        self._taken = 0
+        self._ready_offset = 0
         self._resampler.reset()
-        self._named.clear()
-        self._nothing = 0
+        self._marks.clear()
+        self._silent_samples = 0

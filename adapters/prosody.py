@@ -18,25 +18,25 @@ _NUMBER: Final = re.compile(r"(?P<sign>[+-]?)(?P<number>\d{1,4}(?:\.\d{1,6})?)(?
 _RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "fast": 1.25, "x-fast": 1.75}
 _PITCHES: Final = {"x-low": 0.75, "low": 0.87, "medium": 1.0, "high": 1.15, "x-high": 1.33}
 _VOLUMES: Final = {"silent": 0.0, "x-soft": 0.25, "soft": 0.5, "medium": 1.0, "loud": 1.5, "x-loud": 2.0}
-_AS_IT_IS: Final = 50  # of the volume's 0 to 100
+_NEUTRAL_VOLUME: Final = 50  # of the volume's 0 to 100
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class Prosody:
     """Factors of what is usual."""
 
     speed: float = 1.0
     pitch: float = 1.0
     volume: float = 1.0
 
-    def within(self, other: "Manner") -> "Manner":
+    def combined_with(self, other: "Prosody") -> "Prosody":
         """Both of them, one inside the other."""
-        return Manner(self.speed * other.speed, self.pitch * other.pitch, self.volume * other.volume)
+        return Prosody(self.speed * other.speed, self.pitch * other.pitch, self.volume * other.volume)
 
 
-def manner_of(attributes: Mapping[str, str]) -> Manner:
+def parse_prosody(attributes: Mapping[str, str]) -> Prosody:
     """What the attributes of ``prosody``, and of ``speak`` as Alibaba has it, ask for."""
-    return Manner(
+    return Prosody(
         speed=_factor(attributes.get("rate", ""), _RATES, {"": float}),
         pitch=_factor(
             attributes.get("pitch", ""), _PITCHES, {"": float, "st": lambda value: 2 ** (value / 12)}
@@ -44,7 +44,7 @@ def manner_of(attributes: Mapping[str, str]) -> Manner:
         volume=_factor(
             attributes.get("volume", ""),
             _VOLUMES,
-            {"": lambda value: value / _AS_IT_IS, "dB": lambda value: 10 ** (value / 20)},
+            {"": lambda value: value / _NEUTRAL_VOLUME, "dB": lambda value: 10 ** (value / 20)},
         ),
     )
 

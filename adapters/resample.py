@@ -1,7 +1,7 @@
 """Streaming resamplers for speech: 24 kHz s16le in, another rate out, in pushes of any size.
 
 ``Downsampler`` is the one for telephones: 24 kHz to 8 kHz with 2 ms of delay, where general resamplers
-withhold 20-155 ms in blocks. ``Passthrough`` keeps 24 kHz. ``BlockResampler`` wraps soxr, or its like, where
+withhold 20-155 ms in blocks. ``PassthroughResampler`` keeps 24 kHz. ``BlockResampler`` wraps soxr, or its like, where
 latency does not matter. Not here: encoding (``codecs``), pacing (``playout``).
 
 Source: windowed-sinc design after Kaiser, in Oppenheim & Schafer, Discrete-Time Signal Processing, 7.6.
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tts_engine.chunk import SAMPLE_RATE
-from .codecs import whole_samples
+from .codecs import require_whole_samples
 
 DECIMATION: Final = 3
 TAPS: Final = 97  # 2.0 ms each side at 24 kHz
@@ -24,8 +24,8 @@ COEFFICIENT_BITS: Final = 20
 BLOCK_IN: Final = 96  # samples of a row; >= TAPS - DECIMATION, so that outputs need only the row after theirs
 BLOCK_OUT: Final = BLOCK_IN // DECIMATION
 # OpenBLAS wakes its thread pool above 262,144 multiply-adds; 64 rows are 196,608 and 256 ms of speech.
-ROWS_AT_ONCE: Final = 64
-BUILT_IN: Final = (8_000, 24_000)  # Hz that ``resampler_to`` knows
+MAX_ROWS: Final = 64
+BUILT_IN_RATES: Final = (8_000, 24_000)  # Hz that ``resampler_to`` knows
 
 
 class Resampler(Protocol):
@@ -83,13 +83,13 @@ class Downsampler:
     """
 
     def __init__(self) -> None:
-        self._line: NDArray[np.float64] = np.zeros((ROWS_AT_ONCE + 1) * BLOCK_IN)
+        self._line: NDArray[np.float64] = np.zeros((MAX_ROWS + 1) * BLOCK_IN)
         self._held = TAPS // 2  # samples of the line in use; begins with silence
 
     def push(self, pcm: bytes) -> bytes:
         """Take s16le at 24 kHz and return s16le at 8 kHz; ValueError for an odd number of bytes."""
-        samples = np.frombuffer(whole_samples(pcm), "<i2")
-        room = ROWS_AT_ONCE * BLOCK_IN
+        samples = np.frombuffer(require_whole_samples(pcm), "<i2")
+        room = MAX_ROWS * BLOCK_IN
         if len(samples) <= room:
             return self._filter(samples)
         return b"".join(self._filter(samples[start : start + room]) for start in range(0, len(samples), room))
@@ -125,12 +125,12 @@ class Downsampler:
         return _as_pcm(out)[: 2 * count]
 
 
-class Passthrough:
+class PassthroughResampler:
     """24 kHz as it is, withholding nothing."""
 
     def push(self, pcm: bytes) -> bytes:
         """Return the same bytes; ValueError for an odd number of them."""
-        return whole_samples(pcm)
+        return require_whole_samples(pcm)
 
     def drain(self) -> bytes:
         """Return nothing: nothing is withheld."""
@@ -166,7 +166,7 @@ class BlockResampler:
 
     def push(self, pcm: bytes) -> bytes:
         """Take s16le at 24 kHz and return what is ready; ValueError for an odd number of bytes."""
-        return self._stream.resample_chunk(np.frombuffer(whole_samples(pcm), "<i2")).tobytes()
+        return self._stream.resample_chunk(np.frombuffer(require_whole_samples(pcm), "<i2")).tobytes()
 
     def drain(self) -> bytes:
         """Return the withheld tail; the next push begins anew."""
@@ -185,7 +185,7 @@ def resampler_to(sample_rate: int) -> Resampler:
         case 8_000:
             return Downsampler()
         case 24_000:
-            return Passthrough()
+            return PassthroughResampler()
         case _:
             raise ValueError(
                 f"got {sample_rate} Hz; 8000 and 24000 are built in, others need a BlockResampler"

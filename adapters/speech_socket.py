@@ -18,16 +18,22 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, assert_never
 
 from ..tts_engine.chunk import Word
-from .openai_speech import Fields, ProtocolError, SpeechSettings, read_object, read_settings
+from .openai_speech import (
+    InvalidRequestError,
+    JsonFields,
+    OpenAISpeechSettings,
+    parse_json_object,
+    parse_speech_settings,
+)
 
-MOST_TEXT: Final = 64 * 1024  # characters in one message
+MAX_TEXT_CHARACTERS: Final = 64 * 1024  # characters in one message
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
-    """How utterances are spoken. word_times: whether ``WordsBegin`` is wanted."""
+class NativeStreamConfig:
+    """How utterances are spoken. word_times: whether ``AudioWords`` is wanted."""
 
-    settings: SpeechSettings
+    settings: OpenAISpeechSettings
     word_times: bool
 
 
@@ -35,16 +41,16 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True)
-class TextPushed:
+class InputText:
     """More text of an utterance, of the configuration that it began with."""
 
     utterance: int
     text: str
-    configuration: Configuration
+    configuration: NativeStreamConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Flushed:
+class InputFlush:
     """Speak what is buffered."""
 
     utterance: int
@@ -58,31 +64,31 @@ class InputDone:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class InputCancel:
     """Drop every utterance up to this one, which is not sent yet."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class ConfigAccepted:
     """A configuration was taken."""
 
-    configuration: Configuration
+    configuration: NativeStreamConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class CloseRequested:
     """The client has had enough."""
 
 
-Event = TextPushed | Flushed | InputDone | Cancelled | Configured | Closed
+NativeStreamEvent = InputText | InputFlush | InputDone | InputCancel | ConfigAccepted | CloseRequested
 
 # To the client
 
 
 @dataclass(frozen=True, slots=True)
-class AudioStarts:
+class AudioStart:
     """Audio of an utterance follows. text: what of it is known by now."""
 
     utterance: int
@@ -92,7 +98,7 @@ class AudioStarts:
 
 
 @dataclass(frozen=True, slots=True)
-class WordsBegin:
+class AudioWords:
     """Words that begin in the audio that follows; their times are those of the utterance."""
 
     utterance: int
@@ -118,7 +124,7 @@ class UtteranceDone:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class StreamErrorReport:
     """Something was wrong with a message, or with an utterance."""
 
     message: str
@@ -128,82 +134,84 @@ class Failed:
     retry_after_s: float | None = None
 
 
-ServerEvent = AudioStarts | WordsBegin | AudioDone | UtteranceDone | Failed
+NativeStreamServerEvent = AudioStart | AudioWords | AudioDone | UtteranceDone | StreamErrorReport
 
 
-class Connection:
+class NativeStreamConnection:
     """The client's half of one socket: what its messages mean, in the order in which they come."""
 
     def __init__(self) -> None:
-        self._configuration: Configuration | None = None
+        self._configuration: NativeStreamConfig | None = None
         self._utterance = 0
         self._has_input = False
 
-    def receive_data(self, message: str | bytes) -> Event:
+    def receive_data(self, message: str | bytes) -> NativeStreamEvent:
         """What one message says; raises ProtocolError, and is as before then."""
         if isinstance(message, bytes):
-            raise ProtocolError("got a binary message; only text messages are understood")
-        fields = Fields(read_object(message))
+            raise InvalidRequestError("got a binary message; only text messages are understood")
+        fields = JsonFields(parse_json_object(message))
         match fields.values.get("type"):
             case "session.config":
-                return self._configured(fields)
+                return self._parse_config(fields)
             case "input.text":
-                return self._text(fields)
+                return self._parse_text(fields)
             case "input.flush":
                 self._require_configuration("input.flush")
-                return Flushed(self._utterance)
+                return InputFlush(self._utterance)
             case "input.done":
                 return InputDone(self._end_utterance("input.done"))
             case "input.cancel":
-                return Cancelled(self._end_utterance("input.cancel"))
+                return InputCancel(self._end_utterance("input.cancel"))
             case "session.close":
-                return Closed()
+                return CloseRequested()
             case other:
                 allowed = "session.config, input.text, input.flush, input.done, input.cancel, session.close"
                 _refuse(f"Unknown message type: {other!r}; there are {allowed}")
 
-    def _configured(self, fields: Fields) -> Configured:
+    def _parse_config(self, fields: JsonFields) -> ConfigAccepted:
         if self._has_input:
             _refuse(
                 "session.config cannot be applied while an utterance is in progress; send input.done first"
             )
-        if fields.flag("word_timestamps"):
+        if fields.boolean("word_timestamps"):
             fields.refuse("word_timestamps", "would put audio into JSON; 'word_times' tells times beside it")
-        self._configuration = Configuration(read_settings(fields, "wav"), fields.flag("word_times"))
-        return Configured(self._configuration)
+        self._configuration = NativeStreamConfig(
+            parse_speech_settings(fields, "wav"), fields.boolean("word_times")
+        )
+        return ConfigAccepted(self._configuration)
 
-    def _text(self, fields: Fields) -> TextPushed:
+    def _parse_text(self, fields: JsonFields) -> InputText:
         configuration = self._require_configuration("input.text")
-        text = fields.text("text", MOST_TEXT)
+        text = fields.text("text", MAX_TEXT_CHARACTERS)
         if text is None:
             _refuse("input.text requires a string value", "text")
         self._has_input = True
-        return TextPushed(self._utterance, text, configuration)
+        return InputText(self._utterance, text, configuration)
 
-    def _end_utterance(self, what: str) -> int:
-        self._require_configuration(what)
+    def _end_utterance(self, message_type: str) -> int:
+        self._require_configuration(message_type)
         self._has_input = False
         self._utterance += 1
         return self._utterance - 1
 
-    def _require_configuration(self, what: str) -> Configuration:
+    def _require_configuration(self, message_type: str) -> NativeStreamConfig:
         if self._configuration is None:
-            _refuse(f"Expected session.config, got: {what}")
+            _refuse(f"Expected session.config, got: {message_type}")
         return self._configuration
 
 
 def _refuse(message: str, param: str | None = None) -> NoReturn:
-    raise ProtocolError(message, param)
+    raise InvalidRequestError(message, param)
 
 
-def encode(event: ServerEvent) -> str:
+def encode(event: NativeStreamServerEvent) -> str:
     """The text message that tells an event."""
-    return json.dumps(_fields_of(event), separators=(",", ":"))
+    return json.dumps(_message_fields(event), separators=(",", ":"))
 
 
-def _fields_of(event: ServerEvent) -> Mapping[str, Any]:
+def _message_fields(event: NativeStreamServerEvent) -> Mapping[str, Any]:
     match event:
-        case AudioStarts():
+        case AudioStart():
             return {
                 "type": "audio.start",
                 "utterance_index": event.utterance,
@@ -213,8 +221,8 @@ def _fields_of(event: ServerEvent) -> Mapping[str, Any]:
                 "sample_rate": event.sample_rate,
                 "channels": 1,
             }
-        case WordsBegin(utterance, words):
-            return {"type": "audio.words", "utterance_index": utterance, "words": [*map(_word, words)]}
+        case AudioWords(utterance, words):
+            return {"type": "audio.words", "utterance_index": utterance, "words": [*map(_word_fields, words)]}
         case AudioDone(utterance, total_bytes, failed):
             return {
                 "type": "audio.done",
@@ -230,20 +238,20 @@ def _fields_of(event: ServerEvent) -> Mapping[str, Any]:
                 "total_sentences": sentences,
                 "cancelled": cancelled,
             }
-        case Failed():
-            told = {
+        case StreamErrorReport():
+            optional_fields = {
                 "code": event.code,
                 "param": event.param,
                 "utterance_index": event.utterance,
                 "retry_after_s": event.retry_after_s,
             }
-            given = {name: value for name, value in told.items() if value is not None}
-            return {"type": "error", "message": event.message, **given}
+            present_fields = {name: value for name, value in optional_fields.items() if value is not None}
+            return {"type": "error", "message": event.message, **present_fields}
         case _:
             assert_never(event)
 
 
-def _word(word: Word) -> Mapping[str, Any]:
+def _word_fields(word: Word) -> Mapping[str, Any]:
     return {
         "word": word.text,
         "start_ms": round(1_000 * word.start_s),

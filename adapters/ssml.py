@@ -20,13 +20,13 @@ from typing import Final, NoReturn
 from xml.parsers import expat
 
 from ..tts_engine.errors import VivavoceError
-from .prosody import Manner, manner_of
+from .prosody import Prosody, parse_prosody
 
-DEEPEST: Final = 32  # elements inside each other
-_SHORT_BREAK_S: Final = 0.3  # below, a comma; from there on the longest pause that punctuation makes
+MAX_ELEMENT_DEPTH: Final = 32  # elements inside each other
+_MIN_LONG_BREAK_S: Final = 0.3  # below, a comma; from there on the longest pause that punctuation makes
 _STRENGTHS: Final = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
 _TIME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s)", re.ASCII)
-_SPELT: Final = frozenset({"characters", "spell-out", "digits", "telephone"})
+_SPELLED_TYPES: Final = frozenset({"characters", "spell-out", "digits", "telephone"})
 _PUNCTUATION: Final = ",.;:!?，。；：！？、…"
 
 
@@ -35,85 +35,87 @@ class BadSsml(VivavoceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class SsmlText:
     """What a document says, and how all of it is said."""
 
     text: str
-    manner: Manner = field(default_factory=Manner)
+    prosody: Prosody = field(default_factory=Prosody)
 
 
-def read_ssml(document: str) -> Spoken:
+def parse_ssml(document: str) -> SsmlText:
     """What an SSML document says; raises BadSsml."""
-    reader = _Reader()
+    handler = _SsmlParser()
     parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = reader.refuse_doctype
-    parser.StartElementHandler = reader.open
-    parser.EndElementHandler = reader.close
-    parser.CharacterDataHandler = reader.say
+    parser.StartDoctypeDeclHandler = handler.refuse_doctype
+    parser.StartElementHandler = handler.open
+    parser.EndElementHandler = handler.close
+    parser.CharacterDataHandler = handler.add_text
     try:
         parser.Parse(document, True)
     except expat.ExpatError as error:
         reason = expat.errors.messages.get(error.code, "not well-formed")
         raise BadSsml(f"SSML, line {error.lineno}: {reason}") from None
-    return Spoken(reader.text, reduce(Manner.within, reader.manners, Manner()))
+    return SsmlText(handler.text, reduce(Prosody.combined_with, handler.enclosing_prosodies, Prosody()))
 
 
-class _Reader:
+class _SsmlParser:
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._parts: list[str] = []
         self._open: list[str] = []
-        self.manners: list[Manner] = []  # of elements that are over, and that all text so far is in
-        self._around: dict[int, Manner] = {}  # of those that are open, by their depth
-        self._begun = False
-        self._replaced = 0  # elements around here whose content is not said
-        self._spelt = 0
+        self.enclosing_prosodies: list[
+            Prosody
+        ] = []  # of elements that are over, and that all text so far is in
+        self._open_prosodies: dict[int, Prosody] = {}  # of those that are open, by their depth
+        self._has_text = False
+        self._replaced_depth = 0  # elements around here whose content is not said
+        self._spelled_depth = 0
 
     @property
     def text(self) -> str:
-        return "".join(self._said).strip()
+        return "".join(self._parts).strip()
 
     def refuse_doctype(self, *_: object) -> NoReturn:
         raise BadSsml("SSML: a document type is not allowed")
 
     def open(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self._open) == DEEPEST:
-            raise BadSsml(f"SSML: at most {DEEPEST} elements inside each other are allowed")
+        if len(self._open) == MAX_ELEMENT_DEPTH:
+            raise BadSsml(f"SSML: at most {MAX_ELEMENT_DEPTH} elements inside each other are allowed")
         if not self._open and name != "speak":
             raise BadSsml("SSML: the outermost element must be speak")
         self._open.append(name)
-        if name in ("speak", "prosody") and not self._begun:
-            self._around[len(self._open)] = manner_of(attributes)
-        if self._replaced or _is_replaced(name, attributes):
-            self._replaced += 1
-        self._spelt += bool(self._spelt) or attributes.get("interpret-as") in _SPELT
-        begin = _BEGINS.get(name)
-        if begin is not None and self._replaced <= 1:
+        if name in ("speak", "prosody") and not self._has_text:
+            self._open_prosodies[len(self._open)] = parse_prosody(attributes)
+        if self._replaced_depth or _is_replaced(name, attributes):
+            self._replaced_depth += 1
+        self._spelled_depth += bool(self._spelled_depth) or attributes.get("interpret-as") in _SPELLED_TYPES
+        begin = _TEXT_AT_START.get(name)
+        if begin is not None and self._replaced_depth <= 1:
             self._pause_or_say(begin(attributes))
 
     def close(self, name: str) -> None:
-        if len(self._open) in self._around:
-            self.manners.append(self._around.pop(len(self._open)))
+        if len(self._open) in self._open_prosodies:
+            self.enclosing_prosodies.append(self._open_prosodies.pop(len(self._open)))
         self._open.pop()
-        self._replaced = max(0, self._replaced - 1)
-        self._spelt = max(0, self._spelt - 1)
-        if not self._replaced:
-            self._pause_or_say(_ENDS.get(name, ""))
+        self._replaced_depth = max(0, self._replaced_depth - 1)
+        self._spelled_depth = max(0, self._spelled_depth - 1)
+        if not self._replaced_depth:
+            self._pause_or_say(_TEXT_AT_END.get(name, ""))
 
-    def say(self, text: str) -> None:
-        if not self._replaced:
-            self._add(" ".join("".join(text.split())) if self._spelt else text)
+    def add_text(self, text: str) -> None:
+        if not self._replaced_depth:
+            self._add(" ".join("".join(text.split())) if self._spelled_depth else text)
 
     def _pause_or_say(self, text: str) -> None:
-        last = next((piece.rstrip() for piece in reversed(self._said) if piece.strip()), "")
+        last = next((piece.rstrip() for piece in reversed(self._parts) if piece.strip()), "")
         if text in (",", "."):
             text = "" if not last or last[-1] in _PUNCTUATION else text
         self._add(text)
 
     def _add(self, text: str) -> None:
         if text.strip(_PUNCTUATION + " \t\n"):
-            self.manners.clear()
-            self._begun = True
-        self._said.append(text)
+            self.enclosing_prosodies.clear()
+            self._has_text = True
+        self._parts.append(text)
 
 
 def _is_replaced(name: str, attributes: dict[str, str]) -> bool:
@@ -129,11 +131,11 @@ def _pause(attributes: dict[str, str]) -> str:
         seconds = float(parts[1]) * (0.001 if parts[2] == "ms" else 1.0)
     if not seconds:
         return ""
-    return "," if seconds < _SHORT_BREAK_S else "\n\n"
+    return "," if seconds < _MIN_LONG_BREAK_S else "\n\n"
 
 
-_BEGINS: Final[dict[str, Callable[[dict[str, str]], str]]] = {
+_TEXT_AT_START: Final[dict[str, Callable[[dict[str, str]], str]]] = {
     "break": _pause,
     "sub": lambda attributes: attributes.get("alias", ""),
 }
-_ENDS: Final = {"s": ".", "p": "\n\n"}
+_TEXT_AT_END: Final = {"s": ".", "p": "\n\n"}

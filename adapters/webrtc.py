@@ -33,18 +33,18 @@ from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame, AudioResampler
 
 from ..tts_engine.chunk import SAMPLE_RATE
-from .offers import MOST_CANDIDATES, BadOffer, readable_candidate, readable_offer
+from .offers import MAX_CANDIDATES, InvalidOffer, sanitize_candidate, sanitize_offer
 
 logger = logging.getLogger(__name__)
 
-HEARD_RATE: Final = 16_000  # Hz, of what the caller says
-_WAITING_PACKETS: Final = 2  # unsent: more is an encoder that falls behind
-_MOST_AHEAD_S: Final = 5.0  # audio may come this much faster than time; more is dropped undecoded
-_MOST_UNSENT: Final = 512  # messages kept until the channel opens
-_MOST_BUFFERED: Final = 1 << 20  # bytes in the channel: a page that does not read
-_GONE_CHECK_S: Final = 1.0
+RECEIVED_SAMPLE_RATE: Final = 16_000  # Hz, of what the caller says
+_MAX_WAITING_PACKETS: Final = 2  # unsent: more is an encoder that falls behind
+_MAX_AHEAD_S: Final = 5.0  # audio may come this much faster than time; more is dropped undecoded
+_MAX_UNSENT_MESSAGES: Final = 512  # messages kept until the channel opens
+_MAX_BUFFERED_BYTES: Final = 1 << 20  # bytes in the channel: a page that does not read
+_LIVENESS_CHECK_S: Final = 1.0
 # What aiortc is seen to raise for an SDP that it cannot read or fit.
-_UNREADABLE: Final = (
+_SDP_ERRORS: Final = (
     ValueError,
     AssertionError,
     LookupError,
@@ -57,7 +57,7 @@ _UNREADABLE: Final = (
 )
 
 
-class Listener(Protocol):
+class WebRtcPeerListener(Protocol):
     """Who is told what happens to a peer; every method is called on the loop and must not block."""
 
     def on_connected(self) -> None:
@@ -74,14 +74,14 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PeerPolicy:
+class WebRtcPeerPolicy:
     """What a peer is allowed, seconds: to connect, and to be heard of by nobody.
 
     ``ice_servers``: STUN and TURN URLs; none by default, so that nothing outside is asked.
     """
 
-    connect_s: float = 15.0
-    silent_s: float = 10.0
+    connect_timeout_s: float = 15.0
+    silence_timeout_s: float = 10.0
     ice_servers: tuple[str, ...] = ()
 
 
@@ -103,7 +103,7 @@ class SpeechTrack(MediaStreamTrack):
 
     def feed(self, packet: bytes) -> None:
         """Send ``packet`` next; where two wait unsent, the oldest is dropped and counted."""
-        if len(self._packets) >= _WAITING_PACKETS:
+        if len(self._packets) >= _MAX_WAITING_PACKETS:
             self._packets.popleft()
             self.dropped += 1
         self._packets.append(packet)
@@ -139,14 +139,16 @@ class SpeechTrack(MediaStreamTrack):
         return frame
 
 
-class Peer:
+class WebRtcPeer:
     """One browser. Made by ``answer``; ended by ``close``, by the browser, or by silence.
 
     All methods belong to the loop's thread. ``answer_sdp`` is what the browser gets back;
-    ``candidates_taken`` counts those that came after the offer.
+    ``accepted_candidates`` counts those that came after the offer.
     """
 
-    def __init__(self, listener: Listener, policy: PeerPolicy, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self, listener: WebRtcPeerListener, policy: WebRtcPeerPolicy, *, now: Callable[[], float]
+    ) -> None:
         servers = [RTCIceServer(urls=url) for url in policy.ice_servers]
         self.answer_sdp = ""
         self.track = SpeechTrack()
@@ -154,14 +156,14 @@ class Peer:
         self._listener = listener
         self._policy = policy
         self._now = now
-        self.candidates_taken = 0
+        self.accepted_candidates = 0
         self._channel: RTCDataChannel | None = None
-        self._unsent: deque[str] = deque(maxlen=_MOST_UNSENT)
+        self._unsent: deque[str] = deque(maxlen=_MAX_UNSENT_MESSAGES)
         self._connected = False
-        self._heard_of_at: float | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._last_received_at: float | None = None
+        self._receive_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._close_task: asyncio.Task[None] | None = None
 
     @property
     def dropped(self) -> int:
@@ -172,47 +174,47 @@ class Peer:
     async def answer(
         cls,
         offer_sdp: str,
-        listener: Listener,
-        policy: PeerPolicy = PeerPolicy(),
+        listener: WebRtcPeerListener,
+        policy: WebRtcPeerPolicy = WebRtcPeerPolicy(),
         *,
         now: Callable[[], float] = time.monotonic,
-    ) -> "Peer":
-        """Take a browser's offer; the peer is connected when ``listener`` is told. Raises BadOffer."""
-        offer_sdp = readable_offer(offer_sdp)
+    ) -> "WebRtcPeer":
+        """Take a browser's offer; the peer is connected when ``listener`` is told. Raises InvalidOffer."""
+        offer_sdp = sanitize_offer(offer_sdp)
         peer = cls(listener, policy, now=now)
-        async with contextlib.AsyncExitStack() as undo:
-            undo.push_async_callback(peer._dismiss)
-            peer._watch()
+        async with contextlib.AsyncExitStack() as cleanup:
+            cleanup.push_async_callback(peer._release)
+            peer._add_listeners()
             peer._connection.addTrack(peer.track)
             await peer._negotiate(offer_sdp)
-            undo.pop_all()
-        peer._set_timer(policy.connect_s, peer._on_not_connected)
+            cleanup.pop_all()
+        peer._set_timer(policy.connect_timeout_s, peer._on_not_connected)
         return peer
 
     async def renegotiate(self, offer_sdp: str) -> None:
-        """Take another offer of the same browser, as when its microphone changes. Raises BadOffer."""
-        await self._negotiate(readable_offer(offer_sdp))
+        """Take another offer of the same browser, as when its microphone changes. Raises InvalidOffer."""
+        await self._negotiate(sanitize_offer(offer_sdp))
 
     async def add_candidate(self, candidate: str, mid: str | None, line: int | None) -> None:
         """Take a trickled ICE candidate, "" for the last; useless and surplus ones are dropped.
 
-        Raises BadOffer.
+        Raises InvalidOffer.
         """
-        if self._closing is not None:
+        if self._close_task is not None:
             return
         if not candidate:
             await self._connection.addIceCandidate(None)
             return
-        useful = readable_candidate(candidate)
-        if useful is None or self.candidates_taken >= MOST_CANDIDATES:
+        sanitized = sanitize_candidate(candidate)
+        if sanitized is None or self.accepted_candidates >= MAX_CANDIDATES:
             return
-        self.candidates_taken += 1
+        self.accepted_candidates += 1
         try:
-            parsed = candidate_from_sdp(useful)
+            parsed = candidate_from_sdp(sanitized)
             parsed.sdpMid, parsed.sdpMLineIndex = mid, line
             await self._connection.addIceCandidate(parsed)
-        except _UNREADABLE as error:
-            raise BadOffer(f"the candidate {candidate[:100]!r} cannot be read: {error}") from None
+        except _SDP_ERRORS as error:
+            raise InvalidOffer(f"the candidate {candidate[:100]!r} cannot be read: {error}") from None
 
     def feed(self, packet: bytes) -> None:
         """Send 20 ms of speech or silence: s16le mono at 24 kHz."""
@@ -222,31 +224,31 @@ class Peer:
         """Drop speech that has not left."""
         self.track.discard()
 
-    def tell(self, message: str) -> None:
+    def send_message(self, message: str) -> None:
         """Send a text message; kept until the channel opens. A page that does not read is hung up on."""
-        if self._closing is not None:
+        if self._close_task is not None:
             return
         channel = self._channel
         if channel is None or channel.readyState == "connecting":
             self._unsent.append(message)
         elif channel.readyState == "open":
             channel.send(message)
-            if channel.bufferedAmount > _MOST_BUFFERED:
+            if channel.bufferedAmount > _MAX_BUFFERED_BYTES:
                 self.close("the page does not read its messages")
 
     def close(self, reason: str) -> None:
         """End the connection; tells the listener at once, and the network soon. Twice is no error."""
-        if self._closing is not None:
+        if self._close_task is not None:
             return
         self._set_timer(None)
-        self._closing = asyncio.get_running_loop().create_task(self._dismiss())
+        self._close_task = asyncio.get_running_loop().create_task(self._release())
         self._listener.on_closed(reason)
 
     async def aclose(self) -> None:
         """End the connection and wait until nothing of it is left."""
         self.close("closed here")
-        if self._closing is not None:
-            await self._closing
+        if self._close_task is not None:
+            await self._close_task
 
     # Negotiation
 
@@ -256,8 +258,8 @@ class Peer:
             await connection.setRemoteDescription(RTCSessionDescription(offer_sdp, "offer"))
             self._decline_all_but_speech()
             await connection.setLocalDescription(await connection.createAnswer())
-        except _UNREADABLE as error:
-            raise BadOffer(f"the offer cannot be answered: {error or type(error).__name__}") from None
+        except _SDP_ERRORS as error:
+            raise InvalidOffer(f"the offer cannot be answered: {error or type(error).__name__}") from None
         self.answer_sdp = connection.localDescription.sdp
 
     def _decline_all_but_speech(self) -> None:
@@ -265,7 +267,7 @@ class Peer:
             if transceiver.sender.track is not self.track:
                 transceiver.direction = "inactive"
 
-    def _watch(self) -> None:
+    def _add_listeners(self) -> None:
         self._connection.add_listener("connectionstatechange", self._on_state)
         self._connection.add_listener("track", self._on_track)
         self._connection.add_listener("datachannel", self._on_channel)
@@ -274,9 +276,9 @@ class Peer:
 
     def _on_state(self) -> None:
         match self._connection.connectionState:
-            case "connected" if not self._connected and self._closing is None:
+            case "connected" if not self._connected and self._close_task is None:
                 self._connected = True
-                self._set_timer(_GONE_CHECK_S, self._check_alive)
+                self._set_timer(_LIVENESS_CHECK_S, self._check_alive)
                 self._listener.on_connected()
             case "failed":
                 self.close("the connection broke" if self._connected else "no way to the browser was found")
@@ -284,8 +286,8 @@ class Peer:
                 self.close("the browser hung up")
 
     def _on_track(self, track: MediaStreamTrack) -> None:
-        if track.kind == "audio" and self._listening is None:
-            self._listening = asyncio.get_running_loop().create_task(self._listen(track))
+        if track.kind == "audio" and self._receive_task is None:
+            self._receive_task = asyncio.get_running_loop().create_task(self._receive_audio(track))
 
     def _on_channel(self, channel: RTCDataChannel) -> None:
         if self._channel is not None:
@@ -298,8 +300,8 @@ class Peer:
             channel.send(self._unsent.popleft())
 
     def _on_message(self, message: str | bytes) -> None:
-        self._heard_of_at = self._now()
-        if self._closing is None:
+        self._last_received_at = self._now()
+        if self._close_task is None:
             self._listener.on_message(
                 message if isinstance(message, str) else message.decode("utf-8", "replace")
             )
@@ -309,55 +311,55 @@ class Peer:
 
     # Timers
 
-    def _set_timer(self, after_s: float | None, then: Callable[[], None] | None = None) -> None:
+    def _set_timer(self, after_s: float | None, callback: Callable[[], None] | None = None) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if after_s is not None and then is not None:
-            self._timer = asyncio.get_running_loop().call_later(after_s, then)
+        if after_s is not None and callback is not None:
+            self._timer = asyncio.get_running_loop().call_later(after_s, callback)
 
     def _on_not_connected(self) -> None:
-        self.close(f"not connected within {self._policy.connect_s:g} s")
+        self.close(f"not connected within {self._policy.connect_timeout_s:g} s")
 
     def _check_alive(self) -> None:
         # A tab that vanishes says nothing, and ICE's own consent takes half a minute. Who never sent anything
         # (a page that only listens, without a channel) is left to that.
-        heard_of_at = self._heard_of_at
-        if heard_of_at is not None and self._now() - heard_of_at > self._policy.silent_s:
-            self.close(f"nothing heard of the browser for {self._policy.silent_s:g} s")
+        last_received_at = self._last_received_at
+        if last_received_at is not None and self._now() - last_received_at > self._policy.silence_timeout_s:
+            self.close(f"nothing heard of the browser for {self._policy.silence_timeout_s:g} s")
             return
-        self._set_timer(_GONE_CHECK_S, self._check_alive)
+        self._set_timer(_LIVENESS_CHECK_S, self._check_alive)
 
     # The caller's audio
 
-    async def _listen(self, track: MediaStreamTrack) -> None:
-        ear = _Ear()
-        started, heard_s = self._now(), 0.0
+    async def _receive_audio(self, track: MediaStreamTrack) -> None:
+        resampler = _TrackResampler()
+        started, received_s = self._now(), 0.0
         with contextlib.suppress(MediaStreamError):
             while True:
                 frame = await track.recv()
                 assert isinstance(frame, AudioFrame)
-                self._heard_of_at = self._now()
-                heard_s += frame.samples / frame.sample_rate
-                if heard_s <= self._heard_of_at - started + _MOST_AHEAD_S:
-                    for heard in ear.push(frame):
-                        self._listener.on_audio(bytes(heard.planes[0])[: 2 * heard.samples])
+                self._last_received_at = self._now()
+                received_s += frame.samples / frame.sample_rate
+                if received_s <= self._last_received_at - started + _MAX_AHEAD_S:
+                    for resampled in resampler.push(frame):
+                        self._listener.on_audio(bytes(resampled.planes[0])[: 2 * resampled.samples])
 
-    async def _dismiss(self) -> None:
+    async def _release(self) -> None:
         self._set_timer(None)
-        if self._closing is None:  # never answered
-            self._closing = asyncio.current_task()
+        if self._close_task is None:  # never answered
+            self._close_task = asyncio.current_task()
         self.track.stop()
         await self._connection.close()
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait({self._listening})
+        if self._receive_task is not None:
+            self._receive_task.cancel()
+            await asyncio.wait({self._receive_task})
         self._connection.remove_all_listeners()
         if self._channel is not None:
             self._channel.remove_all_listeners()
 
 
-class _Ear:
+class _TrackResampler:
     # 16 kHz mono of what a track decodes. A browser may change its codec at any packet, and a resampler takes
     # one kind of frame only.
 
@@ -368,5 +370,5 @@ class _Ear:
         kind = (frame.sample_rate, frame.layout.name)
         if kind != self._kind:
             self._kind = kind
-            self._resampler = AudioResampler(format="s16", layout="mono", rate=HEARD_RATE)
+            self._resampler = AudioResampler(format="s16", layout="mono", rate=RECEIVED_SAMPLE_RATE)
         return self._resampler.resample(frame)

@@ -27,7 +27,7 @@ async def say(call: ClientConnection, text: str) -> None:
     await call.send(json.dumps({"type": "end"}))
 
 
-async def hold(gateway: str) -> None:
+async def attach(gateway: str) -> None:
     """Hold one call until it is over."""
     async with connect(gateway) as call:
         await call.send(json.dumps({"type": "on_speech", "action": "discard"}))
@@ -49,4 +49,4 @@ async def hold(gateway: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(hold(sys.argv[1] if len(sys.argv) > 1 else GATEWAY))
+    asyncio.run(attach(sys.argv[1] if len(sys.argv) > 1 else GATEWAY))

@@ -58,7 +58,7 @@ from pipecat.transports.base_transport import BaseTransport, TransportParams
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
 from pipecat.workers.runner import WorkerRunner
 from vivavoce import Engine
-from vivavoce.adapters.pipecat_audiosocket import AudioSocketServer, AudioSocketTransport
+from vivavoce.adapters.pipecat_audiosocket import AudioSocketTransport, PipecatAudioSocketServer
 from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 
@@ -74,7 +74,7 @@ ANSWERS = {  # what the bot without a language model knows
     ("bye", "thank"): "Thank you for calling. Goodbye!",
 }
 TOKENS_PER_S = 40.0  # as a hosted language model writes
-HEARING_RATE = 16_000  # what speech recognition and voice activity detection work at
+INPUT_SAMPLE_RATE = 16_000  # what speech recognition and voice activity detection work at
 
 # Phones are 8 kHz: speaking at that rate from the start saves a resampler that withholds 155 ms.
 transport_params = {
@@ -115,8 +115,10 @@ def answer(question: str) -> str:
 
 
 def _last_question(context: LLMContext) -> str:
-    said = [str(message["content"]) for message in context.get_messages() if message["role"] == "user"]
-    return said[-1] if said else ""
+    user_messages = [
+        str(message["content"]) for message in context.get_messages() if message["role"] == "user"
+    ]
+    return user_messages[-1] if user_messages else ""
 
 
 def make_llm() -> FrameProcessor:
@@ -173,7 +175,7 @@ async def make_tts() -> TTSService:
     return VivavoceTTSService(engine=await asyncio.shield(opening_engine()), settings=settings)
 
 
-async def run_bot(transport: BaseTransport, runner_args: RunnerArguments, speaking_rate: int) -> None:
+async def run_bot(transport: BaseTransport, runner_args: RunnerArguments, output_sample_rate: int) -> None:
     """Hold one conversation on a transport."""
     tts = await make_tts()
     user, assistant = LLMContextAggregatorPair(
@@ -183,8 +185,8 @@ async def run_bot(transport: BaseTransport, runner_args: RunnerArguments, speaki
     worker = PipelineWorker(
         Pipeline([transport.input(), make_stt(), user, make_llm(), tts, transport.output(), assistant]),
         params=PipelineParams(
-            audio_in_sample_rate=HEARING_RATE,
-            audio_out_sample_rate=speaking_rate,
+            audio_in_sample_rate=INPUT_SAMPLE_RATE,
+            audio_out_sample_rate=output_sample_rate,
             enable_metrics=True,
             enable_usage_metrics=True,
         ),
@@ -221,7 +223,7 @@ async def serve_audiosocket(port: int) -> None:
     async def answer_call(transport: AudioSocketTransport) -> None:
         await run_bot(transport, RunnerArguments(), 8_000)
 
-    async with AudioSocketServer(answer_call, port=port) as server:
+    async with PipecatAudioSocketServer(answer_call, port=port) as server:
         print(f"Answering AudioSocket calls on 127.0.0.1:{server.port}", flush=True)
         await server.wait_closed()
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Protocol
 
 from ..tts_engine.errors import BadRequest
-from .call import Call, Outcome
+from .call import Call, UtteranceOutcome
 
 _TOKEN = re.compile(r"\s*[^\W\d_]{1,6}|\s*\d{1,3}|\s*[^\w\s]|\s*_|\s+")
-_MOST_DIGITS = 40
-_LONGEST_TALK_S = 10.0  # of a caller who interrupts; what goes on for longer is a noise
-_AFTER_FAILURE_S = 1.0  # before the next utterance is tried; a script that loops must not hammer a full house
+_MAX_DIGITS = 40
+_MAX_CALLER_SPEECH_S = 10.0  # of a caller who interrupts; what goes on for longer is a noise
+_RETRY_DELAY_S = 1.0  # before the next utterance is tried; a script that loops must not hammer a full house
 
 
 class Agent(Protocol):
@@ -47,7 +47,7 @@ def llm_tokens(text: str) -> list[str]:
     return _TOKEN.findall(text)
 
 
-def utterances(script: str) -> list[str]:
+def split_script(script: str) -> list[str]:
     """The paragraphs of a script; blank lines part them, line ends inside one are spaces."""
     return [" ".join(part.split()) for part in re.split(r"\n[^\S\n]*\n", script) if part.strip()]
 
@@ -64,7 +64,7 @@ class ScriptAgent:
     """Speaks a text at the pace at which a language model writes; who interrupts hears the next utterance."""
 
     def __init__(self, script: str, policy: ScriptPolicy) -> None:
-        self._utterances = utterances(script)
+        self._utterances = split_script(script)
         self._policy = policy
 
     async def run(self, call: Call) -> None:
@@ -72,12 +72,12 @@ class ScriptAgent:
         for number, text in enumerate(self._utterances):
             if number:
                 await asyncio.sleep(self._policy.pause_s)
-                await call.wait_caller_silent(_LONGEST_TALK_S)
+                await call.wait_caller_silent(_MAX_CALLER_SPEECH_S)
             outcome = await call.speak(at_pace(llm_tokens(text), self._policy.tokens_per_s))
-            if outcome is Outcome.CUT_SHORT:
+            if outcome is UtteranceOutcome.CUT_SHORT:
                 return
-            if outcome is Outcome.FAILED:
-                await asyncio.sleep(_AFTER_FAILURE_S)
+            if outcome is UtteranceOutcome.FAILED:
+                await asyncio.sleep(_RETRY_DELAY_S)
             await call.wait_played()
 
 
@@ -104,7 +104,7 @@ async def at_pace(
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class KeyReply:
     """What is said to a key ("" for nothing), and whether the call ends with it."""
 
     text: str
@@ -121,43 +121,47 @@ class KeyMenu:
 
     def __init__(self, local_time: Callable[[], datetime]) -> None:
         self._local_time = local_time
-        self._typed: list[str] | None = None  # digits being typed, None outside of the entry
+        self._typed_digits: list[str] | None = None  # digits being typed, None outside of the entry
 
-    def greet(self) -> Reply:
+    def greet(self) -> KeyReply:
         """What is said first."""
-        return Reply(f"Hello. {self.MENU}")
+        return KeyReply(f"Hello. {self.MENU}")
 
-    def press(self, digit: str) -> Reply:
+    def reply_to(self, digit: str) -> KeyReply:
         """Answer one key: ``0-9 * # A-D``."""
-        return self._choose(digit) if self._typed is None else self._enter(self._typed, digit)
+        return (
+            self._reply_to_menu_key(digit)
+            if self._typed_digits is None
+            else self._reply_to_entry_key(self._typed_digits, digit)
+        )
 
-    def _choose(self, digit: str) -> Reply:
+    def _reply_to_menu_key(self, digit: str) -> KeyReply:
         match digit:
             case "0":
-                return Reply(self.MENU)
+                return KeyReply(self.MENU)
             case "1":
-                return Reply(f"You pressed 1. It is {self._local_time():%I:%M %p}.".replace(" 0", " "))
+                return KeyReply(f"You pressed 1. It is {self._local_time():%I:%M %p}.".replace(" 0", " "))
             case "2":
-                self._typed = []
-                return Reply("You pressed 2. Type your digits, then pound.")
+                self._typed_digits = []
+                return KeyReply("You pressed 2. Type your digits, then pound.")
             case "*":
-                return Reply("")
+                return KeyReply("")
             case "#":
-                return Reply("You pressed pound. Goodbye.", ends_call=True)
+                return KeyReply("You pressed pound. Goodbye.", ends_call=True)
             case _:
-                return Reply(f"You pressed {digit}. {self.MENU}")
+                return KeyReply(f"You pressed {digit}. {self.MENU}")
 
-    def _enter(self, typed: list[str], digit: str) -> Reply:
+    def _reply_to_entry_key(self, typed_digits: list[str], digit: str) -> KeyReply:
         if digit == "*":
-            return Reply("")
+            return KeyReply("")
         if digit != "#":
-            typed.append(digit)
-            return Reply("") if len(typed) < _MOST_DIGITS else self._read_back(typed)
-        return self._read_back(typed)
+            typed_digits.append(digit)
+            return KeyReply("") if len(typed_digits) < _MAX_DIGITS else self._read_back(typed_digits)
+        return self._read_back(typed_digits)
 
-    def _read_back(self, typed: list[str]) -> Reply:
-        self._typed = None
-        return Reply(f"You typed {', '.join(typed)}." if typed else "You typed nothing.")
+    def _read_back(self, typed_digits: list[str]) -> KeyReply:
+        self._typed_digits = None
+        return KeyReply(f"You typed {', '.join(typed_digits)}." if typed_digits else "You typed nothing.")
 
 
 class KeysAgent:
@@ -171,7 +175,7 @@ class KeysAgent:
         menu = KeyMenu(self._local_time)
         reply = menu.greet()
         while not reply.ends_call:
-            reply = menu.press(await _say_until_key(call, reply.text))
+            reply = menu.reply_to(await _say_until_key(call, reply.text))
         await call.speak(reply.text)
         await call.finish()
 
@@ -180,7 +184,7 @@ async def _say_until_key(call: Call, text: str) -> str:
     async with asyncio.TaskGroup() as tasks:
         if text:
             tasks.create_task(call.speak(text))
-        digit = await call.key()
+        digit = await call.next_key()
         call.discard()
     return digit
 

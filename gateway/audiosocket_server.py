@@ -12,13 +12,13 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from ..adapters.audiosocket import Audio, CallId, Dtmf
-from ..adapters.audiosocket_leg import AudioSocketLeg
-from ..adapters.audiosocket_line import Patience
+from ..adapters.audiosocket import AudioSocketAudio, CallId, Dtmf
+from ..adapters.audiosocket_leg import AudioSocketProtocol
+from ..adapters.audiosocket_line import AudioSocketTimeouts
 from ..adapters.playout import Playout
 from ..tts_engine.errors import Overloaded
 from .agents import Agent
-from .call import Call, OnSpeech, Speech, make_ear
+from .call import Call, CallerSpeechAction, CallSpeechOptions, make_speech_detector
 from .call_registry import CallRegistry
 from .clock import Clock
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class AudioSocketPolicy:
+class AudioSocketCallSettings:
     """What the server allows. Times in seconds, ``sample_rate`` of what it sends: 8000 or 24000 Hz.
 
     ``first_message_s``: until a call's id has come. ``stalled_s``: that a peer may take nothing.
@@ -39,11 +39,11 @@ class AudioSocketPolicy:
     first_message_s: float
     stalled_s: float
     lead_s: float
-    speech: Speech
-    on_speech: OnSpeech = OnSpeech.TELL
+    speech: CallSpeechOptions
+    caller_speech_action: CallerSpeechAction = CallerSpeechAction.TELL
 
 
-class AudioSocketServer:
+class AudioSocketCallServer:
     """Accepts connections, each a call or none; the registry says which fit."""
 
     def __init__(
@@ -52,7 +52,7 @@ class AudioSocketServer:
         engine: "Engine",
         clock: Clock,
         agent: Agent,
-        policy: AudioSocketPolicy,
+        policy: AudioSocketCallSettings,
         registry: CallRegistry,
     ) -> None:
         self.engine = engine
@@ -60,9 +60,9 @@ class AudioSocketServer:
         self.agent = agent
         self.policy = policy
         self.registry = registry
-        self._connections: set[_Leg] = set()
-        self._nobody = asyncio.Event()  # set while there are no connections
-        self._nobody.set()
+        self._connections: set[_AudioSocketCallLeg] = set()
+        self._no_connections = asyncio.Event()  # set while there are no connections
+        self._no_connections.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
 
@@ -71,9 +71,9 @@ class AudioSocketServer:
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self.new_leg, sock=sock)
 
-    def new_leg(self) -> "_Leg":
+    def new_leg(self) -> "_AudioSocketCallLeg":
         """A protocol for one connection to this server."""
-        return _Leg(self)
+        return _AudioSocketCallLeg(self)
 
     async def aclose(self) -> None:
         """Close the listener, end every call, and wait until its tasks and connections are gone."""
@@ -84,33 +84,33 @@ class AudioSocketServer:
             leg.end("shutting down")
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._nobody.wait()
+        await self._no_connections.wait()
 
     # What legs call
 
-    def remember(self, leg: "_Leg") -> None:
+    def add_connection(self, leg: "_AudioSocketCallLeg") -> None:
         """A connection exists."""
         self._connections.add(leg)
-        self._nobody.clear()
+        self._no_connections.clear()
 
-    def forget(self, leg: "_Leg") -> None:
+    def remove_connection(self, leg: "_AudioSocketCallLeg") -> None:
         """A connection exists no more."""
         self._connections.discard(leg)
         if not self._connections:
-            self._nobody.set()
+            self._no_connections.set()
 
-    def own(self, task: asyncio.Task[None]) -> None:
+    def keep_task(self, task: asyncio.Task[None]) -> None:
         """Keep a call's task until it is done."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-class _Leg(AudioSocketLeg):
+class _AudioSocketCallLeg(AudioSocketProtocol):
     """One connection, and the call that it becomes."""
 
-    def __init__(self, server: AudioSocketServer) -> None:
+    def __init__(self, server: AudioSocketCallServer) -> None:
         self._policy = server.policy
-        super().__init__(Patience(self._policy.first_message_s, self._policy.stalled_s))
+        super().__init__(AudioSocketTimeouts(self._policy.first_message_s, self._policy.stalled_s))
         self.call: Call | None = None
         self._server = server
         self._task: asyncio.Task[None] | None = None
@@ -118,18 +118,18 @@ class _Leg(AudioSocketLeg):
     # What the connection tells
 
     def admit(self) -> bool:
-        self._server.remember(self)
+        self._server.add_connection(self)
         try:
             self._server.registry.admit(self, peer=self.peer)
         except Overloaded:
             return False
         return True
 
-    def take(self, event: CallId | Audio | Dtmf) -> None:
+    def handle_event(self, event: CallId | AudioSocketAudio | Dtmf) -> None:
         match event:
-            case Audio(sample_rate, payload):
+            case AudioSocketAudio(sample_rate, payload):
                 if self.call is not None:
-                    self.call.hear(payload, sample_rate)
+                    self.call.receive_audio(payload, sample_rate)
             case CallId(uuid):
                 self._open(str(uuid))
             case Dtmf(digit):
@@ -138,25 +138,25 @@ class _Leg(AudioSocketLeg):
             case _:
                 assert_never(event)
 
-    def on_over(self, reason: str) -> None:
+    def on_call_ended(self, reason: str) -> None:
         self._server.clock.leave(self)
         if self._task is not None:
             self._task.cancel()
-        self._server.registry.leave(self, reason)
+        self._server.registry.remove(self, reason)
 
-    def on_gone(self) -> None:
-        self._server.forget(self)
+    def on_disconnected(self) -> None:
+        self._server.remove_connection(self)
 
-    def log_fault(self, fault: str) -> None:
-        logger.warning("Call %s: %s", self._name, fault)
+    def log_protocol_error(self, fault: str) -> None:
+        logger.warning("Call %s: %s", self._log_name, fault)
 
-    def log_failure(self, error: Exception) -> None:
-        logger.error("Call %s failed", self._name, exc_info=error)
+    def log_internal_error(self, error: Exception) -> None:
+        logger.error("Call %s failed", self._log_name, exc_info=error)
 
     # What the clock calls
 
     def tick(self, now: float) -> int:
-        return 0 if self.call is None or self.over else self.call.tick(now)
+        return 0 if self.call is None or self.ended else self.call.tick(now)
 
     def _open(self, call_id: str) -> None:
         start = self._server.clock.join(self)
@@ -169,16 +169,16 @@ class _Leg(AudioSocketLeg):
             speech=self._policy.speech,
             lead_s=self._policy.lead_s,
         )
-        self.call.on_speech = self._policy.on_speech
-        self.call.listen_for_speech(make_ear())
+        self.call.caller_speech_action = self._policy.caller_speech_action
+        self.call.set_speech_detector(make_speech_detector())
         self._server.registry.open(self, self.call, kind="audiosocket", peer=self.peer)
-        self._task = self._loop.create_task(self._attend(self.call))
-        self._server.own(self._task)
+        self._task = self._loop.create_task(self._run_agent(self.call))
+        self._server.keep_task(self._task)
 
     def _send(self, packet: bytes) -> None:
-        self.send(Audio(self._policy.sample_rate, packet))
+        self.send(AudioSocketAudio(self._policy.sample_rate, packet))
 
-    async def _attend(self, call: Call) -> None:
+    async def _run_agent(self, call: Call) -> None:
         try:
             await self._server.agent.run(call)
             await call.finish()
@@ -186,5 +186,5 @@ class _Leg(AudioSocketLeg):
             self.fail(error)
 
     @property
-    def _name(self) -> str:
+    def _log_name(self) -> str:
         return f"from {self.peer}" if self.call is None else self.call.call_id

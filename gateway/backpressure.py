@@ -21,79 +21,85 @@ from typing import Any, Final, Self
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-AHEAD_S: Final = 0.5  # of the stream's own rate that may lie unread; news of reading take 0.1 s and the way
-LEAST_AHEAD: Final = 16 * 1024  # bytes; small packets take more of a window than they hold
-HELD_S: Final = 10.0  # then the window of now counts as the widest: a kernel short of memory narrows it
-MOST_HELD: Final = 6  # times in a row, without anything being read: a minute
-_LOOK_S: Final = 0.01
+MAX_UNREAD_S: Final = (
+    0.5  # of the stream's own rate that may lie unread; news of reading take 0.1 s and the way
+)
+MIN_UNREAD_ALLOWANCE: Final = 16 * 1024  # bytes; small packets take more of a window than they hold
+RECEIVE_STALL_S: Final = (
+    10.0  # then the window of now counts as the widest: a kernel short of memory narrows it
+)
+MAX_STALLS: Final = 6  # times in a row, without anything being read: a minute
+_POLL_S: Final = 0.01
 _SLICE_S: Final = 0.05
-_SLICE: Final = 8  # bytes; whole samples of every format, and next to nothing beside what a second of it has
+_SLICE_BYTES: Final = (
+    8  # bytes; whole samples of every format, and next to nothing beside what a second of it has
+)
 _INFO_BYTES: Final = 256
-_WINDOW_AT: Final = 228  # of tcpi_snd_wnd in struct tcp_info
-_STATE: Final = "reader"
+_WINDOW_OFFSET: Final = 228  # of tcpi_snd_wnd in struct tcp_info
+_STATE_KEY: Final = "reader"
 
 
-def window_in(info: bytes) -> int | None:
+def peer_window(info: bytes) -> int | None:
     """The peer's window, of Linux's ``struct tcp_info``; None where the kernel is too old to tell it."""
-    window = info[_WINDOW_AT : _WINDOW_AT + 4]
+    window = info[_WINDOW_OFFSET : _WINDOW_OFFSET + 4]
     return int.from_bytes(window, sys.byteorder) if len(window) == 4 else None
 
 
-class Backlog:
+class UnreadBytes:
     """What a peer has taken and not read, by its window."""
 
     def __init__(self) -> None:
-        self.forgotten = 0  # times since it last read
-        self._widest = self._last = 0
+        self.resets = 0  # times since it last read
+        self._max_window = self._last_window = 0
 
     def bytes_at(self, window: int) -> int:
         """How much is unread when the window is so wide."""
-        if window > self._last:
-            self.forgotten = 0
-        self._last = window
-        self._widest = max(self._widest, window)
-        return self._widest - window
+        if window > self._last_window:
+            self.resets = 0
+        self._last_window = window
+        self._max_window = max(self._max_window, window)
+        return self._max_window - window
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Take the next window for the widest."""
-        self.forgotten += 1
-        self._widest = 0
+        self.resets += 1
+        self._max_window = 0
 
 
-class Reader:
+class BackpressureSender:
     """The client at the other end of a connection, None for one that nothing is known of."""
 
     def __init__(self, transport: asyncio.Transport | None = None) -> None:
         self._transport = transport
-        self._backlog = Backlog()
+        self._unread_bytes = UnreadBytes()
 
     @classmethod
-    def of(cls, scope: MutableMapping[str, Any]) -> Self:
+    def from_scope(cls, scope: MutableMapping[str, Any]) -> Self:
         """The one that a request or a WebSocket is from."""
-        reader = scope.get("state", {}).get(_STATE)
-        return reader if isinstance(reader, cls) else cls()
+        sender = scope.get("state", {}).get(_STATE_KEY)
+        return sender if isinstance(sender, cls) else cls()
 
     async def send(self, data: bytes, bytes_per_s: int, write: Callable[[bytes], Awaitable[None]]) -> None:
         """Write ``data`` of a stream of that rate: at once to one that reads, else once it has read.
 
         Raises TimeoutError if it reads nothing for a minute.
         """
-        allowed = max(LEAST_AHEAD, round(AHEAD_S * bytes_per_s))
+        max_unread = max(MIN_UNREAD_ALLOWANCE, round(MAX_UNREAD_S * bytes_per_s))
         clock = asyncio.get_running_loop().time
-        held_at, slice_at = clock(), 0.0
-        while len(data) > _SLICE and self._unread() > allowed:
-            if clock() >= slice_at:
-                slice_at = clock() + _SLICE_S
-                await write(data[:_SLICE])
-                data = data[_SLICE:]
-            if clock() - held_at > HELD_S:
-                self._give_way()
-            await asyncio.sleep(_LOOK_S)
+        stalled_since, next_slice_at = clock(), 0.0
+        while len(data) > _SLICE_BYTES and self._unread() > max_unread:
+            if clock() >= next_slice_at:
+                next_slice_at = clock() + _SLICE_S
+                await write(data[:_SLICE_BYTES])
+                data = data[_SLICE_BYTES:]
+            if clock() - stalled_since > RECEIVE_STALL_S:
+                self._count_stall()
+            await asyncio.sleep(_POLL_S)
         await write(data)
 
-    def _give_way(self) -> None:
-        self._backlog.forget()
-        if self._backlog.forgotten > MOST_HELD:
+    def _count_stall(self) -> None:
+        self._unread_bytes.reset()
+        if self._unread_bytes.resets > MAX_STALLS:
             raise TimeoutError("the client reads nothing")
 
     def _unread(self) -> int:
@@ -101,16 +107,16 @@ class Reader:
         if self._transport is None or sys.platform != "linux" or self._transport.is_closing():
             return 0
         sock: socket.socket = self._transport.get_extra_info("socket")
-        window = window_in(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES))
-        return 0 if window is None else self._backlog.bytes_at(window)
+        window = peer_window(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES))
+        return 0 if window is None else self._unread_bytes.bytes_at(window)
 
 
-class ReaderAware(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # which class it is depends on what is installed
-    """uvicorn's HTTP, which its WebSockets come from, with the ``Reader`` in each scope's state."""
+class BackpressureHttpProtocol(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # which class it is depends on what is installed
+    """uvicorn's HTTP, which its WebSockets come from, with the ``BackpressureSender`` in each scope's state."""
 
     app_state: dict[str, Any]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin a connection."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, _STATE: Reader(transport)}
+        self.app_state = {**self.app_state, _STATE_KEY: BackpressureSender(transport)}

@@ -8,7 +8,7 @@ import click
 from .options import AS_JSON, DEVICE, PRECISIONS, SIZE, VERSION, WEIGHTS
 
 if TYPE_CHECKING:
-    from .bench.report import Report
+    from .bench.report import BenchReport
 
 
 @click.group()
@@ -39,13 +39,13 @@ def bench_call(
     from .bench import call
 
     report = call.measure(
-        parts=[call.Part(part) for part in parts] or call.DEFAULT_PARTS,
+        parts=[call.CallBenchPart(part) for part in parts] or call.DEFAULT_PARTS,
         utterances=utterances,
         speaking=speaking,
         calls=calls,
         seconds=seconds,
     )
-    _show(report, as_json)
+    _print_report(report, as_json)
 
 
 @bench.command("resample")
@@ -55,7 +55,7 @@ def bench_resample(seconds: float, as_json: bool) -> None:
     """24 to 8 kHz: delay, response, processor time."""
     from .bench.resample import measure
 
-    _show(measure(seconds), as_json)
+    _print_report(measure(seconds), as_json)
 
 
 @bench.command("words")
@@ -66,7 +66,7 @@ def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
     """Words wrong in call-centre sentences, by speech recognition."""
     from .bench.words import measure
 
-    _show(measure(limit, _note if verbose else None), as_json)
+    _print_report(measure(limit, _print_line if verbose else None), as_json)
 
 
 @bench.command("schedule")
@@ -85,7 +85,7 @@ def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: 
     """Who is served next: our order, a queue and round robin, on a virtual clock."""
     from .bench.schedule import measure
 
-    _show(measure(rates or None, requests=requests, seed=seed), as_json)
+    _print_report(measure(rates or None, requests=requests, seed=seed), as_json)
 
 
 @bench.command("serve")
@@ -125,10 +125,10 @@ def bench_serve(
     as_json: bool,
 ) -> None:
     """A server under open-loop load: first byte, first audible sample, underruns."""
-    from .bench.serve import Plan, measure
+    from .bench.serve import RequestLoadOptions, measure
 
-    plan = Plan(rate, streams, requests, voice, seed)
-    _show(measure(plan, bundle=bundle, size=size, device=device or "auto", plot=plot), as_json)
+    plan = RequestLoadOptions(rate, streams, requests, voice, seed)
+    _print_report(measure(plan, bundle=bundle, size=size, device=device or "auto", plot=plot), as_json)
 
 
 @bench.command("webrtc")
@@ -139,7 +139,7 @@ def bench_webrtc(calls: int, seconds: float, as_json: bool) -> None:
     """Browser calls, in a real Chromium: first sound, loss, concealment, interruption."""
     from .bench.webrtc import measure
 
-    _show(measure(calls=calls, seconds=seconds), as_json)
+    _print_report(measure(calls=calls, seconds=seconds), as_json)
 
 
 _PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
@@ -156,9 +156,9 @@ _PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
 @AS_JSON
 def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     """Pipecat bots: first audio beside Piper, what a conversation remembers, many calls."""
-    from .bench.pipecat import Part, measure
+    from .bench.pipecat import PipecatBenchPart, measure
 
-    _show(measure([Part(part) for part in parts or _PIPECAT_PARTS]), as_json)
+    _print_report(measure([PipecatBenchPart(part) for part in parts or _PIPECAT_PARTS]), as_json)
 
 
 _API_PARTS = ("openai", "leaving", "dashscope")
@@ -175,9 +175,9 @@ _API_PARTS = ("openai", "leaving", "dashscope")
 @AS_JSON
 def bench_api(parts: tuple[str, ...], as_json: bool) -> None:
     """Speech APIs: first byte, and what becomes of clients that leave."""
-    from .bench.api import Part, measure
+    from .bench.api import ApiBenchPart, measure
 
-    _show(measure([Part(part) for part in parts]), as_json)
+    _print_report(measure([ApiBenchPart(part) for part in parts]), as_json)
 
 
 @bench.command("precision")
@@ -197,10 +197,10 @@ def bench_precision(
 ) -> None:
     """CosyVoice's language model in 16 and 8 bits: time, error and memory beside fp32."""
     from .bench import precision
-    from .bench.weights import Weights
+    from .bench.weights import BenchWeights
 
     chosen = precisions or precision.DEFAULT_PRECISIONS
-    _show(precision.measure(chosen, Weights(bundle, size, int(version))), as_json)
+    _print_report(precision.measure(chosen, BenchWeights(bundle, size, int(version))), as_json)
 
 
 @bench.command("device")
@@ -215,10 +215,10 @@ def bench_device(
 ) -> None:
     """CosyVoice on a graphics card: a token, and chunks of the flow in one step."""
     from .bench.device import measure
-    from .bench.weights import Weights
+    from .bench.weights import BenchWeights
 
-    weights = Weights(bundle, size, int(version))
-    _show(measure(device or "auto", weights, precision), as_json)
+    weights = BenchWeights(bundle, size, int(version))
+    _print_report(measure(device or "auto", weights, precision), as_json)
 
 
 _COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
@@ -233,19 +233,19 @@ _COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
 def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | None, as_json: bool) -> None:
     """CosyVoice: language model, flow, vocoder, first packet, memory."""
     from .bench.cosyvoice import measure
-    from .bench.weights import Weights
+    from .bench.weights import BenchWeights
 
     chosen = parts.split(",") if parts else _COSYVOICE_PARTS
     if unknown := sorted(set(chosen) - set(_COSYVOICE_PARTS)):
         raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_COSYVOICE_PARTS)}.")
-    _show(measure(chosen, Weights(bundle, size, int(version))), as_json)
+    _print_report(measure(chosen, BenchWeights(bundle, size, int(version))), as_json)
 
 
-def _note(line: str) -> None:
+def _print_line(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _show(report: "Report", as_json: bool) -> None:
+def _print_report(report: "BenchReport", as_json: bool) -> None:
     from rich.console import Console
 
     if as_json:

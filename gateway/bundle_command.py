@@ -22,7 +22,7 @@ from .options import AS_JSON, VERSION
 if TYPE_CHECKING:  # rich is imported where it is used, and --help answers at once
     from rich.table import Table
 
-_FOLDER = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+_FOLDER_ARGUMENT = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 
 
 @click.group()
@@ -31,23 +31,23 @@ def bundle() -> None:
 
 
 @bundle.command()
-@_FOLDER
+@_FOLDER_ARGUMENT
 @AS_JSON
 def check(folder: Path, as_json: bool) -> None:
     """Compare every file, key, shape and type in DIR with what its release must hold."""
     from rich.console import Console
 
     with Console(stderr=True).status("reading"):
-        checked = _checked(folder)
+        checked = _check_folder(folder)
     if as_json:
         click.echo(json.dumps(asdict(checked), indent=2))
         return
     console = Console()
-    console.print(_title(checked), highlight=False)
+    console.print(_summary_line(checked), highlight=False)
     console.print(_table(checked.files))
 
 
-def _checked(folder: Path) -> CheckedBundle:
+def _check_folder(folder: Path) -> CheckedBundle:
     try:
         return check_bundle(folder)
     except BundleError as error:
@@ -58,7 +58,7 @@ def _checked(folder: Path) -> CheckedBundle:
 
 
 @bundle.command()
-@_FOLDER
+@_FOLDER_ARGUMENT
 @click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
 @VERSION
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -76,7 +76,7 @@ def random(folder: Path, size: str, version: str, seed: int) -> None:
 
 
 @bundle.command()
-@_FOLDER
+@_FOLDER_ARGUMENT
 def convert(folder: Path) -> None:
     """Write the weights in DIR as safetensors, and compare them."""
     from rich.console import Console
@@ -88,9 +88,9 @@ def convert(folder: Path) -> None:
     console.print("These are used from now on; the .pt files may go.", highlight=False)
 
 
-def _title(bundle: CheckedBundle) -> str:
+def _summary_line(bundle: CheckedBundle) -> str:
     size = sum(file.size_bytes for file in bundle.files)
-    return f"CosyVoice {bundle.version}; {_size(size)}; speaks {', '.join(bundle.languages)}"
+    return f"CosyVoice {bundle.version}; {_format_size(size)}; speaks {', '.join(bundle.languages)}"
 
 
 def _table(files: Iterable[CheckedFile]) -> "Table":
@@ -99,11 +99,11 @@ def _table(files: Iterable[CheckedFile]) -> "Table":
     table = Table("file", "size", "checked")
     table.columns[1].justify = "right"
     for file in files:
-        table.add_row(file.name, _size(file.size_bytes), file.checked)
+        table.add_row(file.name, _format_size(file.size_bytes), file.checked)
     return table
 
 
-def _size(count: float) -> str:
+def _format_size(count: float) -> str:
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.4g} {unit}"

@@ -25,21 +25,23 @@ from .call_events import (
     HungUp,
     KeyPressed,
 )
-from .speech_log import SpeechLog
-from .text_feed import Delta, TextFeed
+from .speech_log import UtteranceTracker
+from .text_feed import TextDelta, TextFeed
 
 if TYPE_CHECKING:
-    from ..adapters.voice_activity import ActivityChange
+    from ..adapters.voice_activity import VoiceActivityChange
     from ..tts_engine.engine import Engine
     from ..tts_engine.stream import Stream
 
 logger = logging.getLogger(__name__)
 
-_KEYS_HELD = 64  # more than anybody types ahead; later ones are dropped
-_TICKS_A_COUNT = 50  # a second: reading the playout's numbers at every packet would cost more than sending it
+_MAX_WAITING_KEYS = 64  # more than anybody types ahead; later ones are dropped
+_TICKS_PER_COUNT = (
+    50  # a second: reading the playout's numbers at every packet would cost more than sending it
+)
 
 
-class Outcome(Enum):
+class UtteranceOutcome(Enum):
     """How an utterance went."""
 
     SPOKEN = "spoken"  # all of it is with the listener or on its way
@@ -49,7 +51,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class CallSpeechOptions:
     """How an utterance is said: voice id (None: the first one), speed factor, seed."""
 
     voice: str | None = None
@@ -58,7 +60,7 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
-class BargeIn:
+class BargeInResult:
     """What an interruption cut: ms of speech dropped, and the words and the text that had been heard."""
 
     cut_ms: float
@@ -66,17 +68,17 @@ class BargeIn:
     heard: str
 
 
-class OnSpeech(Enum):
+class CallerSpeechAction(Enum):
     """What a call does when its caller begins to speak."""
 
     TELL = "tell"  # who follows the call
     DISCARD = "discard"  # what is playing, and tell
 
 
-class Ear(Protocol):
+class SpeechDetector(Protocol):
     """Tells when somebody speaks (``adapters.voice_activity``)."""
 
-    def push(self, pcm: bytes, sample_rate: int) -> "Sequence[ActivityChange]":
+    def push(self, pcm: bytes, sample_rate: int) -> "Sequence[VoiceActivityChange]":
         """Take s16le mono."""
 
 
@@ -95,7 +97,7 @@ class Call:
         playout: Playout,
         send: Callable[[bytes], None],
         close: Callable[[str], None],
-        speech: Speech = Speech(),
+        speech: CallSpeechOptions = CallSpeechOptions(),
         lead_s: float = 0.6,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -103,7 +105,7 @@ class Call:
         self.discarded_ms = 0.0
         self.playout = playout
         self.events = CallEvents()
-        self._log = SpeechLog(self.events, playout)
+        self._tracker = UtteranceTracker(self.events, playout)
         self._engine = engine
         self._metrics = engine.metrics
         self._send = send
@@ -111,15 +113,15 @@ class Call:
         self._speech = speech
         self._lead_s = lead_s
         self._now = now
-        self._turn = asyncio.Lock()
+        self._speak_lock = asyncio.Lock()
         self._stream: Stream | None = None  # of the utterance being said
-        self._feed: TextFeed | None = None  # its text
+        self._text_feed: TextFeed | None = None  # its text
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
-        self._keys: asyncio.Queue[str] = asyncio.Queue(_KEYS_HELD)
-        self._ear: Ear | None = None
+        self._keys: asyncio.Queue[str] = asyncio.Queue(_MAX_WAITING_KEYS)
+        self._speech_detector: SpeechDetector | None = None
         self._caller_silent = asyncio.Event()
         self._caller_silent.set()
-        self.on_speech = OnSpeech.TELL
+        self.caller_speech_action = CallerSpeechAction.TELL
         self._ending = False
         self._closed = asyncio.Event()
         self._ticks = 0
@@ -131,21 +133,23 @@ class Call:
         """Of the packets sent, Hz."""
         return self.playout.sample_rate
 
-    async def speak(self, text: str | AsyncIterable[Delta], *, speech: Speech | None = None) -> Outcome:
+    async def speak(
+        self, text: str | AsyncIterable[TextDelta], *, speech: CallSpeechOptions | None = None
+    ) -> UtteranceOutcome:
         """Say ``text``, whole or as it is written; returns when its last audio is in the playout.
 
         An error of the engine is logged with the call's id and ends this utterance only. What the source of
         the text raises comes out of here, after what it had written before is with the playout.
         """
         interrupted = self._interrupted
-        async with self._turn:
+        async with self._speak_lock:
             if interrupted.is_set():
-                return Outcome.DISCARDED
+                return UtteranceOutcome.DISCARDED
             if not self._ending:
-                return await self._say(text, speech or self._speech, interrupted)
+                return await self._render(text, speech or self._speech, interrupted)
         # Who speaks in a loop must not spin while the call comes to its end.
         await self.wait_closed()
-        return Outcome.CUT_SHORT
+        return UtteranceOutcome.CUT_SHORT
 
     async def wait_played(self) -> None:
         """Wait until the listener has heard what is in the playout, or until it is discarded."""
@@ -153,35 +157,37 @@ class Call:
         while (left_s := self.playout.lead_s(self._now())) > 0 and not interrupted.is_set():
             await _wait(interrupted, left_s)
 
-    def discard(self) -> BargeIn:
+    def discard(self) -> BargeInResult:
         """Barge-in: the stream ends and nothing of it is heard any more; answers what was heard."""
         self._interrupt()
         self._interrupted = asyncio.Event()
         discarded = self.playout.discard(self._now())
         self.discarded_ms += discarded.cut_ms
-        heard = self._log.discard(discarded)
-        return BargeIn(discarded.cut_ms, () if heard is None else discarded.words, heard or "")
+        heard = self._tracker.discard(discarded)
+        return BargeInResult(discarded.cut_ms, () if heard is None else discarded.words, heard or "")
 
-    def hear(self, pcm: bytes, sample_rate: int) -> None:
+    def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
         """The caller's audio: s16le mono. Dropped where nobody listens."""
-        if self._ear is not None and (self.events.followed or self.on_speech is OnSpeech.DISCARD):
-            self._mind(self._ear.push(pcm, sample_rate))
+        if self._speech_detector is not None and (
+            self.events.has_subscribers or self.caller_speech_action is CallerSpeechAction.DISCARD
+        ):
+            self._on_activity(self._speech_detector.push(pcm, sample_rate))
         else:
             self._caller_silent.set()  # for all that anybody knows
-        if self.events.audio_wanted:
+        if self.events.wants_caller_audio:
             self.events.emit(CallerAudio(pcm, sample_rate))
 
-    def listen_for_speech(self, ear: Ear) -> None:
+    def set_speech_detector(self, detector: SpeechDetector) -> None:
         """Judge the caller's audio by ``ear`` from now on, as long as anybody wants to know."""
-        self._ear = ear
+        self._speech_detector = detector
 
-    async def wait_caller_silent(self, at_most_s: float) -> None:
+    async def wait_caller_silent(self, timeout_s: float) -> None:
         """Wait until the caller does not speak, as far as anybody listens."""
-        await _wait(self._caller_silent, at_most_s)
+        await _wait(self._caller_silent, timeout_s)
 
-    def text_of(self, utterance: int) -> str:
+    def utterance_text(self, utterance: int) -> str:
         """What has been written of an utterance that is not over, whoever writes it; "" of any other."""
-        return self._log.text_of(utterance)
+        return self._tracker.utterance_text(utterance)
 
     def press(self, digit: str) -> None:
         """The caller pressed a key."""
@@ -189,18 +195,18 @@ class Call:
         try:
             self._keys.put_nowait(digit)
         except asyncio.QueueFull:
-            logger.debug("Call %s: key dropped, %d are waiting", self.call_id, _KEYS_HELD)
+            logger.debug("Call %s: key dropped, %d are waiting", self.call_id, _MAX_WAITING_KEYS)
 
-    async def key(self) -> str:
+    async def next_key(self) -> str:
         """The next key that the caller pressed: one of ``0-9 * # A-D``."""
         return await self._keys.get()
 
     async def finish(self) -> None:
         """End the call after the sentence that is being said; nothing new is begun."""
         self._ending = True
-        if self._feed is not None:
-            self._feed.end_after_sentence()
-        async with self._turn:
+        if self._text_feed is not None:
+            self._text_feed.end_after_sentence()
+        async with self._speak_lock:
             await self.wait_played()
         self.hang_up("finished")
 
@@ -225,9 +231,9 @@ class Call:
         packets = self.playout.due(now)
         for packet in packets:
             self._send(packet)
-        self._log.tick(now)
+        self._tracker.tick(now)
         self._ticks += 1
-        if self._ticks % _TICKS_A_COUNT == 0:
+        if self._ticks % _TICKS_PER_COUNT == 0:
             self._count_faults()
         return len(packets)
 
@@ -236,7 +242,7 @@ class Call:
         if self._stream is not None:
             self._stream.cancel()
 
-    def _mind(self, changes: "Sequence[ActivityChange]") -> None:
+    def _on_activity(self, changes: "Sequence[VoiceActivityChange]") -> None:
         for change in changes:
             if change.speaking:
                 self._caller_silent.clear()
@@ -244,7 +250,7 @@ class Call:
             else:
                 self._caller_silent.set()
                 self.events.emit(CallerSilent())
-            if change.speaking and self.on_speech is OnSpeech.DISCARD:
+            if change.speaking and self.caller_speech_action is CallerSpeechAction.DISCARD:
                 self.discard()
 
     def _count_faults(self) -> None:
@@ -253,38 +259,40 @@ class Call:
         self._metrics.underruns.inc(stats.underruns - self._underruns_counted)
         self._late_counted, self._underruns_counted = stats.late_packets, stats.underruns
 
-    async def _say(
-        self, text: str | AsyncIterable[Delta], speech: Speech, interrupted: asyncio.Event
-    ) -> Outcome:
+    async def _render(
+        self, text: str | AsyncIterable[TextDelta], speech: CallSpeechOptions, interrupted: asyncio.Event
+    ) -> UtteranceOutcome:
         try:
             self._stream = self._engine.stream(voice=speech.voice, speed=speech.speed, seed=speech.seed)
-            async with self._stream as stream, TextFeed(stream, text) as self._feed:
-                outcome = await self._hear(stream, self._feed, interrupted)
+            async with self._stream as stream, TextFeed(stream, text) as self._text_feed:
+                outcome = await self._play_stream(stream, self._text_feed, interrupted)
         except VivavoceError as error:
             logger.warning("Call %s: an utterance failed: %s", self.call_id, error)
-            outcome = Outcome.FAILED
+            outcome = UtteranceOutcome.FAILED
         finally:
-            self._stream = self._feed = None
+            self._stream = self._text_feed = None
             self.playout.finish()
-        outcome = Outcome.DISCARDED if interrupted.is_set() else outcome
-        self._log.end(outcome.value)
+        outcome = UtteranceOutcome.DISCARDED if interrupted.is_set() else outcome
+        self._tracker.end(outcome.value)
         return outcome
 
-    async def _hear(self, stream: "Stream", feed: TextFeed, interrupted: asyncio.Event) -> Outcome:
+    async def _play_stream(
+        self, stream: "Stream", feed: TextFeed, interrupted: asyncio.Event
+    ) -> UtteranceOutcome:
         async for chunk in stream:
             if interrupted.is_set():
-                return Outcome.DISCARDED
-            if feed.is_over_before(chunk):
-                return Outcome.CUT_SHORT
+                return UtteranceOutcome.DISCARDED
+            if feed.ends_before(chunk):
+                return UtteranceOutcome.CUT_SHORT
             if chunk.index == 0:
-                self._log.begin(feed)
-            await _wait(interrupted, self._take(chunk, stream) - self._lead_s)
+                self._tracker.begin(feed)
+            await _wait(interrupted, self._push_chunk(chunk, stream) - self._lead_s)
         if interrupted.is_set():
-            return Outcome.DISCARDED  # whoever writes the text may not be done with it for long
+            return UtteranceOutcome.DISCARDED  # whoever writes the text may not be done with it for long
         await feed.raise_source_error()
-        return Outcome.CUT_SHORT if feed.cut_short else Outcome.SPOKEN
+        return UtteranceOutcome.CUT_SHORT if feed.cut_short else UtteranceOutcome.SPOKEN
 
-    def _take(self, chunk: AudioChunk, stream: "Stream") -> float:
+    def _push_chunk(self, chunk: AudioChunk, stream: "Stream") -> float:
         now = self._now()
         if chunk.index > 0:
             self._metrics.playout_lead.observe(self.playout.lead_s(now))
@@ -293,17 +301,17 @@ class Call:
         return self.playout.lead_s(now)
 
 
-def make_ear() -> Ear:
+def make_speech_detector() -> SpeechDetector:
     """A detector for one caller's voice."""
     from ..adapters.voice_activity import VoiceActivityDetector
 
     return VoiceActivityDetector()
 
 
-async def _wait(event: asyncio.Event, at_most_s: float) -> None:
-    if at_most_s <= 0:
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    if timeout_s <= 0:
         return
     # Not wait_for: Python 3.11's swallows a cancellation that comes with the event.
     with suppress(TimeoutError):
-        async with asyncio.timeout(at_most_s):
+        async with asyncio.timeout(timeout_s):
             await event.wait()

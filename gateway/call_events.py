@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ..tts_engine.chunk import Word
 
-_MOST_EVENTS = 2_000  # about ten minutes of words; more is a follower that does not read
-_MOST_AUDIO_BYTES = 160_000  # 5 s at 16 kHz; older audio is dropped first
+_MAX_EVENTS = 2_000  # about ten minutes of words; more is a follower that does not read
+_MAX_AUDIO_BYTES = 160_000  # 5 s at 16 kHz; older audio is dropped first
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ CallEvent = (
 )
 
 
-class Overrun(Exception):
+class EventQueueOverrun(Exception):
     """The follower did not read its events."""
 
 
-class Follower:
+class EventSubscription:
     """Iterates over the events of one call until HungUp; raises Overrun if it did not keep up."""
 
     def __init__(self, *, wants_audio: bool) -> None:
@@ -110,13 +110,13 @@ class Follower:
         if isinstance(event, CallerAudio):
             self._audio_bytes += len(event.pcm)
             self._drop_old_audio()
-        elif len(self._events) >= _MOST_EVENTS:
+        elif len(self._events) >= _MAX_EVENTS:
             self._overrun = True
         if not self._overrun:
             self._events.append(event)
         self._arrived.set()
 
-    def __aiter__(self) -> "Follower":
+    def __aiter__(self) -> "EventSubscription":
         return self
 
     async def __anext__(self) -> CallEvent:
@@ -124,7 +124,7 @@ class Follower:
             if self._over:
                 raise StopAsyncIteration
             if self._overrun:
-                raise Overrun(f"{_MOST_EVENTS} events were not read")
+                raise EventQueueOverrun(f"{_MAX_EVENTS} events were not read")
             self._arrived.clear()
             await self._arrived.wait()
         event = self._events.popleft()
@@ -134,7 +134,7 @@ class Follower:
         return event
 
     def _drop_old_audio(self) -> None:
-        while self._audio_bytes > _MOST_AUDIO_BYTES:
+        while self._audio_bytes > _MAX_AUDIO_BYTES:
             oldest = next((event for event in self._events if isinstance(event, CallerAudio)), None)
             if oldest is None:
                 return
@@ -146,42 +146,42 @@ class CallEvents:
     """The events of one call and those who follow them."""
 
     def __init__(self) -> None:
-        self._followers: list[Follower] = []
-        self._watchers: list[Callable[[CallEvent], None]] = []
+        self._subscriptions: list[EventSubscription] = []
+        self._listeners: list[Callable[[CallEvent], None]] = []
         self._over = False
 
     @property
-    def followed(self) -> bool:
+    def has_subscribers(self) -> bool:
         """Whether anybody follows."""
-        return bool(self._followers)
+        return bool(self._subscriptions)
 
     @property
-    def audio_wanted(self) -> bool:
+    def wants_caller_audio(self) -> bool:
         """Whether any follower asked for the caller's audio."""
-        return any(follower.wants_audio for follower in self._followers)
+        return any(subscription.wants_audio for subscription in self._subscriptions)
 
     def emit(self, event: CallEvent) -> None:
         """Tell every follower."""
         self._over = self._over or isinstance(event, HungUp)
-        for follower in self._followers:
-            if follower.wants_audio or not isinstance(event, CallerAudio):
-                follower.put(event)
+        for subscription in self._subscriptions:
+            if subscription.wants_audio or not isinstance(event, CallerAudio):
+                subscription.put(event)
         if not isinstance(event, CallerAudio):
-            for watcher in self._watchers:
-                watcher(event)
+            for listener in self._listeners:
+                listener(event)
 
-    def watch(self, watcher: Callable[[CallEvent], None]) -> None:
+    def add_listener(self, listener: Callable[[CallEvent], None]) -> None:
         """Call ``watcher`` at once with every event but audio; it must neither block nor raise."""
-        self._watchers.append(watcher)
+        self._listeners.append(listener)
 
     @contextmanager
-    def follow(self, *, wants_audio: bool = False) -> Iterator[Follower]:
+    def subscribe(self, *, wants_audio: bool = False) -> Iterator[EventSubscription]:
         """Follow from now on; a call that is over has HungUp as its only event."""
-        follower = Follower(wants_audio=wants_audio)
+        subscription = EventSubscription(wants_audio=wants_audio)
         if self._over:
-            follower.put(HungUp())
-        self._followers.append(follower)
+            subscription.put(HungUp())
+        self._subscriptions.append(subscription)
         try:
-            yield follower
+            yield subscription
         finally:
-            self._followers.remove(follower)
+            self._subscriptions.remove(subscription)

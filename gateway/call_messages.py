@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ..tts_engine.errors import Overloaded, VivavoceError
 from .access.errors import RateLimited
-from .call import OnSpeech
+from .call import CallerSpeechAction
 from .call_events import (
     CallerAudio,
     CallerSilent,
@@ -30,32 +30,32 @@ from .call_events import (
 
 T = TypeVar("T")
 
-MOST_TEXT = 64 * 1024  # characters in one message
-MOST_MESSAGE = 8 * MOST_TEXT  # characters; every one of the text may be escaped
-MOST_WAITING = 256 * 1024  # characters not yet pushed into a stream, all utterances together
-NOT_SPOKEN = "This could not be spoken; the server's log says why."
+MAX_TEXT_CHARACTERS = 64 * 1024  # characters in one message
+MAX_MESSAGE_CHARACTERS = 8 * MAX_TEXT_CHARACTERS  # characters; every one of the text may be escaped
+MAX_WAITING_CHARACTERS = 256 * 1024  # characters not yet pushed into a stream, all utterances together
+SPEECH_FAILED_MESSAGE = "This could not be spoken; the server's log says why."
 
 
-class Message(BaseModel):
+class CallMessage(BaseModel):
     """What a client says; a field that is not known is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TextMessage(Message):
+class TextMessage(CallMessage):
     """A piece of text, split anywhere."""
 
     type: Literal["text"]
-    text: Annotated[str, Field(max_length=MOST_TEXT)]
+    text: Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS)]
 
 
-class CommandMessage(Message):
+class CommandMessage(CallMessage):
     """A message without anything else."""
 
     type: Literal["flush", "end", "discard", "hang_up"]
 
 
-class SpeechMessage(Message):
+class SpeechMessage(CallMessage):
     """How the next utterances are said."""
 
     type: Literal["speech"]
@@ -63,48 +63,50 @@ class SpeechMessage(Message):
     speed: Annotated[float, Field(ge=0.5, le=2.0)] = 1.0
 
 
-class OnSpeechMessage(Message):
+class CallerSpeechActionMessage(CallMessage):
     """What happens when the caller begins to speak."""
 
     type: Literal["on_speech"]
-    action: OnSpeech
+    action: CallerSpeechAction
 
 
-ClientMessage = TextMessage | CommandMessage | SpeechMessage | OnSpeechMessage
+ClientMessage = TextMessage | CommandMessage | SpeechMessage | CallerSpeechActionMessage
 _CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]
 )
 
 
-class BadMessage(VivavoceError):
+class BadCallMessage(VivavoceError):
     """A message that the protocol does not have; the sentence says what is wrong with it."""
 
 
-def parse(message: str) -> ClientMessage:
-    """One text message of a client; raises BadMessage."""
-    return read(_CLIENT_MESSAGE, message)
+def parse_client_message(message: str) -> ClientMessage:
+    """One text message of a client; raises BadCallMessage."""
+    return validate_message(_CLIENT_MESSAGE, message)
 
 
-def check_length(message: str) -> None:
-    """Raise BadMessage where it is longer than any has to be, before anybody looks into it."""
-    if len(message) > MOST_MESSAGE:
-        raise BadMessage(f"a message of {len(message)} characters; at most {MOST_MESSAGE} are read")
+def check_message_length(message: str) -> None:
+    """Raise BadCallMessage where it is longer than any has to be, before anybody looks into it."""
+    if len(message) > MAX_MESSAGE_CHARACTERS:
+        raise BadCallMessage(
+            f"a message of {len(message)} characters; at most {MAX_MESSAGE_CHARACTERS} are read"
+        )
 
 
-def read(kinds: TypeAdapter[T], message: str) -> T:
-    """A text message as one of these kinds; raises BadMessage."""
-    check_length(message)
+def validate_message(adapter: TypeAdapter[T], message: str) -> T:
+    """A text message as one of these kinds; raises BadCallMessage."""
+    check_message_length(message)
     try:
-        return kinds.validate_json(message)
+        return adapter.validate_json(message)
     except ValidationError as error:
-        raise BadMessage(complaint(error, "message")) from None
+        raise BadCallMessage(describe_validation_error(error, "message")) from None
 
 
-def complaint(error: ValidationError, whole: str) -> str:
+def describe_validation_error(error: ValidationError, subject: str) -> str:
     """The first thing that is wrong, and where; ``whole``: what it is called where all of it is wrong."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
-    return f"{place or whole}: {first['msg']}"
+    return f"{place or subject}: {first['msg']}"
 
 
 def describe_error(error: VivavoceError) -> dict[str, object]:
@@ -115,7 +117,7 @@ def describe_error(error: VivavoceError) -> dict[str, object]:
     return message
 
 
-def describe(event: CallEvent) -> dict[str, object]:
+def describe_event(event: CallEvent) -> dict[str, object]:
     """An event as the JSON object that is sent for it; the caller's audio goes as bytes instead."""
     match event:
         case SpeechStarted(utterance):

@@ -29,11 +29,11 @@ class CallUnknown(BadRequest):
     """No call of that id is up."""
 
 
-class CallHeld(BadRequest):
+class CallAlreadyAttached(BadRequest):
     """Another program holds that call."""
 
 
-class Leg(Protocol):
+class CallLeg(Protocol):
     """A connection that is a call or may become one."""
 
     @property
@@ -45,7 +45,7 @@ class Leg(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class ActiveCall:
     """A call that is up. ``kind``: "audiosocket", "webrtc", ...; ``opened_at``: Unix seconds, the same as
     ``since`` on the monotonic clock.
     """
@@ -54,8 +54,8 @@ class Line:
     kind: str
     peer: str
     opened_at: float
-    since: float
-    held: bool = False
+    opened_monotonic_s: float
+    attached: bool = False
 
 
 class CallRegistry:
@@ -69,15 +69,15 @@ class CallRegistry:
     def __init__(self, engine: "Engine", *, max_calls: int) -> None:
         self._engine = engine
         self._max_calls = max_calls
-        self._places: dict[Leg, Line | None] = {}
+        self._calls_by_leg: dict[CallLeg, ActiveCall | None] = {}
         self._draining = False
         self._changed = asyncio.Event()
 
-    def __iter__(self) -> Iterator[Line]:
-        return (line for line in tuple(self._places.values()) if line is not None)
+    def __iter__(self) -> Iterator[ActiveCall]:
+        return (active_call for active_call in tuple(self._calls_by_leg.values()) if active_call is not None)
 
     def __len__(self) -> int:
-        return sum(line is not None for line in self._places.values())
+        return sum(active_call is not None for active_call in self._calls_by_leg.values())
 
     # Coming and going
 
@@ -87,7 +87,7 @@ class CallRegistry:
             return Overloaded(
                 "the server is shutting down", reason="shutting_down", retry_after_s=_RETRY_AFTER_S
             )
-        if len(self._places) >= self._max_calls:
+        if len(self._calls_by_leg) >= self._max_calls:
             return Overloaded(
                 f"{self._max_calls} calls are up, which is max_calls",
                 reason="calls",
@@ -95,30 +95,30 @@ class CallRegistry:
             )
         return self._engine.refusal()
 
-    def admit(self, leg: Leg, *, peer: str) -> None:
+    def admit(self, leg: CallLeg, *, peer: str) -> None:
         """Give a connection a place; raises Overloaded, which is counted and logged here."""
         refusal = self.refusal()
         if refusal is not None:
             self._engine.metrics.refusals.labels(refusal.reason).inc()
             logger.warning("Call from %s refused: %s", peer, refusal)
             raise refusal
-        self._places[leg] = None
+        self._calls_by_leg[leg] = None
 
-    def open(self, leg: Leg, call: Call, *, kind: str, peer: str) -> Line:
+    def open(self, leg: CallLeg, call: Call, *, kind: str, peer: str) -> ActiveCall:
         """The caller of an admitted connection is there: its call is up."""
-        line = self._places[leg] = Line(call, kind, peer, time.time(), time.monotonic())
+        active_call = self._calls_by_leg[leg] = ActiveCall(call, kind, peer, time.time(), time.monotonic())
         self._engine.metrics.active_calls.inc()
         logger.info("Call %s opened from %s", call.call_id, peer)
         self._changed.set()
-        return line
+        return active_call
 
-    def leave(self, leg: Leg, reason: str) -> None:
+    def remove(self, leg: CallLeg, reason: str) -> None:
         """A connection is over, and its call with it; one that has no place is no error."""
-        line = self._places.pop(leg, None)
-        if line is not None:
-            line.call.on_closed()
+        active_call = self._calls_by_leg.pop(leg, None)
+        if active_call is not None:
+            active_call.call.on_closed()
             self._engine.metrics.active_calls.dec()
-            _log_numbers(line, leg, reason)
+            _log_numbers(active_call, leg, reason)
 
     def refuse_calls(self) -> None:
         """Take no new calls from now on; those that are up go on."""
@@ -129,53 +129,58 @@ class CallRegistry:
         self.refuse_calls()
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await asyncio.gather(*(line.call.finish() for line in self), return_exceptions=True)
-        for leg in tuple(self._places):
+                await asyncio.gather(
+                    *(active_call.call.finish() for active_call in self), return_exceptions=True
+                )
+        for leg in tuple(self._calls_by_leg):
             leg.end("shutting down")
 
     # Finding and holding
 
-    def get(self, call_id: str) -> Line:
+    def get(self, call_id: str) -> ActiveCall:
         """The line of that call, the newest if its caller used the id again; raises CallUnknown."""
-        line = next((line for line in reversed(tuple(self)) if line.call.call_id == call_id), None)
-        if line is None:
+        active_call = next(
+            (active_call for active_call in reversed(tuple(self)) if active_call.call.call_id == call_id),
+            None,
+        )
+        if active_call is None:
             raise CallUnknown(f"no call {call_id!r} is up")
-        return line
+        return active_call
 
-    async def next_free(self) -> Line:
+    async def next_unattached(self) -> ActiveCall:
         """The oldest call that nobody holds; waits for one."""
         while True:
-            free = next((line for line in self if not line.held), None)
-            if free is not None:
-                return free
+            unattached = next((active_call for active_call in self if not active_call.attached), None)
+            if unattached is not None:
+                return unattached
             self._changed.clear()
             await self._changed.wait()
 
     @contextmanager
-    def hold(self, line: Line) -> Iterator[None]:
-        """Hold a call for oneself; raises CallHeld."""
-        if line.held:
-            raise CallHeld(f"call {line.call.call_id!r} is held by another program")
-        line.held = True
+    def attach(self, active_call: ActiveCall) -> Iterator[None]:
+        """Hold a call for oneself; raises CallAlreadyAttached."""
+        if active_call.attached:
+            raise CallAlreadyAttached(f"call {active_call.call.call_id!r} is held by another program")
+        active_call.attached = True
         try:
             yield
         finally:
-            line.held = False
+            active_call.attached = False
             self._changed.set()
 
 
-def _log_numbers(line: Line, leg: Leg, reason: str) -> None:
-    stats = line.call.playout.stats
+def _log_numbers(active_call: ActiveCall, leg: CallLeg, reason: str) -> None:
+    stats = active_call.call.playout.stats
     logger.info(
         "Call %s closed after %.1f s, %s: %d packets, %d late, %d skipped, %d dropped, %d underruns, "
         "%.0f ms discarded",
-        line.call.call_id,
-        time.monotonic() - line.since,
+        active_call.call.call_id,
+        time.monotonic() - active_call.opened_monotonic_s,
         reason,
         stats.packets,
         stats.late_packets,
         stats.skipped_packets,
         leg.dropped,
         stats.underruns,
-        line.call.discarded_ms,
+        active_call.call.discarded_ms,
     )

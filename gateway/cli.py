@@ -20,45 +20,45 @@ from .keys_command import keys
 from .options import AS_JSON, DEVICE, PRECISIONS
 from .voices_command import voices
 
-_LOG_BYTES = 10_000_000
-_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+_MAX_LOG_BYTES = 10_000_000
+_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit: 0, or one sentence and a code that says the kind of failure."""
     try:
-        _cli.main(args=arguments, prog_name="vivavoce", standalone_mode=False)
+        _commands.main(args=arguments, prog_name="vivavoce", standalone_mode=False)
     except click.ClickException as error:
-        _fail(error.format_message(), error.exit_code)
+        _exit_with_error(error.format_message(), error.exit_code)
     except VivavoceError as error:
-        _fail(str(error), 1)
+        _exit_with_error(str(error), 1)
     except (KeyboardInterrupt, click.Abort):
-        _fail("Interrupted.", _INTERRUPTED)
+        _exit_with_error("Interrupted.", _EXIT_INTERRUPTED)
     sys.exit(0)
 
 
-def _fail(sentence: str, code: int) -> NoReturn:
+def _exit_with_error(sentence: str, code: int) -> NoReturn:
     click.echo(f"vivavoce: {sentence}", err=True)
     sys.exit(code)
 
 
 @click.group("vivavoce", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="vivavoce %(version)s")
-def _cli() -> None:
+def _commands() -> None:
     """Streaming text-to-speech for live conversations."""
 
 
-_cli.add_command(bench)
-_cli.add_command(bundle)
-_cli.add_command(keys)
-_cli.add_command(voices)
+_commands.add_command(bench)
+_commands.add_command(bundle)
+_commands.add_command(keys)
+_commands.add_command(voices)
 
-_CONFIG_FILE = click.Path(path_type=Path)
+_FILE_PATH = click.Path(path_type=Path)
 _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 
 
-@_cli.command()
-@click.option("--config", "config_file", type=_CONFIG_FILE, metavar="FILE", help="Settings as TOML.")
+@_commands.command()
+@click.option("--config", "config_file", type=_FILE_PATH, metavar="FILE", help="Settings as TOML.")
 @click.option("--host", help="Address of HTTP.  [default: 127.0.0.1]")
 @click.option("--http-port", metavar="PORT", help="0: any free one.  [default: 8080]")
 @click.option("--audiosocket-host", metavar="HOST", help="Address for Asterisk.  [default: 127.0.0.1]")
@@ -77,36 +77,38 @@ _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 @click.option(
     "--listen-beyond-loopback", is_flag=True, default=None, help="Allow addresses that others can reach."
 )
-@click.option("--keys-file", type=_CONFIG_FILE, metavar="FILE", help="Ask for API keys, those of this file.")
+@click.option("--keys-file", type=_FILE_PATH, metavar="FILE", help="Ask for API keys, those of this file.")
 @click.option("--without-keys", is_flag=True, default=None, help="Let all who can reach it use it.")
 def serve(config_file: Path | None, **flags: object) -> None:
     """Answer phones, browsers and programs until SIGTERM or Control-C."""
     from .settings import load_settings
 
     settings = load_settings(config_file, flags)
-    _start_log(settings.log_level, settings.log_file)
+    _configure_logging(settings.log_level, settings.log_file)
     from .serve import serve as serve_calls
 
     asyncio.run(serve_calls(settings, announce=click.echo))
 
 
-def _start_log(level: str, file: Path | None) -> None:
+def _configure_logging(level: str, file: Path | None) -> None:
     """Log to standard error, or to a file of which five older ones are kept."""
     import logging
     from logging.handlers import RotatingFileHandler
 
-    to: logging.Handler = logging.StreamHandler()
+    handler: logging.Handler = logging.StreamHandler()
     if file is not None:
         try:
-            to = RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=5, encoding="utf-8")
+            handler = RotatingFileHandler(file, maxBytes=_MAX_LOG_BYTES, backupCount=5, encoding="utf-8")
         except OSError as error:
             raise VivavoceError(f"log_file: cannot write {file}: {error.strerror}") from None
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[to])
+    logging.basicConfig(
+        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[handler]
+    )
     for name in ("uvicorn", "aioice"):
         logging.getLogger(name).setLevel("WARNING")  # their INFO is about themselves
 
 
-@_cli.command()
+@_commands.command()
 @click.argument("text", required=False)
 @click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
 @click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
@@ -136,9 +138,9 @@ def say(
     sample_rate: str,
 ) -> None:
     """Speak TEXT, or standard input as it arrives."""
-    from . import say as speech
+    from . import say as speaking
 
-    order = speech.Order(
+    options = speaking.SayOptions(
         out=out,
         voice=voice,
         speed=speed,
@@ -149,10 +151,10 @@ def say(
         precision=precision,
         device=device or "auto",
     )
-    asyncio.run(speech.say(text, order))
+    asyncio.run(speaking.say(text, options))
 
 
-@_cli.command()
+@_commands.command()
 @click.argument("host")
 @click.argument("port", type=click.IntRange(1, 65_535))
 @click.option("--seconds", type=float, default=30.0, show_default=True, help="How long to listen.")
@@ -176,12 +178,12 @@ def phone(
         report.print_table(Console())
 
 
-@_cli.command("check-golden")
+@_commands.command("check-golden")
 @click.argument("folder", type=click.Path(path_type=Path))
 @AS_JSON
 def check_golden(folder: Path, as_json: bool) -> None:
     """Compare the CosyVoice networks with the reference vectors in FOLDER."""
-    from .golden_report import check
+    from .golden_report import print_report
 
-    if not check(folder, as_json=as_json, show=click.echo):
+    if not print_report(folder, as_json=as_json, show=click.echo):
         sys.exit(1)

@@ -21,7 +21,7 @@ from ..tts_engine.metrics import Metrics
 PERIOD_S = 0.020  # one packet
 
 
-class Leg(Protocol):
+class ClockedLeg(Protocol):
     """Something that sends packets in time with the clock."""
 
     def tick(self, now: float) -> int:
@@ -51,13 +51,13 @@ class Clock:
         self._metrics = metrics
         self._now = now
         self._sleep = sleep
-        self._phases: list[list[Leg]] = [[] for _ in range(phases)]
+        self._phases: list[list[ClockedLeg]] = [[] for _ in range(phases)]
         self._step_s = PERIOD_S / phases
         self._origin = now()
-        self._next = 0  # number of the grid line that comes next; phase = number modulo phases
+        self._next_line = 0  # number of the grid line that comes next; phase = number modulo phases
         self._occupied = asyncio.Event()
 
-    def join(self, leg: Leg) -> float:
+    def join(self, leg: ClockedLeg) -> float:
         """Seat ``leg`` in the emptiest phase; answers the monotonic second of its first line."""
         phase = min(range(len(self._phases)), key=lambda index: len(self._phases[index]))
         self._phases[phase].append(leg)
@@ -65,11 +65,11 @@ class Clock:
         line = self._lines_passed(self._now())
         return self._line_at(line + (phase - line) % len(self._phases))
 
-    def leave(self, leg: Leg) -> None:
+    def leave(self, leg: ClockedLeg) -> None:
         """Tick ``leg`` no more; a leg that is not seated is no error."""
-        for seats in self._phases:
-            if leg in seats:
-                seats.remove(leg)
+        for legs in self._phases:
+            if leg in legs:
+                legs.remove(leg)
         if not any(self._phases):
             self._occupied.clear()
 
@@ -77,14 +77,14 @@ class Clock:
         """Tick until cancelled; sleeps through the time in which nobody is seated."""
         while True:
             await self._occupied.wait()
-            await self._sleep(max(0.0, self._line_at(self._next) - self._now()))
+            await self._sleep(max(0.0, self._line_at(self._next_line) - self._now()))
             self.advance(self._now())
 
     def advance(self, now: float) -> None:
         """Tick the phases whose lines have passed at ``now``, each at most once."""
         passed = self._lines_passed(now)
-        first = max(self._next, passed - len(self._phases))
-        self._next = max(self._next, passed)
+        first = max(self._next_line, passed - len(self._phases))
+        self._next_line = max(self._next_line, passed)
         sent = sum(self._tick_phase(line % len(self._phases), now) for line in range(first, passed))
         if sent:
             self._metrics.packets.inc(sent)

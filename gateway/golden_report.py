@@ -5,20 +5,20 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from ..tts_engine.golden import CaseResult, check_golden
+from ..tts_engine.golden import GoldenCaseResult, check_golden
 
-_ROW = "{:<20} {:<22} {:>14} {:>10}  {}"
+_ROW_FORMAT = "{:<20} {:<22} {:>14} {:>10}  {}"
 
 
-def check(folder: Path, *, as_json: bool, show: Callable[[str], None]) -> bool:
+def print_report(folder: Path, *, as_json: bool, show: Callable[[str], None]) -> bool:
     """Show every case as it is done (or all as one JSON object); whether all passed, and there were some."""
     if not as_json:
-        show(_ROW.format("case", "nearest to failing", "largest error", "tolerance", "verdict"))
+        show(_ROW_FORMAT.format("case", "nearest to failing", "largest error", "tolerance", "verdict"))
     results = []
     for result in check_golden(folder):
         results.append(result)
         if not as_json:
-            show(_ROW.format(*_columns(result)))
+            show(_ROW_FORMAT.format(*_row(result)))
     if as_json:
         show(
             json.dumps(
@@ -28,7 +28,7 @@ def check(folder: Path, *, as_json: bool, show: Callable[[str], None]) -> bool:
     return bool(results) and all(result.passed for result in results)
 
 
-def _columns(result: CaseResult) -> tuple[str, str, str, str, str]:
+def _row(result: GoldenCaseResult) -> tuple[str, str, str, str, str]:
     if not result.array:
         return result.case, "", "", "", "UNKNOWN"
     verdict = "passed" if result.passed else "MISSED"

@@ -27,16 +27,16 @@ from starlette.types import Scope as AsgiScope
 
 from .. import __version__
 from ..tts_engine.errors import BadRequest, Overloaded
-from .access.access import Access
+from .access.access import AccessControl
 from .access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
-from .access.guard import PageTicket, requires
+from .access.guard import PageCookieMiddleware, require_scope
 from .access.keys import Scope
-from .backpressure import ReaderAware
-from .call_registry import CallHeld, CallUnknown
+from .backpressure import BackpressureHttpProtocol
+from .call_registry import CallAlreadyAttached, CallUnknown
 
-_MOST_WEBSOCKET_BYTES = 4 << 20  # of one message: 30 s of a recording, 16 bits at 48 kHz, in base64
-_MOST_UNSENT_BYTES = 32 * 1024  # Linux doubles it; 1.3 s of 24 kHz speech, and 300 kB/s at 200 ms of delay
-_OPEN_CONNECTIONS_S = 2  # that a slow reader of /metrics may hold up the end
+_MAX_WEBSOCKET_MESSAGE_BYTES = 4 << 20  # of one message: 30 s of a recording, 16 bits at 48 kHz, in base64
+_MAX_UNSENT_BYTES = 32 * 1024  # Linux doubles it; 1.3 s of 24 kHz speech, and 300 kB/s at 200 ms of delay
+_SHUTDOWN_TIMEOUT_S = 2  # that a slow reader of /metrics may hold up the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,18 @@ def make_app(
     *,
     unready: Callable[[], str | None],
     registry: CollectorRegistry,
-    access: Access,
+    access: AccessControl,
     mounts: Sequence[Mount] = (),
 ) -> FastAPI:
     """The app. ``unready`` answers why no call should be sent here now, or None."""
     app = FastAPI(title="vivavoce", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_exception_handler(BadRequest, _refuse)
-    app.add_exception_handler(Overloaded, _refuse)
-    app.add_exception_handler(HTTPException, _refuse_as_http)
-    app.add_exception_handler(WebSocketRequestValidationError, _refuse_query)
-    _let_pages_in(app, access)
+    app.add_exception_handler(BadRequest, _handle_error)
+    app.add_exception_handler(Overloaded, _handle_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(WebSocketRequestValidationError, _handle_invalid_query)
+    _allow_browser_origins(app, access)
     for mount in mounts:
-        keys = [] if mount.scope is None else [Depends(requires(access, mount.scope))]
+        keys = [] if mount.scope is None else [Depends(require_scope(access, mount.scope))]
         app.include_router(mount.router, dependencies=keys)
 
     @app.get("/healthz")
@@ -76,15 +76,15 @@ def make_app(
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
 
-    @app.get("/metrics", dependencies=[Depends(requires(access, Scope.ADMIN))])
+    @app.get("/metrics", dependencies=[Depends(require_scope(access, Scope.ADMIN))])
     async def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
 
 
-def _let_pages_in(app: FastAPI, access: Access) -> None:
-    app.add_middleware(PageTicket, access=access)
+def _allow_browser_origins(app: FastAPI, access: AccessControl) -> None:
+    app.add_middleware(PageCookieMiddleware, access=access)
     if access.origins.allowed:
         app.add_middleware(
             CORSMiddleware,
@@ -95,22 +95,22 @@ def _let_pages_in(app: FastAPI, access: Access) -> None:
         )
 
 
-_STATUS: Mapping[type[Exception], int] = {
+_STATUS_BY_ERROR: Mapping[type[Exception], int] = {
     KeyRefused: 401,
     ScopeMissing: 403,
     OriginRefused: 403,
     CallUnknown: 404,
-    CallHeld: 409,
+    CallAlreadyAttached: 409,
     RateLimited: 429,
     Overloaded: 503,
 }
 
 
-class _Refusal(JSONResponse):
+class _ErrorResponse(JSONResponse):
     """The answer to a request or, before it is accepted, to a WebSocket."""
 
-    def __init__(self, sentence: str, status: int, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__({"error": sentence}, status, headers)
+    def __init__(self, message: str, status: int, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__({"error": message}, status, headers)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         await super().__call__(scope, receive, send)
@@ -118,27 +118,27 @@ class _Refusal(JSONResponse):
         await asyncio.sleep(0)
 
 
-async def _refuse(connection: HTTPConnection, error: Exception) -> JSONResponse:
-    answer = _Refusal(str(error), _STATUS.get(type(error), 400))
+async def _handle_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    response = _ErrorResponse(str(error), _STATUS_BY_ERROR.get(type(error), 400))
     if isinstance(error, KeyRefused):
         # A browser that opens a page asks its user, a program does not.
-        by_a_person = "text/html" in connection.headers.get("accept", "")
-        answer.headers["www-authenticate"] = 'Basic realm="vivavoce"' if by_a_person else "Bearer"
+        accepts_html = "text/html" in connection.headers.get("accept", "")
+        response.headers["www-authenticate"] = 'Basic realm="vivavoce"' if accepts_html else "Bearer"
     if isinstance(error, RateLimited | Overloaded):
-        answer.headers["retry-after"] = str(math.ceil(error.retry_after_s))
-    return answer
+        response.headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    return response
 
 
-async def _refuse_as_http(connection: HTTPConnection, error: Exception) -> JSONResponse:
+async def _handle_http_exception(connection: HTTPConnection, error: Exception) -> JSONResponse:
     """What is wrong with a request as such: a path, a method, a body that is no JSON."""
     assert isinstance(error, HTTPException)
-    return _Refusal(error.detail, error.status_code, error.headers)
+    return _ErrorResponse(error.detail, error.status_code, error.headers)
 
 
-async def _refuse_query(connection: HTTPConnection, error: Exception) -> JSONResponse:
+async def _handle_invalid_query(connection: HTTPConnection, error: Exception) -> JSONResponse:
     assert isinstance(error, WebSocketRequestValidationError)
     first = error.errors()[0]
-    return _Refusal(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", 422)
+    return _ErrorResponse(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", 422)
 
 
 class HttpServer(uvicorn.Server):
@@ -148,17 +148,17 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=ReaderAware,
+                http=BackpressureHttpProtocol,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
-                timeout_graceful_shutdown=_OPEN_CONNECTIONS_S,
-                ws_max_size=_MOST_WEBSOCKET_BYTES,
+                timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
+                ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
                 ws_per_message_deflate=False,  # 100 kB a socket, and speech does not compress
             )
         )
         # What a client has not read yet waits here, and the voice with it; unset, the kernel takes 4 MB.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_UNSENT_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MAX_UNSENT_BYTES)
         self._sock = sock
 
     @contextlib.contextmanager

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from .access.keys import Key, KeyLimits, KeysFile, Scope
+from .access.keys import ApiKey, KeyLimits, KeysFile, Scope
 
-_FILE = click.option(
+_KEYS_FILE_OPTION = click.option(
     "--keys-file",
     type=click.Path(path_type=Path),
     required=True,
@@ -15,7 +15,7 @@ _FILE = click.option(
     metavar="FILE",
     help="Where the keys' hashes are kept; also VIVAVOCE_KEYS_FILE.",
 )
-_AT_LEAST_ONE = click.IntRange(min=1)
+_POSITIVE_INTEGER = click.IntRange(min=1)
 
 
 @click.group()
@@ -25,7 +25,7 @@ def keys() -> None:
 
 @keys.command()
 @click.argument("name")
-@_FILE
+@_KEYS_FILE_OPTION
 @click.option(
     "--scope",
     "scopes",
@@ -35,9 +35,11 @@ def keys() -> None:
     show_default=True,
     help="What it may do; may be given several times.",
 )
-@click.option("--requests-per-minute", type=_AT_LEAST_ONE, metavar="N", help="[default: no limit]")
-@click.option("--characters-per-minute", type=_AT_LEAST_ONE, metavar="N", help="[default: no limit]")
-@click.option("--streams", type=_AT_LEAST_ONE, metavar="N", help="Utterances at once.  [default: no limit]")
+@click.option("--requests-per-minute", type=_POSITIVE_INTEGER, metavar="N", help="[default: no limit]")
+@click.option("--characters-per-minute", type=_POSITIVE_INTEGER, metavar="N", help="[default: no limit]")
+@click.option(
+    "--streams", type=_POSITIVE_INTEGER, metavar="N", help="Utterances at once.  [default: no limit]"
+)
 def add(
     name: str,
     keys_file: Path,
@@ -52,23 +54,23 @@ def add(
 
 
 @keys.command("list")
-@_FILE
+@_KEYS_FILE_OPTION
 def list_keys(keys_file: Path) -> None:
     """List the keys: id, name, scopes, limits, since when."""
     for key in KeysFile(keys_file):
-        click.echo(_line(key))
+        click.echo(_format_key(key))
 
 
 @keys.command()
 @click.argument("id")
-@_FILE
+@_KEYS_FILE_OPTION
 def revoke(id: str, keys_file: Path) -> None:
     """Refuse the key ID from now on, in servers that run as well."""
     key = KeysFile(keys_file).revoke(id)
     click.echo(f"{key.id} ({key.name}) is revoked")
 
 
-def _line(key: Key) -> str:
+def _format_key(key: ApiKey) -> str:
     limits = key.limits
     allowed = (
         (limits.requests_per_minute, "requests/min"),
@@ -76,12 +78,12 @@ def _line(key: Key) -> str:
         (limits.streams, "streams"),
     )
     parts = [key.id, key.name, ",".join(key.scopes)]
-    parts += [f"{most} {what}" for most, what in allowed if most is not None]
-    parts.append(f"made {_day(key.created_at)}")
+    parts += [f"{limit} {unit}" for limit, unit in allowed if limit is not None]
+    parts.append(f"made {_format_date(key.created_at)}")
     if key.revoked_at is not None:
-        parts.append(f"revoked {_day(key.revoked_at)}")
+        parts.append(f"revoked {_format_date(key.revoked_at)}")
     return "  ".join(parts)
 
 
-def _day(unix_s: int) -> str:
+def _format_date(unix_s: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(unix_s))

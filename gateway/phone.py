@@ -24,9 +24,25 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, ProtocolError, Role, encode
+from ..adapters.audiosocket import (
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketProtocolError,
+    AudioSocketRole,
+    CallId,
+    Dtmf,
+    Hangup,
+    encode,
+)
 from ..tts_engine.errors import BadRequest, VivavoceError
-from .heard import Heard, Packet, Summary, summarize, write_packet_times, write_wav
+from .heard import (
+    ReceivedCall,
+    ReceivedCallSummary,
+    ReceivedPacket,
+    summarize_call,
+    write_packet_times,
+    write_wav,
+)
 
 PTIME_S = 0.020  # one packet of silence each, as a phone's RTP makes Asterisk send
 SAMPLE_RATE = 8000  # Hz, of the silence that the phone sends
@@ -44,12 +60,12 @@ class PhoneFailed(VivavoceError):
 
 
 @dataclass(slots=True)
-class Line:
+class SimulatedPhone:
     """One call in progress. ``arrivals`` are (monotonic s, bytes) as read; they are parsed after the call."""
 
-    call: UUID
+    call_id: UUID
     sock: socket.socket
-    connection: Connection
+    connection: AudioSocketConnection
     connected: float
     next_silence: float
     digits: str
@@ -64,16 +80,16 @@ class Line:
         return min(self.next_silence, self.next_digit) if self.digits else self.next_silence
 
 
-class PhoneBank:
+class PhoneSimulator:
     """Many phones on one thread. Dial with ``dial``, let time pass with ``run``, read what each ``heard``."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
         self._selector = selectors.DefaultSelector()
-        self._lines: dict[UUID, Line] = {}
+        self._phones: dict[UUID, SimulatedPhone] = {}
         self._schedule: list[tuple[float, UUID]] = []
         self._random = random.Random(0)
-        self._silence = encode(Audio(SAMPLE_RATE, bytes(round(SAMPLE_RATE * PTIME_S) * 2)))
+        self._silence = encode(AudioSocketAudio(SAMPLE_RATE, bytes(round(SAMPLE_RATE * PTIME_S) * 2)))
 
     def dial(self, *, digits: str = "") -> UUID:
         """Connect one more phone; ``digits`` are pressed from one second on.
@@ -86,13 +102,15 @@ class PhoneBank:
         sock = self._connect()
         now = time.monotonic()
         phase_s = self._random.uniform(0, PTIME_S)  # phones do not tick together
-        connection = Connection(Role.CALLER)
-        line = Line(uuid4(), sock, connection, now, now + phase_s, digits, now + _FIRST_DIGIT_S)
-        self._lines[line.call] = line
-        self._selector.register(sock, selectors.EVENT_READ, line)
-        self._send(line, connection.send(CallId(line.call)), now)
-        heapq.heappush(self._schedule, (line.next_due, line.call))
-        return line.call
+        connection = AudioSocketConnection(AudioSocketRole.CALLER)
+        phone_call = SimulatedPhone(
+            uuid4(), sock, connection, now, now + phase_s, digits, now + _FIRST_DIGIT_S
+        )
+        self._phones[phone_call.call_id] = phone_call
+        self._selector.register(sock, selectors.EVENT_READ, phone_call)
+        self._send(phone_call, connection.send(CallId(phone_call.call_id)), now)
+        heapq.heappush(self._schedule, (phone_call.next_due, phone_call.call_id))
+        return phone_call.call_id
 
     def _connect(self) -> socket.socket:
         host, port = self._address
@@ -103,14 +121,14 @@ class PhoneBank:
                 f"nobody answers at {host}:{port} ({error.strerror or error}); is `vivavoce serve` running?"
             ) from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _ask_for_kernel_times(sock)
+        _enable_kernel_timestamps(sock)
         sock.setblocking(False)
         return sock
 
     @property
-    def open_lines(self) -> int:
+    def open_calls(self) -> int:
         """Calls that nobody has hung up yet."""
-        return sum(line.ended is None for line in self._lines.values())
+        return sum(phone_call.ended is None for phone_call in self._phones.values())
 
     def run(self, until: float) -> None:
         """Send and receive until then (monotonic s), or until the last call has ended."""
@@ -123,63 +141,65 @@ class PhoneBank:
     def _send_due(self, now: float) -> None:
         while self._schedule and self._schedule[0][0] <= now:
             _, call = heapq.heappop(self._schedule)
-            line = self._lines[call]
-            if line.ended is not None:
+            phone_call = self._phones[call]
+            if phone_call.ended is not None:
                 continue
-            self._send_next(line, now)
-            heapq.heappush(self._schedule, (line.next_due, call))
+            self._send_next(phone_call, now)
+            heapq.heappush(self._schedule, (phone_call.next_due, call))
 
-    def _send_next(self, line: Line, now: float) -> None:
-        if line.digits and line.next_digit <= line.next_silence:
-            digit, line.digits = line.digits[0], line.digits[1:]
-            line.next_digit += _DIGIT_EVERY_S
-            self._send(line, line.connection.send(Dtmf(digit)), now)
+    def _send_next(self, phone_call: SimulatedPhone, now: float) -> None:
+        if phone_call.digits and phone_call.next_digit <= phone_call.next_silence:
+            digit, phone_call.digits = phone_call.digits[0], phone_call.digits[1:]
+            phone_call.next_digit += _DIGIT_EVERY_S
+            self._send(phone_call, phone_call.connection.send(Dtmf(digit)), now)
             return
-        line.next_silence += PTIME_S
-        self._send(line, self._silence, now)
+        phone_call.next_silence += PTIME_S
+        self._send(phone_call, self._silence, now)
 
-    def _send(self, line: Line, message: bytes, now: float) -> None:
+    def _send(self, phone_call: SimulatedPhone, message: bytes, now: float) -> None:
         try:
-            sent = line.sock.send(message)
+            sent = phone_call.sock.send(message)
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._end(line, now, f"the gateway dropped the connection ({error.strerror or error})")
+            self._end(phone_call, now, f"the gateway dropped the connection ({error.strerror or error})")
             return
         if sent < len(message):  # Asterisk fails the call at a short write, too
-            self._end(line, now, "the gateway stopped reading")
+            self._end(phone_call, now, "the gateway stopped reading")
 
-    def _receive(self, line: Line) -> None:
-        if line.ended is not None:
+    def _receive(self, phone_call: SimulatedPhone) -> None:
+        if phone_call.ended is not None:
             return
         try:
-            data, ancillary, _, _ = line.sock.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_TIMESPEC.size))
+            data, ancillary, _, _ = phone_call.sock.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_TIMESPEC.size))
         except BlockingIOError:
             return
         except OSError as error:
-            self._end(line, time.monotonic(), f"the gateway reset the connection ({error.strerror or error})")
+            self._end(
+                phone_call, time.monotonic(), f"the gateway reset the connection ({error.strerror or error})"
+            )
             return
         if not data:
-            self._end(line, time.monotonic(), "the gateway hung up")
+            self._end(phone_call, time.monotonic(), "the gateway hung up")
             return
-        line.arrivals.append((_arrival(ancillary), data))
+        phone_call.arrivals.append((_arrival_time(ancillary), data))
 
-    def _end(self, line: Line, now: float, reason: str) -> None:
-        if line.ended is not None:
+    def _end(self, phone_call: SimulatedPhone, now: float, reason: str) -> None:
+        if phone_call.ended is not None:
             return
-        line.ended, line.reason = now, reason
-        self._selector.unregister(line.sock)
-        line.sock.close()
+        phone_call.ended, phone_call.reason = now, reason
+        self._selector.unregister(phone_call.sock)
+        phone_call.sock.close()
 
     def close(self) -> None:
         """Hang up every call as Asterisk does, by closing, and let go of the selector."""
-        for line in self._lines.values():
-            self._end(line, time.monotonic(), "we hung up")
+        for phone_call in self._phones.values():
+            self._end(phone_call, time.monotonic(), "we hung up")
         self._selector.close()
 
-    def heard(self) -> list[Heard]:
+    def received_calls(self) -> list[ReceivedCall]:
         """What each phone heard so far, in the order of dialling."""
-        return [_parse(line) for line in self._lines.values()]
+        return [_received_call(phone_call) for phone_call in self._phones.values()]
 
 
 def check_digits(digits: str) -> None:
@@ -189,14 +209,14 @@ def check_digits(digits: str) -> None:
         raise BadRequest(f"{wrong[0]!r} is not a key of a phone; keys are {DIGITS}")
 
 
-def _ask_for_kernel_times(sock: socket.socket) -> None:
+def _enable_kernel_timestamps(sock: socket.socket) -> None:
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     except OSError:
         return  # elsewhere than on Linux arrival is when we read
 
 
-def _arrival(ancillary: list[tuple[int, int, bytes]]) -> float:
+def _arrival_time(ancillary: list[tuple[int, int, bytes]]) -> float:
     now = time.monotonic()
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _TIMESPEC.size:
@@ -206,25 +226,25 @@ def _arrival(ancillary: list[tuple[int, int, bytes]]) -> float:
     return now
 
 
-def _parse(line: Line) -> Heard:
-    packets: list[Packet] = []
-    reason = line.reason
+def _received_call(phone_call: SimulatedPhone) -> ReceivedCall:
+    packets: list[ReceivedPacket] = []
+    reason = phone_call.reason
     try:
-        for arrived, event in _events(line):
+        for arrived, event in _received_events(phone_call):
             match event:
-                case Audio(sample_rate=sample_rate, payload=payload):
-                    packets.append(Packet(arrived, sample_rate, payload))
+                case AudioSocketAudio(sample_rate=sample_rate, payload=payload):
+                    packets.append(ReceivedPacket(arrived, sample_rate, payload))
                 case Hangup():
                     reason = "the gateway hung up"
-    except ProtocolError as error:
+    except AudioSocketProtocolError as error:
         reason = f"the gateway broke the protocol: {error}"
-    ended = time.monotonic() if line.ended is None else line.ended
-    return Heard(line.call, line.connected, tuple(packets), ended, reason)
+    ended = time.monotonic() if phone_call.ended is None else phone_call.ended
+    return ReceivedCall(phone_call.call_id, phone_call.connected, tuple(packets), ended, reason)
 
 
-def _events(line: Line) -> Iterator[tuple[float, object]]:
-    connection = Connection(Role.CALLER)
-    for arrived, data in line.arrivals:
+def _received_events(phone_call: SimulatedPhone) -> Iterator[tuple[float, object]]:
+    connection = AudioSocketConnection(AudioSocketRole.CALLER)
+    for arrived, data in phone_call.arrivals:
         connection.receive_data(data)
         for event in connection.events():
             yield arrived, event
@@ -234,7 +254,7 @@ def _events(line: Line) -> Iterator[tuple[float, object]]:
 class PhoneReport:
     """The figures of every call of one run."""
 
-    calls: tuple[Summary, ...]
+    calls: tuple[ReceivedCallSummary, ...]
 
     def as_json(self) -> str:
         """One JSON object with a list of calls."""
@@ -243,15 +263,15 @@ class PhoneReport:
     def print_table(self, console: Console) -> None:
         """The same as a table for people: all figures of one call, or one row each of several."""
         if len(self.calls) == 1:
-            console.print(_table_of_one(self.calls[0]))
+            console.print(_one_call_table(self.calls[0]))
         else:
-            console.print(_table_of_many(self.calls))
+            console.print(_many_calls_table(self.calls))
         for summary in self.calls:
             if summary.recording is not None:
                 console.print(f"recorded to {summary.recording}", soft_wrap=True)
 
 
-def _table_of_one(summary: Summary) -> Table:
+def _one_call_table(summary: ReceivedCallSummary) -> Table:
     table = Table(title=f"call {summary.call}", title_justify="left", show_header=False)
     for name, value in (
         ("ended", f"{summary.reason}, after {summary.duration_s:.1f} s"),
@@ -259,14 +279,14 @@ def _table_of_one(summary: Summary) -> Table:
         ("first audible sample", _ms(summary.first_audible_ms)),
         ("speech", f"{summary.speech_s:.1f} s"),
         ("packets", f"{summary.packets} at {summary.sample_rate or 0} Hz"),
-        ("between packets, p50 / p99", _both_ms(summary)),
+        ("between packets, p50 / p99", _inter_arrival(summary)),
         ("gaps over 40 / 60 / 100 ms", _gaps(summary)),
     ):
         table.add_row(name, value)
     return table
 
 
-def _table_of_many(summaries: Sequence[Summary]) -> Table:
+def _many_calls_table(summaries: Sequence[ReceivedCallSummary]) -> Table:
     table = Table(title=f"{len(summaries)} calls", title_justify="left")
     for heading in ("call", "audible after", "speech", "packets", "gaps >40/60/100 ms", "ended"):
         table.add_column(heading)
@@ -282,11 +302,11 @@ def _table_of_many(summaries: Sequence[Summary]) -> Table:
     return table
 
 
-def _both_ms(summary: Summary) -> str:
+def _inter_arrival(summary: ReceivedCallSummary) -> str:
     return f"{_ms(summary.inter_arrival_p50_ms)} / {_ms(summary.inter_arrival_p99_ms)}"
 
 
-def _gaps(summary: Summary) -> str:
+def _gaps(summary: ReceivedCallSummary) -> str:
     return f"{summary.gaps_over_40_ms} / {summary.gaps_over_60_ms} / {summary.gaps_over_100_ms}"
 
 
@@ -313,20 +333,25 @@ def listen(
         PhoneFailed: nobody answers, or a recording cannot be written.
         BadRequest: seconds, calls or digits that make no sense.
     """
-    _check(seconds, calls, dtmf)
+    _check_arguments(seconds, calls, dtmf)
     if out is not None and not out.parent.is_dir():
         raise PhoneFailed(f"cannot write {out}: there is no folder {out.parent}")
-    bank = PhoneBank(host, port)
+    simulator = PhoneSimulator(host, port)
     try:
-        _hold(bank, seconds, calls, dtmf, progress or Console(quiet=True))
+        _run_calls(simulator, seconds, calls, dtmf, progress or Console(quiet=True))
     except KeyboardInterrupt:
         pass  # hanging up early is a normal end of a call
     finally:
-        bank.close()
-    return PhoneReport(tuple(_record(heard, path) for heard, path in _with_paths(bank.heard(), out)))
+        simulator.close()
+    return PhoneReport(
+        tuple(
+            _summarize_and_save(heard, path)
+            for heard, path in _with_recording_paths(simulator.received_calls(), out)
+        )
+    )
 
 
-def _check(seconds: float, calls: int, dtmf: str) -> None:
+def _check_arguments(seconds: float, calls: int, dtmf: str) -> None:
     if seconds <= 0:
         raise BadRequest(f"got {seconds} s to listen; more than 0 is needed")
     if calls < 1:
@@ -334,32 +359,34 @@ def _check(seconds: float, calls: int, dtmf: str) -> None:
     check_digits(dtmf)
 
 
-def _hold(bank: PhoneBank, seconds: float, calls: int, dtmf: str, console: Console) -> None:
+def _run_calls(simulator: PhoneSimulator, seconds: float, calls: int, dtmf: str, console: Console) -> None:
     for _ in range(calls):
-        bank.dial(digits=dtmf)
+        simulator.dial(digits=dtmf)
     start = time.monotonic()
     columns = (TextColumn("listening to {task.fields[lines]} call(s)"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=seconds, lines=calls)
-        while bank.open_lines and (now := time.monotonic()) < start + seconds:
-            bank.run(min(now + 0.5, start + seconds))
-            bar.update(task, completed=time.monotonic() - start, lines=bank.open_lines, refresh=True)
+        while simulator.open_calls and (now := time.monotonic()) < start + seconds:
+            simulator.run(min(now + 0.5, start + seconds))
+            bar.update(task, completed=time.monotonic() - start, lines=simulator.open_calls, refresh=True)
 
 
-def _with_paths(heard: list[Heard], out: Path | None) -> Iterator[tuple[Heard, Path | None]]:
-    for number, one in enumerate(heard, start=1):
+def _with_recording_paths(
+    heard: list[ReceivedCall], out: Path | None
+) -> Iterator[tuple[ReceivedCall, Path | None]]:
+    for number, received in enumerate(heard, start=1):
         if out is None or len(heard) == 1:
-            yield one, out
+            yield received, out
         else:
-            yield one, out.with_name(f"{out.stem}-{number}{out.suffix}")
+            yield received, out.with_name(f"{out.stem}-{number}{out.suffix}")
 
 
-def _record(heard: Heard, path: Path | None) -> Summary:
+def _summarize_and_save(heard: ReceivedCall, path: Path | None) -> ReceivedCallSummary:
     if path is None:
-        return summarize(heard)
+        return summarize_call(heard)
     try:
         write_wav(path, heard.packets)
         write_packet_times(path.with_suffix(".packets.csv"), heard)
     except OSError as error:
         raise PhoneFailed(f"cannot write {error.filename or path}: {error.strerror or error}") from error
-    return summarize(heard, path)
+    return summarize_call(heard, path)

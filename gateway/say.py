@@ -23,12 +23,12 @@ _STDIN, _STDOUT = 0, 1
 _READ_BYTES = 4096
 
 
-class CannotWrite(VivavoceError):
+class OutputNotWritable(VivavoceError):
     """The output cannot be written; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SayOptions:
     """What is wanted: where to (a WAV file, or "-": raw s16le on standard output), how, at how many Hz.
 
     bundle, voices, precision, device: who speaks, as ``Engine.open`` has them.
@@ -45,14 +45,14 @@ class Order:
     device: str = "auto"
 
 
-class Sink(Protocol):
+class PcmSink(Protocol):
     """Takes s16le."""
 
     def write(self, pcm: bytes) -> None:
         """Take more of it; raises OSError."""
 
 
-async def say(text: str | None, order: Order) -> None:
+async def say(text: str | None, options: SayOptions) -> None:
     """Speak ``text``, or standard input where there is none, as it arrives.
 
     Raises:
@@ -60,21 +60,21 @@ async def say(text: str | None, order: Order) -> None:
     """
     async with (
         await Engine.open(
-            order.bundle, voices=order.voices, precision=order.precision, device=order.device
+            options.bundle, voices=options.voices, precision=options.precision, device=options.device
         ) as engine,
-        engine.stream(voice=order.voice, speed=order.speed, seed=order.seed) as stream,
+        engine.stream(voice=options.voice, speed=options.speed, seed=options.seed) as stream,
     ):
         # Opened last, so that whatever keeps the voice from speaking leaves a file as it was.
-        with _sink(order) as sink:
+        with _open_sink(options) as sink:
             async with TextFeed(stream, standard_input() if text is None else text) as feed:
-                await _render(stream, feed, sink, order)
+                await _write_speech(stream, feed, sink, options)
                 await feed.raise_source_error()
 
 
-async def _render(stream: Stream, feed: TextFeed, sink: Sink, order: Order) -> None:
+async def _write_speech(stream: Stream, feed: TextFeed, sink: PcmSink, options: SayOptions) -> None:
     console = Console(stderr=True)
-    resampler = resampler_to(order.sample_rate)
-    began, spoken_s = time.monotonic(), 0.0
+    resampler = resampler_to(options.sample_rate)
+    started, spoken_s = time.monotonic(), 0.0
     with console.status("speaking") as status:
         async for chunk in stream:
             if feed.has_failed:
@@ -83,29 +83,29 @@ async def _render(stream: Stream, feed: TextFeed, sink: Sink, order: Order) -> N
             spoken_s += chunk.seconds
             status.update(f"{spoken_s:.1f} s of speech")
         sink.write(resampler.drain())
-    console.print(f"{spoken_s:.1f} s of speech in {time.monotonic() - began:.1f} s", highlight=False)
+    console.print(f"{spoken_s:.1f} s of speech in {time.monotonic() - started:.1f} s", highlight=False)
 
 
 @contextlib.contextmanager
-def _sink(order: Order) -> Iterator[Sink]:
+def _open_sink(options: SayOptions) -> Iterator[PcmSink]:
     try:
         with contextlib.suppress(BrokenPipeError):  # a reader that has enough is no error
-            if order.out == "-":
-                yield _Pipe()
+            if options.out == "-":
+                yield _StandardOutput()
             else:
-                with WavFile(Path(order.out), order.sample_rate) as file:
+                with GrowingWavFile(Path(options.out), options.sample_rate) as file:
                     yield file
     except OSError as error:
-        raise CannotWrite(f"cannot write {order.out}: {error.strerror or error}") from None
+        raise OutputNotWritable(f"cannot write {options.out}: {error.strerror or error}") from None
 
 
-class _Pipe:
+class _StandardOutput:
     def write(self, pcm: bytes) -> None:
         while pcm:
             pcm = pcm[os.write(_STDOUT, pcm) :]
 
 
-class WavFile:
+class GrowingWavFile:
     """A WAV file that grows; whenever it is closed, it is whole."""
 
     def __init__(self, path: Path, sample_rate: int) -> None:
@@ -114,7 +114,7 @@ class WavFile:
         self._file = path.open("wb")
         self._file.write(wav_header(sample_rate, 0))
 
-    def __enter__(self) -> "WavFile":
+    def __enter__(self) -> "GrowingWavFile":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +132,7 @@ async def standard_input() -> AsyncIterator[str]:
     """Standard input in the pieces in which it arrives, until it ends."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while True:
-        await _until_readable(_STDIN)
+        await _wait_readable(_STDIN)
         data = os.read(_STDIN, _READ_BYTES)
         if text := decoder.decode(data, final=not data):
             yield text
@@ -140,7 +140,7 @@ async def standard_input() -> AsyncIterator[str]:
             return
 
 
-async def _until_readable(descriptor: int) -> None:
+async def _wait_readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:

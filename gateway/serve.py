@@ -25,17 +25,17 @@ from ..tts_engine.errors import UnknownVoice, VivavoceError
 from ..tts_engine.process_backend import ProcessPolicy
 from ..tts_engine.scheduler import SchedulerPolicy
 from . import calls_api
-from .access.access import Access
+from .access.access import AccessControl
 from .access.keys import KeysFile, Scope
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
 from .agents import Agent, ScriptPolicy, make_agent
 from .apis.apis import SpeechApis
-from .audiosocket_server import AudioSocketPolicy, AudioSocketServer
+from .audiosocket_server import AudioSocketCallServer, AudioSocketCallSettings
 from .browser.calls import BrowserCalls, BrowserCallSettings
 from .browser.chat import ChatSettings
 from .browser.routes import routes as browser_routes
-from .call import OnSpeech, Speech, make_ear
+from .call import CallerSpeechAction, CallSpeechOptions, make_speech_detector
 from .call_registry import CallRegistry
 from .clock import Clock
 from .http import HttpServer, Mount, make_app
@@ -45,9 +45,9 @@ from .voice_registry import VoicePolicy, VoiceRegistry
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_PHONE_AGENT = "keys"  # where none is set; a browser gets the greeting then
+_DEFAULT_PHONE_AGENT = "keys"  # where none is set; a browser gets the greeting then
 _SWITCH_INTERVAL_S = 0.0005
-_UNREADY = {"shutting_down": "shutting down"}  # what keeps a call out; anything else is a full house
+_UNREADY_REASONS = {"shutting_down": "shutting down"}  # what keeps a call out; anything else is a full house
 _RENDERING_NICENESS = 5  # a third of the share of who sends; rendering has a second of playout to hide in
 
 
@@ -70,19 +70,19 @@ class Gateway:
         self,
         settings: Settings,
         engine: Engine,
-        server: AudioSocketServer,
-        browsers: BrowserCalls,
+        audiosocket_server: AudioSocketCallServer,
+        browser_calls: BrowserCalls,
         voices: VoiceRegistry,
     ) -> None:
         self.settings = settings
         self.engine = engine
-        self.registry = server.registry
-        self.server = server
-        self.browsers = browsers
+        self.call_registry = audiosocket_server.registry
+        self.audiosocket_server = audiosocket_server
+        self.browser_calls = browser_calls
         self.voices = voices
         self.addresses: Addresses
         self._resources = AsyncExitStack()
-        self._running: tuple[asyncio.Task[None], ...] = ()
+        self._background_tasks: tuple[asyncio.Task[None], ...] = ()
         self._listening = False
         self._apis: SpeechApis
 
@@ -98,32 +98,36 @@ class Gateway:
             VivavoceError: a script, a voice or an address that cannot be had.
         """
         async with AsyncExitStack() as resources:
-            answers_browsers = agent is not None or settings.agent is not None
-            agent = agent or _agent(settings)
+            agent_answers_browsers = agent is not None or settings.agent is not None
+            agent = agent or _make_agent(settings)
             audiosocket = resources.enter_context(_bind(settings.audiosocket_host, settings.audiosocket_port))
-            web = resources.enter_context(_bind(settings.host, settings.http_port))
+            http_listener = resources.enter_context(_bind(settings.host, settings.http_port))
             if engine is None:
                 engine = await resources.enter_async_context(await _open_engine(settings))
-            voices = await VoiceRegistry.open(engine.voices, _voice_policy(settings), settings.speakers)
+            voices = await VoiceRegistry.open(engine.voices, _make_voice_policy(settings), settings.speakers)
             resources.callback(voices.close)
             _check_voice(settings, engine)
             clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
             registry = CallRegistry(engine, max_calls=settings.max_calls)
-            server = AudioSocketServer(
-                engine=engine, clock=clock, agent=agent, policy=_policy(settings), registry=registry
+            server = AudioSocketCallServer(
+                engine=engine,
+                clock=clock,
+                agent=agent,
+                policy=_make_audiosocket_policy(settings),
+                registry=registry,
             )
             browsers = BrowserCalls(
                 engine=engine,
                 clock=clock,
                 registry=registry,
                 voices=voices,
-                settings=_browser_settings(settings),
-                make_ear=make_ear,
-                agent=agent if answers_browsers else None,
+                settings=_make_browser_settings(settings),
+                make_speech_detector=make_speech_detector,
+                agent=agent if agent_answers_browsers else None,
             )
             gateway = cls(settings, engine, server, browsers, voices)
-            gateway.addresses = Addresses(_address(audiosocket), _address(web))
-            await gateway._start(clock, audiosocket, web, resources)
+            gateway.addresses = Addresses(_bound_address(audiosocket), _bound_address(http_listener))
+            await gateway._start(clock, audiosocket, http_listener, resources)
             gateway._resources = resources.pop_all()
         return gateway
 
@@ -131,39 +135,43 @@ class Gateway:
         """Why no call should be sent here now; None when one may."""
         if not self._listening:
             return "starting"
-        refusal = self.registry.refusal()
-        return None if refusal is None else _UNREADY.get(refusal.reason, "full")
+        refusal = self.call_registry.refusal()
+        return None if refusal is None else _UNREADY_REASONS.get(refusal.reason, "full")
 
     async def finish(self) -> None:
         """Take nothing new, and let what is being said be finished, at most ``drain_s``."""
         within_s = self.settings.drain_s
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._apis.finish(within_s))
-            await self.registry.finish_calls(within_s)
+            await self.call_registry.finish_calls(within_s)
 
-    def watch(self) -> "asyncio.Task[None]":
+    def wait_for_failure(self) -> "asyncio.Task[None]":
         """A task that ends only if the clock or the HTTP server does, which is a fault of ours."""
-        return asyncio.create_task(_first_fault(self._running))
+        return asyncio.create_task(_raise_first_failure(self._background_tasks))
 
     async def aclose(self) -> None:
         """End every call and close everything."""
         await self._resources.aclose()
 
     async def _start(
-        self, clock: Clock, audiosocket: socket.socket, web: socket.socket, resources: AsyncExitStack
+        self,
+        clock: Clock,
+        audiosocket: socket.socket,
+        http_listener: socket.socket,
+        resources: AsyncExitStack,
     ) -> None:
-        ticking = asyncio.create_task(clock.run(), name="clock")
-        resources.push_async_callback(_end_task, ticking)
+        clock_task = asyncio.create_task(clock.run(), name="clock")
+        resources.push_async_callback(_cancel_task, clock_task)
         try:
-            await self.server.listen(audiosocket)
+            await self.audiosocket_server.listen(audiosocket)
         except OSError as error:
-            raise _no_listener(*_address(audiosocket), error) from None
-        resources.push_async_callback(self.server.aclose)
-        resources.push_async_callback(self.browsers.aclose)
-        access = _access(self.settings)
+            raise _address_unavailable(*_bound_address(audiosocket), error) from None
+        resources.push_async_callback(self.audiosocket_server.aclose)
+        resources.push_async_callback(self.browser_calls.aclose)
+        access = _make_access_control(self.settings)
         guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(self.settings.reference_hosts or ())))
-        longest_text = self.settings.max_input_characters
-        self._apis = SpeechApis(self.engine, access, self.voices, guard, longest_text)
+        max_text_characters = self.settings.max_input_characters
+        self._apis = SpeechApis(self.engine, access, self.voices, guard, max_text_characters)
         resources.push_async_callback(self._apis.aclose)
         app = make_app(
             unready=self.unready,
@@ -171,15 +179,18 @@ class Gateway:
             access=access,
             mounts=[
                 *self._apis.mounts(),
-                Mount(calls_api.routes(self.registry, _speech(self.settings), self.voices), Scope.CALLS),
-                Mount(browser_routes(self.browsers), Scope.CALLS),
+                Mount(
+                    calls_api.routes(self.call_registry, _make_speech(self.settings), self.voices),
+                    Scope.CALLS,
+                ),
+                Mount(browser_routes(self.browser_calls), Scope.CALLS),
             ],
         )
-        http = HttpServer(app, web)
-        answering = asyncio.create_task(http.run_until_closed(), name="http")
-        resources.push_async_callback(_close_http, http, answering)
-        await http.wait_started(answering)
-        self._running = (ticking, answering)
+        http = HttpServer(app, http_listener)
+        http_task = asyncio.create_task(http.run_until_closed(), name="http")
+        resources.push_async_callback(_close_http, http, http_task)
+        await http.wait_started(http_task)
+        self._background_tasks = (clock_task, http_task)
         self._listening = True
 
 
@@ -189,17 +200,17 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     Raises:
         VivavoceError: it could not start; the message is the sentence to show.
     """
-    async with _StopSignals() as stop:
-        opening = asyncio.create_task(Gateway.open(settings))
-        if await stop.comes_before(opening):
+    async with _StopSignals() as stop_signals:
+        opening_task = asyncio.create_task(Gateway.open(settings))
+        if await stop_signals.interrupts(opening_task):
             return
-        async with contextlib.aclosing(opening.result()) as gateway:
+        async with contextlib.aclosing(opening_task.result()) as gateway:
             tune_process()
             announce(_ready_line(gateway))
-            if not await stop.comes_before(gateway.watch()):
+            if not await stop_signals.interrupts(gateway.wait_for_failure()):
                 return
-            logger.info("Shutting down: %d calls may finish their sentence", len(gateway.registry))
-            await stop.comes_before(asyncio.create_task(gateway.finish()))
+            logger.info("Shutting down: %d calls may finish their sentence", len(gateway.call_registry))
+            await stop_signals.interrupts(asyncio.create_task(gateway.finish()))
 
 
 class _StopSignals:
@@ -219,77 +230,77 @@ class _StopSignals:
         for number in self._SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
 
-    async def comes_before(self, work: "asyncio.Task[T]") -> bool:
+    async def interrupts(self, work: "asyncio.Task[T]") -> bool:
         """Wait for ``work`` or the next signal; a signal cancels the work. Raises what the work raised."""
         signalled = asyncio.create_task(self._received.get())
         try:
             await asyncio.wait({work, signalled}, return_when=asyncio.FIRST_COMPLETED)
             stopped = signalled.done() and not work.done()
         finally:
-            await _end_task(signalled)
+            await _cancel_task(signalled)
             if not work.done():
-                await _end_task(work)
+                await _cancel_task(work)
         if not work.cancelled():
             work.result()
         return stopped
 
 
-def _access(settings: Settings) -> Access:
+def _make_access_control(settings: Settings) -> AccessControl:
     """Who may use the HTTP side; raises SettingsError where a file of keys is named that lets nobody in."""
     origins = Origins(
         frozenset(settings.allowed_origins or ()), loopback_names_only=is_loopback(settings.host)
     )
     if settings.keys_file is None:
-        return Access.open_house(origins)
+        return AccessControl.open_to_all(origins)
     keys = KeysFile(settings.keys_file)
     if all(key.revoked_at is not None for key in keys):
         raise SettingsError(
             f"keys_file: {settings.keys_file} holds no key that is good; make one: "
             f"vivavoce keys add NAME --keys-file {settings.keys_file}"
         )
-    return Access(keys, origins)
+    return AccessControl(keys, origins)
 
 
-def _agent(settings: Settings) -> Agent:
+def _make_agent(settings: Settings) -> Agent:
     policy = ScriptPolicy(settings.script_tokens_per_s, settings.script_pause_s)
-    return make_agent(settings.agent or _PHONE_AGENT, policy, loops=settings.script_loops)
+    return make_agent(settings.agent or _DEFAULT_PHONE_AGENT, policy, loops=settings.script_loops)
 
 
-def _policy(settings: Settings) -> AudioSocketPolicy:
-    return AudioSocketPolicy(
+def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
+    return AudioSocketCallSettings(
         sample_rate=settings.audiosocket_rate,
         first_message_s=settings.first_message_s,
         stalled_s=settings.stalled_s,
         lead_s=settings.lead_s,
-        speech=_speech(settings),
-        on_speech=OnSpeech(settings.caller_speech),
+        speech=_make_speech(settings),
+        caller_speech_action=CallerSpeechAction(settings.caller_speech),
     )
 
 
-def _browser_settings(settings: Settings) -> BrowserCallSettings:
+def _make_browser_settings(settings: Settings) -> BrowserCallSettings:
     chat = None
     key = settings.llm_api_key.get_secret_value() if settings.llm_api_key else ""
     if settings.llm_base_url is not None and settings.llm_model is not None:
         chat = ChatSettings(settings.llm_base_url, settings.llm_model, key)
     return BrowserCallSettings(
         lead_s=settings.lead_s,
-        speech=_speech(settings),
+        speech=_make_speech(settings),
         greeting=settings.greeting,
         ice_servers=settings.ice_servers or (),
         chat=chat,
     )
 
 
-def _speech(settings: Settings) -> Speech:
-    return Speech(settings.voice, settings.speed)
+def _make_speech(settings: Settings) -> CallSpeechOptions:
+    return CallSpeechOptions(settings.voice, settings.speed)
 
 
-def _voice_policy(settings: Settings) -> VoicePolicy:
+def _make_voice_policy(settings: Settings) -> VoicePolicy:
     return VoicePolicy(settings.voice, settings.voice_aliases or {})
 
 
 async def _open_engine(settings: Settings) -> Engine:
-    config = EngineConfig(scheduler=SchedulerPolicy(most_streams=settings.max_streams))
+    config = EngineConfig(scheduler=SchedulerPolicy(max_streams=settings.max_streams))
     process = ProcessPolicy(niceness=_RENDERING_NICENESS) if settings.engine_process else None
     engine = await Engine.open(
         settings.bundle,
@@ -300,11 +311,11 @@ async def _open_engine(settings: Settings) -> Engine:
         process=process,
     )
     if process is None:
-        _let_sending_go_first()
+        _lower_rendering_priority()
     return engine
 
 
-def _let_sending_go_first() -> None:
+def _lower_rendering_priority() -> None:
     """Give the other threads of the process, which render, less of a busy core than this one, which sends.
 
     With 100 calls on 2 cores the worst tick in a thousand came 13 to 22 ms late before, 8 to 10 ms after.
@@ -337,19 +348,19 @@ def _bind(host: str, port: int) -> socket.socket:
         sock.bind(address)
     except OSError as error:
         sock.close()
-        raise _no_listener(host, port, error) from None
+        raise _address_unavailable(host, port, error) from None
     return sock
 
 
-def _no_listener(host: str, port: int, error: OSError) -> AddressUnavailable:
+def _address_unavailable(host: str, port: int, error: OSError) -> AddressUnavailable:
     if error.errno == errno.EADDRINUSE:
         return AddressUnavailable(
-            f"{_as_text(host, port)} is in use by another program; choose another port."
+            f"{_format_address(host, port)} is in use by another program; choose another port."
         )
-    return AddressUnavailable(f"Cannot listen on {_as_text(host, port)}: {error.strerror}.")
+    return AddressUnavailable(f"Cannot listen on {_format_address(host, port)}: {error.strerror}.")
 
 
-def _address(sock: socket.socket) -> tuple[str, int]:
+def _bound_address(sock: socket.socket) -> tuple[str, int]:
     host, port, *_ = sock.getsockname()
     return host, port
 
@@ -358,12 +369,12 @@ def _ready_line(gateway: Gateway) -> str:
     addresses, settings = gateway.addresses, gateway.settings
     voice = gateway.engine.voices.get(settings.voice).id
     return (
-        f"vivavoce is ready: AudioSocket on {_as_text(*addresses.audiosocket)}, "
-        f"HTTP on http://{_as_text(*addresses.http)}, agent {settings.agent or _PHONE_AGENT}, voice {voice}"
+        f"vivavoce is ready: AudioSocket on {_format_address(*addresses.audiosocket)}, "
+        f"HTTP on http://{_format_address(*addresses.http)}, agent {settings.agent or _DEFAULT_PHONE_AGENT}, voice {voice}"
     )
 
 
-def _as_text(host: str, port: int) -> str:
+def _format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -379,18 +390,18 @@ def tune_process() -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
-async def _first_fault(tasks: "tuple[asyncio.Task[None], ...]") -> None:
+async def _raise_first_failure(tasks: "tuple[asyncio.Task[None], ...]") -> None:
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         await task
     raise RuntimeError("a task of the server ended by itself")
 
 
-async def _close_http(http: HttpServer, answering: "asyncio.Task[None]") -> None:
+async def _close_http(http: HttpServer, http_task: "asyncio.Task[None]") -> None:
     http.close()
-    await asyncio.wait({answering})
+    await asyncio.wait({http_task})
 
 
-async def _end_task(task: "asyncio.Task[T]") -> None:
+async def _cancel_task(task: "asyncio.Task[T]") -> None:
     task.cancel()
     await asyncio.wait({task})

@@ -33,20 +33,20 @@ class SettingsError(VivavoceError):
     """A key or a value of the configuration is not allowed; the message is the one sentence to show."""
 
 
-def _not_a_bool(value: object) -> object:
+def _reject_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("a number is wanted")
     return value
 
 
-def _digits_as_number(value: object) -> object:
+def _parse_digits(value: object) -> object:
     # The environment has only text, and a Literal of numbers takes none.
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-_Whole = Annotated[int, BeforeValidator(_not_a_bool)]
-_Real = Annotated[float, BeforeValidator(_not_a_bool), Field(allow_inf_nan=False)]
-_Port = Annotated[_Whole, Field(ge=0, le=65_535, description="a port from 0 (any free one) to 65535")]
+_Integer = Annotated[int, BeforeValidator(_reject_bool)]
+_FiniteFloat = Annotated[float, BeforeValidator(_reject_bool), Field(allow_inf_nan=False)]
+_Port = Annotated[_Integer, Field(ge=0, le=65_535, description="a port from 0 (any free one) to 65535")]
 _Host = Annotated[str, Field(min_length=1, max_length=253, description="a host name or an IP address")]
 
 
@@ -80,9 +80,9 @@ class Settings(BaseSettings):
         Field(description="script:FILE, keys or none"),
     ] = None  # a first caller hears something: a phone the answer to keys, a browser the greeting
     script_tokens_per_s: Annotated[
-        _Real, Field(ge=1, le=10_000, description="tokens a second, 1 to 10000")
+        _FiniteFloat, Field(ge=1, le=10_000, description="tokens a second, 1 to 10000")
     ] = 40.0  # as a hosted LLM of middle size writes
-    script_pause_s: Annotated[_Real, Field(ge=0, le=60, description="seconds from 0 to 60")] = (
+    script_pause_s: Annotated[_FiniteFloat, Field(ge=0, le=60, description="seconds from 0 to 60")] = (
         0.7  # between two utterances, as between two turns of one speaker
     )
     script_loops: Annotated[bool, Field(description="true or false")] = False
@@ -111,20 +111,20 @@ class Settings(BaseSettings):
     engine_process: Annotated[bool, Field(description="true or false")] = (
         False  # paces packets no better with the packaged voice, and takes 130 MB and a tenth more compute
     )
-    speed: Annotated[_Real, Field(ge=0.5, le=2.0, description="a factor from 0.5 to 2.0")] = 1.0
+    speed: Annotated[_FiniteFloat, Field(ge=0.5, le=2.0, description="a factor from 0.5 to 2.0")] = 1.0
 
     audiosocket_rate: Annotated[
         Literal[8000, 24000],
-        BeforeValidator(_digits_as_number),
+        BeforeValidator(_parse_digits),
         Field(description="8000 or 24000 (Hz; 24000 needs Asterisk 20.17, 21.12, 22.7, 23.1 or later)"),
     ] = 8000  # the kind that every Asterisk takes; an older one ends the call at any other
     max_input_characters: Annotated[
-        _Whole, Field(ge=1, le=200_000, description="characters from 1 to 200000")
+        _Integer, Field(ge=1, le=200_000, description="characters from 1 to 200000")
     ] = 4096  # of one request, as at OpenAI
-    max_calls: Annotated[_Whole, Field(ge=1, le=10_000, description="calls from 1 to 10000")] = (
+    max_calls: Annotated[_Integer, Field(ge=1, le=10_000, description="calls from 1 to 10000")] = (
         100  # what two cores serve without an underrun
     )
-    max_streams: Annotated[_Whole, Field(ge=1, le=10_000, description="streams from 1 to 10000")] = (
+    max_streams: Annotated[_Integer, Field(ge=1, le=10_000, description="streams from 1 to 10000")] = (
         100  # one a call
     )
     caller_speech: Annotated[
@@ -145,21 +145,21 @@ class Settings(BaseSettings):
         Annotated[str, Field(min_length=1)] | None, Field(description="the model's name there")
     ] = None
     llm_api_key: Annotated[SecretStr | None, Field(description="a key of that server")] = None
-    lead_s: Annotated[_Real, Field(ge=0.1, le=10, description="seconds from 0.1 to 10")] = (
+    lead_s: Annotated[_FiniteFloat, Field(ge=0.1, le=10, description="seconds from 0.1 to 10")] = (
         0.6  # hides a busy moment of the engine, and little is thrown away when the caller interrupts
     )
     clock_phases: Annotated[
         Literal[1, 2, 4, 5, 10, 20],
-        BeforeValidator(_digits_as_number),
+        BeforeValidator(_parse_digits),
         Field(description="1, 2, 4, 5, 10 or 20"),
     ] = 4  # 100 calls in groups of 25 every 5 ms: no burst of packets, no more wake-ups than needed
-    first_message_s: Annotated[_Real, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
+    first_message_s: Annotated[_FiniteFloat, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
         5.0  # Asterisk sends a call's id within 1 ms of the connection
     )
-    stalled_s: Annotated[_Real, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
+    stalled_s: Annotated[_FiniteFloat, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
         10.0  # a network that swallows packets for longer does not come back within a conversation
     )
-    drain_s: Annotated[_Real, Field(ge=0, le=600, description="seconds from 0 to 600")] = (
+    drain_s: Annotated[_FiniteFloat, Field(ge=0, le=600, description="seconds from 0 to 600")] = (
         10.0  # a long sentence; supervisors kill after 30 s and more
     )
     log_level: Annotated[
@@ -200,7 +200,7 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
     try:
         settings = Loaded(**flags)  # type: ignore[arg-type]  # pydantic checks them
     except ValidationError as error:
-        raise SettingsError(_sentence(error.errors()[0], file, flags)) from None
+        raise SettingsError(_describe_error(error.errors()[0], file, flags)) from None
     except SourceError as error:
         raise SettingsError(f"The environment does not make sense: {error}.") from None
     for key, host in (("host", settings.host), ("audiosocket_host", settings.audiosocket_host)):
@@ -231,26 +231,26 @@ def _check_environment() -> None:
             raise SettingsError(f"{name}: unknown environment variable; allowed are {allowed}.")
 
 
-def _sentence(error: ErrorDetails, file: Path | None, flags: Mapping[str, object]) -> str:
+def _describe_error(error: ErrorDetails, file: Path | None, flags: Mapping[str, object]) -> str:
     key = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key in {file}; allowed are {', '.join(Settings.model_fields)}."
-    origin = _origin(key, file, flags)
-    got = "a value that is not shown" if key in _SECRETS else repr(error["input"])
-    return f"{key} ({origin}): got {got}; allowed is {_allowed(key)}."
+    origin = _describe_source(key, file, flags)
+    got = "a value that is not shown" if key in _SECRET_KEYS else repr(error["input"])
+    return f"{key} ({origin}): got {got}; allowed is {_describe_allowed(key)}."
 
 
-_SECRETS = frozenset({"llm_api_key"})
+_SECRET_KEYS = frozenset({"llm_api_key"})
 
 
-def _origin(key: str, file: Path | None, flags: Mapping[str, object]) -> str:
+def _describe_source(key: str, file: Path | None, flags: Mapping[str, object]) -> str:
     if key in flags:
         return "--" + key.replace("_", "-")
     name = ENVIRONMENT_PREFIX + key.upper()
     return name if name in os.environ else str(file)
 
 
-def _allowed(key: str) -> str:
+def _describe_allowed(key: str) -> str:
     return str(Settings.model_fields[key].description)
 
 

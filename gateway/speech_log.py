@@ -8,21 +8,21 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..adapters.heard_words import Discarded, HeardWord
+from ..adapters.heard_words import DiscardResult, HeardWord
 from .call_events import CallEvents, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
 
 
-class Heard(Protocol):
+class HeardWordSource(Protocol):
     """What a playout tells of what was heard."""
 
-    def heard(self) -> tuple[HeardWord, ...]:
+    def take_heard_words(self) -> tuple[HeardWord, ...]:
         """Words heard since last asked."""
 
     def lead_s(self, now: float) -> float:
         """Seconds not yet played."""
 
 
-class Text(Protocol):
+class GrowingText(Protocol):
     """An utterance's text, as it grows."""
 
     @property
@@ -31,30 +31,32 @@ class Text(Protocol):
 
 
 @dataclass(slots=True)
-class _Utterance:
+class _TrackedUtterance:
     number: int
-    source: Text
+    source: GrowingText
     outcome: str | None = None  # None while audio still comes
 
 
-class SpeechLog:
+class UtteranceTracker:
     """Follows the utterances of one call from their first audio to the last that was heard."""
 
-    def __init__(self, events: CallEvents, playout: Heard) -> None:
+    def __init__(self, events: CallEvents, playout: HeardWordSource) -> None:
         self._events = events
         self._playout = playout
         self._begun = 0
-        self._unheard: deque[_Utterance] = deque()  # from the one being heard to the one being rendered
+        self._unheard: deque[_TrackedUtterance] = (
+            deque()
+        )  # from the one being heard to the one being rendered
 
-    def begin(self, source: Text) -> None:
+    def begin(self, source: GrowingText) -> None:
         """The first audio of an utterance is in the playout."""
-        self._unheard.append(_Utterance(self._begun, source))
+        self._unheard.append(_TrackedUtterance(self._begun, source))
         self._begun += 1
         self._events.emit(SpeechStarted(self._begun - 1))
 
-    def text_of(self, number: int) -> str:
+    def utterance_text(self, number: int) -> str:
         """The text so far of an utterance that is not over; "" of any other."""
-        return next((one.source.text for one in self._unheard if one.number == number), "")
+        return next((tracked.source.text for tracked in self._unheard if tracked.number == number), "")
 
     def end(self, outcome: str) -> None:
         """The utterance being rendered has no more audio; one that had none is not told of."""
@@ -65,17 +67,17 @@ class SpeechLog:
         """Tell the words that have been heard, and the utterances that are over."""
         if not self._unheard:
             return
-        for heard in self._playout.heard():
+        for heard in self._playout.take_heard_words():
             self._finish_before(heard.utterance)
             self._events.emit(WordHeard(heard.utterance, heard.word))
         if self._unheard[-1].outcome is not None and self._playout.lead_s(now) <= 0:
             self._finish_before(self._begun)
 
-    def discard(self, discarded: Discarded) -> str | None:
+    def discard(self, discarded: DiscardResult) -> str | None:
         """Tell of a barge-in; answers the text heard of the utterance that it cut, None if it cut none."""
-        for heard in self._playout.heard():
+        for heard in self._playout.take_heard_words():
             self._events.emit(WordHeard(heard.utterance, heard.word))
-        cut = next((spoken for spoken in self._unheard if spoken.number == discarded.utterance), None)
+        cut = next((tracked for tracked in self._unheard if tracked.number == discarded.utterance), None)
         if cut is None:
             return None
         self._finish_before(cut.number)
@@ -86,6 +88,6 @@ class SpeechLog:
 
     def _finish_before(self, number: int) -> None:
         while self._unheard and self._unheard[0].number < number:
-            over = self._unheard[0]
-            self._events.emit(SpeechFinished(over.number, over.outcome or "spoken"))
+            finished = self._unheard[0]
+            self._events.emit(SpeechFinished(finished.number, finished.outcome or "spoken"))
             self._unheard.popleft()

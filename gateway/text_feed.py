@@ -15,44 +15,44 @@ _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
 _CLOSERS = " \t\"'”’)"  # may follow the end of a sentence
 
 
-class Command(Enum):
+class TextCommand(Enum):
     """What may come between two pieces of text."""
 
     FLUSH = "flush"  # speak what is buffered without waiting for the end of a sentence
 
 
-Delta = str | Command
+TextDelta = str | TextCommand
 
 
-def weight(delta: Delta) -> int:
+def waiting_characters_of(delta: TextDelta) -> int:
     """Characters that it counts for while it waits; one that says nothing counts for one, too."""
     return len(delta) or 1 if isinstance(delta, str) else 1
 
 
-class Draft:
+class TextBuffer:
     """The text of one utterance between who writes it and who speaks it."""
 
     def __init__(self) -> None:
-        self.waiting = 0  # characters not read yet, by ``weight``
-        self._deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
+        self.queued_characters = 0  # characters not read yet, by ``waiting_characters_of``
+        self._deltas: asyncio.Queue[TextDelta | None] = asyncio.Queue()
 
-    def push(self, delta: Delta) -> None:
+    def push(self, delta: TextDelta) -> None:
         """Add text or a command."""
-        self.waiting += weight(delta)
+        self.queued_characters += waiting_characters_of(delta)
         self._deltas.put_nowait(delta)
 
     def end(self) -> None:
         """It is written."""
         self._deltas.put_nowait(None)
 
-    async def deltas(self) -> AsyncGenerator[Delta, None]:
+    async def deltas(self) -> AsyncGenerator[TextDelta, None]:
         """What was pushed, until the end."""
         while (delta := await self._deltas.get()) is not None:
-            self.waiting -= weight(delta)
+            self.queued_characters -= waiting_characters_of(delta)
             yield delta
 
 
-class Meter:
+class CharacterQuota:
     """Charges what one program writes on a call, piece by piece.
 
     After a piece that is too much nothing more is taken up to the next flush or end: with a hole in it, a
@@ -61,28 +61,28 @@ class Meter:
 
     def __init__(self, charge: Callable[[int], None]) -> None:
         self._charge = charge
-        self._is_cut = False
+        self._is_exceeded = False
 
-    def takes(self, delta: Delta) -> bool:
+    def accept(self, delta: TextDelta) -> bool:
         """Whether it is to be said; raises what ``charge`` does at the first piece that is not."""
-        if isinstance(delta, Command):
-            self._is_cut = False
-        elif not self._is_cut:
-            self._take(delta)
-        return not self._is_cut
+        if isinstance(delta, TextCommand):
+            self._is_exceeded = False
+        elif not self._is_exceeded:
+            self._charge_text(delta)
+        return not self._is_exceeded
 
     def end(self) -> None:
         """What comes next is another utterance."""
-        self._is_cut = False
+        self._is_exceeded = False
 
-    def _take(self, text: str) -> None:
-        self._is_cut = True
+    def _charge_text(self, text: str) -> None:
+        self._is_exceeded = True
         try:
             self._charge(len(text))
         except RateLimited as error:
             sentence = f"{error}; from here on nothing is said up to the next flush or end"
             raise RateLimited(sentence, error.retry_after_s) from None
-        self._is_cut = False
+        self._is_exceeded = False
 
 
 class TextSink(Protocol):
@@ -104,7 +104,7 @@ class TextFeed:
     Whatever happens, the stream's input is ended when the text is, so that what was pushed is spoken.
     """
 
-    def __init__(self, stream: TextSink, text: str | AsyncIterable[Delta]) -> None:
+    def __init__(self, stream: TextSink, text: str | AsyncIterable[TextDelta]) -> None:
         self.cut_short = False
         self._stream = stream
         self._pushed: list[str] = []
@@ -129,12 +129,12 @@ class TextFeed:
         if _ends_sentence(self.text):
             self._task.cancel()
 
-    def is_over_before(self, chunk: AudioChunk) -> bool:
+    def ends_before(self, chunk: AudioChunk) -> bool:
         """Whether ``chunk``, the next one, begins a sentence that shall not be said any more."""
-        begins = chunk.text[0]
-        is_next_segment = begins > self._segment_start
-        self._segment_start = begins
-        return self.cut_short and is_next_segment and _ends_sentence(self.text[:begins])
+        chunk_start = chunk.text[0]
+        is_next_segment = chunk_start > self._segment_start
+        self._segment_start = chunk_start
+        return self.cut_short and is_next_segment and _ends_sentence(self.text[:chunk_start])
 
     @property
     def has_failed(self) -> bool:
@@ -147,7 +147,7 @@ class TextFeed:
         if not self._task.cancelled():
             self._task.result()
 
-    async def _run(self, text: str | AsyncIterable[Delta]) -> None:
+    async def _run(self, text: str | AsyncIterable[TextDelta]) -> None:
         try:
             if isinstance(text, str):
                 self._push(text)
@@ -156,7 +156,7 @@ class TextFeed:
         finally:
             self._stream.end_input()
 
-    async def _push_all(self, deltas: AsyncIterable[Delta]) -> None:
+    async def _push_all(self, deltas: AsyncIterable[TextDelta]) -> None:
         try:
             async for delta in deltas:
                 self._push(delta)
@@ -166,8 +166,8 @@ class TextFeed:
             if isinstance(deltas, AsyncGenerator):
                 await deltas.aclose()
 
-    def _push(self, delta: Delta) -> None:
-        if isinstance(delta, Command):
+    def _push(self, delta: TextDelta) -> None:
+        if isinstance(delta, TextCommand):
             self._stream.flush()
             return
         self._pushed.append(delta)

@@ -24,32 +24,32 @@ from typing import Final
 from ..tts_engine.cosyvoice.voices import BundleVoices
 from ..tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice, VivavoceError
 from ..tts_engine.recording import RecordingLimits, read_recording
-from ..tts_engine.voice_store import About, StoredVoice, VoicePrompt, VoiceStore, checked_id
-from ..tts_engine.voices import MANY, Voices
-from .access.access import OPEN_KEY_ID, Grant
+from ..tts_engine.voice_store import StoredVoice, VoiceMetadata, VoicePrompt, VoiceStore, checked_id
+from ..tts_engine.voices import MULTIPLE_LANGUAGES, Voices
+from .access.access import ANONYMOUS_KEY_ID, Grant
 from .access.keys import Scope
 
 logger = logging.getLogger(__name__)
 
-OPENAI_NAMES: Final = tuple(
+OPENAI_VOICE_NAMES: Final = tuple(
     "alloy ash ballad coral echo fable onyx nova sage shimmer verse marin cedar".split()
 )
-_NOBODYS = ""  # owner of what the operator made, and of what is made where no keys are asked for
-_FROM_FOLDER = "speakers folder"
-_SOUNDS = frozenset(".wav .flac .mp3 .ogg .opus .m4a .aac .aiff .webm .mp4".split())
-_MOST_SHOWN = 20  # names in an error
+_NO_OWNER = ""  # owner of what the operator made, and of what is made where no keys are asked for
+_FOLDER_PROVENANCE = "speakers folder"
+_SOUND_SUFFIXES = frozenset(".wav .flac .mp3 .ogg .opus .m4a .aac .aiff .webm .mp4".split())
+_MAX_NAMES_SHOWN = 20  # names in an error
 
 
 @dataclass(frozen=True, slots=True)
 class VoicePolicy:
     """default: voice of whoever names none, None for the bundle's first. aliases: name -> id of a voice.
 
-    most_waiting: recordings that may wait to be heard; one takes about a second.
+    max_waiting: recordings that may wait to be heard; one takes about a second.
     """
 
     default: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
-    most_waiting: int = 16
+    max_waiting: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class NewVoice:
     consent: str = ""
     provenance: str = ""
     voice_id: str | None = None
-    use_s: float | None = None
+    max_prompt_s: float | None = None
     limits: RecordingLimits | None = None
 
 
@@ -91,9 +91,9 @@ class KeyVoices:
         """The engine's id for a name, the default for None; raises UnknownVoice."""
         return self._registry.resolve(name, self._grant)
 
-    def visible(self) -> tuple[ListedVoice, ...]:
+    def usable_voices(self) -> tuple[ListedVoice, ...]:
         """The voices that the key may use."""
-        return self._registry.visible(self._grant)
+        return self._registry.usable_voices(self._grant)
 
 
 class VoiceRegistry:
@@ -101,11 +101,11 @@ class VoiceRegistry:
 
     def __init__(self, voices: Voices, policy: VoicePolicy | None = None) -> None:
         self._voices = voices
-        self._of_bundle = {voice.id: voice for voice in voices}
+        self._bundle_voices = {voice.id: voice for voice in voices}
         self._policy = policy or VoicePolicy()
-        self._hearing = ThreadPoolExecutor(1, thread_name_prefix="enrolment")
+        self._encoding_thread = ThreadPoolExecutor(1, thread_name_prefix="enrolment")
         self._waiting = 0
-        self._borrowed: Counter[str] = Counter()
+        self._temporary_uses: Counter[str] = Counter()
 
     @classmethod
     async def open(
@@ -124,70 +124,75 @@ class VoiceRegistry:
             opened.pop_all()
         return registry
 
-    def seen_by(self, grant: Grant) -> KeyVoices:
+    def for_grant(self, grant: Grant) -> KeyVoices:
         """These voices, for whoever cares for one key only."""
         return KeyVoices(self, grant)
 
     def close(self) -> None:
         """Let go of the thread, once the recording that it hears is done."""
-        self._hearing.shutdown(cancel_futures=True)
+        self._encoding_thread.shutdown(cancel_futures=True)
 
     def resolve(self, name: str | None, grant: Grant) -> str:
         """The engine's id for a name, the default for None; raises UnknownVoice."""
         if name is None:
             return self._default()
-        if name in self._of_bundle or self._stored(name, grant) is not None:
+        if name in self._bundle_voices or self._find_stored(name, grant) is not None:
             return name
         if name in self._policy.aliases:
             return self._policy.aliases[name]
-        named = self._named(name, grant)
+        named = self._find_by_name(name, grant)
         if named is not None:
             return named
-        if name in OPENAI_NAMES:
+        if name in OPENAI_VOICE_NAMES:
             return self._default()
-        raise UnknownVoice(f"no voice {name[:140]!r}; there are: {self._some_names(grant)}")
+        raise UnknownVoice(f"no voice {name[:140]!r}; there are: {self._describe_names(grant)}")
 
     def aliases(self) -> Mapping[str, str]:
         """Every other name that is understood, and the id that it stands for."""
         default = self._default()
-        return {**dict.fromkeys(OPENAI_NAMES, default), **self._policy.aliases}
+        return {**dict.fromkeys(OPENAI_VOICE_NAMES, default), **self._policy.aliases}
 
-    def visible(self, grant: Grant) -> tuple[ListedVoice, ...]:
+    def usable_voices(self, grant: Grant) -> tuple[ListedVoice, ...]:
         """The voices that a key may use: the bundle's, then those on file, in order of age."""
         return (
-            *(ListedVoice(one.id, one.id, one.language, one.description) for one in self._of_bundle.values()),
             *(
-                ListedVoice(one.id, one.name, one.language or MANY, "enrolled", one)
-                for one in self.cloned(grant)
+                ListedVoice(one.id, one.id, one.language, one.description)
+                for one in self._bundle_voices.values()
+            ),
+            *(
+                ListedVoice(one.id, one.name, one.language or MULTIPLE_LANGUAGES, "enrolled", one)
+                for one in self.enrolled_voices(grant)
             ),
         )
 
-    def cloned(self, grant: Grant) -> tuple[StoredVoice, ...]:
+    def enrolled_voices(self, grant: Grant) -> tuple[StoredVoice, ...]:
         """The voices on file that a key may use, in order of age."""
-        return self._on_file(grant, -1)
+        return self._list_stored(grant, -1)
 
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:
         """What is on file about a voice that a key may use; raises UnknownVoice."""
-        stored = self._stored(voice_id, grant)
+        stored = self._find_stored(voice_id, grant)
         if stored is None:
             raise UnknownVoice(f"no voice {voice_id[:140]!r} was enrolled")
         return stored
 
     def check_cloning(self) -> None:
         """Raise BadRequest where no voice can be made of a recording, were it only for a while."""
-        self._cloner()
+        self._cloning_voices()
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         """Enrol the bytes of a sound file.
 
         Raises ScopeMissing, BadRequest for the recording or a model that clones nothing, Overloaded.
         """
-        grant.require(Scope.ENROL)
-        cloning, store = self._cloning()
+        grant.require(Scope.ENROLL)
+        cloning, store = self._cloning_voices_and_store()
         if new.voice_id is not None and checked_id(new.voice_id) in cloning:
             raise BadRequest(f"there is a voice {new.voice_id!r} already; remove it first or take another id")
-        prompt = await self._heard(cloning, data, new)
-        about = About(new.language, _owner(grant), new.consent, new.provenance, _digest(data))
+        prompt = await self._encode_recording(cloning, data, new)
+        about = VoiceMetadata(
+            new.language, _owner(grant), new.consent, new.provenance, _sha256_of_recording(data)
+        )
         voice = await asyncio.to_thread(store.add, prompt, name=new.name, about=about, voice_id=new.voice_id)
         logger.info("voice %s enrolled by key %s", voice.id, grant.key_id)
         return voice
@@ -197,52 +202,52 @@ class VoiceRegistry:
 
         Raises as ``create``, and UnknownVoice.
         """
-        grant.require(Scope.ENROL)
-        cloning, store = self._cloning()
-        before = self._own(voice_id, grant).about
-        prompt = await self._heard(cloning, data, new)
-        about = About(
+        grant.require(Scope.ENROLL)
+        cloning, store = self._cloning_voices_and_store()
+        before = self._find_changeable(voice_id, grant).about
+        prompt = await self._encode_recording(cloning, data, new)
+        about = VoiceMetadata(
             new.language or before.language,
             before.owner,
             new.consent or before.consent,
             new.provenance or before.provenance,
-            _digest(data),
+            _sha256_of_recording(data),
         )
         voice = await asyncio.to_thread(store.replace, voice_id, prompt, about)
         logger.info("voice %s enrolled anew by key %s", voice.id, grant.key_id)
         return voice
 
     @asynccontextmanager
-    async def borrowed(self, data: bytes, new: NewVoice, grant: Grant) -> AsyncIterator[str]:
+    async def temporary(self, data: bytes, new: NewVoice, grant: Grant) -> AsyncIterator[str]:
         """The engine's id of a voice that lasts as long as the block: a recording to speak like, not kept.
 
         Raises as ``create``.
         """
-        grant.require(Scope.ENROL)
-        cloning = self._cloner()
-        prompt = await self._heard(cloning, data, new)
-        voice_id = cloning.keep(prompt).id
-        self._borrowed[voice_id] += 1
+        grant.require(Scope.ENROLL)
+        cloning = self._cloning_voices()
+        prompt = await self._encode_recording(cloning, data, new)
+        voice_id = cloning.register_prompt(prompt).id
+        self._temporary_uses[voice_id] += 1
         try:
             yield voice_id
         finally:
-            self._borrowed[voice_id] -= 1
-            if not self._borrowed[voice_id]:
-                del self._borrowed[voice_id]
+            self._temporary_uses[voice_id] -= 1
+            if not self._temporary_uses[voice_id]:
+                del self._temporary_uses[voice_id]
                 cloning.remove(voice_id)
 
     async def rename(self, voice_id: str, name: str, grant: Grant) -> StoredVoice:
         """Give a voice of the key's another name; raises ScopeMissing, UnknownVoice, BadRequest."""
-        grant.require(Scope.ENROL)
-        self._own(voice_id, grant)
-        _, store = self._cloning()
+        grant.require(Scope.ENROLL)
+        self._find_changeable(voice_id, grant)
+        _, store = self._cloning_voices_and_store()
         return await asyncio.to_thread(store.rename, voice_id, name)
 
     async def remove(self, voice_id: str, grant: Grant) -> StoredVoice:
         """Delete a voice of the key's; raises ScopeMissing and UnknownVoice."""
-        grant.require(Scope.ENROL)
-        self._own(voice_id, grant)
-        _, store = self._cloning()
+        grant.require(Scope.ENROLL)
+        self._find_changeable(voice_id, grant)
+        _, store = self._cloning_voices_and_store()
         voice = await asyncio.to_thread(store.remove, voice_id)
         logger.info("voice %s removed by key %s", voice.id, grant.key_id)
         return voice
@@ -253,8 +258,8 @@ class VoiceRegistry:
         What has not changed since is not heard again. A bad file is a warning in the log, and no more.
         Raises BadRequest for a folder that is none, or a model that clones nothing.
         """
-        self._cloning()
-        files = await asyncio.to_thread(_sounds_in, folder)
+        self._cloning_voices_and_store()
+        files = await asyncio.to_thread(_sound_files_in, folder)
         enrolled = 0
         for file in files:
             try:
@@ -266,23 +271,25 @@ class VoiceRegistry:
 
     def _enroll_file(self, file: Path) -> bool:
         """Enrol a file unless that was done; whether it was."""
-        cloning, store = self._cloning()
+        cloning, store = self._cloning_voices_and_store()
         with file.open("rb") as opened:
-            data = opened.read(RecordingLimits().most_bytes + 1)
-        words = file.with_suffix(".txt")
-        transcript = words.read_text("utf-8").strip() if words.exists() else ""
-        about = About(provenance=f"{_FROM_FOLDER}, {file.name}", source=_digest(data, transcript))
+            data = opened.read(RecordingLimits().max_bytes + 1)
+        transcript_file = file.with_suffix(".txt")
+        transcript = transcript_file.read_text("utf-8").strip() if transcript_file.exists() else ""
+        about = VoiceMetadata(
+            provenance=f"{_FOLDER_PROVENANCE}, {file.name}", source=_sha256_of_recording(data, transcript)
+        )
         before = store.find(checked_id(file.stem))
         if before is None and file.stem in cloning:
             raise BadRequest(f"the bundle has a voice {file.stem!r} already")
-        if before is not None and not before.about.provenance.startswith(_FROM_FOLDER):
+        if before is not None and not before.about.provenance.startswith(_FOLDER_PROVENANCE):
             raise BadRequest(
                 f"there is a voice {file.stem!r} already, from elsewhere ({before.about.provenance})"
             )
         if before is not None and (before.about, before.version) == (about, store.version):
             return False
         recording = read_recording(data)
-        prompt = cloning.encode(recording.samples, recording.sample_rate, transcript)
+        prompt = cloning.encode_prompt(recording.samples, recording.sample_rate, transcript)
         if before is None:
             store.add(prompt, name=file.stem, about=about, voice_id=file.stem)
         else:
@@ -297,39 +304,41 @@ class VoiceRegistry:
         named = {"voice": self._policy.default}
         named |= {f"voice_aliases: {name}": voice for name, voice in self._policy.aliases.items()}
         for setting, voice in named.items():
-            if voice is None or voice in self._of_bundle:
+            if voice is None or voice in self._bundle_voices:
                 continue
             try:
                 self._voices.get(voice)
-                self._cloning()[1].get(voice)
+                self._cloning_voices_and_store()[1].get(voice)
             except (BadRequest, BundleError) as error:
                 raise type(error)(f"{setting}: {error}") from error
 
-    def _stored(self, voice_id: str, grant: Grant) -> StoredVoice | None:
+    def _find_stored(self, voice_id: str, grant: Grant) -> StoredVoice | None:
         store = self._store()
         stored = store.find(voice_id) if store is not None else None
-        return stored if stored is not None and _is_for(stored, grant) else None
+        return stored if stored is not None and _is_usable_by(stored, grant) else None
 
-    def _on_file(self, grant: Grant, most: int) -> tuple[StoredVoice, ...]:
+    def _list_stored(self, grant: Grant, max_count: int) -> tuple[StoredVoice, ...]:
         store = self._store()
         if store is None:
             return ()
-        owners = None if grant.allows(Scope.ADMIN) else (_NOBODYS, grant.key_id)
-        return store.list(owners, version=store.version, most=most)
+        owners = None if grant.allows(Scope.ADMIN) else (_NO_OWNER, grant.key_id)
+        return store.list(owners, version=store.version, max_count=max_count)
 
-    def _named(self, name: str, grant: Grant) -> str | None:
+    def _find_by_name(self, name: str, grant: Grant) -> str | None:
         """The newest of that name. An administrator's names are its own, whatever other keys call theirs."""
         store = self._store()
         if store is None:
             return None
-        named = store.list((_NOBODYS, grant.key_id), name=name, version=store.version)
+        named = store.list((_NO_OWNER, grant.key_id), name=name, version=store.version)
         return named[-1].id if named else None
 
-    def _some_names(self, grant: Grant) -> str:
-        some = [*self._of_bundle, *(voice.id for voice in self._on_file(grant, _MOST_SHOWN))]
-        return ", ".join(some[:_MOST_SHOWN]) + (", ..." if len(some) > _MOST_SHOWN else "") or "none"
+    def _describe_names(self, grant: Grant) -> str:
+        some = [*self._bundle_voices, *(voice.id for voice in self._list_stored(grant, _MAX_NAMES_SHOWN))]
+        return (
+            ", ".join(some[:_MAX_NAMES_SHOWN]) + (", ..." if len(some) > _MAX_NAMES_SHOWN else "") or "none"
+        )
 
-    def _own(self, voice_id: str, grant: Grant) -> StoredVoice:
+    def _find_changeable(self, voice_id: str, grant: Grant) -> StoredVoice:
         """What a key may change: its own, and an administrator everything."""
         stored = self.find(voice_id, grant)
         if stored.about.owner != _owner(grant) and not grant.allows(Scope.ADMIN):
@@ -337,58 +346,58 @@ class VoiceRegistry:
         return stored
 
     def _store(self) -> VoiceStore | None:
-        return self._voices.library if isinstance(self._voices, BundleVoices) else None
+        return self._voices.store if isinstance(self._voices, BundleVoices) else None
 
-    def _cloning(self) -> tuple[BundleVoices, VoiceStore]:
-        cloning = self._cloner()
-        if cloning.library is None:
+    def _cloning_voices_and_store(self) -> tuple[BundleVoices, VoiceStore]:
+        cloning = self._cloning_voices()
+        if cloning.store is None:
             raise BadRequest(
                 "this server keeps no voices; it needs a folder for them (setting 'voice_store')"
             )
-        return cloning, cloning.library
+        return cloning, cloning.store
 
-    def _cloner(self) -> BundleVoices:
+    def _cloning_voices(self) -> BundleVoices:
         if not isinstance(self._voices, BundleVoices):
             raise BadRequest(
                 "the voice loaded here clones nobody; a server of CosyVoice 2 or 3 does (setting 'bundle')"
             )
         return self._voices
 
-    async def _heard(self, cloning: BundleVoices, data: bytes, new: NewVoice) -> VoicePrompt:
+    async def _encode_recording(self, cloning: BundleVoices, data: bytes, new: NewVoice) -> VoicePrompt:
         """The prompt that a recording makes; nothing is kept of one whose sender has gone."""
-        if self._waiting >= self._policy.most_waiting:
+        if self._waiting >= self._policy.max_waiting:
             raise Overloaded(
                 f"{self._waiting} recordings wait to be heard, which is the limit",
                 reason="enrolments",
                 retry_after_s=float(self._waiting),
             )
 
-        def hear() -> VoicePrompt:
-            recording = read_recording(data, new.limits).beginning(new.use_s)
-            return cloning.encode(recording.samples, recording.sample_rate, new.transcript)
+        def decode_and_encode() -> VoicePrompt:
+            recording = read_recording(data, new.limits).truncated(new.max_prompt_s)
+            return cloning.encode_prompt(recording.samples, recording.sample_rate, new.transcript)
 
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._hearing, hear)
+            return await asyncio.get_running_loop().run_in_executor(self._encoding_thread, decode_and_encode)
         finally:
             self._waiting -= 1
 
 
 def _owner(grant: Grant) -> str:
-    return _NOBODYS if grant.key_id == OPEN_KEY_ID else grant.key_id
+    return _NO_OWNER if grant.key_id == ANONYMOUS_KEY_ID else grant.key_id
 
 
-def _is_for(voice: StoredVoice, grant: Grant) -> bool:
-    return voice.about.owner in (_NOBODYS, grant.key_id) or grant.allows(Scope.ADMIN)
+def _is_usable_by(voice: StoredVoice, grant: Grant) -> bool:
+    return voice.about.owner in (_NO_OWNER, grant.key_id) or grant.allows(Scope.ADMIN)
 
 
-def _sounds_in(folder: Path) -> list[Path]:
+def _sound_files_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise BadRequest(f"{folder}: no such folder of speakers")
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() in _SOUNDS)
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in _SOUND_SUFFIXES)
 
 
-def _digest(data: bytes, transcript: str = "") -> str:
+def _sha256_of_recording(data: bytes, transcript: str = "") -> str:
     digest = hashlib.sha256(data)
     if transcript:
         digest.update(b"\0" + transcript.encode())

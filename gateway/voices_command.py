@@ -15,7 +15,7 @@ from .options import AS_JSON
 if TYPE_CHECKING:  # onnxruntime comes with it, and --help answers at once
     from ..tts_engine.voice_store import StoredVoice, VoiceStore
 
-_STORE = click.option(
+_STORE_OPTION = click.option(
     "--store",
     "folder",
     type=click.Path(path_type=Path),
@@ -24,7 +24,7 @@ _STORE = click.option(
     metavar="DIR",
     help="Where voices are kept; also VIVAVOCE_VOICE_STORE.",
 )
-_ROW = "{:<24} {:<24} {:>7}  {:<6} {:<10}  {}"
+_ROW_FORMAT = "{:<24} {:<24} {:>7}  {:<6} {:<10}  {}"
 
 
 @click.group()
@@ -35,7 +35,7 @@ def voices() -> None:
 @voices.command()
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path))
-@_STORE
+@_STORE_OPTION
 @click.option(
     "--bundle", type=click.Path(path_type=Path), required=True, metavar="DIR", help="CosyVoice 2 or 3."
 )
@@ -52,45 +52,48 @@ def add(
     """Make FILE, 3 to 30 seconds of one person speaking, the voice NAME."""
     from ..tts_engine.enrolment import enroll
     from ..tts_engine.recording import read_recording_file
-    from ..tts_engine.voice_store import About, VoiceStore, checked_id
+    from ..tts_engine.voice_store import VoiceMetadata, VoiceStore, checked_id
 
     with VoiceStore(folder, None) as store:
         if store.find(checked_id(name)) is not None:
             raise BadRequest(f"there is a voice {name!r} already; remove it first or take another name")
         recording = read_recording_file(file)
         prompt = enroll(bundle, recording, transcript)
-        about = About(
-            language=language, consent=consent, provenance=f"command line, {file.name}", source=_digest(file)
+        about = VoiceMetadata(
+            language=language,
+            consent=consent,
+            provenance=f"command line, {file.name}",
+            source=_sha256_of(file),
         )
         voice = store.add(prompt, name=name, about=about, voice_id=name)
     click.echo(f"{voice.id}: {recording.duration_s:.1f} s, CosyVoice {voice.version}, {voice.bytes:,} bytes")
 
 
 @voices.command("list")
-@_STORE
+@_STORE_OPTION
 @AS_JSON
 def list_voices(folder: Path, as_json: bool) -> None:
     """List the voices: id, name, release, language, since when, whose, from where."""
-    with _existing(folder) as store:
-        found = store.list()
+    with _open_existing_store(folder) as store:
+        stored_voices = store.list()
     if as_json:
-        click.echo(json.dumps([asdict(voice) for voice in found], indent=2))
+        click.echo(json.dumps([asdict(voice) for voice in stored_voices], indent=2))
         return
-    for voice in found:
-        click.echo(_line(voice))
+    for voice in stored_voices:
+        click.echo(_format_voice(voice))
 
 
 @voices.command()
 @click.argument("id")
-@_STORE
+@_STORE_OPTION
 def remove(id: str, folder: Path) -> None:
     """Delete the voice ID, and its recording's traces with it."""
-    with _existing(folder) as store:
+    with _open_existing_store(folder) as store:
         voice = store.remove(id)
     click.echo(f"{voice.id} ({voice.name}) is removed")
 
 
-def _existing(folder: Path) -> "VoiceStore":
+def _open_existing_store(folder: Path) -> "VoiceStore":
     from ..tts_engine.voice_store import VoiceStore
 
     if not folder.is_dir():
@@ -98,15 +101,15 @@ def _existing(folder: Path) -> "VoiceStore":
     return VoiceStore(folder, None)
 
 
-def _digest(file: Path) -> str:
+def _sha256_of(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _line(voice: "StoredVoice") -> str:
+def _format_voice(voice: "StoredVoice") -> str:
     day = time.strftime("%Y-%m-%d", time.gmtime(voice.created_at))
     release = f"v{voice.version}"
-    whose = f"key {voice.about.owner}, " if voice.about.owner else ""
-    return _ROW.format(
-        voice.id, voice.name, release, voice.language or "-", day, whose + voice.about.provenance
+    owner = f"key {voice.about.owner}, " if voice.about.owner else ""
+    return _ROW_FORMAT.format(
+        voice.id, voice.name, release, voice.language or "-", day, owner + voice.about.provenance
     ).rstrip()

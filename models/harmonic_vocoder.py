@@ -33,8 +33,8 @@ NOISE_ROWS = 2_048
 _ROWS_AT_ONCE = 80
 
 _UNVOICED_BELOW_HZ = 40.0
-_HIGHEST_HARMONIC_HZ = 11_000.0
-_LARGEST_EXPONENT = 7.0
+_MAX_HARMONIC_HZ = 11_000.0
+_MAX_EXPONENT = 7.0
 _BLOCKS = WINDOW // HOP
 
 Float = NDArray[np.float32]
@@ -49,7 +49,7 @@ _RISE: Float = (((np.arange(HOP) + 0.5) / HOP - 0.5) % 1.0).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
-class VocoderState:
+class HarmonicVocoderState:
     """What the vocoder remembers between steps.
 
     ``frame``: the next frame. ``noise_row``: of the noise under frame 0.
@@ -76,9 +76,9 @@ def noise_table() -> Float:
     return np.concatenate([table, table[:_ROWS_AT_ONCE]])
 
 
-def init_state(frame: int = 0, noise_row: int = 0) -> VocoderState:
+def init_state(frame: int = 0, noise_row: int = 0) -> HarmonicVocoderState:
     """A beginning at ``frame``: silence before it, pulse phase zero. noise_row: 0 to NOISE_ROWS - 1."""
-    return VocoderState(
+    return HarmonicVocoderState(
         frame=frame,
         noise_row=noise_row,
         phase=0.0,
@@ -87,7 +87,9 @@ def init_state(frame: int = 0, noise_row: int = 0) -> VocoderState:
     )
 
 
-def step(spectrum: Float, f0: Float, state: VocoderState, noise: Float) -> tuple[Float, VocoderState]:
+def step(
+    spectrum: Float, f0: Float, state: HarmonicVocoderState, noise: Float
+) -> tuple[Float, HarmonicVocoderState]:
     """Render the next frames.
 
     spectrum: (T, 3005) float32, the five parts of frames ``state.frame`` onwards.
@@ -96,7 +98,7 @@ def step(spectrum: Float, f0: Float, state: VocoderState, noise: Float) -> tuple
     """
     frames = len(spectrum)
     harmonic, theta, breath, free, phi = spectrum.reshape(frames, PARTS, BINS).transpose(1, 0, 2)
-    breathing = _noise_under(state, frames, noise)
+    breathing = _noise_for(state, frames, noise)
     source, state = _source(f0, state, frames)
     mixed = _polar(_exp(harmonic), np.float32(np.pi) * np.tanh(theta))
     mixed *= source
@@ -105,12 +107,12 @@ def step(spectrum: Float, f0: Float, state: VocoderState, noise: Float) -> tuple
     return _overlap_add(mixed, state)
 
 
-def finish(state: VocoderState) -> Float:
+def finish(state: HarmonicVocoderState) -> Float:
     """The two blocks (600 samples) that are still unfinished after the last frame."""
     return state.unfinished[:DELAY_FRAMES].reshape(-1)
 
 
-def _noise_under(state: VocoderState, frames: int, noise: Float) -> NDArray[np.complex64]:
+def _noise_for(state: HarmonicVocoderState, frames: int, noise: Float) -> NDArray[np.complex64]:
     first = (state.noise_row + state.frame) % NOISE_ROWS
     if first + frames > len(noise):
         return noise[np.arange(first, first + frames) % NOISE_ROWS].view(np.complex64)
@@ -118,7 +120,7 @@ def _noise_under(state: VocoderState, frames: int, noise: Float) -> NDArray[np.c
 
 
 def _exp(log_magnitude: Float) -> Float:
-    return np.exp(np.minimum(log_magnitude, _LARGEST_EXPONENT))
+    return np.exp(np.minimum(log_magnitude, _MAX_EXPONENT))
 
 
 def _polar(magnitude: Float, angle: Float) -> NDArray[np.complex64]:
@@ -128,7 +130,9 @@ def _polar(magnitude: Float, angle: Float) -> NDArray[np.complex64]:
     return out
 
 
-def _source(f0: Float, state: VocoderState, frames: int) -> tuple[NDArray[np.complex64], VocoderState]:
+def _source(
+    f0: Float, state: HarmonicVocoderState, frames: int
+) -> tuple[NDArray[np.complex64], HarmonicVocoderState]:
     """Spectrum of the pulse train under each of the next frames: (T, 601) complex64."""
     first = state.frame - DELAY_FRAMES + len(state.pulses)
     fresh, phase = _pulses(f0, first, state.frame + frames + 1, state.phase)
@@ -153,7 +157,7 @@ def _pulses(f0: Float, first: int, stop: int, phase: float) -> tuple[Float, floa
     turns -= np.floor(turns)
     if not voiced.any():
         return np.zeros((stop - first, HOP), np.float32), float(turns[-1])
-    train = _harmonic_sum(turns.astype(np.float32), np.floor(_HIGHEST_HARMONIC_HZ / frequency))
+    train = _harmonic_sum(turns.astype(np.float32), np.floor(_MAX_HARMONIC_HZ / frequency))
     train *= voiced
     return train.reshape(-1, HOP), float(turns[-1])
 
@@ -182,7 +186,9 @@ def _interpolate(f0: Float) -> Float:
     return out.reshape(-1)
 
 
-def _overlap_add(spectrum: NDArray[np.complex64], state: VocoderState) -> tuple[Float, VocoderState]:
+def _overlap_add(
+    spectrum: NDArray[np.complex64], state: HarmonicVocoderState
+) -> tuple[Float, HarmonicVocoderState]:
     frames = len(spectrum)
     pieces = np.fft.irfft(spectrum, WINDOW, axis=1)
     pieces *= _SYNTHESIS

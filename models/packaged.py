@@ -30,7 +30,7 @@ from .limiter import limit
 
 SAMPLE_RATE = vocoder.SAMPLE_RATE
 FRAME_S = vocoder.FRAME_S
-MOST_PHONEMES = 400  # hibari's own bound for what its encoder sees at once
+MAX_PHONEMES = 400  # hibari's own bound for what its encoder sees at once
 SLOWEST, FASTEST = 0.5, 2.0
 
 # Brings the active speech level (P.56) from the -25.6 dBFS as shipped to -20 dBFS; test_packaged measures it.
@@ -38,7 +38,7 @@ _GAIN = np.float32(10 ** (5.6 / 20))
 _FRAMES_PER_UNIT = 2  # the model's durations count 25 ms
 _ONSET_MARGIN_FRAMES = 12  # speech may begin this long before the first phoneme's nominal time
 # The sound before a pause is given most of the pause's time; a word ends 150 ms into its last sound at most.
-_LONGEST_SOUND_FRAMES = 12
+_MAX_SOUND_FRAMES = 12
 _AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
 _WINDOW_SAMPLES = 25  # 1 ms, in which a level is judged; divides the vocoder's blocks
 _LEAD_SAMPLES = 100  # 4 ms kept before the first audible window
@@ -48,7 +48,7 @@ Float = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadWord:
+class SpelledWord:
     """A word as it is said: letters and apostrophes, and the punctuation after it ("" or one of ,.?!;:—)."""
 
     text: str
@@ -56,20 +56,20 @@ class ReadWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PhonemeLine:
     """Phoneme ids of one line. ids: (L,) int64. words: (first, stop) id of each word, in order."""
 
     ids: NDArray[np.int64]
     words: tuple[tuple[int, int], ...]
 
     @property
-    def speaks(self) -> bool:
+    def has_phonemes(self) -> bool:
         """Whether any word has a phoneme that the model knows."""
         return any(first < stop for first, stop in self.words)
 
 
 @dataclass(frozen=True, slots=True)
-class Utterance:
+class EncodedLine:
     """A line with its timing, ready to be rendered.
 
     hidden: (1, 130, F) float32. f0: (F,) float32, Hz. frames are 12.5 ms.
@@ -88,7 +88,7 @@ class Utterance:
 
 
 @dataclass(frozen=True, slots=True)
-class RenderState:
+class HibariRenderState:
     """What rendering remembers between steps.
 
     fed: frames given to the decoder. contexts: (1, C, 3 or 6) float32 of each convolution.
@@ -97,64 +97,66 @@ class RenderState:
     samples: given out so far. quiet: of these, how many at the end are inaudible.
     """
 
-    fed: int
+    decoded_frames: int
     contexts: tuple[Float, ...]
-    vocoder: vocoder.VocoderState
-    held: Float
-    lead: int | None
+    vocoder: vocoder.HarmonicVocoderState
+    withheld: Float
+    trimmed_lead_samples: int | None
     samples: int
-    quiet: int
+    trailing_quiet_samples: int
 
 
-class PackagedVoice:
+class HibariVoice:
     """The packaged voice: weights and pure steps. One instance a worker thread; twins share the reader."""
 
-    def __init__(self, graphs: graph.Graphs, reader: "Reader") -> None:
+    def __init__(self, graphs: graph.HibariGraphs, phonemizer: "Phonemizer") -> None:
         self._graphs = graphs
-        self.reader = reader
-        self._encoder = _session(graphs.encoder)
-        self._decoder = _session(graphs.decoder)
+        self.phonemizer = phonemizer
+        self._encoder = _inference_session(graphs.encoder)
+        self._decoder = _inference_session(graphs.decoder)
         self._noise = vocoder.noise_table()
         self._decoder_outputs = [output.name for output in self._decoder.get_outputs()]
 
     @classmethod
-    def load(cls) -> "PackagedVoice":
-        """Load the voice from the installed package; raises graph.GraphMismatch for another version."""
+    def load(cls) -> "HibariVoice":
+        """Load the voice from the installed package; raises graph.HibariGraphMismatch for another version."""
         assets = Path(hibari.__file__).parent / "assets"
-        return cls(graph.cut(assets / "hibari.onnx"), Reader(assets))
+        return cls(graph.split_graph(assets / "hibari.onnx"), Phonemizer(assets))
 
-    def twin(self) -> "PackagedVoice":
+    def for_another_thread(self) -> "HibariVoice":
         """The same voice for another thread."""
-        return PackagedVoice(self._graphs, self.reader)
+        return HibariVoice(self._graphs, self.phonemizer)
 
-    def encode(self, line: Line, speed: float = 1.0) -> Utterance:
+    def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
         """Time a line. speed: 0.5 (slow) to 2.0 (fast)."""
         feed = {"ids": line.ids[None], "speed": np.array([speed], np.float32)}
         hidden, durations, f0 = self._encoder.run(None, feed)
         ends = np.cumsum(durations.reshape(-1)).astype(int) * _FRAMES_PER_UNIT
         starts = np.concatenate([[0], ends[:-1]])
-        sounding = np.minimum(ends, starts + _LONGEST_SOUND_FRAMES)
+        sound_ends = np.minimum(ends, starts + _MAX_SOUND_FRAMES)
         words = tuple(
-            (int(starts[first]), int(sounding[stop - 1] if stop > first else starts[first]))
+            (int(starts[first]), int(sound_ends[stop - 1] if stop > first else starts[first]))
             for first, stop in line.words
         )
         onset = max(0, int(ends[0]) - _ONSET_MARGIN_FRAMES)
-        return Utterance(hidden, f0[0], words, onset)
+        return EncodedLine(hidden, f0[0], words, onset)
 
-    def step(self, utterance: Utterance, state: RenderState, frames: int) -> tuple[Float, RenderState]:
+    def step(
+        self, line_encoding: EncodedLine, state: HibariRenderState, frames: int
+    ) -> tuple[Float, HibariRenderState]:
         """Render up to ``frames`` more frames of speech; (N,) float32 samples, |x| < 1.
 
         The first step also covers the leading silence and the decoder's lookahead of 27 frames; the last
-        is the one that reaches the end (``finished``). N may be 0 where nothing is audible yet.
+        is the one that reaches the end (``is_finished``). N may be 0 where nothing is audible yet.
         """
-        first, stop = state.fed, _next_stop(utterance, state, frames)
-        last = stop == utterance.frames
-        spectrum, contexts = self._decode(utterance.hidden[:, :, first:stop], state.contexts, last)
-        spectrum = spectrum[_skip(state) :]
-        samples, vocoder_state = vocoder.step(spectrum, utterance.f0, state.vocoder, self._noise)
+        first, stop = state.decoded_frames, _next_stop(line_encoding, state, frames)
+        last = stop == line_encoding.frames
+        spectrum, contexts = self._decode(line_encoding.hidden[:, :, first:stop], state.contexts, last)
+        spectrum = spectrum[_frames_before_onset(state) :]
+        samples, vocoder_state = vocoder.step(spectrum, line_encoding.f0, state.vocoder, self._noise)
         if last:
             samples = np.concatenate([samples, vocoder.finish(vocoder_state)])
-        state = replace(state, fed=stop, contexts=contexts, vocoder=vocoder_state)
+        state = replace(state, decoded_frames=stop, contexts=contexts, vocoder=vocoder_state)
         return _trim(limit(samples * _GAIN), state, last)
 
     def _decode(
@@ -171,7 +173,7 @@ class PackagedVoice:
         return spectrum[0], tuple(following)
 
 
-def init_state(utterance: Utterance, noise: np.random.Generator) -> RenderState:
+def init_state(line_encoding: EncodedLine, noise: np.random.Generator) -> HibariRenderState:
     """The beginning of an utterance; ``noise`` decides where its breath comes from."""
     contexts = tuple(
         np.zeros((1, graph.CHANNELS if layer else graph.HIDDEN_CHANNELS, graph.EDGE_FRAMES), np.float32)
@@ -179,68 +181,71 @@ def init_state(utterance: Utterance, noise: np.random.Generator) -> RenderState:
     )
     nothing = np.zeros(0, np.float32)
     noise_row = int(noise.integers(vocoder.NOISE_ROWS))
-    return RenderState(0, contexts, vocoder.init_state(utterance.onset, noise_row), nothing, None, 0, 0)
+    return HibariRenderState(
+        0, contexts, vocoder.init_state(line_encoding.onset, noise_row), nothing, None, 0, 0
+    )
 
 
-def finished(utterance: Utterance, state: RenderState) -> bool:
+def is_finished(line_encoding: EncodedLine, state: HibariRenderState) -> bool:
     """Whether every frame has been rendered."""
-    return state.fed == utterance.frames
+    return state.decoded_frames == line_encoding.frames
 
 
-def word_times(utterance: Utterance, state: RenderState) -> list[tuple[float, float]]:
+def word_times(line_encoding: EncodedLine, state: HibariRenderState) -> list[tuple[float, float]]:
     """(start, stop) of each word in seconds from the first sample given out; needs one audible step."""
-    lead = (state.lead or 0) / SAMPLE_RATE
+    lead = (state.trimmed_lead_samples or 0) / SAMPLE_RATE
     return [
-        (max(0.0, first * FRAME_S - lead), max(0.0, stop * FRAME_S - lead)) for first, stop in utterance.words
+        (max(0.0, first * FRAME_S - lead), max(0.0, stop * FRAME_S - lead))
+        for first, stop in line_encoding.words
     ]
 
 
-def _next_stop(utterance: Utterance, state: RenderState, frames: int) -> int:
+def _next_stop(line_encoding: EncodedLine, state: HibariRenderState, frames: int) -> int:
     """Where the decoder reads up to. What would be left for a tiny last step is taken along."""
-    stop = state.fed + frames
-    if state.fed == 0:
-        stop = utterance.onset + frames + graph.LOOKAHEAD_FRAMES + vocoder.DELAY_FRAMES
-    if utterance.frames - stop < graph.LOOKAHEAD_FRAMES:
-        stop = utterance.frames
+    stop = state.decoded_frames + frames
+    if state.decoded_frames == 0:
+        stop = line_encoding.onset + frames + graph.LOOKAHEAD_FRAMES + vocoder.DELAY_FRAMES
+    if line_encoding.frames - stop < graph.LOOKAHEAD_FRAMES:
+        stop = line_encoding.frames
     return stop
 
 
-def _skip(state: RenderState) -> int:
+def _frames_before_onset(state: HibariRenderState) -> int:
     """Decoded frames of the first step that lie before the vocoder's beginning."""
-    return state.vocoder.frame if state.fed == 0 else 0
+    return state.vocoder.frame if state.decoded_frames == 0 else 0
 
 
-def _trim(samples: Float, state: RenderState, last: bool) -> tuple[Float, RenderState]:
+def _trim(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, HibariRenderState]:
     """Cut the silence before the first and after the last audible sample, with short fades."""
-    if state.lead is None:
+    if state.trimmed_lead_samples is None:
         samples, state = _trim_lead(samples, state)
     audible = _audible_windows(samples)
-    quiet = len(samples) + state.quiet
+    trailing_quiet = len(samples) + state.trailing_quiet_samples
     if len(audible):
-        quiet = len(samples) - (int(audible[-1]) + 1) * _WINDOW_SAMPLES
+        trailing_quiet = len(samples) - (int(audible[-1]) + 1) * _WINDOW_SAMPLES
     if last:
-        samples, quiet = _trim_tail(samples, quiet)
-    return samples, replace(state, samples=state.samples + len(samples), quiet=max(0, quiet))
+        samples, trailing_quiet = _trim_tail(samples, trailing_quiet)
+    return samples, replace(state, samples=state.samples + len(samples), trailing_quiet_samples=max(0, trailing_quiet))
 
 
-def _trim_lead(samples: Float, state: RenderState) -> tuple[Float, RenderState]:
-    samples = np.concatenate([state.held, samples])
+def _trim_lead(samples: Float, state: HibariRenderState) -> tuple[Float, HibariRenderState]:
+    samples = np.concatenate([state.withheld, samples])
     audible = _audible_windows(samples)
     if not len(audible):
-        return samples[:0], replace(state, held=samples[-_LEAD_SAMPLES:])
+        return samples[:0], replace(state, withheld=samples[-_LEAD_SAMPLES:])
     cut = max(0, int(audible[0]) * _WINDOW_SAMPLES - _LEAD_SAMPLES)
     kept = samples[cut:]
     kept[:_LEAD_SAMPLES] *= np.linspace(0, 1, len(kept[:_LEAD_SAMPLES]), dtype=np.float32)
     rendered_to = (state.vocoder.frame - vocoder.DELAY_FRAMES) * vocoder.HOP
-    return kept, replace(state, held=samples[:0], lead=rendered_to - len(kept))
+    return kept, replace(state, withheld=samples[:0], trimmed_lead_samples=rendered_to - len(kept))
 
 
-def _trim_tail(samples: Float, quiet: int) -> tuple[Float, int]:
-    surplus = min(len(samples), max(0, quiet - _FADE_SAMPLES))
+def _trim_tail(samples: Float, trailing_quiet: int) -> tuple[Float, int]:
+    surplus = min(len(samples), max(0, trailing_quiet - _FADE_SAMPLES))
     kept = samples[: len(samples) - surplus].copy()
     fade = kept[-_FADE_SAMPLES:]
     fade *= np.linspace(1, 0, len(fade), dtype=np.float32)
-    return kept, quiet - surplus
+    return kept, trailing_quiet - surplus
 
 
 def _audible_windows(samples: Float) -> NDArray[np.int64]:
@@ -250,21 +255,21 @@ def _audible_windows(samples: Float) -> NDArray[np.int64]:
     return np.flatnonzero(np.mean(np.square(windows), axis=1) > _AUDIBLE**2)
 
 
-class Reader:
+class Phonemizer:
     """Words to phoneme ids, by hibari's lexicon, tagger and out-of-vocabulary network."""
 
     def __init__(self, assets: Path) -> None:
         self._g2p = G2P()
-        self._vocabulary: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
+        self._phoneme_ids: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
         # Punctuation comes first in the model's alphabet; its time is a pause, not part of the word.
-        self._last_pause = self._vocabulary["…"]
-        self.read([ReadWord("vivavoce", ".")])  # loads the out-of-vocabulary network
+        self._last_pause_id = self._phoneme_ids["…"]
+        self.phonemize([SpelledWord("vivavoce", ".")])  # loads the out-of-vocabulary network
 
-    def read(self, words: Sequence[ReadWord]) -> list[Line]:
+    def phonemize(self, words: Sequence[SpelledWord]) -> list[PhonemeLine]:
         """Lines of at most 400 phonemes, cut between words; words without phonemes have empty ranges."""
         text = " ".join(word.text + word.punctuation for word in words)
         spoken = self._phonemes(text, len(words))
-        return [self._line(part) for part in _split(spoken)]
+        return [self._line(part) for part in _split_lines(spoken)]
 
     def _phonemes(self, text: str, words: int) -> list[str]:
         """The phonemes of each word: tokens joined up to the next white space."""
@@ -275,33 +280,33 @@ class Reader:
             index += bool(token.whitespace)
         return spoken
 
-    def _line(self, spoken: Iterable[str]) -> Line:
+    def _line(self, spoken: Iterable[str]) -> PhonemeLine:
         ids = [0]
         ranges = []
         for phonemes in spoken:
-            known = [self._vocabulary[symbol] for symbol in phonemes.strip() if symbol in self._vocabulary]
+            known = [self._phoneme_ids[symbol] for symbol in phonemes.strip() if symbol in self._phoneme_ids]
             if known and len(ids) > 1:
-                ids.append(self._vocabulary[" "])
-            sounds = [symbol for symbol in known if symbol > self._last_pause]
+                ids.append(self._phoneme_ids[" "])
+            sounds = [symbol for symbol in known if symbol > self._last_pause_id]
             ranges.append((len(ids), len(ids) + len(sounds)))
             ids += known
         ids.append(0)
-        return Line(np.array(ids, np.int64), tuple(ranges))
+        return PhonemeLine(np.array(ids, np.int64), tuple(ranges))
 
 
-def _split(spoken: list[str]) -> list[list[str]]:
+def _split_lines(spoken: list[str]) -> list[list[str]]:
     parts: list[list[str]] = [[]]
     length = 0
     for phonemes in spoken:
-        if parts[-1] and length + len(phonemes) + 1 > MOST_PHONEMES:
+        if parts[-1] and length + len(phonemes) + 1 > MAX_PHONEMES:
             parts.append([])
             length = 0
-        parts[-1].append(phonemes[:MOST_PHONEMES])
+        parts[-1].append(phonemes[:MAX_PHONEMES])
         length += len(phonemes) + 1
     return parts
 
 
-def _session(model: bytes) -> onnxruntime.InferenceSession:
+def _inference_session(model: bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3

@@ -44,25 +44,25 @@ _SPECTRUM = "/head/Add_output_0"
 
 
 @dataclass(frozen=True, slots=True)
-class Graphs:
+class HibariGraphs:
     """Serialised encoder and decoder, ready for an inference session."""
 
     encoder: bytes
     decoder: bytes
 
 
-class GraphMismatch(ValueError):
+class HibariGraphMismatch(ValueError):
     """The model file is not the one that this cut was written for."""
 
 
-def cut(path: Path) -> Graphs:
-    """Read the shipped graph and cut it; raises GraphMismatch for any other file."""
+def split_graph(path: Path) -> HibariGraphs:
+    """Read the shipped graph and cut it; raises HibariGraphMismatch for any other file."""
     data = path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     if digest != SHA256:
-        raise GraphMismatch(f"{path.name} has SHA-256 {digest}, expected {SHA256} (hibari-tts 0.2.1)")
+        raise HibariGraphMismatch(f"{path.name} has SHA-256 {digest}, expected {SHA256} (hibari-tts 0.2.1)")
     model = onnx.load_from_string(data)
-    return Graphs(encoder=_encoder(model), decoder=_decoder(model))
+    return HibariGraphs(encoder=_encoder(model), decoder=_decoder(model))
 
 
 def _encoder(model: onnx.ModelProto) -> bytes:
@@ -70,12 +70,12 @@ def _encoder(model: onnx.ModelProto) -> bytes:
         helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "L"]),
         helper.make_tensor_value_info("speed", TensorProto.FLOAT, [1]),
     ]
-    nodes = _needed(model, inputs={"ids", "speed"}, outputs=[_HIDDEN, _DURATIONS, "f0"])
+    nodes = _nodes_between(model, inputs={"ids", "speed"}, outputs=[_HIDDEN, _DURATIONS, "f0"])
     return _assemble(model, nodes, inputs, [_HIDDEN, _DURATIONS, "f0"], extra=[])
 
 
 def _decoder(model: onnx.ModelProto) -> bytes:
-    nodes = _needed(model, inputs={_HIDDEN}, outputs=[_SPECTRUM])
+    nodes = _nodes_between(model, inputs={_HIDDEN}, outputs=[_SPECTRUM])
     streaming = _StreamingRewrite(nodes)
     inputs = [helper.make_tensor_value_info("hidden", TensorProto.FLOAT, [1, HIDDEN_CHANNELS, "T"])]
     for layer in range(LAYERS):
@@ -89,7 +89,7 @@ def _decoder(model: onnx.ModelProto) -> bytes:
     return _assemble(model, streaming.nodes, inputs, outputs, extra=streaming.constants)
 
 
-def _needed(model: onnx.ModelProto, *, inputs: set[str], outputs: list[str]) -> list[NodeProto]:
+def _nodes_between(model: onnx.ModelProto, *, inputs: set[str], outputs: list[str]) -> list[NodeProto]:
     """The nodes between inputs and outputs, in the graph's own (topological) order."""
     producer = {name: node for node in model.graph.node for name in node.output}
     wanted: set[int] = set()
@@ -165,12 +165,12 @@ class _StreamingRewrite:
         new, weight, bias = node.input if layer else ("hidden", *node.input[1:])
         joined, seen, middle = f"joined_{layer}", f"seen_{layer}", f"middle_{layer}"
         edge = "edge" if layer else "edge_in"
-        slice_ = helper.make_node
+        make_node = helper.make_node
         self.nodes += [
-            slice_("Concat", [f"context_{layer}", new], [seen], axis=2),
-            slice_("Concat", [seen, edge], [joined], axis=2),
-            slice_("Slice", [seen, "minus_six", "to_the_end", "time_axis"], [f"next_context_{layer}"]),
-            slice_("Slice", [joined, "three", "minus_three", "time_axis"], [middle]),
+            make_node("Concat", [f"context_{layer}", new], [seen], axis=2),
+            make_node("Concat", [seen, edge], [joined], axis=2),
+            make_node("Slice", [seen, "minus_six", "to_the_end", "time_axis"], [f"next_context_{layer}"]),
+            make_node("Slice", [joined, "three", "minus_three", "time_axis"], [middle]),
         ]
         group = next(attribute.i for attribute in node.attribute if attribute.name == "group")
         self.nodes.append(

@@ -121,7 +121,9 @@ def circles(found: list[Module]) -> list[list[str]]:
     """Groups of modules that import each other in a loop (strongly connected, more than one)."""
     graph = imports(found)
     reached = {name: _reachable(graph, name) for name in graph}
-    groups = {frozenset({name, *(other for other in reached[name] if name in reached[other])}) for name in graph}
+    groups = {
+        frozenset({name, *(other for other in reached[name] if name in reached[other])}) for name in graph
+    }
     return sorted(sorted(group) for group in groups if len(group) > 1)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import click
 import pytest
 from vivavoce.gateway import cli
-from vivavoce.gateway.agents import utterances
-from vivavoce.gateway.bench.api import server
+from vivavoce.gateway.agents import split_script
+from vivavoce.gateway.bench.api import run_server_process
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.metrics import Metrics
 
@@ -55,7 +55,7 @@ def vivavoce_commands() -> Iterator[list[str]]:
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
     """The click command that ``words`` calls, and what is left for it."""
-    command: click.Command = cli._cli
+    command: click.Command = cli._commands
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         command, words = command.commands[words[0]], words[1:]
     return command, words
@@ -99,7 +99,7 @@ def test_a_command_that_does_not_exist_would_be_found() -> None:
 
 def test_commands_are_shown() -> None:
     shown = {words[0] for words in vivavoce_commands() if words and not words[0].startswith("-")}
-    assert shown == set(cli._cli.commands)
+    assert shown == set(cli._commands.commands)
 
 
 def test_make_targets_shown_exist() -> None:
@@ -112,7 +112,7 @@ def test_make_targets_shown_exist() -> None:
 @pytest.mark.parametrize("snippet", blocks("python"))
 def test_a_python_snippet_runs(snippet: str, tmp_path: Path) -> None:
     ast.parse(snippet)
-    with server() if SERVER in snippet else nullcontext(SERVER) as url:
+    with run_server_process() if SERVER in snippet else nullcontext(SERVER) as url:
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", snippet.replace(SERVER, url.removeprefix("http://"))],
             capture_output=True,
@@ -173,7 +173,7 @@ def test_the_dial_plan_answers_before_it_hands_over() -> None:
 
 
 def test_the_example_script_has_several_utterances_with_numbers_in_them() -> None:
-    script = utterances((ROOT / "examples" / "script.txt").read_text(encoding="utf-8"))
+    script = split_script((ROOT / "examples" / "script.txt").read_text(encoding="utf-8"))
     assert len(script) >= 3
     assert any(re.search(r"\d", text) for text in script)
 

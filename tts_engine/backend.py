@@ -18,7 +18,7 @@ from .text import Segment, Segmenter
 from .voices import Voices
 
 
-class Mode(StrEnum):
+class DeliveryMode(StrEnum):
     """What a voice that was enrolled is used for: going on where its recording ends, or its sound alone."""
 
     ZERO_SHOT = "zero-shot"
@@ -38,7 +38,7 @@ class Delivery:
     repetition_window ones reaches repetition_threshold.
     """
 
-    mode: Mode | None = None
+    mode: DeliveryMode | None = None
     instruction: str = ""
     language: str | None = None
     temperature: float | None = None
@@ -60,12 +60,12 @@ class SlotRequest:
     speed: float
     seed: int
     delivery: Delivery = Delivery()
-    speech_ids: tuple[int, ...] | None = None
-    speaker: object = None
+    source_speech_ids: tuple[int, ...] | None = None
+    speaker_profile: object = None
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SlotTurn:
     """One slot's part of a step: begin ``segment`` and pause after it, or go on with the one begun (None)."""
 
     slot: int
@@ -74,7 +74,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class StepResult:
     """What a step made for one slot.
 
     samples: (N,) float32 at 24 kHz, |x| <= 1; N may be 0. words: those that begin in these samples, with
@@ -104,7 +104,7 @@ class Stage(Enum):
 
 
 Stages = frozenset[Stage]
-EVERY_STAGE: Stages = frozenset(Stage)
+ALL_STAGES: Stages = frozenset(Stage)
 
 
 class Backend(Protocol):
@@ -115,14 +115,14 @@ class Backend(Protocol):
         """The voices loaded."""
 
     @property
-    def warm_up(self) -> str:
+    def warm_up_text(self) -> str:
         """What is said to nobody at the start, so that the first listener does not pay for it."""
 
     @property
     def workers(self) -> Sequence[Stages]:
         """Steps that may run at once, each on a thread of its own; of which stages each may be."""
 
-    def batch(self, stage: Stage) -> int:
+    def max_batch_size(self, stage: Stage) -> int:
         """Slots that one step takes at most; a step is of one stage."""
 
     def stage(self, slot: int) -> Stage:
@@ -133,7 +133,7 @@ class Backend(Protocol):
         """Sessions that may be open at once."""
 
     @property
-    def room(self) -> int:
+    def memory_slots(self) -> int:
         """Of them, as many as memory has room for now; at least one."""
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
@@ -149,7 +149,7 @@ class Backend(Protocol):
     def close_slot(self, slot: int) -> None:
         """Give a slot back, whatever state it is in; not while it is being stepped."""
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """Render one step of each turn's slot; an exception in its place ends that session alone."""
 
     def close(self) -> None:

@@ -34,36 +34,42 @@ def check_bundle(folder: Path) -> CheckedBundle:
     """Look at every file, key, shape and type of a folder, allocating none; raises BundleError."""
     with bundle_errors():
         from ..models.cosyvoice.release.bundle import open_bundle
-        from ..models.cosyvoice.release.inventory import inventory
+        from ..models.cosyvoice.release.inventory import list_bundle_files
 
         bundle = open_bundle(folder)
-        files = tuple(CheckedFile(item.name, item.size_bytes, item.checked) for item in inventory(bundle))
+        files = tuple(
+            CheckedFile(item.name, item.size_bytes, item.checked) for item in list_bundle_files(bundle)
+        )
         return CheckedBundle(bundle.version.value, bundle.languages, files)
 
 
 def random_bundle_bytes(version: int, size: str) -> int:
     """What the weights of a random bundle take on the disk."""
     with bundle_errors():
-        from ..models.cosyvoice.geometry import Version
-        from ..models.cosyvoice.release.random_bundle import Size, weight_bytes
+        from ..models.cosyvoice.geometry import CosyVoiceVersion
+        from ..models.cosyvoice.release.random_bundle import BundleSize, weight_bytes
 
-        return weight_bytes(Version(version), Size(size))
+        return weight_bytes(CosyVoiceVersion(version), BundleSize(size))
 
 
 def write_random_bundle(
-    folder: Path, version: int, size: str, seed: int, written: Callable[[int], None] = lambda numbers: None
+    folder: Path,
+    version: int,
+    size: str,
+    seed: int,
+    on_bytes_written: Callable[[int], None] = lambda numbers: None,
 ) -> None:
     """Write a folder in the released layout with random weights; ``written`` is told of bytes as they come.
 
     Raises BadRequest for a folder in use, BundleError where it cannot be written.
     """
     with bundle_errors():
-        from ..models.cosyvoice.geometry import Version
+        from ..models.cosyvoice.geometry import CosyVoiceVersion
         from ..models.cosyvoice.release import random_bundle
 
         try:
             random_bundle.write_random_bundle(
-                folder, Version(version), random_bundle.Size(size), seed, written
+                folder, CosyVoiceVersion(version), random_bundle.BundleSize(size), seed, on_bytes_written
             )
         except FileExistsError as error:
             raise BadRequest(f"{folder}: is not an empty folder; give a new one") from error
@@ -78,15 +84,15 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
     """
     with bundle_errors():
         from ..models.cosyvoice.release.bundle import open_bundle
-        from ..models.cosyvoice.release.checkpoint import convert
-        from ..models.cosyvoice.release.manifest import FILES
+        from ..models.cosyvoice.release.checkpoint import convert_to_safetensors
+        from ..models.cosyvoice.release.manifest import WEIGHT_FILES
 
         open_bundle(folder)
-        sources = [folder / name for name in FILES if (folder / name).exists()]
+        sources = [folder / name for name in WEIGHT_FILES if (folder / name).exists()]
         if not sources:
             raise BundleError(f"{folder}: no .pt file is left to convert")
         for source in sources:
-            target = convert(source)
+            target = convert_to_safetensors(source)
             yield CheckedFile(target.name, target.stat().st_size, f"equal to {source.name}")
 
 
@@ -94,14 +100,14 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
 def bundle_errors() -> Iterator[None]:
     """What is wrong with a folder or the device it is for as BundleError; MissingExtra without torch."""
     try:
-        from ..models.cosyvoice.devices import DeviceFault
-        from ..models.cosyvoice.release.bundle import BundleFault
-        from ..models.cosyvoice.release.checkpoint import CheckpointFault
+        from ..models.cosyvoice.devices import DeviceError
+        from ..models.cosyvoice.release.bundle import InvalidBundleError
+        from ..models.cosyvoice.release.checkpoint import WeightFileError
     except ImportError as error:
         raise MissingExtra("CosyVoice", "cosyvoice") from error
     try:
         yield
-    except (BundleFault, CheckpointFault, DeviceFault) as error:
+    except (InvalidBundleError, WeightFileError, DeviceError) as error:
         raise BundleError(str(error)) from error
     except OSError as error:
         raise BundleError(f"{error.filename or 'the bundle'}: {error.strerror or error}") from error

@@ -21,8 +21,8 @@ from .chunk import SAMPLE_RATE
 from .engine import Engine
 
 if TYPE_CHECKING:
-    from ..models.cosyvoice.release.bundle import Bundle
-    from ..models.cosyvoice.timings import MelRun
+    from ..models.cosyvoice.release.bundle import CosyVoiceBundle
+    from ..models.cosyvoice.timings import MelTiming
 
 # About 4 s of speech.
 TEXT = "Thank you for calling, how can I help you with your order today?"
@@ -31,7 +31,7 @@ WINDOW_S = 10
 _USED_S = 3.0
 
 
-class Part(StrEnum):
+class MeasuredPart(StrEnum):
     """What can be measured by itself."""
 
     LM = "lm"
@@ -43,7 +43,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """One figure; seconds of processor time are of all threads, over two cores."""
 
     name: str
@@ -52,7 +52,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class MeasurementSize:
     """How much is run. contexts: of the language model. utterances_s: through the flow; the last one is what
     the bounded window is tried on.
     """
@@ -62,105 +62,107 @@ class Extent:
     utterances_s: tuple[float, ...] = (10, 30)
 
 
-def measure_part(folder: Path, part: Part, extent: Extent = Extent()) -> Iterator[Measured]:
+def measure_part(
+    folder: Path, part: MeasuredPart, extent: MeasurementSize = MeasurementSize()
+) -> Iterator[Measurement]:
     """The figures of a part; raises BundleError, MissingExtra."""
-    measured: dict[Part, Callable[[Bundle, Extent], Iterator[Measured]]] = {
-        Part.LM: _lm,
-        Part.FLOW: _flow,
-        Part.WINDOW: _window,
-        Part.HIFT: _hift,
-        Part.FIRST_AUDIO: _first_audio,
-        Part.MEMORY: _memory,
+    measured: dict[MeasuredPart, Callable[[CosyVoiceBundle, MeasurementSize], Iterator[Measurement]]] = {
+        MeasuredPart.LM: _lm,
+        MeasuredPart.FLOW: _flow,
+        MeasuredPart.WINDOW: _window,
+        MeasuredPart.HIFT: _hift,
+        MeasuredPart.FIRST_AUDIO: _first_audio,
+        MeasuredPart.MEMORY: _memory,
     }
     with bundle_errors():
         from ..models.cosyvoice.release.bundle import open_bundle
-        from ..models.cosyvoice.timings import use_two_threads
+        from ..models.cosyvoice.timings import limit_torch_threads
 
-        use_two_threads()
+        limit_torch_threads()
         yield from measured[part](open_bundle(folder), extent)
 
 
-def _lm(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:
+def _lm(bundle: "CosyVoiceBundle", extent: MeasurementSize) -> Iterator[Measurement]:
     from ..models.cosyvoice.timings import time_lm
 
     for run in time_lm(bundle, extent.contexts, extent.tokens):
         place = f"context {run.context:,}"
-        yield Measured(f"LM decode, {place}", 1000 * run.token.cpu_s, "ms/token")
-        yield Measured(f"LM decode, {place}, by the clock", 1000 * run.token.wall_s, "ms/token")
-        yield Measured(f"LM prefill, {place}", run.prefill.cpu_s, "s")
+        yield Measurement(f"LM decode, {place}", 1000 * run.token.cpu_s, "ms/token")
+        yield Measurement(f"LM decode, {place}, by the clock", 1000 * run.token.wall_s, "ms/token")
+        yield Measurement(f"LM prefill, {place}", run.prefill.cpu_s, "s")
 
 
-def _flow(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:
+def _flow(bundle: "CosyVoiceBundle", extent: MeasurementSize) -> Iterator[Measurement]:
     from ..models.cosyvoice.timings import time_flow
 
     for seconds in extent.utterances_s:
         run = time_flow(bundle, seconds)
-        yield from _run(f"flow, {seconds:g} s", run)
-        yield from _chunks(f"flow, {seconds:g} s", run)
+        yield from _run_figures(f"flow, {seconds:g} s", run)
+        yield from _chunk_figures(f"flow, {seconds:g} s", run)
 
 
-def _window(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:
+def _window(bundle: "CosyVoiceBundle", extent: MeasurementSize) -> Iterator[Measurement]:
     from ..models.cosyvoice.flow import FRAMES_PER_S, FlowPolicy
-    from ..models.cosyvoice.timings import difference_db, largest_difference, time_flow
+    from ..models.cosyvoice.timings import max_mel_difference, mel_error_db, time_flow
 
     seconds = extent.utterances_s[-1]
     name = f"flow, {seconds:g} s, window {WINDOW_S} s"
     bounded = time_flow(bundle, seconds, FlowPolicy(window_frames=WINDOW_S * FRAMES_PER_S))
-    yield from _run(name, bounded)
+    yield from _run_figures(name, bounded)
     exact = time_flow(bundle, seconds)
-    yield Measured(f"{name}, from exact, rms", difference_db(bounded.mel, exact.mel), "dB")
-    yield Measured(f"{name}, from exact, largest", largest_difference(bounded.mel, exact.mel), "of mel")
+    yield Measurement(f"{name}, from exact, rms", mel_error_db(bounded.mel, exact.mel), "dB")
+    yield Measurement(f"{name}, from exact, largest", max_mel_difference(bounded.mel, exact.mel), "of mel")
 
 
-def _hift(bundle: "Bundle", extent: Extent) -> Iterator[Measured]:
+def _hift(bundle: "CosyVoiceBundle", extent: MeasurementSize) -> Iterator[Measurement]:
     from ..models.cosyvoice.timings import time_vocoder
 
     seconds = extent.utterances_s[0]
     run = time_vocoder(bundle, seconds)
-    yield Measured(f"HiFT, {seconds:g} s, RTF", run.total.cpu_s / seconds, "")
-    yield from _chunks(f"HiFT, {seconds:g} s", run)
+    yield Measurement(f"HiFT, {seconds:g} s, RTF", run.total.cpu_s / seconds, "")
+    yield from _chunk_figures(f"HiFT, {seconds:g} s", run)
 
 
-def _run(name: str, run: "MelRun") -> Iterator[Measured]:
-    yield Measured(f"{name}, total", run.total.cpu_s, "s")
-    yield Measured(f"{name}, total by the clock", run.total.wall_s, "s")
-    yield Measured(f"{name}, last second against first", run.last_against_first, "x")
+def _run_figures(name: str, run: "MelTiming") -> Iterator[Measurement]:
+    yield Measurement(f"{name}, total", run.total.cpu_s, "s")
+    yield Measurement(f"{name}, total by the clock", run.total.wall_s, "s")
+    yield Measurement(f"{name}, last second against first", run.last_to_first_ratio, "x")
 
 
-def _chunks(name: str, run: "MelRun") -> Iterator[Measured]:
+def _chunk_figures(name: str, run: "MelTiming") -> Iterator[Measurement]:
     for number, chunk in enumerate(run.chunks, 1):
-        yield Measured(f"{name}, chunk {number} ({chunk.seconds:.3g} s)", chunk.cost.cpu_s, "s")
+        yield Measurement(f"{name}, chunk {number} ({chunk.seconds:.3g} s)", chunk.elapsed.cpu_s, "s")
 
 
-def _memory(bundle: "Bundle", _extent: Extent) -> Iterator[Measured]:
-    from ..models.cosyvoice.timings import flow_state_bytes_per_s, use_all
+def _memory(bundle: "CosyVoiceBundle", _extent: MeasurementSize) -> Iterator[Measurement]:
+    from ..models.cosyvoice.timings import flow_state_bytes_per_s, speak_with_all_networks
 
-    state = use_all(bundle, _USED_S)
+    state = speak_with_all_networks(bundle, _USED_S)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    yield Measured("peak RSS, three networks, without flow state", (peak - state) / 1e9, "GB")
-    yield Measured("flow state, exact", flow_state_bytes_per_s(bundle) / 1e6, "MB/s of speech")
+    yield Measurement("peak RSS, three networks, without flow state", (peak - state) / 1e9, "GB")
+    yield Measurement("flow state, exact", flow_state_bytes_per_s(bundle) / 1e6, "MB/s of speech")
 
 
-def _first_audio(bundle: "Bundle", _extent: Extent) -> Iterator[Measured]:
+def _first_audio(bundle: "CosyVoiceBundle", _extent: MeasurementSize) -> Iterator[Measurement]:
     return iter(asyncio.run(_speak(bundle.folder)))
 
 
-async def _speak(folder: Path) -> list[Measured]:
+async def _speak(folder: Path) -> list[Measurement]:
     """First audio and pace of a cloned voice that has spoken before, as in a conversation."""
     async with await Engine.open(str(folder)) as engine:
         voice = await asyncio.to_thread(
             engine.voices.enroll, _recording(), SAMPLE_RATE, "You are a helpful assistant."
         )
-        await _listen(engine, voice.id, 0.1)
-        first, first_cpu, whole, spoken = await _listen(engine, voice.id, SPOKEN_S)
+        await _time_stream(engine, voice.id, 0.1)
+        first, first_cpu, whole, spoken = await _time_stream(engine, voice.id, SPOKEN_S)
     return [
-        Measured("first packet, 4 s of text", first_cpu, "s"),
-        Measured("first packet, 4 s of text, by the clock", first, "s"),
-        Measured("RTF, end to end, by the clock", whole / spoken, ""),
+        Measurement("first packet, 4 s of text", first_cpu, "s"),
+        Measurement("first packet, 4 s of text, by the clock", first, "s"),
+        Measurement("RTF, end to end, by the clock", whole / spoken, ""),
     ]
 
 
-async def _listen(engine: Engine, voice: str, seconds: float) -> tuple[float, float, float, float]:
+async def _time_stream(engine: Engine, voice: str, seconds: float) -> tuple[float, float, float, float]:
     """Seconds to the first packet by the clock and of processor time, to all packets; seconds spoken.
 
     Random weights never end of themselves: listening ends when so much has been heard.

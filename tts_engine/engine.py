@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .backend import Backend, Delivery, Rendered, SlotRequest, Stages, Turn
+from .backend import Backend, Delivery, SlotRequest, SlotTurn, Stages, StepResult
 from .chunk import SAMPLE_RATE
 from .errors import BadRequest, MissingExtra, Overloaded
 from .metrics import Metrics
-from .scheduler import Cost, SchedulerPolicy, admit, schedule
+from .scheduler import ComputeCost, SchedulerPolicy, admit, schedule
 from .session import Session
 from .stream import Stream
 from .voices import Voices
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SLOWEST, _FASTEST = 0.5, 2.0
+_MIN_SPEED, _MAX_SPEED = 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """How an engine behaves. most_characters: text that one stream takes."""
+    """How an engine behaves. max_characters: text that one stream takes."""
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
-    most_characters: int = 200_000
+    max_characters: int = 200_000
 
 
 class Engine:
@@ -60,9 +60,9 @@ class Engine:
         self.voices: Voices = backend.voices
         self._backend = backend
         self._config = config
-        self._cost = Cost(backend.workers)
+        self._cost = ComputeCost(backend.workers)
         self._streams: dict[Session, Stream] = {}
-        self._work = threading.Condition()
+        self._condition = threading.Condition()
         self._workers_differ = len(set(backend.workers)) > 1
         self._closing = False
         self._threads = [
@@ -96,7 +96,7 @@ class Engine:
         ``process``: render in a process of its own; without it, on threads of this one.
         """
         if backend is None:
-            load = functools.partial(_load, bundle, voices, precision, device, process)
+            load = functools.partial(_load_backend, bundle, voices, precision, device, process)
             backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
@@ -125,7 +125,7 @@ class Engine:
             admit(
                 len(self._streams),
                 slots=backend.slots,
-                room=backend.room,
+                memory_slots=backend.memory_slots,
                 cost=self._cost,
                 policy=self._config.scheduler,
             )
@@ -162,25 +162,27 @@ class Engine:
         The stream takes no text; use it like any other.
         """
         request = self._request(voice, speed, seed, Delivery())
-        hear = functools.partial(self.voices.hear, samples, sample_rate)
-        speech_ids = await asyncio.get_running_loop().run_in_executor(None, hear)
-        stream = self._open_stream(replace(request, speech_ids=speech_ids))
+        tokenize = functools.partial(self.voices.tokenize_speech, samples, sample_rate)
+        source_speech_ids = await asyncio.get_running_loop().run_in_executor(None, tokenize)
+        stream = self._open_stream(replace(request, source_speech_ids=source_speech_ids))
         stream.end_input()
         return stream
 
     def _request(self, voice: str | None, speed: float, seed: int, delivery: Delivery) -> SlotRequest:
         """What is asked for, looked up before the lock is taken: voices may be on file."""
-        if not _SLOWEST <= speed <= _FASTEST:
-            raise BadRequest(f"speed {speed} is outside {_SLOWEST} to {_FASTEST}")
+        if not _MIN_SPEED <= speed <= _MAX_SPEED:
+            raise BadRequest(f"speed {speed} is outside {_MIN_SPEED} to {_MAX_SPEED}")
         if seed < 0:
             raise BadRequest(f"seed {seed} is below 0")
-        known = self.voices.get(voice)
-        delivery = replace(delivery, language=delivery.language or known.language)
-        return SlotRequest(known.id, speed, seed, delivery, speaker=self.voices.speaker(known.id))
+        found_voice = self.voices.get(voice)
+        delivery = replace(delivery, language=delivery.language or found_voice.language)
+        return SlotRequest(
+            found_voice.id, speed, seed, delivery, speaker_profile=self.voices.speaker_profile(found_voice.id)
+        )
 
     def _open_stream(self, request: SlotRequest) -> Stream:
         loop = asyncio.get_running_loop()
-        with self._work:
+        with self._condition:
             if self._closing:
                 raise BadRequest("the engine is closed")
             refusal = self.refusal()
@@ -189,33 +191,33 @@ class Engine:
                 raise refusal
             segmenter = self._backend.segmenter(request)
             session = Session(self._backend.open_slot(request), opened_at=time.monotonic())
-            stream = Stream(self, session, segmenter, loop, self._config.most_characters)
+            stream = Stream(self, session, segmenter, loop, self._config.max_characters)
             self._streams[session] = stream
         self.metrics.active_streams.inc()
         return stream
 
     async def aclose(self) -> None:
         """Cancel every stream, stop the workers, free the voice. May be called twice."""
-        with self._work:
+        with self._condition:
             self._closing = True
             streams = list(self._streams.values())
-            self._work.notify_all()
+            self._condition.notify_all()
         for stream in streams:
             stream.cancel()
-        join = functools.partial(_join, self._threads)
+        join = functools.partial(_join_all, self._threads)
         await asyncio.get_running_loop().run_in_executor(None, join)
         self._backend.close()
 
     async def _warm_up(self) -> None:
         """Speak a sentence to nobody on every worker, so that the first caller does not pay for laziness."""
         backend = self._backend
-        places = min(self._config.scheduler.most_streams, backend.slots, backend.room)
-        at_once = min(len(backend.workers), places) if len(self.voices) else 0
-        await asyncio.gather(*(self._speak_to_nobody() for _ in range(at_once)))
+        available = min(self._config.scheduler.max_streams, backend.slots, backend.memory_slots)
+        concurrent_streams = min(len(backend.workers), available) if len(self.voices) else 0
+        await asyncio.gather(*(self._speak_warm_up_text() for _ in range(concurrent_streams)))
 
-    async def _speak_to_nobody(self) -> None:
+    async def _speak_warm_up_text(self) -> None:
         async with self.stream() as stream:
-            stream.push_text(self._backend.warm_up)
+            stream.push_text(self._backend.warm_up_text)
             stream.end_input()
             async for _ in stream:
                 pass
@@ -225,14 +227,14 @@ class Engine:
     @property
     def lock(self) -> threading.Condition:
         """Guards sessions; held for microseconds, never during a step."""
-        return self._work
+        return self._condition
 
     def wake(self) -> None:
         """Tell a worker that there may be something to do; the lock is held."""
         if self._workers_differ:  # it may be for any of them
-            self._work.notify_all()
+            self._condition.notify_all()
         else:
-            self._work.notify()
+            self._condition.notify()
 
     def release(self, session: Session) -> None:
         """Let a session go, and its slot unless it is being stepped (then the commit does); the lock is held.
@@ -252,23 +254,23 @@ class Engine:
 
     def _run_worker(self, worker: int, stages: Stages) -> None:
         while True:
-            with self._work:
+            with self._condition:
                 turns = self._next_turns(stages)
                 while not turns:
                     if self._closing:
                         return
-                    self._work.wait()
+                    self._condition.wait()
                     turns = self._next_turns(stages)
             self._run_step(worker, stages, turns)
 
-    def _next_turns(self, stages: Stages) -> dict[Session, Turn]:
+    def _next_turns(self, stages: Stages) -> dict[Session, SlotTurn]:
         """Schedule a batch and mark it running; the lock is held."""
         turns = {}
         backend = self._backend
         for session in schedule(
             self._streams,
             lambda session: backend.stage(session.slot),
-            backend.batch,
+            backend.max_batch_size,
             self._config.scheduler,
             stages,
         ):
@@ -276,24 +278,24 @@ class Engine:
             turns[session] = _next_turn(session)
         return turns
 
-    def _run_step(self, worker: int, stages: Stages, turns: dict[Session, Turn]) -> None:
+    def _run_step(self, worker: int, stages: Stages, turns: dict[Session, SlotTurn]) -> None:
         """Run one step and commit it. Boundary: what a backend raises ends only the sessions of the step."""
         wall, cpu = time.monotonic(), time.thread_time()
-        results: Sequence[Rendered | Exception]
+        results: Sequence[StepResult | Exception]
         try:
             results = self._backend.step(worker, list(turns.values()))
         except Exception as error:
             logger.exception("a step of %d sessions failed", len(turns))
             results = [error] * len(turns)
         wall, cpu = time.monotonic() - wall, time.thread_time() - cpu
-        with self._work:
+        with self._condition:
             for session, result in zip(turns, results, strict=True):
                 self._commit(session, result, wall, cpu / len(turns), stages)
             if self._workers_differ:
-                self._work.notify_all()  # what comes next for a session may be another's to do
+                self._condition.notify_all()  # what comes next for a session may be another's to do
 
     def _commit(
-        self, session: Session, result: Rendered | Exception, wall_s: float, cpu_s: float, stages: Stages
+        self, session: Session, result: StepResult | Exception, wall_s: float, cpu_s: float, stages: Stages
     ) -> None:
         """Hand a step's result to its stream; the lock is held."""
         session.running = False
@@ -314,31 +316,31 @@ class Engine:
         stream.deliver(result, wall_s)
         if result.segment_done:
             session.current = None
-        if session.spoken_out:
+        if session.is_fully_rendered:
             stream.deliver_end()
-        if session.spoken_out or session.cancelled_at is not None:
+        if session.is_fully_rendered or session.cancelled_at is not None:
             self.release(session)
 
     def _observe_first_audio(self, session: Session, audio_s: float) -> None:
-        if session.first_audio_at is not None or not audio_s or session.waiting_since is None:
+        if session.first_audio_at is not None or not audio_s or session.first_segment_at is None:
             return
         session.first_audio_at = time.monotonic()
-        self.metrics.ttfa.observe(session.first_audio_at - session.waiting_since)
+        self.metrics.ttfa.observe(session.first_audio_at - session.first_segment_at)
 
 
-def _next_turn(session: Session) -> Turn:
+def _next_turn(session: Session) -> SlotTurn:
     if session.current is not None:
-        return Turn(session.slot, None)
+        return SlotTurn(session.slot, None)
     session.current = session.pending.popleft()
-    return Turn(session.slot, session.current.segment, session.current.pause_s)
+    return SlotTurn(session.slot, session.current.segment, session.current.pause_s)
 
 
-def _join(threads: list[threading.Thread]) -> None:
+def _join_all(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join()
 
 
-def _load(
+def _load_backend(
     bundle: str, voices: Path | None, precision: str, device: str, process: "ProcessPolicy | None"
 ) -> Backend:
     if bundle == "default":
@@ -346,7 +348,7 @@ def _load(
             raise BadRequest(f"precision is {precision!r}; only a CosyVoice bundle has others than fp32")
         if device not in ("auto", "cpu"):
             raise BadRequest(f"device is {device!r}; only a CosyVoice bundle computes on others than cpu")
-        return _load_packaged() if process is None else _packaged_elsewhere(process)
+        return _load_hibari() if process is None else _load_hibari_in_process(process)
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
     from .cosyvoice.policy import policy_for
@@ -356,27 +358,27 @@ def _load(
         from .cosyvoice.backend import CosyVoiceBackend
 
         return CosyVoiceBackend.load(Path(bundle), policy, voices)
-    return _cosyvoice_elsewhere(Path(bundle), policy, voices, process)
+    return _load_cosyvoice_in_process(Path(bundle), policy, voices, process)
 
 
-def _load_packaged() -> Backend:
-    from .packaged_backend import PackagedBackend
+def _load_hibari() -> Backend:
+    from .packaged_backend import HibariBackend
 
-    return PackagedBackend.load()
+    return HibariBackend.load()
 
 
-def _packaged_elsewhere(process: "ProcessPolicy") -> Backend:
+def _load_hibari_in_process(process: "ProcessPolicy") -> Backend:
     from .process_backend import ProcessBackend
 
-    return ProcessBackend.start_whole(_load_packaged, process)
+    return ProcessBackend.start_backend(_load_hibari, process)
 
 
-def _cosyvoice_elsewhere(
+def _load_cosyvoice_in_process(
     bundle: Path, policy: "CosyVoicePolicy", voices: Path | None, process: "ProcessPolicy"
 ) -> Backend:
-    from .cosyvoice.backend import hosted
-    from .cosyvoice.front import CosyVoiceFront
+    from .cosyvoice.backend import load_hosted_renderer
+    from .cosyvoice.front import CosyVoiceFrontEnd
     from .process_backend import ProcessBackend
 
-    front = functools.partial(CosyVoiceFront.load, bundle, policy, voices)
-    return ProcessBackend.start(functools.partial(hosted, bundle, policy), front, process)
+    front = functools.partial(CosyVoiceFrontEnd.load, bundle, policy, voices)
+    return ProcessBackend.start(functools.partial(load_hosted_renderer, bundle, policy), front, process)

@@ -5,7 +5,7 @@ Where the bundle speaks as well, its ``Voices`` enrol.
 
 from pathlib import Path
 
-from ..models.cosyvoice.front_end.voice_encoder import PromptFault, VoiceEncoder, VoicePrompt
+from ..models.cosyvoice.front_end.voice_encoder import VoiceEncoder, VoicePrompt, VoicePromptError
 from .bundles import bundle_errors
 from .errors import BadRequest
 from .recording import Recording
@@ -24,10 +24,10 @@ def enroll(bundle: Path, recording: Recording, transcript: str = "") -> VoicePro
             checked.speaker_encoder,
             checked.speech_tokenizer,
             checked.version,
-            checked.recipe.mel_highest_hz,
-            checked.geometry.lm.speech_codes,
+            checked.yaml_config.mel_max_hz,
+            checked.network_config.lm.codebook_size,
         )
     try:
         return encoder.enroll(recording.samples, recording.sample_rate, transcript)
-    except PromptFault as fault:
+    except VoicePromptError as fault:
         raise BadRequest(str(fault)) from fault

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from .errors import BadRequest, MissingExtra
 
-_NO_CASES = ("config", "manifest_")  # what cases are made of, and the released sizes
+_NON_CASE_PREFIXES = ("config", "manifest_")  # what cases are made of, and the released sizes
 
 
 @dataclass(frozen=True, slots=True)
-class CaseResult:
+class GoldenCaseResult:
     """One case: its largest error against its tolerance, at the array that comes nearest to failing.
 
     ``array``: "" for a case that nobody here knows, which is a failure.
@@ -32,39 +32,39 @@ class CaseResult:
         return bool(self.array) and self.error <= self.tolerance
 
 
-def check_golden(folder: Path) -> Iterator[CaseResult]:
+def check_golden(folder: Path) -> Iterator[GoldenCaseResult]:
     """Every case found in ``folder``, in order of name.
 
     Raises BadRequest for a folder without config.json, MissingExtra without torch.
     """
     if not (folder / "config.json").is_file():
         raise BadRequest(f"{folder} has no config.json; a folder of reference vectors has one")
-    known = _cases()
+    known = _known_cases()
     for case in sorted({file.stem for file in folder.iterdir() if file.suffix in (".npz", ".json")}):
-        if case.startswith(_NO_CASES):
+        if case.startswith(_NON_CASE_PREFIXES):
             continue
         if case not in known:
-            yield CaseResult(case, "", float("inf"), 0.0)
+            yield GoldenCaseResult(case, "", float("inf"), 0.0)
             continue
         yield known[case](folder)
 
 
-def _cases() -> Mapping[str, Callable[[Path], CaseResult]]:
+def _known_cases() -> Mapping[str, Callable[[Path], GoldenCaseResult]]:
     try:
-        from ..models.cosyvoice.golden import flow as golden_flow
-        from ..models.cosyvoice.golden import hift as golden_hift
+        from ..models.cosyvoice.golden import flow as reference_flow
+        from ..models.cosyvoice.golden import hift as reference_hift_v2
         from ..models.cosyvoice.golden import speech as golden_speech
     except ModuleNotFoundError as error:
         raise MissingExtra("check-golden", "cosyvoice") from error
-    compared = {**golden_flow.CASES, **golden_hift.CASES, **golden_speech.cases()}
+    compared = {**reference_flow.CASES, **reference_hift_v2.CASES, **golden_speech.cases()}
 
-    def summed(case: str) -> Callable[[Path], CaseResult]:
-        def check(folder: Path) -> CaseResult:
+    def summed(case: str) -> Callable[[Path], GoldenCaseResult]:
+        def check(folder: Path) -> GoldenCaseResult:
             worst = max(
                 compared[case](folder),
                 key=lambda one: one.error / one.tolerance if one.tolerance else one.error,
             )
-            return CaseResult(case, worst.array, worst.error, worst.tolerance)
+            return GoldenCaseResult(case, worst.array, worst.error, worst.tolerance)
 
         return check
 
@@ -74,21 +74,21 @@ def _cases() -> Mapping[str, Callable[[Path], CaseResult]]:
     }
 
 
-def _initial_noise(folder: Path) -> CaseResult:
+def _initial_noise(folder: Path) -> GoldenCaseResult:
     from ..models.cosyvoice.flow import Flow
-    from ..models.cosyvoice.golden import flow as golden_flow
+    from ..models.cosyvoice.golden import flow as reference_flow
 
-    stored = golden_flow.read_arrays(folder, "rand_noise")["rand_noise"][0]
-    ours = Flow(golden_flow.flow_config(folder, 3)).noise(0, stored.shape[1]).T
-    return CaseResult("rand_noise", "rand_noise", float((ours - stored).abs().max()), 0.0)
+    stored = reference_flow.read_arrays(folder, "rand_noise")["rand_noise"][0]
+    ours = Flow(reference_flow.stated_flow_config(folder, 3)).noise(0, stored.shape[1]).T
+    return GoldenCaseResult("rand_noise", "rand_noise", float((ours - stored).abs().max()), 0.0)
 
 
-def _silent_filter(folder: Path) -> CaseResult:
-    from ..models.cosyvoice.silent_ids import SilentFilter
+def _silent_filter(folder: Path) -> GoldenCaseResult:
+    from ..models.cosyvoice.silent_ids import SilenceFilter
 
     stated = json.loads((folder / "v3_silent_filter.json").read_text("utf-8"))
     silent, longest = frozenset(stated["silent_tokens"]), stated["max_consecutive_kept"]
     wrong = sum(
-        list(SilentFilter(silent, longest).push(case["inp"])) != case["out"] for case in stated["cases"]
+        list(SilenceFilter(silent, longest).push(case["inp"])) != case["out"] for case in stated["cases"]
     )
-    return CaseResult("v3_silent_filter", "traces", float(wrong), 0.0)
+    return GoldenCaseResult("v3_silent_filter", "traces", float(wrong), 0.0)

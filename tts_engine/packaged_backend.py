@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..models import packaged
-from .backend import EVERY_STAGE, Rendered, SlotRequest, Stage, Turn
+from .backend import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from .chunk import SAMPLE_RATE, Word
 from .reading.normalize import SpokenWord
-from .reading.scripts import WrittenWord, written
+from .reading.scripts import WrittenWord, group_written_words
 from .text import Segment, Segmenter
 from .voices import Voice, Voices
 
@@ -18,50 +18,50 @@ VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
 # Frames of 12.5 ms a step: 0.2 s so that the first sound comes soon, then larger, because a step costs
 # about half a millisecond whatever its size.
 STEP_FRAMES = (16, 32, 64)
-_MOST_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
+_MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
 _SLOTS = 1024  # a slot holds under 100 kB between steps
 
 
 @dataclass(slots=True)
-class _Rendering:
+class _LineRendering:
     """A line on its way. untold: its words that have not been reported yet."""
 
-    utterance: packaged.Utterance
-    state: packaged.RenderState
-    untold: list[WrittenWord]
+    utterance: packaged.EncodedLine
+    state: packaged.HibariRenderState
+    unreported_words: list[WrittenWord]
     starts_at_s: float
 
 
 @dataclass(slots=True)
-class _Slot:
+class _HibariSlot:
     request: SlotRequest
     noise: np.random.Generator
     samples: int = 0
-    lines: list[tuple[packaged.Line, list[SpokenWord]]] = field(default_factory=list)
-    rendering: _Rendering | None = None
+    lines: list[tuple[packaged.PhonemeLine, list[SpokenWord]]] = field(default_factory=list)
+    rendering: _LineRendering | None = None
     pause_s: float = 0.0
     steps: int = 0  # of the segment
 
 
-class PackagedBackend:
+class HibariBackend:
     """hibari's "heart" on CPU. At most one worker a core, at most two."""
 
     voices = Voices((VOICE,))
-    warm_up = "Thank you for calling, how can I help you today?"
-    slots = room = _SLOTS
+    warm_up_text = "Thank you for calling, how can I help you today?"
+    slots = memory_slots = _SLOTS
 
-    def __init__(self, voices: Sequence[packaged.PackagedVoice]) -> None:
+    def __init__(self, voices: Sequence[packaged.HibariVoice]) -> None:
         self._voices = voices
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, _HibariSlot] = {}
         self._next_slot = 0
-        self.workers = (EVERY_STAGE,) * len(voices)
+        self.workers = (ALL_STAGES,) * len(voices)
 
     @classmethod
-    def load(cls) -> "PackagedBackend":
+    def load(cls) -> "HibariBackend":
         """Load the voice from the installed package."""
-        voice = packaged.PackagedVoice.load()
-        workers = min(_MOST_WORKERS, os.cpu_count() or 1)
-        return cls([voice, *(voice.twin() for _ in range(workers - 1))])
+        voice = packaged.HibariVoice.load()
+        workers = min(_MAX_WORKERS, os.cpu_count() or 1)
+        return cls([voice, *(voice.for_another_thread() for _ in range(workers - 1))])
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """Clauses and sentences."""
@@ -70,7 +70,7 @@ class PackagedBackend:
     def open_slot(self, request: SlotRequest) -> int:
         """Take a slot."""
         self._next_slot += 1
-        self._slots[self._next_slot] = _Slot(request, np.random.default_rng(request.seed))
+        self._slots[self._next_slot] = _HibariSlot(request, np.random.default_rng(request.seed))
         return self._next_slot
 
     def close_slot(self, slot: int) -> None:
@@ -81,7 +81,7 @@ class PackagedBackend:
         """Forget every slot."""
         self._slots.clear()
 
-    def batch(self, stage: Stage) -> int:
+    def max_batch_size(self, stage: Stage) -> int:
         """One."""
         return 1
 
@@ -89,66 +89,68 @@ class PackagedBackend:
         """Sound, always."""
         return Stage.RENDER
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """Render one step of one slot."""
         (turn,) = turns
         return [_render(self._voices[worker], self._slots[turn.slot], turn)]
 
 
-def _render(voice: packaged.PackagedVoice, slot: _Slot, turn: Turn) -> Rendered:
+def _render(voice: packaged.HibariVoice, slot: _HibariSlot, turn: SlotTurn) -> StepResult:
     if turn.segment is not None:
-        _begin(voice, slot, turn.segment, turn.pause_s)
+        _begin_segment(voice, slot, turn.segment, turn.pause_s)
     if not slot.lines:
-        return Rendered(np.zeros(0, np.float32), (), segment_done=True)
+        return StepResult(np.zeros(0, np.float32), (), segment_done=True)
     if slot.rendering is None:
         slot.rendering = _start_line(voice, slot)
     rendering = slot.rendering
-    first = rendering.state.fed
+    first = rendering.state.decoded_frames
     frames = STEP_FRAMES[min(slot.steps, len(STEP_FRAMES) - 1)]
     samples, rendering.state = voice.step(rendering.utterance, rendering.state, frames)
     slot.steps += 1
     words = _words_begun(rendering)
-    done = packaged.finished(rendering.utterance, rendering.state) and _end_line(slot)
+    done = packaged.is_finished(rendering.utterance, rendering.state) and _end_line(slot)
     if done:
         samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
     slot.samples += len(samples)
-    return Rendered(samples, words, done, mel_frames=(first, rendering.state.fed))
+    return StepResult(samples, words, done, mel_frames=(first, rendering.state.decoded_frames))
 
 
-def _begin(voice: packaged.PackagedVoice, slot: _Slot, segment: Segment, pause_s: float) -> None:
-    words = [packaged.ReadWord(word.text, word.punctuation) for word in segment.words]
+def _begin_segment(voice: packaged.HibariVoice, slot: _HibariSlot, segment: Segment, pause_s: float) -> None:
+    words = [packaged.SpelledWord(word.text, word.punctuation) for word in segment.words]
     rest = list(segment.words)
     slot.lines = []
-    for line in voice.reader.read(words):
+    for line in voice.phonemizer.phonemize(words):
         spoken, rest = rest[: len(line.words)], rest[len(line.words) :]
-        if line.speaks:
+        if line.has_phonemes:
             slot.lines.append((line, spoken))
     slot.pause_s, slot.steps = pause_s, 0
 
 
-def _start_line(voice: packaged.PackagedVoice, slot: _Slot) -> _Rendering:
+def _start_line(voice: packaged.HibariVoice, slot: _HibariSlot) -> _LineRendering:
     line, spoken = slot.lines[0]
     utterance = voice.encode(line, slot.request.speed)
     state = packaged.init_state(utterance, slot.noise)
-    return _Rendering(utterance, state, written(spoken), slot.samples / SAMPLE_RATE)
+    return _LineRendering(utterance, state, group_written_words(spoken), slot.samples / SAMPLE_RATE)
 
 
-def _end_line(slot: _Slot) -> bool:
+def _end_line(slot: _HibariSlot) -> bool:
     """Forget the line just rendered; whether it was the segment's last."""
     slot.lines.pop(0)
     slot.rendering = None
     return not slot.lines
 
 
-def _words_begun(rendering: _Rendering) -> tuple[Word, ...]:
+def _words_begun(rendering: _LineRendering) -> tuple[Word, ...]:
     """Words of the line that begin in what has been rendered so far and were not told yet."""
     times = packaged.word_times(rendering.utterance, rendering.state)
     rendered_s = rendering.state.samples / SAMPLE_RATE
-    whole = packaged.finished(rendering.utterance, rendering.state)
+    whole = packaged.is_finished(rendering.utterance, rendering.state)
     begun = []
-    while rendering.untold and (whole or times[rendering.untold[0].said[0]][0] < rendered_s):
-        word = rendering.untold.pop(0)
-        start_s = rendering.starts_at_s + times[word.said[0]][0]
-        stop_s = rendering.starts_at_s + times[word.said[-1]][1]
+    while rendering.unreported_words and (
+        whole or times[rendering.unreported_words[0].spoken_range[0]][0] < rendered_s
+    ):
+        word = rendering.unreported_words.pop(0)
+        start_s = rendering.starts_at_s + times[word.spoken_range[0]][0]
+        stop_s = rendering.starts_at_s + times[word.spoken_range[-1]][1]
         begun.append(Word("", start_s, stop_s, word.start, word.stop))
     return tuple(begun)

@@ -38,26 +38,26 @@ _CODECS = (
 # No protocol has an empty name, so none is allowed; what is read is given as bytes.
 _OPTIONS = {"format_whitelist": _FORMATS, "codec_whitelist": _CODECS, "protocol_whitelist": "none"}
 # Decoders of lossy codecs overshoot full scale, twofold at worst; beyond four it was no full scale.
-_HIGHEST_PEAK = 4.0
+_MAX_PEAK = 4.0
 
-_MOST_MEMORY = 512 * 2**20  # bytes beyond what the interpreter has; 30 s at 192 kHz take 150 MB
-_MOST_SECONDS = 20  # of processor time; 30 s of speech take 0.1
+_MAX_MEMORY_BYTES = 512 * 2**20  # bytes beyond what the interpreter has; 30 s at 192 kHz take 150 MB
+_MAX_CPU_S = 20  # of processor time; 30 s of speech take 0.1
 
 
-class Refused(ValueError):
+class RecordingRefused(ValueError):
     """The bytes are no recording that may be used; the message says what was got and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingLimits:
-    """What a recording may be. most_bytes: of the file; 10 MiB, as the speech APIs allow."""
+    """What a recording may be. max_bytes: of the file; 10 MiB, as the speech APIs allow."""
 
-    shortest_s: float = 3.0
-    longest_s: float = 30.0
-    lowest_rate: int = 16_000
-    highest_rate: int = 192_000
-    most_channels: int = 2
-    most_bytes: int = 10 * 2**20
+    min_duration_s: float = 3.0
+    max_duration_s: float = 30.0
+    min_sample_rate: int = 16_000
+    max_sample_rate: int = 192_000
+    max_channels: int = 2
+    max_bytes: int = 10 * 2**20
 
     def as_json(self) -> str:
         """One line; ``RecordingLimits(**json.loads(line))`` reads it."""
@@ -67,57 +67,69 @@ class RecordingLimits:
 def decode(data: bytes, limits: RecordingLimits) -> tuple[Float, int]:
     """Samples, (N,) in [-1, 1], and their rate in Hz; two channels are averaged. Raises Refused.
 
-    Decoding stops with the first sample beyond ``longest_s``, however much the file holds.
+    Decoding stops with the first sample beyond ``max_duration_s``, however much the file holds.
     """
     try:
         with av.open(io.BytesIO(data), mode="r", options=_OPTIONS, metadata_errors="replace") as container:
-            stream = _sound(container)
-            _check(stream.rate, stream.channels, limits)
-            samples = _decoded(container, stream, limits)
+            stream = _audio_stream(container)
+            _check_stream(stream.rate, stream.channels, limits)
+            samples = _decode_stream(container, stream, limits)
     except MemoryError as error:  # libav's is one of both kinds
-        raise Refused("the recording takes more memory to decode than a recording may") from error
+        raise RecordingRefused("the recording takes more memory to decode than a recording may") from error
     except av.error.FFmpegError as error:
-        raise Refused(f"the file is no recording that can be read; {CONTAINERS} is allowed") from error
-    return _in_scale(samples, limits, stream.rate), stream.rate
+        raise RecordingRefused(
+            f"the file is no recording that can be read; {CONTAINERS} is allowed"
+        ) from error
+    return _check_scale(samples, limits, stream.rate), stream.rate
 
 
-def _sound(container: InputContainer) -> AudioStream:
+def _audio_stream(container: InputContainer) -> AudioStream:
     if not container.streams.audio:
-        raise Refused(
+        raise RecordingRefused(
             f"the file ({container.format.name}) holds no sound; {CONTAINERS} with speech is allowed"
         )
     stream = container.streams.audio[0]
     # The whitelist keeps libav from other codecs while it looks at the file, not from being told to open one.
     if stream.codec_context is None or stream.codec_context.name not in _CODECS.split(","):
-        raise Refused(f"the file ({container.format.name}) holds sound in a codec that is not read here")
+        raise RecordingRefused(
+            f"the file ({container.format.name}) holds sound in a codec that is not read here"
+        )
     return stream
 
 
-def _check(sample_rate: int, channels: int, limits: RecordingLimits) -> None:
-    if not limits.lowest_rate <= sample_rate <= limits.highest_rate:
-        raise Refused(
+def _check_stream(sample_rate: int, channels: int, limits: RecordingLimits) -> None:
+    if not limits.min_sample_rate <= sample_rate <= limits.max_sample_rate:
+        raise RecordingRefused(
             f"the recording has {sample_rate:,} Hz; "
-            f"{limits.lowest_rate:,} to {limits.highest_rate:,} Hz are allowed"
+            f"{limits.min_sample_rate:,} to {limits.max_sample_rate:,} Hz are allowed"
         )
-    if not 1 <= channels <= limits.most_channels:
-        raise Refused(f"the recording has {channels} channels; 1 to {limits.most_channels} are allowed")
+    if not 1 <= channels <= limits.max_channels:
+        raise RecordingRefused(
+            f"the recording has {channels} channels; 1 to {limits.max_channels} are allowed"
+        )
 
 
-def _decoded(container: InputContainer, stream: AudioStream, limits: RecordingLimits) -> Float:
-    kind = stream.rate, stream.channels
-    most = math.floor(limits.longest_s * stream.rate)
+def _decode_stream(container: InputContainer, stream: AudioStream, limits: RecordingLimits) -> Float:
+    stream_format = stream.rate, stream.channels
+    max_samples = math.floor(limits.max_duration_s * stream.rate)
     blocks: list[Float] = []
     count = 0
     try:
         for frame in container.decode(stream):
-            if (frame.sample_rate, frame.layout.nb_channels) != kind:
-                raise Refused("the recording changes its rate or its channels midway; one of each is allowed")
+            if (frame.sample_rate, frame.layout.nb_channels) != stream_format:
+                raise RecordingRefused(
+                    "the recording changes its rate or its channels midway; one of each is allowed"
+                )
             blocks.append(_mono(frame))
             count += frame.samples
-            if count > most:
-                raise Refused(f"the recording is longer than {limits.longest_s:g} s, which is the limit")
+            if count > max_samples:
+                raise RecordingRefused(
+                    f"the recording is longer than {limits.max_duration_s:g} s, which is the limit"
+                )
     except av.error.FFmpegError as error:
-        raise Refused(f"the recording is damaged {count / stream.rate:.1f} s from its beginning") from error
+        raise RecordingRefused(
+            f"the recording is damaged {count / stream.rate:.1f} s from its beginning"
+        ) from error
     return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
 
 
@@ -137,46 +149,48 @@ def _as_floats(block: NDArray[Any]) -> Float:
     return ((block - middle) / full_scale).astype(np.float32)
 
 
-def _in_scale(samples: Float, limits: RecordingLimits, sample_rate: int) -> Float:
+def _check_scale(samples: Float, limits: RecordingLimits, sample_rate: int) -> Float:
     seconds = len(samples) / sample_rate
-    if seconds < limits.shortest_s:
-        raise Refused(f"the recording is {seconds:.1f} s long; at least {limits.shortest_s:g} s are needed")
+    if seconds < limits.min_duration_s:
+        raise RecordingRefused(
+            f"the recording is {seconds:.1f} s long; at least {limits.min_duration_s:g} s are needed"
+        )
     if not np.isfinite(samples).all():
-        raise Refused("the recording holds NaN or infinite samples; numbers in [-1, 1] are allowed")
+        raise RecordingRefused("the recording holds NaN or infinite samples; numbers in [-1, 1] are allowed")
     peak = float(np.abs(samples).max())
-    if peak > _HIGHEST_PEAK:
-        raise Refused(f"the recording reaches {peak:.4g}; numbers in [-1, 1] are allowed")
+    if peak > _MAX_PEAK:
+        raise RecordingRefused(f"the recording reaches {peak:.4g}; numbers in [-1, 1] are allowed")
     return samples / np.float32(peak) if peak > 1 else samples
 
 
-def answered(data: bytes, limits: RecordingLimits) -> bytes:
+def answer_bytes(data: bytes, limits: RecordingLimits) -> bytes:
     """What the process answers: a rate and samples, or why not."""
     answer: dict[str, int | str] = {}
     samples = b""
     try:
         decoded, sample_rate = decode(data, limits)
         answer, samples = {"sample_rate": sample_rate}, decoded.tobytes()
-    except Refused as refusal:
+    except RecordingRefused as refusal:
         answer = {"refused": str(refusal)}
     return json.dumps(answer).encode() + b"\n" + samples
 
 
-def _confine() -> None:
+def _limit_resources() -> None:
     """From here on: bounded memory and time."""
     if sys.platform != "linux":
         return
     import resource
 
-    held = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + _MOST_MEMORY, held + _MOST_MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
+    used_bytes = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + _MAX_MEMORY_BYTES, used_bytes + _MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
 
 
 def _main() -> None:
     limits = RecordingLimits(**json.loads(sys.argv[1]))
-    data = sys.stdin.buffer.read(limits.most_bytes)
-    _confine()
-    sys.stdout.buffer.write(answered(data, limits))
+    data = sys.stdin.buffer.read(limits.max_bytes)
+    _limit_resources()
+    sys.stdout.buffer.write(answer_bytes(data, limits))
 
 
 if __name__ == "__main__":

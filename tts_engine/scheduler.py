@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .backend import EVERY_STAGE, Stage, Stages
+from .backend import ALL_STAGES, Stage, Stages
 from .chunk import SAMPLE_RATE
 from .errors import Overloaded
 from .session import Session
@@ -39,59 +39,59 @@ from .session import Session
 class SchedulerPolicy:
     """Limits of the house.
 
-    most_unread_s: audio rendered ahead of a listener that does not take it; about five steps.
-    most_streams: open at once. most_load: share of the workers' time that open streams may cost.
+    max_unread_s: audio rendered ahead of a listener that does not take it; about five steps.
+    max_streams: open at once. max_load: share of the workers' time that open streams may cost.
     """
 
-    most_unread_s: float = 1.0
-    most_streams: int = 256
-    most_load: float = 0.85
+    max_unread_s: float = 1.0
+    max_streams: int = 256
+    max_load: float = 0.85
 
 
 def schedule(
     sessions: Iterable[Session],
     stage_of: Callable[[Session], Stage],
-    batch: Callable[[Stage], int],
+    max_batch_size: Callable[[Stage], int],
     policy: SchedulerPolicy,
-    stages: Stages = EVERY_STAGE,
+    stages: Stages = ALL_STAGES,
 ) -> list[Session]:
     """The sessions to step next, all in one stage, most urgent first.
 
     batch: how many a stage takes. stages: that the worker runs steps of.
     """
     # Run before every step over every session: no calls in it.
-    most_unread_s = policy.most_unread_s
+    max_unread_s = policy.max_unread_s
     runnable = [
         session
         for session in sessions
         if not session.running
-        and session.unread_s < most_unread_s
+        and session.unread_s < max_unread_s
         and (session.pending or session.current is not None)
         and session.cancelled_at is None
     ]
-    if stages is not EVERY_STAGE:
+    if stages is not ALL_STAGES:
         runnable = [session for session in runnable if stage_of(session) in stages]
     if not runnable:
         return []
     first = min(runnable, key=_urgency)
     stage = stage_of(first)
-    most = batch(stage)
-    if most == 1:
+    max_count = max_batch_size(stage)
+    if max_count == 1:
         return [first]
-    together = (session for session in runnable if stage_of(session) is stage)
-    return heapq.nsmallest(most, together, key=_urgency)
+    same_stage = (session for session in runnable if stage_of(session) is stage)
+    return heapq.nsmallest(max_count, same_stage, key=_urgency)
 
 
 def _urgency(session: Session) -> tuple[bool, float]:
     """Sorts before others that can wait longer."""
     if session.first_audio_at is None:
-        return False, session.waiting_since or session.opened_at
+        return False, session.first_segment_at or session.opened_at
     if session.deadline is None:
         return True, session.first_audio_at + session.samples / SAMPLE_RATE
     return True, session.deadline + session.unread_s
 
 
-class Cost:
+class ComputeCost:
     """Compute seconds for a second of audio, measured; decides whether one more stream fits.
 
     An exponential average over about the last 30 s of audio; processor time where the backend runs on the
@@ -99,51 +99,56 @@ class Cost:
     backend; those of the same stages share what these cost.
     """
 
-    _MEMORY_S = 30.0
-    _LEAST_MEASURED_S = 5.0
+    _AVERAGING_S = 30.0
+    _MIN_MEASURED_S = 5.0
 
-    def __init__(self, workers: Sequence[Stages] = (EVERY_STAGE,)) -> None:
-        self._sharing = Counter(workers)
+    def __init__(self, workers: Sequence[Stages] = (ALL_STAGES,)) -> None:
+        self._workers_by_stages = Counter(workers)
         self._compute_s = dict.fromkeys(workers, 0.0)
-        self._audio_s = self._seen_s = 0.0
+        self._audio_s = self._measured_audio_s = 0.0
 
-    def observe(self, compute_s: float, audio_s: float, stages: Stages = EVERY_STAGE) -> None:
+    def observe(self, compute_s: float, audio_s: float, stages: Stages = ALL_STAGES) -> None:
         """Add one step of a worker of these stages."""
-        keep = max(0.0, 1.0 - audio_s / self._MEMORY_S)
+        decay = max(0.0, 1.0 - audio_s / self._AVERAGING_S)
         if audio_s:
-            self._compute_s = {each: keep * so_far for each, so_far in self._compute_s.items()}
+            self._compute_s = {each: decay * so_far for each, so_far in self._compute_s.items()}
         self._compute_s[stages] += compute_s
-        self._audio_s = self._audio_s * keep + audio_s
-        self._seen_s += audio_s
+        self._audio_s = self._audio_s * decay + audio_s
+        self._measured_audio_s += audio_s
 
     @property
-    def per_second(self) -> float:
+    def compute_s_per_audio_s(self) -> float:
         """Of the worker that has most to do: its seconds a second of audio; 0 until 5 s were measured."""
-        if self._seen_s < self._LEAST_MEASURED_S:
+        if self._measured_audio_s < self._MIN_MEASURED_S:
             return 0.0
-        return max(so_far / self._sharing[each] for each, so_far in self._compute_s.items()) / self._audio_s
+        return (
+            max(so_far / self._workers_by_stages[each] for each, so_far in self._compute_s.items())
+            / self._audio_s
+        )
 
 
-def admit(open_streams: int, *, slots: int, room: int, cost: Cost, policy: SchedulerPolicy) -> None:
+def admit(
+    open_streams: int, *, slots: int, memory_slots: int, cost: ComputeCost, policy: SchedulerPolicy
+) -> None:
     """Raise Overloaded if one more stream does not fit; slots, room: as of a backend."""
-    most = min(policy.most_streams, slots)
-    if open_streams >= most:
+    max_count = min(policy.max_streams, slots)
+    if open_streams >= max_count:
         raise Overloaded(
-            f"{open_streams} streams are open, at most {most} are allowed",
+            f"{open_streams} streams are open, at most {max_count} are allowed",
             reason="streams",
             retry_after_s=1.0,
         )
-    if open_streams >= room:
+    if open_streams >= memory_slots:
         raise Overloaded(
-            f"{open_streams} streams are open, memory has room for {room} now",
+            f"{open_streams} streams are open, memory has room for {memory_slots} now",
             reason="memory",
             retry_after_s=2.0,
         )
-    load = (open_streams + 1) * cost.per_second
+    load = (open_streams + 1) * cost.compute_s_per_audio_s
     # A machine that is too slow for one stream still speaks to a listener who waits, one at a time.
-    if open_streams and load > policy.most_load:
+    if open_streams and load > policy.max_load:
         raise Overloaded(
-            f"one more stream would take {load:.0%} of the compute; {policy.most_load:.0%} is allowed",
+            f"one more stream would take {load:.0%} of the compute; {policy.max_load:.0%} is allowed",
             reason="compute",
             retry_after_s=2.0,
         )

@@ -8,10 +8,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .text import Ending, Segment
+from .text import BoundaryKind, Segment
 
 # Silence after a segment, in seconds: what a listener takes for a comma, a full stop, a new thought.
-_PAUSES_S = {Ending.CLAUSE: 0.12, Ending.SENTENCE: 0.32, Ending.PARAGRAPH: 0.6, Ending.CUT: 0.0}
+_PAUSES_S = {
+    BoundaryKind.CLAUSE: 0.12,
+    BoundaryKind.SENTENCE: 0.32,
+    BoundaryKind.PARAGRAPH: 0.6,
+    BoundaryKind.FORCED: 0.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class PendingSegment:
 class Session:
     """Who set what: the stream sets text and deadline, the scheduler ``running``, the commit all else.
 
-    waiting_since: monotonic time of the text that completed the first segment; None before.
+    first_segment_at: monotonic time of the text that completed the first segment; None before.
     unread_s: seconds of audio rendered and not yet taken by the listener.
     deadline: monotonic time at which the listener has nothing left to play; None until it says so.
     """
@@ -38,7 +43,7 @@ class Session:
     input_ended: bool = False
     cancelled_at: float | None = None
     running: bool = False
-    waiting_since: float | None = None
+    first_segment_at: float | None = None
     unread_s: float = 0.0
     deadline: float | None = None
     first_audio_at: float | None = None
@@ -58,8 +63,8 @@ class Session:
 
     def _queue(self, segment: PendingSegment, now: float) -> None:
         self.pending.append(segment)
-        if self.waiting_since is None:
-            self.waiting_since = now
+        if self.first_segment_at is None:
+            self.first_segment_at = now
 
     @property
     def has_work(self) -> bool:
@@ -67,6 +72,6 @@ class Session:
         return self.current is not None or bool(self.pending)
 
     @property
-    def spoken_out(self) -> bool:
+    def is_fully_rendered(self) -> bool:
         """Whether all text is rendered and none will come."""
         return self.input_ended and not self.has_work

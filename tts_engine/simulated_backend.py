@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .backend import EVERY_STAGE, Rendered, SlotRequest, Stage, Turn
+from .backend import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from .chunk import SAMPLE_RATE
-from .text import Ending, Segmenter
+from .text import BoundaryKind, Segmenter
 from .voices import Voice, Voices
 
 IDS_PER_S = 25
@@ -26,7 +26,7 @@ WORDS_OF_A_BLOCK, IDS_OF_A_BLOCK = 5, 15
 
 
 @dataclass(frozen=True, slots=True)
-class CostModel:
+class StepCostModel:
     """Seconds of a step: so much, and so much more for each row."""
 
     decode_s: float = 0.002
@@ -42,7 +42,7 @@ class CostModel:
 
 
 @dataclass(slots=True)
-class _Slot:
+class _SimulatedSlot:
     ids_per_word: float
     words: int = 0
     ended: bool = False
@@ -58,7 +58,7 @@ class _Slot:
         return self.total if self.ended else self.words // WORDS_OF_A_BLOCK * IDS_OF_A_BLOCK
 
     @property
-    def is_due(self) -> bool:
+    def is_chunk_ready(self) -> bool:
         """Whether a piece can be rendered."""
         said = self.pieces * PIECE_IDS
         if self.ended and self.ids >= self.total:
@@ -66,19 +66,19 @@ class _Slot:
         return self.ids >= said + PIECE_IDS + LOOKAHEAD_IDS
 
     @property
-    def rests(self) -> bool:
-        return self.ids >= self.allowed and not self.is_due
+    def is_drained(self) -> bool:
+        return self.ids >= self.allowed and not self.is_chunk_ready
 
 
 class SimulatedBackend:
     """Rows for each stage, and a cost. speech_s_per_word: how long a word is said, in seconds."""
 
-    workers = (EVERY_STAGE,)
-    warm_up = ""
+    workers = (ALL_STAGES,)
+    warm_up_text = ""
 
     def __init__(
         self,
-        cost: CostModel,
+        cost: StepCostModel,
         *,
         rows: Mapping[Stage, int],
         slots: int,
@@ -86,12 +86,12 @@ class SimulatedBackend:
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         self.cost = cost
-        self.slots = self.room = slots
+        self.slots = self.memory_slots = slots
         self.voices = Voices((Voice("silence", "zxx", "nothing, as long as speech"),))
         self._rows = rows
         self._ids_per_word = speech_s_per_word * IDS_PER_S
         self._sleep = sleep
-        self._open: dict[int, _Slot] = {}
+        self._open: dict[int, _SimulatedSlot] = {}
         self._next_slot = 0
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
@@ -101,7 +101,7 @@ class SimulatedBackend:
     def open_slot(self, request: SlotRequest) -> int:
         """Take a slot."""
         self._next_slot += 1
-        self._open[self._next_slot] = _Slot(self._ids_per_word)
+        self._open[self._next_slot] = _SimulatedSlot(self._ids_per_word)
         return self._next_slot
 
     def close_slot(self, slot: int) -> None:
@@ -112,21 +112,21 @@ class SimulatedBackend:
         """Forget every slot."""
         self._open.clear()
 
-    def batch(self, stage: Stage) -> int:
+    def max_batch_size(self, stage: Stage) -> int:
         """As it was made."""
         return self._rows[stage]
 
     def stage(self, slot: int) -> Stage:
         """RENDER when the ids of the next piece are there."""
-        return Stage.RENDER if self._open[slot].is_due else Stage.DECODE
+        return Stage.RENDER if self._open[slot].is_chunk_ready else Stage.DECODE
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """One id, or one piece of silence, for each slot; all in one stage."""
         stage = self.stage(turns[0].slot)
         cost_s = self.cost.of(stage, len(turns))
         if self._sleep is not None:
             self._sleep(cost_s)
-        return [_stepped(self._open[turn.slot], turn, stage, cost_s / len(turns)) for turn in turns]
+        return [_step_slot(self._open[turn.slot], turn, stage, cost_s / len(turns)) for turn in turns]
 
 
 def words_needed(piece: int, words: int) -> int:
@@ -135,10 +135,10 @@ def words_needed(piece: int, words: int) -> int:
     return min(words, -(-ids // IDS_OF_A_BLOCK) * WORDS_OF_A_BLOCK)
 
 
-def _stepped(slot: _Slot, turn: Turn, stage: Stage, cost_s: float) -> Rendered:
+def _step_slot(slot: _SimulatedSlot, turn: SlotTurn, stage: Stage, cost_s: float) -> StepResult:
     if turn.segment is not None:
         slot.words += len(turn.segment.words)
-        slot.ended = turn.segment.ending is Ending.SENTENCE
+        slot.ended = turn.segment.ending is BoundaryKind.SENTENCE
     samples = 0
     if stage is Stage.RENDER:
         ids = min(PIECE_IDS, slot.total - slot.pieces * PIECE_IDS) if slot.ended else PIECE_IDS
@@ -146,4 +146,4 @@ def _stepped(slot: _Slot, turn: Turn, stage: Stage, cost_s: float) -> Rendered:
         slot.pieces += 1
     elif slot.ids < slot.allowed:
         slot.ids += 1
-    return Rendered(np.zeros(samples, np.float32), (), slot.rests, device_s=cost_s)
+    return StepResult(np.zeros(samples, np.float32), (), slot.is_drained, device_s=cost_s)

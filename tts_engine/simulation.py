@@ -12,22 +12,22 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .backend import SlotRequest, Stage, Turn
+from .backend import SlotRequest, SlotTurn, Stage
 from .chunk import SAMPLE_RATE
 from .reading.normalize import SpokenWord
 from .scheduler import SchedulerPolicy
 from .session import Session
 from .simulated_backend import SimulatedBackend, words_needed
-from .text import Ending, Segment
+from .text import BoundaryKind, Segment
 
-Choose = Callable[
+SessionChooser = Callable[
     [Iterable[Session], Callable[[Session], Stage], Callable[[Stage], int], SchedulerPolicy], list[Session]
 ]
 _UNDERRUN_S = 0.06
 
 
 @dataclass(frozen=True, slots=True)
-class Stall:
+class TextStall:
     """Text that stops: in every so many-th request, after some words, for seconds."""
 
     every: int
@@ -36,7 +36,7 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class SimulatedLoad:
     """What comes in.
 
     rate: requests a second. words: of each. words_per_s: as a language model writes them. lead_s: unplayed
@@ -48,12 +48,12 @@ class Load:
     words: int = 20
     words_per_s: float = 40.0
     lead_s: float = 0.6
-    stall: Stall | None = None
+    stall: TextStall | None = None
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _RenderedPiece:
     """Sound that is rendered. allowed_at: when the text was written that it needed."""
 
     seconds: float
@@ -61,7 +61,7 @@ class _Piece:
 
 
 @dataclass(slots=True, eq=False)
-class Listener:
+class SimulatedListener:
     """One request.
 
     first_s: seconds from the text that allows the first piece to that piece. gap_s: of nothing, heard inside
@@ -71,14 +71,14 @@ class Listener:
 
     session: Session
     arrives_at: float
-    load: Load
-    stall: Stall | None = None
+    load: SimulatedLoad
+    stall: TextStall | None = None
     written: int = 0
     runs_dry_at: float = 0.0
     first_s: float | None = None
     gap_s: float = 0.0
     resumed_s: list[float] = field(default_factory=list)
-    untaken: list[_Piece] = field(default_factory=list)
+    waiting_pieces: list[_RenderedPiece] = field(default_factory=list)
 
     @property
     def underruns(self) -> bool:
@@ -96,33 +96,37 @@ class Listener:
         return self.arrives_at + word / self.load.words_per_s + stalled_s
 
     @property
-    def takes_at(self) -> float:
+    def next_take_at(self) -> float:
         """When there is room for what is rendered and not taken."""
         return self.runs_dry_at - self.load.lead_s
 
 
 def simulate(
-    load: Load, backend: SimulatedBackend, choose: Choose, policy: SchedulerPolicy
-) -> list[Listener]:
+    load: SimulatedLoad, backend: SimulatedBackend, choose_sessions: SessionChooser, policy: SchedulerPolicy
+) -> list[SimulatedListener]:
     """Serve the load to its end; the listeners in the order of their arrival."""
-    return _Simulation(load, backend, choose, policy).run()
+    return _Simulation(load, backend, choose_sessions, policy).run()
 
 
 class _Simulation:
     def __init__(
-        self, load: Load, backend: SimulatedBackend, choose: Choose, policy: SchedulerPolicy
+        self,
+        load: SimulatedLoad,
+        backend: SimulatedBackend,
+        choose_sessions: SessionChooser,
+        policy: SchedulerPolicy,
     ) -> None:
-        self._load, self._backend, self._choose, self._policy = load, backend, choose, policy
+        self._load, self._backend, self._choose, self._policy = load, backend, choose_sessions, policy
         self._now = 0.0
-        self._coming = _arrivals(load)
-        self._live: dict[Session, Listener] = {}
+        self._arrivals_left = _arrivals(load)
+        self._listeners: dict[Session, SimulatedListener] = {}
 
-    def run(self) -> list[Listener]:
+    def run(self) -> list[SimulatedListener]:
         listeners = []
-        while self._coming or self._live:
-            listeners += self._let_in()
+        while self._arrivals_left or self._listeners:
+            listeners += self._admit_arrivals()
             self._write_and_take()
-            chosen = self._choose(self._live, self._stage, self._backend.batch, self._policy)
+            chosen = self._choose(self._listeners, self._stage, self._backend.max_batch_size, self._policy)
             if chosen:
                 self._step(chosen)
             else:
@@ -132,64 +136,68 @@ class _Simulation:
     def _stage(self, session: Session) -> Stage:
         return self._backend.stage(session.slot)
 
-    def _let_in(self) -> list[Listener]:
+    def _admit_arrivals(self) -> list[SimulatedListener]:
         entered = []
-        while self._coming and self._coming[-1] <= self._now and len(self._live) < self._backend.slots:
-            arrives_at = self._coming.pop()
+        while (
+            self._arrivals_left
+            and self._arrivals_left[-1] <= self._now
+            and len(self._listeners) < self._backend.slots
+        ):
+            arrives_at = self._arrivals_left.pop()
             slot = self._backend.open_slot(SlotRequest("silence", 1.0, 0))
             stall = self._load.stall
-            stalls = stall is not None and len(self._coming) % stall.every == 0
-            listener = Listener(
+            stalls = stall is not None and len(self._arrivals_left) % stall.every == 0
+            listener = SimulatedListener(
                 Session(slot, opened_at=arrives_at), arrives_at, self._load, stall if stalls else None
             )
-            self._live[listener.session] = listener
+            self._listeners[listener.session] = listener
             entered.append(listener)
         return entered
 
     def _write_and_take(self) -> None:
-        for listener in self._live.values():
+        for listener in self._listeners.values():
             while listener.written < self._load.words and listener.next_word_at <= self._now:
                 self._write(listener)
-            while listener.untaken and listener.takes_at <= self._now:
-                piece = listener.untaken.pop(0)
+            while listener.waiting_pieces and listener.next_take_at <= self._now:
+                piece = listener.waiting_pieces.pop(0)
                 listener.session.unread_s -= piece.seconds
                 self._play(listener, piece)
 
-    def _write(self, listener: Listener) -> None:
+    def _write(self, listener: SimulatedListener) -> None:
         at, place = listener.next_word_at, listener.written
         listener.written += 1
         last = listener.written == self._load.words
         word = SpokenWord("x", "", place, place + 1)
-        ending = Ending.SENTENCE if last else Ending.CLAUSE
+        ending = BoundaryKind.SENTENCE if last else BoundaryKind.CLAUSE
         listener.session.add(Segment((word,), place, place + 1, ending), now=at)
         listener.session.input_ended = last
 
     def _step(self, chosen: Sequence[Session]) -> None:
         self._now += self._backend.cost.of(self._stage(chosen[0]), len(chosen))
-        turns = [_turn(session) for session in chosen]
+        turns = [_next_turn(session) for session in chosen]
         for session, rendered in zip(chosen, self._backend.step(0, turns), strict=True):
             assert not isinstance(rendered, Exception)
             if rendered.segment_done:
                 session.current = None
             if len(rendered.samples):
-                self._hear(self._live[session], len(rendered.samples) / SAMPLE_RATE)
-            if session.spoken_out:
+                self._deliver(self._listeners[session], len(rendered.samples) / SAMPLE_RATE)
+            if session.is_fully_rendered:
                 self._backend.close_slot(session.slot)
-                self._finish(self._live.pop(session))
+                self._finish(self._listeners.pop(session))
 
-    def _hear(self, listener: Listener, seconds: float) -> None:
+    def _deliver(self, listener: SimulatedListener, seconds: float) -> None:
         session = listener.session
         words = words_needed(session.chunks, listener.load.words)
-        piece = _Piece(seconds, listener.written_at(words - 1))
+        piece = _RenderedPiece(seconds, listener.written_at(words - 1))
         session.chunks += 1
         session.samples += round(seconds * SAMPLE_RATE)
         session.unread_s += seconds
-        listener.untaken.append(piece)
+        listener.waiting_pieces.append(piece)
         if session.first_audio_at is None:
             session.first_audio_at = listener.runs_dry_at = self._now
             listener.first_s = self._now - piece.allowed_at
 
-    def _play(self, listener: Listener, piece: _Piece) -> None:
+    def _play(self, listener: SimulatedListener, piece: _RenderedPiece) -> None:
         if piece.allowed_at > listener.runs_dry_at:  # until then there was nothing to be said
             listener.resumed_s.append(self._now - piece.allowed_at)
         else:
@@ -197,22 +205,22 @@ class _Simulation:
         listener.runs_dry_at = max(listener.runs_dry_at, self._now) + piece.seconds
         listener.session.deadline = listener.runs_dry_at
 
-    def _finish(self, listener: Listener) -> None:
+    def _finish(self, listener: SimulatedListener) -> None:
         """All is rendered; what is not taken yet is played without a gap, as far as it is there in time."""
-        for piece in listener.untaken:
+        for piece in listener.waiting_pieces:
             self._play(listener, piece)
 
     def _next_events(self) -> Iterable[float]:
-        for listener in self._live.values():
+        for listener in self._listeners.values():
             if listener.written < self._load.words:
                 yield listener.next_word_at
-            if listener.untaken:
-                yield listener.takes_at
-        if self._coming and len(self._live) < self._backend.slots:
-            yield self._coming[-1]
+            if listener.waiting_pieces:
+                yield listener.next_take_at
+        if self._arrivals_left and len(self._listeners) < self._backend.slots:
+            yield self._arrivals_left[-1]
 
 
-def _arrivals(load: Load) -> list[float]:
+def _arrivals(load: SimulatedLoad) -> list[float]:
     """Times of arrival, the last one first."""
     rng, now, times = random.Random(load.seed), 0.0, []
     for _ in range(load.requests):
@@ -221,45 +229,45 @@ def _arrivals(load: Load) -> list[float]:
     return times[::-1]
 
 
-def _turn(session: Session) -> Turn:
+def _next_turn(session: Session) -> SlotTurn:
     if session.current is not None:
-        return Turn(session.slot, None)
+        return SlotTurn(session.slot, None)
     session.current = session.pending.popleft()
-    return Turn(session.slot, session.current.segment, session.current.pause_s)
+    return SlotTurn(session.slot, session.current.segment, session.current.pause_s)
 
 
 def first_come(
     sessions: Iterable[Session],
     stage_of: Callable[[Session], Stage],
-    batch: Callable[[Stage], int],
+    max_batch_size: Callable[[Stage], int],
     policy: SchedulerPolicy,
 ) -> list[Session]:
     """Who came first is served first, to the end: what a queue of requests does."""
-    return _together(sessions, stage_of, batch, lambda session: session.opened_at)
+    return _same_stage(sessions, stage_of, max_batch_size, lambda session: session.opened_at)
 
 
-def round_robin() -> Choose:
+def round_robin() -> SessionChooser:
     """Everyone in turn: who has waited longest since its last step."""
     steps = itertools.count()
     stepped_at: dict[Session, int] = {}
 
-    def choose(
+    def choose_sessions(
         sessions: Iterable[Session],
         stage_of: Callable[[Session], Stage],
-        batch: Callable[[Stage], int],
+        max_batch_size: Callable[[Stage], int],
         policy: SchedulerPolicy,
     ) -> list[Session]:
-        chosen = _together(sessions, stage_of, batch, lambda session: stepped_at.get(session, -1))
+        chosen = _same_stage(sessions, stage_of, max_batch_size, lambda session: stepped_at.get(session, -1))
         stepped_at.update(dict.fromkeys(chosen, next(steps)))
         return chosen
 
-    return choose
+    return choose_sessions
 
 
-def _together(
+def _same_stage(
     sessions: Iterable[Session],
     stage_of: Callable[[Session], Stage],
-    batch: Callable[[Stage], int],
+    max_batch_size: Callable[[Stage], int],
     key: Callable[[Session], float],
 ) -> list[Session]:
     """As ``schedule``, by another order, and without back-pressure."""
@@ -268,5 +276,5 @@ def _together(
         return []
     stage = stage_of(min(runnable, key=key))
     return heapq.nsmallest(
-        batch(stage), (session for session in runnable if stage_of(session) is stage), key=key
+        max_batch_size(stage), (session for session in runnable if stage_of(session) is stage), key=key
     )

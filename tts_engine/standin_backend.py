@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .backend import EVERY_STAGE, Rendered, SlotRequest, Stage, Turn
+from .backend import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from .chunk import SAMPLE_RATE, Word
 from .text import Segment, Segmenter
 from .voices import Voice, Voices
@@ -19,7 +19,7 @@ AMPLITUDE = 0.25
 
 
 @dataclass(slots=True)
-class _Slot:
+class _ToneSlot:
     pitch_hz: float
     samples: int = 0
     segment: Segment | None = None
@@ -31,15 +31,20 @@ class StandInBackend:
     """Tones for words, one word a step; ``pitches_hz`` names the voices."""
 
     def __init__(
-        self, pitches_hz: Sequence[int] = (440,), *, workers: int = 1, batch: int = 1, slots: int = 256
+        self,
+        pitches_hz: Sequence[int] = (440,),
+        *,
+        workers: int = 1,
+        max_batch_size: int = 1,
+        slots: int = 256,
     ) -> None:
         voices = (Voice(f"tone-{pitch}", "zxx", f"a tone of {pitch} Hz") for pitch in pitches_hz)
         self.voices = Voices(tuple(voices))
-        self.warm_up = "Hello."
-        self.workers = (EVERY_STAGE,) * workers
-        self._batch = batch
-        self.slots = self.room = slots
-        self._open: dict[int, _Slot] = {}
+        self.warm_up_text = "Hello."
+        self.workers = (ALL_STAGES,) * workers
+        self._batch = max_batch_size
+        self.slots = self.memory_slots = slots
+        self._open: dict[int, _ToneSlot] = {}
         self._next_slot = 0
 
     @property
@@ -54,7 +59,7 @@ class StandInBackend:
     def open_slot(self, request: SlotRequest) -> int:
         """Take a slot."""
         self._next_slot += 1
-        self._open[self._next_slot] = _Slot(float(request.voice.removeprefix("tone-")))
+        self._open[self._next_slot] = _ToneSlot(float(request.voice.removeprefix("tone-")))
         return self._next_slot
 
     def close_slot(self, slot: int) -> None:
@@ -65,7 +70,7 @@ class StandInBackend:
         """Forget every slot."""
         self._open.clear()
 
-    def batch(self, stage: Stage) -> int:
+    def max_batch_size(self, stage: Stage) -> int:
         """As it was made."""
         return self._batch
 
@@ -73,12 +78,12 @@ class StandInBackend:
         """Sound, always."""
         return Stage.RENDER
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """Sound one word of each turn's slot."""
-        return [_sound(self._open[turn.slot], turn) for turn in turns]
+        return [_render_tone(self._open[turn.slot], turn) for turn in turns]
 
 
-def _sound(slot: _Slot, turn: Turn) -> Rendered:
+def _render_tone(slot: _ToneSlot, turn: SlotTurn) -> StepResult:
     if turn.segment is not None:
         slot.segment, slot.pause_s, slot.word = turn.segment, turn.pause_s, 0
     assert slot.segment is not None
@@ -92,4 +97,4 @@ def _sound(slot: _Slot, turn: Turn) -> Rendered:
         samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
     slot.samples += len(samples)
     start_s = begins / SAMPLE_RATE
-    return Rendered(samples, (Word("", start_s, start_s + WORD_S, word.start, word.stop),), done)
+    return StepResult(samples, (Word("", start_s, start_s + WORD_S, word.start, word.stop),), done)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .backend import Rendered
+from .backend import StepResult
 from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from .errors import BadText, StreamClosed, SynthesisFailed
 from .session import Session
@@ -35,19 +35,19 @@ class Stream:
         session: Session,
         segmenter: Segmenter,
         loop: asyncio.AbstractEventLoop,
-        most_characters: int,
+        max_characters: int,
     ) -> None:
         self._engine = engine
         self._session = session
         self._segmenter = segmenter
         self._loop = loop
-        self._most_characters = most_characters
+        self._most_characters = max_characters
         self._text: list[str] = []
         self._characters = 0
         self._chunks: deque[AudioChunk] = deque()
         self._failure: Exception | None = None
         self._ended = False
-        self._arrived = asyncio.Event()
+        self._changed = asyncio.Event()
         self._text_range = (0, 0)
 
     async def __aenter__(self) -> "Stream":
@@ -96,7 +96,7 @@ class Stream:
         with self._engine.lock:
             session.add_last(self._segmenter.flush(), now=time.monotonic())
             session.input_ended = True
-            if session.spoken_out and not session.running and self._failure is None:
+            if session.is_fully_rendered and not session.running and self._failure is None:
                 self.deliver_end()
                 self._engine.release(session)
             self._engine.wake()
@@ -112,7 +112,7 @@ class Stream:
             self._engine.release(session)
         self._chunks.clear()
         self._ended = True
-        self._arrived.set()
+        self._changed.set()
 
     def set_deadline(self, runs_dry_at: float) -> None:
         """Tell when the listener has nothing left to play of what it took (``time.monotonic()``)."""
@@ -129,8 +129,8 @@ class Stream:
                 raise SynthesisFailed(f"the voice failed: {failure}") from failure
             if self._ended:
                 raise StopAsyncIteration
-            self._arrived.clear()
-            await self._arrived.wait()
+            self._changed.clear()
+            await self._changed.wait()
         chunk = self._chunks.popleft()
         self._ended = chunk.final
         with self._engine.lock:
@@ -140,33 +140,35 @@ class Stream:
 
     # What the engine's commit calls, on a worker's thread or on the loop, the lock held
 
-    def deliver(self, rendered: Rendered, wall_s: float) -> None:
+    def deliver(self, rendered: StepResult, wall_s: float) -> None:
         """Turn a step's result into a chunk and hand it to the loop; nothing rendered, nothing handed."""
         current = self._session.current
         if current is not None:
             self._text_range = rendered.text or (current.segment.start, current.segment.stop)
         if len(rendered.samples):
             provenance = Provenance(rendered.speech_ids, rendered.mel_frames, wall_s, rendered.device_s)
-            self._hand_over(_pcm(rendered.samples), rendered.words, provenance, final=False)
+            self._send_chunk(_pcm(rendered.samples), rendered.words, provenance, final=False)
 
     def deliver_end(self) -> None:
         """Hand over the silence that ends every stream."""
         silence = bytes(2 * round(_FINAL_SILENCE_S * SAMPLE_RATE))
-        self._hand_over(silence, (), Provenance(None, None, 0.0, 0.0), final=True)
+        self._send_chunk(silence, (), Provenance(None, None, 0.0, 0.0), final=True)
 
     def deliver_failure(self, failure: Exception) -> None:
         """Hand over the error that ends this stream."""
-        self._post(self._fail, failure)
+        self._call_on_loop(self._receive_failure, failure)
 
-    def _hand_over(self, pcm: bytes, words: tuple[Word, ...], provenance: Provenance, *, final: bool) -> None:
+    def _send_chunk(
+        self, pcm: bytes, words: tuple[Word, ...], provenance: Provenance, *, final: bool
+    ) -> None:
         session = self._session
         start, stop = session.samples, session.samples + len(pcm) // 2
         chunk = AudioChunk(pcm, session.chunks, (start, stop), self._text_range, words, provenance, final)
         session.samples, session.chunks = stop, session.chunks + 1
         session.unread_s += chunk.seconds
-        self._post(self._arrive, chunk)
+        self._call_on_loop(self._receive_chunk, chunk)
 
-    def _post(self, callback: Callable[..., None], *arguments: object) -> None:
+    def _call_on_loop(self, callback: Callable[..., None], *arguments: object) -> None:
         """Run on the stream's loop; a loop that is gone has no listener, which is a cancellation."""
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
@@ -174,17 +176,17 @@ class Stream:
             self._session.cancelled_at = time.monotonic()
             self._session.pending.clear()
 
-    def _arrive(self, chunk: AudioChunk) -> None:
+    def _receive_chunk(self, chunk: AudioChunk) -> None:
         if self._session.cancelled_at is not None:
             return
         text = self.text
         words = tuple(replace(word, text=text[word.text_start : word.text_stop]) for word in chunk.words)
         self._chunks.append(replace(chunk, words=words))
-        self._arrived.set()
+        self._changed.set()
 
-    def _fail(self, failure: Exception) -> None:
+    def _receive_failure(self, failure: Exception) -> None:
         self._failure = failure
-        self._arrived.set()
+        self._changed.set()
 
     def _require_open(self) -> None:
         if self._session.cancelled_at is not None:

@@ -7,13 +7,20 @@ is ``normalize.py``, where a cut is safe is ``clauses.py``; here is which of the
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .reading.clauses import Ending
-from .reading.normalize import LONGEST_CLAUSE, ClauseReader, Piece, Reader, SpokenWord, normalize
-from .reading.polyglot import Languages
-from .reading.scripts import full_stop, join, seconds
+from .reading.clauses import BoundaryKind
+from .reading.normalize import (
+    MAX_CLAUSE_CHARACTERS,
+    ClauseNormalizer,
+    NormalizedClause,
+    SpokenWord,
+    TextNormalizer,
+    normalize,
+)
+from .reading.polyglot import LanguageGrammars
+from .reading.scripts import estimate_seconds, full_stop_after, join_words
 
 __all__ = [
-    "Ending",
+    "BoundaryKind",
     "GenerationPolicy",
     "GenerationSegmenter",
     "Segment",
@@ -36,7 +43,7 @@ class SegmentPolicy:
     first_min_words: int = 2
     min_words: int = 6
     max_words: int = 40
-    max_characters: int = LONGEST_CLAUSE
+    max_characters: int = MAX_CLAUSE_CHARACTERS
 
     def __post_init__(self) -> None:
         if min(self.first_min_words, self.min_words, self.max_words, self.max_characters) < 1:
@@ -51,23 +58,23 @@ class Segment:
     words: tuple[SpokenWord, ...]
     start: int
     stop: int
-    ending: Ending
+    ending: BoundaryKind
 
     @property
     def spoken(self) -> str:
         """What a model that reads text is given: the words with their punctuation, as they are written."""
-        return join(self.words)
+        return join_words(self.words)
 
 
 class Segmenter:
     """Takes text as it is written, gives segments as soon as they are safe to speak."""
 
-    def __init__(self, policy: SegmentPolicy = SegmentPolicy(), reader: Reader | None = None) -> None:
+    def __init__(self, policy: SegmentPolicy = SegmentPolicy(), reader: TextNormalizer | None = None) -> None:
         self._policy = policy
-        self._reader = reader or Reader(policy.max_characters)
-        self._waiting: list[SpokenWord] = []
+        self._reader = reader or TextNormalizer(policy.max_characters)
+        self._pending_words: list[SpokenWord] = []
         self._start = 0
-        self._spoken = False
+        self._has_spoken = False
 
     def push(self, text: str) -> list[Segment]:
         """Take more text, split anywhere; the segments that are complete now."""
@@ -76,30 +83,32 @@ class Segmenter:
     def flush(self) -> list[Segment]:
         """Speak what is buffered; the next text starts anew, with quick first words."""
         segments = [segment for piece in self._reader.flush() for segment in self._add(piece)]
-        if self._waiting:
-            segments += self._emit(self._waiting[-1].stop, Ending.CLAUSE)
-        self._spoken = False
+        if self._pending_words:
+            segments += self._emit(self._pending_words[-1].stop, BoundaryKind.CLAUSE)
+        self._has_spoken = False
         return segments
 
-    def _add(self, piece: Piece) -> Iterator[Segment]:
-        self._waiting += piece.words
-        least = self._policy.min_words if self._spoken else self._policy.first_min_words
-        if self._waiting and (piece.ending is not Ending.CLAUSE or len(self._waiting) >= least):
+    def _add(self, piece: NormalizedClause) -> Iterator[Segment]:
+        self._pending_words += piece.words
+        needed_words = self._policy.min_words if self._has_spoken else self._policy.first_min_words
+        if self._pending_words and (
+            piece.ending is not BoundaryKind.CLAUSE or len(self._pending_words) >= needed_words
+        ):
             yield from self._emit(piece.stop, piece.ending)
 
-    def _emit(self, stop: int, ending: Ending) -> Iterator[Segment]:
-        while len(self._waiting) > self._policy.max_words:
-            count = _best_cut(self._waiting, self._policy.max_words)
-            yield self._segment(count, self._waiting[count - 1].stop, Ending.CUT)
-        yield self._segment(len(self._waiting), stop, ending)
+    def _emit(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
+        while len(self._pending_words) > self._policy.max_words:
+            count = best_cut(self._pending_words, self._policy.max_words)
+            yield self._segment(count, self._pending_words[count - 1].stop, BoundaryKind.FORCED)
+        yield self._segment(len(self._pending_words), stop, ending)
 
-    def _segment(self, count: int, stop: int, ending: Ending) -> Segment:
-        words, self._waiting = self._waiting[:count], self._waiting[count:]
-        if ending in (Ending.SENTENCE, Ending.PARAGRAPH) and not words[-1].punctuation:
-            words[-1] = replace(words[-1], punctuation=full_stop(words[-1]))
+    def _segment(self, count: int, stop: int, ending: BoundaryKind) -> Segment:
+        words, self._pending_words = self._pending_words[:count], self._pending_words[count:]
+        if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH) and not words[-1].punctuation:
+            words[-1] = replace(words[-1], punctuation=full_stop_after(words[-1]))
         segment = Segment(tuple(words), self._start, stop, ending)
         self._start = stop
-        self._spoken = True
+        self._has_spoken = True
         return segment
 
 
@@ -107,16 +116,16 @@ class Segmenter:
 class GenerationPolicy:
     """How much a model that speaks clause after clause says in one go.
 
-    ``enough_s``: after about so many seconds of speech the clause under way is the last; ``most_s``: no
+    ``target_s``: after about so many seconds of speech the clause under way is the last; ``max_s``: no
     generation is longer, if a clause has to be cut for it.
     """
 
-    enough_s: float = 15.0
-    most_s: float = 25.0
+    target_s: float = 15.0
+    max_s: float = 25.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.enough_s <= self.most_s:
-            raise ValueError(f"{self}: expected 0 < enough_s <= most_s")
+        if not 0 < self.target_s <= self.max_s:
+            raise ValueError(f"{self}: expected 0 < target_s <= max_s")
 
 
 class GenerationSegmenter(Segmenter):
@@ -128,68 +137,75 @@ class GenerationSegmenter(Segmenter):
     """
 
     def __init__(
-        self, policy: GenerationPolicy = GenerationPolicy(), clauses: ClauseReader | None = None
+        self, policy: GenerationPolicy = GenerationPolicy(), clauses: ClauseNormalizer | None = None
     ) -> None:
-        super().__init__(reader=Reader(clauses=clauses or Languages.load(()).clauses()))
-        self._generation = policy
-        self._said_s = 0.0  # of the generation that is open; 0: none is
+        super().__init__(
+            reader=TextNormalizer(clause_normalizer=clauses or LanguageGrammars.load(()).clause_normalizer())
+        )
+        self._generation_policy = policy
+        self._open_generation_s = 0.0  # of the generation that is open; 0: none is
 
     def flush(self) -> list[Segment]:
         """Speak what is buffered and end the sentence."""
         segments = [segment for piece in self._reader.flush() for segment in self._add(piece)]
-        return segments + list(self._end(self._start, Ending.SENTENCE))
+        return segments + list(self._end_generation(self._start, BoundaryKind.SENTENCE))
 
-    def _add(self, piece: Piece) -> Iterator[Segment]:
-        self._waiting += piece.words
-        if self._waiting:
+    def _add(self, piece: NormalizedClause) -> Iterator[Segment]:
+        self._pending_words += piece.words
+        if self._pending_words:
             yield from self._emit(piece.stop, piece.ending)
-        elif not _is_open(piece.ending):
-            yield from self._end(piece.stop, piece.ending)
+        elif not _leaves_generation_open(piece.ending):
+            yield from self._end_generation(piece.stop, piece.ending)
 
-    def _emit(self, stop: int, ending: Ending) -> Iterator[Segment]:
-        while len(self._waiting) > 1 and seconds(self._waiting) > self._generation.most_s:
-            most = _count_within(self._waiting, self._generation.most_s)
-            count = _best_cut(self._waiting, most)
-            yield from self._grow(count, self._waiting[count - 1].stop, Ending.CUT)
-        yield from self._grow(len(self._waiting), stop, ending)
+    def _emit(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
+        while (
+            len(self._pending_words) > 1
+            and estimate_seconds(self._pending_words) > self._generation_policy.max_s
+        ):
+            max_count = _count_within(self._pending_words, self._generation_policy.max_s)
+            count = best_cut(self._pending_words, max_count)
+            yield from self._extend_generation(
+                count, self._pending_words[count - 1].stop, BoundaryKind.FORCED
+            )
+        yield from self._extend_generation(len(self._pending_words), stop, ending)
 
-    def _grow(self, count: int, stop: int, ending: Ending) -> Iterator[Segment]:
-        more_s = seconds(self._waiting[:count])
-        if self._said_s + more_s > self._generation.most_s:
-            yield from self._end(self._start, Ending.SENTENCE)
-        self._said_s += more_s
-        if _is_open(ending) and self._said_s >= self._generation.enough_s:
-            ending = Ending.SENTENCE
-        if not _is_open(ending):
-            self._said_s = 0.0
+    def _extend_generation(self, count: int, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
+        more_s = estimate_seconds(self._pending_words[:count])
+        if self._open_generation_s + more_s > self._generation_policy.max_s:
+            yield from self._end_generation(self._start, BoundaryKind.SENTENCE)
+        self._open_generation_s += more_s
+        if _leaves_generation_open(ending) and self._open_generation_s >= self._generation_policy.target_s:
+            ending = BoundaryKind.SENTENCE
+        if not _leaves_generation_open(ending):
+            self._open_generation_s = 0.0
         yield self._segment(count, stop, ending)
 
-    def _end(self, stop: int, ending: Ending) -> Iterator[Segment]:
+    def _end_generation(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
         """A segment of no words, if a generation is open."""
-        if self._said_s:
+        if self._open_generation_s:
             yield Segment((), self._start, stop, ending)
-            self._start, self._said_s = stop, 0.0
+            self._start, self._open_generation_s = stop, 0.0
 
 
-def _is_open(ending: Ending) -> bool:
-    return ending in (Ending.CLAUSE, Ending.CUT)
+def _leaves_generation_open(ending: BoundaryKind) -> bool:
+    return ending in (BoundaryKind.CLAUSE, BoundaryKind.FORCED)
 
 
-def _count_within(words: list[SpokenWord], most_s: float) -> int:
+def _count_within(words: list[SpokenWord], max_s: float) -> int:
     """How many of the first words take at most so long; at least one."""
     said_s = 0.0
     for count, word in enumerate(words):
-        said_s += seconds([word])
-        if said_s > most_s:
+        said_s += estimate_seconds([word])
+        if said_s > max_s:
             return max(count, 1)
     return len(words)
 
 
-def _best_cut(words: list[SpokenWord], most: int) -> int:
+def best_cut(words: list[SpokenWord], max_count: int) -> int:
     """After the last pause in the second half of the first ``most`` words, else as late as possible.
 
     Never between words that stand for the same characters, such as those of an amount.
     """
-    places = [count for count in range(1, most + 1) if words[count - 1].stop <= words[count].start]
-    pauses = [count for count in places if count > most // 2 and words[count - 1].punctuation]
-    return (pauses or places or [most])[-1]
+    places = [count for count in range(1, max_count + 1) if words[count - 1].stop <= words[count].start]
+    pauses = [count for count in places if count > max_count // 2 and words[count - 1].punctuation]
+    return (pauses or places or [max_count])[-1]

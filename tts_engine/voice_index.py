@@ -16,11 +16,11 @@ from typing import Any
 from .errors import BadRequest, BundleError, UnknownVoice
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-HALF_A_CHARACTER = re.compile(r"[\ud800-\udfff]")
+LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")  # BCP 47
-_LONGEST_NAME = 200  # characters
-_LONGEST_NOTE = 10_000  # characters of a consent statement, or of where a recording is from
-_BUSY_S = 10.0  # that another process may hold the lock; a change holds it for some milliseconds
+_MAX_NAME_CHARACTERS = 200  # characters
+_MAX_NOTE_CHARACTERS = 10_000  # characters of a consent statement, or of where a recording is from
+_LOCK_TIMEOUT_S = 10.0  # that another process may hold the lock; a change holds it for some milliseconds
 
 # One script a format, each from the one before it; PRAGMA user_version says how many were run.
 _MIGRATIONS = (
@@ -48,7 +48,7 @@ _MIGRATIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class VoiceMetadata:
     """What is known about a voice besides its sound.
 
     language: BCP 47, "" for not told. owner: id of the key that made it, "" for the operator. consent: what
@@ -74,7 +74,7 @@ class StoredVoice:
     transcript: str
     created_at: float
     changed_at: float
-    about: About
+    about: VoiceMetadata
 
     @property
     def language(self) -> str:
@@ -88,25 +88,25 @@ COLUMNS = (
 )
 
 
-def row_of(index: sqlite3.Connection, voice_id: str) -> StoredVoice | None:
+def find_row(index: sqlite3.Connection, voice_id: str) -> StoredVoice | None:
     """The voice of that id; None where there is none."""
     if _ID.fullmatch(voice_id) is None:
         return None
     row = index.execute(f"SELECT {COLUMNS} FROM voices WHERE id = ?", (voice_id,)).fetchone()
-    return None if row is None else voice_of(row)
+    return None if row is None else voice_from_row(row)
 
 
-def existing(index: sqlite3.Connection, voice_id: str) -> StoredVoice:
+def require_row(index: sqlite3.Connection, voice_id: str) -> StoredVoice:
     """The voice of that id; raises UnknownVoice."""
-    voice = row_of(index, voice_id)
+    voice = find_row(index, voice_id)
     if voice is None:
         raise UnknownVoice(f"no voice {voice_id[:140]!r} in the store")
     return voice
 
 
-def voice_of(row: tuple[Any, ...]) -> StoredVoice:
+def voice_from_row(row: tuple[Any, ...]) -> StoredVoice:
     """A row of ``COLUMNS``."""
-    return StoredVoice(*(*row[:8], About(*row[8:])))
+    return StoredVoice(*(*row[:8], VoiceMetadata(*row[8:])))
 
 
 def checked_id(voice_id: str) -> str:
@@ -121,23 +121,23 @@ def checked_id(voice_id: str) -> str:
 
 def checked_name(name: str) -> str:
     """The name, if a voice may have it; raises BadRequest."""
-    if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
+    if not 1 <= len(name) <= _MAX_NAME_CHARACTERS or not name.isprintable():
         raise BadRequest(
-            f"a voice's name has {len(name)} characters; 1 to {_LONGEST_NAME} printable ones may be"
+            f"a voice's name has {len(name)} characters; 1 to {_MAX_NAME_CHARACTERS} printable ones may be"
         )
     return name
 
 
-def checked_about(about: About) -> About:
+def checked_metadata(about: VoiceMetadata) -> VoiceMetadata:
     """What is known about a voice, if that may be kept; raises BadRequest."""
     if about.language and _LANGUAGE.fullmatch(about.language) is None:
         raise BadRequest(
             f"a voice's language is {about.language[:40]!r}; a code such as 'en' or 'en-GB' may be"
         )
-    for field, note in zip(About.__slots__, astuple(about), strict=True):
-        if len(note) > _LONGEST_NOTE:
+    for field, note in zip(VoiceMetadata.__slots__, astuple(about), strict=True):
+        if len(note) > _MAX_NOTE_CHARACTERS:
             raise BadRequest(
-                f"a voice's {field} has {len(note):,} characters; at most {_LONGEST_NOTE:,} may be"
+                f"a voice's {field} has {len(note):,} characters; at most {_MAX_NOTE_CHARACTERS:,} may be"
             )
         check_text(field, note)
     return about
@@ -145,15 +145,15 @@ def checked_about(about: About) -> About:
 
 def check_text(field: str, text: str) -> None:
     """Raises BadRequest for half of a character, which JSON can say and no file can hold."""
-    if HALF_A_CHARACTER.search(text):
+    if LONE_SURROGATE.search(text):
         raise BadRequest(f"a voice's {field} holds half of a character (a lone surrogate); text is wanted")
 
 
 @contextmanager
-def connected(folder: Path) -> Iterator[sqlite3.Connection]:
+def open_index(folder: Path) -> Iterator[sqlite3.Connection]:
     """A connection to the index in a folder, for any thread, one at a time."""
     connection = sqlite3.connect(
-        folder / "index.sqlite", timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+        folder / "index.sqlite", timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     with closing(connection):
         connection.execute("PRAGMA journal_mode = WAL")

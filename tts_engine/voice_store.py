@@ -30,41 +30,41 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..models.cosyvoice.front_end.voice_encoder import PromptFault, VoicePrompt
+from ..models.cosyvoice.front_end.voice_encoder import VoicePrompt, VoicePromptError
 from .errors import BadRequest, BundleError, Overloaded
 from .prompt_cache import PromptCache
 from .voice_index import (
     COLUMNS,
-    HALF_A_CHARACTER,
-    About,
+    LONE_SURROGATE,
     StoredVoice,
+    VoiceMetadata,
     check_text,
-    checked_about,
     checked_id,
+    checked_metadata,
     checked_name,
-    connected,
-    existing,
+    find_row,
     migrate,
-    row_of,
-    voice_of,
+    open_index,
+    require_row,
+    voice_from_row,
 )
 
-__all__ = ["About", "StoreLimits", "StoredVoice", "VoicePrompt", "VoiceStore", "checked_id"]
+__all__ = ["StoredVoice", "VoiceMetadata", "VoicePrompt", "VoiceStore", "VoiceStoreLimits", "checked_id"]
 
 _RETRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class StoreLimits:
+class VoiceStoreLimits:
     """How much is kept. An owner's share is what keeps one key from filling the house.
 
-    most_bytes: on disk, where a voice takes 170 to 500 kB. memory_bytes: of prompts held ready.
+    max_bytes: on disk, where a voice takes 170 to 500 kB. max_cache_bytes: of prompts held ready.
     """
 
-    most_voices: int = 10_000
-    most_of_an_owner: int = 1_000
-    most_bytes: int = 4 * 2**30
-    memory_bytes: int = 128 * 2**20
+    max_voices: int = 10_000
+    max_voices_per_owner: int = 1_000
+    max_bytes: int = 4 * 2**30
+    max_cache_bytes: int = 128 * 2**20
 
 
 class VoiceStore:
@@ -78,27 +78,33 @@ class VoiceStore:
         self,
         folder: Path,
         version: int | None,
-        limits: StoreLimits | None = None,
+        limits: VoiceStoreLimits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Open the folder, make it where there is none; raises BundleError for one that is none of ours."""
         self.folder = folder
         self.version = version
-        self.limits = limits or StoreLimits()
-        self.memory = PromptCache(self.limits.memory_bytes)
+        self.limits = limits or VoiceStoreLimits()
+        self.cache = PromptCache(self.limits.max_cache_bytes)
         self._clock = clock
         self._contents = folder / "contents"
         with ExitStack() as opened:
-            with _faults_told(folder):
+            with _store_errors(folder):
                 # A voice is personal: nobody else on the machine needs to read it.
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._contents.mkdir(mode=0o700, exist_ok=True)
-                self._writing, self._writer = threading.Lock(), opened.enter_context(connected(folder))
-                self._reading, self._reader = threading.Lock(), opened.enter_context(connected(folder))
-            with self._change() as index:
+                self._write_lock, self._write_connection = (
+                    threading.Lock(),
+                    opened.enter_context(open_index(folder)),
+                )
+                self._read_lock, self._read_connection = (
+                    threading.Lock(),
+                    opened.enter_context(open_index(folder)),
+                )
+            with self._transaction() as index:
                 migrate(index, folder)
-                self._collect(index)
-            self._opened = opened.pop_all()
+                self._delete_orphans(index)
+            self._resources = opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -110,16 +116,21 @@ class VoiceStore:
 
     def close(self) -> None:
         """Let go of the index; nothing is lost without it."""
-        self._opened.close()
+        self._resources.close()
 
     def add(
-        self, prompt: VoicePrompt, *, name: str, about: About | None = None, voice_id: str | None = None
+        self,
+        prompt: VoicePrompt,
+        *,
+        name: str,
+        about: VoiceMetadata | None = None,
+        voice_id: str | None = None,
     ) -> StoredVoice:
         """Keep a prompt under an id, a new one unless one is given; raises BadRequest over a limit."""
         voice_id = _new_id() if voice_id is None else checked_id(voice_id)
-        about = checked_about(about or About())
-        with self._change() as index:
-            if row_of(index, voice_id) is not None:
+        about = checked_metadata(about or VoiceMetadata())
+        with self._transaction() as index:
+            if find_row(index, voice_id) is not None:
                 raise BadRequest(f"there is a voice {voice_id!r} already; remove it first or take another id")
             self._check_count(index, about.owner)
             size = self._write(index, prompt)
@@ -144,25 +155,25 @@ class VoiceStore:
 
         Raises UnknownVoice, BadRequest for one of another release, BundleError for a damaged file.
         """
-        voice = self._known(voice_id)
+        voice = self._require(voice_id)
         if self.version is not None and voice.version != self.version:
             raise BadRequest(
                 f"voice {voice_id!r} was enrolled with CosyVoice {voice.version}, and CosyVoice "
                 f"{self.version} is loaded; enrol its recording again"
             )
         try:
-            return self.memory.get(voice.content, lambda: self._load(voice))
+            return self.cache.get(voice.content, lambda: self._load(voice))
         except FileNotFoundError as error:
-            if self._known(voice_id).content != voice.content:
+            if self._require(voice_id).content != voice.content:
                 return self.get(voice_id)  # given a new recording between the look and the load
             raise BundleError(f"voice {voice_id!r}: its file is gone; enrol it again") from error
         except OSError as error:
-            raise _unusable(error.strerror or str(error)) from error
+            raise _store_unavailable(error.strerror or str(error)) from error
 
     def find(self, voice_id: str) -> StoredVoice | None:
         """What is known about a voice; None where there is none."""
-        with self._look() as index:
-            return row_of(index, voice_id)
+        with self._reading_index() as index:
+            return find_row(index, voice_id)
 
     def list(
         self,
@@ -170,66 +181,66 @@ class VoiceStore:
         *,
         name: str | None = None,
         version: int | None = None,
-        most: int = -1,
+        max_count: int = -1,
     ) -> tuple[StoredVoice, ...]:
         """Voices in order of age: of these owners, that name, a release; None: of any. most: -1 for all."""
-        if name is not None and HALF_A_CHARACTER.search(name):
+        if name is not None and LONE_SURROGATE.search(name):
             return ()
-        asked = {"name": name, "version": version}
-        conditions = ["1"] + [f"{column} = :{column}" for column in asked if asked[column] is not None]
+        filters = {"name": name, "version": version}
+        conditions = ["1"] + [f"{column} = :{column}" for column in filters if filters[column] is not None]
         if owners is not None:
             conditions.append("owner IN (SELECT value FROM json_each(:owners))")
-        with self._look() as index:
+        with self._reading_index() as index:
             rows = index.execute(
                 f"SELECT {COLUMNS} FROM voices WHERE {' AND '.join(conditions)} "
                 "ORDER BY created_at, rowid LIMIT :most",
-                {**asked, "owners": json.dumps(list(owners or ())), "most": most},
+                {**filters, "owners": json.dumps(list(owners or ())), "most": max_count},
             )
-            return tuple(voice_of(row) for row in rows)
+            return tuple(voice_from_row(row) for row in rows)
 
     def rename(self, voice_id: str, name: str) -> StoredVoice:
         """Give a voice another name; raises UnknownVoice."""
-        with self._change() as index:
+        with self._transaction() as index:
             index.execute(
                 "UPDATE voices SET name = ?, changed_at = ? WHERE id = ?",
                 (checked_name(name), self._clock(), voice_id),
             )
-            return existing(index, voice_id)
+            return require_row(index, voice_id)
 
-    def replace(self, voice_id: str, prompt: VoicePrompt, about: About | None = None) -> StoredVoice:
+    def replace(self, voice_id: str, prompt: VoicePrompt, about: VoiceMetadata | None = None) -> StoredVoice:
         """Give a voice another prompt, and what is known about it unless None; raises UnknownVoice."""
-        with self._change() as index:
-            before = existing(index, voice_id)
+        with self._transaction() as index:
+            before = require_row(index, voice_id)
             size = self._write(index, prompt)
             values = (
                 *(prompt.id, prompt.version.value, size, prompt.transcript, self._clock()),
-                *astuple(checked_about(about or before.about)),
+                *astuple(checked_metadata(about or before.about)),
             )
             index.execute(
                 "UPDATE voices SET (content, version, bytes, transcript, changed_at, "
                 "language, owner, consent, provenance, source) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?",
                 (*values, voice_id),
             )
-            after = existing(index, voice_id)
-        self._forget(before.content)
+            after = require_row(index, voice_id)
+        self._delete_if_unreferenced(before.content)
         return after
 
     def remove(self, voice_id: str) -> StoredVoice:
         """Delete a voice, and its file with the last id that has it; what it was. Raises UnknownVoice."""
-        with self._change() as index:
-            voice = existing(index, voice_id)
+        with self._transaction() as index:
+            voice = require_row(index, voice_id)
             index.execute("DELETE FROM voices WHERE id = ?", (voice_id,))
-        self._forget(voice.content)
+        self._delete_if_unreferenced(voice.content)
         return voice
 
-    def _known(self, voice_id: str) -> StoredVoice:
-        with self._look() as index:
-            return existing(index, voice_id)
+    def _require(self, voice_id: str) -> StoredVoice:
+        with self._reading_index() as index:
+            return require_row(index, voice_id)
 
     def _load(self, voice: StoredVoice) -> VoicePrompt:
         try:
             prompt = VoicePrompt.load(self._path(voice.content))
-        except PromptFault as fault:
+        except VoicePromptError as fault:
             raise BundleError(f"voice {voice.id!r}: {fault}") from fault
         if prompt.id != voice.content:
             raise BundleError(f"voice {voice.id!r}: its file was changed or damaged; enrol it again")
@@ -256,35 +267,35 @@ class VoiceStore:
 
     def _check_count(self, index: sqlite3.Connection, owner: str) -> None:
         (count,) = index.execute("SELECT count(*) FROM voices").fetchone()
-        if count >= self.limits.most_voices:
+        if count >= self.limits.max_voices:
             raise BadRequest(
-                f"the store has {count:,} voices, of {self.limits.most_voices:,} allowed; remove some"
+                f"the store has {count:,} voices, of {self.limits.max_voices:,} allowed; remove some"
             )
         (count,) = index.execute("SELECT count(*) FROM voices WHERE owner = ?", (owner,)).fetchone()
-        if owner and count >= self.limits.most_of_an_owner:
+        if owner and count >= self.limits.max_voices_per_owner:
             raise BadRequest(
-                f"this key has {count:,} voices, of {self.limits.most_of_an_owner:,} allowed; remove some"
+                f"this key has {count:,} voices, of {self.limits.max_voices_per_owner:,} allowed; remove some"
             )
 
     def _check_bytes(self, index: sqlite3.Connection, content: str, size: int) -> None:
-        (held,) = index.execute(
+        (stored_bytes,) = index.execute(
             "SELECT coalesce(sum(bytes), 0) FROM "
             "(SELECT DISTINCT content, bytes FROM voices WHERE content != ?)",
             (content,),
         ).fetchone()
-        if held + size > self.limits.most_bytes:
+        if stored_bytes + size > self.limits.max_bytes:
             raise BadRequest(
-                f"the store has {held:,} bytes, of {self.limits.most_bytes:,} allowed, "
+                f"the store has {stored_bytes:,} bytes, of {self.limits.max_bytes:,} allowed, "
                 f"and the voice needs {size:,}; remove some"
             )
 
-    def _forget(self, content: str) -> None:
+    def _delete_if_unreferenced(self, content: str) -> None:
         """Delete a file that no voice has any more."""
-        with self._change() as index:
+        with self._transaction() as index:
             if not index.execute("SELECT 1 FROM voices WHERE content = ?", (content,)).fetchone():
                 self._path(content).unlink(missing_ok=True)
 
-    def _collect(self, index: sqlite3.Connection) -> None:
+    def _delete_orphans(self, index: sqlite3.Connection) -> None:
         """Delete what a crash has left; under the lock, which whoever writes a file holds."""
         kept = {f"{content}.npz" for (content,) in index.execute("SELECT DISTINCT content FROM voices")}
         for path in self._contents.iterdir():
@@ -292,20 +303,20 @@ class VoiceStore:
                 path.unlink(missing_ok=True)
 
     @contextmanager
-    def _change(self) -> Iterator[sqlite3.Connection]:
-        with _faults_told(self.folder), self._writing:
-            self._writer.execute("BEGIN IMMEDIATE")
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with _store_errors(self.folder), self._write_lock:
+            self._write_connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self._writer
-                self._writer.execute("COMMIT")
+                yield self._write_connection
+                self._write_connection.execute("COMMIT")
             finally:
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
+                if self._write_connection.in_transaction:
+                    self._write_connection.execute("ROLLBACK")
 
     @contextmanager
-    def _look(self) -> Iterator[sqlite3.Connection]:
-        with _faults_told(self.folder), self._reading:
-            yield self._reader
+    def _reading_index(self) -> Iterator[sqlite3.Connection]:
+        with _store_errors(self.folder), self._read_lock:
+            yield self._read_connection
 
 
 def _new_id() -> str:
@@ -313,18 +324,18 @@ def _new_id() -> str:
 
 
 @contextmanager
-def _faults_told(folder: Path) -> Iterator[None]:
+def _store_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise _unusable(str(error)) from error
+        raise _store_unavailable(str(error)) from error
     except sqlite3.DatabaseError as error:
         raise BundleError(f"{folder}/index.sqlite: no index of voices, or a damaged one ({error})") from error
     except OSError as error:
-        raise _unusable(error.strerror or str(error)) from error
+        raise _store_unavailable(error.strerror or str(error)) from error
 
 
-def _unusable(why: str) -> Overloaded:
+def _store_unavailable(why: str) -> Overloaded:
     return Overloaded(
         f"the voice store cannot be used now ({why}); nothing was changed",
         reason="voice store",

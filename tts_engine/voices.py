@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from .errors import BadRequest, UnknownVoice
 
-MANY = "mul"  # BCP 47 for more than one language
+MULTIPLE_LANGUAGES = "mul"  # BCP 47 for more than one language
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Voices:
             raise UnknownVoice(f"no voice {voice_id!r}; loaded: {', '.join(self._voices) or 'none'}")
         return self._voices[voice_id]
 
-    def speaker(self, voice_id: str) -> object:
+    def speaker_profile(self, voice_id: str) -> object:
         """What the backend has to know of a voice, if anything; blocks where that is on file.
 
         Raises UnknownVoice, and what is wrong with a file.
@@ -66,15 +66,15 @@ class Voices:
         samples: (N,) mono, in [-1, 1]. transcript: what is said in it. Takes seconds: an event loop calls it
         through ``asyncio.to_thread``.
         """
-        raise self._clones_nothing()
+        raise self._no_cloning_error()
 
     def remove(self, voice_id: str) -> None:
         """Forget a voice that was enrolled; streams that speak with it go on. Raises UnknownVoice."""
-        raise self._clones_nothing()
+        raise self._no_cloning_error()
 
-    def hear(self, samples: NDArray[np.float32], sample_rate: int) -> tuple[int, ...]:
+    def tokenize_speech(self, samples: NDArray[np.float32], sample_rate: int) -> tuple[int, ...]:
         """What is said in a recording, in speech ids of the loaded model; limits and time as ``enroll``."""
-        raise self._clones_nothing()
+        raise self._no_cloning_error()
 
-    def _clones_nothing(self) -> BadRequest:
+    def _no_cloning_error(self) -> BadRequest:
         return BadRequest(f"the loaded model speaks with {', '.join(self._voices)} only and clones no voice")

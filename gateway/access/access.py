@@ -22,28 +22,30 @@ from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 
 from .errors import KeyRefused, ScopeMissing
-from .keys import Key, KeyLimits, KeysFile, Scope
-from .limits import Allowance
+from .keys import ApiKey, KeyLimits, KeysFile, Scope
+from .limits import KeyRateLimiter
 from .origins import Origins
 
-COOKIE = "vivavoce"
-TICKET_S = 12 * 3600  # a working day
-_MOST_TICKETS = 10_000
-OPEN_KEY_ID = "-"  # whoever asks in an open house
+PAGE_COOKIE_NAME = "vivavoce"
+PAGE_TICKET_LIFETIME_S = 12 * 3600  # a working day
+_MAX_TICKETS = 10_000
+ANONYMOUS_KEY_ID = "-"  # whoever asks in an open house
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What a request may do and use. key_id: for logs, metrics and ownership; "-" in an open house.
 
-    A connection may last for hours: whatever is charged is refused once the key is revoked (``still_good``
+    A connection may last for hours: whatever is charged is refused once the key is revoked (``check_not_revoked``
     raises KeyRefused then).
     """
 
     key_id: str
     scopes: frozenset[Scope]
-    allowance: Allowance = field(default_factory=lambda: Allowance(KeyLimits()), compare=False, repr=False)
-    still_good: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
+    rate_limiter: KeyRateLimiter = field(
+        default_factory=lambda: KeyRateLimiter(KeyLimits()), compare=False, repr=False
+    )
+    check_not_revoked: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
 
     def allows(self, scope: Scope) -> bool:
         """Whether the key may do that."""
@@ -52,32 +54,34 @@ class Grant:
     def require(self, scope: Scope) -> None:
         """Raise ScopeMissing unless the key may do that."""
         if not self.allows(scope):
-            raise ScopeMissing(f"this key lacks the scope {scope.value!r}; it has {_listed(self.scopes)}")
+            raise ScopeMissing(
+                f"this key lacks the scope {scope.value!r}; it has {_format_scopes(self.scopes)}"
+            )
 
     def charge_request(self) -> None:
         """Count one request; raises RateLimited, KeyRefused."""
-        self.still_good()
-        self.allowance.charge_request()
+        self.check_not_revoked()
+        self.rate_limiter.charge_request()
 
     def charge_characters(self, characters: int) -> None:
         """Count text to be spoken; raises RateLimited, KeyRefused."""
-        self.still_good()
-        self.allowance.charge_characters(characters)
+        self.check_not_revoked()
+        self.rate_limiter.charge_characters(characters)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
         """Hold one of the streams that the key may have open; raises RateLimited."""
-        with self.allowance.stream():
+        with self.rate_limiter.stream():
             yield
 
 
 @dataclass(frozen=True, slots=True)
-class _Ticket:
+class _PageTicket:
     key: str
-    until: float
+    expires_at: float
 
 
-class Access:
+class AccessControl:
     """The door of one server; belongs to its event loop."""
 
     def __init__(
@@ -89,12 +93,12 @@ class Access:
         self.origins = origins or Origins()
         self._keys = keys
         self._clock = clock
-        self._allowances: dict[str, Allowance] = {}
-        self._tickets: dict[str, _Ticket] = {}
-        self._everyone = Grant(OPEN_KEY_ID, frozenset(Scope))
+        self._rate_limiters: dict[str, KeyRateLimiter] = {}
+        self._tickets: dict[str, _PageTicket] = {}
+        self._anonymous_grant = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
 
     @classmethod
-    def open_house(cls, origins: Origins | None = None) -> "Access":
+    def open_to_all(cls, origins: Origins | None = None) -> "AccessControl":
         """Everyone may do everything."""
         return cls(None, origins)
 
@@ -105,7 +109,7 @@ class Access:
         """
         if self._keys is None:
             self.origins.check(headers)
-            return self._everyone
+            return self._anonymous_grant
         key = _key_in_headers(headers)
         if key is None:
             self.origins.check(headers)
@@ -114,7 +118,7 @@ class Access:
             raise KeyRefused()
         return self._grant_of(self._keys.check(key), functools.partial(self._keys.check, key))
 
-    def ticket(self, headers: Mapping[str, str]) -> str | None:
+    def issue_page_ticket(self, headers: Mapping[str, str]) -> str | None:
         """A cookie's value that stands for the key of these headers for a while; None if there is no key.
 
         Raises KeyRefused.
@@ -123,28 +127,28 @@ class Access:
         if key is None or self._keys is None:
             return None
         self._keys.check(key)
-        self._forget_old_tickets()
+        self._drop_expired_tickets()
         ticket = secrets.token_urlsafe(32)
-        self._tickets[ticket] = _Ticket(key, self._clock() + TICKET_S)
+        self._tickets[ticket] = _PageTicket(key, self._clock() + PAGE_TICKET_LIFETIME_S)
         return ticket
 
-    def _grant_of(self, key: Key, still_good: Callable[[], object]) -> Grant:
-        allowance = self._allowances.get(key.id)
-        if allowance is None or allowance.limits != key.limits:
-            allowance = self._allowances[key.id] = Allowance(key.limits, self._clock)
-        return Grant(key.id, frozenset(key.scopes), allowance, still_good)
+    def _grant_of(self, key: ApiKey, check_not_revoked: Callable[[], object]) -> Grant:
+        rate_limiter = self._rate_limiters.get(key.id)
+        if rate_limiter is None or rate_limiter.limits != key.limits:
+            rate_limiter = self._rate_limiters[key.id] = KeyRateLimiter(key.limits, self._clock)
+        return Grant(key.id, frozenset(key.scopes), rate_limiter, check_not_revoked)
 
     def _key_of_ticket(self, headers: Mapping[str, str]) -> str | None:
         ticket = self._tickets.get(_cookie(headers))
-        if ticket is None or ticket.until < self._clock():
+        if ticket is None or ticket.expires_at < self._clock():
             return None
         return ticket.key
 
-    def _forget_old_tickets(self) -> None:
+    def _drop_expired_tickets(self) -> None:
         now = self._clock()
         while self._tickets:
             oldest, ticket = next(iter(self._tickets.items()))
-            if ticket.until >= now and len(self._tickets) < _MOST_TICKETS:
+            if ticket.expires_at >= now and len(self._tickets) < _MAX_TICKETS:
                 return
             del self._tickets[oldest]
 
@@ -169,11 +173,11 @@ def _password(value: str) -> str:
 
 def _cookie(headers: Mapping[str, str]) -> str:
     try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        morsel = SimpleCookie(headers.get("cookie", "")).get(PAGE_COOKIE_NAME)
     except CookieError:
         return ""
     return morsel.value if morsel is not None else ""
 
 
-def _listed(scopes: frozenset[Scope]) -> str:
+def _format_scopes(scopes: frozenset[Scope]) -> str:
     return ", ".join(sorted(scopes)) or "none"

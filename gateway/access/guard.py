@@ -6,45 +6,45 @@ from fastapi.requests import HTTPConnection
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access import COOKIE, TICKET_S, Access, Grant
+from .access import PAGE_COOKIE_NAME, PAGE_TICKET_LIFETIME_S, AccessControl, Grant
 from .errors import KeyRefused
 from .keys import Scope as KeyScope
 
-_PAGE = "/"
+_PAGE_PATH = "/"
 
 
-def requires(access: Access, scope: KeyScope) -> Callable[[HTTPConnection], Awaitable[Grant]]:
+def require_scope(access: AccessControl, scope: KeyScope) -> Callable[[HTTPConnection], Awaitable[Grant]]:
     """A FastAPI dependency, of requests and WebSockets: the grant of a key that has that scope.
 
     It raises KeyRefused, ScopeMissing, OriginRefused; ``http.py`` makes them answers.
     """
 
     # Asynchronous although it never waits: FastAPI calls any other on a thread, and access is the loop's.
-    async def granted(connection: HTTPConnection) -> Grant:
+    async def check_grant(connection: HTTPConnection) -> Grant:
         grant = access.grant(connection.headers)
         grant.require(scope)
         connection.state.grant = grant
         return grant
 
-    return granted
+    return check_grant
 
 
 def grant_of(connection: HTTPConnection) -> Grant:
-    """The grant of a connection that ``requires`` let in."""
+    """The grant of a connection that ``require_scope`` let in."""
     grant: Grant = connection.state.grant
     return grant
 
 
-class PageTicket:
+class PageCookieMiddleware:
     """ASGI middleware: who opens the page with a good key gets a cookie, as its scripts have no key."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: AccessControl) -> None:
         self._app = app
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http" or scope["path"] != _PAGE:
+        if scope["type"] != "http" or scope["path"] != _PAGE_PATH:
             await self._app(scope, receive, send)
             return
         cookie = self._cookie(scope)
@@ -58,10 +58,10 @@ class PageTicket:
 
     def _cookie(self, scope: Scope) -> str | None:
         try:
-            ticket = self._access.ticket(Headers(scope=scope))
+            ticket = self._access.issue_page_ticket(Headers(scope=scope))
         except KeyRefused:
             return None
         if ticket is None:
             return None
         secure = "; Secure" if scope["scheme"] == "https" else ""
-        return f"{COOKIE}={ticket}; Max-Age={TICKET_S}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        return f"{PAGE_COOKIE_NAME}={ticket}; Max-Age={PAGE_TICKET_LIFETIME_S}; Path=/; HttpOnly; SameSite=Strict{secure}"

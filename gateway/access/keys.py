@@ -28,15 +28,15 @@ from .errors import KeyRefused
 
 logger = logging.getLogger(__name__)
 
-_KEY = re.compile(r"vv_([0-9a-f]{8})_([A-Za-z0-9_-]{43})", re.ASCII)
-_NO_SECRET = "0" * 64  # compared with when the id is unknown, so that both take as long
+_KEY_PATTERN = re.compile(r"vv_([0-9a-f]{8})_([A-Za-z0-9_-]{43})", re.ASCII)
+_DUMMY_SECRET_SHA256 = "0" * 64  # compared with when the id is unknown, so that both take as long
 
 
 class Scope(StrEnum):
     """What a key may do. admin: everything, metrics and all voices included."""
 
     SPEAK = "speak"
-    ENROL = "enrol"
+    ENROLL = "enrol"
     CALLS = "calls"
     ADMIN = "admin"
 
@@ -51,7 +51,7 @@ class KeyLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """A key as it is kept. created_at, revoked_at: Unix seconds."""
 
     id: str
@@ -71,43 +71,43 @@ class KeysFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read_as: tuple[int, int, int] | None = None
-        self._keys: dict[str, Key] = {}
-        self._logged = ""  # what is wrong with the file
+        self._read_identity: tuple[int, int, int] | None = None
+        self._keys: dict[str, ApiKey] = {}
+        self._logged_fault = ""  # what is wrong with the file
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ApiKey]:
         self._refresh()
         return iter(tuple(self._keys.values()))
 
-    def check(self, key: str) -> Key:
+    def check(self, key: str) -> ApiKey:
         """The record of a key; raises KeyRefused, whatever is wrong with it or with the file."""
         try:
             self._refresh()
         except BadRequest as error:
-            self._log(str(error))
+            self._log_fault_once(str(error))
             raise KeyRefused() from None
-        parts = _KEY.fullmatch(key)
+        parts = _KEY_PATTERN.fullmatch(key)
         if parts is None:
             raise KeyRefused()
-        found = self._keys.get(parts[1])
-        wanted = _NO_SECRET if found is None else found.secret_sha256
-        matches = hmac.compare_digest(_hashed(parts[2]), wanted)
-        if found is None or not matches or found.revoked_at is not None:
+        record = self._keys.get(parts[1])
+        expected_sha256 = _DUMMY_SECRET_SHA256 if record is None else record.secret_sha256
+        matches = hmac.compare_digest(_sha256(parts[2]), expected_sha256)
+        if record is None or not matches or record.revoked_at is not None:
             raise KeyRefused()
-        return found
+        return record
 
     def add(self, name: str, scopes: tuple[Scope, ...], limits: KeyLimits) -> str:
         """Make a key and keep its hash; the key itself is in the answer and nowhere else."""
         if not scopes:
             raise BadRequest("a key without scopes may do nothing; give at least one")
-        with self._exclusively() as keys:
+        with self._locked_for_change() as keys:
             id, secret = _unused_id(keys), secrets.token_urlsafe(32)
-            keys[id] = Key(id, name, scopes, limits, int(time.time()), None, _hashed(secret))
+            keys[id] = ApiKey(id, name, scopes, limits, int(time.time()), None, _sha256(secret))
         return f"vv_{id}_{secret}"
 
-    def revoke(self, id: str) -> Key:
+    def revoke(self, id: str) -> ApiKey:
         """Refuse a key from now on; raises BadRequest where no key has that id."""
-        with self._exclusively() as keys:
+        with self._locked_for_change() as keys:
             if id not in keys:
                 raise BadRequest(f"no key {id!r} in {self._path}")
             if keys[id].revoked_at is None:
@@ -118,58 +118,58 @@ class KeysFile:
         try:
             status = self._path.stat()
         except FileNotFoundError:
-            self._keys, self._read_as = {}, None
+            self._keys, self._read_identity = {}, None
             return
         identity = (status.st_ino, status.st_size, status.st_mtime_ns)
-        if identity != self._read_as:
-            self._keys = _read(self._path)
-            self._read_as = identity
-            self._logged = ""
+        if identity != self._read_identity:
+            self._keys = _read_keys(self._path)
+            self._read_identity = identity
+            self._logged_fault = ""
 
-    def _log(self, fault: str) -> None:
-        if fault != self._logged:  # once, not at every request
+    def _log_fault_once(self, fault: str) -> None:
+        if fault != self._logged_fault:  # once, not at every request
             logger.error("Nobody is let in: %s", fault)
-            self._logged = fault
+            self._logged_fault = fault
 
     @contextmanager
-    def _exclusively(self) -> Iterator[dict[str, Key]]:
+    def _locked_for_change(self) -> Iterator[dict[str, ApiKey]]:
         """The keys to change, written when the block ends well; other processes wait meanwhile."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path.with_name(self._path.name + ".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            keys = _read(self._path) if self._path.exists() else {}
+            keys = _read_keys(self._path) if self._path.exists() else {}
             yield keys
-            _write(self._path, keys)
+            _write_keys(self._path, keys)
 
 
-def _hashed(secret: str) -> str:
+def _sha256(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _unused_id(keys: dict[str, Key]) -> str:
+def _unused_id(keys: dict[str, ApiKey]) -> str:
     while (id := secrets.token_hex(4)) in keys:
         pass
     return id
 
 
-def _read(path: Path) -> dict[str, Key]:
+def _read_keys(path: Path) -> dict[str, ApiKey]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["keys"]
-        return {entry["id"]: _key(entry) for entry in entries}
+        return {entry["id"]: _parse_key(entry) for entry in entries}
     except OSError as error:
         raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise BadRequest(f"{path}: no file of keys ({error!r}); restore it or make a new one") from error
 
 
-def _key(entry: dict[str, object]) -> Key:
+def _parse_key(entry: dict[str, object]) -> ApiKey:
     fields = dict(entry)
     scopes = tuple(Scope(scope) for scope in fields.pop("scopes"))  # type: ignore[attr-defined]
     limits = KeyLimits(**fields.pop("limits"))  # type: ignore[arg-type]
-    return Key(scopes=scopes, limits=limits, **fields)  # type: ignore[arg-type]
+    return ApiKey(scopes=scopes, limits=limits, **fields)  # type: ignore[arg-type]
 
 
-def _write(path: Path, keys: dict[str, Key]) -> None:
+def _write_keys(path: Path, keys: dict[str, ApiKey]) -> None:
     content = json.dumps({"keys": [asdict(key) for key in keys.values()]}, indent=2)
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # made with mode 0600
     try:

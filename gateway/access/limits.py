@@ -9,42 +9,44 @@ from .errors import RateLimited
 from .keys import KeyLimits
 
 _MINUTE_S = 60.0
-_WHEN_A_STREAM_MAY_END_S = 1.0
+_STREAM_RETRY_AFTER_S = 1.0
 
 
-class Bucket:
+class TokenBucket:
     """Holds a minute's worth, refills evenly. ``now`` is monotonic seconds."""
 
     def __init__(self, per_minute: int, now: float) -> None:
-        self.size = self._held = float(per_minute)
-        self._at = now
+        self.capacity = self._tokens = float(per_minute)
+        self._refilled_at = now
 
-    def wait_s(self, amount: float, now: float) -> float:
+    def seconds_until(self, amount: float, now: float) -> float:
         """Seconds until ``amount`` may be taken; 0 when it may now, infinity when it never fits."""
         self._refill(now)
-        if amount > self.size:
+        if amount > self.capacity:
             return math.inf
-        return max(0.0, amount - self._held) * _MINUTE_S / self.size
+        return max(0.0, amount - self._tokens) * _MINUTE_S / self.capacity
 
     def take(self, amount: float, now: float) -> None:
         """Take what ``wait_s`` answered 0 for."""
         self._refill(now)
-        self._held -= amount
+        self._tokens -= amount
 
     def _refill(self, now: float) -> None:
-        self._held = min(self.size, self._held + (now - self._at) * self.size / _MINUTE_S)
-        self._at = now
+        self._tokens = min(
+            self.capacity, self._tokens + (now - self._refilled_at) * self.capacity / _MINUTE_S
+        )
+        self._refilled_at = now
 
 
-class Allowance:
+class KeyRateLimiter:
     """What one key has left; belongs to one event loop."""
 
     def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self.open_streams = 0
         self._clock = clock
-        self._requests = _bucket(limits.requests_per_minute, clock())
-        self._characters = _bucket(limits.characters_per_minute, clock())
+        self._requests = _make_bucket(limits.requests_per_minute, clock())
+        self._characters = _make_bucket(limits.characters_per_minute, clock())
 
     def charge_request(self) -> None:
         """Count one request; raises RateLimited."""
@@ -57,11 +59,11 @@ class Allowance:
     @contextmanager
     def stream(self) -> Iterator[None]:
         """Hold one of the streams that may be open at once; raises RateLimited."""
-        most = self.limits.streams
-        if most is not None and self.open_streams >= most:
+        max_streams = self.limits.streams
+        if max_streams is not None and self.open_streams >= max_streams:
             raise RateLimited(
-                f"{self.open_streams} streams of this key are open; {most} are allowed",
-                _WHEN_A_STREAM_MAY_END_S,
+                f"{self.open_streams} streams of this key are open; {max_streams} are allowed",
+                _STREAM_RETRY_AFTER_S,
             )
         self.open_streams += 1
         try:
@@ -69,17 +71,17 @@ class Allowance:
         finally:
             self.open_streams -= 1
 
-    def _charge(self, bucket: Bucket | None, amount: int, what: str) -> None:
+    def _charge(self, bucket: TokenBucket | None, amount: int, unit: str) -> None:
         if bucket is None:
             return
         now = self._clock()
-        wait_s = bucket.wait_s(amount, now)
+        wait_s = bucket.seconds_until(amount, now)
         if wait_s:
             raise RateLimited(
-                f"this key is allowed {bucket.size:.0f} {what} a minute", min(wait_s, _MINUTE_S)
+                f"this key is allowed {bucket.capacity:.0f} {unit} a minute", min(wait_s, _MINUTE_S)
             )
         bucket.take(amount, now)
 
 
-def _bucket(per_minute: int | None, now: float) -> Bucket | None:
-    return None if per_minute is None else Bucket(per_minute, now)
+def _make_bucket(per_minute: int | None, now: float) -> TokenBucket | None:
+    return None if per_minute is None else TokenBucket(per_minute, now)

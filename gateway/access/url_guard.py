@@ -23,9 +23,9 @@ import httpx
 from .errors import UrlRefused
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -33,17 +33,17 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 class UrlPolicy:
     """What a fetch may cost, and where it may go.
 
-    most_bytes, within_s: of one fetch, redirects included. allowed_hosts: "name" or "name:port" that may be
+    max_bytes, within_s: of one fetch, redirects included. allowed_hosts: "name" or "name:port" that may be
     private, and "name" at any port.
     """
 
-    most_bytes: int = 20_000_000
-    within_s: float = 15.0
-    most_redirects: int = 3
+    max_bytes: int = 20_000_000
+    timeout_s: float = 15.0
+    max_redirects: int = 3
     allowed_hosts: frozenset[str] = frozenset()
 
 
-async def resolve(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """The addresses of a name, as the system finds them; raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
@@ -52,32 +52,32 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 class UrlGuard:
     """Fetches URLs that clients name. ``resolver`` takes the place of the system's names."""
 
-    def __init__(self, policy: UrlPolicy = UrlPolicy(), resolver: Resolve = resolve) -> None:
+    def __init__(self, policy: UrlPolicy = UrlPolicy(), resolver: Resolver = resolve_host) -> None:
         self._policy = policy
         self._resolve = resolver
 
     async def fetch(self, url: str) -> bytes:
         """The bytes behind an http, https or data URL; raises UrlRefused."""
         if url[:5].lower() == "data:":
-            return self._decoded(url)
+            return self._decode_data_url(url)
         try:
-            async with asyncio.timeout(self._policy.within_s):
-                return await self._follow(url)
+            async with asyncio.timeout(self._policy.timeout_s):
+                return await self._fetch_following_redirects(url)
         except TimeoutError:
-            raise UrlRefused(f"the URL took over {self._policy.within_s:g} s") from None
+            raise UrlRefused(f"the URL took over {self._policy.timeout_s:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UrlRefused(f"the URL could not be fetched: {type(error).__name__}") from error
 
-    async def _follow(self, url: str) -> bytes:
+    async def _fetch_following_redirects(self, url: str) -> bytes:
         target = httpx.URL(url)
-        timeout = httpx.Timeout(self._policy.within_s)
+        timeout = httpx.Timeout(self._policy.timeout_s)
         async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=timeout) as client:
-            for _ in range(self._policy.most_redirects + 1):
+            for _ in range(self._policy.max_redirects + 1):
                 content, location = await self._get(client, target)
                 if location is None:
                     return content
                 target = target.join(location)
-        raise UrlRefused(f"the URL redirects more than {self._policy.most_redirects} times")
+        raise UrlRefused(f"the URL redirects more than {self._policy.max_redirects} times")
 
     async def _get(self, client: httpx.AsyncClient, target: httpx.URL) -> tuple[bytes, str | None]:
         """The content, or where it is instead."""
@@ -88,33 +88,33 @@ class UrlGuard:
             headers={"Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity"},
             extensions={"sni_hostname": target.host},
         )
-        answer = await client.send(request, stream=True)
+        response = await client.send(request, stream=True)
         try:
-            if answer.has_redirect_location:
-                return b"", answer.headers["location"]
-            if answer.status_code != 200:
-                raise UrlRefused(f"the URL answered {answer.status_code}")
-            return await self._bounded(answer), None
+            if response.has_redirect_location:
+                return b"", response.headers["location"]
+            if response.status_code != 200:
+                raise UrlRefused(f"the URL answered {response.status_code}")
+            return await self._read_bounded(response), None
         finally:
-            await answer.aclose()
+            await response.aclose()
 
-    async def _bounded(self, answer: httpx.Response) -> bytes:
+    async def _read_bounded(self, response: httpx.Response) -> bytes:
         content = bytearray()
-        async for piece in answer.aiter_raw():
+        async for piece in response.aiter_raw():
             content += piece
             self._check_size(len(content))
         return bytes(content)
 
     async def _checked_address(self, target: httpx.URL) -> str:
         """The address to connect to; raises UrlRefused where any address of the name is not public."""
-        if target.scheme not in _PORTS:
+        if target.scheme not in _DEFAULT_PORTS:
             raise UrlRefused(f"a URL of scheme {target.scheme!r}; http, https and data are fetched")
         if target.userinfo:
             raise UrlRefused("a URL with a user name or password is not fetched")
-        port = target.port or _PORTS[target.scheme]
+        port = target.port or _DEFAULT_PORTS[target.scheme]
         if {target.host, f"{target.host}:{port}"} & self._policy.allowed_hosts:
             return (await self._addresses(target.host, port))[0]
-        if port not in _PORTS.values():
+        if port not in _DEFAULT_PORTS.values():
             raise UrlRefused(f"port {port} is not fetched from; 80 and 443 are")
         addresses = await self._addresses(target.host, port)
         for address in addresses:
@@ -131,12 +131,12 @@ class UrlGuard:
             raise UrlRefused("the URL's host has no address")
         return addresses
 
-    def _decoded(self, url: str) -> bytes:
-        head, comma, body = url.partition(",")
+    def _decode_data_url(self, url: str) -> bytes:
+        header, comma, body = url.partition(",")
         if not comma:
             raise UrlRefused("a data URL without a comma")
         self._check_size(len(body) * 3 // 4)
-        if not head.lower().endswith(";base64"):
+        if not header.lower().endswith(";base64"):
             return unquote_to_bytes(body)
         try:
             return base64.b64decode(unquote_to_bytes(body), validate=True)
@@ -144,8 +144,8 @@ class UrlGuard:
             raise UrlRefused("a data URL that is not base64") from None
 
     def _check_size(self, size: int) -> None:
-        if size > self._policy.most_bytes:
-            raise UrlRefused(f"the URL holds more than {self._policy.most_bytes:,} bytes")
+        if size > self._policy.max_bytes:
+            raise UrlRefused(f"the URL holds more than {self._policy.max_bytes:,} bytes")
 
 
 def is_public(address: str) -> bool:
@@ -156,14 +156,14 @@ def is_public(address: str) -> bool:
         return False
     if not parsed.is_global or parsed.is_multicast:
         return False
-    return all(inner.is_global for inner in _inner(parsed))
+    return all(embedded.is_global for embedded in _embedded_ipv4_addresses(parsed))
 
 
-def _inner(address: Address) -> list[ipaddress.IPv4Address]:
+def _embedded_ipv4_addresses(address: Address) -> list[ipaddress.IPv4Address]:
     """IPv4 addresses that an IPv6 address leads to: mapped, 6to4, Teredo, NAT64."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64:
         found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [inner for inner in found if inner is not None]
+    return [embedded for embedded in found if embedded is not None]

@@ -6,48 +6,60 @@ The next API is one file beside this one and one line in ``mounts``.
 import asyncio
 
 from ...tts_engine.engine import Engine
-from ..access.access import Access
+from ..access.access import AccessControl
 from ..access.url_guard import UrlGuard
 from ..http import Mount
 from ..voice_registry import VoiceRegistry
 from .audio_store import AudioStore
-from .dashscope import DashScopeSockets
-from .dashscope_http import DashScopeHttp
-from .openai import OpenAISpeech
-from .openai_voices import OpenAIVoices
-from .openapi import OpenApi
+from .dashscope import DashScopeSocketApi
+from .dashscope_http import DashScopeHttpApi
+from .openai import OpenAISpeechApi
+from .openai_voices import OpenAIVoicesApi
+from .openapi import OpenApiRoutes
 from .request_log import RequestLog
-from .speech_socket import SpeechSockets
+from .speech_socket import NativeStreamApi
 
 
 class SpeechApis:
     """The APIs, mounted together and ended together.
 
-    guard: fetches the recordings that clients name. longest_text: characters of one request of OpenAI's.
+    guard: fetches the recordings that clients name. max_text_characters: characters of one request of OpenAI's.
     """
 
     def __init__(
-        self, engine: Engine, access: Access, voices: VoiceRegistry, guard: UrlGuard, longest_text: int
+        self,
+        engine: Engine,
+        access: AccessControl,
+        voices: VoiceRegistry,
+        guard: UrlGuard,
+        max_text_characters: int,
     ) -> None:
         log = RequestLog(engine.metrics)
-        self.openai = OpenAISpeech(engine, access, voices, log, guard, longest_text)
-        self.openai_voices = OpenAIVoices(self.openai, voices)
-        self.sockets = SpeechSockets(self.openai)
-        self.dashscope = DashScopeSockets(engine, access, voices, log)
-        self._kept = AudioStore()
-        self.dashscope_http = DashScopeHttp(engine, access, voices, log, guard, self._kept)
+        self.openai = OpenAISpeechApi(engine, access, voices, log, guard, max_text_characters)
+        self.openai_voices = OpenAIVoicesApi(self.openai, voices)
+        self.native_stream = NativeStreamApi(self.openai)
+        self.dashscope = DashScopeSocketApi(engine, access, voices, log)
+        self._audio_store = AudioStore()
+        self.dashscope_http = DashScopeHttpApi(engine, access, voices, log, guard, self._audio_store)
 
     def mounts(self) -> list[Mount]:
         """The routes of each, which ask for keys themselves."""
-        apis = (self.openai, self.openai_voices, self.sockets, self.dashscope, self.dashscope_http, OpenApi())
+        apis = (
+            self.openai,
+            self.openai_voices,
+            self.native_stream,
+            self.dashscope,
+            self.dashscope_http,
+            OpenApiRoutes(),
+        )
         return [Mount(api.routes(), None) for api in apis]
 
     async def finish(self, within_s: float) -> None:
         """Take nothing new, and let what is being said end, at most ``within_s``."""
-        apis = (self.openai, self.sockets, self.dashscope, self.dashscope_http)
+        apis = (self.openai, self.native_stream, self.dashscope, self.dashscope_http)
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 
     async def aclose(self) -> None:
         """End what is being said, and delete the audio that is kept for its links."""
         await self.finish(0.0)
-        self._kept.close()
+        self._audio_store.close()

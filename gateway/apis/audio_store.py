@@ -15,13 +15,13 @@ from typing import BinaryIO, Final, Self
 
 from ...tts_engine.errors import Overloaded
 
-KEPT_S: Final = 24 * 3600.0  # as DashScope keeps its own
-MOST_BYTES: Final = 512 << 20
+RETENTION_S: Final = 24 * 3600.0  # as DashScope keeps its own
+MAX_BYTES: Final = 512 << 20
 _RETRY_AFTER_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAudio:
+class StoredAudio:
     """A file that can be fetched. expires_at: Unix seconds."""
 
     id: str
@@ -35,13 +35,16 @@ class AudioStore:
     """Audio by id; belongs to an event loop. Close it with ``close``. ``clock``: Unix seconds."""
 
     def __init__(
-        self, kept_s: float = KEPT_S, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.time
+        self,
+        retention_s: float = RETENTION_S,
+        max_bytes: int = MAX_BYTES,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="vivavoce-audio-")
-        self._kept_s = kept_s
-        self._most_bytes = most_bytes
+        self._kept_s = retention_s
+        self._most_bytes = max_bytes
         self._clock = clock
-        self._audio: dict[str, KeptAudio] = {}  # oldest first
+        self._audio: dict[str, StoredAudio] = {}  # oldest first
         self._bytes = 0
 
     def close(self) -> None:
@@ -49,19 +52,19 @@ class AudioStore:
         self._audio.clear()
         self._folder.cleanup()
 
-    def get(self, id: str) -> KeptAudio | None:
+    def get(self, id: str) -> StoredAudio | None:
         """What has that id, unless it is gone."""
         self._drop_expired()
         return self._audio.get(id)
 
-    def draft(self, content_type: str) -> "Draft":
+    def open_writer(self, content_type: str) -> "AudioWriter":
         """A file to be written, with ``async with``; left without ``keep``, it is deleted."""
         self._drop_expired()
-        return Draft(self, Path(self._folder.name) / secrets.token_urlsafe(24), content_type)
+        return AudioWriter(self, Path(self._folder.name) / secrets.token_urlsafe(24), content_type)
 
     # What drafts call
 
-    def take_room(self, size: int) -> None:
+    def reserve_bytes(self, size: int) -> None:
         """Make room for bytes that are about to be written; raises Overloaded."""
         while self._bytes + size > self._most_bytes and self._audio:
             self._drop(next(iter(self._audio)))
@@ -69,13 +72,13 @@ class AudioStore:
             raise Overloaded("the store of audio is full", reason="audio_store", retry_after_s=_RETRY_AFTER_S)
         self._bytes += size
 
-    def give_room(self, size: int) -> None:
+    def release_bytes(self, size: int) -> None:
         """Bytes that were taken are free again."""
         self._bytes -= size
 
-    def keep(self, path: Path, content_type: str, size: int) -> KeptAudio:
+    def add_complete(self, path: Path, content_type: str, size: int) -> StoredAudio:
         """A draft is complete."""
-        audio = KeptAudio(path.name, path, content_type, size, self._clock() + self._kept_s)
+        audio = StoredAudio(path.name, path, content_type, size, self._clock() + self._kept_s)
         self._audio[audio.id] = audio
         return audio
 
@@ -90,7 +93,7 @@ class AudioStore:
         audio.path.unlink(missing_ok=True)  # who is fetching it now still gets it whole
 
 
-class Draft:
+class AudioWriter:
     """Audio on its way into the store."""
 
     def __init__(self, store: AudioStore, path: Path, content_type: str) -> None:
@@ -98,7 +101,7 @@ class Draft:
         self._path = path
         self._content_type = content_type
         self._size = 0
-        self._kept = False
+        self._committed = False
         self._file: BinaryIO
 
     async def __aenter__(self) -> Self:
@@ -107,18 +110,18 @@ class Draft:
 
     async def __aexit__(self, *_: object) -> None:
         self._file.close()
-        if not self._kept:
+        if not self._committed:
             self._path.unlink(missing_ok=True)
-            self._store.give_room(self._size)
+            self._store.release_bytes(self._size)
 
     async def write(self, data: bytes) -> None:
         """Add bytes; raises Overloaded where the store is full."""
-        self._store.take_room(len(data))
+        self._store.reserve_bytes(len(data))
         self._size += len(data)
         await asyncio.to_thread(self._file.write, data)
 
-    def keep(self) -> KeptAudio:
+    def commit(self) -> StoredAudio:
         """The audio is complete, and can be fetched from now on."""
         self._file.close()
-        self._kept = True
-        return self._store.keep(self._path, self._content_type, self._size)
+        self._committed = True
+        return self._store.add_complete(self._path, self._content_type, self._size)

@@ -18,36 +18,51 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
 from ...adapters.dashscope import (
-    USUAL_PATIENCE,
-    AudioComing,
+    DEFAULT_TIMEOUTS,
     CancelTask,
-    Connection,
-    Event,
+    ContinueTask,
+    DashScopeConnection,
+    DashScopeEvent,
+    DashScopeIdleTimeout,
+    DashScopeProtocolError,
+    DashScopeServerEvent,
+    DashScopeTimeouts,
     FinishTask,
     FlushTask,
-    Idle,
-    Patience,
-    ProtocolError,
     RunTask,
-    ServerEvent,
+    SentenceSynthesis,
     TaskFailed,
     TaskFinished,
     TaskStarted,
-    TextPushed,
 )
-from ...adapters.dashscope_parameters import charged_characters
-from ...adapters.dashscope_sentences import Sentences
-from ...adapters.ssml import read_ssml
+from ...adapters.dashscope_parameters import billed_characters
+from ...adapters.dashscope_sentences import SentenceEventBuilder
+from ...adapters.ssml import parse_ssml
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest, Overloaded, VivavoceError
-from ..access.access import Access, Grant
+from ..access.access import AccessControl, Grant
 from ..access.keys import Scope
-from ..backpressure import Reader
-from .dashscope_words import Refusal, Voices, check_model, order_of, refusal_of, resolve_voice
-from .peer_socket import CLOSE_GOING_AWAY, CLOSE_NORMALLY, CLOSE_TOO_SLOW, SEND_WITHIN_S, close, deny, is_up
+from ..backpressure import BackpressureSender
+from .dashscope_words import (
+    DashScopeErrorResponse,
+    VoiceResolver,
+    check_dashscope_model,
+    make_synthesis_options,
+    resolve_dashscope_voice,
+    to_dashscope_error,
+)
+from .peer_socket import (
+    CLOSE_GOING_AWAY,
+    CLOSE_NORMAL,
+    CLOSE_TOO_SLOW,
+    SEND_TIMEOUT_S,
+    close_socket,
+    is_open,
+    reject_handshake,
+)
 from .request_log import RequestLog, RequestRecord
-from .speech import Encoded, Utterance, open_utterance
+from .speech import EncodedChunk, EncodedStream, open_encoded_stream
 
 logger = logging.getLogger(__name__)
 
@@ -55,27 +70,27 @@ PATH = "/api-ws/v1/inference"
 _API = "dashscope"
 
 
-class DashScopeSockets:
+class DashScopeSocketApi:
     """Every DashScope socket of a server; belongs to its event loop."""
 
     def __init__(
         self,
         engine: Engine,
-        access: Access,
-        voices: Voices,
+        access: AccessControl,
+        voices: VoiceResolver,
         log: RequestLog,
-        patience: Patience = USUAL_PATIENCE,
+        timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self.engine = engine
         self.access = access
         self.voices = voices
         self.log = log
-        self.patience = patience
-        self._sessions: set[_Session] = set()
+        self.timeouts = timeouts
+        self._connections: set[_DashScopeSocketConnection] = set()
         self._draining = False
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._connections)
 
     def routes(self) -> APIRouter:
         """The socket's route, with and without a slash at its end."""
@@ -91,7 +106,10 @@ class DashScopeSockets:
     async def finish(self, within_s: float) -> None:
         """Take no new tasks, let open ones end, at most ``within_s``; close every socket with 1001."""
         self._draining = True
-        closing = [asyncio.create_task(session.go_away(within_s)) for session in tuple(self._sessions)]
+        closing = [
+            asyncio.create_task(connection.drain_and_close(within_s))
+            for connection in tuple(self._connections)
+        ]
         await asyncio.gather(*closing)
 
     async def aclose(self) -> None:
@@ -99,89 +117,95 @@ class DashScopeSockets:
         await self.finish(0.0)
 
     async def _serve(self, socket: WebSocket) -> None:
-        refusal = self._refusal(socket)
-        if refusal is not None:
-            body = {"code": refusal.code, "message": refusal.message, "request_id": str(uuid4())}
+        error_response = self._handshake_error(socket)
+        if error_response is not None:
+            body = {
+                "code": error_response.code,
+                "message": error_response.message,
+                "request_id": str(uuid4()),
+            }
             # The Java SDK ends its tries at "401 Unauthorized" only.
-            await deny(socket, JSONResponse(body, refusal.status))
+            await reject_handshake(socket, JSONResponse(body, error_response.status))
             return
         await socket.accept()
-        session = _Session(self, socket)
-        self._sessions.add(session)
+        connection = _DashScopeSocketConnection(self, socket)
+        self._connections.add(connection)
         try:
-            await session.run()
+            await connection.run()
         finally:
-            self._sessions.discard(session)
+            self._connections.discard(connection)
 
-    def _refusal(self, socket: WebSocket) -> Refusal | None:
+    def _handshake_error(self, socket: WebSocket) -> DashScopeErrorResponse | None:
         if self._draining:
-            return refusal_of(_shutting_down())
+            return to_dashscope_error(_shutting_down_error())
         try:
             self.access.grant(socket.headers).require(Scope.SPEAK)
         except BadRequest as error:
-            return refusal_of(error)
+            return to_dashscope_error(error)
         return None
 
 
-class _Speech:
+class _SpeechTask:
     # A task under way: what the reader of the socket and the speaker of the task share.
 
-    def __init__(self, run: RunTask, grant: Grant) -> None:
-        self.run = run
+    def __init__(self, run_task: RunTask, grant: Grant) -> None:
+        self.run_task = run_task
         self.grant = grant
         self.characters = 0
         self.bytes_per_s = 0
-        self.sentences = Sentences(run.task_id, with_words=run.parameters.with_words)
-        self.utterance: Utterance
+        self.sentences = SentenceEventBuilder(
+            run_task.task_id, include_words=run_task.parameters.include_words
+        )
+        self.stream: EncodedStream
         self.record: RequestRecord
-        self.opened = asyncio.Event()
-        self.speaking: asyncio.Task[None]
+        self.stream_opened = asyncio.Event()
+        self.speaking_task: asyncio.Task[None]
 
-    def push(self, text: str, *, in_ssml: bool) -> None:
+    def push(self, text: str, *, as_ssml: bool) -> None:
         """Speak more text; raises BadSsml, RateLimited, BadText."""
-        if in_ssml:
-            spoken = read_ssml(text)
+        if as_ssml:
+            spoken = parse_ssml(text)
             text = spoken.text
-            self.utterance.say(spoken.manner)
-        characters = charged_characters(text)
+            self.stream.set_prosody(spoken.prosody)
+        characters = billed_characters(text)
         self.grant.charge_characters(characters)
-        self.utterance.push_text(text)
+        self.stream.push_text(text)
         self.characters += characters
-        self.record.text(len(text))
+        self.record.count_text(len(text))
 
 
-class _Session:
+class _DashScopeSocketConnection:
     """One socket, from its acceptance to its end."""
 
-    def __init__(self, house: DashScopeSockets, socket: WebSocket) -> None:
-        self._house = house
+    def __init__(self, server: DashScopeSocketApi, socket: WebSocket) -> None:
+        self._server = server
         self._socket = socket
-        self._reader = Reader.of(socket.scope)
+        self._sender = BackpressureSender.from_scope(socket.scope)
         self._loop = asyncio.get_running_loop()
-        self._core = Connection(self._loop.time(), house.patience)
-        self._speech: _Speech | None = None
-        self._waiting: asyncio.Timeout | None = None
-        self._writing = asyncio.Lock()
-        self._going_away = False
+        self._protocol = DashScopeConnection(self._loop.time(), server.timeouts)
+        self._task: _SpeechTask | None = None
+        self._receive_timeout: asyncio.Timeout | None = None
+        self._write_lock = asyncio.Lock()
+        self._draining = False
 
     async def run(self) -> None:
         """Serve until the peer is gone or the socket is closed."""
         try:
-            while is_up(self._socket):
-                await self._take(await self._next_frame())
+            while is_open(self._socket):
+                await self._receive(await self._next_frame())
         except WebSocketDisconnect:
             pass
         except TimeoutError:
-            await close(self._socket, CLOSE_TOO_SLOW)
+            await close_socket(self._socket, CLOSE_TOO_SLOW)
         finally:
             await self._stop_speaking()
 
-    async def go_away(self, within_s: float) -> None:
+    async def drain_and_close(self, within_s: float) -> None:
         """Let the open task end, at most ``within_s``, then close with 1001."""
-        self._going_away = True
-        if self._speech is not None:
-            await asyncio.wait({self._speech.speaking}, timeout=within_s)
-        await close(self._socket, CLOSE_GOING_AWAY)
+        self._draining = True
+        if self._task is not None:
+            await asyncio.wait({self._task.speaking_task}, timeout=within_s)
+        await close_socket(self._socket, CLOSE_GOING_AWAY)
         await self._stop_speaking()
 
     # Reading
@@ -189,159 +213,161 @@ class _Session:
     async def _next_frame(self) -> str | bytes | None:
         """The next frame, or None when the core's deadline has come; raises WebSocketDisconnect."""
         try:
-            async with asyncio.timeout_at(self._core.deadline) as self._waiting:
+            async with asyncio.timeout_at(self._protocol.deadline) as self._receive_timeout:
                 message = await self._socket.receive()
         except TimeoutError:
             return None
         finally:
-            self._waiting = None
+            self._receive_timeout = None
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005))
         text: str | None = message.get("text")
         return text if text is not None else message.get("bytes") or b""
 
-    async def _take(self, frame: str | bytes | None) -> None:
+    async def _receive(self, frame: str | bytes | None) -> None:
         if frame is None:
-            self._core.receive_time(self._loop.time())
+            self._protocol.receive_time(self._loop.time())
         else:
-            self._core.receive_data(frame, self._loop.time())
+            self._protocol.receive_data(frame, self._loop.time())
         try:
-            for event in self._core.events():
-                await self._do(event)
-        except ProtocolError as error:
-            await self._fail(error.reply)
+            for event in self._protocol.events():
+                await self._handle(event)
+        except DashScopeProtocolError as error:
+            await self._send_failure(error.reply)
 
-    async def _do(self, event: Event) -> None:
-        if isinstance(event, Idle):
-            await close(self._socket, CLOSE_NORMALLY)
+    async def _handle(self, event: DashScopeEvent) -> None:
+        if isinstance(event, DashScopeIdleTimeout):
+            await close_socket(self._socket, CLOSE_NORMAL)
         elif isinstance(event, RunTask):
-            await self._begin(event)
-        elif self._speech is not None:
+            await self._begin_task(event)
+        elif self._task is not None:
             try:
-                await self._go_on(self._speech, event)
+                await self._continue_task(self._task, event)
             except VivavoceError as error:
-                await self._fail(_failure(event.task_id, error))
+                await self._send_failure(_task_failed_event(event.task_id, error))
 
-    async def _go_on(self, speech: _Speech, event: TextPushed | FlushTask | FinishTask | CancelTask) -> None:
+    async def _continue_task(
+        self, task: _SpeechTask, event: ContinueTask | FlushTask | FinishTask | CancelTask
+    ) -> None:
         match event:
-            case TextPushed(text=text, in_ssml=in_ssml):
-                speech.push(text, in_ssml=in_ssml)
+            case ContinueTask(text=text, as_ssml=as_ssml):
+                task.push(text, as_ssml=as_ssml)
             case FlushTask():
-                speech.utterance.flush()
+                task.stream.flush()
             case FinishTask():
-                speech.utterance.end_input()
+                task.stream.end_input()
             case CancelTask():
                 await self._stop_speaking()
-                await self._say(TaskFinished(event.task_id, speech.characters))
+                await self._send_event(TaskFinished(event.task_id, task.characters))
             case _:
                 assert_never(event)
 
-    async def _begin(self, run: RunTask) -> None:
+    async def _begin_task(self, run: RunTask) -> None:
         try:
-            if self._going_away:
-                raise _shutting_down()
-            grant = self._house.access.grant(self._socket.headers)
+            if self._draining:
+                raise _shutting_down_error()
+            grant = self._server.access.grant(self._socket.headers)
             grant.require(Scope.SPEAK)
             grant.charge_request()
-            check_model(run.model)
+            check_dashscope_model(run.model)
         except (BadRequest, Overloaded) as error:
-            await self._fail(_failure(run.task_id, error))
+            await self._send_failure(_task_failed_event(run.task_id, error))
             return
-        await self._spoken_out()
-        self._speech = speech = _Speech(run, grant)
-        speech.speaking = asyncio.create_task(self._speak(speech))
-        opened = asyncio.create_task(speech.opened.wait())
-        await asyncio.wait({speech.speaking, opened}, return_when=asyncio.FIRST_COMPLETED)
+        await self._wait_until_spoken()
+        self._task = task = _SpeechTask(run, grant)
+        task.speaking_task = asyncio.create_task(self._speak(task))
+        opened = asyncio.create_task(task.stream_opened.wait())
+        await asyncio.wait({task.speaking_task, opened}, return_when=asyncio.FIRST_COMPLETED)
         opened.cancel()
 
     # Speaking
 
-    async def _speak(self, speech: _Speech) -> None:
+    async def _speak(self, task: _SpeechTask) -> None:
         """Speak a task to its end, and tell how it ended."""
         try:
-            await self._say(await self._outcome(speech))
+            await self._send_event(await self._speak_to_end(task))
         except (WebSocketDisconnect, TimeoutError):
-            await close(self._socket, CLOSE_TOO_SLOW)
+            await close_socket(self._socket, CLOSE_TOO_SLOW)
         finally:
-            if self._speech is speech:
-                self._speech = None
+            if self._task is task:
+                self._task = None
 
-    async def _outcome(self, speech: _Speech) -> TaskFinished | TaskFailed:
+    async def _speak_to_end(self, task: _SpeechTask) -> TaskFinished | TaskFailed:
         """Boundary: whatever is raised ends this task and no more."""
-        task_id = speech.run.task_id
+        task_id = task.run_task.task_id
         try:
-            await self._render(speech)
+            await self._render(task)
         except (WebSocketDisconnect, TimeoutError):
             raise
         except VivavoceError as error:
-            return _failure(task_id, error)
+            return _task_failed_event(task_id, error)
         except Exception as error:
             logger.exception("task %r failed", task_id)
-            return _failure(task_id, error)
-        return TaskFinished(task_id, speech.characters)
+            return _task_failed_event(task_id, error)
+        return TaskFinished(task_id, task.characters)
 
-    async def _render(self, speech: _Speech) -> None:
+    async def _render(self, task: _SpeechTask) -> None:
         """Admit the task and send all of its audio; when this returns, its slot is free."""
-        house, run, grant = self._house, speech.run, speech.grant
-        with house.log.request(_API, grant, run.task_id) as speech.record, grant.stream():
-            voice = resolve_voice(house.voices, run.parameters.voice, grant)
-            speech.record.voice = voice
-            order = order_of(run.parameters, voice)
-            speech.bytes_per_s = order.audio.bytes_per_second
-            async with open_utterance(house.engine, order) as speech.utterance:
-                await self._say(TaskStarted(run.task_id))
-                speech.opened.set()
-                async for encoded in speech.utterance:
-                    await self._send_audio(speech, encoded)
-        for event in speech.sentences.at_end(speech.utterance.text):
-            await self._say(event)
+        server, run, grant = self._server, task.run_task, task.grant
+        with server.log.track(_API, grant, run.task_id) as task.record, grant.stream():
+            voice = resolve_dashscope_voice(server.voices, run.parameters.voice, grant)
+            task.record.voice = voice
+            options = make_synthesis_options(run.parameters, voice)
+            task.bytes_per_s = options.audio.bytes_per_second
+            async with open_encoded_stream(server.engine, options) as task.stream:
+                await self._send_event(TaskStarted(run.task_id))
+                task.stream_opened.set()
+                async for chunk in task.stream:
+                    await self._send_audio(task, chunk)
+        for event in task.sentences.events_at_end(task.stream.text):
+            await self._send_event(event)
 
-    async def _send_audio(self, speech: _Speech, encoded: Encoded) -> None:
-        start, stop = encoded.samples
-        events = speech.sentences.before_audio(
-            speech.utterance.text, encoded.text, encoded.words, has_audio=bool(encoded.audio)
+    async def _send_audio(self, task: _SpeechTask, chunk: EncodedChunk) -> None:
+        start, stop = chunk.samples
+        events = task.sentences.events_before_audio(
+            task.stream.text, chunk.text, chunk.words, has_audio=bool(chunk.audio)
         )
         for event in events:
-            if isinstance(event, AudioComing):
-                write = functools.partial(self._say, event)
-                await self._reader.send(encoded.audio, speech.bytes_per_s, write)
+            if isinstance(event, SentenceSynthesis):
+                write = functools.partial(self._send_event, event)
+                await self._sender.send(chunk.audio, task.bytes_per_s, write)
             else:
-                await self._say(event)
-        speech.record.audio((stop - start) / SAMPLE_RATE)
+                await self._send_event(event)
+        task.record.count_audio((stop - start) / SAMPLE_RATE)
 
-    async def _spoken_out(self) -> None:
+    async def _wait_until_spoken(self) -> None:
         """Wait until the end of the last task has been written."""
-        if self._speech is not None:
-            await asyncio.wait({self._speech.speaking})
+        if self._task is not None:
+            await asyncio.wait({self._task.speaking_task})
 
     async def _stop_speaking(self) -> None:
         """Drop what is not sent; the engine is free when this returns."""
-        if self._speech is not None:
-            self._speech.speaking.cancel()
-            await self._spoken_out()
+        if self._task is not None:
+            self._task.speaking_task.cancel()
+            await self._wait_until_spoken()
 
     # Writing
 
-    async def _fail(self, reply: TaskFailed) -> None:
-        if reply.task_id == self._core.task_id:
+    async def _send_failure(self, reply: TaskFailed) -> None:
+        if reply.task_id == self._protocol.task_id:
             await self._stop_speaking()
-        await self._say(reply)
+        await self._send_event(reply)
 
-    async def _say(self, event: ServerEvent, audio: bytes | None = None) -> None:
+    async def _send_event(self, event: DashScopeServerEvent, audio: bytes | None = None) -> None:
         """Write an event, and the audio that it announces, with nothing between them."""
-        frame = self._core.send(event, self._loop.time())
-        if self._waiting is not None and not self._waiting.expired():
-            self._waiting.reschedule(self._core.deadline)
-        async with asyncio.timeout(SEND_WITHIN_S), self._writing:
+        frame = self._protocol.send(event, self._loop.time())
+        if self._receive_timeout is not None and not self._receive_timeout.expired():
+            self._receive_timeout.reschedule(self._protocol.deadline)
+        async with asyncio.timeout(SEND_TIMEOUT_S), self._write_lock:
             await self._socket.send_text(frame)
             if audio is not None:
                 await self._socket.send_bytes(audio)
 
 
-def _failure(task_id: str, error: Exception) -> TaskFailed:
-    refusal = refusal_of(error)
-    return TaskFailed(task_id, refusal.code, refusal.message)
+def _task_failed_event(task_id: str, error: Exception) -> TaskFailed:
+    error_response = to_dashscope_error(error)
+    return TaskFailed(task_id, error_response.code, error_response.message)
 
 
-def _shutting_down() -> Overloaded:
+def _shutting_down_error() -> Overloaded:
     return Overloaded("the server is shutting down; connect again", reason="shutting_down", retry_after_s=5.0)

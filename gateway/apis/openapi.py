@@ -16,19 +16,19 @@ from ... import __version__
 from .openapi_paths import PATHS, responses
 from .openapi_schemas import schemas
 
-_ABOUT: Final = (
+_DESCRIPTION: Final = (
     "Speech over HTTP, as clients of OpenAI and of DashScope ask for it, and calls of phones and browsers. "
     "Keys go into 'Authorization: Bearer KEY' or 'X-API-Key: KEY'; a server without keys asks for none. "
     "Beside it there are WebSockets: /v1/audio/speech/stream, whose session.config has the fields of "
-    "SpeechRequest but for input and stream_format, /api-ws/v1/inference and /v1/calls/{id}/socket."
+    "CreateSpeechRequest but for input and stream_format, /api-ws/v1/inference and /v1/calls/{id}/socket."
 )
 
 
-def document() -> dict[str, Any]:
+def openapi_document() -> dict[str, Any]:
     """The OpenAPI document."""
     return {
         "openapi": "3.1.0",
-        "info": {"title": "vivavoce", "version": __version__, "description": _ABOUT},
+        "info": {"title": "vivavoce", "version": __version__, "description": _DESCRIPTION},
         "security": [{}, {"bearer": []}, {"header": []}],
         "paths": PATHS,
         "components": {
@@ -42,12 +42,12 @@ def document() -> dict[str, Any]:
     }
 
 
-class OpenApi:
+class OpenApiRoutes:
     """The document and its page; nobody needs a key for them."""
 
     def __init__(self) -> None:
-        self.document = document()
-        self._page = page(self.document)
+        self.document = openapi_document()
+        self._page = html_page(self.document)
 
     def routes(self) -> APIRouter:
         """Both of them."""
@@ -64,7 +64,7 @@ class OpenApi:
         return router
 
 
-def page(document: Mapping[str, Any]) -> str:
+def html_page(document: Mapping[str, Any]) -> str:
     """The document as HTML."""
     info = document["info"]
     title = f"{escape(info['title'])} {escape(info['version'])}"
@@ -87,7 +87,7 @@ def _operation(document: Mapping[str, Any], name: str, operation: Mapping[str, A
     for content_type, content in operation.get("requestBody", {}).get("content", {}).items():
         schema = _resolved(document, content["schema"])
         yield f"<p>Body: {escape(content_type)}. {escape(schema.get('description', ''))}</p>"
-        yield from _rows((field, _field(about)) for field, about in _fields(schema))
+        yield from _rows((field, _describe_field(about)) for field, about in _fields(schema))
     yield from _rows((status, answer["description"]) for status, answer in operation["responses"].items())
 
 
@@ -118,7 +118,7 @@ def _fields(schema: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, 
             yield from _fields(one, f"{within}{name}.")
 
 
-def _field(schema: Mapping[str, Any]) -> str:
+def _describe_field(schema: Mapping[str, Any]) -> str:
     """What a field may hold, in words."""
     allowed = schema.get("enum") or [schema.get("const") or schema.get("type", "string")]
     names = [str(one) for value in allowed for one in (value if isinstance(value, list) else [value])]

@@ -7,18 +7,24 @@ from typing import Any, Final, get_args
 
 from pydantic.json_schema import models_json_schema
 
-from ...adapters.dashscope import MOST_TEXT
+from ...adapters.dashscope import MAX_TEXT_CHARACTERS
 from ...adapters.dashscope_parameters import (
     CODECS,
-    LONGEST_INSTRUCTION,
-    LONGEST_VOICE,
-    MOST_SEED,
+    MAX_INSTRUCTION_CHARACTERS,
+    MAX_SEED,
+    MAX_VOICE_CHARACTERS,
 )
-from ...adapters.dashscope_parameters import SAMPLE_RATES as DASHSCOPE_RATES
-from ...adapters.encoders import SAMPLE_RATES, Codec
+from ...adapters.dashscope_parameters import SAMPLE_RATE_OF_KIND as DASHSCOPE_RATES
+from ...adapters.encoders import SAMPLE_RATE_OF_KIND, Codec
 from ..browser.calls import Candidates, Offer
-from ..call import Outcome
-from .dashscope_enrolment import DEFAULT_PROMPT_S, MOST_ON_A_PAGE, PREFIX, PROMPT_S, TARGET
+from ..call import UtteranceOutcome
+from .dashscope_enrolment import (
+    DEFAULT_PROMPT_S,
+    MAX_PAGE_SIZE,
+    PREFIX_PATTERN,
+    PROMPT_RANGE_S,
+    TARGET_MODEL_PATTERN,
+)
 
 Schema = dict[str, Any]
 
@@ -40,14 +46,14 @@ def _text(about: str = "", **more: Any) -> Schema:
     return {"type": "string", **({"description": about} if about else {}), **more}
 
 
-def _maybe(kind: str, about: str = "", **more: Any) -> Schema:
+def _nullable(kind: str, about: str = "", **more: Any) -> Schema:
     """A field that may be null, too."""
     return {"type": [kind, "null"], **({"description": about} if about else {}), **more}
 
 
 _STRING: Final[Schema] = {"type": "string"}
-_WHOLE: Final[Schema] = {"type": "integer"}
-_BOTH_NAMES: Final = {"id": _STRING, "name": _STRING}
+_INTEGER: Final[Schema] = {"type": "integer"}
+_ID_AND_NAME: Final = {"id": _STRING, "name": _STRING}
 
 _OPENAI: Final[dict[str, Schema]] = {
     "Error": _object(
@@ -56,11 +62,11 @@ _OPENAI: Final[dict[str, Schema]] = {
             "message type param code",
             message=_STRING,
             type=_STRING,
-            param=_maybe("string"),
-            code=_maybe("string"),
+            param=_nullable("string"),
+            code=_nullable("string"),
         ),
     ),
-    "SpeechRequest": {
+    "CreateSpeechRequest": {
         "description": "Fields that are not here are ignored; null is the same as none.",
         **_object(
             "input",
@@ -69,7 +75,7 @@ _OPENAI: Final[dict[str, Schema]] = {
                 minLength=1,
                 examples=["Good morning."],
             ),
-            model=_maybe(
+            model=_nullable(
                 "string",
                 "vivavoce, tts-1, tts-1-hd or gpt-4o-mini-tts; all speak with the voice that is loaded.",
                 maxLength=256,
@@ -77,21 +83,21 @@ _OPENAI: Final[dict[str, Schema]] = {
             ),
             voice={
                 "description": "A voice's id or name, or one of OpenAI's names.",
-                "anyOf": [_maybe("string", maxLength=256), _object("id", id=_text(maxLength=256))],
+                "anyOf": [_nullable("string", maxLength=256), _object("id", id=_text(maxLength=256))],
                 "examples": ["alloy"],
             },
             response_format={"enum": [*get_args(Codec), None], "default": "mp3"},
-            sample_rate={"enum": [*SAMPLE_RATES, None], "default": 24_000},
-            speed=_maybe("number", minimum=0.25, maximum=4, default=1),
-            volume_multiplier=_maybe("number", minimum=0, maximum=10, default=1),
-            instructions=_maybe("string", "How to say it, where the voice can follow it.", maxLength=4096),
-            language=_maybe("string", "BCP 47.", maxLength=256),
-            ref_audio=_maybe(
+            sample_rate={"enum": [*SAMPLE_RATE_OF_KIND, None], "default": 24_000},
+            speed=_nullable("number", minimum=0.25, maximum=4, default=1),
+            volume_multiplier=_nullable("number", minimum=0, maximum=10, default=1),
+            instructions=_nullable("string", "How to say it, where the voice can follow it.", maxLength=4096),
+            language=_nullable("string", "BCP 47.", maxLength=256),
+            ref_audio=_nullable(
                 "string",
                 "A recording to speak like, not kept, as an http or data URL; needs the scope enrol.",
             ),
-            ref_text=_maybe("string", "What is said in it.", maxLength=4096),
-            seed=_maybe("integer", minimum=-(2**63), maximum=2**63 - 1),
+            ref_text=_nullable("string", "What is said in it.", maxLength=4096),
+            seed=_nullable("integer", minimum=-(2**63), maximum=2**63 - 1),
             stream_format={"enum": ["audio", "sse", None], "default": "audio"},
         ),
     },
@@ -99,22 +105,24 @@ _OPENAI: Final[dict[str, Schema]] = {
         "id object created owned_by",
         id=_STRING,
         object={"const": "model"},
-        created=_WHOLE,
+        created=_INTEGER,
         owned_by=_STRING,
     ),
     "Models": _object("object data", object={"const": "list"}, data=_list(ref("Model"))),
     "Voice": _object(
         "id name",
-        **_BOTH_NAMES,
+        **_ID_AND_NAME,
         language=_STRING,
         description=_STRING,
         object={"const": "audio.voice"},
         type=_STRING,
-        created_at=_WHOLE,
+        created_at=_INTEGER,
     ),
     "UploadedVoice": {
         "description": "What was told with the recording is shown to whoever told it.",
-        **_object("id name created_at", **_BOTH_NAMES, created_at=_WHOLE, consent=_STRING, ref_text=_STRING),
+        **_object(
+            "id name created_at", **_ID_AND_NAME, created_at=_INTEGER, consent=_STRING, ref_text=_STRING
+        ),
     },
     "Voices": _object(
         "object voices uploaded_voices",
@@ -145,24 +153,24 @@ _OPENAI: Final[dict[str, Schema]] = {
     ),
 }
 
-_LISTED: Final = {
+_LISTED_VOICE_PROPERTIES: Final = {
     "voice_id": _STRING,
     "gmt_create": _STRING,
     "gmt_modified": _STRING,
     "status": {"const": "OK"},
 }
-_RECORDING: Final = {
+_RECORDING_PROPERTIES: Final = {
     "url": _text("Of the recording: http, https or data.", minLength=1),
-    "language_hints": _maybe("array", "The first counts.", items=_text(maxLength=16)),
-    "max_prompt_audio_length": _maybe(
+    "language_hints": _nullable("array", "The first counts.", items=_text(maxLength=16)),
+    "max_prompt_audio_length": _nullable(
         "number",
         "Seconds of the recording that are used.",
         default=DEFAULT_PROMPT_S,
-        minimum=PROMPT_S[0],
-        maximum=PROMPT_S[1],
+        minimum=PROMPT_RANGE_S[0],
+        maximum=PROMPT_RANGE_S[1],
     ),
-    "transcript": _maybe("string", "What is said in it; a field of ours.", maxLength=1000),
-    "consent": _maybe("string", "What the speaker agreed to; a field of ours.", maxLength=2000),
+    "transcript": _nullable("string", "What is said in it; a field of ours.", maxLength=1000),
+    "consent": _nullable("string", "What the speaker agreed to; a field of ours.", maxLength=2000),
 }
 
 
@@ -179,20 +187,23 @@ _DASHSCOPE: Final[dict[str, Schema]] = {
         input=_object(
             "text voice",
             text=_text(
-                "Or a document of SSML.", minLength=1, maxLength=MOST_TEXT, examples=["Good morning."]
+                "Or a document of SSML.",
+                minLength=1,
+                maxLength=MAX_TEXT_CHARACTERS,
+                examples=["Good morning."],
             ),
-            voice=_text(minLength=1, maxLength=LONGEST_VOICE, examples=["longanyang"]),
+            voice=_text(minLength=1, maxLength=MAX_VOICE_CHARACTERS, examples=["longanyang"]),
             format={"enum": ["Default", *CODECS, None], "default": "wav"},
             sample_rate={"enum": [0, *DASHSCOPE_RATES, None], "default": 24_000},
-            bit_rate=_maybe("integer", "Of opus, in kbit/s up to 512 and in bit/s beyond."),
-            volume=_maybe("number", minimum=0, maximum=100, default=50),
-            rate=_maybe("number", minimum=0.5, maximum=2, default=1),
-            pitch=_maybe("number", minimum=0.5, maximum=2, default=1),
-            seed=_maybe("integer", minimum=0, maximum=MOST_SEED, default=0),
-            instruction=_maybe("string", maxLength=LONGEST_INSTRUCTION),
-            language_hints=_maybe("array", "The first counts.", items=_text(maxLength=16)),
-            word_timestamp_enabled=_maybe("boolean"),
-            enable_ssml=_maybe("boolean"),
+            bit_rate=_nullable("integer", "Of opus, in kbit/s up to 512 and in bit/s beyond."),
+            volume=_nullable("number", minimum=0, maximum=100, default=50),
+            rate=_nullable("number", minimum=0.5, maximum=2, default=1),
+            pitch=_nullable("number", minimum=0.5, maximum=2, default=1),
+            seed=_nullable("integer", minimum=0, maximum=MAX_SEED, default=0),
+            instruction=_nullable("string", maxLength=MAX_INSTRUCTION_CHARACTERS),
+            language_hints=_nullable("array", "The first counts.", items=_text(maxLength=16)),
+            word_timestamp_enabled=_nullable("boolean"),
+            enable_ssml=_nullable("boolean"),
             text_type={"enum": ["PlainText", "SSML", None], "default": "PlainText"},
         ),
     ),
@@ -207,10 +218,10 @@ _DASHSCOPE: Final[dict[str, Schema]] = {
                 id=_STRING,
                 url=_STRING,
                 data={"const": ""},
-                expires_at=_WHOLE,
+                expires_at=_INTEGER,
             ),
         ),
-        usage=_object("characters", characters=_WHOLE),
+        usage=_object("characters", characters=_INTEGER),
     ),
     "Customization": _object(
         "input",
@@ -220,18 +231,20 @@ _DASHSCOPE: Final[dict[str, Schema]] = {
                 _action(
                     "create_voice",
                     "target_model prefix url",
-                    target_model=_text(pattern=f"^{TARGET.pattern}$", examples=["cosyvoice-v3-flash"]),
-                    prefix=_text(pattern=f"^{PREFIX.pattern}$"),
-                    **_RECORDING,
+                    target_model=_text(
+                        pattern=f"^{TARGET_MODEL_PATTERN.pattern}$", examples=["cosyvoice-v3-flash"]
+                    ),
+                    prefix=_text(pattern=f"^{PREFIX_PATTERN.pattern}$"),
+                    **_RECORDING_PROPERTIES,
                 ),
                 _action(
                     "list_voice",
-                    prefix=_maybe("string", pattern=f"^{PREFIX.pattern}$"),
-                    page_index=_maybe("integer", minimum=0, maximum=1_000_000, default=0),
-                    page_size=_maybe("integer", minimum=1, maximum=MOST_ON_A_PAGE, default=10),
+                    prefix=_nullable("string", pattern=f"^{PREFIX_PATTERN.pattern}$"),
+                    page_index=_nullable("integer", minimum=0, maximum=1_000_000, default=0),
+                    page_size=_nullable("integer", minimum=1, maximum=MAX_PAGE_SIZE, default=10),
                 ),
                 _action("query_voice", "voice_id", voice_id=_text(minLength=1)),
-                _action("update_voice", "voice_id url", voice_id=_text(minLength=1), **_RECORDING),
+                _action("update_voice", "voice_id url", voice_id=_text(minLength=1), **_RECORDING_PROPERTIES),
                 _action("delete_voice", "voice_id", voice_id=_text(minLength=1)),
             ]
         },
@@ -243,17 +256,17 @@ _DASHSCOPE: Final[dict[str, Schema]] = {
             "description": "Of create, list and query; empty for the others.",
             **_object(
                 voice_id=_STRING,
-                voice_list=_list(_object(" ".join(_LISTED), **_LISTED)),
+                voice_list=_list(_object(" ".join(_LISTED_VOICE_PROPERTIES), **_LISTED_VOICE_PROPERTIES)),
                 target_model=_STRING,
                 resource_link={"const": ""},
-                **{name: schema for name, schema in _LISTED.items() if name != "voice_id"},
+                **{name: schema for name, schema in _LISTED_VOICE_PROPERTIES.items() if name != "voice_id"},
             ),
         },
         usage=_object("count", count={"const": 1}),
     ),
 }
 
-_HOUSE: Final[dict[str, Schema]] = {
+_NATIVE: Final[dict[str, Schema]] = {
     "Refused": _object("error", error=_STRING),
     "Status": _object("status", status=_STRING, reason=_STRING),
     "Call": _object(
@@ -263,7 +276,7 @@ _HOUSE: Final[dict[str, Schema]] = {
         peer=_text("Who calls."),
         opened_at={"type": "number", "description": "Unix seconds."},
         held={"type": "boolean", "description": "Whether a program holds it."},
-        sample_rate=_WHOLE,
+        sample_rate=_INTEGER,
     ),
     "Calls": _object("calls", calls=_list(ref("Call"))),
     "HungUp": _object("call status", call=_STRING, status={"const": "hung up"}),
@@ -273,7 +286,9 @@ _HOUSE: Final[dict[str, Schema]] = {
         heard=_text("The text up to the last word heard."),
         words=_list(_STRING),
     ),
-    "Spoken": _object("call outcome", call=_STRING, outcome={"enum": [outcome.value for outcome in Outcome]}),
+    "Spoken": _object(
+        "call outcome", call=_STRING, outcome={"enum": [outcome.value for outcome in UtteranceOutcome]}
+    ),
     "Answer": _object("sdp type pc_id", sdp=_STRING, type={"const": "answer"}, pc_id=_STRING),
     "Start": _object(transport=_text(default="webrtc", examples=["webrtc"])),
     "Started": _object("sessionId", sessionId=_STRING),
@@ -291,4 +306,4 @@ def schemas() -> dict[str, Schema]:
     _, generated = models_json_schema(
         [(Offer, "validation"), (Candidates, "validation")], ref_template="#/components/schemas/{model}"
     )
-    return {**_OPENAI, **_DASHSCOPE, **_HOUSE, **generated["$defs"]}
+    return {**_OPENAI, **_DASHSCOPE, **_NATIVE, **generated["$defs"]}

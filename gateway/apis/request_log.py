@@ -34,13 +34,13 @@ class RequestRecord:
         self._clock = clock
         self._first_text_at: float | None = None
 
-    def text(self, characters: int) -> None:
+    def count_text(self, characters: int) -> None:
         """So much text came."""
         self.characters += characters
         if self._first_text_at is None:
             self._first_text_at = self._clock()
 
-    def audio(self, seconds: float) -> None:
+    def count_audio(self, seconds: float) -> None:
         """So much speech was sent."""
         if self.first_byte_s is None and self._first_text_at is not None:
             self.first_byte_s = self._clock() - self._first_text_at
@@ -55,10 +55,10 @@ class RequestLog:
         self._clock = clock
 
     @contextmanager
-    def request(self, api: str, grant: Grant, request_id: str) -> Iterator[RequestRecord]:
+    def track(self, api: str, grant: Grant, request_id: str) -> Iterator[RequestRecord]:
         """Record a request: begun now, ended with the block, its outcome how the block ended."""
         record = RequestRecord(api, grant.key_id, request_id, self._clock)
-        began = self._clock()
+        first_text_at = self._clock()
         active = self._metrics.active_requests.labels(api)
         active.inc()
         outcome = "failed"
@@ -73,7 +73,7 @@ class RequestLog:
             raise
         finally:
             active.dec()
-            self._end(record, outcome, self._clock() - began)
+            self._end(record, outcome, self._clock() - first_text_at)
 
     def _end(self, record: RequestRecord, outcome: str, took_s: float) -> None:
         api, key = record.api, record.key_id

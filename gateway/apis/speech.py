@@ -1,6 +1,6 @@
 """One utterance for a client of any API: text in as it comes, speech out in the format that was ordered.
 
-    async with open_utterance(engine, SpeechOrder("anna", AudioFormat("mp3"))) as utterance:
+    async with open_encoded_stream(engine, SynthesisOptions("anna", AudioFormat("mp3"))) as utterance:
         utterance.push_text("Hello.")
         utterance.end_input()
         async for encoded in utterance:
@@ -18,20 +18,20 @@ from typing import Self
 import numpy as np
 
 from ...adapters.encoders import AudioFormat, open_encoder
-from ...adapters.prosody import Manner
-from ...adapters.tempo import Stretcher
+from ...adapters.prosody import Prosody
+from ...adapters.tempo import TimeStretcher
 from ...tts_engine.backend import Delivery
 from ...tts_engine.chunk import Word
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
 from ...tts_engine.stream import Stream
 
-_ENGINE_SPEEDS = (0.5, 2.0)  # what a voice does itself; the rest is stretched
-_SPEEDS, _PITCHES, _VOLUMES = (0.25, 4.0), (0.5, 2.0), (0.0, 10.0)
+_ENGINE_SPEED_RANGE = (0.5, 2.0)  # what a voice does itself; the rest is stretched
+_SPEED_RANGE, _PITCH_RANGE, _VOLUME_RANGE = (0.25, 4.0), (0.5, 2.0), (0.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class SpeechOrder:
+class SynthesisOptions:
     """How an utterance is to sound; raises BadRequest for what is out of range.
 
     voice: an engine voice's id, None for the default. speed: 0.25 to 4. pitch: 0.5 to 2, a factor. volume:
@@ -47,36 +47,36 @@ class SpeechOrder:
     delivery: Delivery = field(default_factory=Delivery)
 
     def __post_init__(self) -> None:
-        for name, value, (least, most) in (
-            ("speed", self.speed, _SPEEDS),
-            ("pitch", self.pitch, _PITCHES),
-            ("volume", self.volume, _VOLUMES),
+        for name, value, (minimum, maximum) in (
+            ("speed", self.speed, _SPEED_RANGE),
+            ("pitch", self.pitch, _PITCH_RANGE),
+            ("volume", self.volume, _VOLUME_RANGE),
         ):
-            if not least <= value <= most:
-                raise BadRequest(f"got {name} {value}; allowed is {least} to {most}")
+            if not minimum <= value <= maximum:
+                raise BadRequest(f"got {name} {value}; allowed is {minimum} to {maximum}")
 
     @property
     def engine_speed(self) -> float:
         """The part of the speed that the voice does itself."""
-        return _within(_ENGINE_SPEEDS, self.speed)
+        return _clamp(_ENGINE_SPEED_RANGE, self.speed)
 
-    def said(self, manner: Manner) -> Self:
+    def with_prosody(self, prosody: Prosody) -> Self:
         """The same in that manner, as far as it goes."""
         return replace(
             self,
-            speed=_within(_SPEEDS, self.speed * manner.speed),
-            pitch=_within(_PITCHES, self.pitch * manner.pitch),
-            volume=_within(_VOLUMES, self.volume * manner.volume),
+            speed=_clamp(_SPEED_RANGE, self.speed * prosody.speed),
+            pitch=_clamp(_PITCH_RANGE, self.pitch * prosody.pitch),
+            volume=_clamp(_VOLUME_RANGE, self.volume * prosody.volume),
         )
 
 
-def _within(limits: tuple[float, float], value: float) -> float:
-    least, most = limits
-    return min(max(value, least), most)
+def _clamp(limits: tuple[float, float], value: float) -> float:
+    minimum, maximum = limits
+    return min(max(value, minimum), maximum)
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedChunk:
     """A piece of speech as the client gets it.
 
     audio: may be empty, where the encoder withholds. samples: (start, stop) at 24 kHz, of the speech that
@@ -91,37 +91,37 @@ class Encoded:
     final: bool
 
 
-def open_utterance(engine: Engine, order: SpeechOrder) -> "Utterance":
+def open_encoded_stream(engine: Engine, options: SynthesisOptions) -> "EncodedStream":
     """An utterance to be entered with ``async with``, which takes a stream of the engine."""
-    return Utterance(engine, order)
+    return EncodedStream(engine, options)
 
 
-class Utterance:
+class EncodedStream:
     """A stream of the engine with an encoder behind it; belongs to one task's loop."""
 
-    def __init__(self, engine: Engine, order: SpeechOrder) -> None:
+    def __init__(self, engine: Engine, options: SynthesisOptions) -> None:
         self._engine = engine
-        self._order = order
+        self._options = options
         self._stream: Stream
-        self._engine_speed = order.engine_speed
-        self._stretch()
-        self._encoder = open_encoder(order.audio)
+        self._engine_speed = options.engine_speed
+        self._make_stretcher()
+        self._encoder = open_encoder(options.audio)
         self._samples = 0
         self._cancelled = False
 
-    def _stretch(self) -> None:
+    def _make_stretcher(self) -> None:
         """What the voice does not do itself."""
-        order = self._order
-        self._rest = _within(_SPEEDS, order.speed / self._engine_speed)
-        stretched = self._rest != 1.0 or order.pitch != 1.0
-        self._stretcher = Stretcher(self._rest, order.pitch) if stretched else None
-        self._on_thread = order.audio.is_costly or stretched
+        options = self._options
+        self._tempo = _clamp(_SPEED_RANGE, options.speed / self._engine_speed)
+        stretched = self._tempo != 1.0 or options.pitch != 1.0
+        self._stretcher = TimeStretcher(self._tempo, options.pitch) if stretched else None
+        self._encodes_on_thread = options.audio.is_cpu_intensive or stretched
 
     async def __aenter__(self) -> Self:
         """Take a stream of the engine; raises UnknownVoice, BadRequest or Overloaded."""
-        order = self._order
+        options = self._options
         self._stream = self._engine.stream(
-            voice=order.voice, speed=self._engine_speed, seed=order.seed, delivery=order.delivery
+            voice=options.voice, speed=self._engine_speed, seed=options.seed, delivery=options.delivery
         )
         return self
 
@@ -133,11 +133,11 @@ class Utterance:
         """All text pushed so far."""
         return self._stream.text
 
-    def say(self, manner: Manner) -> None:
+    def set_prosody(self, prosody: Prosody) -> None:
         """Say it in that manner; without effect once there is text."""
         if not self.text:
-            self._order = self._order.said(manner)
-            self._stretch()
+            self._options = self._options.with_prosody(prosody)
+            self._make_stretcher()
 
     def push_text(self, text: str) -> None:
         """Add text, split anywhere; raises StreamClosed after the end, BadText if there is too much."""
@@ -159,23 +159,25 @@ class Utterance:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Encoded:
+    async def __anext__(self) -> EncodedChunk:
         """The next piece; raises SynthesisFailed once if the voice failed."""
         chunk = await anext(self._stream)
-        if self._on_thread:
+        if self._encodes_on_thread:
             audio, samples = await asyncio.to_thread(self._encode, chunk.pcm, chunk.final)
         else:
             audio, samples = self._encode(chunk.pcm, chunk.final)
         if self._cancelled:
             raise StopAsyncIteration
         start, self._samples = self._samples, self._samples + samples
-        return Encoded(audio, self._words(chunk.words), (start, self._samples), chunk.text, chunk.final)
+        return EncodedChunk(
+            audio, self._stretch_word_times(chunk.words), (start, self._samples), chunk.text, chunk.final
+        )
 
-    def _words(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
-        if self._rest == 1.0:
+    def _stretch_word_times(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        if self._tempo == 1.0:
             return words
         return tuple(
-            replace(word, start_s=word.start_s / self._rest, stop_s=word.stop_s / self._rest)
+            replace(word, start_s=word.start_s / self._tempo, stop_s=word.stop_s / self._tempo)
             for word in words
         )
 
@@ -183,13 +185,13 @@ class Utterance:
         """The bytes for a chunk, and how many samples went into them."""
         if self._stretcher is not None:
             pcm = self._stretcher.push(pcm) + (self._stretcher.drain() if final else b"")
-        if self._order.volume != 1.0:
-            pcm = _louder(pcm, self._order.volume)
+        if self._options.volume != 1.0:
+            pcm = _amplify(pcm, self._options.volume)
         audio = self._encoder.push(pcm) + (self._encoder.finish() if final else b"")
         return audio, len(pcm) // 2
 
 
-def _louder(pcm: bytes, factor: float) -> bytes:
+def _amplify(pcm: bytes, factor: float) -> bytes:
     """s16le times a factor, saturated."""
     samples = np.rint(np.frombuffer(pcm, "<i2") * np.float32(factor))
     return bytes(np.clip(samples, -32_768, 32_767).astype("<i2").tobytes())

@@ -11,11 +11,11 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from ..backpressure import Reader
+from ..backpressure import BackpressureSender
 
 T = TypeVar("T")
 
-SEND_WITHIN_S = 60.0  # a player may pause for so long; the voice has stopped long before
+SEND_TIMEOUT_S = 60.0  # a player may pause for so long; the voice has stopped long before
 
 
 class StreamedBody:
@@ -25,20 +25,20 @@ class StreamedBody:
     """
 
     def __init__(self, scope: Scope, send: Send, headers: Mapping[str, str]) -> None:
-        self.begun = False
+        self.started = False
         self.bytes_per_s = 0
-        self._reader = Reader.of(scope)
+        self._sender = BackpressureSender.from_scope(scope)
         self._send = send
         self._headers = headers
 
     async def write(self, data: bytes) -> None:
         """Send a piece; raises TimeoutError where the client takes nothing."""
-        await self._reader.send(data, self.bytes_per_s, self._write)
+        await self._sender.send(data, self.bytes_per_s, self._write)
 
     async def _write(self, data: bytes) -> None:
-        async with asyncio.timeout(SEND_WITHIN_S):
-            if not self.begun:
-                self.begun = True
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            if not self.started:
+                self.started = True
                 headers = [
                     (name.encode("latin-1"), value.encode("latin-1")) for name, value in self._headers.items()
                 ]
@@ -47,25 +47,25 @@ class StreamedBody:
 
     async def end(self) -> None:
         """Send the end."""
-        async with asyncio.timeout(SEND_WITHIN_S):
+        async with asyncio.timeout(SEND_TIMEOUT_S):
             await self._send({"type": "http.response.body", "body": b""})
 
 
-async def while_connected(receive: Receive, work: Coroutine[None, None, T]) -> T:
+async def cancel_on_disconnect(receive: Receive, work: Coroutine[None, None, T]) -> T:
     """Do the work, or drop it and raise ClientDisconnect as soon as the client is gone."""
-    working = asyncio.create_task(work)
-    leaving = asyncio.create_task(_until_gone(receive))
+    work_task = asyncio.create_task(work)
+    disconnect_task = asyncio.create_task(_wait_for_disconnect(receive))
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        await asyncio.wait({work_task, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
+        if not work_task.done():
             raise ClientDisconnect
-        return working.result()
+        return work_task.result()
     finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.wait({working, leaving})
+        work_task.cancel()
+        disconnect_task.cancel()
+        await asyncio.wait({work_task, disconnect_task})
 
 
-async def _until_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from ...tts_engine.cosyvoice_timings import Measured
+from ...tts_engine.cosyvoice_timings import Measurement
 from ...tts_engine.errors import VivavoceError
 from .report import BenchFailed
 
 
-def measured_apart(module: str, folder: Path, part: str) -> list[Measured]:
+def measure_in_process(module: str, folder: Path, part: str) -> list[Measurement]:
     """The figures that a module prints of a part of a bundle; raises BenchFailed."""
     done = subprocess.run(
         [sys.executable, "-m", module, str(folder), part],
@@ -26,10 +26,10 @@ def measured_apart(module: str, folder: Path, part: str) -> list[Measured]:
     )
     if done.returncode:
         raise BenchFailed(f"{part}: {(done.stderr.strip() or 'it was ended').splitlines()[-1]}")
-    return [Measured(**json.loads(line)) for line in done.stdout.splitlines()]
+    return [Measurement(**json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def print_figures(figures: Iterable[Measured]) -> int:
+def print_measurements(figures: Iterable[Measurement]) -> int:
     """What such a module does: a line a figure as they come; 0, or 1 after a sentence on standard error."""
     try:
         for measured in figures:

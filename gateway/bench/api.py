@@ -20,15 +20,15 @@ from enum import StrEnum
 import numpy as np
 
 from . import api_dashscope
-from .engine_watch import WITHIN_S, EngineWatch, connect
-from .report import BenchFailed, Figure, Report
+from .engine_watch import TIMEOUT_S, EngineWatch, open_connection
+from .report import BenchFailed, BenchFigure, BenchReport
 
 READY_S = 180.0  # to load and cut the voice for the first time on a slow machine
 REQUESTS = 50
-VANISHING = 20
-_COLD = 3  # requests that a server which just started is given before they count
-MOST_FIRST_BYTE_MS = 50.0
-MOST_FORGETTING_MS = 100.0
+DISCONNECTS = 20
+_WARM_UP_REQUESTS = 3  # requests that a server which just started is given before they count
+MAX_FIRST_BYTE_MS = 50.0
+MAX_CLEANUP_MS = 100.0
 SENTENCES = (
     "Thank you for calling, how can I help you today?",
     "Your balance is one hundred and twenty seven dollars and fifty cents.",
@@ -36,10 +36,10 @@ SENTENCES = (
 )
 _LONG_TEXT = " ".join(SENTENCES * 20)
 _RESET_ON_CLOSE = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-_READY = re.compile(r"HTTP on (http://\S+?),")
+_READY_LINE = re.compile(r"HTTP on (http://\S+?),")
 
 
-class Part(StrEnum):
+class ApiBenchPart(StrEnum):
     """What can be measured alone."""
 
     OPENAI = "openai"
@@ -47,18 +47,18 @@ class Part(StrEnum):
     DASHSCOPE = "dashscope"
 
 
-def measure(parts: Sequence[Part] = (), requests: int = REQUESTS) -> Report:
+def measure(parts: Sequence[ApiBenchPart] = (), requests: int = REQUESTS) -> BenchReport:
     """Start a server, ask it; all parts unless some are named. Raises BenchFailed."""
-    parts = tuple(parts) or tuple(Part)
-    figures: list[Figure] = []
-    with server() as url:
+    parts = tuple(parts) or tuple(ApiBenchPart)
+    figures: list[BenchFigure] = []
+    with run_server_process() as url:
         for part in parts:
-            figures += MEASURES[part](url, requests)
-    return Report("api", tuple(figures), {"parts": ", ".join(parts), "requests": requests})
+            figures += FIGURES_BY_PART[part](url, requests)
+    return BenchReport("api", tuple(figures), {"parts": ", ".join(parts), "requests": requests})
 
 
 @contextlib.contextmanager
-def server(*flags: str) -> Iterator[str]:
+def run_server_process(*flags: str) -> Iterator[str]:
     """A server on free ports, as its address; ``flags``: more of them for ``vivavoce serve``."""
     command = (
         "from vivavoce.gateway.cli import main; import sys; "
@@ -70,70 +70,70 @@ def server(*flags: str) -> Iterator[str]:
     ) as process:
         try:
             assert process.stdout is not None
-            ready = _READY.search(process.stdout.readline())
-            if ready is None:
-                _, errors = process.communicate(timeout=WITHIN_S)
+            ready_line = _READY_LINE.search(process.stdout.readline())
+            if ready_line is None:
+                _, errors = process.communicate(timeout=TIMEOUT_S)
                 raise BenchFailed(f"the server did not start: {errors.strip()[-300:]}")
-            yield ready[1]
+            yield ready_line[1]
         finally:
             process.terminate()
 
 
-def openai_figures(url: str, requests: int) -> list[Figure]:
+def openai_figures(url: str, requests: int) -> list[BenchFigure]:
     """Time to the first byte of PCM over one connection that is kept."""
     first_ms = []
-    with connect(url) as connection:
-        for number in range(requests + _COLD):
-            asked = time.perf_counter()
-            answer = _ask(connection, SENTENCES[number % len(SENTENCES)])
+    with open_connection(url) as connection:
+        for number in range(requests + _WARM_UP_REQUESTS):
+            started = time.perf_counter()
+            answer = _request_speech(connection, SENTENCES[number % len(SENTENCES)])
             answer.read1(1)
-            first_ms.append(1_000 * (time.perf_counter() - asked))
+            first_ms.append(1_000 * (time.perf_counter() - started))
             answer.read()
-    p50, p95 = np.percentile(first_ms[_COLD:], [50, 95])
+    p50, p95 = np.percentile(first_ms[_WARM_UP_REQUESTS:], [50, 95])
     return [
-        Figure("OpenAI pcm, keep-alive: first byte, p50", float(p50), "ms", at_most=MOST_FIRST_BYTE_MS),
-        Figure("OpenAI pcm, keep-alive: first byte, p95", float(p95), "ms"),
+        BenchFigure("OpenAI pcm, keep-alive: first byte, p50", float(p50), "ms", at_most=MAX_FIRST_BYTE_MS),
+        BenchFigure("OpenAI pcm, keep-alive: first byte, p95", float(p95), "ms"),
     ]
 
 
-def leaving_figures(url: str, requests: int) -> list[Figure]:
+def disconnect_figures(url: str, requests: int) -> list[BenchFigure]:
     """How long the engine works on for a client that is gone, and how far ahead of one that does not read."""
-    forgetting_ms = [_forgetting_ms(url) for _ in range(min(VANISHING, requests))]
-    ahead_s, settled_ms = _rendered_for_nobody(url)
+    cleanup_ms = [_disconnect_cleanup_ms(url) for _ in range(min(DISCONNECTS, requests))]
+    ahead_s, settled_ms = _rendered_for_stalled_client(url)
     return [
-        Figure(
+        BenchFigure(
             "a client vanishes: engine free, worst",
-            max(forgetting_ms),
+            max(cleanup_ms),
             "ms",
-            at_most=MOST_FORGETTING_MS,
+            at_most=MAX_CLEANUP_MS,
         ),
-        Figure("a client vanishes: engine free, p50", float(np.median(forgetting_ms)), "ms"),
-        Figure("a client stops reading: speech rendered for it", ahead_s, "s"),
-        Figure("a client stops reading: rendering ends after", settled_ms, "ms", at_most=MOST_FORGETTING_MS),
+        BenchFigure("a client vanishes: engine free, p50", float(np.median(cleanup_ms)), "ms"),
+        BenchFigure("a client stops reading: speech rendered for it", ahead_s, "s"),
+        BenchFigure("a client stops reading: rendering ends after", settled_ms, "ms", at_most=MAX_CLEANUP_MS),
     ]
 
 
-def _forgetting_ms(url: str) -> float:
+def _disconnect_cleanup_ms(url: str) -> float:
     """From the reset of a connection in the middle of speech to the engine having no stream."""
-    with connect(url) as watching, connect(url) as leaving:
-        engine = EngineWatch(watching)
-        _ask(leaving, _LONG_TEXT).read1(1)
-        assert leaving.sock is not None
-        leaving.sock.setsockopt(*_RESET_ON_CLOSE)
-        left = time.perf_counter()
-        leaving.close()
-        return engine.free_after_ms(left)
+    with open_connection(url) as metrics, open_connection(url) as client:
+        engine = EngineWatch(metrics)
+        _request_speech(client, _LONG_TEXT).read1(1)
+        assert client.sock is not None
+        client.sock.setsockopt(*_RESET_ON_CLOSE)
+        closed_at = time.perf_counter()
+        client.close()
+        return engine.idle_after_ms(closed_at)
 
 
-def _rendered_for_nobody(url: str) -> tuple[float, float]:
+def _rendered_for_stalled_client(url: str) -> tuple[float, float]:
     """Seconds of speech for a client that reads one byte and no more, and ms until that ends."""
-    with connect(url) as watching, connect(url) as stalled:
-        engine = EngineWatch(watching)
-        _ask(stalled, _LONG_TEXT).read1(1)
-        return engine.settled_after(time.perf_counter())
+    with open_connection(url) as metrics, open_connection(url) as stalled_client:
+        engine = EngineWatch(metrics)
+        _request_speech(stalled_client, _LONG_TEXT).read1(1)
+        return engine.rendered_until_settled(time.perf_counter())
 
 
-def _ask(connection: http.client.HTTPConnection, text: str) -> http.client.HTTPResponse:
+def _request_speech(connection: http.client.HTTPConnection, text: str) -> http.client.HTTPResponse:
     body = json.dumps({"model": "tts-1", "voice": "alloy", "input": text, "response_format": "pcm"})
     connection.request("POST", "/v1/audio/speech", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
@@ -142,8 +142,8 @@ def _ask(connection: http.client.HTTPConnection, text: str) -> http.client.HTTPR
     return answer
 
 
-MEASURES: Mapping[Part, Callable[[str, int], list[Figure]]] = {
-    Part.OPENAI: openai_figures,
-    Part.LEAVING: leaving_figures,
-    Part.DASHSCOPE: api_dashscope.figures,
+FIGURES_BY_PART: Mapping[ApiBenchPart, Callable[[str, int], list[BenchFigure]]] = {
+    ApiBenchPart.OPENAI: openai_figures,
+    ApiBenchPart.LEAVING: disconnect_figures,
+    ApiBenchPart.DASHSCOPE: api_dashscope.dashscope_figures,
 }

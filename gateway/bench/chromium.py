@@ -23,10 +23,10 @@ from websockets.exceptions import ConnectionClosed
 from ...tts_engine.errors import VivavoceError
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-_START_S = 60.0
-_ANSWER_S = 60.0
-_TRUE_S = 60.0
-_MOST_MESSAGE = 64 << 20  # bytes; screenshots come as one
+_START_TIMEOUT_S = 60.0
+_COMMAND_TIMEOUT_S = 60.0
+_CONDITION_TIMEOUT_S = 60.0
+_MAX_MESSAGE_BYTES = 64 << 20  # bytes; screenshots come as one
 _SWITCHES = (
     "--headless",
     "--no-sandbox",
@@ -72,18 +72,18 @@ def loopback_only() -> Iterator[None]:
         ice.get_host_addresses = before
 
 
-class Tab:
+class BrowserTab:
     """One page of the browser."""
 
     def __init__(self, browser: "Chromium", session: str) -> None:
         self._browser = browser
-        self._session = session
+        self._target_session_id = session
 
     async def command(self, method: str, **parameters: object) -> dict[str, Any]:
         """Send one command of the protocol; raises BrowserFailed."""
-        return await self._browser.command(method, parameters, self._session)
+        return await self._browser.command(method, parameters, self._target_session_id)
 
-    async def before_load(self, script: str) -> None:
+    async def add_init_script(self, script: str) -> None:
         """Run ``script`` in every page before its own scripts."""
         await self.command("Page.addScriptToEvaluateOnNewDocument", source=script)
 
@@ -111,10 +111,12 @@ class Tab:
     async def wait_until(self, condition: str) -> None:
         """Wait until an expression in the page is true; raises BrowserFailed."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + _TRUE_S
+        end = loop.time() + _CONDITION_TIMEOUT_S
         while not await self.run(f"Boolean({condition})"):
             if loop.time() > end:
-                raise BrowserFailed(f"{condition!r} was not true in the page within {_TRUE_S:g} s")
+                raise BrowserFailed(
+                    f"{condition!r} was not true in the page within {_CONDITION_TIMEOUT_S:g} s"
+                )
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
@@ -131,13 +133,13 @@ class Chromium:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
-    async def new_tab(self) -> Tab:
+    async def new_tab(self) -> BrowserTab:
         """An empty page."""
         target = await self.command("Target.createTarget", {"url": "about:blank"})
         session = await self.command(
             "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
         )
-        return Tab(self, session["sessionId"])
+        return BrowserTab(self, session["sessionId"])
 
     async def command(
         self, method: str, parameters: dict[str, Any], session: str | None = None
@@ -150,7 +152,7 @@ class Chromium:
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             await self._socket.send(json.dumps(message))
-            received = await asyncio.wait_for(answer, _ANSWER_S)
+            received = await asyncio.wait_for(answer, _COMMAND_TIMEOUT_S)
         except (ConnectionClosed, TimeoutError) as error:
             raise BrowserFailed(f"the browser did not answer {method}: {error!r}") from None
         finally:
@@ -159,7 +161,7 @@ class Chromium:
             raise BrowserFailed(f"{method}: {received['error'].get('message')}")
         return dict(received.get("result", {}))
 
-    async def read_answers(self) -> None:
+    async def dispatch_answers(self) -> None:
         """Hand out what the browser sends; runs until it closes."""
         with contextlib.suppress(ConnectionClosed):
             async for text in self._socket:
@@ -192,10 +194,14 @@ async def open_chromium(*switches: str) -> AsyncIterator[Chromium]:
             url = await _debugger_url(Path(profile) / "DevToolsActivePort", process)
             # No pings: a browser that is held up for long is waited for by command, and not given up between.
             async with connect(
-                url, max_size=_MOST_MESSAGE, proxy=None, open_timeout=_START_S, ping_interval=None
+                url,
+                max_size=_MAX_MESSAGE_BYTES,
+                proxy=None,
+                open_timeout=_START_TIMEOUT_S,
+                ping_interval=None,
             ) as socket:
                 browser = Chromium(socket)
-                reading = asyncio.create_task(browser.read_answers())
+                reading = asyncio.create_task(browser.dispatch_answers())
                 try:
                     yield browser
                 finally:
@@ -204,19 +210,19 @@ async def open_chromium(*switches: str) -> AsyncIterator[Chromium]:
                     reading.cancel()
                     await asyncio.wait({reading})
         finally:
-            await _end(process)
+            await _terminate(process)
 
 
 async def _debugger_url(port_file: Path, process: asyncio.subprocess.Process) -> str:
     loop = asyncio.get_running_loop()
-    end = loop.time() + _START_S
+    end = loop.time() + _START_TIMEOUT_S
     while loop.time() < end:
         if process.returncode is not None:
             raise BrowserFailed(f"Chromium ended at once, with code {process.returncode}")
         with contextlib.suppress(OSError, ValueError):
             return _url_in(port_file)
         await asyncio.sleep(0.05)
-    raise BrowserFailed(f"Chromium did not start within {_START_S:g} s")
+    raise BrowserFailed(f"Chromium did not start within {_START_TIMEOUT_S:g} s")
 
 
 def _url_in(port_file: Path) -> str:
@@ -224,7 +230,7 @@ def _url_in(port_file: Path) -> str:
     return f"ws://127.0.0.1:{int(port)}{path}"
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _terminate(process: asyncio.subprocess.Process) -> None:
     try:
         await asyncio.wait_for(process.wait(), 5.0)
     except TimeoutError:

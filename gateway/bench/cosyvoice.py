@@ -15,15 +15,15 @@ from pathlib import Path
 from rich.console import Console
 
 from ...tts_engine.bundles import check_bundle
-from ...tts_engine.cosyvoice_timings import Measured, Part, measure_part
-from .apart import measured_apart, print_figures
-from .report import Figure, Report
-from .weights import Targets, Weights, is_released
+from ...tts_engine.cosyvoice_timings import MeasuredPart, Measurement, measure_part
+from .apart import measure_in_process, print_measurements
+from .report import BenchFigure, BenchReport
+from .weights import BenchWeights, FigureTargets, is_released
 
 _MODULE = "vivavoce.gateway.bench.cosyvoice"
 
 # Of version 2 at the released size.
-_TARGETS = Targets(
+_TARGETS = FigureTargets(
     at_most={
         "LM decode, context 120": 76,
         "flow, 30 s, total": 80,
@@ -36,57 +36,57 @@ _TARGETS = Targets(
     }
 )
 # FunAudioLLM/CosyVoice@ace7c47 with the weights' released sizes, float32, on two cores of an AMD EPYC.
-_UPSTREAM: Mapping[Part, tuple[Measured, ...]] = {
-    Part.LM: (
-        Measured("LM decode, context 120", 76, "ms/token"),
-        Measured("LM decode, context 120, by the clock", 172, "ms/token"),
-        Measured("LM decode, context 1,000, by the clock", 190, "ms/token"),
-        Measured("LM prefill, context 120", 0.9, "s"),
-        Measured("LM prefill, context 1,000", 6.3, "s"),
+_UPSTREAM: Mapping[MeasuredPart, tuple[Measurement, ...]] = {
+    MeasuredPart.LM: (
+        Measurement("LM decode, context 120", 76, "ms/token"),
+        Measurement("LM decode, context 120, by the clock", 172, "ms/token"),
+        Measurement("LM decode, context 1,000, by the clock", 190, "ms/token"),
+        Measurement("LM prefill, context 120", 0.9, "s"),
+        Measurement("LM prefill, context 1,000", 6.3, "s"),
     ),
-    Part.FLOW: (
-        Measured("flow, 10 s, total", 45.7, "s"),
-        Measured("flow, 30 s, total", 376, "s"),
-        Measured("flow, 30 s, last second against first", 7.5, "x"),
+    MeasuredPart.FLOW: (
+        Measurement("flow, 10 s, total", 45.7, "s"),
+        Measurement("flow, 30 s, total", 376, "s"),
+        Measurement("flow, 30 s, last second against first", 7.5, "x"),
     ),
-    Part.WINDOW: (),
-    Part.HIFT: (Measured("HiFT, 10 s, RTF", 0.28, ""),),
-    Part.FIRST_AUDIO: (
-        Measured("first packet, 4 s of text, by the clock", 15.0, "s"),
-        Measured("RTF, end to end, by the clock", 8.7, ""),
+    MeasuredPart.WINDOW: (),
+    MeasuredPart.HIFT: (Measurement("HiFT, 10 s, RTF", 0.28, ""),),
+    MeasuredPart.FIRST_AUDIO: (
+        Measurement("first packet, 4 s of text, by the clock", 15.0, "s"),
+        Measurement("RTF, end to end, by the clock", 8.7, ""),
     ),
-    Part.MEMORY: (Measured("peak RSS, three networks", 3.7, "GB"),),
+    MeasuredPart.MEMORY: (Measurement("peak RSS, three networks", 3.7, "GB"),),
 }
 
 
-def measure(parts: Sequence[str], weights: Weights) -> Report:
+def measure(parts: Sequence[str], weights: BenchWeights) -> BenchReport:
     """Measure parts of them; raises BundleError, BenchFailed."""
-    measured: list[Measured] = []
+    measured: list[Measurement] = []
     with weights.folder() as folder:
         checked = check_bundle(folder)
         for part in parts:
             with Console(stderr=True).status(f"bench cosyvoice: {part}"):
-                measured += measured_apart(_MODULE, folder, part)
+                measured += measure_in_process(_MODULE, folder, part)
     comparable = is_released(checked) and checked.version == 2
-    figures = (_TARGETS if comparable else Targets()).beside(measured)
-    upstream = _upstream(parts) if comparable else ()
-    return Report(
+    figures = (_TARGETS if comparable else FigureTargets()).figures(measured)
+    upstream = _upstream_figures(parts) if comparable else ()
+    return BenchReport(
         "cosyvoice",
         (*figures, *upstream),
         {"version": checked.version, "weights": str(weights), "precision": "float32", "threads": 2},
     )
 
 
-def _upstream(parts: Sequence[str]) -> Iterator[Figure]:
-    for part in map(Part, parts):
+def _upstream_figures(parts: Sequence[str]) -> Iterator[BenchFigure]:
+    for part in map(MeasuredPart, parts):
         for one in _UPSTREAM[part]:
-            yield Figure(f"upstream: {one.name}", one.value, one.unit)
+            yield BenchFigure(f"upstream: {one.name}", one.value, one.unit)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure one part of one folder; 0, or 1 after one sentence on stderr."""
     folder, part = arguments
-    return print_figures(measure_part(Path(folder), Part(part)))
+    return print_measurements(measure_part(Path(folder), MeasuredPart(part)))
 
 
 if __name__ == "__main__":

@@ -7,26 +7,26 @@ streams a card serves is ``vivavoce bench serve --device cuda``.
 from rich.console import Console
 
 from ...tts_engine.bundles import check_bundle
-from ...tts_engine.device_timings import card, measure_device
-from .report import Figure, Report
-from .weights import Targets, Weights, is_released
+from ...tts_engine.device_timings import card_name_of, measure_device
+from .report import BenchFigure, BenchReport
+from .weights import BenchWeights, FigureTargets, is_released
 
 # On an H100, at the released size.
-_TARGETS = Targets(
+_TARGETS = FigureTargets(
     at_most={"LM, a token of one session, context 120": 1.5},
     at_least={"flow, one after another against in one step": 3},
 )
 
 
-def measure(device: str, weights: Weights, precision: str) -> Report:
+def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
     """Measure them on a device; raises BundleError, MissingExtra."""
-    name = card(device)
-    figures: tuple[Figure, ...] = ()
+    name = card_name_of(device)
+    figures: tuple[BenchFigure, ...] = ()
     if name:
         with weights.folder() as folder, Console(stderr=True).status("bench device"):
-            targets = _TARGETS if is_released(check_bundle(folder)) else Targets()
-            figures = targets.beside(measure_device(folder, device, precision))
-    return Report(
+            targets = _TARGETS if is_released(check_bundle(folder)) else FigureTargets()
+            figures = targets.figures(measure_device(folder, device, precision))
+    return BenchReport(
         "device",
         figures,
         {

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from .report import BenchFailed
 
-WITHIN_S = 30.0
-_QUIET_S = 1.0  # without anything new: it has ended
+TIMEOUT_S = 30.0
+_SETTLED_AFTER_S = 1.0  # without anything new: it has ended
 
 
 class EngineWatch:
@@ -17,24 +17,24 @@ class EngineWatch:
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
-        self.rendered_s = self._metric("vivavoce_audio_seconds_total")
+        self.initial_rendered_s = self._metric("vivavoce_audio_seconds_total")
 
-    def free_after_ms(self, left: float) -> float:
+    def idle_after_ms(self, disconnected_at: float) -> float:
         """From ``left``, of ``perf_counter``, until the engine has no stream."""
         while self._metric("vivavoce_active_streams"):
-            if time.perf_counter() > left + WITHIN_S:
-                raise BenchFailed(f"the engine still speaks to nobody after {WITHIN_S:g} s")
-        return 1_000 * (time.perf_counter() - left)
+            if time.perf_counter() > disconnected_at + TIMEOUT_S:
+                raise BenchFailed(f"the engine still speaks to nobody after {TIMEOUT_S:g} s")
+        return 1_000 * (time.perf_counter() - disconnected_at)
 
-    def settled_after(self, stopped: float) -> tuple[float, float]:
+    def rendered_until_settled(self, stopped_at: float) -> tuple[float, float]:
         """Seconds of speech rendered since this was opened, and ms from ``stopped`` to the last of it."""
-        rendered, grew = self.rendered_s, stopped
-        while time.perf_counter() < grew + _QUIET_S:
+        rendered, last_growth_at = self.initial_rendered_s, stopped_at
+        while time.perf_counter() < last_growth_at + _SETTLED_AFTER_S:
             now = self._metric("vivavoce_audio_seconds_total")
             if now > rendered:
-                rendered, grew = now, time.perf_counter()
+                rendered, last_growth_at = now, time.perf_counter()
             time.sleep(0.01)
-        return rendered - self.rendered_s, 1_000 * (grew - stopped)
+        return rendered - self.initial_rendered_s, 1_000 * (last_growth_at - stopped_at)
 
     def _metric(self, name: str) -> float:
         self._connection.request("GET", "/metrics")
@@ -45,6 +45,6 @@ class EngineWatch:
         return float(found[1])
 
 
-def connect(url: str) -> contextlib.closing[http.client.HTTPConnection]:
+def open_connection(url: str) -> contextlib.closing[http.client.HTTPConnection]:
     """A connection that is kept."""
-    return contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=WITHIN_S))
+    return contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S))

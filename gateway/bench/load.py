@@ -19,13 +19,13 @@ from uuid import UUID
 
 import numpy as np
 
-from ..heard import Heard
-from ..phone import PhoneBank, PhoneFailed
-from .trace import Trace
+from ..heard import ReceivedCall
+from ..phone import PhoneFailed, PhoneSimulator
+from .trace import PacketTrace
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PhoneLoadOptions:
     """How a load generator dials: ``calls`` spread evenly over ``ramp_s``, then ``seconds`` of listening."""
 
     host: str
@@ -37,7 +37,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class PhoneLoadResult:
     """What a load generator says at its end. ``cpu_share``: of one core, while the calls were up."""
 
     connected: float
@@ -45,21 +45,21 @@ class Done:
     cpu_share: float
 
 
-def generate(plan: Plan) -> Done:
+def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
     """Dial, listen, hang up, write the traces; raises PhoneFailed if nobody answers."""
-    bank = PhoneBank(plan.host, plan.port)
+    simulator = PhoneSimulator(options.host, options.port)
     start, cpu = time.monotonic(), _cpu_s()
-    for number in range(plan.calls):
-        bank.run(start + plan.ramp_s * number / plan.calls)
-        bank.dial()
+    for number in range(options.calls):
+        simulator.run(start + options.ramp_s * number / options.calls)
+        simulator.dial()
     connected = time.monotonic()
-    _say({"connected": connected})
-    bank.run(connected + plan.seconds)
+    _print_message({"connected": connected})
+    simulator.run(connected + options.seconds)
     ended = time.monotonic()
     share = (_cpu_s() - cpu) / (ended - start)
-    bank.close()
-    save(plan.out, bank.heard())
-    return Done(connected, ended, share)
+    simulator.close()
+    save_traces(options.out, simulator.received_calls())
+    return PhoneLoadResult(connected, ended, share)
 
 
 def _cpu_s() -> float:
@@ -67,29 +67,29 @@ def _cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _say(message: dict[str, float]) -> None:
+def _print_message(message: dict[str, float]) -> None:
     print(json.dumps(message), flush=True)
 
 
-def save(path: Path, calls: Sequence[Heard]) -> None:
+def save_traces(path: Path, calls: Sequence[ReceivedCall]) -> None:
     """Write the calls that heard anything, as arrays."""
     arrays: dict[str, np.ndarray] = {}
     for heard in calls:
         if not heard.packets:
             continue
-        trace = Trace.of(heard)
+        trace = PacketTrace.from_received_call(heard)
         arrays[f"{trace.call}/arrived"] = trace.arrived
         arrays[f"{trace.call}/pcm"] = trace.pcm
         arrays[f"{trace.call}/sample_rate"] = np.array(trace.sample_rate)
     np.savez(path, allow_pickle=False, **arrays)
 
 
-def load(path: Path) -> list[Trace]:
-    """Read what ``save`` wrote."""
+def load_traces(path: Path) -> list[PacketTrace]:
+    """Read what ``save_traces`` wrote."""
     with np.load(path) as arrays:
         calls = [name.partition("/")[0] for name in arrays if name.endswith("/arrived")]
         return [
-            Trace.from_arrays(
+            PacketTrace.from_arrays(
                 UUID(call),
                 int(arrays[f"{call}/sample_rate"]),
                 arrays[f"{call}/arrived"],
@@ -109,11 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--out", type=Path, required=True)
     try:
-        done = generate(Plan(**vars(parser.parse_args(arguments))))
+        result = run_phones(PhoneLoadOptions(**vars(parser.parse_args(arguments))))
     except PhoneFailed as error:
         print(error, file=sys.stderr)
         return 1
-    _say(asdict(done))
+    _print_message(asdict(result))
     return 0
 
 

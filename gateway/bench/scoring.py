@@ -33,7 +33,7 @@ _ORDINALS |= {word[:-1] + "ieth": word for word in _TENS}
 _DECADES = {word[:-1] + "ies": word for word in _TENS}
 _MONTHS = "january february march april may june july august september october november december".split()
 _SHORT_MONTHS = {name[:3]: name for name in _MONTHS} | {"sept": "september"}
-_SPELLED_OUT = {
+_EXPANSIONS = {
     "mr": "mister",
     "mrs": "missus",
     "ms": "miz",
@@ -69,7 +69,7 @@ _SPELLED_OUT = {
     "fri": "friday",
 }
 _SINGULAR = {"dollars": "dollar", "cents": "cent", "euros": "euro", "pence": "penny"}
-_CONTRACTED = (
+_CONTRACTIONS = (
     (r"\b(can)'t\b", r"\1 not"),
     (r"\bcannot\b", "can not"),
     (r"\bwon't\b", "will not"),
@@ -85,16 +85,16 @@ _MONEY = re.compile(r"([$£€])\s?(\d[\d,]*)(?:\.(\d\d))?(?!\d)((?:\.\d+)?\s(?:
 _TOKEN = re.compile(r"\d+|[^\W\d_]+(?:'[^\W\d_]+)*|°[fc]?|[%&+#]")
 
 
-def canonical(text: str) -> list[str]:
+def canonical_words(text: str) -> list[str]:
     """The words of ``text`` in lower case, every number as its digits one by one.
 
     "$127.50", "3:05 p.m." and "0417" become the same words as their spoken forms.
     """
     lower = _written_forms(text.lower().replace("’", "'"))
-    for pattern, full in _CONTRACTED:
+    for pattern, full in _CONTRACTIONS:
         lower = re.sub(pattern, full, lower)
-    words = [word for token in _TOKEN.findall(lower) for word in _SPELLED_OUT.get(token, token).split()]
-    return list(_drop_joints(list(_digits_of(words))))
+    words = [word for token in _TOKEN.findall(lower) for word in _EXPANSIONS.get(token, token).split()]
+    return list(_drop_optional_words(list(_digits_of(words))))
 
 
 def _written_forms(text: str) -> str:
@@ -187,7 +187,7 @@ def _number(words: Sequence[str], at: int) -> tuple[str, list[str], int]:
     while at < len(words):
         word = words[at]
         value = _value(word)
-        if value is not None and (not begun or _fits(value, last)):
+        if value is not None and (not begun or _continues_number(value, last)):
             group += value
             last, begun = (10 if word in _TENS else 1), True
             if value == 0:
@@ -214,14 +214,14 @@ def _value(word: str) -> int | None:
     return _VALUES.get(plain)
 
 
-def _fits(value: int, last: int) -> bool:
+def _continues_number(value: int, last: int) -> bool:
     """Whether a value may go on a number: "twenty six", "hundred twelve"; not "six twenty", not "20 6"."""
     if last == 1000:
         return True
     return 0 < value < 100 if last == 100 else last == 10 and 0 < value < 10
 
 
-def _drop_joints(words: Sequence[str]) -> Iterator[str]:
+def _drop_optional_words(words: Sequence[str]) -> Iterator[str]:
     """Without what is said or not at will: "and" before cents, the "th" of a date."""
     for at, word in enumerate(words):
         before = words[at - 1] if at else ""
@@ -241,7 +241,7 @@ def _follows_month(words: Sequence[str], at: int) -> bool:
     return at >= 0 and words[at] in _MONTHS
 
 
-class Kind(Enum):
+class MistakeKind(Enum):
     """What a mistake is about."""
 
     WORD = "word"
@@ -249,58 +249,58 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class TranscriptMistake:
     """A stretch that was heard differently. ``words``: edits it takes, each a word wrong."""
 
     expected: str
     heard: str
     words: int
-    kind: Kind
+    kind: MistakeKind
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class TranscriptScore:
     """One transcript against its reference; ``words`` and ``names`` are how many there were to hear."""
 
     words: int
     names: int
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[TranscriptMistake, ...]
 
-    def wrong(self, kind: Kind) -> int:
+    def count_wrong(self, kind: MistakeKind) -> int:
         """Words wrong of that kind."""
         return sum(mistake.words for mistake in self.mistakes if mistake.kind is kind)
 
 
-def score(reference: str, heard: str, names: Sequence[str] = ()) -> Score:
+def score(reference: str, heard: str, names: Sequence[str] = ()) -> TranscriptScore:
     """Compare what was heard with what should be.
 
     Stretches that differ only in where words are divided ("e mail", "email") are right. A stretch with one of
     ``names`` in it is counted as names, apart from the words.
     """
-    expected = canonical(reference)
-    marked = {word for name in names for word in canonical(name)}
-    scores = [_score(expected, canonical(reading), marked) for reading in _readings(heard)]
-    return min(scores, key=lambda one: one.wrong(Kind.WORD) + one.wrong(Kind.NAME))
+    expected = canonical_words(reference)
+    marked = {word for name in names for word in canonical_words(name)}
+    scores = [_score(expected, canonical_words(reading), marked) for reading in _possible_transcripts(heard)]
+    return min(scores, key=lambda one: one.count_wrong(MistakeKind.WORD) + one.count_wrong(MistakeKind.NAME))
 
 
-def _readings(heard: str) -> tuple[str, str]:
+def _possible_transcripts(heard: str) -> tuple[str, str]:
     """Whisper writes 7:15 also as "7.15", as it would a decimal number: either may have been said."""
     return heard, re.sub(r"(?<![\d.$£€])([01]?\d|2[0-4])\.([0-5]\d)(?![\d%]|\.\d)", r"\1 \2", heard)
 
 
-def _score(expected: Sequence[str], got: Sequence[str], marked: set[str]) -> Score:
+def _score(expected: Sequence[str], got: Sequence[str], marked: set[str]) -> TranscriptScore:
     mistakes = tuple(
         _mistake(expected[a:b], got[c:d], marked)
         for a, b, c, d in differences(expected, got)
         if "".join(expected[a:b]) != "".join(got[c:d])
     )
     named = sum(word in marked for word in expected)
-    return Score(len(expected) - named, named, mistakes)
+    return TranscriptScore(len(expected) - named, named, mistakes)
 
 
-def _mistake(expected: Sequence[str], heard: Sequence[str], marked: set[str]) -> Mistake:
-    kind = Kind.NAME if marked.intersection(expected) else Kind.WORD
-    return Mistake(" ".join(expected), " ".join(heard), max(len(expected), len(heard)), kind)
+def _mistake(expected: Sequence[str], heard: Sequence[str], marked: set[str]) -> TranscriptMistake:
+    kind = MistakeKind.NAME if marked.intersection(expected) else MistakeKind.WORD
+    return TranscriptMistake(" ".join(expected), " ".join(heard), max(len(expected), len(heard)), kind)
 
 
 def differences(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int, int]]:
@@ -313,7 +313,10 @@ def differences(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int
     return stretches
 
 
-_CHANGE, _OTHER = 1025, 1024  # of equally short alignments, the one with more words in common
+_SUBSTITUTION_COST, _INSERTION_COST = (
+    1025,
+    1024,
+)  # of equally short alignments, the one with more words in common
 
 
 def _edits(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int, int]]:
@@ -324,13 +327,13 @@ def _edits(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int
     while row or column:
         here = cost[row][column]
         if row and column:
-            change = _CHANGE if expected[row - 1] != heard[column - 1] else 0
+            change = _SUBSTITUTION_COST if expected[row - 1] != heard[column - 1] else 0
             if here == cost[row - 1][column - 1] + change:
                 row, column = row - 1, column - 1
                 if change:
                     edits.append((row, row + 1, column, column + 1))
                 continue
-        if row and here == cost[row - 1][column] + _OTHER:
+        if row and here == cost[row - 1][column] + _INSERTION_COST:
             row -= 1
             edits.append((row, row + 1, column, column))
         else:
@@ -341,12 +344,16 @@ def _edits(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int
 
 def _costs(expected: Sequence[str], heard: Sequence[str]) -> list[list[int]]:
     """Of the cheapest alignment of the first words of each, for every number of them."""
-    cost = [[_OTHER * column for column in range(len(heard) + 1)]]
+    cost = [[_INSERTION_COST * column for column in range(len(heard) + 1)]]
     for row, word in enumerate(expected, 1):
         above = cost[-1]
-        current = [_OTHER * row]
+        current = [_INSERTION_COST * row]
         for column, other in enumerate(heard, 1):
-            change = 0 if word == other else _CHANGE
-            current.append(min(above[column - 1] + change, above[column] + _OTHER, current[-1] + _OTHER))
+            change = 0 if word == other else _SUBSTITUTION_COST
+            current.append(
+                min(
+                    above[column - 1] + change, above[column] + _INSERTION_COST, current[-1] + _INSERTION_COST
+                )
+            )
         cost.append(current)
     return cost

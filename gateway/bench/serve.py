@@ -24,41 +24,41 @@ import numpy as np
 
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import MissingExtra, Overloaded, VivavoceError
-from .api import SENTENCES, server
-from .report import Figure, Report
-from .weights import Weights
+from .api import SENTENCES, run_server_process
+from .report import BenchFigure, BenchReport
+from .weights import BenchWeights
 
 if TYPE_CHECKING:
-    from ...adapters.client import Piece, RemoteUtterance, SpeechClient
+    from ...adapters.client import RemoteUtterance, SpeechClient, SpeechPiece
 
 WORDS_PER_S = 40.0
-UNDERRUN_S = 0.06
-AUDIBLE = 10 ** (-50 / 20) * 32_768  # -50 dBFS of s16le
-_WARM_UP = 3  # requests that do not count
-_ANSWER_WITHIN_S = 300.0
+UNDERRUN_AFTER_S = 0.06
+_AUDIBLE_LEVEL = 10 ** (-50 / 20) * 32_768  # -50 dBFS of s16le
+_WARM_UP_REQUESTS = 3  # requests that do not count
+_REQUEST_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RequestLoadOptions:
     """What is asked. rate: requests a second. streams: at once at most; what comes beyond is turned away.
 
     requests: in all, warm-up apart. voice: of them, None for the server's default.
     """
 
     rate: float
-    streams: int
+    max_streams: int
     requests: int
     voice: str | None = None
     seed: int = 0
 
 
 @dataclass(slots=True)
-class Listened:
+class RequestTimes:
     """One request as it was heard; seconds from its first word. None: it never came to that."""
 
-    asked_at: float
+    started_at: float
     first_byte_s: float | None = None
-    audible_s: float | None = None
+    first_audible_s: float | None = None
     speech_s: float = 0.0
     gaps_s: list[float] = field(default_factory=list)
     ended_at: float = 0.0
@@ -67,133 +67,144 @@ class Listened:
     @property
     def underruns(self) -> int:
         """Times that more than 60 ms of nothing were heard inside the speech."""
-        return sum(gap > UNDERRUN_S for gap in self.gaps_s)
+        return sum(gap > UNDERRUN_AFTER_S for gap in self.gaps_s)
 
 
 def measure(
-    plan: Plan,
+    options: RequestLoadOptions,
     *,
     bundle: Path | None = None,
     size: str | None = None,
     device: str = "auto",
     plot: Path | None = None,
-) -> Report:
+) -> BenchReport:
     """Serve the plan with a bundle, one of random weights of that size, or the packaged voice, on a device.
 
     Raises BenchFailed, BundleError, and MissingExtra for a plot without matplotlib.
     """
     if plot is not None:
         _require_matplotlib()
-    with _speaker(bundle, size) as folder:
+    with _bundle_folder(bundle, size) as folder:
         flags = [] if folder is None else ["--bundle", str(folder)]
-        with server("--max-streams", str(plan.streams), "--device", device, *flags) as url:
-            asyncio.run(_listen(url, Plan(plan.rate, 1, _WARM_UP, plan.voice)))
+        with run_server_process("--max-streams", str(options.max_streams), "--device", device, *flags) as url:
+            asyncio.run(
+                _run_requests(url, RequestLoadOptions(options.rate, 1, _WARM_UP_REQUESTS, options.voice))
+            )
             began = time.monotonic()
-            heard = asyncio.run(_listen(url, plan))
+            results = asyncio.run(_run_requests(url, options))
             took_s = time.monotonic() - began
     if plot is not None:
-        draw(heard, plan, plot)
+        draw_waits(results, options, plot)
     voice = str(bundle or (f"random weights, {size}" if size else "packaged"))
-    return Report(
-        "serve", tuple(figures(heard, took_s)), {"voice": voice, "device": device, "rate": plan.rate}
+    return BenchReport(
+        "serve",
+        tuple(load_figures(results, took_s)),
+        {"voice": voice, "device": device, "rate": options.rate},
     )
 
 
-def _speaker(bundle: Path | None, size: str | None) -> AbstractContextManager[Path | None]:
+def _bundle_folder(bundle: Path | None, size: str | None) -> AbstractContextManager[Path | None]:
     if bundle is None and size is None:
         return nullcontext()
-    return Weights(bundle, size or "full").folder()
+    return BenchWeights(bundle, size or "full").folder()
 
 
-async def _listen(url: str, plan: Plan) -> list[Listened]:
+async def _run_requests(url: str, options: RequestLoadOptions) -> list[RequestTimes]:
     from ...adapters.client import PoolPolicy, SpeechClient
 
-    rng = random.Random(plan.seed)
-    policy = PoolPolicy(most=10_000, ready=min(plan.streams, 16), refresh_s=20.0)
+    rng = random.Random(options.seed)
+    policy = PoolPolicy(max_connections=10_000, min_connections=min(options.max_streams, 16), max_idle_s=20.0)
     async with SpeechClient(url, pool=policy) as client, asyncio.TaskGroup() as listeners:
         tasks = []
-        for number in range(plan.requests):
+        for number in range(options.requests):
             text = SENTENCES[number % len(SENTENCES)]
-            tasks.append(listeners.create_task(_hear(client, text, plan.voice)))
-            await asyncio.sleep(rng.expovariate(plan.rate))
+            tasks.append(listeners.create_task(_run_request(client, text, options.voice)))
+            await asyncio.sleep(rng.expovariate(options.rate))
     return [task.result() for task in tasks]
 
 
-async def _hear(client: "SpeechClient", text: str, voice: str | None) -> Listened:
-    from ...adapters.client import Wish
+async def _run_request(client: "SpeechClient", text: str, voice: str | None) -> RequestTimes:
+    from ...adapters.client import SpeechOptions
 
-    listened = Listened(time.monotonic())
+    times = RequestTimes(time.monotonic())
     try:
         async with (
-            asyncio.timeout(_ANSWER_WITHIN_S),
-            client.utterance(Wish(voice=voice)) as utterance,
-            asyncio.TaskGroup() as both,
+            asyncio.timeout(_REQUEST_TIMEOUT_S),
+            client.utterance(SpeechOptions(voice=voice)) as utterance,
+            asyncio.TaskGroup() as tasks_of_request,
         ):
-            both.create_task(_write(utterance, text))
-            both.create_task(_play(utterance, listened))
+            tasks_of_request.create_task(_push_words(utterance, text))
+            tasks_of_request.create_task(_track_playback(utterance, times))
     except* (VivavoceError, TimeoutError) as errors:
-        listened.failure = _kind(errors.exceptions[0])
-    listened.ended_at = time.monotonic()
-    return listened
+        times.failure = _failure_name(errors.exceptions[0])
+    times.ended_at = time.monotonic()
+    return times
 
 
-def _kind(error: BaseException) -> str:
+def _failure_name(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"refused ({error.reason})" if isinstance(error, Overloaded) else type(error).__name__
 
 
-async def _write(utterance: "RemoteUtterance", text: str) -> None:
+async def _push_words(utterance: "RemoteUtterance", text: str) -> None:
     for word in text.split():
         await utterance.push_text(word + " ")
         await asyncio.sleep(1 / WORDS_PER_S)
     await utterance.end_input()
 
 
-async def _play(utterance: "RemoteUtterance", listened: Listened) -> None:
+async def _track_playback(utterance: "RemoteUtterance", times: RequestTimes) -> None:
     """Take every piece at once, and reckon when it would be played."""
     ends_at = 0.0
     async for piece in utterance:
         now = time.monotonic()
-        if listened.first_byte_s is None:
-            listened.first_byte_s = now - listened.asked_at
+        if times.first_byte_s is None:
+            times.first_byte_s = now - times.started_at
         elif ends_at < now:
-            listened.gaps_s.append(now - ends_at)
-        if listened.audible_s is None:
-            listened.audible_s = _audible_s(piece, max(now, ends_at) - listened.asked_at)
+            times.gaps_s.append(now - ends_at)
+        if times.first_audible_s is None:
+            times.first_audible_s = _audible_after_s(piece, max(now, ends_at) - times.started_at)
         seconds = len(piece.audio) / 2 / SAMPLE_RATE
         ends_at = max(now, ends_at) + seconds
-        listened.speech_s += seconds
+        times.speech_s += seconds
 
 
-def _audible_s(piece: "Piece", plays_s: float) -> float | None:
+def _audible_after_s(piece: "SpeechPiece", plays_s: float) -> float | None:
     """When a piece that plays then is first louder than -50 dBFS."""
     samples = np.abs(np.frombuffer(piece.audio, "<i2").astype(np.int32))
-    loud = np.flatnonzero(samples > AUDIBLE)
+    loud = np.flatnonzero(samples > _AUDIBLE_LEVEL)
     return plays_s + float(loud[0]) / SAMPLE_RATE if len(loud) else None
 
 
-def figures(heard: Sequence[Listened], took_s: float) -> Iterator[Figure]:
+def load_figures(results: Sequence[RequestTimes], took_s: float) -> Iterator[BenchFigure]:
     """What a bench run comes to."""
-    served = [each for each in heard if not each.failure]
-    yield Figure("requests served", len(served), "")
-    for failure in sorted({each.failure for each in heard if each.failure}):
-        yield Figure(f"requests not served: {failure}", sum(each.failure == failure for each in heard), "")
+    served = [result for result in results if not result.failure]
+    yield BenchFigure("requests served", len(served), "")
+    for failure in sorted({result.failure for result in results if result.failure}):
+        yield BenchFigure(
+            f"requests not served: {failure}", sum(result.failure == failure for result in results), ""
+        )
     for name, waits in (
-        ("first byte", [each.first_byte_s for each in served if each.first_byte_s is not None]),
-        ("first audible sample", [each.audible_s for each in served if each.audible_s is not None]),
+        ("first byte", [result.first_byte_s for result in served if result.first_byte_s is not None]),
+        (
+            "first audible sample",
+            [result.first_audible_s for result in served if result.first_audible_s is not None],
+        ),
     ):
         for percent in (50, 95, 99) if waits else ():
-            yield Figure(f"{name}, p{percent}", 1000 * float(np.percentile(waits, percent)), "ms")
-    yield Figure("listeners with an underrun", sum(each.underruns > 0 for each in served), "")
-    yield Figure("underruns", sum(each.underruns for each in served), "")
-    yield Figure("speech made a second", sum(each.speech_s for each in served) / took_s, "s/s")
-    yield Figure("peak in flight", peak_in_flight(heard), "")
+            yield BenchFigure(f"{name}, p{percent}", 1000 * float(np.percentile(waits, percent)), "ms")
+    yield BenchFigure("listeners with an underrun", sum(result.underruns > 0 for result in served), "")
+    yield BenchFigure("underruns", sum(result.underruns for result in served), "")
+    yield BenchFigure("speech made a second", sum(result.speech_s for result in served) / took_s, "s/s")
+    yield BenchFigure("peak in flight", max_in_flight(results), "")
 
 
-def peak_in_flight(heard: Sequence[Listened]) -> int:
+def max_in_flight(results: Sequence[RequestTimes]) -> int:
     """Requests under way at once, at most."""
-    changes = sorted([(each.asked_at, 1) for each in heard] + [(each.ended_at, -1) for each in heard])
+    changes = sorted(
+        [(result.started_at, 1) for result in results] + [(result.ended_at, -1) for result in results]
+    )
     return max(np.cumsum([change for _, change in changes]), default=0)
 
 
@@ -204,26 +215,30 @@ def _require_matplotlib() -> None:
         raise MissingExtra("a plot", "plot") from None
 
 
-def draw(heard: Sequence[Listened], plan: Plan, file: Path) -> None:
+def draw_waits(results: Sequence[RequestTimes], options: RequestLoadOptions, file: Path) -> None:
     """A PNG: each request's waits by when it came, with underruns marked; and their distributions."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
-    served = [each for each in heard if each.audible_s is not None and each.first_byte_s is not None]
-    began = min((each.asked_at for each in heard), default=0.0)
+    served = [
+        result for result in results if result.first_audible_s is not None and result.first_byte_s is not None
+    ]
+    began = min((result.started_at for result in results), default=0.0)
     canvas = Canvas(figsize=(10, 4), layout="constrained")
     FigureCanvasAgg(canvas)
     left, right = canvas.subplots(1, 2)
     for name, colour, waits in (
-        ("first byte", "tab:blue", [1000 * (each.first_byte_s or 0) for each in served]),
-        ("first audible sample", "tab:orange", [1000 * (each.audible_s or 0) for each in served]),
+        ("first byte", "tab:blue", [1000 * (result.first_byte_s or 0) for result in served]),
+        ("first audible sample", "tab:orange", [1000 * (result.first_audible_s or 0) for result in served]),
     ):
-        left.plot([each.asked_at - began for each in served], waits, ".", color=colour, label=name)
+        left.plot([result.started_at - began for result in served], waits, ".", color=colour, label=name)
         right.plot(np.sort(waits), np.linspace(0, 100, len(waits)), color=colour, label=name)
-    for each in served:
-        if each.underruns:
-            left.axvline(each.asked_at - began, color="tab:red", alpha=0.3)
-    left.set(xlabel="asked after, s", ylabel="wait, ms", title=f"{plan.rate:g} requests/s; red: heard a gap")
+    for result in served:
+        if result.underruns:
+            left.axvline(result.started_at - began, color="tab:red", alpha=0.3)
+    left.set(
+        xlabel="asked after, s", ylabel="wait, ms", title=f"{options.rate:g} requests/s; red: heard a gap"
+    )
     right.set(xlabel="wait, ms", ylabel="% of requests", title="how many waited no longer")
     for axes in (left, right):
         axes.grid(alpha=0.3)

@@ -22,21 +22,21 @@ from pathlib import Path
 from uuid import UUID
 
 from ..agents import at_pace, llm_tokens
-from ..call import Call, Outcome
+from ..call import Call, UtteranceOutcome
 from ..serve import Gateway, tune_process
 from ..settings import Settings
-from .trace import Utterance
+from .trace import UtteranceTimes
 
 TOKENS_PER_S = 50.0  # a fast hosted language model
-WARM_UP = 2  # utterances of a call that are not measured
-THINK_S = (0.3, 0.8)  # of silence between utterances: no onset keeps step with the packets' clock
+WARM_UP_UTTERANCES = 2  # utterances of a call that are not measured
+PAUSE_S = (0.3, 0.8)  # of silence between utterances: no onset keeps step with the packets' clock
 BARGE_IN_S = (0.7, 3.0)  # after an utterance began
-QUIET_S = 0.7  # after a barge-in, in which nothing may be heard
+SILENCE_AFTER_BARGE_IN_S = 0.7  # after a barge-in, in which nothing may be heard
 RETRY_S = 1.0  # after the engine has refused an utterance
 _CLAUSE_ENDS = frozenset(",.;:!?—")
 
 
-class Part(StrEnum):
+class SpeechPattern(StrEnum):
     """What the talker does with its calls."""
 
     ALONE = "alone"  # one utterance after another with pauses between
@@ -46,21 +46,21 @@ class Part(StrEnum):
 
 
 @dataclass(slots=True)
-class Note:
+class UtteranceRecord:
     """An utterance being noted; see ``Utterance``."""
 
     call: str
     number: int
     text: str
     started: float
-    punctuated: float | None = None
-    clause: float | None = None
+    punctuation_pushed: float | None = None
+    clause_pushed: float | None = None
     discarded: float | None = None
     ended: float | None = None
 
 
 @dataclass(slots=True)
-class CallNote:
+class CallCounters:
     """A call's counters when it ended; see ``PlayoutStats``."""
 
     call: str
@@ -71,32 +71,34 @@ class CallNote:
 
 
 @dataclass(slots=True)
-class Notebook:
+class LoadRecord:
     """Everything noted by one talker.
 
     ``refused``: utterances for which no call was free; ``failed``: those that the engine refused or gave up.
     """
 
-    utterances: list[Note] = field(default_factory=list)
-    calls: list[CallNote] = field(default_factory=list)
-    refused: int = 0
+    utterances: list[UtteranceRecord] = field(default_factory=list)
+    calls: list[CallCounters] = field(default_factory=list)
+    unassigned: int = 0
     failed: int = 0
     cpu_share: float = 0.0
-    began: tuple[float, float] | None = None  # moment and processor time at the first call
+    started: tuple[float, float] | None = None  # moment and processor time at the first call
 
-    def open(self, call: Call, number: int, text: str) -> Note:
+    def open_encoded_stream(self, call: Call, number: int, text: str) -> UtteranceRecord:
         """Begin to note one utterance."""
-        note = Note(call.call_id, number, text, time.monotonic())
-        self.utterances.append(note)
-        return note
+        utterance = UtteranceRecord(call.call_id, number, text, time.monotonic())
+        self.utterances.append(utterance)
+        return utterance
 
     def close_call(self, call: Call) -> None:
         """Keep a call's counters, and the processor time since the first call began."""
-        if self.began is not None:
-            self.cpu_share = (_cpu_s() - self.began[1]) / (time.monotonic() - self.began[0])
+        if self.started is not None:
+            self.cpu_share = (_cpu_s() - self.started[1]) / (time.monotonic() - self.started[0])
         stats = call.playout.stats
         self.calls.append(
-            CallNote(call.call_id, stats.packets, stats.late_packets, stats.skipped_packets, stats.underruns)
+            CallCounters(
+                call.call_id, stats.packets, stats.late_packets, stats.skipped_packets, stats.underruns
+            )
         )
 
     def write(self, path: Path) -> None:
@@ -104,21 +106,23 @@ class Notebook:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
-def read_notebook(path: Path) -> tuple[Notebook, list[Utterance]]:
-    """Read what ``Notebook.write`` wrote, the utterances as values."""
-    book = json.loads(path.read_text(encoding="utf-8"))
-    notes = [Note(**note) for note in book.pop("utterances")]
-    calls = [CallNote(**note) for note in book.pop("calls")]
-    utterances = [Utterance(**(asdict(note) | {"call": UUID(note.call)})) for note in notes]
-    return Notebook(notes, calls, **book), utterances
+def read_load_record(path: Path) -> tuple[LoadRecord, list[UtteranceTimes]]:
+    """Read what ``LoadRecord.write`` wrote, the utterances as values."""
+    record = json.loads(path.read_text(encoding="utf-8"))
+    notes = [UtteranceRecord(**utterance) for utterance in record.pop("utterances")]
+    calls = [CallCounters(**utterance) for utterance in record.pop("calls")]
+    utterances = [
+        UtteranceTimes(**(asdict(utterance) | {"call": UUID(utterance.call)})) for utterance in notes
+    ]
+    return LoadRecord(notes, calls, **record), utterances
 
 
-def texts() -> list[str]:
+def utterance_texts() -> list[str]:
     """The utterances that are spoken, each with a first clause of 3 to 10 words."""
     return files(__package__).joinpath("talk.txt").read_text(encoding="utf-8").splitlines()
 
 
-def clause_tokens(tokens: Sequence[str]) -> tuple[int, int]:
+def first_clause_tokens(tokens: Sequence[str]) -> tuple[int, int]:
     """Which token is the punctuation of the first clause, and which one completes the clause.
 
     A comma after a word does so itself; after a full stop only the next token tells an end from "2.5".
@@ -127,75 +131,75 @@ def clause_tokens(tokens: Sequence[str]) -> tuple[int, int]:
     return mark, mark if tokens[mark].strip() == "," else mark + 1
 
 
-async def noted_tokens(note: Note) -> AsyncIterator[str]:
+async def timed_tokens(utterance: UtteranceRecord) -> AsyncIterator[str]:
     """The utterance's text as a language model writes it; notes when its first clause was pushed."""
-    tokens = llm_tokens(note.text)
-    punctuated, complete = clause_tokens(tokens)
+    tokens = llm_tokens(utterance.text)
+    punctuated, complete = first_clause_tokens(tokens)
     number = 0
     async for token in at_pace(tokens, TOKENS_PER_S):
         if number == punctuated:
-            note.punctuated = time.monotonic()
+            utterance.punctuation_pushed = time.monotonic()
         if number == complete:
-            note.clause = time.monotonic()
+            utterance.clause_pushed = time.monotonic()
         yield token
         number += 1
-    if note.clause is None:  # the end of the text completes the clause, too
-        note.clause = time.monotonic()
+    if utterance.clause_pushed is None:  # the end of the text completes the clause, too
+        utterance.clause_pushed = time.monotonic()
 
 
-class Talker:
+class LoadAgent:
     """Base of the bench's agents: knows the texts and keeps notes. One object for all calls."""
 
-    def __init__(self, book: Notebook) -> None:
-        self.book = book
+    def __init__(self, record: LoadRecord) -> None:
+        self.record = record
         self.random = random.Random(0)
-        self.texts = texts()
+        self.texts = utterance_texts()
 
     async def run(self, call: Call) -> None:
         """Drive one call and keep its counters."""
-        self.book.began = self.book.began or (time.monotonic(), _cpu_s())
+        self.record.started = self.record.started or (time.monotonic(), _cpu_s())
         try:
             await self.talk(call)
         finally:
-            self.book.close_call(call)
+            self.record.close_call(call)
 
     async def talk(self, call: Call) -> None:
         """What this agent does."""
         raise NotImplementedError
 
-    async def end(self) -> None:
+    async def aclose(self) -> None:
         """Let go of what all calls share."""
 
-    async def say(self, call: Call, number: int, text: str) -> Note:
+    async def speak_until_played(self, call: Call, number: int, text: str) -> UtteranceRecord:
         """Say one utterance until its last packet has been sent."""
-        note = self.book.open(call, number, text)
-        await self.speak(call, note)
+        utterance = self.record.open_encoded_stream(call, number, text)
+        await self.speak(call, utterance)
         await call.wait_played()
-        note.ended = time.monotonic()
-        return note
+        utterance.ended = time.monotonic()
+        return utterance
 
-    async def speak(self, call: Call, note: Note) -> Outcome:
+    async def speak(self, call: Call, utterance: UtteranceRecord) -> UtteranceOutcome:
         """Say one utterance until its last audio is in the playout; counts it if it fails."""
-        outcome = await call.speak(noted_tokens(note))
-        self.book.failed += outcome is Outcome.FAILED
+        outcome = await call.speak(timed_tokens(utterance))
+        self.record.failed += outcome is UtteranceOutcome.FAILED
         return outcome
 
 
-class AloneTalker(Talker):
+class SequentialAgent(LoadAgent):
     """Says ``utterances`` one after another, then hangs up."""
 
-    def __init__(self, book: Notebook, *, utterances: int) -> None:
-        super().__init__(book)
+    def __init__(self, record: LoadRecord, *, utterances: int) -> None:
+        super().__init__(record)
         self._utterances = utterances
 
     async def talk(self, call: Call) -> None:
         """Speak and pause in turn; the warm-up has negative numbers."""
-        for number in range(-WARM_UP, self._utterances):
-            await asyncio.sleep(self.random.uniform(*THINK_S))
-            await self.say(call, number, self.texts[number % len(self.texts)])
+        for number in range(-WARM_UP_UTTERANCES, self._utterances):
+            await asyncio.sleep(self.random.uniform(*PAUSE_S))
+            await self.speak_until_played(call, number, self.texts[number % len(self.texts)])
 
 
-class RandomTalker(Talker):
+class PoissonAgent(LoadAgent):
     """Open loop: utterances begin as a Poisson process, each on a call that is free and has been silent.
 
     ``speaking``: calls that speak on average, by Little's law for utterances of ``UTTERANCE_S``.
@@ -204,56 +208,56 @@ class RandomTalker(Talker):
     UTTERANCE_S = 4.6  # of speech, on average over ``talk.txt``
     START_S = 2.0  # until every phone has dialled
 
-    def __init__(self, book: Notebook, *, speaking: int) -> None:
-        super().__init__(book)
+    def __init__(self, record: LoadRecord, *, speaking: int) -> None:
+        super().__init__(record)
         self._rate_hz = speaking / self.UTTERANCE_S
-        self._free: list[tuple[float, asyncio.Queue[str]]] = []
-        self._dealer: asyncio.Task[None] | None = None
+        self._free_calls: list[tuple[float, asyncio.Queue[str]]] = []
+        self._assigning: asyncio.Task[None] | None = None
 
     async def talk(self, call: Call) -> None:
         """Wait for the next utterance that falls to this call, and say it; until the phone hangs up."""
-        if self._dealer is None:
-            self._dealer = asyncio.create_task(self._deal())
+        if self._assigning is None:
+            self._assigning = asyncio.create_task(self._assign_utterances())
         inbox: asyncio.Queue[str] = asyncio.Queue()
         number = 0
         while True:
-            self._free.append((time.monotonic(), inbox))
-            await self.say(call, number, await inbox.get())
+            self._free_calls.append((time.monotonic(), inbox))
+            await self.speak_until_played(call, number, await inbox.get())
             number += 1
 
-    async def end(self) -> None:
+    async def aclose(self) -> None:
         """Deal out no more."""
-        if self._dealer is not None:
-            self._dealer.cancel()
-            await asyncio.wait({self._dealer})
+        if self._assigning is not None:
+            self._assigning.cancel()
+            await asyncio.wait({self._assigning})
 
-    async def _deal(self) -> None:
+    async def _assign_utterances(self) -> None:
         due = time.monotonic() + self.START_S
         while True:
             due += self.random.expovariate(self._rate_hz)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
-            self._hand_out(self.random.choice(self.texts))
+            self._assign(self.random.choice(self.texts))
 
-    def _hand_out(self, text: str) -> None:
-        if self._free and time.monotonic() - self._free[0][0] >= THINK_S[0]:
-            _, inbox = self._free.pop(0)
+    def _assign(self, text: str) -> None:
+        if self._free_calls and time.monotonic() - self._free_calls[0][0] >= PAUSE_S[0]:
+            _, inbox = self._free_calls.pop(0)
             inbox.put_nowait(text)
         else:
-            self.book.refused += 1
+            self.record.unassigned += 1
 
 
-class AtOnceTalker(Talker):
+class ContinuousAgent(LoadAgent):
     """Speaks on every call without a pause until the phone hangs up."""
 
     async def talk(self, call: Call) -> None:
         """Say one utterance after another; the next is being written while the last is heard."""
         number = self.random.randrange(len(self.texts))
         while True:
-            note = self.book.open(call, number, self._paragraph(number))
-            match await self.speak(call, note):
-                case Outcome.CUT_SHORT:
+            utterance = self.record.open_encoded_stream(call, number, self._paragraph(number))
+            match await self.speak(call, utterance):
+                case UtteranceOutcome.CUT_SHORT:
                     return  # the call is ending
-                case Outcome.FAILED:
+                case UtteranceOutcome.FAILED:
                     await asyncio.sleep(RETRY_S)
             number += 1
 
@@ -261,30 +265,30 @@ class AtOnceTalker(Talker):
         return " ".join(self.texts[(number + step) % len(self.texts)] for step in range(3))
 
 
-class BargeInTalker(Talker):
+class BargeInAgent(LoadAgent):
     """Two utterances in full, ``barge_ins`` more that are discarded while they are heard, then hangs up."""
 
     TEXTS = (0, 9)  # of ``talk.txt``, in turn, so that what is left of one can be told from the other
 
-    def __init__(self, book: Notebook, *, barge_ins: int) -> None:
-        super().__init__(book)
+    def __init__(self, record: LoadRecord, *, barge_ins: int) -> None:
+        super().__init__(record)
         self._barge_ins = barge_ins
 
     async def talk(self, call: Call) -> None:
         """Two clean readings, then one interruption after another."""
         for number in range(2):
-            await asyncio.sleep(QUIET_S)
-            await self.say(call, number, self._text(number))
+            await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
+            await self.speak_until_played(call, number, self._text(number))
         for number in range(2, 2 + self._barge_ins):
-            await asyncio.sleep(QUIET_S)
+            await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
             await self._interrupt(call, number)
-        await asyncio.sleep(QUIET_S)
+        await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
 
     async def _interrupt(self, call: Call, number: int) -> None:
-        note = self.book.open(call, number, self._text(number))
-        speaking = asyncio.create_task(self.speak(call, note))
+        utterance = self.record.open_encoded_stream(call, number, self._text(number))
+        speaking = asyncio.create_task(self.speak(call, utterance))
         await asyncio.sleep(self.random.uniform(*BARGE_IN_S))
-        note.discarded = time.monotonic()
+        utterance.discarded = time.monotonic()
         call.discard()
         await speaking
 
@@ -292,20 +296,20 @@ class BargeInTalker(Talker):
         return self.texts[self.TEXTS[number % 2]]
 
 
-def make_talker(part: Part, book: Notebook, count: int) -> Talker:
+def make_load_agent(part: SpeechPattern, record: LoadRecord, count: int) -> LoadAgent:
     """The agent of a part; ``count`` is utterances, calls speaking, or barge-ins of a call."""
     match part:
-        case Part.ALONE:
-            return AloneTalker(book, utterances=count)
-        case Part.RANDOM:
-            return RandomTalker(book, speaking=count)
-        case Part.AT_ONCE:
-            return AtOnceTalker(book)
-        case Part.BARGE_IN:
-            return BargeInTalker(book, barge_ins=count)
+        case SpeechPattern.ALONE:
+            return SequentialAgent(record, utterances=count)
+        case SpeechPattern.RANDOM:
+            return PoissonAgent(record, speaking=count)
+        case SpeechPattern.AT_ONCE:
+            return ContinuousAgent(record)
+        case SpeechPattern.BARGE_IN:
+            return BargeInAgent(record, barge_ins=count)
 
 
-async def talk(part: Part, count: int, calls: int, out: Path) -> None:
+async def talk(part: SpeechPattern, count: int, calls: int, out: Path) -> None:
     """Answer calls until standard input closes, then write the notes."""
     settings = Settings(
         audiosocket_port=0,
@@ -315,17 +319,17 @@ async def talk(part: Part, count: int, calls: int, out: Path) -> None:
         log_level="WARNING",
         drain_s=0,
     )
-    book = Notebook()
-    agent = make_talker(part, book, count)
+    record = LoadRecord()
+    agent = make_load_agent(part, record, count)
     gateway = await Gateway.open(settings, agent=agent)
     try:
         tune_process()
         print(json.dumps({"port": gateway.addresses.audiosocket[1]}), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     finally:
-        await agent.end()
+        await agent.aclose()
         await gateway.aclose()
-    book.write(out)
+    record.write(out)
 
 
 def _cpu_s() -> float:
@@ -336,7 +340,7 @@ def _cpu_s() -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve one part of the bench from the command line."""
     parser = argparse.ArgumentParser(prog="vivavoce.gateway.bench.talker", description="server of a bench")
-    parser.add_argument("part", type=Part, choices=list(Part))
+    parser.add_argument("part", type=SpeechPattern, choices=list(SpeechPattern))
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--calls", type=int, default=1, help="calls that may be up at once")
     parser.add_argument("--out", type=Path, required=True)

@@ -12,19 +12,19 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ..heard import AUDIBLE_LEVEL, Heard
+from ..heard import AUDIBLE_LEVEL, ReceivedCall
 
 PACKET_S = 0.020
-LATE_S = 0.020
-UNDERRUN_S = 0.060
+LATE_AFTER_S = 0.020
+UNDERRUN_AFTER_S = 0.060
 STALE_S = 0.025  # after a discard; what comes later should have been dropped
 QUIET_BEFORE_S = 0.100  # an onset is one only if nothing was heard for this long before
 
-Floats = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Utterance:
+class UtteranceTimes:
     """What the talker noted of one utterance. Moments that did not come are None.
 
     ``punctuated``: push of the token with the punctuation of the first clause; ``clause``: push of the token
@@ -35,14 +35,14 @@ class Utterance:
     number: int
     text: str
     started: float
-    punctuated: float | None = None
-    clause: float | None = None
+    punctuation_pushed: float | None = None
+    clause_pushed: float | None = None
     discarded: float | None = None
     ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class PacketTrace:
     """One call's packets as arrays.
 
     ``arrived``: (n,); ``first``, ``last``: (n,), when the first and last audible sample of each packet are
@@ -51,24 +51,24 @@ class Trace:
 
     call: UUID
     sample_rate: int
-    arrived: Floats
-    first: Floats
-    last: Floats
+    arrived: FloatArray
+    first_audible_at: FloatArray
+    last_audible: FloatArray
     pcm: NDArray[np.int16]
 
     @classmethod
-    def of(cls, heard: Heard) -> Self:
+    def from_received_call(cls, heard: ReceivedCall) -> Self:
         """Raises ValueError if packets differ in length or rate: this bench drives one kind of call."""
         shapes = {(packet.sample_rate, len(packet.pcm)) for packet in heard.packets}
         if len(shapes) != 1:
             raise ValueError(f"got packets of {sorted(shapes)} (Hz, bytes) in one call; one kind is expected")
         ((sample_rate, size),) = shapes
         pcm = np.frombuffer(b"".join(packet.pcm for packet in heard.packets), "<i2").reshape(-1, size // 2)
-        arrived = np.array([packet.arrived for packet in heard.packets])
+        arrived = np.array([packet.arrived_at for packet in heard.packets])
         return cls.from_arrays(heard.call, sample_rate, arrived, pcm)
 
     @classmethod
-    def from_arrays(cls, call: UUID, sample_rate: int, arrived: Floats, pcm: NDArray[np.int16]) -> Self:
+    def from_arrays(cls, call: UUID, sample_rate: int, arrived: FloatArray, pcm: NDArray[np.int16]) -> Self:
         """Build from arrival times and samples."""
         loud = np.abs(pcm.astype(np.int32)) >= AUDIBLE_LEVEL
         any_loud = loud.any(axis=1)
@@ -86,63 +86,65 @@ class Trace:
     @property
     def audible(self) -> NDArray[np.bool_]:
         """Which packets have anything audible in them."""
-        return ~np.isnan(self.first)
+        return ~np.isnan(self.first_audible_at)
 
-    def between(self, start: float, stop: float) -> "Trace":
+    def between(self, start: float, stop: float) -> "PacketTrace":
         """The packets that arrived in [start, stop)."""
         inside = (self.arrived >= start) & (self.arrived < stop)
-        return Trace(
+        return PacketTrace(
             self.call,
             self.sample_rate,
             self.arrived[inside],
-            self.first[inside],
-            self.last[inside],
+            self.first_audible_at[inside],
+            self.last_audible[inside],
             self.pcm[inside],
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Onset:
+class OnsetDelay:
     """How soon an utterance was heard, in seconds from two moments; None where nothing was heard of it."""
 
     from_clause_s: float | None
     from_punctuation_s: float | None
 
 
-def onset_of(trace: Trace, utterance: Utterance, *, before: float) -> Onset:
+def measure_onset(trace: PacketTrace, utterance: UtteranceTimes, *, before: float) -> OnsetDelay:
     """Match an utterance with the first audible sample after its first clause was pushed.
 
     ``before``: when the next utterance of that call began; what is heard later belongs to that one. An
     utterance whose call was not silent for 100 ms before the push cannot be measured: it counts as unheard.
     """
-    nothing = Onset(None, None)
-    if utterance.clause is None or utterance.punctuated is None:
+    nothing = OnsetDelay(None, None)
+    if utterance.clause_pushed is None or utterance.punctuation_pushed is None:
         return nothing
-    first = trace.first[trace.audible]
-    quiet_from = min(utterance.punctuated, utterance.clause) - QUIET_BEFORE_S
+    first = trace.first_audible_at[trace.audible]
+    quiet_from = min(utterance.punctuation_pushed, utterance.clause_pushed) - QUIET_BEFORE_S
     first = first[(first >= quiet_from) & (first < before)]
-    if not len(first) or first[0] < utterance.punctuated:
+    if not len(first) or first[0] < utterance.punctuation_pushed:
         return nothing
-    return Onset(float(first[0] - utterance.clause), float(first[0] - utterance.punctuated))
+    return OnsetDelay(
+        float(first[0] - utterance.clause_pushed), float(first[0] - utterance.punctuation_pushed)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Lateness:
+class PacketLateness:
     """How well a call kept its schedule: packets heard, over 20 ms late, and slots in which none was sent."""
 
     packets: int
     late: int
     skipped: int
-    worst_s: float
+    max_s: float
 
     @property
-    def share(self) -> float:
+    def late_share(self) -> float:
         """Slots whose packet came over 20 ms late or not at all, of all slots."""
         slots = self.packets + self.skipped
         return (self.late + self.skipped) / slots if slots else 0.0
 
 
-def lateness(arrived: Floats) -> Lateness:
+def measure_lateness(arrived: FloatArray) -> PacketLateness:
     """Fit the schedule that the phone can know and count what misses it.
 
     Packet i's slot is the latest one that no later packet contradicts. A packet that is late while the next
@@ -152,37 +154,37 @@ def lateness(arrived: Floats) -> Lateness:
         lateness   0    0    0        25  6    0   0    |  0    0    0  (2 skipped)  0    0
     """
     if not len(arrived):
-        return Lateness(0, 0, 0, 0.0)
+        return PacketLateness(0, 0, 0, 0.0)
     offset = arrived - np.arange(len(arrived)) * PACKET_S
-    floor = np.minimum.accumulate(offset[::-1])[::-1]
-    late = offset - floor
-    skipped = np.rint(np.diff(floor) / PACKET_S).sum() if len(floor) > 1 else 0
-    return Lateness(len(arrived), int((late > LATE_S).sum()), int(skipped), float(late.max()))
+    schedule_offset = np.minimum.accumulate(offset[::-1])[::-1]
+    late = offset - schedule_offset
+    skipped = np.rint(np.diff(schedule_offset) / PACKET_S).sum() if len(schedule_offset) > 1 else 0
+    return PacketLateness(len(arrived), int((late > LATE_AFTER_S).sum()), int(skipped), float(late.max()))
 
 
-def arrival_gaps(arrived: Floats) -> int:
+def count_arrival_gaps(arrived: FloatArray) -> int:
     """Times that a phone heard nothing for over 60 ms after a packet had been played."""
-    return int((np.diff(arrived) - PACKET_S > UNDERRUN_S).sum())
+    return int((np.diff(arrived) - PACKET_S > UNDERRUN_AFTER_S).sum())
 
 
 @dataclass(frozen=True, slots=True)
-class BargeIn:
+class BargeInDelay:
     """After a discard: seconds to the arrival of the last audible packet, and audible packets after 25 ms."""
 
     last_audible_s: float
     stale_packets: int
 
 
-def after_discard(trace: Trace, discarded: float, *, before: float) -> BargeIn:
+def measure_barge_in(trace: PacketTrace, discarded: float, *, before: float) -> BargeInDelay:
     """What a phone heard of the old utterance from ``discarded`` until the next one began at ``before``."""
     arrived = trace.arrived[trace.audible]
     arrived = arrived[(arrived >= discarded) & (arrived < before)]
     if not len(arrived):
-        return BargeIn(0.0, 0)
-    return BargeIn(float(arrived[-1] - discarded), int((arrived > discarded + STALE_S).sum()))
+        return BargeInDelay(0.0, 0)
+    return BargeInDelay(float(arrived[-1] - discarded), int((arrived > discarded + STALE_S).sum()))
 
 
-def speech_after(trace: Trace, moment: float, seconds: float) -> NDArray[np.int16]:
+def samples_after(trace: PacketTrace, moment: float, seconds: float) -> NDArray[np.int16]:
     """The samples heard from the first audible one after ``moment`` on, at most ``seconds``."""
     samples = trace.pcm[trace.arrived >= moment].reshape(-1)
     loud = np.flatnonzero(np.abs(samples.astype(np.int32)) >= AUDIBLE_LEVEL)
@@ -190,7 +192,7 @@ def speech_after(trace: Trace, moment: float, seconds: float) -> NDArray[np.int1
     return samples[start : start + round(seconds * trace.sample_rate)]
 
 
-def likeness(heard: NDArray[np.int16], clean: NDArray[np.int16]) -> float:
+def correlation(heard: NDArray[np.int16], clean: NDArray[np.int16]) -> float:
     """Correlation of two readings from their onsets on: 1 when equal; over the shorter one's length.
 
     Samples of zero are left out: the silence that fills a hole belongs to no reading.

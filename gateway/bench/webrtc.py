@@ -27,7 +27,7 @@ import numpy as np
 from rich.console import Console
 
 from ...tts_engine.engine import Engine
-from ..access.access import Access
+from ..access.access import AccessControl
 from ..access.keys import Scope
 from ..agents import llm_tokens
 from ..browser.calls import BrowserCalls, BrowserCallSettings
@@ -39,17 +39,17 @@ from ..http import HttpServer, Mount, make_app
 from ..serve import Gateway
 from ..settings import load_settings
 from ..voice_registry import VoiceRegistry
-from .chromium import Chromium, Tab, loopback_only, open_chromium
-from .report import Figure, Report
+from .chromium import BrowserTab, Chromium, loopback_only, open_chromium
+from .report import BenchFigure, BenchReport
 
 TOKENS_PER_S = 40
 WARM_UP_CALLS = 5
 _UTTERANCES = 20  # timed
 _INTERRUPTIONS = 10  # of each kind
-_OPENED = 50  # calls, and closed
-_ENDS_WITHIN_S = 30.0
-_MOST_CALLS = 100
-_TALK = (
+_SHORT_CALLS = 50  # calls, and closed
+_END_TIMEOUT_S = 30.0
+_MAX_CALLS = 100
+_LONG_TEXT = (
     "Thank you for calling, this is a long story that I tell without a pause for breath. "
     "It goes on, and on, and on, so that there is always something to hear and to interrupt. "
 )
@@ -62,7 +62,7 @@ _SENTENCES = (
     "I am sorry, that number is not in our files.",
 )
 # Before the page's own scripts: what it builds is kept where the bench finds it, and the microphone is ours.
-_TAP = """
+_PAGE_PROBE_SCRIPT = """
 window.bench = { heard: [], audible: false };
 {
 for (const kind of ["first-sound", "stopped", "onset", "offset"])
@@ -148,7 +148,7 @@ bench.inbound = async () => {
 
 
 @dataclass(frozen=True, slots=True)
-class CallStats:
+class BrowserReceiverStats:
     """What a browser reports of one call. ``concealed``: samples at 48 kHz."""
 
     lost: int
@@ -159,7 +159,7 @@ class CallStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
+class ProcessFootprint:
     """What this process holds."""
 
     tasks: int
@@ -168,7 +168,7 @@ class Footprint:
     resident_mb: float
 
     @classmethod
-    def now(cls) -> "Footprint":
+    def now(cls) -> "ProcessFootprint":
         """Counted after a collection; threads of the executor, which never end, are left out."""
         gc.collect()
         threads = [one for one in threading.enumerate() if not one.name.startswith("asyncio_")]
@@ -183,20 +183,20 @@ class Footprint:
 
 
 @contextlib.asynccontextmanager
-async def serving(
+async def serve_browser_calls(
     engine: Engine, settings: BrowserCallSettings | None = None
 ) -> AsyncIterator[tuple[BrowserCalls, str]]:
     """Browser calls and their page on loopback; yields them and the page's URL."""
     clock = Clock(metrics=engine.metrics)
     ticking = asyncio.create_task(clock.run())
     settings = settings or BrowserCallSettings(greeting="")
-    registry = CallRegistry(engine, max_calls=_MOST_CALLS)
+    registry = CallRegistry(engine, max_calls=_MAX_CALLS)
     voices = VoiceRegistry(engine.voices)
     calls = BrowserCalls(engine=engine, clock=clock, registry=registry, voices=voices, settings=settings)
     app = make_app(
         unready=lambda: None,
         registry=engine.metrics.registry,
-        access=Access.open_house(),
+        access=AccessControl.open_to_all(),
         mounts=[Mount(routes(calls), Scope.CALLS)],
     )
     sock = socket.create_server(("127.0.0.1", 0))
@@ -214,34 +214,34 @@ async def serving(
 
 
 @contextlib.asynccontextmanager
-async def tapped_call(browser: Chromium, url: str) -> AsyncIterator[Tab]:
+async def probed_call(browser: Chromium, url: str) -> AsyncIterator[BrowserTab]:
     """A tab that is on a call, with ``bench`` in its window."""
     tab = await browser.new_tab()
-    await tab.before_load(_TAP)
+    await tab.add_init_script(_PAGE_PROBE_SCRIPT)
     await tab.open(url)
-    await call(tab)
+    await start_call(tab)
     try:
         yield tab
     finally:
         await tab.close()
 
 
-async def call(tab: Tab) -> None:
+async def start_call(tab: BrowserTab) -> None:
     """Press Call, and wait until it is answered and messages can be sent."""
     await tab.run("document.getElementById('call').click()")
     await tab.wait_until("document.body.dataset.state === 'live' && bench.channel")
 
 
-async def hang_up(tab: Tab) -> None:
+async def hang_up(tab: BrowserTab) -> None:
     """Press Hang up."""
     await tab.run("document.getElementById('call').click(); delete bench.channel")
     await tab.wait_until("document.body.dataset.state === 'idle'")
 
 
-def measure(*, calls: int = 5, seconds: float = 30.0) -> Report:
+def measure(*, calls: int = 5, seconds: float = 30.0) -> BenchReport:
     """Call and return the figures; ``calls`` of ``seconds`` are listened to. Raises BrowserFailed."""
     figures = asyncio.run(_measure(calls, seconds))
-    return Report(
+    return BenchReport(
         "webrtc",
         tuple(figures),
         {
@@ -249,36 +249,36 @@ def measure(*, calls: int = 5, seconds: float = 30.0) -> Report:
             "calls": calls,
             "seconds": seconds,
             "interruptions": _INTERRUPTIONS,
-            "opened": _OPENED,
+            "opened": _SHORT_CALLS,
         },
     )
 
 
-async def _measure(calls: int, seconds: float) -> list[Figure]:
+async def _measure(calls: int, seconds: float) -> list[BenchFigure]:
     console = Console(stderr=True)
-    figures: list[Figure] = []
+    figures: list[BenchFigure] = []
     with loopback_only():
-        async with _gateway() as (gateway, url):
+        async with _run_gateway() as (gateway, url):
             async with open_chromium() as browser:
                 with console.status("bench webrtc: from the token to the ear"):
-                    async with tapped_call(browser, url) as tab:
+                    async with probed_call(browser, url) as tab:
                         figures += await _measure_latency(tab, _UTTERANCES)
                 with console.status("bench webrtc: interruptions"):
-                    interjection = await _interjection(gateway.engine)
-                    async with tapped_call(browser, url) as tab:
+                    interjection = await _synthesize_interjection(gateway.engine)
+                    async with probed_call(browser, url) as tab:
                         figures += await _measure_stops(tab, _INTERRUPTIONS, interjection)
             stats = []
             for number in range(calls):
                 with console.status(f"bench webrtc: call {number + 1} of {calls}"):
-                    stats.append(await _one_call(gateway.browsers, url, seconds))
-            figures += _line_figures(stats, seconds)
-            with console.status(f"bench webrtc: {_OPENED} calls opened and closed"):
-                figures += await _measure_leftovers(gateway.browsers, url, _OPENED)
+                    stats.append(await _measure_call(gateway.browser_calls, url, seconds))
+            figures += _receiver_figures(stats, seconds)
+            with console.status(f"bench webrtc: {_SHORT_CALLS} calls opened and closed"):
+                figures += await _measure_leaks(gateway.browser_calls, url, _SHORT_CALLS)
     return figures
 
 
 @contextlib.asynccontextmanager
-async def _gateway() -> AsyncIterator[tuple[Gateway, str]]:
+async def _run_gateway() -> AsyncIterator[tuple[Gateway, str]]:
     """The server as it is served, on free ports; yields it and the page's URL."""
     settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0, "agent": "none", "greeting": ""})
     async with contextlib.aclosing(await Gateway.open(settings)) as gateway:
@@ -286,7 +286,7 @@ async def _gateway() -> AsyncIterator[tuple[Gateway, str]]:
         yield gateway, f"http://{host}:{port}"
 
 
-async def _measure_latency(tab: Tab, utterances: int) -> list[Figure]:
+async def _measure_latency(tab: BrowserTab, utterances: int) -> list[BenchFigure]:
     took_ms = []
     for number in range(utterances + 1):
         tokens = llm_tokens(_SENTENCES[number % len(_SENTENCES)] + " ")
@@ -296,42 +296,42 @@ async def _measure_latency(tab: Tab, utterances: int) -> list[Figure]:
         await asyncio.sleep(1.0)
     took_ms = took_ms[1:]  # the first one opens the loudspeaker
     return [
-        Figure("audible after the token, p50", _percentile(took_ms, 50), "ms", at_most=150.0),
-        Figure("audible after the token, p95", _percentile(took_ms, 95), "ms"),
+        BenchFigure("audible after the token, p50", _percentile(took_ms, 50), "ms", at_most=150.0),
+        BenchFigure("audible after the token, p95", _percentile(took_ms, 95), "ms"),
     ]
 
 
-async def _measure_stops(tab: Tab, interruptions: int, interjection: str) -> list[Figure]:
-    pressed, spoken = [], []
+async def _measure_stops(tab: BrowserTab, interruptions: int, interjection: str) -> list[BenchFigure]:
+    after_button_ms, after_speech_ms = [], []
     for _ in range(interruptions):
-        pressed.append(await _stop(tab, "bench.interrupt()"))
-        spoken.append(await _stop(tab, f"bench.speakInto({interjection!r}, 24000)"))
+        after_button_ms.append(await _measure_stop(tab, "bench.interrupt()"))
+        after_speech_ms.append(await _measure_stop(tab, f"bench.speakInto({interjection!r}, 24000)"))
     return [
-        Figure("sound stops after Interrupt, worst", max(pressed), "ms", at_most=100.0),
-        Figure("sound stops after Interrupt, p50", _percentile(pressed, 50), "ms"),
-        Figure("sound stops after the caller speaks, worst", max(spoken), "ms", at_most=150.0),
-        Figure("sound stops after the caller speaks, p50", _percentile(spoken, 50), "ms"),
+        BenchFigure("sound stops after Interrupt, worst", max(after_button_ms), "ms", at_most=100.0),
+        BenchFigure("sound stops after Interrupt, p50", _percentile(after_button_ms, 50), "ms"),
+        BenchFigure("sound stops after the caller speaks, worst", max(after_speech_ms), "ms", at_most=150.0),
+        BenchFigure("sound stops after the caller speaks, p50", _percentile(after_speech_ms, 50), "ms"),
     ]
 
 
-async def _stop(tab: Tab, how: str) -> float:
+async def _measure_stop(tab: BrowserTab, script: str) -> float:
     while True:
-        await tab.run(f"bench.say([{_TALK!r}], 0, 0)")
+        await tab.run(f"bench.say([{_LONG_TEXT!r}], 0, 0)")
         await asyncio.sleep(0.8)
-        took_ms = float(await tab.run(how))
+        took_ms = float(await tab.run(script))
         await asyncio.sleep(1.5)  # the interjection ends, and the gate opens again
         if took_ms > 0:  # else it met a pause of the speaker's, and there was nothing to stop
             return took_ms
 
 
-async def _one_call(calls: BrowserCalls, url: str, seconds: float) -> CallStats:
-    async with open_chromium() as browser, tapped_call(browser, url) as tab:
-        text = _TALK * (1 + int(seconds / 8))
+async def _measure_call(calls: BrowserCalls, url: str, seconds: float) -> BrowserReceiverStats:
+    async with open_chromium() as browser, probed_call(browser, url) as tab:
+        text = _LONG_TEXT * (1 + int(seconds / 8))
         await tab.run(f"bench.say([{text!r}], 0, 0)")
         await asyncio.sleep(seconds)
         inbound: dict[str, Any] = await tab.run("bench.inbound()")
         *_, listed = calls.registry  # one that a closed browser left may not be over yet
-        return CallStats(
+        return BrowserReceiverStats(
             lost=inbound["lost"],
             received=inbound["received"],
             concealed=inbound["concealed"],
@@ -340,47 +340,49 @@ async def _one_call(calls: BrowserCalls, url: str, seconds: float) -> CallStats:
         )
 
 
-def _line_figures(stats: list[CallStats], seconds: float) -> list[Figure]:
+def _receiver_figures(stats: list[BrowserReceiverStats], seconds: float) -> list[BenchFigure]:
     if not stats:
         return []
     name = f"{len(stats)} calls of {seconds:g} s"
     concealed = [one.concealed for one in stats]
     return [
-        Figure(f"packets lost, {name}", sum(one.lost for one in stats), "", at_most=0),
-        Figure(f"packets received, {name}", sum(one.received for one in stats), ""),
-        Figure(f"concealed samples, median of {name}", statistics.median(concealed), "", at_most=0),
-        Figure(f"concealed samples, worst of {name}", max(concealed), ""),
-        Figure(f"underruns, {name}", sum(one.underruns for one in stats), "", at_most=0),
-        Figure(f"jitter buffer, mean of {name}", statistics.mean(one.jitter_ms for one in stats), "ms"),
+        BenchFigure(f"packets lost, {name}", sum(one.lost for one in stats), "", at_most=0),
+        BenchFigure(f"packets received, {name}", sum(one.received for one in stats), ""),
+        BenchFigure(f"concealed samples, median of {name}", statistics.median(concealed), "", at_most=0),
+        BenchFigure(f"concealed samples, worst of {name}", max(concealed), ""),
+        BenchFigure(f"underruns, {name}", sum(one.underruns for one in stats), "", at_most=0),
+        BenchFigure(f"jitter buffer, mean of {name}", statistics.mean(one.jitter_ms for one in stats), "ms"),
     ]
 
 
-async def _measure_leftovers(calls: BrowserCalls, url: str, opened: int) -> list[Figure]:
-    async with open_chromium() as browser, tapped_call(browser, url) as tab:
+async def _measure_leaks(calls: BrowserCalls, url: str, call_count: int) -> list[BenchFigure]:
+    async with open_chromium() as browser, probed_call(browser, url) as tab:
         await hang_up(tab)
         for _ in range(WARM_UP_CALLS):
             await _brief_call(tab, calls)
-        before = Footprint.now()
-        for _ in range(opened):
+        before = ProcessFootprint.now()
+        for _ in range(call_count):
             await _brief_call(tab, calls)
-        after = Footprint.now()
-    name = f"after {opened} calls opened and closed"
+        after = ProcessFootprint.now()
+    name = f"after {call_count} calls opened and closed"
     return [
-        Figure(f"tasks more {name}", after.tasks - before.tasks, "", at_most=0),
-        Figure(f"open files more {name}", after.files - before.files, "", at_most=0),
-        Figure(f"threads more {name}", after.threads - before.threads, "", at_most=0),
-        Figure(f"resident memory more {name}", after.resident_mb - before.resident_mb, "MB", at_most=10.0),
+        BenchFigure(f"tasks more {name}", after.tasks - before.tasks, "", at_most=0),
+        BenchFigure(f"open files more {name}", after.files - before.files, "", at_most=0),
+        BenchFigure(f"threads more {name}", after.threads - before.threads, "", at_most=0),
+        BenchFigure(
+            f"resident memory more {name}", after.resident_mb - before.resident_mb, "MB", at_most=10.0
+        ),
     ]
 
 
-async def _brief_call(tab: Tab, calls: BrowserCalls) -> None:
-    await call(tab)
+async def _brief_call(tab: BrowserTab, calls: BrowserCalls) -> None:
+    await start_call(tab)
     await tab.run("bench.say(['Hello. '], 0, 0)")
     await hang_up(tab)
-    await asyncio.wait_for(calls.wait_idle(), _ENDS_WITHIN_S)
+    await asyncio.wait_for(calls.wait_idle(), _END_TIMEOUT_S)
 
 
-async def _interjection(engine: Engine) -> str:
+async def _synthesize_interjection(engine: Engine) -> str:
     """Somebody saying something, from its first audible sample on, as base64 of s16le at 24 kHz."""
     async with engine.stream() as stream:
         stream.push_text(_INTERJECTION)

@@ -12,14 +12,14 @@ from pathlib import Path
 from rich.console import Console
 
 from ...tts_engine.bundles import CheckedBundle, write_random_bundle
-from ...tts_engine.cosyvoice_timings import Measured
-from .report import Figure
+from ...tts_engine.cosyvoice_timings import Measurement
+from .report import BenchFigure
 
 _RELEASED_BYTES = 1_000_000_000  # a bundle with less is a reduced one
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class BenchWeights:
     """Those of a bundle, or without one random ones of a size and version, made for the bench."""
 
     bundle: Path | None = None
@@ -42,16 +42,18 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Targets:
+class FigureTargets:
     """Bounds of figures, by name."""
 
     at_most: Mapping[str, float] = field(default_factory=dict)
     at_least: Mapping[str, float] = field(default_factory=dict)
 
-    def beside(self, measured: Iterable[Measured]) -> tuple[Figure, ...]:
+    def figures(self, measured: Iterable[Measurement]) -> tuple[BenchFigure, ...]:
         """What was measured, each with its bound where it has one."""
         return tuple(
-            Figure(one.name, one.value, one.unit, self.at_most.get(one.name), self.at_least.get(one.name))
+            BenchFigure(
+                one.name, one.value, one.unit, self.at_most.get(one.name), self.at_least.get(one.name)
+            )
             for one in measured
         )
 

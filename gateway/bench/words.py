@@ -26,20 +26,20 @@ from ...adapters.resample import Downsampler
 from ...tts_engine.chunk import SAMPLE_RATE, Word
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import MissingExtra
-from .report import Figure, Report
-from .scoring import Kind, Score, canonical, differences, score
+from .report import BenchFigure, BenchReport
+from .scoring import MistakeKind, TranscriptScore, canonical_words, differences, score
 
 if TYPE_CHECKING:
     from faster_whisper import WhisperModel
 
-WIDE_PERCENT, TELEPHONE_PERCENT = 1.0, 2.0
-WORD_TIME_MS = 60.0
+MAX_WIDE_BAND_ERROR_PERCENT, MAX_TELEPHONE_ERROR_PERCENT = 1.0, 2.0
+MAX_WORD_START_ERROR_MS = 60.0
 _RECOGNISER_RATE = 16_000  # Hz
 _TELEPHONE_RATE = 8_000  # Hz
 _MARGIN_S = 0.3  # of silence on both sides, as every recording has; Whisper needs it
 
 # Without numbers, so that words written and words heard are the same ones.
-PLAIN = (
+PLAIN_SENTENCES = (
     "Thank you for holding, your call is important to us.",
     "The technician will be with you in the early afternoon.",
     "Please check that the cable is firmly plugged into the wall.",
@@ -54,7 +54,7 @@ PLAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class ReferenceSentence:
     """What is written, the words a person should hear, and which of them are names."""
 
     text: str
@@ -63,7 +63,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class SpokenText:
     """A spoken text. samples: (N,) float32 at 24 kHz, within ±1."""
 
     samples: NDArray[np.float32]
@@ -71,7 +71,7 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RecognizedText:
     """A transcript and when each of its words begins, in seconds from the first sample spoken."""
 
     text: str
@@ -79,65 +79,80 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RecognitionPath:
     """A way from the voice to the recogniser. ``carry``: 24 kHz samples in, 16 kHz samples out."""
 
     name: str
-    most_percent: float
-    carry: Callable[[NDArray[np.float32]], NDArray[np.float32]]
+    max_error_percent: float
+    convert: Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
-def sentences() -> list[Sentence]:
+def sentences() -> list[ReferenceSentence]:
     """The sixty sentences."""
     rows = json.loads(resources.files(__package__).joinpath("sentences.json").read_text("utf-8"))
-    return [Sentence(row["text"], tuple(row["names"]), row["reference"]) for row in rows]
+    return [ReferenceSentence(row["text"], tuple(row["names"]), row["reference"]) for row in rows]
 
 
-def measure(limit: int | None = None, show: Callable[[str], None] | None = None) -> Report:
+def measure(limit: int | None = None, show: Callable[[str], None] | None = None) -> BenchReport:
     """Speak and transcribe the first ``limit`` sentences of each kind (all of them by default).
 
     ``show`` gets a line for everything heard differently. Raises MissingExtra without the [stt] extra.
     """
     console = Console(stderr=True)
     model = _load_recogniser()
-    chosen = sentences()[:limit]
+    chosen_sentences = sentences()[:limit]
     with console.status("bench words: speaking"):
-        spoken = asyncio.run(_speak([*(sentence.text for sentence in chosen), *PLAIN[:limit]]))
-    figures: list[Figure] = []
-    for line in (Line("wide band", WIDE_PERCENT, wide), Line("8 kHz µ-law", TELEPHONE_PERCENT, telephone)):
+        spoken = asyncio.run(
+            _synthesize_all([*(sentence.text for sentence in chosen_sentences), *PLAIN_SENTENCES[:limit]])
+        )
+    figures: list[BenchFigure] = []
+    for path in (
+        RecognitionPath("wide band", MAX_WIDE_BAND_ERROR_PERCENT, to_wide_band),
+        RecognitionPath("8 kHz µ-law", MAX_TELEPHONE_ERROR_PERCENT, to_telephone_band),
+    ):
         scores = []
-        pairs = list(zip(chosen, spoken, strict=False))
-        for sentence, speech in track(pairs, f"bench words: {line.name}", console=console, transient=True):
-            heard = transcribe(model, line.carry(speech.samples))
+        pairs = list(zip(chosen_sentences, spoken, strict=False))
+        for sentence, speech in track(pairs, f"bench words: {path.name}", console=console, transient=True):
+            heard = transcribe(model, path.convert(speech.samples))
             scores.append(score(sentence.reference, heard.text, sentence.names))
-            _show_mistakes(line, sentence, heard, scores[-1], show)
-        figures += _figures(line, scores)
+            _print_mistakes(path, sentence, heard, scores[-1], show)
+        figures += _figures(path, scores)
     errors = [
         error
-        for speech in track(spoken[len(chosen) :], "bench words: times", console=console, transient=True)
-        for error in word_time_errors_ms(speech.words, transcribe(model, wide(speech.samples)).starts)
+        for speech in track(
+            spoken[len(chosen_sentences) :], "bench words: times", console=console, transient=True
+        )
+        for error in word_time_errors_ms(speech.words, transcribe(model, to_wide_band(speech.samples)).starts)
     ]
     figures.append(
-        Figure("word start, median distance from ASR", _median(errors), "ms", at_most=WORD_TIME_MS)
+        BenchFigure(
+            "word start, median distance from ASR", _median(errors), "ms", at_most=MAX_WORD_START_ERROR_MS
+        )
     )
-    return Report("words", tuple(figures), {"sentences": len(chosen), "recogniser": "Whisper tiny.en"})
+    return BenchReport(
+        "words", tuple(figures), {"sentences": len(chosen_sentences), "recogniser": "Whisper tiny.en"}
+    )
 
 
-def _figures(line: Line, scores: Sequence[Score]) -> Iterator[Figure]:
+def _figures(path: RecognitionPath, scores: Sequence[TranscriptScore]) -> Iterator[BenchFigure]:
     words, names = sum(score.words for score in scores), sum(score.names for score in scores)
-    wrong = sum(score.wrong(Kind.WORD) for score in scores)
-    wrong_names = sum(score.wrong(Kind.NAME) for score in scores)
+    wrong = sum(score.count_wrong(MistakeKind.WORD) for score in scores)
+    wrong_names = sum(score.count_wrong(MistakeKind.NAME) for score in scores)
     share = 100 * wrong / max(1, words)
-    yield Figure(f"words wrong of {words}, {line.name}", share, "%", at_most=line.most_percent)
-    yield Figure(f"names wrong of {names}, {line.name}", wrong_names, "words")
+    yield BenchFigure(f"words wrong of {words}, {path.name}", share, "%", at_most=path.max_error_percent)
+    yield BenchFigure(f"names wrong of {names}, {path.name}", wrong_names, "words")
 
 
-def _show_mistakes(
-    line: Line, sentence: Sentence, heard: Heard, result: Score, show: Callable[[str], None] | None
+def _print_mistakes(
+    path: RecognitionPath,
+    sentence: ReferenceSentence,
+    heard: RecognizedText,
+    result: TranscriptScore,
+    show: Callable[[str], None] | None,
 ) -> None:
     if show is None or not result.mistakes:
         return
-    show(f"[{line.name}] {sentence.text}\n    heard: {heard.text}")
+    show(f"[{path.name}] {sentence.text}\n    heard: {heard.text}")
     for mistake in result.mistakes:
         show(f"    {mistake.kind.value}: expected {mistake.expected!r}, heard {mistake.heard!r}")
 
@@ -145,33 +160,33 @@ def _show_mistakes(
 # Speaking
 
 
-async def _speak(texts: Sequence[str]) -> list[Speech]:
+async def _synthesize_all(texts: Sequence[str]) -> list[SpokenText]:
     engine = await Engine.open()
     try:
-        return [await _speak_one(engine, text) for text in texts]
+        return [await _synthesize(engine, text) for text in texts]
     finally:
         await engine.aclose()
 
 
-async def _speak_one(engine: Engine, text: str) -> Speech:
+async def _synthesize(engine: Engine, text: str) -> SpokenText:
     async with engine.stream(seed=7) as stream:
         stream.push_text(text)
         stream.end_input()
         chunks = [chunk async for chunk in stream]
     pcm = np.frombuffer(b"".join(chunk.pcm for chunk in chunks), "<i2")
     words = tuple(word for chunk in chunks for word in chunk.words)
-    return Speech(pcm.astype(np.float32) / np.float32(32768), words)
+    return SpokenText(pcm.astype(np.float32) / np.float32(32768), words)
 
 
 # The way to the recogniser
 
 
-def wide(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+def to_wide_band(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     """24 kHz samples at 16 kHz."""
     return _resampled(samples, SAMPLE_RATE)
 
 
-def telephone(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+def to_telephone_band(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     """24 kHz samples down to 8 kHz as for a call, through µ-law, and up to 16 kHz."""
     down = Downsampler()
     pcm = np.clip(np.rint(samples * 32767), -32768, 32767).astype("<i2").tobytes()
@@ -196,7 +211,7 @@ def _load_recogniser() -> "WhisperModel":
     return WhisperModel(str(get_model_path()), device="cpu", compute_type="int8")
 
 
-def transcribe(model: Any, samples: NDArray[np.float32]) -> Heard:
+def transcribe(model: Any, samples: NDArray[np.float32]) -> RecognizedText:
     """What Whisper hears. samples: (N,) float32 at 16 kHz."""
     margin = np.zeros(round(_MARGIN_S * _RECOGNISER_RATE), np.float32)
     segments, _ = model.transcribe(
@@ -211,13 +226,13 @@ def transcribe(model: Any, samples: NDArray[np.float32]) -> Heard:
     starts = tuple(
         (word.word.strip(), word.start - _MARGIN_S) for segment in found for word in segment.words or ()
     )
-    return Heard(" ".join(segment.text.strip() for segment in found), starts)
+    return RecognizedText(" ".join(segment.text.strip() for segment in found), starts)
 
 
-def word_time_errors_ms(told: Sequence[Word], heard: Sequence[tuple[str, float]]) -> list[float]:
+def word_time_errors_ms(spoken_words: Sequence[Word], heard: Sequence[tuple[str, float]]) -> list[float]:
     """Distances in ms between the starts of the words that both have."""
-    ours = [(word, at.start_s) for at in told for word in canonical(at.text)[:1]]
-    theirs = [(word, start) for text, start in heard for word in canonical(text)[:1]]
+    ours = [(word, at.start_s) for at in spoken_words for word in canonical_words(at.text)[:1]]
+    theirs = [(word, start) for text, start in heard for word in canonical_words(text)[:1]]
     pairs = _matches([word for word, _ in ours], [word for word, _ in theirs])
     return [1000 * abs(ours[a][1] - theirs[b][1]) for a, b in pairs]
 

@@ -15,17 +15,17 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from ..access.access import Grant
 from ..agents import Agent
-from ..call import Ear, OnSpeech, Speech
+from ..call import CallerSpeechAction, CallSpeechOptions, SpeechDetector
 from ..call_registry import CallRegistry, CallUnknown
 from ..clock import Clock
 from ..voice_registry import VoiceRegistry
 from .chat import ChatSettings
-from .leg import BrowserLeg, Peer
+from .leg import BrowserLeg, BrowserPeer
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
 
-_MOST_STARTED = 256  # sessions that were started and are remembered
+_MAX_SESSION_IDS = 256  # sessions that were started and are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class BrowserCallSettings:
     connect_s: float = 15.0
     silent_s: float = 10.0
     lead_s: float = 0.6
-    speech: Speech = field(default_factory=Speech)
+    speech: CallSpeechOptions = field(default_factory=CallSpeechOptions)
     greeting: str = "Hello, this is vivavoce. Type something below, and I will say it."
     ice_servers: tuple[str, ...] = ()
     chat: ChatSettings | None = None
-    on_speech: OnSpeech = OnSpeech.DISCARD  # talk over it and it stops
+    caller_speech_action: CallerSpeechAction = CallerSpeechAction.DISCARD  # talk over it and it stops
 
 
 class Offer(BaseModel):
@@ -89,7 +89,7 @@ class BrowserCalls:
         voices: VoiceRegistry,
         settings: BrowserCallSettings = BrowserCallSettings(),
         agent: Agent | None = None,
-        make_ear: Callable[[], Ear] | None = None,
+        make_speech_detector: Callable[[], SpeechDetector] | None = None,
         connect: "Connect | None" = None,
     ) -> None:
         self.engine = engine
@@ -98,11 +98,11 @@ class BrowserCalls:
         self.voices = voices
         self.settings = settings
         self.agent = agent
-        self.make_ear = make_ear
+        self.make_speech_detector = make_speech_detector
         self._connect = connect or _connect_by_webrtc
         self._legs: dict[str, BrowserLeg] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._started: dict[str, None] = {}  # ids of sessions, oldest first
+        self._session_ids: dict[str, None] = {}  # ids of sessions, oldest first
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -110,19 +110,19 @@ class BrowserCalls:
         """Wait until nothing is left of any call, its end included."""
         await self._idle.wait()
 
-    def start(self) -> str:
+    def issue_session_id(self) -> str:
         """Remember a new session; answers its id."""
         session_id = str(uuid.uuid4())
-        self._started[session_id] = None
-        if len(self._started) > _MOST_STARTED:
-            del self._started[next(iter(self._started))]
+        self._session_ids[session_id] = None
+        if len(self._session_ids) > _MAX_SESSION_IDS:
+            del self._session_ids[next(iter(self._session_ids))]
         return session_id
 
-    def is_started(self, session_id: str) -> bool:
+    def is_session_id(self, session_id: str) -> bool:
         """Whether a session of that id was started, lately."""
-        return session_id in self._started
+        return session_id in self._session_ids
 
-    async def take_offer(self, offer: Offer, peer_name: str, grant: Grant) -> dict[str, str]:
+    async def accept_offer(self, offer: Offer, peer_name: str, grant: Grant) -> dict[str, str]:
         """Answer an offer: a new call for that grant, or another offer of one that is up.
 
         Raises:
@@ -140,7 +140,7 @@ class BrowserCalls:
             await peer.renegotiate(offer.sdp)
         return {"sdp": peer.answer_sdp, "type": "answer", "pc_id": leg.call_id}
 
-    async def take_candidates(self, candidates: Candidates) -> None:
+    async def add_candidates(self, candidates: Candidates) -> None:
         """Hand trickled candidates on; raises BadRequest, CallUnknown."""
         leg = self._legs.get(candidates.pc_id)
         peer = None if leg is None else leg.peer
@@ -159,20 +159,20 @@ class BrowserCalls:
 
     # What legs call
 
-    def leave(self, leg: BrowserLeg) -> None:
+    def remove(self, leg: BrowserLeg) -> None:
         """A call is over."""
         self._legs.pop(leg.call_id, None)
         self._note_idle()
 
-    def own(self, work: Awaitable[None]) -> asyncio.Task[None]:
+    def start_task(self, awaitable: Awaitable[None]) -> asyncio.Task[None]:
         """Keep a task until it is done."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(awaitable)
         assert isinstance(task, asyncio.Task)
         self._tasks.add(task)
-        task.add_done_callback(self._disown)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _disown(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._note_idle()
 
@@ -180,7 +180,7 @@ class BrowserCalls:
         if not self._legs and not self._tasks:
             self._idle.set()
 
-    async def _open(self, offer_sdp: str, peer_name: str, grant: Grant) -> tuple[BrowserLeg, Peer]:
+    async def _open(self, offer_sdp: str, peer_name: str, grant: Grant) -> tuple[BrowserLeg, BrowserPeer]:
         leg = BrowserLeg(self, str(uuid.uuid4()), peer_name, grant)
         self.registry.admit(leg, peer=peer_name)
         self._legs[leg.call_id] = leg
@@ -192,11 +192,11 @@ class BrowserCalls:
         return leg, peer
 
 
-Connect = Callable[[str, BrowserLeg, BrowserCallSettings], Awaitable[Peer]]
+Connect = Callable[[str, BrowserLeg, BrowserCallSettings], Awaitable[BrowserPeer]]
 
 
-async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> Peer:
+async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> BrowserPeer:
     from ...adapters import webrtc
 
-    policy = webrtc.PeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
-    return await webrtc.Peer.answer(offer_sdp, leg, policy)
+    policy = webrtc.WebRtcPeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
+    return await webrtc.WebRtcPeer.answer(offer_sdp, leg, policy)

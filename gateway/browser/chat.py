@@ -18,10 +18,10 @@ import httpx
 
 from ...tts_engine.errors import VivavoceError
 
-_MOST_TURNS = 40  # of the history; older ones are forgotten
-_MOST_LINE = 64 * 1024  # characters of one event
-_MOST_ANSWER = 20_000  # characters; nobody listens to more
-_FOR_SPEECH = (
+_MAX_MESSAGES = 40  # of the history; older ones are forgotten
+_MAX_LINE_CHARACTERS = 64 * 1024  # characters of one event
+_MAX_ANSWER_CHARACTERS = 20_000  # characters; nobody listens to more
+_DEFAULT_SYSTEM_PROMPT = (
     "You are on the phone. Answer in one to three short sentences of plain spoken English, "
     "without lists, markup or emoji."
 )
@@ -38,41 +38,41 @@ class ChatSettings:
     base_url: str
     model: str
     api_key: str = field(default="", repr=False)
-    system_prompt: str = _FOR_SPEECH
+    system_prompt: str = _DEFAULT_SYSTEM_PROMPT
     timeout_s: float = 20.0  # between two tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatMessage:
     """One turn of the history."""
 
     role: Literal["user", "assistant"]
     content: str
 
 
-class Conversation:
+class ChatHistory:
     """Who said what, as far as it was heard."""
 
     def __init__(self, system_prompt: str) -> None:
-        self.turns: deque[Turn] = deque(maxlen=_MOST_TURNS)
+        self.entries: deque[ChatMessage] = deque(maxlen=_MAX_MESSAGES)
         self._system_prompt = system_prompt
 
-    def asked(self, text: str) -> None:
+    def add_question(self, text: str) -> None:
         """The caller said this."""
-        self.turns.append(Turn("user", text))
+        self.entries.append(ChatMessage("user", text))
 
-    def heard(self, text: str) -> None:
+    def add_heard_answer(self, text: str) -> None:
         """The caller heard this of us; nothing heard is nothing said."""
         if text.strip():
-            self.turns.append(Turn("assistant", text.strip()))
+            self.entries.append(ChatMessage("assistant", text.strip()))
 
-    def messages(self) -> list[dict[str, str]]:
+    def request_messages(self) -> list[dict[str, str]]:
         """The system prompt and the turns as the server wants them."""
-        turns = [{"role": turn.role, "content": turn.content} for turn in self.turns]
-        return [{"role": "system", "content": self._system_prompt}, *turns]
+        messages = [{"role": entry.role, "content": entry.content} for entry in self.entries]
+        return [{"role": "system", "content": self._system_prompt}, *messages]
 
 
-async def answer(conversation: Conversation, settings: ChatSettings) -> AsyncGenerator[str, None]:
+async def stream_answer(history: ChatHistory, settings: ChatSettings) -> AsyncGenerator[str, None]:
     """Yield the model's answer as it is written. Raises ChatFailed."""
     timeout = httpx.Timeout(settings.timeout_s)
     try:
@@ -82,7 +82,7 @@ async def answer(conversation: Conversation, settings: ChatSettings) -> AsyncGen
                 "POST",
                 settings.base_url.rstrip("/") + "/chat/completions",
                 headers={"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {},
-                json={"model": settings.model, "messages": conversation.messages(), "stream": True},
+                json={"model": settings.model, "messages": history.request_messages(), "stream": True},
             ) as response,
         ):
             if response.status_code != httpx.codes.OK:
@@ -97,20 +97,20 @@ async def answer(conversation: Conversation, settings: ChatSettings) -> AsyncGen
 async def _tokens(response: httpx.Response) -> AsyncGenerator[str, None]:
     characters = 0
     async for line in response.aiter_lines():
-        if not line.startswith("data:") or len(line) > _MOST_LINE:
+        if not line.startswith("data:") or len(line) > _MAX_LINE_CHARACTERS:
             continue
         data = line.removeprefix("data:").strip()
         if data == "[DONE]":
             return
-        token = token_of(data)
+        token = parse_token(data)
         characters += len(token)
-        if characters > _MOST_ANSWER:
+        if characters > _MAX_ANSWER_CHARACTERS:
             return
         if token:
             yield token
 
 
-def token_of(data: str) -> str:
+def parse_token(data: str) -> str:
     """The text in one event, "" for events without any; raises ChatFailed for what is no event."""
     try:
         event = json.loads(data)

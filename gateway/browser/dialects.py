@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from ..call_messages import MOST_TEXT, BadMessage, CommandMessage, TextMessage
-from .session import AskMessage, PageMessage, parse
+from ..call_messages import MAX_TEXT_CHARACTERS, BadCallMessage, CommandMessage, TextMessage
+from .session import AskMessage, PageMessage, parse_page_message
 
 _LABEL: Final = "rtvi-ai"
 _VERSION: Final = "1.0.0"
@@ -20,36 +20,36 @@ _SIGNALLING: Final = '"type":"signalling"'
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class DecodedMessage:
     """What a message asks for, and what the page gets back at once."""
 
     requests: Sequence[PageMessage] = ()
-    answers: Sequence[str] = ()
+    replies: Sequence[str] = ()
 
 
-class Dialect(Protocol):
+class DataChannelDialect(Protocol):
     """How one kind of page reads and writes."""
 
-    def read(self, message: str) -> Read:
-        """A message of the page; raises BadMessage."""
+    def read(self, message: str) -> DecodedMessage:
+        """A message of the page; raises BadCallMessage."""
 
     def write(self, message: dict[str, object]) -> list[str]:
         """A message to the page, as the texts that are sent for it."""
 
 
-def dialect_of(message: str, typed: Literal["ask", "text"]) -> Dialect:
+def detect_dialect(message: str, typed_text_action: Literal["ask", "text"]) -> DataChannelDialect:
     """The dialect that a page shows with a message; ``typed``: what is done with text typed into RTVI's."""
-    return RtviDialect(typed) if f'"{_LABEL}"' in message else PageDialect()
+    return RtviDialect(typed_text_action) if f'"{_LABEL}"' in message else PageDialect()
 
 
 class PageDialect:
     """Our own page's: nothing to translate."""
 
-    def read(self, message: str) -> Read:
-        """A message of the page; raises BadMessage."""
+    def read(self, message: str) -> DecodedMessage:
+        """A message of the page; raises BadCallMessage."""
         if _SIGNALLING in message[: len(_SIGNALLING) + 20]:
-            return Read()  # a Pipecat client tells of its tracks before it says anything in RTVI
-        return Read(requests=[parse(message)])
+            return DecodedMessage()  # a Pipecat client tells of its tracks before it says anything in RTVI
+        return DecodedMessage(requests=[parse_page_message(message)])
 
     def write(self, message: dict[str, object]) -> list[str]:
         """A message to the page."""
@@ -60,10 +60,10 @@ class PageDialect:
 class RtviDialect:
     """Pipecat's clients'. Typed text is asked of the model, or spoken as it is."""
 
-    _typed_is: Literal["ask", "text"]
+    _typed_text_action: Literal["ask", "text"]
     _speaking: bool = False
 
-    def read(self, message: str) -> Read:
+    def read(self, message: str) -> DecodedMessage:
         """A message of the client; what it may do without is passed over."""
         envelope = _envelope(message)
         data = envelope.get("data")
@@ -71,13 +71,13 @@ class RtviDialect:
         match envelope.get("type"):
             case "client-ready":
                 ready: dict[str, object] = {"version": _VERSION, "about": {"library": "vivavoce"}}
-                return Read(answers=[_rtvi("bot-ready", ready, str(envelope.get("id", "")))])
+                return DecodedMessage(replies=[_rtvi("bot-ready", ready, str(envelope.get("id", "")))])
             case "send-text":
-                return Read(requests=self._typed(str(data.get("content", ""))))
+                return DecodedMessage(requests=self._typed_text_requests(str(data.get("content", ""))))
             case "disconnect-bot":
-                return Read(requests=[CommandMessage(type="hang_up")])
+                return DecodedMessage(requests=[CommandMessage(type="hang_up")])
             case _:
-                return Read()
+                return DecodedMessage()
 
     def write(self, message: dict[str, object]) -> list[str]:
         """A message to the client; what RTVI has no word for is left out."""
@@ -100,12 +100,12 @@ class RtviDialect:
             case _:
                 return []
 
-    def _typed(self, text: str) -> list[PageMessage]:
+    def _typed_text_requests(self, text: str) -> list[PageMessage]:
         if not text:
             return []
-        if len(text) > MOST_TEXT:
-            raise BadMessage(f"a text of {len(text)} characters; at most {MOST_TEXT} are read")
-        if self._typed_is == "ask":
+        if len(text) > MAX_TEXT_CHARACTERS:
+            raise BadCallMessage(f"a text of {len(text)} characters; at most {MAX_TEXT_CHARACTERS} are read")
+        if self._typed_text_action == "ask":
             return [AskMessage(type="ask", text=text)]
         discard = CommandMessage(type="discard")
         return [discard, TextMessage(type="text", text=text), CommandMessage(type="end")]
@@ -115,9 +115,9 @@ def _envelope(message: str) -> dict[str, Any]:
     try:
         envelope = json.loads(message)
     except (ValueError, RecursionError):
-        raise BadMessage("a message is a JSON object") from None
+        raise BadCallMessage("a message is a JSON object") from None
     if not isinstance(envelope, dict):
-        raise BadMessage("a message is a JSON object")
+        raise BadCallMessage("a message is a JSON object")
     return envelope
 
 

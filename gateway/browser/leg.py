@@ -16,21 +16,21 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded, VivavoceError
 from ..access.access import Grant
 from ..call import Call
-from ..call_messages import check_length, describe_error
-from .dialects import Dialect, PageDialect, dialect_of
-from .session import BrowserSession, SessionPolicy
+from ..call_messages import check_message_length, describe_error
+from .dialects import DataChannelDialect, PageDialect, detect_dialect
+from .session import PageChannel, PageChannelSettings
 
 if TYPE_CHECKING:
     from .calls import BrowserCalls
 
 logger = logging.getLogger(__name__)
 
-_MOST_TOLD_EARLY = 64  # messages to a page that has not said anything yet
-_TICKS_A_STAT = 50
-_HEARD_RATE = 16_000  # Hz, what a peer decodes the caller's audio to
+_MAX_EARLY_MESSAGES = 64  # messages to a page that has not said anything yet
+_TICKS_PER_STATS = 50
+_CALLER_SAMPLE_RATE = 16_000  # Hz, what a peer decodes the caller's audio to
 
 
-class Peer(Protocol):
+class BrowserPeer(Protocol):
     """A browser's connection, as ``adapters.webrtc.Peer`` is one."""
 
     answer_sdp: str
@@ -51,7 +51,7 @@ class Peer(Protocol):
     def discard(self) -> None:
         """Drop speech that has not left."""
 
-    def tell(self, message: str) -> None:
+    def send_message(self, message: str) -> None:
         """Send a text message."""
 
     def close(self, reason: str) -> None:
@@ -67,15 +67,15 @@ class BrowserLeg:
     def __init__(self, calls: "BrowserCalls", call_id: str, peer_name: str, grant: Grant) -> None:
         self.call_id = call_id
         self.call: Call | None = None
-        self.peer: Peer | None = None  # until it has been answered
+        self.peer: BrowserPeer | None = None  # until it has been answered
         self._calls = calls
         self._peer_name = peer_name
         self._grant = grant
-        self._session: BrowserSession | None = None
-        self._dialect: Dialect = PageDialect()
-        self._told_early: deque[dict[str, object]] = deque(maxlen=_MOST_TOLD_EARLY)
-        self._is_understood = False  # whether the page has said anything, by which its dialect is known
-        self._saying: list[asyncio.Task[None]] = []
+        self._page_channel: PageChannel | None = None
+        self._dialect: DataChannelDialect = PageDialect()
+        self._early_sent: deque[dict[str, object]] = deque(maxlen=_MAX_EARLY_MESSAGES)
+        self._is_dialect_known = False  # whether the page has said anything, by which its dialect is known
+        self._tasks: list[asyncio.Task[None]] = []
         self._ticks = 0
         self._over = False
 
@@ -84,9 +84,9 @@ class BrowserLeg:
         """Packets that were not sent in time."""
         return 0 if self.peer is None else self.peer.dropped
 
-    async def connect(self, answering: Awaitable[Peer]) -> Peer:
+    async def connect(self, pending_peer: Awaitable[BrowserPeer]) -> BrowserPeer:
         """Wait until the browser is answered. Raises Overloaded if the call was ended meanwhile."""
-        peer = await answering
+        peer = await pending_peer
         if self._over:
             await peer.aclose()
             raise Overloaded("the call was ended here", reason="shutting_down", retry_after_s=5.0)
@@ -97,7 +97,7 @@ class BrowserLeg:
 
     def on_connected(self) -> None:
         """Sound can flow: the call begins."""
-        with self._boundary():
+        with self._end_on_error():
             self._begin()
 
     def _begin(self) -> None:
@@ -112,34 +112,34 @@ class BrowserLeg:
             speech=settings.speech,
             lead_s=settings.lead_s,
         )
-        if calls.make_ear is not None:
-            call.listen_for_speech(calls.make_ear())
-        call.on_speech = settings.on_speech
+        if calls.make_speech_detector is not None:
+            call.set_speech_detector(calls.make_speech_detector())
+        call.caller_speech_action = settings.caller_speech_action
         greeting = settings.greeting if calls.agent is None else ""
-        policy = SessionPolicy(greeting, settings.speech, settings.chat)
-        voices = calls.voices.seen_by(self._grant)
-        self._session = BrowserSession(call, self, voices, policy, self._grant.charge_characters)
+        policy = PageChannelSettings(greeting, settings.speech, settings.chat)
+        voices = calls.voices.for_grant(self._grant)
+        self._page_channel = PageChannel(call, self, voices, policy, self._grant.charge_characters)
         calls.registry.open(self, call, kind="webrtc", peer=self._peer_name)
-        session, agent = self._session, calls.agent
-        self._saying = [calls.own(self._guard(session.run))]
+        page_channel, agent = self._page_channel, calls.agent
+        self._tasks = [calls.start_task(self._run_guarded(page_channel.run))]
         if agent is not None:
-            self._saying.append(calls.own(self._guard(lambda: agent.run(call))))
+            self._tasks.append(calls.start_task(self._run_guarded(lambda: agent.run(call))))
 
     def on_message(self, message: str) -> None:
         """The page says something; what cannot be made sense of is answered with an error."""
-        if self._session is None or message.startswith("ping"):
+        if self._page_channel is None or message.startswith("ping"):
             return
-        with self._boundary():
+        with self._end_on_error():
             try:
-                self._take(message, self._session)
+                self._handle_message(message, self._page_channel)
             except VivavoceError as error:
-                self.tell(describe_error(error))
+                self.send_message(describe_error(error))
 
     def on_audio(self, pcm: bytes) -> None:
         """The caller says something."""
         if self.call is not None and not self._over:
-            with self._boundary():
-                self.call.hear(pcm, _HEARD_RATE)
+            with self._end_on_error():
+                self.call.receive_audio(pcm, _CALLER_SAMPLE_RATE)
 
     def on_closed(self, reason: str) -> None:
         """The browser is gone: the call is over."""
@@ -147,14 +147,14 @@ class BrowserLeg:
             return
         self._over = True
         self._calls.clock.leave(self)
-        for task in self._saying:
+        for task in self._tasks:
             task.cancel()
         if self.call is None:
             logger.info("Call from %s came to nothing: %s", self._peer_name, reason)
-        self._calls.registry.leave(self, reason)
+        self._calls.registry.remove(self, reason)
         if self.peer is not None:
-            self._calls.own(self.peer.aclose())
-        self._calls.leave(self)
+            self._calls.start_task(self.peer.aclose())
+        self._calls.remove(self)
 
     # What the clock calls
 
@@ -163,8 +163,8 @@ class BrowserLeg:
         if self.call is None or self._over:
             return 0
         self._ticks += 1
-        if self._ticks % _TICKS_A_STAT == 0 and self._session is not None:
-            self._session.tell_stats()
+        if self._ticks % _TICKS_PER_STATS == 0 and self._page_channel is not None:
+            self._page_channel.send_stats()
         return self.call.tick(now)
 
     def fail(self, error: Exception) -> None:
@@ -174,10 +174,10 @@ class BrowserLeg:
 
     # What the session says to the page
 
-    def tell(self, message: dict[str, object]) -> None:
+    def send_message(self, message: dict[str, object]) -> None:
         """Send a message in the page's own words."""
-        if not self._is_understood:
-            self._told_early.append(message)
+        if not self._is_dialect_known:
+            self._early_sent.append(message)
         for text in self._dialect.write(message):
             self._send(text)
 
@@ -190,41 +190,41 @@ class BrowserLeg:
         """Hang up."""
         if self._over:
             return
-        self.tell({"type": "hung_up"})
+        self.send_message({"type": "hung_up"})
         if self.peer is None:
             self.on_closed(reason)
         else:
             self.peer.close(reason)
 
-    def _take(self, message: str, session: BrowserSession) -> None:
-        check_length(message)
+    def _handle_message(self, message: str, page_channel: PageChannel) -> None:
+        check_message_length(message)
         if isinstance(self._dialect, PageDialect):
-            self._dialect = dialect_of(message, "ask" if self._calls.settings.chat else "text")
-        read = self._dialect.read(message)
-        for answer in read.answers:
+            self._dialect = detect_dialect(message, "ask" if self._calls.settings.chat else "text")
+        decoded = self._dialect.read(message)
+        for answer in decoded.replies:
             self._send(answer)
-        if not self._is_understood and (read.answers or read.requests):
-            self._understand()
-        for request in read.requests:
-            session.do(request)
+        if not self._is_dialect_known and (decoded.replies or decoded.requests):
+            self._on_dialect_known()
+        for request in decoded.requests:
+            page_channel.execute(request)
 
-    def _understand(self) -> None:
-        self._is_understood = True
+    def _on_dialect_known(self) -> None:
+        self._is_dialect_known = True
         if not isinstance(self._dialect, PageDialect):  # what was told in other words, once more
-            for message in self._told_early:
-                self.tell(message)
-        self._told_early.clear()
+            for message in self._early_sent:
+                self.send_message(message)
+        self._early_sent.clear()
 
     def _send(self, text: str) -> None:
         if self.peer is not None:
-            self.peer.tell(text)
+            self.peer.send_message(text)
 
-    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
-        with self._boundary():
-            await work()  # made here: a task that is cancelled before it begins would leave it unawaited
+    async def _run_guarded(self, run: Callable[[], Awaitable[None]]) -> None:
+        with self._end_on_error():
+            await run()  # made here: a task that is cancelled before it begins would leave it unawaited
 
     @contextmanager
-    def _boundary(self) -> Iterator[None]:
+    def _end_on_error(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:

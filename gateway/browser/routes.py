@@ -23,14 +23,14 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.staticfiles import StaticFiles
 
 from ..access.guard import grant_of
-from ..call_messages import complaint
+from ..call_messages import describe_validation_error
 from .calls import BrowserCalls, Candidates, Offer
 from .session import describe_voices
 
 T = TypeVar("T")
 
-PAGE = Path(__file__).parent / "page"
-_MOST_BODY = 128 * 1024  # bytes; an offer of the most characters, escaped
+PAGE_DIRECTORY = Path(__file__).parent / "page"
+_MAX_BODY_BYTES = 128 * 1024  # bytes; an offer of the most characters, escaped
 _PAGE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -48,7 +48,7 @@ _CANDIDATES = TypeAdapter(Candidates)
 def routes(calls: BrowserCalls) -> APIRouter:
     """The routes of browser calls and their pages, mounted behind ``guard.requires``."""
     router = APIRouter()
-    page = StaticFiles(directory=PAGE)
+    page = StaticFiles(directory=PAGE_DIRECTORY)
 
     @router.post("/api/offer")
     async def offer(request: Request) -> JSONResponse:
@@ -60,7 +60,7 @@ def routes(calls: BrowserCalls) -> APIRouter:
 
     @router.get("/status")
     async def status(request: Request) -> JSONResponse:
-        voices = describe_voices(calls.voices.seen_by(grant_of(request)))
+        voices = describe_voices(calls.voices.for_grant(grant_of(request)))
         return JSONResponse({"status": "ready", "transports": ["webrtc"], "voices": voices})
 
     @router.post("/start")
@@ -68,7 +68,7 @@ def routes(calls: BrowserCalls) -> APIRouter:
         transport = _transport(await _json(request))
         if transport != "webrtc":
             raise HTTPException(400, f"transport {transport!r}; only 'webrtc' can be started here")
-        return JSONResponse({"sessionId": calls.start()})
+        return JSONResponse({"sessionId": calls.issue_session_id()})
 
     @router.post("/sessions/{session_id}/api/offer")
     async def session_offer(session_id: str, request: Request) -> JSONResponse:
@@ -109,11 +109,11 @@ def _add_pipecat_client(router: APIRouter) -> None:
 
 async def _take_offer(calls: BrowserCalls, request: Request) -> JSONResponse:
     offer = _validated(_OFFER, await _json(request))
-    return JSONResponse(await calls.take_offer(offer, _peer_name(request), grant_of(request)))
+    return JSONResponse(await calls.accept_offer(offer, _peer_name(request), grant_of(request)))
 
 
 async def _take_candidates(calls: BrowserCalls, request: Request) -> JSONResponse:
-    await calls.take_candidates(_validated(_CANDIDATES, await _json(request)))
+    await calls.add_candidates(_validated(_CANDIDATES, await _json(request)))
     return JSONResponse({"status": "success"})
 
 
@@ -124,8 +124,8 @@ async def _json(request: Request) -> object:
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > _MOST_BODY:
-            raise HTTPException(413, f"more than {_MOST_BODY} bytes")
+        if len(body) > _MAX_BODY_BYTES:
+            raise HTTPException(413, f"more than {_MAX_BODY_BYTES} bytes")
     try:
         return json.loads(body or b"{}")
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def _validated(adapter: TypeAdapter[T], data: object) -> T:
     try:
         return adapter.validate_python(data)
     except ValidationError as error:
-        raise HTTPException(422, complaint(error, "body")) from None
+        raise HTTPException(422, describe_validation_error(error, "body")) from None
 
 
 def _transport(body: object) -> str:
@@ -144,7 +144,7 @@ def _transport(body: object) -> str:
 
 
 def _check_started(calls: BrowserCalls, session_id: str) -> None:
-    if not calls.is_started(session_id):
+    if not calls.is_session_id(session_id):
         raise HTTPException(404, "no such session; POST /start begins one")
 
 

@@ -25,7 +25,7 @@ from typing import Annotated, Literal, Protocol, assert_never
 from pydantic import Field, TypeAdapter
 
 from ..access.errors import KeyRefused, RateLimited
-from ..call import Call, OnSpeech, Outcome, Speech
+from ..call import Call, CallerSpeechAction, CallSpeechOptions, UtteranceOutcome
 from ..call_events import (
     CallerSpeaking,
     CallEvent,
@@ -35,64 +35,66 @@ from ..call_events import (
     WordHeard,
 )
 from ..call_messages import (
-    MOST_TEXT,
-    MOST_WAITING,
-    NOT_SPOKEN,
-    BadMessage,
+    MAX_TEXT_CHARACTERS,
+    MAX_WAITING_CHARACTERS,
+    SPEECH_FAILED_MESSAGE,
+    BadCallMessage,
+    CallerSpeechActionMessage,
+    CallMessage,
     CommandMessage,
-    Message,
-    OnSpeechMessage,
     SpeechMessage,
     TextMessage,
-    describe,
     describe_error,
-    read,
+    describe_event,
+    validate_message,
 )
-from ..text_feed import Command, Delta, Draft, Meter, weight
+from ..text_feed import CharacterQuota, TextBuffer, TextCommand, TextDelta, waiting_characters_of
 from ..voice_registry import KeyVoices
-from .chat import ChatFailed, ChatSettings, Conversation, answer
+from .chat import ChatFailed, ChatHistory, ChatSettings, stream_answer
 
 logger = logging.getLogger(__name__)
 
-_MOST_TURNS_WAITING = 32
-_UTTERANCE_PIECE = 8 * 1024  # characters in one message to the page
+_MAX_WAITING_TURNS = 32
+_MAX_UTTERANCE_CHARACTERS = 8 * 1024  # characters in one message to the page
 
 
-class AskMessage(Message):
+class AskMessage(CallMessage):
     """A turn for the language model."""
 
     type: Literal["ask"]
-    text: Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)]
 
 
-class KeyMessage(Message):
+class KeyMessage(CallMessage):
     """A key of the page's keypad."""
 
     type: Literal["dtmf"]
     digit: Annotated[str, Field(pattern=r"^[0-9*#A-D]$")]
 
 
-PageMessage = TextMessage | CommandMessage | SpeechMessage | OnSpeechMessage | AskMessage | KeyMessage
+PageMessage = (
+    TextMessage | CommandMessage | SpeechMessage | CallerSpeechActionMessage | AskMessage | KeyMessage
+)
 _PAGE_MESSAGE: TypeAdapter[PageMessage] = TypeAdapter(Annotated[PageMessage, Field(discriminator="type")])
 
 
-def parse(message: str) -> PageMessage:
-    """One JSON message of a page; raises BadMessage."""
-    return read(_PAGE_MESSAGE, message)
+def parse_page_message(message: str) -> PageMessage:
+    """One JSON message of a page; raises BadCallMessage."""
+    return validate_message(_PAGE_MESSAGE, message)
 
 
 def describe_voices(voices: KeyVoices) -> list[dict[str, str]]:
     """The voices that a page may choose from."""
     return [
         {"id": voice.id, "name": voice.name, "language": voice.language, "description": voice.description}
-        for voice in voices.visible()
+        for voice in voices.usable_voices()
     ]
 
 
-class Page(Protocol):
+class PageConnection(Protocol):
     """The way to a browser."""
 
-    def tell(self, message: dict[str, object]) -> None:
+    def send_message(self, message: dict[str, object]) -> None:
         """Send a message; must not block."""
 
     def discard(self) -> None:
@@ -100,36 +102,36 @@ class Page(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPolicy:
+class PageChannelSettings:
     """How a browser is talked to. ``greeting``: said first, "" for nothing; ``chat``: None without one."""
 
     greeting: str
-    speech: Speech
+    speech: CallSpeechOptions
     chat: ChatSettings | None
 
 
-class Turn(Draft):
+class SpokenTurn(TextBuffer):
     """One utterance of ours while it is written and spoken. ``answers``: it belongs to the conversation."""
 
-    def __init__(self, number: int, *, answers: bool, speech: Speech) -> None:
+    def __init__(self, number: int, *, in_conversation: bool, speech: CallSpeechOptions) -> None:
         super().__init__()
         self.number = number
-        self.answers = answers
+        self.in_conversation = in_conversation
         self.speech = speech
         self.text = ""
-        self.heard_to = 0  # characters
-        self.began_at: float | None = None  # monotonic s of its first text
-        self.read_at = 0.0  # since when it is this one's turn
+        self.heard_characters = 0  # characters
+        self.first_text_at: float | None = None  # monotonic s of its first text
+        self.reading_since = 0.0  # since when it is this one's turn
 
-    def write(self, delta: Delta, now: float) -> None:
+    def write(self, delta: TextDelta, now: float) -> None:
         """Add text or a command."""
         if isinstance(delta, str):
-            self.began_at = self.began_at or now
+            self.first_text_at = self.first_text_at or now
             self.text += delta
         self.push(delta)
 
 
-class BrowserSession:
+class PageChannel:
     """Says a page's turns one after the other and tells it what is heard of them.
 
     It watches its call's events, without a queue: telling a page never waits. charge: takes the characters
@@ -139,53 +141,53 @@ class BrowserSession:
     def __init__(
         self,
         call: Call,
-        page: Page,
+        page: PageConnection,
         voices: KeyVoices,
-        policy: SessionPolicy,
+        policy: PageChannelSettings,
         charge: Callable[[int], None],
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        call.events.watch(self._on_event)
+        call.events.add_listener(self._on_event)
         self._call = call
         self._page = page
         self._voices = voices
         self._policy = policy
         self._charge = charge
-        self._meter = Meter(charge)
+        self._quota = CharacterQuota(charge)
         self._now = now
         self._speech = policy.speech
-        self._turns = 0
-        self._waiting: deque[Turn] = deque()
-        self._written: Turn | None = None  # by the page, not yet ended
-        self._saying: Turn | None = None  # its text is being read by the call
-        self._spoken: dict[int, Turn] = {}  # by number of utterance, until it is over
-        self._conversation = Conversation(policy.chat.system_prompt) if policy.chat else None
-        self._answers = asyncio.TaskGroup()  # of the language model, one that is cut off among them
-        self._answering: asyncio.Task[None] | None = None
-        self._cut_told = False  # to the page, of the discard that is under way
-        self._come = asyncio.Event()
+        self._turn_count = 0
+        self._waiting: deque[SpokenTurn] = deque()
+        self._open_turn: SpokenTurn | None = None  # by the page, not yet ended
+        self._current_turn: SpokenTurn | None = None  # its text is being read by the call
+        self._turns_by_utterance: dict[int, SpokenTurn] = {}  # by number of utterance, until it is over
+        self._history = ChatHistory(policy.chat.system_prompt) if policy.chat else None
+        self._answer_tasks = asyncio.TaskGroup()  # of the language model, one that is cut off among them
+        self._answer_task: asyncio.Task[None] | None = None
+        self._discard_reported = False  # to the page, of the discard that is under way
+        self._turn_added = asyncio.Event()
 
     async def run(self) -> None:
         """Say what there is to say until the call is over; the caller cancels it then."""
-        self._tell_started()
+        self._send_started()
         if self._policy.greeting:
-            self._begin_turn(answers=True).write(self._policy.greeting, self._now())
-            self._tell_text(self._waiting[-1], self._policy.greeting)
+            self._begin_turn(in_conversation=True).write(self._policy.greeting, self._now())
+            self._send_text(self._waiting[-1], self._policy.greeting)
             self._waiting[-1].end()
-        async with self._answers:
+        async with self._answer_tasks:
             while True:
-                await self._say_next()
+                await self._speak_next()
 
-    def do(self, message: PageMessage) -> None:
-        """What a page asked for; raises BadMessage."""
+    def execute(self, message: PageMessage) -> None:
+        """What a page asked for; raises BadCallMessage."""
         match message:
             case TextMessage(text=text):
                 self._write(text)
             case CommandMessage(type="flush"):
-                self._write(Command.FLUSH)
+                self._write(TextCommand.FLUSH)
             case CommandMessage(type="end"):
-                self._end_written()
+                self._end_open_turn()
             case CommandMessage(type="discard"):
                 self.discard()
             case CommandMessage():
@@ -193,8 +195,8 @@ class BrowserSession:
             case SpeechMessage(voice=voice, speed=speed):
                 voice = self._voices.resolve(voice)
                 self._speech = replace(self._speech, voice=voice, speed=speed)
-            case OnSpeechMessage(action=action):
-                self._call.on_speech = action
+            case CallerSpeechActionMessage(action=action):
+                self._call.caller_speech_action = action
             case AskMessage(text=text):
                 self._ask(text)
             case KeyMessage(digit=digit):
@@ -205,38 +207,38 @@ class BrowserSession:
     def discard(self) -> None:
         """Barge-in: nothing more of what is said or waits to be said is heard."""
         self._drop_waiting()
-        self._cut_told = False
+        self._discard_reported = False
         self._page.discard()
         self._call.discard()
-        if not self._cut_told:
+        if not self._discard_reported:
             # Nothing was being heard, and so no event tells of it; the page waits for an answer.
-            self._page.tell({"type": "discarded", "utterance": None, "cut_ms": 0.0, "heard": ""})
+            self._page.send_message({"type": "discarded", "utterance": None, "cut_ms": 0.0, "heard": ""})
 
     def _on_event(self, event: CallEvent) -> None:
-        message = describe(event)
+        message = describe_event(event)
         match event:
             case SpeechStarted(utterance):
-                message |= self._started(utterance)
+                message |= self._begin_utterance(utterance)
             case WordHeard(utterance, word):
-                if utterance in self._spoken:
-                    self._spoken[utterance].heard_to = word.text_stop
-                    self._overhear(utterance)
-            case CallerSpeaking() if self._call.on_speech is OnSpeech.DISCARD:
+                if utterance in self._turns_by_utterance:
+                    self._turns_by_utterance[utterance].heard_characters = word.text_stop
+                    self._send_others_text(utterance)
+            case CallerSpeaking() if self._call.caller_speech_action is CallerSpeechAction.DISCARD:
                 self._drop_waiting()  # the call itself discards what is heard
             case SpeechFinished(utterance, outcome):
-                self._overhear(utterance)
-                self._over(utterance, None if outcome == "spoken" else "")
+                self._send_others_text(utterance)
+                self._finish_turn(utterance, None if outcome == "spoken" else "")
             case SpeechDiscarded(utterance, _, heard):
-                self._over(utterance, heard)
-                self._spoken.clear()
-                self._cut_told = True
+                self._finish_turn(utterance, heard)
+                self._turns_by_utterance.clear()
+                self._discard_reported = True
                 self._page.discard()
-        self._page.tell(message)
+        self._page.send_message(message)
 
-    def tell_stats(self) -> None:
+    def send_stats(self) -> None:
         """Tell the numbers of the call so far."""
         stats = self._call.playout.stats
-        self._page.tell(
+        self._page.send_message(
             {
                 "type": "stats",
                 "lead_ms": round(1000 * self._call.playout.lead_s(self._now())),
@@ -250,122 +252,125 @@ class BrowserSession:
     # Turns
 
     def _drop_waiting(self) -> None:
-        self._end_written()
+        self._end_open_turn()
         for turn in self._waiting:
             turn.end()
         self._waiting.clear()
-        if self._answering is not None:
-            self._answering.cancel()
+        if self._answer_task is not None:
+            self._answer_task.cancel()
 
-    def _write(self, delta: Delta) -> None:
-        if sum(turn.waiting for turn in self._all_turns()) + weight(delta) > MOST_WAITING:
-            raise BadMessage(f"more than {MOST_WAITING} characters are waiting to be spoken")
-        if self._written is None:
+    def _write(self, delta: TextDelta) -> None:
+        if (
+            sum(turn.queued_characters for turn in self._all_turns()) + waiting_characters_of(delta)
+            > MAX_WAITING_CHARACTERS
+        ):
+            raise BadCallMessage(f"more than {MAX_WAITING_CHARACTERS} characters are waiting to be spoken")
+        if self._open_turn is None:
             self._check_room()
-        if not self._meter.takes(delta):
+        if not self._quota.accept(delta):
             return
-        if self._written is None:
-            self._written = self._begin_turn(answers=False)
-        self._written.write(delta, self._now())
+        if self._open_turn is None:
+            self._open_turn = self._begin_turn(in_conversation=False)
+        self._open_turn.write(delta, self._now())
         if isinstance(delta, str):
-            self._tell_text(self._written, delta)
+            self._send_text(self._open_turn, delta)
 
-    def _end_written(self) -> None:
-        self._meter.end()
-        if self._written is not None:
-            self._written.end()
-            self._written = None
+    def _end_open_turn(self) -> None:
+        self._quota.end()
+        if self._open_turn is not None:
+            self._open_turn.end()
+            self._open_turn = None
 
-    def _all_turns(self) -> list[Turn]:
-        return [*self._waiting, *([self._saying] if self._saying else [])]
+    def _all_turns(self) -> list[SpokenTurn]:
+        return [*self._waiting, *([self._current_turn] if self._current_turn else [])]
 
-    def _begin_turn(self, *, answers: bool) -> Turn:
+    def _begin_turn(self, *, in_conversation: bool) -> SpokenTurn:
         self._check_room()
-        turn = self._new_turn(answers=answers)
+        turn = self._new_turn(in_conversation=in_conversation)
         self._waiting.append(turn)
-        self._come.set()
+        self._turn_added.set()
         return turn
 
     def _check_room(self) -> None:
-        if len(self._waiting) >= _MOST_TURNS_WAITING:
-            raise BadMessage(f"{_MOST_TURNS_WAITING} utterances are waiting to be spoken")
+        if len(self._waiting) >= _MAX_WAITING_TURNS:
+            raise BadCallMessage(f"{_MAX_WAITING_TURNS} utterances are waiting to be spoken")
 
-    def _new_turn(self, *, answers: bool) -> Turn:
-        self._turns += 1
-        return Turn(self._turns - 1, answers=answers, speech=self._speech)
+    def _new_turn(self, *, in_conversation: bool) -> SpokenTurn:
+        self._turn_count += 1
+        return SpokenTurn(self._turn_count - 1, in_conversation=in_conversation, speech=self._speech)
 
-    async def _say_next(self) -> None:
+    async def _speak_next(self) -> None:
         while not self._waiting:
-            self._come.clear()
-            await self._come.wait()
+            self._turn_added.clear()
+            await self._turn_added.wait()
         turn = self._waiting.popleft()
-        outcome = await self._call.speak(self._read(turn), speech=turn.speech)
-        self._saying = None
-        if outcome is Outcome.FAILED:
-            self._page.tell({"type": "error", "message": NOT_SPOKEN})
+        outcome = await self._call.speak(self._deltas_of(turn), speech=turn.speech)
+        self._current_turn = None
+        if outcome is UtteranceOutcome.FAILED:
+            self._page.send_message({"type": "error", "message": SPEECH_FAILED_MESSAGE})
 
-    async def _read(self, turn: Turn) -> AsyncGenerator[Delta, None]:
-        self._saying = turn  # only now: before, another program's utterance may have been heard
-        turn.read_at = self._now()
+    async def _deltas_of(self, turn: SpokenTurn) -> AsyncGenerator[TextDelta, None]:
+        self._current_turn = turn  # only now: before, another program's utterance may have been heard
+        turn.reading_since = self._now()
         async with aclosing(turn.deltas()) as deltas:
             async for delta in deltas:
                 yield delta
 
-    def _started(self, utterance: int) -> dict[str, object]:
-        turn = self._saying
+    def _begin_utterance(self, utterance: int) -> dict[str, object]:
+        turn = self._current_turn
         if turn is None:  # somebody else's
-            self._spoken[utterance] = turn = self._new_turn(answers=True)
-            self._overhear(utterance)
+            self._turns_by_utterance[utterance] = turn = self._new_turn(in_conversation=True)
+            self._send_others_text(utterance)
             return {"turn": turn.number}
-        self._spoken[utterance] = turn
-        waited_s = self._now() - max(turn.began_at or self._now(), turn.read_at)
+        self._turns_by_utterance[utterance] = turn
+        waited_s = self._now() - max(turn.first_text_at or self._now(), turn.reading_since)
         return {"turn": turn.number, "after_text_ms": round(1000 * waited_s, 1)}
 
-    def _overhear(self, utterance: int) -> None:
+    def _send_others_text(self, utterance: int) -> None:
         """Tell the page what somebody else has written since; of our own turns it knows all."""
-        turn = self._spoken.get(utterance)
-        written = self._call.text_of(utterance)
-        if turn is not None and len(written) > len(turn.text):
-            self._tell_text(turn, written[len(turn.text) :])
-            turn.text = written
+        turn = self._turns_by_utterance.get(utterance)
+        full_text = self._call.utterance_text(utterance)
+        if turn is not None and len(full_text) > len(turn.text):
+            self._send_text(turn, full_text[len(turn.text) :])
+            turn.text = full_text
 
-    def _over(self, utterance: int, heard: str | None) -> None:
+    def _finish_turn(self, utterance: int, heard: str | None) -> None:
         """The utterance is over; ``heard``: None for all of it, "" for as far as its words were heard."""
-        turn = self._spoken.pop(utterance, None)
-        if turn is None or not turn.answers or self._conversation is None:
+        turn = self._turns_by_utterance.pop(utterance, None)
+        if turn is None or not turn.in_conversation or self._history is None:
             return
         if heard is None:
             heard = turn.text
-        self._conversation.heard(heard or turn.text[: turn.heard_to])
+        self._history.add_heard_answer(heard or turn.text[: turn.heard_characters])
 
     # The language model
 
     def _ask(self, text: str) -> None:
-        if self._policy.chat is None or self._conversation is None:
-            raise BadMessage("ask: no language model is configured here; send text to have it spoken")
+        if self._policy.chat is None or self._history is None:
+            raise BadCallMessage("ask: no language model is configured here; send text to have it spoken")
         self.discard()
-        self._conversation.asked(text)
-        turn = self._begin_turn(answers=True)
-        answering = self._answer(turn, self._conversation, self._policy.chat)
-        self._answering = self._answers.create_task(answering)
+        self._history.add_question(text)
+        turn = self._begin_turn(in_conversation=True)
+        answering = self._answer(turn, self._history, self._policy.chat)
+        self._answer_task = self._answer_tasks.create_task(answering)
 
-    async def _answer(self, turn: Turn, conversation: Conversation, chat: ChatSettings) -> None:
+    async def _answer(self, turn: SpokenTurn, history: ChatHistory, chat: ChatSettings) -> None:
         try:
-            async with aclosing(answer(conversation, chat)) as tokens:
+            async with aclosing(stream_answer(history, chat)) as tokens:
                 async for token in tokens:
                     self._charge(len(token))
                     turn.write(token, self._now())
-                    self._tell_text(turn, token)
+                    self._send_text(turn, token)
         except (ChatFailed, RateLimited, KeyRefused) as error:
             logger.warning("Call %s: %s", self._call.call_id, error)
-            self._page.tell(describe_error(error))
+            self._page.send_message(describe_error(error))
         finally:
             turn.end()
 
     # Telling
 
-    def _tell_started(self) -> None:
-        self._page.tell(
+    def _send_started(self) -> None:
+        self._page.send_message(
             {
                 "type": "started",
                 "call": self._call.call_id,
@@ -377,7 +382,7 @@ class BrowserSession:
             }
         )
 
-    def _tell_text(self, turn: Turn, text: str) -> None:
-        for start in range(0, len(text), _UTTERANCE_PIECE):
-            piece = text[start : start + _UTTERANCE_PIECE]
-            self._page.tell({"type": "utterance", "turn": turn.number, "text": piece})
+    def _send_text(self, turn: SpokenTurn, text: str) -> None:
+        for start in range(0, len(text), _MAX_UTTERANCE_CHARACTERS):
+            piece = text[start : start + _MAX_UTTERANCE_CHARACTERS]
+            self._page.send_message({"type": "utterance", "turn": turn.number, "text": piece})

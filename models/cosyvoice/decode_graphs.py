@@ -22,20 +22,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .bistream import Ask, Kind, Unit
-from .decoding import Asked, Turn, all_asked, chooser_of
-from .device_sampling import NONE, Wishes, after, choose_ids, no_wishes, write_wishes
-from .devices import on_host
+from .bistream import LmInput, LmInputKind, SamplingRequest
+from .decoding import DecodeTurn, RowRequest, collect_requests, sampling_context
+from .device_sampling import (
+    NO_ID,
+    SamplingInputs,
+    after_choice,
+    choose_ids,
+    default_sampling_inputs,
+    write_sampling_inputs,
+)
+from .devices import to_host
 from .sampling import SamplingParameters
-from .speech_lm import SpeechLm, SpeechLmState, plan_step, positions_and_places
-from .step_graph import Pool, StepGraph, Tray, bucket, buckets, new_pool
+from .speech_lm import SpeechLm, SpeechLmState, input_and_write_positions, make_lm_step_plan
+from .step_graph import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
 
-_LEAST_ATTENDED = 256
-_LEAST_HEARD = 16  # ids that repetition is judged by; 10 by upstream's rule
+_MIN_ATTENDED = 256
+_MIN_RECENT_IDS = 16  # ids that repetition is judged by; 10 by upstream's rule
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class DecodeGraphKey:
     """What a step is recorded for.
 
     rows: of the memory. columns: inputs of a row. attended: positions. heard: last ids of a row.
@@ -43,36 +50,36 @@ class Extent:
 
     rows: int
     columns: int
-    attended: int
-    heard: int
+    attended_positions: int
+    recent_ids: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Inputs:
+class _DecodeInputs:
     """codes, positions, places: (B, T) int64. last: (B,) int64, the column to answer from.
 
     asks: (B,) bool, whether the row does.
     """
 
-    codes: Tensor
+    indices: Tensor
     positions: Tensor
-    places: Tensor
+    write_positions: Tensor
     last: Tensor
-    asks: Tensor
-    wishes: Wishes
+    is_active: Tensor
+    sampling: SamplingInputs
 
 
 @dataclass(slots=True)
-class _Foreseen:
+class _DecodedAhead:
     """What a row says next if it is asked as before. answers: ids, and whether they were drawn again."""
 
-    turn: Turn
+    turn: DecodeTurn
     forbidden: tuple[int, ...]
-    last: int
+    last_id: int
     answers: list[tuple[int, bool]]
 
-    def is_meant_by(self, ask: Ask) -> bool:
-        return ask == Ask((Unit(Kind.SPEECH, self.last),), self.forbidden)
+    def matches(self, request: SamplingRequest) -> bool:
+        return request == SamplingRequest((LmInput(LmInputKind.SPEECH, self.last_id),), self.forbidden)
 
 
 class DecodeGraphs:
@@ -82,176 +89,202 @@ class DecodeGraphs:
     lengths, as its owner does.
     """
 
-    def __init__(self, lm: SpeechLm, state: SpeechLmState, columns: int, ahead: int = 1) -> None:
-        self._lm, self._state, self._columns, self.ahead = lm, state, columns, ahead
-        self._foreseen: dict[int, _Foreseen] = {}
-        self._steps: dict[Extent, _Step] = {}
-        self._pool = new_pool(lm.device)
+    def __init__(self, lm: SpeechLm, state: SpeechLmState, max_inputs: int, ids_per_step: int = 1) -> None:
+        self._lm, self._state, self._columns, self.ids_per_step = lm, state, max_inputs, ids_per_step
+        self._rows_decoded_ahead: dict[int, _DecodedAhead] = {}
+        self._steps: dict[DecodeGraphKey, _RecordedDecodeStep] = {}
+        self._pool = new_graph_pool(lm.device)
 
     @property
-    def recorded(self) -> tuple[Extent, ...]:
+    def recorded(self) -> tuple[DecodeGraphKey, ...]:
         """What there are steps for."""
         return tuple(self._steps)
 
     @torch.inference_mode()
     def record(self) -> None:
         """Record a step for all that is usual, so that no session waits for it later."""
-        for extent in self._usual():
-            self._step(extent)
+        for key in self._common_keys():
+            self._recorded_step(key)
 
     @torch.inference_mode()
-    def choose(self, turns: Mapping[int, Turn]) -> dict[int, int]:
+    def choose(self, turns: Mapping[int, DecodeTurn]) -> dict[int, int]:
         """What to answer every generation that asks, by row; the memory is after it.
 
         What comes after may be ``foreseen``. Raises ValueError where a row would outgrow its memory, has no
         id to choose from, or more inputs than a step takes. Then no generation, random number or length has
         changed: a row can be tried again.
         """
-        asked = all_asked(turns.items())
-        if not asked:
+        requests = collect_requests(turns.items())
+        if not requests:
             return {}
-        fed = torch.zeros_like(self._state.lengths)
-        for each in asked:
-            fed[each.row] = len(each.inputs)
-        lengths = self._state.lengths + fed
-        self._check(int(lengths.max()), int(fed.max()))
-        answers = self._step(self._extent(asked, lengths)).run(asked, fed)
-        chosen = {each.row: _answer(each, answers[0][each.row]) for each in asked}
-        for each in asked:
+        input_counts = torch.zeros_like(self._state.lengths)
+        for each in requests:
+            input_counts[each.row] = len(each.inputs)
+        lengths = self._state.lengths + input_counts
+        self._check(int(lengths.max()), int(input_counts.max()))
+        answers = self._recorded_step(self._key_for(requests, lengths)).run(requests, input_counts)
+        chosen = {each.row: _chosen_id(each, answers[0][each.row]) for each in requests}
+        for each in requests:
             self._state.lengths[each.row] = lengths[each.row]
-            self.forget(each.row)
-            if each.ask.forced is None:
-                _use(each.turn, redrawn=bool(answers[0][each.row][1]))
-                self._foresee(each, chosen[each.row], [step[each.row] for step in answers[1:]])
+            self.discard_decoded_ahead(each.row)
+            if each.request.forced is None:
+                _consume_draws(each.turn, redrawn=bool(answers[0][each.row][1]))
+                self._keep_decoded_ahead(each, chosen[each.row], [step[each.row] for step in answers[1:]])
         return chosen
 
-    def foreseen(self, row: int, ask: Ask | None) -> int | None:
+    def decoded_ahead(self, row: int, request: SamplingRequest | None) -> int | None:
         """What to answer a row's next ask, if that was computed already; the memory is after it.
 
         None where it was not, or nothing is asked now.
         """
-        foreseen = self._foreseen.get(row)
-        if ask is None or foreseen is None:
+        decoded_ahead = self._rows_decoded_ahead.get(row)
+        if request is None or decoded_ahead is None:
             return None
-        if not foreseen.answers or foreseen.answers[0][0] == NONE or not foreseen.is_meant_by(ask):
-            self.forget(row)
+        if (
+            not decoded_ahead.answers
+            or decoded_ahead.answers[0][0] == NO_ID
+            or not decoded_ahead.matches(request)
+        ):
+            self.discard_decoded_ahead(row)
             return None
-        foreseen.last, redrawn = foreseen.answers.pop(0)
+        decoded_ahead.last_id, redrawn = decoded_ahead.answers.pop(0)
         self._state.lengths[row] += 1
-        _use(foreseen.turn, redrawn=redrawn)
-        return foreseen.last
+        _consume_draws(decoded_ahead.turn, redrawn=redrawn)
+        return decoded_ahead.last_id
 
-    def forget(self, row: int) -> None:
+    def discard_decoded_ahead(self, row: int) -> None:
         """Foresee nothing for a row: it is another's, or has been told otherwise."""
-        self._foreseen.pop(row, None)
+        self._rows_decoded_ahead.pop(row, None)
 
-    def _foresee(self, asked: Asked, chosen: int, later: Sequence[Sequence[int]]) -> None:
-        room = self._state.capacity - int(self._state.lengths[asked.row])
-        answers = [(id, bool(redrawn)) for id, redrawn in later[:room]]
-        self._foreseen[asked.row] = _Foreseen(asked.turn, asked.ask.forbidden, chosen, answers)
+    def _keep_decoded_ahead(self, requests: RowRequest, chosen: int, later: Sequence[Sequence[int]]) -> None:
+        buffer = self._state.capacity - int(self._state.lengths[requests.row])
+        answers = [(id, bool(redrawn)) for id, redrawn in later[:buffer]]
+        self._rows_decoded_ahead[requests.row] = _DecodedAhead(
+            requests.turn, requests.request.forbidden, chosen, answers
+        )
 
-    def _check(self, longest: int, columns: int) -> None:
-        if longest > self._state.capacity:
+    def _check(self, max_length: int, columns: int) -> None:
+        if max_length > self._state.capacity:
             raise ValueError(
-                f"a row would hold {longest} ids; its memory was made for {self._state.capacity}"
+                f"a row would hold {max_length} ids; its memory was made for {self._state.capacity}"
             )
         if columns > self._columns:
             raise ValueError(f"an ask has {columns} inputs; a step takes {self._columns}")
 
-    def _extent(self, asked: Sequence[Asked], lengths: Tensor) -> Extent:
-        rows = bucket(1 + max(each.row for each in asked), len(lengths))
-        return Extent(
+    def _key_for(self, requests: Sequence[RowRequest], lengths: Tensor) -> DecodeGraphKey:
+        rows = bucket(1 + max(each.row for each in requests), len(lengths))
+        return DecodeGraphKey(
             rows,
-            1 if all(len(each.inputs) == 1 for each in asked) else self._columns,
-            self._attended(max(int(lengths[each.row]) for each in asked)),
-            bucket(max(_room(each.turn.parameters) for each in asked), 1 << 30, _LEAST_HEARD),
+            1 if all(len(each.inputs) == 1 for each in requests) else self._columns,
+            self._attended_bucket(max(int(lengths[each.row]) for each in requests)),
+            bucket(
+                max(_recent_id_count(each.turn.parameters) for each in requests), 1 << 30, _MIN_RECENT_IDS
+            ),
         )
 
-    def _attended(self, longest: int) -> int:
+    def _attended_bucket(self, max_length: int) -> int:
         capacity = self._state.capacity
-        return bucket(min(longest + self.ahead - 1, capacity), capacity, _LEAST_ATTENDED)
+        return bucket(min(max_length + self.ids_per_step - 1, capacity), capacity, _MIN_ATTENDED)
 
-    def _usual(self) -> Iterator[Extent]:
+    def _common_keys(self) -> Iterator[DecodeGraphKey]:
         for rows in buckets(len(self._state.lengths)):
             for columns in (1, self._columns):
-                for attended in buckets(self._state.capacity, _LEAST_ATTENDED):
-                    yield Extent(rows, columns, attended, _LEAST_HEARD)
+                for attended in buckets(self._state.capacity, _MIN_ATTENDED):
+                    yield DecodeGraphKey(rows, columns, attended, _MIN_RECENT_IDS)
 
-    def _step(self, extent: Extent) -> "_Step":
-        if extent not in self._steps:
-            self._steps[extent] = _Step(self._lm, self._state, extent, self.ahead, self._pool)
-        return self._steps[extent]
+    def _recorded_step(self, key: DecodeGraphKey) -> "_RecordedDecodeStep":
+        if key not in self._steps:
+            self._steps[key] = _RecordedDecodeStep(self._lm, self._state, key, self.ids_per_step, self._pool)
+        return self._steps[key]
 
 
-class _Step:
+class _RecordedDecodeStep:
     """One recorded step, and its tray."""
 
-    def __init__(self, lm: SpeechLm, state: SpeechLmState, extent: Extent, ahead: int, pool: Pool) -> None:
-        self._lm, self._state, self._extent, self._ahead = lm, state, extent, ahead
-        config, shape = lm.config, (extent.rows, extent.columns)
-        harmless = _Inputs(
+    def __init__(
+        self,
+        lm: SpeechLm,
+        state: SpeechLmState,
+        key: DecodeGraphKey,
+        ids_per_step: int,
+        pool: GraphMemoryPool,
+    ) -> None:
+        self._lm, self._state, self._key, self._ids_per_step = lm, state, key, ids_per_step
+        config, shape = lm.config, (key.rows, key.columns)
+        idle_inputs = _DecodeInputs(
             torch.zeros(shape, dtype=torch.int64),
             torch.zeros(shape, dtype=torch.int64),
             torch.full(shape, state.capacity),
-            torch.zeros(extent.rows, dtype=torch.int64),
-            torch.zeros(extent.rows, dtype=torch.bool),
-            no_wishes(extent.rows, ahead, extent.heard, config.speech_rows - config.speech_codes),
+            torch.zeros(key.rows, dtype=torch.int64),
+            torch.zeros(key.rows, dtype=torch.bool),
+            default_sampling_inputs(
+                key.rows, ids_per_step, key.recent_ids, config.speech_vocab_size - config.codebook_size
+            ),
         )
-        self._tray = Tray(harmless, state.kv.device)
+        self._staging = StagingBuffer(idle_inputs, state.kv.device)
         self._graph = StepGraph(self._compute, state.kv.device, pool)
 
-    def run(self, asked: Sequence[Asked], fed: Tensor) -> list[list[list[int]]]:
+    def run(self, requests: Sequence[RowRequest], input_counts: Tensor) -> list[list[list[int]]]:
         """Id and whether it was drawn again, by place and row. fed: (slots,) how many inputs each row has."""
-        rows, columns = self._extent.rows, self._extent.columns
-        host = self._tray.host
+        rows, columns = self._key.rows, self._key.columns
+        host = self._staging.host
         first = SpeechLmState(self._state.kv[:rows], self._state.lengths[:rows])
-        for room, numbers in zip(
-            (host.positions, host.places), positions_and_places(first, fed[:rows], columns), strict=True
+        for buffer, numbers in zip(
+            (host.positions, host.write_positions),
+            input_and_write_positions(first, input_counts[:rows], columns),
+            strict=True,
         ):
-            room.copy_(numbers)
-        host.last.copy_((fed[:rows] - 1).clamp(min=0))
-        host.asks.copy_(fed[:rows] > 0)
-        codes = host.codes.numpy()
-        for each in asked:
-            codes[each.row, : len(each.inputs)] = [self._lm.code(unit) for unit in each.inputs]
-            if each.ask.forced is None:
-                write_wishes(host.wishes, each.row, chooser_of(each), each.turn.source.ahead(2 * self._ahead))
-        self._tray.carry()
-        return on_host(self._graph.replay()).tolist()
+            buffer.copy_(numbers)
+        host.last.copy_((input_counts[:rows] - 1).clamp(min=0))
+        host.is_active.copy_(input_counts[:rows] > 0)
+        indices = host.indices.numpy()
+        for each in requests:
+            indices[each.row, : len(each.inputs)] = [self._lm.input_index(unit) for unit in each.inputs]
+            if each.request.forced is None:
+                write_sampling_inputs(
+                    host.sampling,
+                    each.row,
+                    sampling_context(each),
+                    each.turn.draws.peek(2 * self._ids_per_step),
+                )
+        self._staging.upload()
+        return to_host(self._graph.replay()).tolist()
 
     def _compute(self) -> Tensor:
-        given = self._tray.there
-        rows = torch.arange(self._extent.rows, device=given.last.device)
-        hidden = self._fed(given.codes, given.positions, given.places)[rows, given.last]
-        position, wishes = given.positions[rows, given.last], given.wishes
-        answers = [choose_ids(self._lm.logits(hidden), wishes)]
-        for _ in range(self._ahead - 1):
-            position, wishes = position + 1, after(wishes, answers[-1])
-            place = torch.where(given.asks, position.clamp(max=self._state.capacity), self._state.capacity)
-            codes = self._lm.codes_of_speech(answers[-1][:, :1])
-            hidden = self._fed(codes, position[:, None], place[:, None])[:, 0]
-            answers.append(choose_ids(self._lm.logits(hidden), wishes))
+        inputs = self._staging.on_device_tensors
+        rows = torch.arange(self._key.rows, device=inputs.last.device)
+        hidden = self._run_lm(inputs.indices, inputs.positions, inputs.write_positions)[rows, inputs.last]
+        position, sampling = inputs.positions[rows, inputs.last], inputs.sampling
+        answers = [choose_ids(self._lm.logits(hidden), sampling)]
+        for _ in range(self._ids_per_step - 1):
+            position, sampling = position + 1, after_choice(sampling, answers[-1])
+            write_position = torch.where(
+                inputs.is_active, position.clamp(max=self._state.capacity), self._state.capacity
+            )
+            indices = self._lm.speech_input_indices(answers[-1][:, :1])
+            hidden = self._run_lm(indices, position[:, None], write_position[:, None])[:, 0]
+            answers.append(choose_ids(self._lm.logits(hidden), sampling))
         return torch.stack(answers)
 
-    def _fed(self, codes: Tensor, positions: Tensor, places: Tensor) -> Tensor:
+    def _run_lm(self, indices: Tensor, positions: Tensor, places: Tensor) -> Tensor:
         """What the network makes of inputs at places: (B, T, hidden)."""
-        plan = plan_step(positions, places, self._extent.attended, self._lm.config)
-        return self._lm.run(self._lm.embed(codes), self._state.kv[: self._extent.rows], plan)
+        plan = make_lm_step_plan(positions, places, self._key.attended_positions, self._lm.config)
+        return self._lm.run_layers(self._lm.embed(indices), self._state.kv[: self._key.rows], plan)
 
 
-def _room(parameters: SamplingParameters) -> int:
+def _recent_id_count(parameters: SamplingParameters) -> int:
     """Ids that may have been heard too often at once."""
     return parameters.repetition_window or 1
 
 
-def _answer(asked: Asked, answer: Sequence[int]) -> int:
-    if asked.ask.forced is not None:
-        return asked.ask.forced
-    if answer[0] == NONE:
+def _chosen_id(requests: RowRequest, answer: Sequence[int]) -> int:
+    if requests.request.forced is not None:
+        return requests.request.forced
+    if answer[0] == NO_ID:
         raise ValueError("no id is left to choose from: all are forbidden, or the logits are no numbers")
     return answer[0]
 
 
-def _use(turn: Turn, *, redrawn: bool) -> None:
+def _consume_draws(turn: DecodeTurn, *, redrawn: bool) -> None:
     for _ in range(1 + redrawn):
-        turn.source.random()
+        turn.draws.random()

@@ -14,26 +14,26 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .bistream import Ask, Generation, Unit
-from .devices import on_device, on_host
-from .sampling import Chooser, Draws, SamplingParameters, draw
-from .speech_lm import SpeechLm, SpeechLmState, embed, last_valid
+from .bistream import Generation, LmInput, SamplingRequest
+from .devices import to_device, to_host
+from .sampling import PeekableUniforms, SamplingContext, SamplingParameters, sample_ids
+from .speech_lm import SpeechLm, SpeechLmState, embed_inputs, last_valid_hidden
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class DecodeTurn:
     """A session's part in a step.
 
     source: its own random numbers. fed: inputs of this ask that the row remembers already.
     """
 
     generation: Generation
-    source: Draws
+    draws: PeekableUniforms
     parameters: SamplingParameters = field(default_factory=SamplingParameters)
-    fed: int = 0
+    inputs_fed: int = 0
 
 
-def advance(lm: SpeechLm, state: SpeechLmState, turns: Sequence[Turn | None]) -> SpeechLmState:
+def advance(lm: SpeechLm, state: SpeechLmState, turns: Sequence[DecodeTurn | None]) -> SpeechLmState:
     """Answer every generation that asks, in one step; the state unchanged where none does.
 
     Raises ValueError where a row would outgrow its memory; nothing is answered then.
@@ -48,53 +48,55 @@ def advance(lm: SpeechLm, state: SpeechLmState, turns: Sequence[Turn | None]) ->
 
 @torch.inference_mode()
 def choose(
-    lm: SpeechLm, state: SpeechLmState, turns: Sequence[Turn | None]
+    lm: SpeechLm, state: SpeechLmState, turns: Sequence[DecodeTurn | None]
 ) -> tuple[SpeechLmState, dict[int, int]]:
     """What to answer every generation that asks, by row, and the memory after.
 
     Raises as ``advance`` does, and ValueError where a row has no id to choose from. Then no generation,
     random number or length has changed: a row can be tried again.
     """
-    asked = all_asked(enumerate(turns))
-    if not asked:
+    requests = collect_requests(enumerate(turns))
+    if not requests:
         return state, {}
-    inputs = {each.row: each.inputs for each in asked}
-    x, valid = embed(lm, [inputs.get(row, ()) for row in range(len(turns))])
+    inputs = {each.row: each.inputs for each in requests}
+    x, valid = embed_inputs(lm, [inputs.get(row, ()) for row in range(len(turns))])
     hidden, state = lm.step(x, state, valid)
-    return state, _chosen(lm, last_valid(hidden, valid), asked)
+    return state, _sample_and_force(lm, last_valid_hidden(hidden, valid), requests)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RowRequest:
     """A row, whose turn it is, and what its generation asks."""
 
     row: int
-    turn: Turn
-    ask: Ask
+    turn: DecodeTurn
+    request: SamplingRequest
 
     @property
-    def inputs(self) -> tuple[Unit, ...]:
+    def inputs(self) -> tuple[LmInput, ...]:
         """What the row has to be fed before it can answer."""
-        return self.ask.inputs[self.turn.fed :]
+        return self.request.inputs[self.turn.inputs_fed :]
 
 
-def all_asked(turns: Iterable[tuple[int, Turn | None]]) -> list[Asked]:
+def collect_requests(turns: Iterable[tuple[int, DecodeTurn | None]]) -> list[RowRequest]:
     """Of those rows whose turn it is, the ones whose generations ask."""
-    return [Asked(row, turn, ask) for row, turn in turns if turn and (ask := turn.generation.ask())]
+    return [
+        RowRequest(row, turn, request) for row, turn in turns if turn and (request := turn.generation.ask())
+    ]
 
 
-def _chosen(lm: SpeechLm, hidden: torch.Tensor, asked: Sequence[Asked]) -> dict[int, int]:
-    chosen = {each.row: each.ask.forced for each in asked if each.ask.forced is not None}
-    sampled = [each for each in asked if each.ask.forced is None]
+def _sample_and_force(lm: SpeechLm, hidden: torch.Tensor, requests: Sequence[RowRequest]) -> dict[int, int]:
+    chosen = {each.row: each.request.forced for each in requests if each.request.forced is not None}
+    sampled = [each for each in requests if each.request.forced is None]
     if sampled:
-        rows = on_device(torch.tensor([each.row for each in sampled]), hidden.device)
-        logits = on_host(lm.logits(hidden[rows]).float()).numpy()
-        drawn = draw(logits, [chooser_of(each) for each in sampled])
-        chosen |= {each.row: one.id for each, one in zip(sampled, drawn, strict=True)}
+        rows = to_device(torch.tensor([each.row for each in sampled]), hidden.device)
+        logits = to_host(lm.logits(hidden[rows]).float()).numpy()
+        sampled_ids = sample_ids(logits, [sampling_context(each) for each in sampled])
+        chosen |= {each.row: one.id for each, one in zip(sampled, sampled_ids, strict=True)}
     return chosen
 
 
-def chooser_of(asked: Asked) -> Chooser:
+def sampling_context(requests: RowRequest) -> SamplingContext:
     """How a row chooses."""
-    turn = asked.turn
-    return Chooser(turn.generation.decoded, turn.source, asked.ask.forbidden, turn.parameters)
+    turn = requests.turn
+    return SamplingContext(turn.generation.decoded, turn.draws, requests.request.forbidden, turn.parameters)

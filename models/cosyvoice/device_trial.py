@@ -9,71 +9,71 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .bistream import Ask, Generation, Kind, SpeechIds, Unit
+from .bistream import Generation, LmInput, LmInputKind, SamplingRequest, SpecialIds
 from .decode_graphs import DecodeGraphs
-from .decoding import Turn
-from .devices import on_device, on_host
-from .flow import BLOCK_IDS, MEL, Flow, FlowChunk
-from .flow_encoder import LOOKAHEAD, RATIO
+from .decoding import DecodeTurn
+from .devices import to_device, to_host
+from .flow import BLOCK_IDS, MEL_BANDS, Flow, FlowChunk
+from .flow_encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
 from .flow_graphs import FlowGraphs, PagedVoice
-from .sampling import seeded
+from .sampling import seeded_uniforms
 from .speech_lm import SpeechLm
-from .timings import Watch, median
+from .timings import Stopwatch, median_time
 
 _PROMPT_BLOCKS = 3
-_AHEAD = 4
+_IDS_PER_STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
-class FlowPace:
+class FlowStepTimes:
     """Seconds of some equal chunks in one step, and one after another."""
 
-    together_s: float
-    apart_s: float
+    batched_s: float
+    sequential_s: float
 
 
-class _Endless(Generation):
+class _EndlessGeneration(Generation):
     """One sound after the other."""
 
-    def _ask_all(self) -> Generator[Ask | None, int, None]:
-        inputs: tuple[Unit, ...] = (Unit(Kind.SPEECH, 0),)
+    def _requests(self) -> Generator[SamplingRequest | None, int, None]:
+        inputs: tuple[LmInput, ...] = (LmInput(LmInputKind.SPEECH, 0),)
         while True:
-            inputs = self._accept((yield Ask(inputs, self.ids.control_but())))
+            inputs = self._accept((yield SamplingRequest(inputs, self.ids.control_except())))
 
 
 @torch.inference_mode()
-def token_s(lm: SpeechLm, *, context: int, tokens: int) -> float:
+def measure_token_s(lm: SpeechLm, *, context: int, tokens: int) -> float:
     """Median seconds of an id, fed, sampled and brought to the host with the next ones, behind so many."""
-    state = lm.init_state(1, context + tokens + 2 * _AHEAD)
+    state = lm.init_state(1, context + tokens + 2 * _IDS_PER_STEP)
     state.lengths[0] = context
-    steps = DecodeGraphs(lm, state, columns=1, ahead=_AHEAD)
-    generation = _Endless(SpeechIds(lm.config.version, lm.config.speech_codes))
-    turns = {0: Turn(generation, seeded(0))}
+    steps = DecodeGraphs(lm, state, max_inputs=1, ids_per_step=_IDS_PER_STEP)
+    generation = _EndlessGeneration(SpecialIds(lm.config.version, lm.config.codebook_size))
+    turns = {0: DecodeTurn(generation, seeded_uniforms(0))}
 
     def step() -> None:
         id: int | None = steps.choose(turns)[0]
         while id is not None:
             generation.answer(id)
-            id = steps.foreseen(0, generation.ask())
+            id = steps.decoded_ahead(0, generation.ask())
 
     step()  # is recorded
-    return _median_s(step, -(-tokens // _AHEAD)) / _AHEAD
+    return _median_s(step, -(-tokens // _IDS_PER_STEP)) / _IDS_PER_STEP
 
 
 @torch.inference_mode()
-def flow_pace(flow: Flow, *, chunks: int, rounds: int) -> FlowPace:
+def measure_flow_steps(flow: Flow, *, chunks: int, rounds: int) -> FlowStepTimes:
     """Chunks of 1 s of as many sessions, behind a prompt of 3 s; medians."""
     graphs = FlowGraphs(flow, rows=chunks, slots=chunks, pages=_PROMPT_BLOCKS + chunks)
-    voice = _voice(flow, graphs)
+    voice = _random_voice(flow, graphs)
     chunk = _chunk(flow, chunks)
     one = FlowChunk(chunk.ids[:1], chunk.future[:1], chunk.prompt_mel[:1])
 
     def step(parts: Sequence[FlowChunk]) -> None:
-        seats = [graphs.open(voice) for _ in range(chunks)]
+        seats = [graphs.open_sequence(voice) for _ in range(chunks)]
         width = chunks // len(parts)
         for place, part in enumerate(parts):
             mel: Tensor = graphs.step(part, seats[place * width :][:width])
-        on_host(mel)
+        to_host(mel)
 
     def together() -> None:
         step([chunk])
@@ -83,26 +83,30 @@ def flow_pace(flow: Flow, *, chunks: int, rounds: int) -> FlowPace:
 
     together()  # are recorded
     apart()
-    return FlowPace(_median_s(together, rounds), _median_s(apart, rounds))
+    return FlowStepTimes(_median_s(together, rounds), _median_s(apart, rounds))
 
 
-def _voice(flow: Flow, graphs: FlowGraphs) -> PagedVoice:
-    count = _PROMPT_BLOCKS * BLOCK_IDS + LOOKAHEAD
-    ids = on_device(torch.arange(count)[None] % flow.config.speech_ids, flow.device)
-    speaker = flow.speaker(torch.ones(1, flow.config.speaker_width, device=flow.device))
-    return graphs.keep(flow.prefill(ids, torch.zeros(1, MEL, RATIO * count, device=flow.device), speaker)[0])
+def _random_voice(flow: Flow, graphs: FlowGraphs) -> PagedVoice:
+    count = _PROMPT_BLOCKS * BLOCK_IDS + LOOKAHEAD_IDS
+    ids = to_device(torch.arange(count)[None] % flow.config.speech_ids, flow.device)
+    speaker = flow.project_speaker(torch.ones(1, flow.config.speaker_width, device=flow.device))
+    return graphs.store_voice(
+        flow.prefill(
+            ids, torch.zeros(1, MEL_BANDS, FRAMES_PER_SPEECH_ID * count, device=flow.device), speaker
+        )[0]
+    )
 
 
 def _chunk(flow: Flow, rows: int) -> FlowChunk:
     ids = torch.arange(rows * BLOCK_IDS).view(rows, BLOCK_IDS) % flow.config.speech_ids
-    silence = torch.zeros(rows, MEL, RATIO * BLOCK_IDS, device=flow.device)
-    return FlowChunk(ids, ids[:, :LOOKAHEAD], silence)
+    silence = torch.zeros(rows, MEL_BANDS, FRAMES_PER_SPEECH_ID * BLOCK_IDS, device=flow.device)
+    return FlowChunk(ids, ids[:, :LOOKAHEAD_IDS], silence)
 
 
 def _median_s(step: Callable[[], None], count: int) -> float:
     costs = []
     for _ in range(count):
-        with Watch() as watch:
+        with Stopwatch() as watch:
             step()
-        costs.append(watch.cost)
-    return median(costs).wall_s
+        costs.append(watch.elapsed)
+    return median_time(costs).wall_s

@@ -24,14 +24,14 @@ from torch import Tensor
 CPU = torch.device("cpu")
 
 
-class DeviceFault(ValueError):
+class DeviceError(ValueError):
     """A device that is not known, or that this machine does not have."""
 
 
 def find_device(name: str) -> torch.device:
     """``auto`` (the first card that torch can use, else the CPU), ``cpu``, ``cuda`` or ``cuda:1``.
 
-    Raises DeviceFault.
+    Raises DeviceError.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -39,10 +39,10 @@ def find_device(name: str) -> torch.device:
         return CPU
     found = re.fullmatch(r"cuda(?::(\d{1,3}))?", name)
     if not found:
-        raise DeviceFault(f"device is {name!r}; it must be auto, cpu, cuda or cuda:N")
+        raise DeviceError(f"device is {name!r}; it must be auto, cpu, cuda or cuda:N")
     index, cards = int(found[1] or 0), torch.cuda.device_count()
     if index >= cards:
-        raise DeviceFault(f"device is {name!r}; torch can use {cards} such devices here")
+        raise DeviceError(f"device is {name!r}; torch can use {cards} such devices here")
     return torch.device("cuda", index)
 
 
@@ -51,31 +51,31 @@ def card_name(device: torch.device) -> str:
     return "" if device.type == "cpu" else torch.cuda.get_device_name(device)
 
 
-def on_device(host: Tensor, device: torch.device) -> Tensor:
+def to_device(host: Tensor, device: torch.device) -> Tensor:
     """The same numbers there; they may be under way still, but what is computed with them waits."""
     if device.type == "cpu":
         return host
-    return host_memory(host).to(device, non_blocking=True)
+    return as_pinned(host).to(device, non_blocking=True)
 
 
-def on_host(there: Tensor) -> Tensor:
+def to_host(tensor: Tensor) -> Tensor:
     """The same numbers here, once everything before has been computed; nothing else ever waits for that."""
-    if there.device.type == "cpu":
-        return there
-    return new_on_host(there.shape, there.dtype).copy_(there)
+    if tensor.device.type == "cpu":
+        return tensor
+    return new_pinned(tensor.shape, tensor.dtype).copy_(tensor)
 
 
-def new_on_host(shape: torch.Size | tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def new_pinned(shape: torch.Size | tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Room that a card reads and writes by itself, where there is a card."""
     return torch.empty(shape, dtype=dtype, pin_memory=torch.cuda.is_available())
 
 
-def host_memory(host: Tensor) -> Tensor:
+def as_pinned(host: Tensor) -> Tensor:
     """The same numbers where a card can read them by itself."""
     return host.pin_memory() if torch.cuda.is_available() else host
 
 
-def work_queue(device: torch.device) -> AbstractContextManager[object]:
+def separate_stream(device: torch.device) -> AbstractContextManager[object]:
     """To be entered by a thread, again and again: what it computes there waits for no other thread's.
 
     What is there already may be used. Nothing on a CPU, where each thread computes by itself.
@@ -96,14 +96,14 @@ def free_bytes(device: torch.device) -> int:
         free_kb = None
     if free_kb is None:  # not Linux
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return min(1024 * int(free_kb[1]), _control_group_leaves())
+    return min(1024 * int(free_kb[1]), _cgroup_free_bytes())
 
 
-def _control_group_leaves(group: Path = Path("/sys/fs/cgroup")) -> int:
+def _cgroup_free_bytes(group: Path = Path("/sys/fs/cgroup")) -> int:
     """Source: the kernel's admin-guide/cgroup-v2, "Memory Interface Files"."""
     try:
-        most, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.stat"))
+        limit, stat = ((group / name).read_text().strip() for name in ("memory.max", "memory.stat"))
     except OSError:
         return sys.maxsize
-    taken = dict(line.split() for line in used.splitlines())["anon"]  # caches of files give way
-    return sys.maxsize if most == "max" else int(most) - int(taken)
+    anonymous_bytes = dict(line.split() for line in stat.splitlines())["anon"]  # caches of files give way
+    return sys.maxsize if limit == "max" else int(limit) - int(anonymous_bytes)

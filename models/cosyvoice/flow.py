@@ -26,7 +26,7 @@ v3: 180 MB/s and 90 MB/s of keys and values, 90 MB/s and 45 MB/s of inputs. Conv
 (v2) or 4.9 MB (v3) a session, whatever the length.
 
 The last chunk keeps the block mask. Upstream drops it there and lets everything see everything: that is
-``whole`` with ``Mask.NONE`` over all ids, cut to the frames that are new.
+``whole`` with ``AttentionMask.NONE`` over all ids, cut to the frames that are new.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 flow/flow.py (CausalMaskedDiffWithXvec, CausalMaskedDiffWithDiT),
 flow/flow_matching.py (CausalConditionalCFM); keys as in flow.pt.
@@ -42,26 +42,33 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention_memory import (
-    AnyPlan,
-    Apart,
-    Keep,
-    Memory,
-    Plan,
+    AttentionMemory,
+    AttentionPlan,
+    CacheForm,
+    ContiguousAttentionPlan,
+    SeparateBuffers,
     device_of,
     make_plan,
-    release_behind,
-    room_of,
+    release_pages_behind,
+    slot_capacity,
 )
-from .devices import on_device
+from .devices import to_device
 from .flow_dit import DitConfig, DitState, FlowDit
-from .flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, EncoderState, FlowEncoder, LookaheadLayer
+from .flow_encoder import (
+    FRAMES_PER_SPEECH_ID,
+    LOOKAHEAD_IDS,
+    EncoderConfig,
+    EncoderState,
+    FlowEncoder,
+    LookaheadLayer,
+)
 from .flow_unet import FlowUnet, UnetConfig, UnetState
-from .layers import Linear, Prepared
-from .state import State, join, map_state
+from .layers import Linear, PreparedModule
+from .state import State, join_states, map_state
 
-MEL = 80
+MEL_BANDS = 80
 BLOCK_IDS = 25
-BLOCK_FRAMES = BLOCK_IDS * RATIO
+BLOCK_FRAMES = BLOCK_IDS * FRAMES_PER_SPEECH_ID
 FRAMES_PER_S = 50
 NOISE_FRAMES = 15_000
 
@@ -79,8 +86,8 @@ class FlowConfig:
     guidance: float = 0.7
 
 
-V2 = FlowConfig(EncoderConfig(), UnetConfig())
-V3 = FlowConfig(None, DitConfig())
+V2_CONFIG = FlowConfig(EncoderConfig(), UnetConfig())
+V3_CONFIG = FlowConfig(None, DitConfig())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ class FlowPolicy:
     """
 
     window_frames: int | None = None
-    keep: Keep = Keep.KEYS_VALUES
+    cache_form: CacheForm = CacheForm.KEYS_VALUES
     dtype: torch.dtype = torch.float32
     reserve_frames: int = 40 * FRAMES_PER_S
 
@@ -104,11 +111,11 @@ class FlowPolicy:
             )
 
 
-EXACT = FlowPolicy()
-IN_HALVES = FlowPolicy(dtype=torch.float16)
+EXACT_POLICY = FlowPolicy()
+HALF_PRECISION_POLICY = FlowPolicy(dtype=torch.float16)
 
 
-class Mask(Enum):
+class AttentionMask(Enum):
     """What a frame sees: its block and what lies before, or everything."""
 
     BLOCKS = "blocks"
@@ -149,9 +156,9 @@ class FlowState:
 class FlowPlans:
     """How a chunk runs through each memory. solver: of 2 B rows, both halves. ids, frames: v2's encoder's."""
 
-    solver: AnyPlan
-    ids: AnyPlan | None
-    frames: AnyPlan | None
+    solver: AttentionPlan
+    ids: AttentionPlan | None
+    frames: AttentionPlan | None
 
 
 class _Decoder(nn.Module):
@@ -160,69 +167,69 @@ class _Decoder(nn.Module):
         self.estimator = FlowUnet(config) if isinstance(config, UnetConfig) else FlowDit(config)
 
 
-class Flow(Prepared):
+class Flow(PreparedModule):
     """The flow of CosyVoice 2 or 3: ``prefill`` a voice, ``open`` it, ``step`` through an utterance."""
 
     def __init__(self, config: FlowConfig, policy: FlowPolicy | None = None) -> None:
         super().__init__()
         self.config = config
-        self.policy = policy or EXACT
-        width = config.encoder.width if config.encoder else MEL
+        self.policy = policy or EXACT_POLICY
+        width = config.encoder.width if config.encoder else MEL_BANDS
         self.input_embedding = nn.Embedding(config.speech_ids, width)
-        self.spk_embed_affine_layer = Linear(config.speaker_width, MEL)
+        self.spk_embed_affine_layer = Linear(config.speaker_width, MEL_BANDS)
         if config.encoder:
             self.encoder = FlowEncoder(config.encoder)
-            self.encoder_proj = Linear(width, MEL)
+            self.encoder_proj = Linear(width, MEL_BANDS)
         else:
-            self.pre_lookahead_layer = LookaheadLayer(MEL, config.lookahead_width)
+            self.pre_lookahead_layer = LookaheadLayer(MEL_BANDS, config.lookahead_width)
         self.decoder = _Decoder(config.estimator)
         self.times = solver_times(config.solver_steps)
         self.register_buffer("offsets", None, persistent=False)
-        self.offsets: Tensor | None
+        self.solver_offsets: Tensor | None
         self._noise: dict[int, Tensor] = {}
 
     def prepare(self) -> None:
         """Compute what depends on the solver time only: it is the same for every chunk."""
-        t = on_device(torch.tensor([time for time, _ in self.times]), self.device)
-        self.offsets = self.decoder.estimator.time_offsets(t)
+        t = to_device(torch.tensor([time for time, _ in self.times]), self.device)
+        self.solver_offsets = self.decoder.estimator.time_offsets(t)
 
     @property
     def device(self) -> torch.device:
         """Where it computes."""
         return self.input_embedding.weight.device
 
-    def speaker(self, embedding: Tensor) -> Tensor:
+    def project_speaker(self, embedding: Tensor) -> Tensor:
         """(B, 192) speaker embedding -> (B, 80) conditioning."""
         y: Tensor = self.spk_embed_affine_layer(F.normalize(embedding, dim=1))
         return y
 
     def init_state(self, speaker: Tensor, frames: int | None = None) -> FlowState:
         """A beginning. speaker: (B, 80) from ``speaker``. frames: room to make, the policy's by default."""
-        room = self.policy.window_frames or frames or self.policy.reserve_frames
-        return self.state_with_room(speaker, room, self.policy)
+        capacity = self.policy.window_frames or frames or self.policy.reserve_frames
+        return self.state_with_capacity(speaker, capacity, self.policy)
 
-    def state_with_room(self, speaker: Tensor, room: int, policy: FlowPolicy) -> FlowState:
+    def state_with_capacity(self, speaker: Tensor, capacity: int, policy: FlowPolicy) -> FlowState:
         """A beginning with room for so many frames, whatever they hold."""
         rows = len(speaker)
         halves = [
-            self.decoder.estimator.init_state(2 * rows, room, policy.keep, policy.dtype)
+            self.decoder.estimator.init_state(2 * rows, capacity, policy.cache_form, policy.dtype)
             for _ in range(self.config.solver_steps)
         ]
         return FlowState(
             torch.zeros(rows, dtype=torch.int64),
             speaker.clone(),
-            self.encoder.init_state(rows, room)
+            self.encoder.init_state(rows, capacity)
             if self.config.encoder
-            else self.pre_lookahead_layer.conv2.context(rows),
-            tuple(map_state(_unfold, half) for half in halves),
+            else self.pre_lookahead_layer.conv2.initial_context(rows),
+            tuple(map_state(_unfold_halves, half) for half in halves),
         )
 
     def _scratch_state(self, speaker: Tensor, frames: int) -> FlowState:
         """A beginning that nobody goes on from: one buffer serves every layer and every solver step."""
-        state = self.state_with_room(speaker, frames, EXACT)
+        state = self.state_with_capacity(speaker, frames, EXACT_POLICY)
         first = state.solver[0]
-        assert isinstance(first.kept, Tensor)
-        shared = replace(first, kept=first.kept[:, :, :1].expand_as(first.kept))
+        assert isinstance(first.cache, Tensor)
+        shared = replace(first, cache=first.cache[:, :, :1].expand_as(first.cache))
         return replace(state, solver=(shared,) * self.config.solver_steps)
 
     @torch.inference_mode()
@@ -233,20 +240,20 @@ class Flow(Prepared):
         prompt, so a prompt of a multiple of 25, plus 3, ids leaves the least to do. Compute once a voice,
         then ``open`` a copy a session.
         """
-        covered = max(0, (ids.shape[1] - LOOKAHEAD) // BLOCK_IDS * BLOCK_IDS)
-        state = self.init_state(speaker, frames=max(covered, BLOCK_IDS) * RATIO)
+        covered = max(0, (ids.shape[1] - LOOKAHEAD_IDS) // BLOCK_IDS * BLOCK_IDS)
+        state = self.init_state(speaker, frames=max(covered, BLOCK_IDS) * FRAMES_PER_SPEECH_ID)
         if covered:
-            future = ids[:, covered : covered + LOOKAHEAD]
+            future = ids[:, covered : covered + LOOKAHEAD_IDS]
             _, state = self.step(
-                FlowChunk(ids[:, :covered], future, prompt_mel[..., : covered * RATIO]), state
+                FlowChunk(ids[:, :covered], future, prompt_mel[..., : covered * FRAMES_PER_SPEECH_ID]), state
             )
         return state, covered
 
-    def open(self, voice: FlowState, frames: int | None = None) -> FlowState:
+    def copy_for_utterance(self, voice: FlowState, frames: int | None = None) -> FlowState:
         """The beginning of a session: a copy of a voice's state, with the policy's room or for ``frames``."""
         used = int(voice.frames.max())
-        room = self.policy.window_frames or max(frames or self.policy.reserve_frames, used)
-        return _with_room(voice, used, room)
+        capacity = self.policy.window_frames or max(frames or self.policy.reserve_frames, used)
+        return _with_capacity(voice, used, capacity)
 
     @torch.inference_mode()
     def step(self, chunk: FlowChunk, state: FlowState) -> tuple[Tensor, FlowState]:
@@ -257,13 +264,13 @@ class Flow(Prepared):
         """
         begins = state.frames.tolist()
         check_chunk(chunk, begins)
-        state = self._grown(state, max(begins) + chunk.ids.shape[1] * RATIO)
-        return self._run(chunk, state, begins, BLOCK_FRAMES, self.policy)
+        state = self._with_capacity_for(state, max(begins) + chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID)
+        return self._plan_and_compute(chunk, state, begins, BLOCK_FRAMES, self.policy)
 
     @property
-    def steps_together(self) -> bool:
+    def can_step_together(self) -> bool:
         """Whether ``step_together`` can be: memories are read as they are."""
-        return self.policy.keep is Keep.KEYS_VALUES and self.policy.dtype == torch.float32
+        return self.policy.cache_form is CacheForm.KEYS_VALUES and self.policy.dtype == torch.float32
 
     @torch.inference_mode()
     def step_together(self, chunk: FlowChunk, states: Sequence[FlowState]) -> tuple[Tensor, list[FlowState]]:
@@ -274,58 +281,65 @@ class Flow(Prepared):
         """
         begins = [int(state.frames) for state in states]
         check_chunk(chunk, begins)
-        length = chunk.ids.shape[1] * RATIO
-        grown = [self._grown(state, begin + length) for state, begin in zip(states, begins, strict=True)]
-        mel, after = self._run(chunk, _beside(grown), begins, BLOCK_FRAMES, self.policy)
-        return mel, [_row(after, row) for row in range(len(states))]
+        length = chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID
+        grown = [
+            self._with_capacity_for(state, begin + length)
+            for state, begin in zip(states, begins, strict=True)
+        ]
+        mel, after = self._plan_and_compute(chunk, _batch_states(grown), begins, BLOCK_FRAMES, self.policy)
+        return mel, [_state_row(after, row) for row in range(len(states))]
 
     @torch.inference_mode()
-    def whole(self, chunk: FlowChunk, speaker: Tensor, mask: Mask) -> Tensor:
+    def compute_whole(self, chunk: FlowChunk, speaker: Tensor, mask: AttentionMask) -> Tensor:
         """The mel of a prompt and all ids at once, from nothing: (B, 80, 2 T)."""
-        length = chunk.ids.shape[1] * RATIO
-        block = BLOCK_FRAMES if mask is Mask.BLOCKS else length
+        length = chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID
+        block = BLOCK_FRAMES if mask is AttentionMask.BLOCKS else length
         state = self._scratch_state(speaker, length)
-        return self._run(chunk, state, [0] * len(speaker), block, EXACT)[0]
+        return self._plan_and_compute(chunk, state, [0] * len(speaker), block, EXACT_POLICY)[0]
 
     @torch.inference_mode()
-    def solve(self, mu: Tensor, prompt_mel: Tensor, speaker: Tensor, mask: Mask) -> Tensor:
+    def solve(self, mu: Tensor, prompt_mel: Tensor, speaker: Tensor, mask: AttentionMask) -> Tensor:
         """The mel for a given conditioning, at once and from nothing. mu: (B, T, 80). Returns (B, 80, T)."""
         length, begins = mu.shape[1], [0] * len(mu)
         state = self._scratch_state(speaker, length)
-        plan = self._solver_plan(state, begins, length, BLOCK_FRAMES if mask is Mask.BLOCKS else length)
-        return self._flow(mu, prompt_mel, self.noises(begins, length), state, plan, EXACT.keep)[0]
+        plan = self._solver_plan(
+            state, begins, length, BLOCK_FRAMES if mask is AttentionMask.BLOCKS else length
+        )
+        return self._condition_and_solve(
+            mu, prompt_mel, self.noise_rows(begins, length), state, plan, EXACT_POLICY.cache_form
+        )[0]
 
-    def _run(
+    def _plan_and_compute(
         self, chunk: FlowChunk, state: FlowState, begins: list[int], block: int, policy: FlowPolicy
     ) -> tuple[Tensor, FlowState]:
         plans = self._plans(chunk, state, begins, block)
-        noise = self.noises(begins, chunk.ids.shape[1] * RATIO)
-        return self.compute(chunk, noise, state, plans, policy.keep)
+        noise = self.noise_rows(begins, chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID)
+        return self.compute(chunk, noise, state, plans, policy.cache_form)
 
     def compute(
-        self, chunk: FlowChunk, noise: Tensor, state: FlowState, plans: "FlowPlans", keep: Keep
+        self, chunk: FlowChunk, noise: Tensor, state: FlowState, plans: "FlowPlans", cache_form: CacheForm
     ) -> tuple[Tensor, FlowState]:
         """A step once it is planned; the plans know which rows end early. noise: of ``noises``."""
         mu, encoder = self._encode(chunk, state, plans)
-        mel, solver = self._flow(mu, chunk.prompt_mel, noise, state, plans.solver, keep)
+        mel, solver = self._condition_and_solve(mu, chunk.prompt_mel, noise, state, plans.solver, cache_form)
         return mel, FlowState(state.frames + mu.shape[1], state.speaker, encoder, solver)
 
-    def noises(self, begins: Sequence[int], frames: int) -> Tensor:
+    def noise_rows(self, begins: Sequence[int], frames: int) -> Tensor:
         """``noise`` for several rows: (B, frames, 80)."""
         return torch.stack([self.noise(begin, frames) for begin in begins])
 
-    def _flow(
+    def _condition_and_solve(
         self,
         mu: Tensor,
         prompt_mel: Tensor,
         noise: Tensor,
         state: FlowState,
-        plan: AnyPlan,
-        keep: Keep,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
     ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
         speaker = state.speaker[:, None].expand_as(mu)
         conditioned = torch.cat([mu, speaker, prompt_mel.transpose(1, 2)], 2)
-        mel, solver = self._solve(noise, conditioned, state.solver, plan, keep)
+        mel, solver = self._solve(noise, conditioned, state.solver, plan, cache_form)
         return mel.transpose(1, 2), solver
 
     def _encode(
@@ -337,19 +351,23 @@ class Flow(Prepared):
             assert plans.ids is not None and plans.frames is not None
             h, encoder = self.encoder.step(x, future, state.encoder, plans.ids, plans.frames)
             return self.encoder_proj(h), encoder
-        if plans.solver.padded is not None:
-            x = x * plans.solver.padded[::2, ::RATIO]
+        if plans.solver.frame_mask is not None:
+            x = x * plans.solver.frame_mask[::2, ::FRAMES_PER_SPEECH_ID]
         h, context = self.pre_lookahead_layer(x, future, state.encoder)
-        return h.repeat_interleave(RATIO, 1), context
+        return h.repeat_interleave(FRAMES_PER_SPEECH_ID, 1), context
 
     def _plans(self, chunk: FlowChunk, state: FlowState, begins: list[int], block: int) -> "FlowPlans":
-        length, doubled = chunk.ids.shape[1], _doubled(chunk.lengths)
-        solver = self._solver_plan(state, begins, length * RATIO, block, doubled)
+        length, doubled = chunk.ids.shape[1], _frame_lengths(chunk.lengths)
+        solver = self._solver_plan(state, begins, length * FRAMES_PER_SPEECH_ID, block, doubled)
         if not isinstance(state.encoder, EncoderState):
             return FlowPlans(solver, None, None)
-        memory, places = state.encoder, [begin // RATIO for begin in begins]
-        ids = _plan(places, length, block // RATIO, memory.ids, chunk.lengths)
-        return FlowPlans(solver, ids, _plan(begins, length * RATIO, block, memory.frames, doubled))
+        memory, places = state.encoder, [begin // FRAMES_PER_SPEECH_ID for begin in begins]
+        ids = _contiguous_plan(places, length, block // FRAMES_PER_SPEECH_ID, memory.ids, chunk.lengths)
+        return FlowPlans(
+            solver,
+            ids,
+            _contiguous_plan(begins, length * FRAMES_PER_SPEECH_ID, block, memory.frames, doubled),
+        )
 
     def _solver_plan(
         self,
@@ -358,21 +376,21 @@ class Flow(Prepared):
         length: int,
         block: int,
         valid: tuple[int, ...] | None = None,
-    ) -> Plan:
+    ) -> ContiguousAttentionPlan:
         twice = [begin for begin in begins for _ in range(2)]
         halves = None if valid is None else tuple(count for count in valid for _ in range(2))
-        return _plan(twice, length, block, state.solver[0].kept, halves)
+        return _contiguous_plan(twice, length, block, state.solver[0].cache, halves)
 
     def _solve(
         self,
         x: Tensor,
         conditioned: Tensor,
         states: tuple[UnetState | DitState, ...],
-        plan: AnyPlan,
-        keep: Keep,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
     ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
         """Euler steps with classifier-free guidance, both halves in one batch. x: (B, T, 80) noise -> mel."""
-        if self.offsets is None:
+        if self.solver_offsets is None:
             raise RuntimeError("prepare() has not been called after the weights were loaded")
         conditions = torch.stack([conditioned, torch.zeros_like(conditioned)], 1).flatten(0, 1)
         guidance = self.config.guidance
@@ -381,14 +399,14 @@ class Flow(Prepared):
             velocity, state = self.decoder.estimator.step(
                 x.repeat_interleave(2, 0),
                 conditions,
-                self.offsets[index : index + 1],
-                map_state(_fold, states[index]),  # type: ignore[arg-type]
+                self.solver_offsets[index : index + 1],
+                map_state(_fold_halves, states[index]),  # type: ignore[arg-type]
                 plan,
-                keep,
+                cache_form,
             )
-            following.append(map_state(_unfold, state))
-            with_voice, free = velocity[0::2], velocity[1::2]
-            x = x + dt * ((1 + guidance) * with_voice - guidance * free)
+            following.append(map_state(_unfold_halves, state))
+            conditioned_velocity, free_velocity = velocity[0::2], velocity[1::2]
+            x = x + dt * ((1 + guidance) * conditioned_velocity - guidance * free_velocity)
         return x, tuple(following)
 
     def noise(self, begin: int, frames: int) -> Tensor:
@@ -403,15 +421,15 @@ class Flow(Prepared):
 
     def _noise_block(self, index: int) -> Tensor:
         if index not in self._noise:
-            drawn = torch.randn(MEL, NOISE_FRAMES, generator=torch.Generator().manual_seed(index))
-            self._noise[index] = on_device(drawn.T.contiguous(), self.device)
+            drawn = torch.randn(MEL_BANDS, NOISE_FRAMES, generator=torch.Generator().manual_seed(index))
+            self._noise[index] = to_device(drawn.T.contiguous(), self.device)
         return self._noise[index]
 
-    def _grown(self, state: FlowState, frames: int) -> FlowState:
-        room = room_of(state.solver[0].kept)
-        if self.policy.window_frames is not None or frames <= room:
+    def _with_capacity_for(self, state: FlowState, frames: int) -> FlowState:
+        capacity = slot_capacity(state.solver[0].cache)
+        if self.policy.window_frames is not None or frames <= capacity:
             return state
-        return _with_room(state, int(state.frames.max()), max(frames, room * 3 // 2))
+        return _with_capacity(state, int(state.frames.max()), max(frames, capacity * 3 // 2))
 
 
 def solver_times(steps: int) -> tuple[tuple[float, float], ...]:
@@ -430,126 +448,128 @@ def state_bytes_per_s(config: FlowConfig, policy: FlowPolicy) -> int:
     estimator = config.estimator
     layers = estimator.attention_layers if isinstance(estimator, UnetConfig) else estimator.depth
     width = estimator.channels if isinstance(estimator, UnetConfig) else estimator.width
-    depth = 2 * estimator.inner if policy.keep is Keep.KEYS_VALUES else width
+    depth = 2 * estimator.inner if policy.cache_form is CacheForm.KEYS_VALUES else width
     solver = 2 * config.solver_steps * layers * depth * policy.dtype.itemsize * FRAMES_PER_S
     if config.encoder is None:
         return solver
     encoder = config.encoder
-    rates = encoder.layers * FRAMES_PER_S // RATIO + encoder.up_layers * FRAMES_PER_S
+    rates = encoder.layers * FRAMES_PER_S // FRAMES_PER_SPEECH_ID + encoder.up_layers * FRAMES_PER_S
     return solver + 2 * encoder.width * torch.float32.itemsize * rates
 
 
-def _fold(tensor: Tensor) -> Tensor:
+def _fold_halves(tensor: Tensor) -> Tensor:
     """(B, 2, ...) -> (2 B, ...), a view."""
     return tensor.flatten(0, 1)
 
 
-def _unfold(tensor: Tensor) -> Tensor:
+def _unfold_halves(tensor: Tensor) -> Tensor:
     """(2 B, ...) -> (B, 2, ...), a view."""
     return tensor.view(len(tensor) // 2, 2, *tensor.shape[1:])
 
 
-def _doubled(lengths: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    return None if lengths is None else tuple(length * RATIO for length in lengths)
+def _frame_lengths(lengths: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if lengths is None else tuple(length * FRAMES_PER_SPEECH_ID for length in lengths)
 
 
-def _plan(
-    begins: Sequence[int], length: int, block: int, kept: Memory, valid: tuple[int, ...] | None
-) -> Plan:
-    room, device = room_of(kept), device_of(kept)
-    return make_plan(begins, length, block=block, capacity=room, valid=valid, device=device)
+def _contiguous_plan(
+    begins: Sequence[int], length: int, block: int, cache: AttentionMemory, valid: tuple[int, ...] | None
+) -> ContiguousAttentionPlan:
+    capacity, device = slot_capacity(cache), device_of(cache)
+    return make_plan(begins, length, block=block, capacity=capacity, valid=valid, device=device)
 
 
 def check_chunk(chunk: FlowChunk, begins: list[int]) -> None:
     """Raise ValueError for a chunk that rows with so many frames behind them cannot take."""
     length, future = chunk.ids.shape[1], chunk.future.shape[1]
-    if future not in (0, LOOKAHEAD):
-        raise ValueError(f"future has {future} ids; allowed: {LOOKAHEAD}, or 0 at the end of the utterance")
+    if future not in (0, LOOKAHEAD_IDS):
+        raise ValueError(
+            f"future has {future} ids; allowed: {LOOKAHEAD_IDS}, or 0 at the end of the utterance"
+        )
     if not length or (future and length % BLOCK_IDS):
         raise ValueError(
             f"a chunk has {length} ids; allowed: a multiple of {BLOCK_IDS}, any number at the end"
         )
     if any(begin % BLOCK_FRAMES for begin in begins):
         raise ValueError(f"a row has {begins} frames behind it: its last chunk has been rendered already")
-    if chunk.prompt_mel.shape[2] != length * RATIO:
+    if chunk.prompt_mel.shape[2] != length * FRAMES_PER_SPEECH_ID:
         raise ValueError(
-            f"prompt_mel has {chunk.prompt_mel.shape[2]} frames; allowed: {length * RATIO} for {length} ids"
+            f"prompt_mel has {chunk.prompt_mel.shape[2]} frames; allowed: {length * FRAMES_PER_SPEECH_ID} for {length} ids"
         )
 
 
-def _beside(states: Sequence[FlowState]) -> FlowState:
+def _batch_states(states: Sequence[FlowState]) -> FlowState:
     """Sessions as rows of one state, their memories where they lie."""
     encoders = [state.encoder for state in states if isinstance(state.encoder, EncoderState)]
     contexts = [state.encoder for state in states if isinstance(state.encoder, Tensor)]
     return FlowState(
-        join([state.frames for state in states]),
-        join([state.speaker for state in states]),
-        _encoders_beside(encoders) if encoders else join(contexts),
-        tuple(_solvers_beside(parts) for parts in zip(*(state.solver for state in states), strict=True)),
+        join_states([state.frames for state in states]),
+        join_states([state.speaker for state in states]),
+        _batch_encoder_states(encoders) if encoders else join_states(contexts),
+        tuple(_batch_solver_states(parts) for parts in zip(*(state.solver for state in states), strict=True)),
     )
 
 
-def _encoders_beside(states: Sequence[EncoderState]) -> EncoderState:
+def _batch_encoder_states(states: Sequence[EncoderState]) -> EncoderState:
     return EncoderState(
-        join([state.lookahead for state in states]),
-        join([state.up for state in states]),
-        _apart([state.ids for state in states]),
-        _apart([state.frames for state in states]),
+        join_states([state.lookahead for state in states]),
+        join_states([state.up for state in states]),
+        _separate_buffers([state.ids for state in states]),
+        _separate_buffers([state.frames for state in states]),
     )
 
 
-def _solvers_beside(states: Sequence[UnetState | DitState]) -> UnetState | DitState:
-    contexts = join([replace(state, kept=torch.empty(1, 0)) for state in states])
-    return replace(contexts, kept=_apart([state.kept for state in states]))
+def _batch_solver_states(states: Sequence[UnetState | DitState]) -> UnetState | DitState:
+    contexts = join_states([replace(state, cache=torch.empty(1, 0)) for state in states])
+    return replace(contexts, cache=_separate_buffers([state.cache for state in states]))
 
 
-def _apart(memories: Sequence[Memory]) -> Apart:
-    return Apart(tuple(memory for memory in memories if isinstance(memory, Tensor)))
+def _separate_buffers(memories: Sequence[AttentionMemory]) -> SeparateBuffers:
+    return SeparateBuffers(tuple(memory for memory in memories if isinstance(memory, Tensor)))
 
 
-def _row(state: State, row: int) -> State:
+def _state_row(state: State, row: int) -> State:
     """A state's row, as a state of one row; a memory that lies apart is that of one row."""
     if isinstance(state, Tensor):
         return cast(State, state[row : row + 1])
-    if isinstance(state, Apart):
+    if isinstance(state, SeparateBuffers):
         return cast(State, state.rows[row])
     if isinstance(state, tuple):
-        return cast(State, tuple(_row(part, row) for part in state))
+        return cast(State, tuple(_state_row(part, row) for part in state))
     names = [field.name for field in fields(state)]  # type: ignore[arg-type]
-    return replace(state, **{name: _row(getattr(state, name), row) for name in names})  # type: ignore[type-var]
+    return replace(state, **{name: _state_row(getattr(state, name), row) for name in names})  # type: ignore[type-var]
 
 
-def _with_room(state: FlowState, used: int, room: int) -> FlowState:
+def _with_capacity(state: FlowState, used: int, capacity: int) -> FlowState:
     """A state whose buffers are copies with room for ``room`` frames; steps write to nothing else."""
     encoder = state.encoder
     if isinstance(encoder, EncoderState):
         ids, frames = (
-            _resized(encoder.ids, used // RATIO, room // RATIO),
-            _resized(encoder.frames, used, room),
+            _resized(encoder.ids, used // FRAMES_PER_SPEECH_ID, capacity // FRAMES_PER_SPEECH_ID),
+            _resized(encoder.frames, used, capacity),
         )
         encoder = replace(encoder, ids=ids, frames=frames)
-    solver = tuple(replace(part, kept=_resized(part.kept, used, room)) for part in state.solver)
+    solver = tuple(replace(part, cache=_resized(part.cache, used, capacity)) for part in state.solver)
     return replace(state, encoder=encoder, solver=solver)
 
 
-def release(state: FlowState, frames: int) -> None:
-    """Give the memory behind so many frames back to the system, as ``release_behind`` does."""
+def release_memory_behind(state: FlowState, frames: int) -> None:
+    """Give the memory behind so many frames back to the system, as ``release_pages_behind`` does."""
     encoder = state.encoder
     if isinstance(encoder, EncoderState):
-        _release(encoder.ids, frames // RATIO)
+        _release(encoder.ids, frames // FRAMES_PER_SPEECH_ID)
         _release(encoder.frames, frames)
     for part in state.solver:
-        _release(part.kept, frames)
+        _release(part.cache, frames)
 
 
-def _release(kept: Memory, slots: int) -> None:
-    assert isinstance(kept, Tensor)
-    release_behind(kept, slots)
+def _release(cache: AttentionMemory, slots: int) -> None:
+    assert isinstance(cache, Tensor)
+    release_pages_behind(cache, slots)
 
 
-def _resized(kept: Memory, used: int, room: int) -> Tensor:
-    assert isinstance(kept, Tensor)
-    larger = kept.new_empty(*kept.shape[:-2], room, kept.shape[-1])
-    keep = min(used, kept.shape[-2])
-    larger[..., :keep, :] = kept[..., :keep, :]
-    return larger
+def _resized(cache: AttentionMemory, used: int, capacity: int) -> Tensor:
+    assert isinstance(cache, Tensor)
+    resized = cache.new_empty(*cache.shape[:-2], capacity, cache.shape[-1])
+    cache_form = min(used, cache.shape[-2])
+    resized[..., :cache_form, :] = cache[..., :cache_form, :]
+    return resized

@@ -17,17 +17,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import AnyPlan, Keep, Memory, attend, layers_of, recall, store
-from .layers import JoinedProjection, Linear, pair, time_features
+from .attention_memory import (
+    AttentionMemory,
+    AttentionPlan,
+    CacheForm,
+    attend,
+    layer_memories,
+    read_history,
+    write_chunk,
+)
+from .layers import Linear, QkvProjection, sinusoidal_time_features, split_keys_values
 
-MEL = 80
+MEL_BANDS = 80
 TIME_WIDTH = 256
 POSITION_KERNEL = 31
 POSITION_GROUPS = 16
 # What the solver time gives each block: shift, scale, gate of attention, shift, scale, gate of the
 # feed-forward.
-PARTS = 6
-NORM_EPS = 1e-6
+MODULATION_PARTS = 6
+NORM_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +62,9 @@ class DitState:
     see ``attention_memory``: keys (turned already) and values (P 2) or modulated inputs (P 1), D 1024.
     """
 
-    first: Tensor
-    second: Tensor
-    kept: Memory
+    first_context: Tensor
+    second_context: Tensor
+    cache: AttentionMemory
 
 
 class _GroupedConv(nn.Sequential):
@@ -67,8 +75,8 @@ class _GroupedConv(nn.Sequential):
 
     def run(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """x: (N, T, C) -> (N, T, C) and the next context."""
-        seen = torch.cat([context, x], 1)
-        return self(seen.transpose(1, 2)).transpose(1, 2), seen[:, x.shape[1] :].contiguous()
+        with_context = torch.cat([context, x], 1)
+        return self(with_context.transpose(1, 2)).transpose(1, 2), with_context[:, x.shape[1] :].contiguous()
 
 
 class _PositionConvs(nn.Module):
@@ -103,7 +111,7 @@ class _Modulation(nn.Module):
         return self.linear(F.silu(embedding)).view(len(embedding), self.parts, -1)  # type: ignore[no-any-return]
 
 
-class _FeedForward(nn.Module):
+class _DitFeedForward(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
         self.ff = nn.ModuleList([nn.Sequential(Linear(width, inner)), nn.Identity(), Linear(inner, width)])
@@ -113,72 +121,74 @@ class _FeedForward(nn.Module):
         return y
 
 
-class _Attention(JoinedProjection):
+class _DitAttention(QkvProjection):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__(width, inner, True, ("to_q", "to_k", "to_v"))
         self.to_out = nn.ModuleList([Linear(inner, width)])
 
 
-class _Turns:
+class _RotaryAngles:
     """Cosines and sines of frames' positions, for the first head."""
 
     def __init__(self, positions: Tensor, rates: Tensor) -> None:
         angles = (positions[..., None] * rates).repeat_interleave(2, -1)
         self.cos, self.sin = angles.cos(), angles.sin()
 
-    def turn(self, x: Tensor) -> None:
+    def rotate(self, x: Tensor) -> None:
         """Turn the first channels of x (N, T, D), in place."""
         head = x[..., : self.cos.shape[-1]]
         even, odd = head[..., ::2], head[..., 1::2]
         head.copy_(head * self.cos + torch.stack([-odd, even], -1).flatten(-2) * self.sin)
 
 
-class _Block(nn.Module):
+class _DitBlock(nn.Module):
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
         width = config.width
         self.heads = config.heads
-        self.attn_norm = _Modulation(width, PARTS)
-        self.attn = _Attention(width, config.inner)
-        self.ff = _FeedForward(width, width * config.feed_forward_factor)
+        self.attn_norm = _Modulation(width, MODULATION_PARTS)
+        self.attn = _DitAttention(width, config.inner)
+        self.ff = _DitFeedForward(width, width * config.feed_forward_factor)
 
     def forward(
         self,
         x: Tensor,
         modulation: Tensor,
-        kept: Memory,
-        plan: AnyPlan,
-        keep: Keep,
-        turns: tuple[_Turns, _Turns],
+        cache: AttentionMemory,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
+        angles: tuple[_RotaryAngles, _RotaryAngles],
     ) -> Tensor:
         """x: (N, T, C). modulation: (N or 1, 6, C). kept: (N, P, W, D), written in place. turns: of history
         and chunk.
         """
         shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation[:, :, None].unbind(1)
         inputs = modulate(x, scale, shift)
-        query, fresh = self.attn.queries(inputs), self._project(inputs, turns[1])
-        turns[1].turn(query)
-        working = recall(kept, plan, keep, lambda history, _: self._project(history, turns[0]), x.shape[1])
-        attended = self.attn.to_out[0](attend(query, fresh, working, plan, self.heads))
-        if working is not kept:
-            store(kept, inputs[:, None] if keep is Keep.INPUTS else fresh, plan)
-        if plan.padded is not None:
-            attended = attended * plan.padded
+        query, new_values = self.attn.project_queries(inputs), self._project(inputs, angles[1])
+        angles[1].rotate(query)
+        history_and_chunk = read_history(
+            cache, plan, cache_form, lambda history, _: self._project(history, angles[0]), x.shape[1]
+        )
+        attended = self.attn.to_out[0](attend(query, new_values, history_and_chunk, plan, self.heads))
+        if history_and_chunk is not cache:
+            write_chunk(cache, inputs[:, None] if cache_form is CacheForm.INPUTS else new_values, plan)
+        if plan.frame_mask is not None:
+            attended = attended * plan.frame_mask
         x = torch.addcmul(x, gate, attended)
         return torch.addcmul(x, ff_gate, self.ff(modulate(x, ff_scale, ff_shift)))
 
-    def _project(self, inputs: Tensor, turns: _Turns) -> Tensor:
-        projected = self.attn.keys_values(inputs)
-        turns.turn(projected)
-        return pair(projected)
+    def _project(self, inputs: Tensor, angles: _RotaryAngles) -> Tensor:
+        projected = self.attn.project_keys_values(inputs)
+        angles.rotate(projected)
+        return split_keys_values(projected)
 
 
 def modulate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """Layer norm without weights, then the solver time's scale and shift."""
-    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=NORM_EPS), 1 + scale)
+    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON), 1 + scale)
 
 
-class _Rotary(nn.Module):
+class _RotaryFrequencies(nn.Module):
     inv_freq: Tensor
 
     def __init__(self, head_dim: int) -> None:
@@ -195,14 +205,14 @@ class FlowDit(nn.Module):
         self.config = config
         self.time_embed = _TimeEmbed(config.width)
         self.input_embed = _InputEmbed(config.in_channels, config.width)
-        self.rotary_embed = _Rotary(config.head_dim)
-        self.transformer_blocks = nn.ModuleList([_Block(config) for _ in range(config.depth)])
+        self.rotary_embed = _RotaryFrequencies(config.head_dim)
+        self.transformer_blocks = nn.ModuleList([_DitBlock(config) for _ in range(config.depth)])
         self.norm_out = _Modulation(config.width, 2)
-        self.proj_out = Linear(config.width, MEL)
+        self.proj_out = Linear(config.width, MEL_BANDS)
 
     def time_embedding(self, t: Tensor) -> Tensor:
         """(N,) solver times in 0..1 -> (N, C)."""
-        y: Tensor = self.time_embed.time_mlp(time_features(t, TIME_WIDTH))
+        y: Tensor = self.time_embed.time_mlp(sinusoidal_time_features(t, TIME_WIDTH))
         return y
 
     def time_offsets(self, t: Tensor) -> Tensor:
@@ -211,16 +221,22 @@ class FlowDit(nn.Module):
         parts = [block.get_submodule("attn_norm")(embedding) for block in self.transformer_blocks]
         return torch.cat([*parts, self.norm_out(embedding)], 1)
 
-    def init_state(self, rows: int, frames: int, keep: Keep, dtype: torch.dtype) -> DitState:
+    def init_state(self, rows: int, frames: int, cache_form: CacheForm, dtype: torch.dtype) -> DitState:
         """A beginning, with room for ``frames``."""
         config, rates = self.config, self.rotary_embed.inv_freq
-        parts, depth = (2, config.inner) if keep is Keep.KEYS_VALUES else (1, config.width)
-        kept = torch.empty(rows, config.depth, parts, frames, depth, dtype=dtype, device=rates.device)
+        parts, depth = (2, config.inner) if cache_form is CacheForm.KEYS_VALUES else (1, config.width)
+        cache = torch.empty(rows, config.depth, parts, frames, depth, dtype=dtype, device=rates.device)
         first, second = (rates.new_zeros(rows, POSITION_KERNEL - 1, config.width) for _ in range(2))
-        return DitState(first, second, kept)
+        return DitState(first, second, cache)
 
     def step(
-        self, x: Tensor, conditions: Tensor, offsets: Tensor, state: DitState, plan: AnyPlan, keep: Keep
+        self,
+        x: Tensor,
+        conditions: Tensor,
+        offsets: Tensor,
+        state: DitState,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
     ) -> tuple[Tensor, DitState]:
         """The velocity of a chunk.
 
@@ -230,15 +246,16 @@ class FlowDit(nn.Module):
         mu, speaker, prompt = conditions.chunk(3, 2)
         x = self.input_embed.proj(torch.cat([x, prompt, mu, speaker], 2))
         convs = self.input_embed.conv_pos_embed
-        placed, first = convs.conv1.run(x, state.first)
-        placed, second = convs.conv2.run(placed, state.second)
+        placed, first = convs.conv1.run(x, state.first_context)
+        placed, second = convs.conv2.run(placed, state.second_context)
         x = x + placed
-        turns = tuple(
-            _Turns(where, self.rotary_embed.inv_freq) for where in (plan.history_positions, plan.positions)
+        angles = tuple(
+            _RotaryAngles(where, self.rotary_embed.inv_freq)
+            for where in (plan.history_positions, plan.positions)
         )
-        memories = zip(self.transformer_blocks, layers_of(state.kept), strict=True)
+        memories = zip(self.transformer_blocks, layer_memories(state.cache), strict=True)
         for index, (block, memory) in enumerate(memories):
-            modulation = offsets[:, PARTS * index : PARTS * (index + 1)]
-            x = block(x, modulation, memory, plan, keep, turns)
+            modulation = offsets[:, MODULATION_PARTS * index : MODULATION_PARTS * (index + 1)]
+            x = block(x, modulation, memory, plan, cache_form, angles)
         scale, shift = offsets[:, -2:, None].unbind(1)
-        return self.proj_out(modulate(x, scale, shift)), DitState(first, second, state.kept)
+        return self.proj_out(modulate(x, scale, shift)), DitState(first, second, state.cache)

@@ -20,11 +20,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import AnyPlan, Bias, Memory, PagePlan, Part, attend, layers_of, split_heads
-from .layers import CausalConv, JoinedProjection, Linear, pair
+from .attention_memory import (
+    AttentionMemory,
+    AttentionPlan,
+    PagedAttentionPlan,
+    RowGroup,
+    ScoreBias,
+    attend,
+    layer_memories,
+    split_heads,
+)
+from .layers import CausalConv, Linear, QkvProjection, split_keys_values
 
-LOOKAHEAD = 3
-RATIO = 2  # mel frames a speech id
+LOOKAHEAD_IDS = 3
+FRAMES_PER_SPEECH_ID = 2  # mel frames a speech id
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +58,8 @@ class EncoderState:
 
     lookahead: Tensor
     up: Tensor
-    ids: Memory
-    frames: Memory
+    ids: AttentionMemory
+    frames: AttentionMemory
 
 
 class LookaheadLayer(nn.Module):
@@ -62,21 +71,21 @@ class LookaheadLayer(nn.Module):
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
-        self.conv1 = CausalConv(width, inner, LOOKAHEAD + 1)
+        self.conv1 = CausalConv(width, inner, LOOKAHEAD_IDS + 1)
         self.conv2 = CausalConv(inner, width, 3)
 
     def forward(self, x: Tensor, future: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """x: (B, T, C). future: (B, 3, C), or (B, 0, C) at the end of the utterance. context: (B, 2,
         inner).
         """
-        seen = F.pad(torch.cat([x, future], 1), (0, 0, 0, LOOKAHEAD - future.shape[1]))
+        with_future = F.pad(torch.cat([x, future], 1), (0, 0, 0, LOOKAHEAD_IDS - future.shape[1]))
         # Looking ahead is looking back from three frames later.
-        h, _ = self.conv1(seen[:, LOOKAHEAD:], seen[:, :LOOKAHEAD])
+        h, _ = self.conv1(with_future[:, LOOKAHEAD_IDS:], with_future[:, :LOOKAHEAD_IDS])
         h, context = self.conv2(F.leaky_relu(h), context)
         return x + h, context
 
 
-class _Embed(nn.Module):
+class _InputProjection(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.out = nn.ModuleList([Linear(width, width), nn.LayerNorm(width)])
@@ -85,7 +94,7 @@ class _Embed(nn.Module):
         return self.out[1](self.out[0](x)) * math.sqrt(x.shape[-1])  # type: ignore[no-any-return]
 
 
-class _RelativeAttention(JoinedProjection):
+class _RelativeAttention(QkvProjection):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__(width, width, True, ("linear_q", "linear_k", "linear_v"))
         self.heads = heads
@@ -94,26 +103,28 @@ class _RelativeAttention(JoinedProjection):
         self.pos_bias_u = nn.Parameter(torch.empty(heads, width // heads))
         self.pos_bias_v = nn.Parameter(torch.empty(heads, width // heads))
 
-    def forward(self, x: Tensor, kept: Memory, plan: AnyPlan, table: "_Distances") -> Tensor:
+    def forward(
+        self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, table: "_DistanceTable"
+    ) -> Tensor:
         """x: (B, T, C). kept: (B, 2, W, C), written in place."""
-        query = self.queries(x) + self.pos_bias_u.flatten()
-        fresh = pair(self.keys_values(x))
-        attended = attend(query, fresh, kept, plan, self.heads, self._distance_scores(table))
+        query = self.project_queries(x) + self.pos_bias_u.flatten()
+        new_values = split_keys_values(self.project_keys_values(x))
+        attended = attend(query, new_values, cache, plan, self.heads, self._distance_scores(table))
         return self.linear_out(attended)  # type: ignore[no-any-return]
 
-    def _distance_scores(self, table: "_Distances") -> Bias:
+    def _distance_scores(self, table: "_DistanceTable") -> ScoreBias:
         projected = split_heads(self.linear_pos(table.sines)[None], self.heads)
         shift = (self.pos_bias_v - self.pos_bias_u)[:, None]
         scale = 1 / math.sqrt(projected.shape[-1])
 
-        def scores(query: Tensor, part: Part | PagePlan) -> Tensor:
+        def scores(query: Tensor, part: RowGroup | PagedAttentionPlan) -> Tensor:
             by_distance = ((query + shift) * scale) @ projected.transpose(-1, -2)
-            return table.pick(by_distance, part)
+            return table.gather_by_slot(by_distance, part)
 
         return scores
 
 
-class _FeedForward(nn.Module):
+class _EncoderFeedForward(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
         self.w_1 = Linear(width, inner)
@@ -124,35 +135,37 @@ class _FeedForward(nn.Module):
         return y
 
 
-class _Layer(nn.Module):
+class _EncoderLayer(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.self_attn = _RelativeAttention(config.width, config.heads)
-        self.feed_forward = _FeedForward(config.width, config.inner)
+        self.feed_forward = _EncoderFeedForward(config.width, config.inner)
         self.norm_ff = nn.LayerNorm(config.width, eps=1e-12)
         self.norm_mha = nn.LayerNorm(config.width, eps=1e-12)
 
-    def forward(self, x: Tensor, kept: Memory, plan: AnyPlan, table: "_Distances") -> Tensor:
-        x = x + self.self_attn(self.norm_mha(x), kept, plan, table)
+    def forward(
+        self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, table: "_DistanceTable"
+    ) -> Tensor:
+        x = x + self.self_attn(self.norm_mha(x), cache, plan, table)
         return x + self.feed_forward(self.norm_ff(x))  # type: ignore[no-any-return]
 
 
-class _Distances:
+class _DistanceTable:
     """The sine table over every distance that a plan needs, from a block's own future to its oldest key."""
 
-    def __init__(self, plan: AnyPlan, width: int) -> None:
-        self.nearest, farthest = plan.distances
-        self.sines = sine_table(self.nearest, farthest, width, plan.positions.device)
+    def __init__(self, plan: AttentionPlan, width: int) -> None:
+        self.min_distance, max_distance = plan.distance_range
+        self.sines = sine_table(self.min_distance, max_distance, width, plan.positions.device)
 
-    def pick(self, by_distance: Tensor, part: Part | PagePlan) -> Tensor:
+    def gather_by_slot(self, by_distance: Tensor, part: RowGroup | PagedAttentionPlan) -> Tensor:
         """Scores by distance (n, H, block, distances) to scores by slot (n, H, block, visible)."""
-        index = part.backward - self.nearest
+        index = part.distances_back - self.min_distance
         return by_distance.gather(3, index.expand(*by_distance.shape[:2], -1, -1))
 
 
-def sine_table(nearest: int, farthest: int, width: int, device: torch.device) -> Tensor:
+def sine_table(min_distance: int, max_distance: int, width: int, device: torch.device) -> Tensor:
     """Interleaved sines and cosines of the distances ``nearest``..``farthest``: (distances, width)."""
-    distance = torch.arange(nearest, farthest + 1, device=device, dtype=torch.float32)
+    distance = torch.arange(min_distance, max_distance + 1, device=device, dtype=torch.float32)
     rates = torch.exp(
         torch.arange(0, width, 2, device=device, dtype=torch.float32) * -(math.log(10000.0) / width)
     )
@@ -160,10 +173,10 @@ def sine_table(nearest: int, farthest: int, width: int, device: torch.device) ->
     return torch.stack([angles.sin(), angles.cos()], 2).flatten(1)
 
 
-class _Up(nn.Module):
+class _UpsampleLayer(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.conv = CausalConv(width, width, 2 * RATIO + 1)
+        self.conv = CausalConv(width, width, 2 * FRAMES_PER_SPEECH_ID + 1)
 
 
 class FlowEncoder(nn.Module):
@@ -173,12 +186,12 @@ class FlowEncoder(nn.Module):
         super().__init__()
         width = config.width
         self.config = config
-        self.embed = _Embed(width)
+        self.embed = _InputProjection(width)
         self.pre_lookahead_layer = LookaheadLayer(width, width)
-        self.encoders = nn.ModuleList([_Layer(config) for _ in range(config.layers)])
-        self.up_layer = _Up(width)
-        self.up_embed = _Embed(width)
-        self.up_encoders = nn.ModuleList([_Layer(config) for _ in range(config.up_layers)])
+        self.encoders = nn.ModuleList([_EncoderLayer(config) for _ in range(config.layers)])
+        self.up_layer = _UpsampleLayer(width)
+        self.up_embed = _InputProjection(width)
+        self.up_encoders = nn.ModuleList([_EncoderLayer(config) for _ in range(config.up_layers)])
         self.after_norm = nn.LayerNorm(width)
 
     def init_state(self, rows: int, frames: int) -> EncoderState:
@@ -186,14 +199,14 @@ class FlowEncoder(nn.Module):
         config = self.config
         empty = self.after_norm.weight.new_empty
         return EncoderState(
-            self.pre_lookahead_layer.conv2.context(rows),
-            self.up_layer.conv.context(rows),
-            empty(rows, config.layers, 2, frames // RATIO, config.width),
+            self.pre_lookahead_layer.conv2.initial_context(rows),
+            self.up_layer.conv.initial_context(rows),
+            empty(rows, config.layers, 2, frames // FRAMES_PER_SPEECH_ID, config.width),
             empty(rows, config.up_layers, 2, frames, config.width),
         )
 
     def step(
-        self, x: Tensor, future: Tensor, state: EncoderState, ids: AnyPlan, frames: AnyPlan
+        self, x: Tensor, future: Tensor, state: EncoderState, ids: AttentionPlan, frames: AttentionPlan
     ) -> tuple[Tensor, EncoderState]:
         """The conditioning of a chunk.
 
@@ -201,17 +214,17 @@ class FlowEncoder(nn.Module):
         chunk's plans at 25 and 50 Hz. Returns (B, 2 T, C). The state's buffers are written in place.
         """
         x = self.embed(x)
-        if ids.padded is not None:
-            x = x * ids.padded
+        if ids.frame_mask is not None:
+            x = x * ids.frame_mask
         x, lookahead = self.pre_lookahead_layer(x, self.embed(future), state.lookahead)
-        x = _run(self.encoders, x, state.ids, ids)
-        x, up = self.up_layer.conv(x.repeat_interleave(RATIO, 1), state.up)
-        x = _run(self.up_encoders, self.up_embed(x), state.frames, frames)
+        x = _run_layers(self.encoders, x, state.ids, ids)
+        x, up = self.up_layer.conv(x.repeat_interleave(FRAMES_PER_SPEECH_ID, 1), state.up)
+        x = _run_layers(self.up_encoders, self.up_embed(x), state.frames, frames)
         return self.after_norm(x), EncoderState(lookahead, up, state.ids, state.frames)
 
 
-def _run(layers: nn.ModuleList, x: Tensor, kept: Memory, plan: AnyPlan) -> Tensor:
-    table = _Distances(plan, x.shape[2])
-    for layer, memory in zip(layers, layers_of(kept), strict=True):
+def _run_layers(layers: nn.ModuleList, x: Tensor, cache: AttentionMemory, plan: AttentionPlan) -> Tensor:
+    table = _DistanceTable(plan, x.shape[2])
+    for layer, memory in zip(layers, layer_memories(cache), strict=True):
         x = layer(x, memory, plan, table)
     return x

@@ -25,65 +25,65 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .attention_memory import Keep, Memory, PagePlaces, Pages, plan_pages
-from .flow import BLOCK_FRAMES, BLOCK_IDS, MEL, Flow, FlowChunk, FlowPlans, FlowState, check_chunk
-from .flow_encoder import LOOKAHEAD, RATIO, EncoderState
+from .attention_memory import AttentionMemory, CacheForm, PagedBuffers, PagePlacement, make_paged_plan
+from .flow import BLOCK_FRAMES, BLOCK_IDS, MEL_BANDS, Flow, FlowChunk, FlowPlans, FlowState, check_chunk
+from .flow_encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, EncoderState
 from .state import map_state, tensors
-from .step_graph import Pool, StepGraph, Tray, bucket, buckets, new_pool
+from .step_graph import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
 
-_SCRATCH = 0
-_LEAST_PAGES = 8
+_SCRATCH_PAGE = 0
+_MIN_PAGES = 8
 
 
-class Ledger:
+class PageAllocator:
     """Which places of a pool are taken; the first is nobody's. Places may have several users."""
 
-    def __init__(self, count: int, what: str) -> None:
+    def __init__(self, count: int, item_name: str) -> None:
         self._free = deque(range(1, count))
-        self._count, self._what = count - 1, what
-        self._users: Counter[int] = Counter()
-        self._left: deque[Iterable[int]] = deque()
+        self._count, self._item_name = count - 1, item_name
+        self._user_counts: Counter[int] = Counter()
+        self._released: deque[Iterable[int]] = deque()
 
     @property
     def free(self) -> int:
         """Places to be had."""
-        self._settle()
+        self._apply_releases()
         return len(self._free)
 
-    def take(self, count: int) -> list[int]:
+    def allocate(self, count: int) -> list[int]:
         """So many places that nobody uses; raises MemoryError, with nothing taken."""
-        self._settle()
+        self._apply_releases()
         if count > len(self._free):
             raise MemoryError(
-                f"out of memory: {count} of {self._count} {self._what} wanted, {self.free} free"
+                f"out of memory: {count} of {self._count} {self._item_name} wanted, {self.free} free"
             )
         return self.share([self._free.popleft() for _ in range(count)])
 
     def share(self, places: list[int]) -> list[int]:
         """Use places that another user has."""
-        self._users.update(places)
+        self._user_counts.update(places)
         return places
 
-    def leave(self, places: Iterable[int]) -> None:
+    def release(self, places: Iterable[int]) -> None:
         """Use them no more; from any thread, and looked at with the next ``take``."""
-        self._left.append(places)
+        self._released.append(places)
 
-    def _settle(self) -> None:
-        while self._left:
-            for place in self._left.popleft():
-                self._users[place] -= 1
-                if not self._users[place]:
+    def _apply_releases(self) -> None:
+        while self._released:
+            for place in self._released.popleft():
+                self._user_counts[place] -= 1
+                if not self._user_counts[place]:
                     self._free.append(place)
 
 
 @dataclass(eq=False)
-class Seat:
+class SequenceHandle:
     """A session's: its row of contexts, its pages from block ``first`` on, and the frames behind it."""
 
     slot: int
     pages: list[int]
     frames: int
-    first: int = 0
+    first_block: int = 0
 
 
 @dataclass(eq=False)
@@ -92,12 +92,12 @@ class PagedVoice:
 
     pages: list[int]
     frames: int
-    first: int
+    first_block: int
     contexts: FlowState
 
 
 @dataclass(frozen=True, slots=True)
-class _Extent:
+class _FlowGraphKey:
     """What a step is recorded for. pages: attended to. is_last: chunks without a future."""
 
     rows: int
@@ -107,13 +107,13 @@ class _Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Inputs:
+class _FlowInputs:
     """ids: (B, T) int64. future: (B, 3 or 0) int64. slots: (B,) int64. places: in frames."""
 
     ids: Tensor
     future: Tensor
     slots: Tensor
-    places: PagePlaces
+    places: PagePlacement
 
 
 class FlowGraphs:
@@ -123,13 +123,16 @@ class FlowGraphs:
     """
 
     def __init__(self, flow: Flow, *, rows: int, slots: int, pages: int) -> None:
-        if flow.policy.keep is not Keep.KEYS_VALUES:
-            raise ValueError(f"keep is {flow.policy.keep}; pages are of keys and values")
+        if flow.policy.cache_form is not CacheForm.KEYS_VALUES:
+            raise ValueError(f"keep is {flow.policy.cache_form}; pages are of keys and values")
         self._flow, self._rows, self.pages = flow, rows, pages
-        self._memory = _Memory(flow, slots + 1, pages + 1)
-        self._taken, self._seated = Ledger(pages + 1, "pages"), Ledger(slots + 1, "rows of contexts")
-        self._steps: dict[_Extent, _Step] = {}
-        self._pool = new_pool(flow.device)
+        self._memory = _FlowMemoryPool(flow, slots + 1, pages + 1)
+        self._pages, self._slots = (
+            PageAllocator(pages + 1, "pages"),
+            PageAllocator(slots + 1, "rows of contexts"),
+        )
+        self._steps: dict[_FlowGraphKey, _RecordedFlowStep] = {}
+        self._pool = new_graph_pool(flow.device)
 
     @property
     def recorded(self) -> int:
@@ -139,89 +142,89 @@ class FlowGraphs:
     @property
     def free_pages(self) -> int:
         """Pages that are nobody's."""
-        return self._taken.free
+        return self._pages.free
 
     @torch.inference_mode()
-    def record(self, most_blocks: int) -> None:
+    def record(self, max_blocks: int) -> None:
         """Record the steps of chunks up to that long, so that no session waits for it later."""
         for rows in buckets(self._rows):
-            for blocks in range(1, most_blocks + 1):
-                for pages in buckets(self.pages, _LEAST_PAGES):
+            for blocks in range(1, max_blocks + 1):
+                for pages in buckets(self.pages, _MIN_PAGES):
                     for is_last in (False, True):
-                        self._step(_Extent(rows, blocks, pages, is_last))
+                        self._recorded_step(_FlowGraphKey(rows, blocks, pages, is_last))
 
     @torch.inference_mode()
-    def keep(self, voice: FlowState) -> PagedVoice:
+    def store_voice(self, voice: FlowState) -> PagedVoice:
         """A prompt that was heard, as ``Flow.prefill`` gives it, in pages; raises MemoryError."""
         frames = int(voice.frames)
         window = self._flow.policy.window_frames or frames
         first = max(0, frames - window) // BLOCK_FRAMES
-        pages = self._taken.take(frames // BLOCK_FRAMES - first)
+        pages = self._pages.allocate(frames // BLOCK_FRAMES - first)
         self._memory.write(pages, voice, first)
-        kept = PagedVoice(pages, frames, first, bare(voice))
-        weakref.finalize(kept, self._taken.leave, pages)
-        return kept
+        cache = PagedVoice(pages, frames, first, without_memories(voice))
+        weakref.finalize(cache, self._pages.release, pages)
+        return cache
 
     @torch.inference_mode()
-    def open(self, voice: PagedVoice) -> Seat:
+    def open_sequence(self, voice: PagedVoice) -> SequenceHandle:
         """The beginning of a session; raises MemoryError."""
-        (slot,) = self._seated.take(1)
-        seat = Seat(slot, self._taken.share(list(voice.pages)), voice.frames, voice.first)
-        weakref.finalize(seat, self._seated.leave, (slot,))
-        weakref.finalize(seat, self._taken.leave, seat.pages)
-        self._memory.seat(slot, voice.contexts)
-        return seat
+        (slot,) = self._slots.allocate(1)
+        handle = SequenceHandle(slot, self._pages.share(list(voice.pages)), voice.frames, voice.first_block)
+        weakref.finalize(handle, self._slots.release, (slot,))
+        weakref.finalize(handle, self._pages.release, handle.pages)
+        self._memory.begin_row(slot, voice.contexts)
+        return handle
 
     @torch.inference_mode()
-    def step(self, chunk: FlowChunk, seats: Sequence[Seat]) -> Tensor:
+    def step(self, chunk: FlowChunk, handles: Sequence[SequenceHandle]) -> Tensor:
         """``Flow.step`` for sessions: the mel, (B, 80, 2 T).
 
         chunk: ids on the host, ``prompt_mel`` on the device. Raises ValueError as there, and MemoryError
         where there are no pages left. A step that failed may be tried again.
         """
-        check_chunk(chunk, [seat.frames for seat in seats])
+        check_chunk(chunk, [handle.frames for handle in handles])
         blocks = -(-chunk.ids.shape[1] // BLOCK_IDS)
-        for seat in seats:
-            self._make_room(seat, blocks)
-        most = max(len(seat.pages) for seat in seats)
+        for handle in handles:
+            self._allocate_for_chunk(handle, blocks)
+        max_pages = max(len(handle.pages) for handle in handles)
         is_last = not chunk.future.shape[1]
-        extent = _Extent(
-            bucket(len(seats), self._rows), blocks, bucket(most, self.pages, _LEAST_PAGES), is_last
+        key = _FlowGraphKey(
+            bucket(len(handles), self._rows), blocks, bucket(max_pages, self.pages, _MIN_PAGES), is_last
         )
-        mel = self._step(extent).run(chunk, seats)
-        for seat in seats:
-            seat.frames += chunk.ids.shape[1] * RATIO
+        mel = self._recorded_step(key).run(chunk, handles)
+        for handle in handles:
+            handle.frames += chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID
         return mel
 
-    def vacate(self, seat: Seat) -> None:
+    def release_pages(self, handle: SequenceHandle) -> None:
         """Free the pages of a seat that is not stepped again, whoever still refers to it."""
-        self._taken.leave(seat.pages[:])
-        seat.pages.clear()
+        self._pages.release(handle.pages[:])
+        handle.pages.clear()
 
-    def _make_room(self, seat: Seat, blocks: int) -> None:
-        begin = seat.frames // BLOCK_FRAMES
-        seat.pages += self._taken.take(max(0, begin + blocks - seat.first - len(seat.pages)))
+    def _allocate_for_chunk(self, handle: SequenceHandle, blocks: int) -> None:
+        begin = handle.frames // BLOCK_FRAMES
+        handle.pages += self._pages.allocate(max(0, begin + blocks - handle.first_block - len(handle.pages)))
         window = self._flow.policy.window_frames
-        if window is not None and (unseen := begin - window // BLOCK_FRAMES - seat.first) > 0:
-            self._taken.leave(seat.pages[:unseen])
-            del seat.pages[:unseen]
-            seat.first += unseen
+        if window is not None and (unseen := begin - window // BLOCK_FRAMES - handle.first_block) > 0:
+            self._pages.release(handle.pages[:unseen])
+            del handle.pages[:unseen]
+            handle.first_block += unseen
 
-    def _step(self, extent: _Extent) -> "_Step":
-        if extent not in self._steps:
-            self._steps[extent] = _Step(self._flow, self._memory, extent, self._pool)
-        return self._steps[extent]
+    def _recorded_step(self, key: _FlowGraphKey) -> "_RecordedFlowStep":
+        if key not in self._steps:
+            self._steps[key] = _RecordedFlowStep(self._flow, self._memory, key, self._pool)
+        return self._steps[key]
 
 
-class _Memory:
+class _FlowMemoryPool:
     """The tensors: memories as pages, contexts as rows."""
 
     def __init__(self, flow: Flow, slots: int, pages: int) -> None:
-        def nobody(rows: int) -> Tensor:
-            return torch.zeros(rows, MEL, device=flow.device)
+        def zero_speaker(rows: int) -> Tensor:
+            return torch.zeros(rows, MEL_BANDS, device=flow.device)
 
-        self._contexts = bare(flow.state_with_room(nobody(slots), 0, flow.policy))
-        self._pages = _buffers(flow.state_with_room(nobody(pages), BLOCK_FRAMES, flow.policy))
+        self._contexts = without_memories(flow.state_with_capacity(zero_speaker(slots), 0, flow.policy))
+        self._pages = _buffers(flow.state_with_capacity(zero_speaker(pages), BLOCK_FRAMES, flow.policy))
         for pool in self._pages:
             pool.zero_()  # what is masked is still multiplied by nought
 
@@ -233,124 +236,128 @@ class _Memory:
                 slot = place * size % memory.shape[-2]  # a ring, if there is a window
                 pool[page] = memory[0, ..., slot : slot + size, :]
 
-    def seat(self, slot: int, contexts: FlowState) -> None:
+    def begin_row(self, slot: int, contexts: FlowState) -> None:
         """Begin a row with a voice's contexts."""
         for pool, row in zip(tensors(self._contexts), tensors(contexts), strict=True):
             pool[slot] = row[0]
 
-    def rows(self, slots: Tensor) -> FlowState:
+    def read_rows(self, slots: Tensor) -> FlowState:
         """The state of some rows: contexts copied, memories as they are."""
         contexts = map_state(lambda pool: pool.index_select(0, slots), self._contexts)
-        return _with_memories(contexts, [Pages(pool) for pool in self._pages])
+        return _with_memories(contexts, [PagedBuffers(pool) for pool in self._pages])
 
-    def write_rows(self, slots: Tensor, state: FlowState) -> None:
+    def write_contexts(self, slots: Tensor, state: FlowState) -> None:
         """Take the contexts of a state over."""
-        for pool, rows in zip(tensors(self._contexts), tensors(bare(state)), strict=True):
+        for pool, rows in zip(tensors(self._contexts), tensors(without_memories(state)), strict=True):
             pool.index_copy_(0, slots, rows)
 
 
-class _Step:
+class _RecordedFlowStep:
     """One recorded step, and its inputs."""
 
-    def __init__(self, flow: Flow, memory: _Memory, extent: _Extent, pool: Pool) -> None:
-        self._flow, self._memory, self._extent = flow, memory, extent
-        rows, ids, frames = extent.rows, extent.blocks * BLOCK_IDS, extent.blocks * BLOCK_FRAMES
-        self._tray = Tray(_scratch_inputs(extent), flow.device)
-        self._noise = torch.zeros(rows, frames, MEL, device=flow.device)
-        self._prompt_mel = torch.zeros(rows, MEL, ids * RATIO, device=flow.device)
+    def __init__(
+        self, flow: Flow, memory: _FlowMemoryPool, key: _FlowGraphKey, pool: GraphMemoryPool
+    ) -> None:
+        self._flow, self._memory, self._extent = flow, memory, key
+        rows, ids, frames = key.rows, key.blocks * BLOCK_IDS, key.blocks * BLOCK_FRAMES
+        self._staging = StagingBuffer(_scratch_inputs(key), flow.device)
+        self._noise = torch.zeros(rows, frames, MEL_BANDS, device=flow.device)
+        self._prompt_mel = torch.zeros(rows, MEL_BANDS, ids * FRAMES_PER_SPEECH_ID, device=flow.device)
         self._graph = StepGraph(self._compute, flow.device, pool)
 
-    def run(self, chunk: FlowChunk, seats: Sequence[Seat]) -> Tensor:
+    def run(self, chunk: FlowChunk, handles: Sequence[SequenceHandle]) -> Tensor:
         """The mel of a chunk that is no longer than the step, for no more seats."""
         rows, length = chunk.ids.shape
-        frames, host = length * RATIO, self._tray.host
+        frames, host = length * FRAMES_PER_SPEECH_ID, self._staging.host
         host.ids[:rows, :length] = chunk.ids
         host.future[:rows] = chunk.future
         for row in range(self._extent.rows):
-            seat = seats[row] if row < rows else Seat(_SCRATCH, [], 0)
-            host.slots[row] = seat.slot
+            handle = handles[row] if row < rows else SequenceHandle(_SCRATCH_PAGE, [], 0)
+            host.slots[row] = handle.slot
             spoken = (chunk.lengths[row] if chunk.lengths else length) if row < rows else length
-            self._place(row, seat, spoken * RATIO)
-        self._noise[:rows, :frames] = self._flow.noises([seat.frames for seat in seats], frames)
+            self._write_placement(row, handle, spoken * FRAMES_PER_SPEECH_ID)
+        self._noise[:rows, :frames] = self._flow.noise_rows([handle.frames for handle in handles], frames)
         self._prompt_mel[:rows, :, :frames] = chunk.prompt_mel
-        self._tray.carry()
+        self._staging.upload()
         return self._graph.replay()[:rows, :, :frames].clone()
 
-    def _place(self, row: int, seat: Seat, frames: int) -> None:
-        places = self._tray.host.places
+    def _write_placement(self, row: int, handle: SequenceHandle, frames: int) -> None:
+        places = self._staging.host.places
         table, written = places.table.numpy()[row], places.written.numpy()[row]
-        places.begins[row], places.ends[row] = seat.frames, seat.frames + frames
-        places.first[row] = seat.first * BLOCK_FRAMES
-        table[: len(seat.pages)], table[len(seat.pages) :] = seat.pages, _SCRATCH
-        begin = seat.frames // BLOCK_FRAMES - seat.first
-        written[:] = seat.pages[begin : begin + len(written)] or _SCRATCH
+        places.begins[row], places.ends[row] = handle.frames, handle.frames + frames
+        places.first[row] = handle.first_block * BLOCK_FRAMES
+        table[: len(handle.pages)], table[len(handle.pages) :] = handle.pages, _SCRATCH_PAGE
+        begin = handle.frames // BLOCK_FRAMES - handle.first_block
+        written[:] = handle.pages[begin : begin + len(written)] or _SCRATCH_PAGE
 
     def _compute(self) -> Tensor:
-        given = self._tray.there
-        chunk = FlowChunk(given.ids, given.future, self._prompt_mel)
-        state = self._memory.rows(given.slots)
-        plans = self._plans(given.places)
-        mel, after = self._flow.compute(chunk, self._noise, state, plans, Keep.KEYS_VALUES)
-        self._memory.write_rows(given.slots, after)
+        inputs = self._staging.on_device_tensors
+        chunk = FlowChunk(inputs.ids, inputs.future, self._prompt_mel)
+        state = self._memory.read_rows(inputs.slots)
+        plans = self._plans(inputs.places)
+        mel, after = self._flow.compute(chunk, self._noise, state, plans, CacheForm.KEYS_VALUES)
+        self._memory.write_contexts(inputs.slots, after)
         return mel
 
-    def _plans(self, places: PagePlaces) -> FlowPlans:
+    def _plans(self, places: PagePlacement) -> FlowPlans:
         window, is_last = self._flow.policy.window_frames, self._extent.is_last
-        solver = plan_pages(_both_halves(places), BLOCK_FRAMES, window, is_last=is_last)
+        solver = make_paged_plan(_both_halves(places), BLOCK_FRAMES, window, is_last=is_last)
         if self._flow.config.encoder is None:
             return FlowPlans(solver, None, None)
-        in_ids = None if window is None else window // RATIO
-        ids = plan_pages(_in_ids(places), BLOCK_IDS, in_ids, is_last=is_last)
-        return FlowPlans(solver, ids, plan_pages(places, BLOCK_FRAMES, window, is_last=is_last))
+        in_ids = None if window is None else window // FRAMES_PER_SPEECH_ID
+        ids = make_paged_plan(_placement_in_ids(places), BLOCK_IDS, in_ids, is_last=is_last)
+        return FlowPlans(solver, ids, make_paged_plan(places, BLOCK_FRAMES, window, is_last=is_last))
 
 
-def _scratch_inputs(extent: _Extent) -> _Inputs:
+def _scratch_inputs(key: _FlowGraphKey) -> _FlowInputs:
     """Inputs that go to the scratch."""
-    rows = extent.rows
+    rows = key.rows
 
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(rows, *shape, dtype=torch.int64)
 
-    ends = torch.full((rows,), extent.blocks * BLOCK_FRAMES)
-    places = PagePlaces(zeros(), ends, zeros(extent.pages), zeros(extent.blocks), zeros())
-    return _Inputs(
-        zeros(extent.blocks * BLOCK_IDS), zeros(0 if extent.is_last else LOOKAHEAD), zeros(), places
+    ends = torch.full((rows,), key.blocks * BLOCK_FRAMES)
+    places = PagePlacement(zeros(), ends, zeros(key.pages), zeros(key.blocks), zeros())
+    return _FlowInputs(
+        zeros(key.blocks * BLOCK_IDS), zeros(0 if key.is_last else LOOKAHEAD_IDS), zeros(), places
     )
 
 
-def _both_halves(places: PagePlaces) -> PagePlaces:
+def _both_halves(places: PagePlacement) -> PagePlacement:
     """Rows as the solver has them: a page of a pool (pages, 2, ...) that is folded is two."""
-    twice = map_state(lambda part: part.repeat_interleave(2, 0), places)
-    half = torch.arange(len(twice.begins), device=twice.begins.device)[:, None] % 2
-    return replace(twice, table=2 * twice.table + half, written=2 * twice.written + half)
+    doubled = map_state(lambda part: part.repeat_interleave(2, 0), places)
+    half = torch.arange(len(doubled.begins), device=doubled.begins.device)[:, None] % 2
+    return replace(doubled, table=2 * doubled.table + half, written=2 * doubled.written + half)
 
 
-def _in_ids(places: PagePlaces) -> PagePlaces:
-    begins, ends, first = (part // RATIO for part in (places.begins, places.ends, places.first))
+def _placement_in_ids(places: PagePlacement) -> PagePlacement:
+    begins, ends, first = (
+        part // FRAMES_PER_SPEECH_ID for part in (places.begins, places.ends, places.first)
+    )
     return replace(places, begins=begins, ends=ends, first=first)
 
 
-def bare(state: FlowState) -> FlowState:
+def without_memories(state: FlowState) -> FlowState:
     """A state without its memories and its count: what of it is the same size however long it is."""
     nothing = state.speaker.new_empty(len(state.speaker), 0)
     counted = replace(state, frames=nothing)
     return _with_memories(counted, [nothing] * len(_memories(state)))
 
 
-def _memories(state: FlowState) -> list[Memory]:
+def _memories(state: FlowState) -> list[AttentionMemory]:
     encoder = state.encoder
     own = [encoder.ids, encoder.frames] if isinstance(encoder, EncoderState) else []
-    return [*own, *(part.kept for part in state.solver)]
+    return [*own, *(part.cache for part in state.solver)]
 
 
 def _buffers(state: FlowState) -> list[Tensor]:
     return [memory for memory in _memories(state) if isinstance(memory, Tensor)]
 
 
-def _with_memories(state: FlowState, memories: Sequence[Memory]) -> FlowState:
+def _with_memories(state: FlowState, memories: Sequence[AttentionMemory]) -> FlowState:
     encoder = state.encoder
     count = len(memories) - len(state.solver)
     if isinstance(encoder, EncoderState):
         encoder = replace(encoder, ids=memories[0], frames=memories[1])
     solver = zip(state.solver, memories[count:], strict=True)
-    return replace(state, encoder=encoder, solver=tuple(replace(part, kept=kept) for part, kept in solver))
+    return replace(state, encoder=encoder, solver=tuple(replace(part, cache=cache) for part, cache in solver))

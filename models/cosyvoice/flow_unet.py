@@ -20,8 +20,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention_memory import AnyPlan, Keep, Memory, attend, layers_of, recall, store
-from .layers import CausalConv, JoinedProjection, Linear, Pointwise, pair, time_features
+from .attention_memory import (
+    AttentionMemory,
+    AttentionPlan,
+    CacheForm,
+    attend,
+    layer_memories,
+    read_history,
+    write_chunk,
+)
+from .layers import (
+    CausalConv,
+    Linear,
+    PointwiseConv,
+    QkvProjection,
+    sinusoidal_time_features,
+    split_keys_values,
+)
 
 TIME_WIDTH_FACTOR = 4
 FEED_FORWARD_FACTOR = 4
@@ -58,7 +73,7 @@ class UnetState:
     """
 
     convs: tuple[Tensor, ...]
-    kept: Memory
+    cache: AttentionMemory
 
 
 class _ConvNorm(nn.Module):
@@ -79,9 +94,9 @@ class _Resnet(nn.Module):
         self.mlp = nn.Sequential(nn.Mish(), Linear(time_width, outputs))
         self.block1 = _ConvNorm(inputs, outputs)
         self.block2 = _ConvNorm(outputs, outputs)
-        self.res_conv = Pointwise(inputs, outputs)
+        self.res_conv = PointwiseConv(inputs, outputs)
 
-    def forward(self, x: Tensor, offset: Tensor, contexts: "_Contexts") -> Tensor:
+    def forward(self, x: Tensor, offset: Tensor, contexts: "_UnetContexts") -> Tensor:
         """``offset``: (N or 1, 1, C), what the solver time adds."""
         h = contexts.run(self.block1, x) + offset
         h = contexts.run(self.block2, h)
@@ -89,13 +104,13 @@ class _Resnet(nn.Module):
         return y
 
 
-class _Attention(JoinedProjection):
+class _UnetAttention(QkvProjection):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__(width, inner, False, ("to_q", "to_k", "to_v"))
         self.to_out = nn.ModuleList([Linear(inner, width)])
 
 
-class _Gelu(nn.Module):
+class _GeluProjection(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
         self.proj = Linear(width, inner)
@@ -104,44 +119,46 @@ class _Gelu(nn.Module):
         return F.gelu(self.proj(x))
 
 
-class _FeedForward(nn.Module):
+class _UnetFeedForward(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         inner = width * FEED_FORWARD_FACTOR
-        self.net = nn.ModuleDict({"0": _Gelu(width, inner), "2": Linear(inner, width)})
+        self.net = nn.ModuleDict({"0": _GeluProjection(width, inner), "2": Linear(inner, width)})
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.net["2"](self.net["0"](x))
         return y
 
 
-class _Transformer(nn.Module):
+class _TransformerBlock(nn.Module):
     def __init__(self, config: UnetConfig) -> None:
         super().__init__()
         width = config.channels
         self.heads = config.heads
         self.norm1 = nn.LayerNorm(width)
-        self.attn1 = _Attention(width, config.inner)
+        self.attn1 = _UnetAttention(width, config.inner)
         self.norm3 = nn.LayerNorm(width)
-        self.ff = _FeedForward(width)
+        self.ff = _UnetFeedForward(width)
 
-    def forward(self, x: Tensor, kept: Memory, plan: AnyPlan, keep: Keep) -> Tensor:
+    def forward(
+        self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, cache_form: CacheForm
+    ) -> Tensor:
         """x: (N, T, C). kept: (N, P, W, D), written in place."""
         normed = self.norm1(x)
-        fresh = pair(self.attn1.keys_values(normed))
-        working = recall(kept, plan, keep, self._project, x.shape[1])
-        attended = attend(self.attn1.queries(normed), fresh, working, plan, self.heads)
-        if working is not kept:
-            store(kept, normed[:, None] if keep is Keep.INPUTS else fresh, plan)
+        new_values = split_keys_values(self.attn1.project_keys_values(normed))
+        history_and_chunk = read_history(cache, plan, cache_form, self._project, x.shape[1])
+        attended = attend(self.attn1.project_queries(normed), new_values, history_and_chunk, plan, self.heads)
+        if history_and_chunk is not cache:
+            write_chunk(cache, normed[:, None] if cache_form is CacheForm.INPUTS else new_values, plan)
         x = x + self.attn1.to_out[0](attended)
         y: Tensor = x + self.ff(self.norm3(x))
         return y
 
     def _project(self, inputs: Tensor, _positions: Tensor) -> Tensor:
-        return pair(self.attn1.keys_values(inputs))
+        return split_keys_values(self.attn1.project_keys_values(inputs))
 
 
-class _Contexts:
+class _UnetContexts:
     """Hands out convolution contexts in the order of the convolutions, and takes the next ones in."""
 
     def __init__(self, held: tuple[Tensor, ...]) -> None:
@@ -154,12 +171,12 @@ class _Contexts:
         return y  # type: ignore[no-any-return]
 
 
-class _Level(nn.ModuleList):
+class _UnetLevel(nn.ModuleList):
     """A resnet, attention layers, and at the outer levels a convolution."""
 
     def __init__(self, inputs: int, config: UnetConfig, *, with_conv: bool) -> None:
         width = config.channels
-        layers = nn.ModuleList([_Transformer(config) for _ in range(config.blocks)])
+        layers = nn.ModuleList([_TransformerBlock(config) for _ in range(config.blocks)])
         parts = [_Resnet(inputs, width, width * TIME_WIDTH_FACTOR), layers]
         super().__init__([*parts, CausalConv(width, width, 3)] if with_conv else parts)
 
@@ -189,21 +206,21 @@ class FlowUnet(nn.Module):
                 "linear_2": Linear(time_width, time_width),
             }
         )
-        self.down_blocks = nn.ModuleList([_Level(config.in_channels, config, with_conv=True)])
+        self.down_blocks = nn.ModuleList([_UnetLevel(config.in_channels, config, with_conv=True)])
         self.mid_blocks = nn.ModuleList(
-            [_Level(width, config, with_conv=False) for _ in range(config.mid_blocks)]
+            [_UnetLevel(width, config, with_conv=False) for _ in range(config.mid_blocks)]
         )
-        self.up_blocks = nn.ModuleList([_Level(2 * width, config, with_conv=True)])
+        self.up_blocks = nn.ModuleList([_UnetLevel(2 * width, config, with_conv=True)])
         self.final_block = _ConvNorm(width, width)
-        self.final_proj = Pointwise(width, config.out_channels)
+        self.final_proj = PointwiseConv(width, config.out_channels)
 
-    def _levels(self) -> list["_Level"]:
+    def _levels(self) -> list["_UnetLevel"]:
         levels = [*self.down_blocks, *self.mid_blocks, *self.up_blocks]
-        return [level for level in levels if isinstance(level, _Level)]
+        return [level for level in levels if isinstance(level, _UnetLevel)]
 
     def time_embedding(self, t: Tensor) -> Tensor:
         """(N,) solver times in 0..1 -> (N, 4 C)."""
-        h = F.silu(self.time_mlp["linear_1"](time_features(t, self.config.in_channels)))
+        h = F.silu(self.time_mlp["linear_1"](sinusoidal_time_features(t, self.config.in_channels)))
         y: Tensor = self.time_mlp["linear_2"](h)
         return y
 
@@ -212,12 +229,14 @@ class FlowUnet(nn.Module):
         embedding = self.time_embedding(t)
         return torch.stack([level.resnet.mlp(embedding) for level in self._levels()], 1)
 
-    def init_state(self, rows: int, frames: int, keep: Keep, dtype: torch.dtype) -> UnetState:
+    def init_state(self, rows: int, frames: int, cache_form: CacheForm, dtype: torch.dtype) -> UnetState:
         """A beginning, with room for ``frames``."""
         convs = [module for module in self.modules() if isinstance(module, CausalConv)]
-        contexts = tuple(conv.context(rows) for conv in convs)
-        parts, depth = (2, self.config.inner) if keep is Keep.KEYS_VALUES else (1, self.config.channels)
-        kept = torch.empty(
+        contexts = tuple(conv.initial_context(rows) for conv in convs)
+        parts, depth = (
+            (2, self.config.inner) if cache_form is CacheForm.KEYS_VALUES else (1, self.config.channels)
+        )
+        cache = torch.empty(
             rows,
             self.config.attention_layers,
             parts,
@@ -226,18 +245,24 @@ class FlowUnet(nn.Module):
             dtype=dtype,
             device=contexts[0].device,
         )
-        return UnetState(contexts, kept)
+        return UnetState(contexts, cache)
 
     def step(
-        self, x: Tensor, conditions: Tensor, offsets: Tensor, state: UnetState, plan: AnyPlan, keep: Keep
+        self,
+        x: Tensor,
+        conditions: Tensor,
+        offsets: Tensor,
+        state: UnetState,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
     ) -> tuple[Tensor, UnetState]:
         """The velocity of a chunk.
 
         x: (N, T, 80). conditions: (N, T, 240) mu, speaker, prompt mel. offsets: (N or 1, resnets, C).
         Returns (N, T, 80). The state's buffer is written in place.
         """
-        contexts = _Contexts(state.convs)
-        layers = iter(layers_of(state.kept))
+        contexts = _UnetContexts(state.convs)
+        layers = iter(layer_memories(state.cache))
         levels = self._levels()
         x = torch.cat([x, conditions], 2)
         skip = x
@@ -246,13 +271,13 @@ class FlowUnet(nn.Module):
                 x = torch.cat([x, skip], 2)
             x = level.resnet(x, offsets[:, index, None], contexts)
             for transformer in level.transformers:
-                x = transformer(x, next(layers), plan, keep)
+                x = transformer(x, next(layers), plan, cache_form)
             if index == 0:
                 skip = x
             if level.conv is not None:
                 x = contexts.run(level.conv, x)
         x = contexts.run(self.final_block, x)
         y: Tensor = self.final_proj(x)
-        if plan.padded is not None:
-            y = y * plan.padded
-        return y, UnetState(tuple(contexts.following), state.kept)
+        if plan.frame_mask is not None:
+            y = y * plan.frame_mask
+        return y, UnetState(tuple(contexts.following), state.cache)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Version(Enum):
+class CosyVoiceVersion(Enum):
     """Which released family a checkpoint belongs to."""
 
     V2 = 2
@@ -21,14 +21,14 @@ class Version(Enum):
 class SpeechLmConfig:
     """Sizes of the language model. rope_base: of the rotary positions' frequencies."""
 
-    version: Version = Version.V2
+    version: CosyVoiceVersion = CosyVoiceVersion.V2
     hidden: int = 896
     layers: int = 24
     heads: int = 14
     kv_heads: int = 2
     intermediate: int = 4864
-    text_rows: int = 151_936
-    speech_codes: int = 6561
+    text_vocab_size: int = 151_936
+    codebook_size: int = 6561
     rope_base: float = 1e6
     norm_epsilon: float = 1e-6
 
@@ -38,9 +38,9 @@ class SpeechLmConfig:
         return self.hidden // self.heads
 
     @property
-    def speech_rows(self) -> int:
+    def speech_vocab_size(self) -> int:
         """Rows of the speech embedding and of the head: the codec's sounds, and what controls the flow."""
-        return self.speech_codes + control_ids(self.version)
+        return self.codebook_size + control_id_count(self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class HiftSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
+class CosyVoiceConfig:
     """Every size of a bundle."""
 
     lm: SpeechLmConfig
@@ -113,16 +113,16 @@ class Geometry:
     hift: HiftSizes = HiftSizes()
 
     @property
-    def version(self) -> Version:
+    def version(self) -> CosyVoiceVersion:
         """Which family it belongs to."""
         return self.lm.version
 
 
-def released(version: Version) -> Geometry:
+def released_config(version: CosyVoiceVersion) -> CosyVoiceConfig:
     """The sizes of CosyVoice2-0.5B and CosyVoice3-0.5B."""
-    return Geometry(SpeechLmConfig(version))
+    return CosyVoiceConfig(SpeechLmConfig(version))
 
 
-def control_ids(version: Version) -> int:
+def control_id_count(version: CosyVoiceVersion) -> int:
     """How many speech ids are no sounds."""
-    return 3 if version is Version.V2 else 200
+    return 3 if version is CosyVoiceVersion.V2 else 200

@@ -1,6 +1,6 @@
 """The v2 vocoder, streamed: mel to samples by a harmonic source and an inverse Fourier transform.
 
-The network is not causal: its convolutions see about 14 mel frames on either side. ``Hift.step`` renders the
+The network is not causal: its convolutions see about 14 mel frames on either side. ``HiftV2.step`` renders the
 new frames together with some that lie behind them, withholds the last ones and fades into them with the next
 step:
 
@@ -20,7 +20,7 @@ from those, root mean square against the signal's, in three chunks of the reduce
 
 A session's state is 184 kB, whatever the length.
 
-``Hift.compat_step`` is upstream's way: phase from zero in every call, behind 160 ms of source that is kept,
+``HiftV2.compat_step`` is upstream's way: phase from zero in every call, behind 160 ms of source that is kept,
 and a fade whose weights sum to 1.08.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 hifigan/generator.py (HiFTGenerator, SineGen2), cli/model.py
@@ -35,23 +35,23 @@ from torch import Tensor, nn
 
 from .hift_layers import (
     F0_LAYERS,
-    LEAK_AT_END,
-    MEL,
+    FINAL_LEAKY_SLOPE,
+    MEL_BANDS,
     F0Predictor,
     HarmonicSource,
     HiftConfig,
-    NormedConv,
-    NormedTransposed,
     ResBlock,
-    Spectra,
-    turns_a_sample,
+    ShortTimeSpectra,
+    WeightNormConv,
+    WeightNormTransposedConv,
+    turns_per_sample,
 )
 
 SOURCE_FADE_FRAMES = 8  # upstream's mel cache
 
 
 @dataclass(frozen=True, slots=True)
-class HiftPolicy:
+class HiftV2Policy:
     """How a step overlaps the last one, in mel frames of 20 ms.
 
     ``context_frames``: rendered again behind the overlap. ``overlap_frames``: withheld. ``fade_frames``: of
@@ -70,7 +70,7 @@ class HiftPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class HiftState:
+class HiftV2State:
     """What the vocoder remembers between steps; C context and O overlap frames, both 0 at a beginning.
 
     ``mel``: (B, 80, C + O). ``source``: (B, 1, 480 C). ``noise``: (B, 480 O, waves). ``phase``: (B, waves)
@@ -94,19 +94,19 @@ class CompatState:
     tail: Tensor
 
 
-class Hift(nn.Module):
+class HiftV2(nn.Module):
     """The v2 vocoder: ``step`` and ``finish`` with a state, or ``whole`` at once."""
 
-    def __init__(self, config: HiftConfig, policy: HiftPolicy | None = None) -> None:
+    def __init__(self, config: HiftConfig, policy: HiftV2Policy | None = None) -> None:
         super().__init__()
         self.config = config
-        self.policy = policy or HiftPolicy()
+        self.policy = policy or HiftV2Policy()
         stages = range(len(config.upsample_rates))
         self.m_source = HarmonicSource(config)
-        self.conv_pre = NormedConv(MEL, config.base_channels, 7)
+        self.conv_pre = WeightNormConv(MEL_BANDS, config.base_channels, 7)
         self.ups = nn.ModuleList(
             [
-                NormedTransposed(
+                WeightNormTransposedConv(
                     config.base_channels >> stage,
                     config.channels(stage),
                     config.upsample_kernels[stage],
@@ -131,18 +131,20 @@ class Hift(nn.Module):
                 for kernel, dilations in zip(config.kernels, config.dilations, strict=True)
             ]
         )
-        self.conv_post = NormedConv(config.channels(stages[-1]), config.n_fft + 2, 7)
+        self.conv_post = WeightNormConv(config.channels(stages[-1]), config.n_fft + 2, 7)
         self.f0_predictor = F0Predictor(config.f0_channels, (3,) * F0_LAYERS)
-        self.spectra = Spectra(config)
+        self.spectra = ShortTimeSpectra(config)
 
-    def init_state(self, rows: int) -> HiftState:
+    def init_state(self, rows: int) -> HiftV2State:
         """A beginning."""
         empty = self.conv_post.bias.new_empty
-        waves = self.config.waves
+        waves = self.config.sine_count
         phase = self.conv_post.bias.new_zeros(rows, waves, dtype=torch.float64)
-        return HiftState(empty(rows, MEL, 0), empty(rows, 1, 0), empty(rows, 0, waves), phase, empty(rows, 0))
+        return HiftV2State(
+            empty(rows, MEL_BANDS, 0), empty(rows, 1, 0), empty(rows, 0, waves), phase, empty(rows, 0)
+        )
 
-    def step(self, mel: Tensor, noise: Tensor, state: HiftState) -> tuple[Tensor, HiftState]:
+    def step(self, mel: Tensor, noise: Tensor, state: HiftV2State) -> tuple[Tensor, HiftV2State]:
         """Samples of a chunk, the overlap withheld.
 
         mel: (B, 80, n). noise: (B, 480 n, waves) standard normal. Returns (B, 480 m), m = n less what is
@@ -150,55 +152,55 @@ class Hift(nn.Module):
         overlap frames.
         """
         rendered = self._render(mel, noise, state)
-        frames = rendered.wave.shape[1] // self.config.frame_samples
+        frames = rendered.wave.shape[1] // self.config.samples_per_frame
         overlap = min(self.policy.overlap_frames, frames)
-        given = (frames - overlap) * self.config.frame_samples
-        return rendered.wave[:, :given], self._following(rendered, overlap, state)
+        emitted = (frames - overlap) * self.config.samples_per_frame
+        return rendered.wave[:, :emitted], self._next_state(rendered, overlap, state)
 
-    def finish(self, mel: Tensor, noise: Tensor, state: HiftState) -> Tensor:
+    def finish(self, mel: Tensor, noise: Tensor, state: HiftV2State) -> Tensor:
         """Samples of the last chunk, nothing withheld. The same inputs as ``step``."""
         return self._render(mel, noise, state).wave
 
     @torch.inference_mode()
-    def _render(self, mel: Tensor, noise: Tensor, state: HiftState) -> "_Rendered":
-        size = self.config.frame_samples
+    def _render(self, mel: Tensor, noise: Tensor, state: HiftV2State) -> "_Rendered":
+        size = self.config.samples_per_frame
         mel, noise = torch.cat([state.mel, mel], 2), torch.cat([state.noise, noise], 1)
         context = state.source.shape[2] // size
         f0 = self.f0_predictor(mel)[:, context:]
-        sines, phases = carried_sines(f0, state.phase, self.config, beginning=context == 0)
+        sines, phases = continued_phase_sines(f0, state.phase, self.config, beginning=context == 0)
         source = torch.cat([state.source, self.m_source(sines, f0, noise)], 2)
         wave = self.decode(mel, source)[:, context * size :]
-        wave = fade(state.tail, wave, equal_gain(state.tail.shape[1], wave.device))
+        wave = cross_fade(state.tail, wave, equal_gain_weights(state.tail.shape[1], wave.device))
         return _Rendered(mel, noise, source, phases, wave)
 
-    def _following(self, rendered: "_Rendered", overlap: int, state: HiftState) -> HiftState:
-        size, total = self.config.frame_samples, rendered.mel.shape[2]
+    def _next_state(self, rendered: "_Rendered", overlap: int, state: HiftV2State) -> HiftV2State:
+        size, total = self.config.samples_per_frame, rendered.mel.shape[2]
         boundary = total - overlap
         context = min(self.policy.context_frames, boundary)
         begin = boundary - context
         phases = rendered.phases[:, : rendered.phases.shape[1] - overlap]
-        given = rendered.wave.shape[1] - overlap * size
-        faded = self.policy.fade_frames * size
-        return HiftState(
+        emitted = rendered.wave.shape[1] - overlap * size
+        fade_samples = self.policy.fade_frames * size
+        return HiftV2State(
             rendered.mel[:, :, begin:].clone(),
             rendered.source[:, :, begin * size : boundary * size].clone(),
-            rendered.noise[:, given:].clone(),
+            rendered.noise[:, emitted:].clone(),
             phases[:, -1].clone(),
             # Where nothing has been given out there is no new seam.
-            rendered.wave[:, given : given + faded].clone() if given else state.tail,
+            rendered.wave[:, emitted : emitted + fade_samples].clone() if emitted else state.tail,
         )
 
     def init_compat_state(self, rows: int) -> CompatState:
         """A beginning, upstream's way."""
         empty = self.conv_post.bias.new_empty
-        return CompatState(empty(rows, MEL, 0), empty(rows, 1, 0), empty(rows, 0))
+        return CompatState(empty(rows, MEL_BANDS, 0), empty(rows, 1, 0), empty(rows, 0))
 
     def compat_step(self, mel: Tensor, noise: Tensor, state: CompatState) -> tuple[Tensor, CompatState]:
         """Samples of a chunk as upstream renders and fades it; noise: (B, 480 (n + frames kept), waves)."""
         mel, source, wave = self._compat_render(mel, noise, state)
-        kept = SOURCE_FADE_FRAMES * self.config.frame_samples
-        tails = (mel[:, :, -SOURCE_FADE_FRAMES:], source[:, :, -kept:], wave[:, -kept:])
-        return wave[:, :-kept], CompatState(*(tail.clone() for tail in tails))
+        kept_samples = SOURCE_FADE_FRAMES * self.config.samples_per_frame
+        tails = (mel[:, :, -SOURCE_FADE_FRAMES:], source[:, :, -kept_samples:], wave[:, -kept_samples:])
+        return wave[:, :-kept_samples], CompatState(*(tail.clone() for tail in tails))
 
     def compat_finish(self, mel: Tensor, noise: Tensor, state: CompatState) -> Tensor:
         """Samples of the last chunk as upstream renders it."""
@@ -207,22 +209,24 @@ class Hift(nn.Module):
     @torch.inference_mode()
     def _compat_render(self, mel: Tensor, noise: Tensor, state: CompatState) -> tuple[Tensor, Tensor, Tensor]:
         mel = torch.cat([state.mel, mel], 2)
-        source, wave = self.whole(mel, noise, state.source)
+        source, wave = self.render_whole(mel, noise, state.source)
         weights = torch.hamming_window(
             2 * state.tail.shape[1], periodic=False, dtype=torch.float64, device=wave.device
         )
         rise, fall = (part.float() for part in weights.chunk(2)) if len(weights) else (weights, weights)
-        return mel, source, fade(state.tail, wave, (rise, fall))
+        return mel, source, cross_fade(state.tail, wave, (rise, fall))
 
     @torch.inference_mode()
-    def whole(self, mel: Tensor, noise: Tensor, kept_source: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def render_whole(
+        self, mel: Tensor, noise: Tensor, kept_source: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Source and samples of a whole mel, phase from zero, in upstream's arithmetic.
 
         mel: (B, 80, T). noise: (B, 480 T, waves). kept_source: (B, 1, n) replaces the source's beginning.
         Returns (B, 1, 480 T) and (B, 480 T).
         """
         f0 = self.f0_predictor(mel)
-        source = self.m_source(interpolated_sines(f0, self.config), f0, noise)
+        source = self.m_source(interpolated_phase_sines(f0, self.config), f0, noise)
         if kept_source is not None:
             source[:, :, : kept_source.shape[2]] = kept_source
         return source, self.decode(mel, source)
@@ -231,16 +235,16 @@ class Hift(nn.Module):
         """mel: (B, 80, T). source: (B, 1, 480 T) -> samples (B, 480 T) within the limit."""
         config, edge = self.config, self.config.n_fft // 2
         spectrum = self.spectra.analyse(F.pad(source, (edge, edge), mode="reflect")[:, 0])
-        x = self.conv_pre.centred(mel)
+        x = self.conv_pre.same_padded(mel)
         for stage, up in enumerate(self.ups):
-            x = up(F.leaky_relu(x, config.leak))
+            x = up(F.leaky_relu(x, config.leaky_slope))
             if stage == len(self.ups) - 1:
                 x = F.pad(x, (1, 0), mode="reflect")
             x = x + self.source_resblocks[stage](self.source_downs[stage](spectrum))
             x = sum(block(x) for block in self._blocks(stage)) / len(config.kernels)
-        x = self.conv_post.centred(F.leaky_relu(x, LEAK_AT_END))
-        whole = self.spectra.overlap_add(self.spectra.pieces(x)) / self.spectra.envelope(x.shape[2])
-        return whole[:, edge:-edge].clamp(-config.limit, config.limit)
+        x = self.conv_post.same_padded(F.leaky_relu(x, FINAL_LEAKY_SLOPE))
+        whole = self.spectra.overlap_add(self.spectra.inverse(x)) / self.spectra.envelope(x.shape[2])
+        return whole[:, edge:-edge].clamp(-config.max_amplitude, config.max_amplitude)
 
     def _blocks(self, stage: int) -> nn.ModuleList:
         count = len(self.config.kernels)
@@ -272,14 +276,16 @@ def _source_down(config: HiftConfig, stage: int, padding: int) -> nn.Conv1d:
     return nn.Conv1d(config.n_fft + 2, config.channels(stage), kernel, stride, padding)
 
 
-def interpolated_sines(f0: Tensor, config: HiftConfig) -> Tensor:
+def interpolated_phase_sines(f0: Tensor, config: HiftConfig) -> Tensor:
     """Sines as upstream computes them, single precision of ever larger angles: (B, 480 T, waves)."""
-    angles = torch.cumsum(turns_a_sample(f0, config), 1).transpose(1, 2) * 2 * torch.pi
-    size = config.frame_samples
+    angles = torch.cumsum(turns_per_sample(f0, config), 1).transpose(1, 2) * 2 * torch.pi
+    size = config.samples_per_frame
     return F.interpolate(angles * size, scale_factor=float(size), mode="linear").transpose(1, 2).sin()
 
 
-def carried_sines(f0: Tensor, phase: Tensor, config: HiftConfig, *, beginning: bool) -> tuple[Tensor, Tensor]:
+def continued_phase_sines(
+    f0: Tensor, phase: Tensor, config: HiftConfig, *, beginning: bool
+) -> tuple[Tensor, Tensor]:
     """Sines that go on from a phase, (B, 480 T, waves), and the frames' phases, (B, 1 + T, waves).
 
     The phase runs linearly from the middle of a frame to the middle of the next, in turns; it stands still
@@ -289,8 +295,8 @@ def carried_sines(f0: Tensor, phase: Tensor, config: HiftConfig, *, beginning: b
         middle              x-----------x
         turns                 480 r(k)
     """
-    size = config.frame_samples
-    turns = turns_a_sample(f0, config).double() * size
+    size = config.samples_per_frame
+    turns = turns_per_sample(f0, config).double() * size
     phases = torch.cat([phase[:, None], phase[:, None] + turns.cumsum(1)], 1)
     rising = torch.cat([torch.zeros_like(turns[:, :1]), turns[:, 1:]], 1) if beginning else turns
     falling = F.pad(turns[:, 1:], (0, 0, 0, 1))
@@ -302,19 +308,19 @@ def carried_sines(f0: Tensor, phase: Tensor, config: HiftConfig, *, beginning: b
     return sines.flatten(1, 2), phases % 1
 
 
-def equal_gain(samples: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def equal_gain_weights(samples: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Weights of a fade, rising and falling, that add up to one."""
     rise = 0.5 - 0.5 * torch.cos(torch.pi * (torch.arange(samples, device=device) + 0.5) / max(samples, 1))
     return rise, 1 - rise
 
 
-def fade(earlier: Tensor, wave: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
+def cross_fade(earlier: Tensor, wave: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
     """The wave (B, N), its beginning faded in over the earlier one (B, n); weights: (n,) each."""
     count = earlier.shape[1]
     rise, fall = weights
     return torch.cat([wave[:, :count] * rise + earlier * fall, wave[:, count:]], 1)
 
 
-def stretched(mel: Tensor, speed: float) -> Tensor:
+def stretch_mel(mel: Tensor, speed: float) -> Tensor:
     """A whole mel ``speed`` times as fast, upstream's way: (B, 80, T) -> (B, 80, int(T / speed))."""
     return F.interpolate(mel, size=int(mel.shape[2] / speed), mode="linear")

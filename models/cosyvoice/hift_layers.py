@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .layers import Prepared
+from .layers import PreparedModule
 
-MEL = 80
-LEAK_AT_END = 0.01
-LARGEST_MAGNITUDE = 1e2
+MEL_BANDS = 80
+FINAL_LEAKY_SLOPE = 0.01
+MAX_MAGNITUDE = 1e2
 F0_LAYERS = 5
 
 
@@ -40,17 +40,17 @@ class HiftConfig:
     dilations: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
     source_kernels: tuple[int, ...] = (7, 7, 11)
     source_dilations: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
-    leak: float = 0.1
-    limit: float = 0.99
+    leaky_slope: float = 0.1
+    max_amplitude: float = 0.99
     f0_channels: int = 512
 
     @property
-    def frame_samples(self) -> int:
+    def samples_per_frame(self) -> int:
         samples: int = math.prod(self.upsample_rates) * self.hop
         return samples
 
     @property
-    def waves(self) -> int:
+    def sine_count(self) -> int:
         """The fundamental and its harmonics."""
         return self.harmonics + 1
 
@@ -77,7 +77,7 @@ class WeightNorm(nn.Module):
         return direction * (length / norm)
 
 
-class NormedConv(Prepared):
+class WeightNormConv(PreparedModule):
     """A one-dimensional convolution whose weight is stored weight-normed, and multiplied out once."""
 
     def __init__(
@@ -94,11 +94,11 @@ class NormedConv(Prepared):
         self.weight: Tensor
 
     def prepare(self) -> None:
-        self.weight = multiplied_out(self, self.dtype)
+        self.weight = fold_weight_norm(self, self.dtype)
         self.bias = nn.Parameter(self.bias.data.to(self.dtype), requires_grad=False)
 
     @property
-    def reach(self) -> int:
+    def context_size(self) -> int:
         """Inputs that an output sees beside its own."""
         return (self.kernel - 1) * self.dilation
 
@@ -106,12 +106,12 @@ class NormedConv(Prepared):
         """x: (B, inputs, T) -> (B, outputs, T + 2 padding - reach)."""
         return F.conv1d(x, self.weight, self.bias, padding=padding, dilation=self.dilation)
 
-    def centred(self, x: Tensor) -> Tensor:
+    def same_padded(self, x: Tensor) -> Tensor:
         """As many outputs as inputs, zeros beyond both ends."""
-        return self(x, self.reach // 2)  # type: ignore[no-any-return]
+        return self(x, self.context_size // 2)  # type: ignore[no-any-return]
 
 
-class NormedTransposed(Prepared):
+class WeightNormTransposedConv(PreparedModule):
     """A transposed convolution of ``stride`` outputs an input, stored the same way."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
@@ -124,13 +124,13 @@ class NormedTransposed(Prepared):
         self.weight: Tensor
 
     def prepare(self) -> None:
-        self.weight = multiplied_out(self, torch.float32)
+        self.weight = fold_weight_norm(self, torch.float32)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.conv_transpose1d(x, self.weight, self.bias, self.stride, self.padding)
 
 
-def multiplied_out(module: nn.Module, dtype: torch.dtype) -> Tensor:
+def fold_weight_norm(module: nn.Module, dtype: torch.dtype) -> Tensor:
     """The weight of a weight-normed module. Its two parts are dropped: they are not needed again."""
     parts = module.get_submodule("parametrizations.weight")
     assert isinstance(parts, WeightNorm)
@@ -156,21 +156,23 @@ class ResBlock(nn.Module):
 
     def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...]) -> None:
         super().__init__()
-        self.convs1 = nn.ModuleList([NormedConv(channels, channels, kernel, dilation=d) for d in dilations])
-        self.convs2 = nn.ModuleList([NormedConv(channels, channels, kernel) for _ in dilations])
+        self.convs1 = nn.ModuleList(
+            [WeightNormConv(channels, channels, kernel, dilation=d) for d in dilations]
+        )
+        self.convs2 = nn.ModuleList([WeightNormConv(channels, channels, kernel) for _ in dilations])
         self.activations1 = nn.ModuleList([Snake(channels) for _ in dilations])
         self.activations2 = nn.ModuleList([Snake(channels) for _ in dilations])
 
-    def pairs(self) -> Iterator[tuple[nn.Module, NormedConv, nn.Module, NormedConv]]:
+    def pairs(self) -> Iterator[tuple[nn.Module, WeightNormConv, nn.Module, WeightNormConv]]:
         """(snake, dilated convolution, snake, convolution), in the order in which they run."""
         for parts in zip(self.activations1, self.convs1, self.activations2, self.convs2, strict=True):
             first, dilated, second, plain = parts
-            assert isinstance(dilated, NormedConv) and isinstance(plain, NormedConv)
+            assert isinstance(dilated, WeightNormConv) and isinstance(plain, WeightNormConv)
             yield first, dilated, second, plain
 
     def forward(self, x: Tensor) -> Tensor:
         for first, dilated, second, plain in self.pairs():
-            x = x + plain.centred(second(dilated.centred(first(x))))
+            x = x + plain.same_padded(second(dilated.same_padded(first(x))))
         return x
 
 
@@ -180,7 +182,7 @@ class HarmonicSource(nn.Module):
     def __init__(self, config: HiftConfig) -> None:
         super().__init__()
         self.config = config
-        self.l_linear = nn.Linear(config.waves, 1)
+        self.l_linear = nn.Linear(config.sine_count, 1)
 
     def forward(self, sines: Tensor, f0: Tensor, noise: Tensor) -> Tensor:
         """sines: (B, N, waves) of amplitude 1. f0: (B, T) Hz. noise: (B, N, waves) -> (B, 1, N), N = 480
@@ -191,7 +193,9 @@ class HarmonicSource(nn.Module):
     def excitation(self, sines: Tensor, f0: Tensor, noise: Tensor) -> Tensor:
         """Sines and faint noise where voiced, noise alone where not: (B, N, waves)."""
         config = self.config
-        voiced = (f0 > config.voiced_above_hz).float().repeat_interleave(config.frame_samples, 1)[..., None]
+        voiced = (
+            (f0 > config.voiced_above_hz).float().repeat_interleave(config.samples_per_frame, 1)[..., None]
+        )
         level = voiced * config.noise_sigma + (1 - voiced) * config.sine_amplitude / 3
         return sines * config.sine_amplitude * voiced + level * noise
 
@@ -204,31 +208,31 @@ class F0Predictor(nn.Module):
 
     def __init__(self, channels: int, kernels: tuple[int, ...]) -> None:
         super().__init__()
-        widths = [MEL, *(channels for _ in kernels[1:])]
+        widths = [MEL_BANDS, *(channels for _ in kernels[1:])]
         convs = [
-            NormedConv(width, channels, kernel, dtype=torch.float64)
+            WeightNormConv(width, channels, kernel, dtype=torch.float64)
             for width, kernel in zip(widths, kernels, strict=True)
         ]
         self.condnet = nn.ModuleDict({str(2 * index): conv for index, conv in enumerate(convs)})
         self.classifier = nn.Linear(channels, 1)
 
-    def convs(self) -> list[NormedConv]:
-        return [conv for conv in self.condnet.values() if isinstance(conv, NormedConv)]
+    def convs(self) -> list[WeightNormConv]:
+        return [conv for conv in self.condnet.values() if isinstance(conv, WeightNormConv)]
 
     def forward(self, mel: Tensor) -> Tensor:
         """mel: (B, 80, T) -> (B, T) Hz, from one frame on either side a layer."""
         h = mel.double()
         for conv in self.convs():
-            h = F.elu(conv.centred(h))
-        return self.read(h)
+            h = F.elu(conv.same_padded(h))
+        return self.to_hz(h)
 
-    def read(self, h: Tensor) -> Tensor:
+    def to_hz(self, h: Tensor) -> Tensor:
         """(B, C, T) float64 -> (B, T) Hz, float32."""
         weight, bias = self.classifier.weight.double(), self.classifier.bias.double()
         return F.linear(h.transpose(1, 2), weight, bias)[..., 0].abs().float()
 
 
-class Spectra(Prepared):
+class ShortTimeSpectra(PreparedModule):
     """Short-time spectra of 16 samples every 4, both ways."""
 
     def __init__(self, config: HiftConfig) -> None:
@@ -246,10 +250,10 @@ class Spectra(Prepared):
         spectrum = torch.fft.rfft(windows).transpose(1, 2)
         return torch.cat([spectrum.real, spectrum.imag], 1)
 
-    def pieces(self, x: Tensor) -> Tensor:
+    def inverse(self, x: Tensor) -> Tensor:
         """Log magnitude and phase parameter of F frames, (B, 18, F), to windowed pieces (B, F, 16)."""
         logarithm, angle = x.chunk(2, 1)
-        magnitude = logarithm.exp().clamp(max=LARGEST_MAGNITUDE)
+        magnitude = logarithm.exp().clamp(max=MAX_MAGNITUDE)
         spectrum = torch.polar(magnitude, angle.sin()).transpose(1, 2)
         pieces: Tensor = torch.fft.irfft(spectrum, self.n_fft)
         return pieces * self.window
@@ -267,7 +271,7 @@ class Spectra(Prepared):
         return self.overlap_add(self.window.square().expand(1, frames, self.n_fft))
 
 
-def turns_a_sample(f0: Tensor, config: HiftConfig) -> Tensor:
+def turns_per_sample(f0: Tensor, config: HiftConfig) -> Tensor:
     """How far each sine turns in one sample: f0 (B, T) Hz -> (B, T, waves), 0..1."""
-    multiples = torch.arange(1, config.waves + 1, device=f0.device, dtype=f0.dtype)
+    multiples = torch.arange(1, config.sine_count + 1, device=f0.device, dtype=f0.dtype)
     return (f0[..., None] * multiples / config.sample_rate) % 1

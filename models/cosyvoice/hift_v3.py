@@ -27,23 +27,23 @@ from torch import Tensor, nn
 
 from .hift_layers import (
     F0_LAYERS,
-    LEAK_AT_END,
-    MEL,
+    FINAL_LEAKY_SLOPE,
+    MEL_BANDS,
     F0Predictor,
     HarmonicSource,
     HiftConfig,
-    NormedConv,
     ResBlock,
-    Spectra,
-    turns_a_sample,
+    ShortTimeSpectra,
+    WeightNormConv,
+    turns_per_sample,
 )
 
-LOOKAHEAD = 4
-F0_LOOKAHEAD = 3
-KERNEL_POST = 7
+LOOKAHEAD_FRAMES = 4
+F0_LOOKAHEAD_FRAMES = 3
+POST_KERNEL = 7
 # Draws that upstream makes from its seed 0 between the solver's noise and the noise table, in the released
 # sizes.
-TABLE_BEGINS_AT = 3_852_970
+NOISE_TABLE_OFFSET = 3_852_970
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +66,18 @@ class HiftV3State:
     overlap: Tensor
 
 
-class _Contexts:
+class _VocoderContexts:
     """Hands out convolution contexts in order, and takes the next ones in."""
 
     def __init__(self, held: tuple[Tensor, ...]) -> None:
         self._held = iter(held)
         self.following: list[Tensor] = []
 
-    def run(self, conv: NormedConv, x: Tensor) -> Tensor:
+    def run(self, conv: WeightNormConv, x: Tensor) -> Tensor:
         """A causal convolution: (B, C, T) -> (B, C', T)."""
-        seen = torch.cat([next(self._held), x], 2)
-        self.following.append(seen[:, :, seen.shape[2] - conv.reach :].clone())
-        y: Tensor = conv(seen)
+        with_pending = torch.cat([next(self._held), x], 2)
+        self.following.append(with_pending[:, :, with_pending.shape[2] - conv.context_size :].clone())
+        y: Tensor = conv(with_pending)
         return y
 
     def run_block(self, block: ResBlock, x: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class _Contexts:
         return x
 
 
-class _Up(NormedConv):
+class _UpsampleConv(WeightNormConv):
     """Each sample repeated, then a causal convolution."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, factor: int) -> None:
@@ -102,10 +102,10 @@ class HiftV3(nn.Module):
         self.config = config
         stages = range(len(config.upsample_rates))
         self.m_source = HarmonicSource(config)
-        self.conv_pre = NormedConv(MEL, config.base_channels, LOOKAHEAD + 1)
+        self.conv_pre = WeightNormConv(MEL_BANDS, config.base_channels, LOOKAHEAD_FRAMES + 1)
         self.ups = nn.ModuleList(
             [
-                _Up(
+                _UpsampleConv(
                     config.base_channels >> stage,
                     config.channels(stage),
                     config.upsample_kernels[stage],
@@ -128,22 +128,24 @@ class HiftV3(nn.Module):
                 for kernel, dilations in zip(config.kernels, config.dilations, strict=True)
             ]
         )
-        self.conv_post = NormedConv(config.channels(stages[-1]), config.n_fft + 2, KERNEL_POST)
-        self.f0_predictor = F0Predictor(config.f0_channels, (F0_LOOKAHEAD + 1, *(3,) * (F0_LAYERS - 1)))
-        self.spectra = Spectra(config)
+        self.conv_post = WeightNormConv(config.channels(stages[-1]), config.n_fft + 2, POST_KERNEL)
+        self.f0_predictor = F0Predictor(
+            config.f0_channels, (F0_LOOKAHEAD_FRAMES + 1, *(3,) * (F0_LAYERS - 1))
+        )
+        self.spectra = ShortTimeSpectra(config)
 
     def init_state(self, rows: int) -> HiftV3State:
         """A beginning."""
         config, empty = self.config, self.conv_post.bias.new_zeros
         f0 = tuple(
-            empty(rows, conv.inputs, conv.reach, dtype=torch.float64)
+            empty(rows, conv.inputs, conv.context_size, dtype=torch.float64)
             for conv in self.f0_predictor.convs()[1:]
         )
-        convs = tuple(empty(rows, conv.inputs, conv.reach) for conv in self._causal_convs())
+        convs = tuple(empty(rows, conv.inputs, conv.context_size) for conv in self._causal_convs())
         return HiftV3State(
-            empty(rows, MEL, 0),
+            empty(rows, MEL_BANDS, 0),
             f0,
-            empty(rows, config.waves, dtype=torch.float64),
+            empty(rows, config.sine_count, dtype=torch.float64),
             empty(rows, 0),
             empty(rows, config.n_fft + 2, config.source_strides[0] - 1),
             convs,
@@ -152,7 +154,9 @@ class HiftV3(nn.Module):
 
     def noise_samples(self, mel_frames: int, state: HiftV3State, *, last: bool) -> int:
         """How many samples of noise a step on so many new frames takes."""
-        return self.config.frame_samples * max(0, mel_frames + _pending(state.mel, F0_LOOKAHEAD, last=last))
+        return self.config.samples_per_frame * max(
+            0, mel_frames + _pending_frames(state.mel, F0_LOOKAHEAD_FRAMES, last=last)
+        )
 
     def step(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> tuple[Tensor, HiftV3State]:
         """Samples of a chunk: (B, 480 (n - 4) - 4) at a beginning, (B, 480 n) afterwards.
@@ -160,9 +164,9 @@ class HiftV3(nn.Module):
         mel: (B, 80, n), at least 5 frames at a beginning. noise: (B, ``noise_samples``, waves), uniform in
         0..1.
         """
-        if not state.mel.shape[2] and mel.shape[2] <= LOOKAHEAD:
+        if not state.mel.shape[2] and mel.shape[2] <= LOOKAHEAD_FRAMES:
             raise ValueError(
-                f"the first chunk has {mel.shape[2]} frames; allowed: more than {LOOKAHEAD}, or finish"
+                f"the first chunk has {mel.shape[2]} frames; allowed: more than {LOOKAHEAD_FRAMES}, or finish"
             )
         return self._render(mel, noise, state, last=False)
 
@@ -175,22 +179,24 @@ class HiftV3(nn.Module):
         self, mel: Tensor, noise: Tensor, state: HiftV3State, *, last: bool
     ) -> tuple[Tensor, HiftV3State]:
         beginning = not state.mel.shape[2]
-        seen = torch.cat([state.mel, mel], 2)
+        with_pending = torch.cat([state.mel, mel], 2)
         f0, f0_contexts = self.predict_f0(
-            seen if beginning else seen[:, :, LOOKAHEAD - F0_LOOKAHEAD :], state.f0, last=last
+            with_pending if beginning else with_pending[:, :, LOOKAHEAD_FRAMES - F0_LOOKAHEAD_FRAMES :],
+            state.f0,
+            last=last,
         )
-        sines, phase = stepped_sines(f0, state.phase, self.config)
-        fresh = self.m_source(sines, f0, noise)[:, 0]
+        sines, phase = frame_phase_sines(f0, state.phase, self.config)
+        new_source = self.m_source(sines, f0, noise)[:, 0]
         source, frames = self._source_window(
-            fresh, state.source, seen.shape[2], beginning=beginning, last=last
+            new_source, state.source, with_pending.shape[2], beginning=beginning, last=last
         )
         spectrum = torch.cat([state.spectrum, self.spectra.analyse(source)[:, :, :frames]], 2)
-        contexts = _Contexts(state.convs)
-        x = self.conv_pre(F.pad(seen, (0, LOOKAHEAD)) if last else seen)
+        contexts = _VocoderContexts(state.convs)
+        x = self.conv_pre(F.pad(with_pending, (0, LOOKAHEAD_FRAMES)) if last else with_pending)
         x = self._network(x, spectrum, frames, contexts, beginning=beginning)
         samples, overlap = self._overlap(x, state.overlap, beginning=beginning, last=last)
         held = HiftV3State(
-            seen[:, :, seen.shape[2] - LOOKAHEAD :].clone(),
+            with_pending[:, :, with_pending.shape[2] - LOOKAHEAD_FRAMES :].clone(),
             f0_contexts,
             phase,
             source[:, frames * self.config.hop :].clone(),
@@ -205,39 +211,39 @@ class HiftV3(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """mel: (B, 80, T) -> (B, T - 3) Hz, all T if ``last``, and the contexts of the causal layers."""
         first, *others = self.f0_predictor.convs()
-        contexts = _Contexts(held)
-        h = F.elu(first((F.pad(mel, (0, F0_LOOKAHEAD)) if last else mel).double()))
+        contexts = _VocoderContexts(held)
+        h = F.elu(first((F.pad(mel, (0, F0_LOOKAHEAD_FRAMES)) if last else mel).double()))
         for conv in others:
             h = F.elu(contexts.run(conv, h))
-        return self.f0_predictor.read(h), tuple(contexts.following)
+        return self.f0_predictor.to_hz(h), tuple(contexts.following)
 
     def _source_window(
-        self, fresh: Tensor, held: Tensor, mel_frames: int, *, beginning: bool, last: bool
+        self, new_source: Tensor, held: Tensor, mel_frames: int, *, beginning: bool, last: bool
     ) -> tuple[Tensor, int]:
         """The samples under the spectra of this step, and how many spectra there are."""
-        edge, hops = self.config.n_fft // 2, self.config.frame_samples // self.config.hop
-        before = fresh[:, 1 : edge + 1].flip(1) if beginning else held
-        after = [fresh[:, -edge - 1 : -1].flip(1)] if last else []
-        frames = hops * (mel_frames if last else mel_frames - LOOKAHEAD) + int(beginning)
-        return torch.cat([before, fresh, *after], 1), frames
+        edge, hops = self.config.n_fft // 2, self.config.samples_per_frame // self.config.hop
+        before = new_source[:, 1 : edge + 1].flip(1) if beginning else held
+        after = [new_source[:, -edge - 1 : -1].flip(1)] if last else []
+        frames = hops * (mel_frames if last else mel_frames - LOOKAHEAD_FRAMES) + int(beginning)
+        return torch.cat([before, new_source, *after], 1), frames
 
     def _network(
-        self, x: Tensor, spectrum: Tensor, frames: int, contexts: _Contexts, *, beginning: bool
+        self, x: Tensor, spectrum: Tensor, frames: int, contexts: _VocoderContexts, *, beginning: bool
     ) -> Tensor:
         """x: (B, C, m) after conv_pre. spectrum: (B, 18, 15 + F) with its context -> (B, 18, F)."""
         config = self.config
         for stage, up in enumerate(self.ups):
-            assert isinstance(up, _Up)
-            x = contexts.run(up, F.leaky_relu(x, config.leak).repeat_interleave(up.factor, 2))
+            assert isinstance(up, _UpsampleConv)
+            x = contexts.run(up, F.leaky_relu(x, config.leaky_slope).repeat_interleave(up.factor, 2))
             if beginning and stage == len(self.ups) - 1:
                 x = F.pad(x, (1, 0), mode="reflect")
             x = x + self._source_branch(stage, spectrum, frames, contexts)
             blocks = self.resblocks[stage * len(config.kernels) :][: len(config.kernels)]
             parts = [contexts.run_block(block, x) for block in blocks if isinstance(block, ResBlock)]
             x = torch.stack(parts).mean(0)
-        return contexts.run(self.conv_post, F.leaky_relu(x, LEAK_AT_END))
+        return contexts.run(self.conv_post, F.leaky_relu(x, FINAL_LEAKY_SLOPE))
 
-    def _source_branch(self, stage: int, spectrum: Tensor, frames: int, contexts: _Contexts) -> Tensor:
+    def _source_branch(self, stage: int, spectrum: Tensor, frames: int, contexts: _VocoderContexts) -> Tensor:
         stride = self.config.source_strides[stage]
         # At a beginning the first spectrum stands where an inner stride has its own context's last.
         reach = (
@@ -252,18 +258,18 @@ class HiftV3(nn.Module):
 
     def _overlap(self, x: Tensor, held: Tensor, *, beginning: bool, last: bool) -> tuple[Tensor, Tensor]:
         """x: (B, 18, F) -> samples that are complete, and (B, 2, 12) of what is not."""
-        edge, limit, width = self.config.n_fft // 2, self.config.limit, held.shape[2]
-        added = self.spectra.overlap_add(self.spectra.pieces(x))
+        edge, limit, width = self.config.n_fft // 2, self.config.max_amplitude, held.shape[2]
+        added = self.spectra.overlap_add(self.spectra.inverse(x))
         total = torch.stack([added, self.spectra.envelope(x.shape[2]).expand_as(added)], 1)
         total[:, :, :width] += held
         ready = total[:, :, (edge if beginning else 0) : -edge if last else -width]
         return (ready[:, 0] / ready[:, 1]).clamp(-limit, limit), total[:, :, -width:].clone()
 
-    def _causal_convs(self) -> Iterator[NormedConv]:
+    def _causal_convs(self) -> Iterator[WeightNormConv]:
         """Every convolution with a context, in the order in which they run."""
         count = len(self.config.kernels)
         for stage, up in enumerate(self.ups):
-            assert isinstance(up, NormedConv)
+            assert isinstance(up, WeightNormConv)
             yield up
             for block in (self.source_resblocks[stage], *self.resblocks[stage * count : (stage + 1) * count]):
                 assert isinstance(block, ResBlock)
@@ -280,13 +286,13 @@ class NoiseTable:
     the draws go on.
     """
 
-    def __init__(self, waves: int, begins_at: int = TABLE_BEGINS_AT) -> None:
+    def __init__(self, waves: int, skipped_draws: int = NOISE_TABLE_OFFSET) -> None:
         self._waves = waves
         self._generator = torch.Generator().manual_seed(0)
-        torch.randn(1, MEL, 15_000, generator=self._generator)
-        torch.rand(begins_at, generator=self._generator)
+        torch.randn(1, MEL_BANDS, 15_000, generator=self._generator)
+        torch.rand(skipped_draws, generator=self._generator)
 
-    def session(self) -> "NoiseReader":
+    def open_reader(self) -> "NoiseReader":
         """A reader at the beginning of the table."""
         return NoiseReader(self._waves, self._generator.clone_state())
 
@@ -298,20 +304,20 @@ class NoiseReader:
         self._waves = waves
         self._generator = generator
 
-    def take(self, samples: int) -> Tensor:
+    def read(self, samples: int) -> Tensor:
         """The next rows: (1, samples, waves), uniform in 0..1."""
         return torch.rand(1, samples, self._waves, generator=self._generator)
 
 
-def stepped_sines(f0: Tensor, phase: Tensor, config: HiftConfig) -> tuple[Tensor, Tensor]:
+def frame_phase_sines(f0: Tensor, phase: Tensor, config: HiftConfig) -> tuple[Tensor, Tensor]:
     """Sines whose phase stands still in a frame, as learned: (B, 480 T, waves), and the turns so far.
 
     Added up in double precision and rounded as upstream's single precision sum is, so that any cut gives the
     same.
     """
-    total = phase[:, None] + turns_a_sample(f0, config).double().cumsum(1)
-    angles = total.float() * 2 * torch.pi * config.frame_samples
-    return angles.sin().repeat_interleave(config.frame_samples, 1), total[:, -1]
+    total = phase[:, None] + turns_per_sample(f0, config).double().cumsum(1)
+    angles = total.float() * 2 * torch.pi * config.samples_per_frame
+    return angles.sin().repeat_interleave(config.samples_per_frame, 1), total[:, -1]
 
 
 def _source_down(config: HiftConfig, stage: int) -> nn.Conv1d:
@@ -319,7 +325,7 @@ def _source_down(config: HiftConfig, stage: int) -> nn.Conv1d:
     return nn.Conv1d(config.n_fft + 2, config.channels(stage), 2 * stride if stride > 1 else 1, stride)
 
 
-def _pending(mel: Tensor, lookahead: int, *, last: bool) -> int:
+def _pending_frames(mel: Tensor, lookahead: int, *, last: bool) -> int:
     """Frames that a step renders beside its new ones: those pending, less those that will be."""
     held = lookahead if mel.shape[2] else 0
     return held - (0 if last else lookahead)

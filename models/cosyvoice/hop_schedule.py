@@ -28,17 +28,17 @@ from dataclasses import dataclass
 
 LOOKAHEAD_IDS = 3
 FIRST_HOP = 25
-LONGEST_HOP = 100
-GROWTH = 2
+MAX_HOP = 100
+HOP_GROWTH = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class SpeechIdChunk:
     """Ids from ``start`` to ``stop`` are spoken, with ids up to ``fed`` known. final: nothing follows."""
 
     start: int
     stop: int
-    fed: int
+    lookahead_stop: int
     final: bool
 
 
@@ -49,27 +49,27 @@ class HopSchedule:
         hop: ids of the next chunk.
     """
 
-    def __init__(self, prompt_ids: int = 0, hop: int = FIRST_HOP, longest: int = LONGEST_HOP) -> None:
+    def __init__(self, prompt_ids: int = 0, hop: int = FIRST_HOP, max_hop: int = MAX_HOP) -> None:
         self.hop = hop
-        self._longest = longest
+        self._max_hop = max_hop
         # The first chunk also fills the block that the prompt leaves unfinished.
-        self._padding = -prompt_ids % hop
+        self._first_hop_extra = -prompt_ids % hop
         self._start = 0
         self._finished = False
 
-    def next(self, available: int, ended: bool) -> Chunk | None:
+    def next(self, available: int, ended: bool) -> SpeechIdChunk | None:
         """The next chunk, or None while too few ids are there.
 
         available: ids so far; ended: no more will come.
         """
         if self._finished:
             return None
-        start, hop = self._start, self.hop + (self._padding if self._start == 0 else 0)
+        start, hop = self._start, self.hop + (self._first_hop_extra if self._start == 0 else 0)
         if available - start >= hop + LOOKAHEAD_IDS:
             self._start += hop
-            self.hop = min(self._longest, GROWTH * self.hop)
-            return Chunk(start, start + hop, start + hop + LOOKAHEAD_IDS, final=False)
+            self.hop = min(self._max_hop, HOP_GROWTH * self.hop)
+            return SpeechIdChunk(start, start + hop, start + hop + LOOKAHEAD_IDS, final=False)
         if not ended:
             return None
         self._finished = True
-        return Chunk(start, available, available, final=True)
+        return SpeechIdChunk(start, available, available, final=True)

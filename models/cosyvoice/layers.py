@@ -1,6 +1,6 @@
 """Layers of the networks, channels-last: products, causal convolution, joined projections, time features.
 
-Parameters carry upstream's names and shapes; ``prepare`` lays them out for the products that they are used
+Parameters carry upstream's names and shapes; ``prepare_modules`` lays them out for the products that they are used
 in, once the weights are in, and drops them, so that nothing is held twice. On a CPU that layout is oneDNN's:
 with a few rows to a product, as here, it takes 0.6 to 0.8 of the time of torch's own. Six rows take it
 0.8 of the time of one, or of two: it is given six at least.
@@ -15,32 +15,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-FEWEST_ROWS = 6
+MIN_PRODUCT_ROWS = 6
 
 
-class Prepared(nn.Module):
+class PreparedModule(nn.Module):
     """A module that computes something from its weights once."""
 
     def prepare(self) -> None:
-        """Compute it; called by ``load``, for inner modules first."""
+        """Compute it; called by ``load_weights``, for inner modules first."""
         raise NotImplementedError
 
 
-def laid_out(weight: Tensor) -> Tensor:
-    """A matrix (outputs, inputs) as ``product`` takes it; the one given is not needed any more."""
+def pack_matrix(weight: Tensor) -> Tensor:
+    """A matrix (outputs, inputs) as ``packed_linear`` takes it; the one given is not needed any more."""
     has_blocks = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if has_blocks and weight.device.type == "cpu" and _has_layout(weight.dtype):
+    if has_blocks and weight.device.type == "cpu" and _onednn_packs(weight.dtype):
         return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())  # type: ignore[no-any-return]
     return weight.contiguous()
 
 
-def _has_layout(dtype: torch.dtype) -> bool:
+def _onednn_packs(dtype: torch.dtype) -> bool:
     if dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return dtype == torch.float32
 
 
-def product(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:
+def packed_linear(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:
     """x: (..., inputs), a laid out matrix -> (..., outputs)."""
     if matrix is None:
         raise RuntimeError("prepare() has not been called after the weights were loaded")
@@ -49,17 +49,17 @@ def product(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:
     if not x.numel():
         return x.new_empty(*x.shape[:-1], matrix.shape[0])
     rows = x.numel() // x.shape[-1]
-    if rows >= FEWEST_ROWS:
-        return _blocked_product(x, matrix, bias)
-    more = F.pad(x.reshape(rows, -1), (0, 0, 0, FEWEST_ROWS - rows))
-    return _blocked_product(more, matrix, bias)[:rows].view(*x.shape[:-1], -1)
+    if rows >= MIN_PRODUCT_ROWS:
+        return _onednn_linear(x, matrix, bias)
+    padded_rows = F.pad(x.reshape(rows, -1), (0, 0, 0, MIN_PRODUCT_ROWS - rows))
+    return _onednn_linear(padded_rows, matrix, bias)[:rows].view(*x.shape[:-1], -1)
 
 
-def _blocked_product(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+def _onednn_linear(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, matrix, bias, "none", [], "")  # type: ignore[no-any-return]
 
 
-class Linear(Prepared):
+class Linear(PreparedModule):
     """A matrix product, with a bias unless there is none."""
 
     weight: Tensor | None
@@ -73,14 +73,14 @@ class Linear(Prepared):
         self.matrix: Tensor | None
 
     def prepare(self) -> None:
-        self.matrix = laid_out(_taken(self, "weight"))
+        self.matrix = pack_matrix(_take_parameter(self, "weight"))
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (..., inputs) -> (..., outputs)."""
-        return product(x, self.matrix, self.bias)
+        return packed_linear(x, self.matrix, self.bias)
 
 
-class Pointwise(Linear):
+class PointwiseConv(Linear):
     """A convolution of kernel 1, channels-last."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -88,10 +88,10 @@ class Pointwise(Linear):
         self.weight = nn.Parameter(torch.empty(outputs, inputs, 1))
 
     def prepare(self) -> None:
-        self.matrix = laid_out(_taken(self, "weight").flatten(1))
+        self.matrix = pack_matrix(_take_parameter(self, "weight").flatten(1))
 
 
-class CausalConv(Prepared):
+class CausalConv(PreparedModule):
     """A convolution over time that looks ``kernel - 1`` frames back, as one matrix product.
 
     kernel 3     context  |c c|          frames   |x x x x x|
@@ -108,21 +108,21 @@ class CausalConv(Prepared):
 
     def prepare(self) -> None:
         """Lay the weight out as (outputs, kernel * inputs)."""
-        self.matrix = laid_out(_taken(self, "weight").permute(0, 2, 1).flatten(1))
+        self.matrix = pack_matrix(_take_parameter(self, "weight").permute(0, 2, 1).flatten(1))
 
-    def context(self, rows: int) -> Tensor:
+    def initial_context(self, rows: int) -> Tensor:
         """The silence before a beginning: (rows, kernel - 1, inputs)."""
         return self.bias.new_zeros(rows, self.kernel - 1, self.inputs)
 
     def forward(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """x: (N, T, inputs) -> (N, T, outputs) and the next context."""
-        seen = torch.cat([context, x], 1)
+        with_context = torch.cat([context, x], 1)
         length = x.shape[1]
-        columns = torch.cat([seen[:, lag : lag + length] for lag in range(self.kernel)], 2)
-        return product(columns, self.matrix, self.bias), seen[:, length:].contiguous()
+        columns = torch.cat([with_context[:, lag : lag + length] for lag in range(self.kernel)], 2)
+        return packed_linear(columns, self.matrix, self.bias), with_context[:, length:].contiguous()
 
 
-class JoinedProjection(Prepared):
+class QkvProjection(PreparedModule):
     """Query, key and value projections of a self-attention: the first by itself, the others in one."""
 
     def __init__(self, width: int, inner: int, bias: bool, names: tuple[str, str, str]) -> None:
@@ -134,43 +134,43 @@ class JoinedProjection(Prepared):
             self.register_buffer(name, None, persistent=False)
         self.query_matrix: Tensor | None
         self.query_bias: Tensor | None
-        self.pair_matrix: Tensor | None
-        self.pair_bias: Tensor | None
+        self.key_value_matrix: Tensor | None
+        self.key_value_bias: Tensor | None
 
     def prepare(self) -> None:
         """Join the matrices of keys and values, in this order, and drop the three modules."""
         query, *others = [self.get_submodule(name) for name in self.names]
-        self.query_matrix = laid_out(_taken(query, "weight"))
-        self.pair_matrix = laid_out(torch.cat([_taken(part, "weight") for part in others]))
+        self.query_matrix = pack_matrix(_take_parameter(query, "weight"))
+        self.key_value_matrix = pack_matrix(torch.cat([_take_parameter(part, "weight") for part in others]))
         if query.bias is not None:
-            self.query_bias = _taken(query, "bias")
-            self.pair_bias = torch.cat([_taken(part, "bias") for part in others])
+            self.query_bias = _take_parameter(query, "bias")
+            self.key_value_bias = torch.cat([_take_parameter(part, "bias") for part in others])
         for name in self.names:
             delattr(self, name)
 
-    def queries(self, x: Tensor) -> Tensor:
+    def project_queries(self, x: Tensor) -> Tensor:
         """(N, T, width) -> (N, T, inner)."""
-        return product(x, self.query_matrix, self.query_bias)
+        return packed_linear(x, self.query_matrix, self.query_bias)
 
-    def keys_values(self, x: Tensor) -> Tensor:
+    def project_keys_values(self, x: Tensor) -> Tensor:
         """(N, T, width) -> (N, T, 2 * inner)."""
-        return product(x, self.pair_matrix, self.pair_bias)
+        return packed_linear(x, self.key_value_matrix, self.key_value_bias)
 
 
-def _taken(module: nn.Module, name: str) -> Tensor:
+def _take_parameter(module: nn.Module, name: str) -> Tensor:
     """A parameter's numbers, the module left without it."""
     parameter = module.get_parameter(name)
     setattr(module, name, None)
     return parameter.data
 
 
-def pair(keys_values: Tensor) -> Tensor:
+def split_keys_values(keys_values: Tensor) -> Tensor:
     """(N, T, 2 * D) -> (N, 2, T, D), a view."""
     N, T, width = keys_values.shape
     return keys_values.view(N, T, 2, width // 2).transpose(1, 2)
 
 
-def time_features(t: Tensor, width: int, scale: float = 1000.0) -> Tensor:
+def sinusoidal_time_features(t: Tensor, width: int, scale: float = 1000.0) -> Tensor:
     """Sines, then cosines of a solver time at geometric rates: (N,) -> (N, width)."""
     half = width // 2
     rates = torch.exp(
@@ -180,7 +180,7 @@ def time_features(t: Tensor, width: int, scale: float = 1000.0) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def load(network: nn.Module, weights: dict[str, Tensor]) -> None:
+def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
     """Take the weights over, out of ``weights``, without a copy, and lay them out.
 
     Raises RuntimeError that names missing and unknown keys.
@@ -190,11 +190,11 @@ def load(network: nn.Module, weights: dict[str, Tensor]) -> None:
     weights.clear()
     network.requires_grad_(False)
     network.eval()
-    prepare(network)
+    prepare_modules(network)
 
 
-def prepare(network: nn.Module) -> None:
+def prepare_modules(network: nn.Module) -> None:
     """Prepare every module that has something to prepare."""
     for module in reversed(list(network.modules())):
-        if isinstance(module, Prepared):
+        if isinstance(module, PreparedModule):
             module.prepare()

@@ -9,87 +9,91 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .devices import CPU, DeviceFault
+from .devices import CPU, DeviceError
 from .flow import Flow, FlowConfig, FlowPolicy
 from .flow_dit import DitConfig
 from .flow_encoder import EncoderConfig
 from .flow_unet import UnetConfig
-from .geometry import Geometry, Version
-from .hift import Hift
+from .geometry import CosyVoiceConfig, CosyVoiceVersion
+from .hift import HiftV2
 from .hift_layers import HiftConfig
 from .hift_v3 import HiftV3
-from .layers import load
+from .layers import load_weights
 from .precision import Precision
-from .release.bundle import Bundle, BundleFault
-from .speech_lm import TEXT_EMBEDDING, SpeechLm
+from .release.bundle import CosyVoiceBundle, InvalidBundleError
+from .speech_lm import TEXT_EMBEDDING_KEY, SpeechLm
 
 
 @dataclass(frozen=True, slots=True)
-class Networks:
+class CosyVoiceNetworks:
     """Text ids to speech ids, speech ids to mel, mel to samples."""
 
     lm: SpeechLm
     flow: Flow
-    vocoder: Hift | HiftV3
+    vocoder: HiftV2 | HiftV3
 
 
 def load_networks(
-    bundle: Bundle,
+    bundle: CosyVoiceBundle,
     policy: FlowPolicy | None = None,
     precision: Precision = Precision.FP32,
     device: torch.device = CPU,
-) -> Networks:
-    """Load all three, one file after the other; raises BundleFault.
+) -> CosyVoiceNetworks:
+    """Load all three, one file after the other; raises InvalidBundleError.
 
     policy: what the flow remembers. precision: of the language model. device: that they compute on.
     """
-    return Networks(
+    return CosyVoiceNetworks(
         load_lm(bundle, precision, device), load_flow(bundle, policy, device), load_vocoder(bundle, device)
     )
 
 
-def load_lm(bundle: Bundle, precision: Precision = Precision.FP32, device: torch.device = CPU) -> SpeechLm:
+def load_lm(
+    bundle: CosyVoiceBundle, precision: Precision = Precision.FP32, device: torch.device = CPU
+) -> SpeechLm:
     """The language model.
 
     Of its text embedding, half a gigabyte, only the rows that are used come to a CPU's memory. Raises
-    BundleFault, and DeviceFault for a precision that the device has not.
+    InvalidBundleError, and DeviceError for a precision that the device has not.
     """
     if precision is Precision.INT8 and device.type != "cpu":
-        raise DeviceFault(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
-    weights = _weights(bundle, "llm.pt", device, mapped=(TEXT_EMBEDDING,))
-    lm = SpeechLm.load(bundle.geometry.lm, weights, precision)
+        raise DeviceError(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
+    weights = _read_weights(bundle, "llm.pt", device, memory_mapped=(TEXT_EMBEDDING_KEY,))
+    lm = SpeechLm.load(bundle.network_config.lm, weights, precision)
     if weights:
-        raise BundleFault(f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} among them")
+        raise InvalidBundleError(
+            f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} among them"
+        )
     return lm
 
 
-def load_flow(bundle: Bundle, policy: FlowPolicy | None = None, device: torch.device = CPU) -> Flow:
+def load_flow(bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, device: torch.device = CPU) -> Flow:
     """The flow of either version."""
     with torch.device("meta"):
-        flow = Flow(flow_config(bundle.geometry), policy)
-    _load(flow, bundle, "flow.pt", device)
+        flow = Flow(flow_config(bundle.network_config), policy)
+    _load_network(flow, bundle, "flow.pt", device)
     return flow
 
 
-def load_vocoder(bundle: Bundle, device: torch.device = CPU) -> Hift | HiftV3:
+def load_vocoder(bundle: CosyVoiceBundle, device: torch.device = CPU) -> HiftV2 | HiftV3:
     """The vocoder of the bundle's version."""
-    config = hift_config(bundle.geometry)
+    config = hift_config(bundle.network_config)
     with torch.device("meta"):
-        vocoder = Hift(config) if bundle.version is Version.V2 else HiftV3(config)
-    _load(vocoder, bundle, "hift.pt", device)
+        vocoder = HiftV2(config) if bundle.version is CosyVoiceVersion.V2 else HiftV3(config)
+    _load_network(vocoder, bundle, "hift.pt", device)
     vocoder.spectra.window = vocoder.spectra.window.to(device)  # comes from no weight
     return vocoder
 
 
-def flow_config(geometry: Geometry) -> FlowConfig:
+def flow_config(config: CosyVoiceConfig) -> FlowConfig:
     """The flow's sizes in its own words."""
-    sizes = geometry.flow
-    if geometry.version is Version.V3:
+    sizes = config.flow
+    if config.version is CosyVoiceVersion.V3:
         dit = sizes.dit
         return FlowConfig(
             encoder=None,
             estimator=DitConfig(dit.width, dit.depth, dit.heads, dit.head_width, dit.factor),
-            speech_ids=geometry.lm.speech_codes,
+            speech_ids=config.lm.codebook_size,
             speaker_width=sizes.speaker,
             lookahead_width=sizes.lookahead_channels,
         )
@@ -103,14 +107,14 @@ def flow_config(geometry: Geometry) -> FlowConfig:
             mid_blocks=unet.mid_blocks,
             heads=unet.heads,
         ),
-        speech_ids=geometry.lm.speech_codes,
+        speech_ids=config.lm.codebook_size,
         speaker_width=sizes.speaker,
     )
 
 
-def hift_config(geometry: Geometry) -> HiftConfig:
+def hift_config(config: CosyVoiceConfig) -> HiftConfig:
     """The vocoder's sizes in its own words."""
-    sizes = geometry.hift
+    sizes = config.hift
     return HiftConfig(
         base_channels=sizes.channels,
         harmonics=sizes.harmonics,
@@ -126,17 +130,17 @@ def hift_config(geometry: Geometry) -> HiftConfig:
     )
 
 
-def _load(network: nn.Module, bundle: Bundle, name: str, device: torch.device) -> None:
+def _load_network(network: nn.Module, bundle: CosyVoiceBundle, name: str, device: torch.device) -> None:
     try:
-        load(network, _weights(bundle, name, device))
+        load_weights(network, _read_weights(bundle, name, device))
     except RuntimeError as error:
-        raise BundleFault(f"{name}: {str(error).splitlines()[-1].strip()}") from error
+        raise InvalidBundleError(f"{name}: {str(error).splitlines()[-1].strip()}") from error
 
 
-def _weights(
-    bundle: Bundle, name: str, device: torch.device, mapped: Collection[str] = ()
+def _read_weights(
+    bundle: CosyVoiceBundle, name: str, device: torch.device, memory_mapped: Collection[str] = ()
 ) -> dict[str, Tensor]:
-    weights = bundle.load(name, mapped)
+    weights = bundle.load(name, memory_mapped)
     for key in weights:  # one by one, so that none is held twice
         weights[key] = weights[key].to(device)
     return weights

@@ -55,7 +55,7 @@ class SamplingParameters:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class SampledId:
     """One session's choice.
 
     candidates: ids that the first draw chose among. redrawn: it had been heard lately.
@@ -67,7 +67,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Chooser:
+class SamplingContext:
     """What one session brings to a draw.
 
     decoded: its ids so far, oldest first. forbidden: ids not to choose.
@@ -79,46 +79,46 @@ class Chooser:
     parameters: SamplingParameters = field(default_factory=SamplingParameters)
 
 
-class Draws:
+class PeekableUniforms:
     """A session's random numbers in their order, of which the next can be looked at before they are used."""
 
     def __init__(self, source: UniformSource) -> None:
         self._source = source
-        self._seen: deque[float] = deque()
+        self._peeked: deque[float] = deque()
 
     def random(self) -> float:
         """The next one, in [0, 1)."""
-        return self._seen.popleft() if self._seen else self._source.random()
+        return self._peeked.popleft() if self._peeked else self._source.random()
 
-    def ahead(self, count: int) -> list[float]:
+    def peek(self, count: int) -> list[float]:
         """The next ones, still to be used."""
-        while len(self._seen) < count:
-            self._seen.append(self._source.random())
-        return list(islice(self._seen, count))
+        while len(self._peeked) < count:
+            self._peeked.append(self._source.random())
+        return list(islice(self._peeked, count))
 
 
-def seeded(seed: int) -> Draws:
+def seeded_uniforms(seed: int) -> PeekableUniforms:
     """A session's random numbers; the same seed, the same speech. seed: at least 0."""
-    return Draws(np.random.Generator(np.random.PCG64(seed)))
+    return PeekableUniforms(np.random.Generator(np.random.PCG64(seed)))
 
 
-def draw(logits: Float, choosers: Sequence[Chooser]) -> list[Draw]:
+def sample_ids(logits: Float, contexts: Sequence[SamplingContext]) -> list[SampledId]:
     """One id for each row. logits: (B, V), not normalised; raises ValueError where every id is forbidden."""
-    scores = np.stack([_allowed(row, chooser) for row, chooser in zip(logits, choosers, strict=True)])
-    likely, probabilities = _nucleus(_softmax(scores), choosers)
-    places = _inverted(probabilities, choosers)
-    ids = likely[np.arange(len(places)), places]
-    redrawn = _heard_lately(ids, choosers)
+    scores = np.stack([_masked_scores(row, context) for row, context in zip(logits, contexts, strict=True)])
+    top_ids, probabilities = _keep_nucleus(_softmax(scores), contexts)
+    places = _inverse_transform_sample(probabilities, contexts)
+    ids = top_ids[np.arange(len(places)), places]
+    redrawn = _are_repeated(ids, contexts)
     if redrawn.any():
-        ids[redrawn] = _drawn_elsewhere(scores[redrawn], ids[redrawn], _where(choosers, redrawn))
+        ids[redrawn] = _redraw_without(scores[redrawn], ids[redrawn], _selected(contexts, redrawn))
     candidates = np.count_nonzero(probabilities, axis=1)
-    return [Draw(int(id), int(n), bool(r)) for id, n, r in zip(ids, candidates, redrawn, strict=True)]
+    return [SampledId(int(id), int(n), bool(r)) for id, n, r in zip(ids, candidates, redrawn, strict=True)]
 
 
-def _allowed(logits: Float, chooser: Chooser) -> Float:
+def _masked_scores(logits: Float, context: SamplingContext) -> Float:
     # As upstream: log-probabilities first, then what is forbidden goes, then the rest is normalised again.
-    scores = logits.astype(np.float32) / np.float32(chooser.parameters.temperature)
-    scores[list(chooser.forbidden)] = -np.inf
+    scores = logits.astype(np.float32) / np.float32(context.parameters.temperature)
+    scores[list(context.forbidden)] = -np.inf
     if not np.isfinite(scores.max()):
         raise ValueError("no id is left to choose from: all are forbidden, or the logits are no numbers")
     return scores
@@ -129,27 +129,27 @@ def _softmax(scores: Float) -> Float:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def _nucleus(probabilities: Float, choosers: Sequence[Chooser]) -> tuple[Integer, Float]:
+def _keep_nucleus(probabilities: Float, contexts: Sequence[SamplingContext]) -> tuple[Integer, Float]:
     """Ids by falling probability, the lower id first among equals, and their probabilities; 0 outside the
     nucleus.
 
     Both (B, K) with the largest K asked for. An id counts while those before it do not reach top_p.
     """
-    most = np.array([[chooser.parameters.top_k] for chooser in choosers])
-    share = np.array([[chooser.parameters.top_p] for chooser in choosers], np.float32)
-    ids = _likeliest(probabilities, min(int(most.max()), probabilities.shape[1]))
+    max_count = np.array([[context.parameters.top_k] for context in contexts])
+    share = np.array([[context.parameters.top_p] for context in contexts], np.float32)
+    ids = _top_ids(probabilities, min(int(max_count.max()), probabilities.shape[1]))
     sorted_probabilities = np.take_along_axis(probabilities, ids, 1)
     before = np.zeros_like(sorted_probabilities)
     np.cumsum(sorted_probabilities[:, :-1], axis=1, out=before[:, 1:])
-    inside = (before < share) & (np.arange(ids.shape[1]) < most)
+    inside = (before < share) & (np.arange(ids.shape[1]) < max_count)
     return ids, np.where(inside, sorted_probabilities, np.float32(0))
 
 
-def _likeliest(probabilities: Float, count: int) -> Integer:
+def _top_ids(probabilities: Float, count: int) -> Integer:
     """The first ``count`` ids of a stable descending sort, without sorting the thousands that follow."""
     size = probabilities.shape[1]
-    least = np.partition(probabilities, size - count, axis=1)[:, size - count, None]
-    contenders = probabilities >= least
+    min_probability = np.partition(probabilities, size - count, axis=1)[:, size - count, None]
+    contenders = probabilities >= min_probability
     # Found in ascending order, so that a stable sort leaves ties as it would among all ids.
     rows, found = np.nonzero(contenders)
     counts = contenders.sum(axis=1)
@@ -162,44 +162,44 @@ def _likeliest(probabilities: Float, count: int) -> Integer:
     return np.take_along_axis(ids, order, 1)
 
 
-def _inverted(probabilities: Float, choosers: Sequence[Chooser]) -> Integer:
+def _inverse_transform_sample(probabilities: Float, contexts: Sequence[SamplingContext]) -> Integer:
     """One draw a row by the inverse of the cumulated probabilities; (B,) places."""
     shares = probabilities.astype(np.float64)
     cumulated = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
-    uniform = np.array([[chooser.source.random()] for chooser in choosers])
+    uniform = np.array([[context.source.random()] for context in contexts])
     places = (cumulated <= uniform).sum(axis=1)
     # Rounding may leave the sum a hair under the number drawn.
     last = probabilities.shape[1] - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
     return np.asarray(np.minimum(places, last))
 
 
-def _heard_lately(ids: Integer, choosers: Sequence[Chooser]) -> NDArray[np.bool_]:
+def _are_repeated(ids: Integer, contexts: Sequence[SamplingContext]) -> NDArray[np.bool_]:
     return np.array(
-        [id in repeated(each.decoded, each.parameters) for id, each in zip(ids, choosers, strict=True)]
+        [id in repeated_ids(each.decoded, each.parameters) for id, each in zip(ids, contexts, strict=True)]
     )
 
 
-def repeated(decoded: Sequence[int], parameters: SamplingParameters) -> set[int]:
+def repeated_ids(decoded: Sequence[int], parameters: SamplingParameters) -> set[int]:
     """Ids that were heard so often lately that they are drawn again. decoded: all so far, oldest first."""
     if parameters.repetition_window == 0:
         return set()
-    lately = decoded[-parameters.repetition_window :]
-    enough = parameters.repetition_window * parameters.repetition_threshold
-    return {id for id in lately if lately.count(id) >= enough}
+    recent_ids = decoded[-parameters.repetition_window :]
+    repetition_limit = parameters.repetition_window * parameters.repetition_threshold
+    return {id for id in recent_ids if recent_ids.count(id) >= repetition_limit}
 
 
-def _drawn_elsewhere(scores: Float, ids: Integer, choosers: Sequence[Chooser]) -> Integer:
+def _redraw_without(scores: Float, ids: Integer, contexts: Sequence[SamplingContext]) -> Integer:
     """Draw among all ids but the one that was drawn first; where there is no other, it stays."""
     rows = np.arange(len(ids))
     others = scores.copy()
     others[rows, ids] = -np.inf
     only = ~np.isfinite(others.max(axis=1))
     others[only] = scores[only]
-    return _inverted(_softmax(others), choosers)
+    return _inverse_transform_sample(_softmax(others), contexts)
 
 
-def _where(choosers: Sequence[Chooser], chosen: NDArray[np.bool_]) -> list[Chooser]:
-    return [chooser for chooser, wanted in zip(choosers, chosen, strict=True) if wanted]
+def _selected(contexts: Sequence[SamplingContext], chosen: NDArray[np.bool_]) -> list[SamplingContext]:
+    return [context for context, wanted in zip(contexts, chosen, strict=True) if wanted]
 
 
 def _require(holds: bool, name: str, got: float, allowed: str) -> None:

@@ -6,20 +6,20 @@ Source: FunAudioLLM/CosyVoice@ace7c47 cli/model.py (CosyVoice3Model.silent_token
 from collections.abc import Iterable, Iterator
 
 SILENT_IDS = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
-LONGEST_RUN = 5
+MAX_SILENT_RUN = 5
 
 
-class SilentFilter:
+class SilenceFilter:
     """Passes one session's speech ids on, without the rest of a long silence."""
 
-    def __init__(self, silent: frozenset[int] = SILENT_IDS, longest_run: int = LONGEST_RUN) -> None:
+    def __init__(self, silent: frozenset[int] = SILENT_IDS, max_run: int = MAX_SILENT_RUN) -> None:
         self._silent = silent
-        self._longest_run = longest_run
+        self._max_run = max_run
         self._run = 0
 
     def push(self, ids: Iterable[int]) -> Iterator[int]:
         """Those of the ids that are to be spoken, in order."""
         for speech_id in ids:
             self._run = self._run + 1 if speech_id in self._silent else 0
-            if self._run <= self._longest_run:
+            if self._run <= self._max_run:
                 yield speech_id

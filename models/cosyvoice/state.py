@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
-from .devices import on_device
+from .devices import to_device
 
 State = TypeVar("State")
 
@@ -55,7 +55,7 @@ def tensors(state: object) -> Iterator[Tensor]:
 def gather(pool: State, rows: Sequence[int]) -> State:
     """A copy of some rows, in the order asked for; a row may be asked for twice."""
     index = torch.tensor(rows)
-    return map_state(lambda tensor: tensor.index_select(0, on_device(index, tensor.device)), pool)
+    return map_state(lambda tensor: tensor.index_select(0, to_device(index, tensor.device)), pool)
 
 
 @torch.inference_mode()
@@ -63,10 +63,10 @@ def scatter(pool: State, rows: Sequence[int], state: State) -> None:
     """Write a state's rows over some rows of the pool, in place; shapes agree but for the row count."""
     index = torch.tensor(rows)
     for target, source in zip(tensors(pool), tensors(state), strict=True):
-        target[on_device(index, target.device)] = source
+        target[to_device(index, target.device)] = source
 
 
-def join(states: Sequence[State]) -> State:
+def join_states(states: Sequence[State]) -> State:
     """One state of all rows, in order. Shapes apart from the row count must agree."""
     return map_state(lambda *parts: torch.cat(parts), *states)
 

@@ -5,26 +5,28 @@ from collections.abc import Callable
 
 import pytest
 from vivavoce.adapters.audiosocket import (
-    Audio,
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketError,
+    AudioSocketProtocolError,
+    AudioSocketRole,
     CallId,
-    Connection,
     Dtmf,
-    Error,
     Hangup,
-    ProtocolError,
-    Role,
     encode,
 )
-from vivavoce.adapters.audiosocket_line import Patience, ServerLine
+from vivavoce.adapters.audiosocket_line import AudioSocketServerConnection, AudioSocketTimeouts
 
 ID = CallId(uuid.UUID(int=7))
-PACKET = Audio(8_000, b"\x01\x00" * 160)
-PATIENCE = Patience(first_message_s=5.0, stalled_s=2.0)
+PACKET = AudioSocketAudio(8_000, b"\x01\x00" * 160)
+PATIENCE = AudioSocketTimeouts(first_message_s=5.0, stalled_s=2.0)
 
 
-def a_line(*said: CallId | Audio | Dtmf | Error | Hangup) -> ServerLine:
+def a_line(
+    *said: CallId | AudioSocketAudio | Dtmf | AudioSocketError | Hangup,
+) -> AudioSocketServerConnection:
     """A line on which a caller has said something at second 100."""
-    line = ServerLine(100.0, PATIENCE)
+    line = AudioSocketServerConnection(100.0, PATIENCE)
     line.receive_data(b"".join(map(encode, said)))
     return line
 
@@ -44,13 +46,13 @@ def test_an_id_must_have_come_in_time() -> None:
     line = a_line()
     assert list(line.events(101.0)) == []
     assert line.deadline == 105.0
-    line.check(104.9)
-    with pytest.raises(ProtocolError, match="no call id within 5 s"):
-        line.check(105.0)
+    line.check_deadline(104.9)
+    with pytest.raises(AudioSocketProtocolError, match="no call id within 5 s"):
+        line.check_deadline(105.0)
 
 
 def test_half_an_id_buys_no_time() -> None:
-    line = ServerLine(100.0, PATIENCE)
+    line = AudioSocketServerConnection(100.0, PATIENCE)
     line.receive_data(encode(ID)[:9])
     assert list(line.events(104.0)) == []
     assert line.deadline == 105.0
@@ -60,7 +62,7 @@ def test_between_messages_there_is_no_deadline() -> None:
     line = a_line(ID, PACKET)
     assert len(list(line.events(101.0))) == 2
     assert line.deadline is None
-    line.check(1e9)
+    line.check_deadline(1e9)
 
 
 def test_a_message_that_was_begun_must_end_and_more_of_it_buys_no_time() -> None:
@@ -69,8 +71,8 @@ def test_a_message_that_was_begun_must_end_and_more_of_it_buys_no_time() -> None
         line.receive_data(data)
         list(line.events(second))
     assert line.deadline == 103.0
-    with pytest.raises(ProtocolError, match="begun and not ended within 2 s"):
-        line.check(103.0)
+    with pytest.raises(AudioSocketProtocolError, match="begun and not ended within 2 s"):
+        line.check_deadline(103.0)
 
 
 def test_a_message_that_ends_in_time_takes_the_deadline_away() -> None:
@@ -85,10 +87,10 @@ def test_a_message_that_ends_in_time_takes_the_deadline_away() -> None:
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        (encode(Error(1)), "the peer reported error 0x01"),
+        (encode(AudioSocketError(1)), "the peer reported error 0x01"),
         (b"\x42\x00\x00", "got kind 0x42"),
         (encode(ID), "a caller must not send CallId in the call"),
-        (encode(Audio(8_000, b"\xd5" * 160)) * 9, r"c\(slin\)"),
+        (encode(AudioSocketAudio(8_000, b"\xd5" * 160)) * 9, r"c\(slin\)"),
     ],
 )
 def test_a_fault_is_told_behind_what_was_said_before_it(said: bytes, complaint: str) -> None:
@@ -96,7 +98,7 @@ def test_a_fault_is_told_behind_what_was_said_before_it(said: bytes, complaint: 
     line.receive_data(said)
     events = line.events(100.0)
     assert [next(events), next(events)] == [ID, Dtmf("1")]
-    with pytest.raises(ProtocolError, match=complaint):
+    with pytest.raises(AudioSocketProtocolError, match=complaint):
         list(events)
 
 
@@ -111,13 +113,13 @@ def test_a_line_may_catch_up_30_s_and_go_on_at_its_densest() -> None:
 
 def test_messages_faster_than_any_line_are_a_fault() -> None:
     line = a_line(ID)
-    line.receive_data(encode(Audio(8_000, b"\x01\x00")) * 2_000)
-    with pytest.raises(ProtocolError, match="1701 messages came faster than a line sends them"):
+    line.receive_data(encode(AudioSocketAudio(8_000, b"\x01\x00")) * 2_000)
+    with pytest.raises(AudioSocketProtocolError, match="1701 messages came faster than a line sends them"):
         list(line.events(101.0))
 
 
 def packets(data: bytes) -> list[object]:
-    phone = Connection(Role.CALLER)
+    phone = AudioSocketConnection(AudioSocketRole.CALLER)
     phone.send(ID)
     phone.receive_data(data)
     return list(phone.events())
@@ -125,7 +127,9 @@ def packets(data: bytes) -> list[object]:
 
 def test_packets_and_the_goodbye_are_whole_messages() -> None:
     line = a_line(ID)
-    assert packets(line.packet(PACKET, 0) + line.packet(PACKET, 646) + line.goodbye()) == [
+    assert packets(
+        line.encode_packet(PACKET, 0) + line.encode_packet(PACKET, 646) + line.encode_hangup()
+    ) == [
         PACKET,
         PACKET,
         Hangup(),
@@ -134,7 +138,7 @@ def test_packets_and_the_goodbye_are_whole_messages() -> None:
 
 def test_a_backlog_of_over_two_packets_costs_whole_ones() -> None:
     line = a_line(ID)
-    sent = [line.packet(PACKET, unsent) for unsent in (0, 646, 647, 5_000, 0)]
+    sent = [line.encode_packet(PACKET, unsent) for unsent in (0, 646, 647, 5_000, 0)]
     assert [bool(message) for message in sent] == [True, True, False, False, True]
     assert line.dropped == 2
 
@@ -145,7 +149,7 @@ def test_a_backlog_of_over_two_packets_costs_whole_ones() -> None:
 def test_only_who_takes_nothing_at_all_has_stalled(unsent: Callable[[int], int], stalled: bool) -> None:
     line = a_line(ID)
     for number in range(100):
-        assert not line.stalled
-        line.packet(PACKET, unsent(number))
-    assert line.stalled is stalled
+        assert not line.has_stalled
+        line.encode_packet(PACKET, unsent(number))
+    assert line.has_stalled is stalled
     assert line.dropped > 90

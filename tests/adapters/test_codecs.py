@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vivavoce.adapters.codecs import (
-    Wav,
+    WavAudio,
     alaw_decode,
     alaw_encode,
     l16_decode,
     l16_encode,
     read_wav,
+    require_whole_samples,
     ulaw_decode,
     ulaw_encode,
     wav_file,
     wav_header,
     wav_stream_header,
-    whole_samples,
 )
 
 Codec = Callable[[bytes], bytes]
@@ -120,7 +120,7 @@ def test_l16_there_and_back_changes_nothing(data: bytes) -> None:
     assert l16_decode(l16_encode(even)) == even
 
 
-@pytest.mark.parametrize("encode", [ulaw_encode, alaw_encode, l16_encode, l16_decode, whole_samples])
+@pytest.mark.parametrize("encode", [ulaw_encode, alaw_encode, l16_encode, l16_decode, require_whole_samples])
 def test_half_a_sample_is_refused(encode: Codec) -> None:
     with pytest.raises(ValueError, match="got 3 bytes of 16-bit samples; the number must be even"):
         encode(b"abc")
@@ -142,24 +142,24 @@ def test_a_wav_file_is_byte_for_byte_what_the_standard_library_writes() -> None:
         writer.setframerate(24_000)
         writer.writeframes(speech)
     assert wav_file(speech, 24_000) == file.getvalue()
-    assert read_wav(file.getvalue()) == Wav(24_000, speech)
+    assert read_wav(file.getvalue()) == WavAudio(24_000, speech)
 
 
 def test_a_wav_file_of_no_speech_is_a_wav_file() -> None:
-    assert read_wav(wav_file(b"", 8_000)) == Wav(8_000, b"")
+    assert read_wav(wav_file(b"", 8_000)) == WavAudio(8_000, b"")
 
 
 def test_a_header_for_a_pipe_lets_speech_of_any_length_follow() -> None:
     header = wav_stream_header(8_000)
     assert len(header) == 44
     assert header[4:8] == header[40:44] == b"\xff\xff\xff\xff"
-    assert read_wav(header + pcm([5, 6, 7])) == Wav(8_000, pcm([5, 6, 7]))
+    assert read_wav(header + pcm([5, 6, 7])) == WavAudio(8_000, pcm([5, 6, 7]))
 
 
 def test_other_chunks_of_a_wav_file_are_passed_over() -> None:
     file = wav_file(pcm([9]), 8_000)
     odd = b"LIST" + struct.pack("<I", 3) + b"abc\0"  # padded to an even place
-    assert read_wav(file[:12] + odd + file[12:36] + odd + file[36:]) == Wav(8_000, pcm([9]))
+    assert read_wav(file[:12] + odd + file[12:36] + odd + file[36:]) == WavAudio(8_000, pcm([9]))
 
 
 @pytest.mark.parametrize("pcm_bytes", [-1, 2**32 - 1 - 43])

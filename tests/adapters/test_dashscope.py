@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.adapters.dashscope import (
-    LONGEST_TASK_ID,
-    MOST_FRAME,
-    MOST_TASK_TEXT,
-    MOST_TEXT,
+    MAX_FRAME_CHARACTERS,
+    MAX_TASK_CHARACTERS,
+    MAX_TASK_ID_CHARACTERS,
+    MAX_TEXT_CHARACTERS,
     TRANSITIONS,
-    AudioComing,
     CancelTask,
-    Connection,
-    ErrorCode,
-    Event,
+    ContinueTask,
+    DashScopeConnection,
+    DashScopeErrorCode,
+    DashScopeEvent,
+    DashScopeIdleTimeout,
+    DashScopeProtocolError,
+    DashScopeState,
+    DashScopeTimeouts,
     FinishTask,
     FlushTask,
-    Idle,
-    Patience,
-    ProtocolError,
     RunTask,
-    SentenceBegun,
-    SentenceEnded,
-    State,
+    SentenceBegin,
+    SentenceEnd,
+    SentenceSynthesis,
     TaskFailed,
     TaskFinished,
     TaskStarted,
-    TextPushed,
     encode,
 )
 from vivavoce.adapters.dashscope_parameters import TaskParameters
@@ -68,19 +68,19 @@ class Client:
     """Feeds a connection and takes what it says."""
 
     def __init__(self) -> None:
-        self.connection = Connection(0.0)
+        self.connection = DashScopeConnection(0.0)
         self.now = 0.0
 
-    def sends(self, data: str | bytes) -> list[Event]:
+    def sends(self, data: str | bytes) -> list[DashScopeEvent]:
         self.connection.receive_data(data, self.now)
         return list(self.connection.events())
 
     def is_refused(self, data: str | bytes) -> TaskFailed:
-        with pytest.raises(ProtocolError) as caught:
+        with pytest.raises(DashScopeProtocolError) as caught:
             self.sends(data)
         return caught.value.reply
 
-    def waits(self, seconds: float) -> list[Event]:
+    def waits(self, seconds: float) -> list[DashScopeEvent]:
         self.now += seconds
         self.connection.receive_time(self.now)
         return list(self.connection.events())
@@ -89,11 +89,11 @@ class Client:
         answer: Mapping[str, Any] = json.loads(self.connection.send(event, self.now))
         return answer
 
-    def in_state(self, state: State) -> "Client":
-        if state is not State.IDLE:
+    def in_state(self, state: DashScopeState) -> "Client":
+        if state is not DashScopeState.IDLE:
             self.sends(run())
             self.hears(TaskStarted(A))
-        if state is State.FINISHING:
+        if state is DashScopeState.FINISHING:
             self.sends(frame("finish-task"))
         return self
 
@@ -104,12 +104,12 @@ def test_a_task_from_its_beginning_to_its_end() -> None:
     assert isinstance(begun, RunTask)
     assert begun.model == "cosyvoice-v3-flash"
     assert client.hears(TaskStarted(A))["header"]["event"] == "task-started"
-    assert client.sends(text("Hello, ")) == [TextPushed(A, "Hello, ", False)]
+    assert client.sends(text("Hello, ")) == [ContinueTask(A, "Hello, ", False)]
     assert client.sends(frame("continue-task", A, {"flush": True})) == [FlushTask(A)]
-    assert client.sends(text("world.")) == [TextPushed(A, "world.", False)]
+    assert client.sends(text("world.")) == [ContinueTask(A, "world.", False)]
     assert client.sends(frame("finish-task")) == [FinishTask(A)]
     assert client.hears(TaskFinished(A, 13))["payload"]["usage"] == {"characters": 13}
-    assert client.connection.state is State.IDLE
+    assert client.connection.state is DashScopeState.IDLE
 
 
 def test_many_tasks_follow_each_other_on_one_socket() -> None:
@@ -123,40 +123,40 @@ def test_many_tasks_follow_each_other_on_one_socket() -> None:
 
 
 def test_the_socket_is_free_before_task_finished_is_written() -> None:
-    client = Client().in_state(State.FINISHING)
+    client = Client().in_state(DashScopeState.FINISHING)
     client.connection.send(TaskFinished(A, 0), 0.0)  # the frame exists, nothing has been written yet
     assert isinstance(client.sends(run(B))[0], RunTask)
 
 
 def test_whether_a_task_is_open_is_looked_at_when_the_next_frame_is_handled() -> None:
-    client = Client().in_state(State.FINISHING)
+    client = Client().in_state(DashScopeState.FINISHING)
     client.connection.receive_data(run(B), 0.0)  # came while the first one was open
     client.hears(TaskFinished(A, 0))
     assert isinstance(next(client.connection.events()), RunTask)
 
 
 def test_a_second_task_is_refused_and_the_first_goes_on() -> None:
-    client = Client().in_state(State.OPEN)
+    client = Client().in_state(DashScopeState.OPEN)
     refusal = client.is_refused(run(B))
     assert refusal == TaskFailed(
-        B, ErrorCode.INVALID_PARAMETER, f"task {A} of this connection is not finished"
+        B, DashScopeErrorCode.INVALID_PARAMETER, f"task {A} of this connection is not finished"
     )
     client.hears(refusal)
-    assert client.sends(text("on")) == [TextPushed(A, "on", False)]
+    assert client.sends(text("on")) == [ContinueTask(A, "on", False)]
 
 
 def test_cancelling_is_a_directive_of_finish_task() -> None:
-    client = Client().in_state(State.OPEN)
+    client = Client().in_state(DashScopeState.OPEN)
     assert client.sends(frame("finish-task", A, {"directive": "cancel"})) == [CancelTask(A)]
     assert client.hears(TaskFinished(A, 0))["header"]["event"] == "task-finished"
 
 
 def test_what_is_being_finished_can_still_be_cancelled() -> None:
-    client = Client().in_state(State.FINISHING)
+    client = Client().in_state(DashScopeState.FINISHING)
     assert client.sends(frame("finish-task", A, {"directive": "cancel"})) == [CancelTask(A)]
 
 
-@pytest.mark.parametrize("end", [TaskFinished(A, 0), TaskFailed(A, ErrorCode.INTERNAL, "no")])
+@pytest.mark.parametrize("end", [TaskFinished(A, 0), TaskFailed(A, DashScopeErrorCode.INTERNAL, "no")])
 @pytest.mark.parametrize(
     "late",
     [
@@ -168,12 +168,12 @@ def test_what_is_being_finished_can_still_be_cancelled() -> None:
     ],
 )
 def test_frames_for_a_dead_task_are_ignored(end: Any, late: str) -> None:
-    client = Client().in_state(State.FINISHING)
+    client = Client().in_state(DashScopeState.FINISHING)
     client.hears(end)
     assert client.sends(late) == []
     client.sends(run(B))
     assert client.sends(late) == []
-    assert client.sends(text("on", B)) == [TextPushed(B, "on", False)]
+    assert client.sends(text("on", B)) == [ContinueTask(B, "on", False)]
 
 
 def test_a_task_that_was_never_run_is_refused() -> None:
@@ -185,7 +185,7 @@ def test_a_task_that_was_never_run_is_refused() -> None:
 def test_text_in_run_task_is_spoken_as_java_sends_it() -> None:
     begun, pushed = Client().sends(run(B, {"text": "Hello."}))
     assert isinstance(begun, RunTask)
-    assert pushed == TextPushed(B, "Hello.", False)
+    assert pushed == ContinueTask(B, "Hello.", False)
 
 
 def test_text_in_a_run_task_that_is_not_admitted_is_dropped() -> None:
@@ -193,18 +193,18 @@ def test_text_in_a_run_task_that_is_not_admitted_is_dropped() -> None:
     client.connection.receive_data(run(B, {"text": "Hello."}), 0.0)
     events = client.connection.events()
     assert isinstance(next(events), RunTask)
-    client.hears(TaskFailed(B, ErrorCode.THROTTLED, "too many"))
+    client.hears(TaskFailed(B, DashScopeErrorCode.THROTTLED, "too many"))
     assert list(events) == []
 
 
 def test_raw_clients_may_send_the_input_alone() -> None:
-    client = Client().in_state(State.OPEN)
+    client = Client().in_state(DashScopeState.OPEN)
     bare = {"header": {"action": "continue-task", "task_id": A}, "payload": {"input": {"text": "hi"}}}
-    assert client.sends(json.dumps(bare)) == [TextPushed(A, "hi", False)]
+    assert client.sends(json.dumps(bare)) == [ContinueTask(A, "hi", False)]
 
 
 def test_text_after_finish_task_fails_the_task() -> None:
-    refusal = Client().in_state(State.FINISHING).is_refused(text("more"))
+    refusal = Client().in_state(DashScopeState.FINISHING).is_refused(text("more"))
     assert (refusal.task_id, refusal.message) == (A, "continue-task after finish-task")
 
 
@@ -212,56 +212,56 @@ def test_text_after_finish_task_fails_the_task() -> None:
 
 
 def test_a_task_without_input_for_23_seconds_fails() -> None:
-    client = Client().in_state(State.OPEN)
+    client = Client().in_state(DashScopeState.OPEN)
     assert client.waits(INPUT_GAP_S - 0.01) == []
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(DashScopeProtocolError) as caught:
         client.waits(0.01)
     assert caught.value.reply == TaskFailed(
-        A, ErrorCode.INVALID_PARAMETER, "request timeout after 23 seconds"
+        A, DashScopeErrorCode.INVALID_PARAMETER, "request timeout after 23 seconds"
     )
 
 
 @pytest.mark.parametrize("given", [{"text": "on"}, {"flush": True}, {}, {"text": ""}])
 def test_every_input_gives_23_seconds_more(given: Any) -> None:
-    client = Client().in_state(State.OPEN)
+    client = Client().in_state(DashScopeState.OPEN)
     client.waits(20.0)
     client.sends(frame("continue-task", A, given))
     assert client.connection.deadline == 20.0 + INPUT_GAP_S
 
 
 def test_what_the_server_sends_gives_no_time() -> None:
-    client = Client().in_state(State.OPEN)
+    client = Client().in_state(DashScopeState.OPEN)
     client.waits(20.0)
-    client.hears(AudioComing(A, 0))
+    client.hears(SentenceSynthesis(A, 0))
     assert client.connection.deadline == INPUT_GAP_S
 
 
 def test_a_task_that_has_all_its_text_may_be_spoken_for_hours() -> None:
-    client = Client().in_state(State.FINISHING)
+    client = Client().in_state(DashScopeState.FINISHING)
     assert client.connection.deadline is None
     assert client.waits(7200.0) == []
 
 
 def test_patience_can_be_other() -> None:
-    connection = Connection(5.0, Patience(input_gap_s=1.0, idle_s=2.0))
+    connection = DashScopeConnection(5.0, DashScopeTimeouts(input_timeout_s=1.0, idle_timeout_s=2.0))
     assert connection.deadline == 7.0
 
 
 def test_a_socket_is_idle_after_a_minute_without_a_task() -> None:
     client = Client()
     assert client.waits(IDLE_S - 0.01) == []
-    assert client.waits(0.01) == [Idle()]
+    assert client.waits(0.01) == [DashScopeIdleTimeout()]
 
 
 def test_the_minute_begins_when_the_last_task_ends() -> None:
-    client = Client().in_state(State.FINISHING)
+    client = Client().in_state(DashScopeState.FINISHING)
     client.now = 100.0
     client.hears(TaskFinished(A, 0))
     assert client.connection.deadline == 100.0 + IDLE_S
 
 
 def test_frames_of_dead_tasks_keep_no_socket_open() -> None:
-    client = Client().in_state(State.FINISHING)
+    client = Client().in_state(DashScopeState.FINISHING)
     client.hears(TaskFinished(A, 0))
     client.now = 30.0
     client.sends(text("late"))
@@ -284,24 +284,26 @@ NOT_FRAMES = {
     "no task id": '{"header": {"action": "run-task"}}',
     "task id of another kind": '{"header": {"action": "run-task", "task_id": 3}}',
     "empty task id": '{"header": {"action": "run-task", "task_id": ""}}',
-    "long task id": json.dumps({"header": {"action": "run-task", "task_id": "x" * (LONGEST_TASK_ID + 1)}}),
+    "long task id": json.dumps(
+        {"header": {"action": "run-task", "task_id": "x" * (MAX_TASK_ID_CHARACTERS + 1)}}
+    ),
     "no action": json.dumps({"header": {"task_id": B}}),
     "unknown action": frame("stop-task", B),
     "action of another kind": json.dumps({"header": {"task_id": B, "action": ["run-task"]}}),
     "payload of another kind": json.dumps({"header": {"task_id": B, "action": "run-task"}, "payload": []}),
-    "too long": " " * (MOST_FRAME + 1),
+    "too long": " " * (MAX_FRAME_CHARACTERS + 1),
 }
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", DashScopeState)
 @pytest.mark.parametrize("data", NOT_FRAMES.values(), ids=NOT_FRAMES)
 def test_a_frame_that_is_none_is_refused_in_every_state_and_fails_what_is_open(
-    state: State, data: str | bytes
+    state: DashScopeState, data: str | bytes
 ) -> None:
     client = Client().in_state(state)
     refusal = client.is_refused(data)
     assert refusal.code == "InvalidParameter"
-    assert refusal.task_id == ("" if state is State.IDLE else A)
+    assert refusal.task_id == ("" if state is DashScopeState.IDLE else A)
     client.hears(refusal)
     assert isinstance(client.sends(run(B))[0], RunTask)
 
@@ -315,7 +317,7 @@ BAD_RUNS = {
     "parameters of another kind": frame("run-task", A, model="m", parameters=[]),
     "input of another kind": run(given=[1]),
     "text of another kind": run(given={"text": 7}),
-    "20,001 characters": run(given={"text": "x" * (MOST_TEXT + 1)}),
+    "20,001 characters": run(given={"text": "x" * (MAX_TEXT_CHARACTERS + 1)}),
     "format": run(format="amr"),
     "sample rate": run(sample_rate=11_025),
     "volume": run(volume=101),
@@ -336,66 +338,68 @@ def test_a_bad_run_task_fails_that_task_and_the_next_one_runs(data: str) -> None
     assert isinstance(client.sends(run(B))[0], RunTask)
 
 
-@pytest.mark.parametrize("given", [{"text": 3}, {"text": ["x"]}, [], "text", {"text": "x" * (MOST_TEXT + 1)}])
+@pytest.mark.parametrize(
+    "given", [{"text": 3}, {"text": ["x"]}, [], "text", {"text": "x" * (MAX_TEXT_CHARACTERS + 1)}]
+)
 def test_a_bad_continue_task_fails_its_task(given: Any) -> None:
-    client = Client().in_state(State.OPEN)
+    client = Client().in_state(DashScopeState.OPEN)
     refusal = client.is_refused(frame("continue-task", A, given))
     assert (refusal.task_id, refusal.code) == (A, "InvalidParameter")
 
 
 def test_another_directive_is_refused() -> None:
-    client = Client().in_state(State.OPEN)
+    client = Client().in_state(DashScopeState.OPEN)
     assert "cancel" in client.is_refused(frame("finish-task", A, {"directive": "pause"})).message
 
 
 @pytest.mark.parametrize("character", ["x", "\N{SNOWMAN}", "\N{GRINNING FACE}"])
 def test_20000_characters_fit_one_frame_however_they_are_escaped(character: str) -> None:
-    (pushed,) = Client().in_state(State.OPEN).sends(text(character * MOST_TEXT))
-    assert pushed == TextPushed(A, character * MOST_TEXT, False)
+    (pushed,) = Client().in_state(DashScopeState.OPEN).sends(text(character * MAX_TEXT_CHARACTERS))
+    assert pushed == ContinueTask(A, character * MAX_TEXT_CHARACTERS, False)
 
 
 def test_20001_characters_are_refused() -> None:
-    refusal = Client().in_state(State.OPEN).is_refused(text("x" * (MOST_TEXT + 1)))
+    refusal = Client().in_state(DashScopeState.OPEN).is_refused(text("x" * (MAX_TEXT_CHARACTERS + 1)))
     assert refusal == TaskFailed(
         A,
-        ErrorCode.INVALID_PARAMETER,
+        DashScopeErrorCode.INVALID_PARAMETER,
         "input.text: 20001 characters in one frame; at most 20000 are allowed",
     )
 
 
 def test_a_task_takes_200000_characters_and_not_one_more() -> None:
-    client = Client().in_state(State.OPEN)
-    for _ in range(MOST_TASK_TEXT // MOST_TEXT):
-        client.sends(text("x" * MOST_TEXT))
+    client = Client().in_state(DashScopeState.OPEN)
+    for _ in range(MAX_TASK_CHARACTERS // MAX_TEXT_CHARACTERS):
+        client.sends(text("x" * MAX_TEXT_CHARACTERS))
     assert "200001 characters in one task" in client.is_refused(text("x")).message
 
 
 def test_the_next_task_counts_its_text_anew() -> None:
-    client = Client().in_state(State.OPEN)
-    client.sends(text("x" * MOST_TEXT))
+    client = Client().in_state(DashScopeState.OPEN)
+    client.sends(text("x" * MAX_TEXT_CHARACTERS))
     client.sends(frame("finish-task"))
     client.hears(TaskFinished(A, 0))
     client.sends(run(B))
-    for _ in range(MOST_TASK_TEXT // MOST_TEXT):
-        client.sends(text("x" * MOST_TEXT, B))
+    for _ in range(MAX_TASK_CHARACTERS // MAX_TEXT_CHARACTERS):
+        client.sends(text("x" * MAX_TEXT_CHARACTERS, B))
 
 
 def test_the_longest_task_id_is_echoed() -> None:
-    client, longest = Client(), "x" * LONGEST_TASK_ID
+    client, longest = Client(), "x" * MAX_TASK_ID_CHARACTERS
     client.sends(run(longest))
     assert client.hears(TaskStarted(longest))["header"]["task_id"] == longest
 
 
 def test_half_a_utf16_pair_becomes_a_replacement_character() -> None:
-    (pushed,) = Client().in_state(State.OPEN).sends(text("a\ud83d!"))
-    assert pushed == TextPushed(A, "a�!", False)
+    (pushed,) = Client().in_state(DashScopeState.OPEN).sends(text("a\ud83d!"))
+    assert pushed == ContinueTask(A, "a�!", False)
 
 
 # SSML
 
 
 @pytest.mark.parametrize(
-    ("parameters", "words", "in_ssml"),
+    ("parameters", "words", "as_ssml"),
     [
         ({"enable_ssml": True}, "<speak>Hi</speak>", True),
         ({"enable_ssml": True}, " \n<speak>Hi</speak>", True),
@@ -404,10 +408,10 @@ def test_half_a_utf16_pair_becomes_a_replacement_character() -> None:
         ({"text_type": "SSML"}, "<speak>Hi</speak>", True),
     ],
 )
-def test_ssml_is_what_is_allowed_and_looks_so(parameters: dict[str, Any], words: str, in_ssml: bool) -> None:
+def test_ssml_is_what_is_allowed_and_looks_so(parameters: dict[str, Any], words: str, as_ssml: bool) -> None:
     client = Client()
     client.sends(run(**parameters))
-    assert client.sends(text(words)) == [TextPushed(A, words, in_ssml)]
+    assert client.sends(text(words)) == [ContinueTask(A, words, as_ssml)]
 
 
 # What the server says
@@ -415,10 +419,10 @@ def test_ssml_is_what_is_allowed_and_looks_so(parameters: dict[str, Any], words:
 WORD = Word("there", 0.2504, 0.4, 6, 11)
 SAID: list[Any] = [
     TaskStarted(A),
-    SentenceBegun(A, 0, "Hi there."),
-    AudioComing(A, 0),
-    SentenceEnded(A, 0, "Hi there.", (WORD,), 9),
-    TaskFailed(A, ErrorCode.THROTTLED, "Requests rate limit exceeded, please try again later"),
+    SentenceBegin(A, 0, "Hi there."),
+    SentenceSynthesis(A, 0),
+    SentenceEnd(A, 0, "Hi there.", (WORD,), 9),
+    TaskFailed(A, DashScopeErrorCode.THROTTLED, "Requests rate limit exceeded, please try again later"),
 ]
 
 
@@ -477,7 +481,7 @@ def test_the_other_events_are_as_documented() -> None:
 
 def test_a_task_cannot_be_finished_before_its_text_is() -> None:
     with pytest.raises(ValueError, match="TaskFinished while a task takes text"):
-        Client().in_state(State.OPEN).hears(TaskFinished(A, 0))
+        Client().in_state(DashScopeState.OPEN).hears(TaskFinished(A, 0))
 
 
 @pytest.mark.parametrize("event", SAID[:4], ids=lambda event: type(event).__name__)
@@ -487,14 +491,14 @@ def test_nothing_is_said_about_a_task_that_is_not_open(event: Any) -> None:
 
 
 def test_events_must_be_taken() -> None:
-    connection = Connection(0.0)
+    connection = DashScopeConnection(0.0)
     connection.receive_data(run(), 0.0)
     with pytest.raises(ValueError, match="take events"):
         connection.receive_data(run(), 0.0)
 
 
 def test_the_table_knows_every_state() -> None:
-    assert set(TRANSITIONS) == set(State)
+    assert set(TRANSITIONS) == set(DashScopeState)
 
 
 # Whatever comes
@@ -537,11 +541,11 @@ def test_good_headers_with_any_payload_are_understood_or_refused(frames: list[An
     for one in frames:
         try:
             events = client.sends(json.dumps(one))
-        except ProtocolError as error:
+        except DashScopeProtocolError as error:
             client.hears(error.reply)
             continue
         for event in events:
-            assert not isinstance(event, Idle)
+            assert not isinstance(event, DashScopeIdleTimeout)
             assert event.task_id == client.connection.task_id
 
 

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.adapters.dashscope_parameters import (
-    SAMPLE_RATES,
-    Invalid,
+    SAMPLE_RATE_OF_KIND,
+    InvalidDashScopeField,
     TaskParameters,
-    charged_characters,
-    parameters_of,
-    read_parameters,
+    billed_characters,
+    parse_parameter_fields,
+    parse_task_parameters,
 )
 
 
 def of(**fields: Any) -> TaskParameters:
-    return parameters_of({"voice": "anna", **fields})
+    return parse_parameter_fields({"voice": "anna", **fields})
 
 
 def test_a_voice_is_all_that_is_needed() -> None:
@@ -30,7 +30,7 @@ def test_the_sdks_default_format_is_mp3_at_22050() -> None:
 
 
 @pytest.mark.parametrize("codec", ["mp3", "pcm", "wav", "opus"])
-@pytest.mark.parametrize("sample_rate", SAMPLE_RATES)
+@pytest.mark.parametrize("sample_rate", SAMPLE_RATE_OF_KIND)
 def test_every_format_comes_at_every_rate(codec: str, sample_rate: int) -> None:
     sent = of(format=codec, sample_rate=sample_rate)
     assert (sent.codec, sent.sample_rate) == (codec, sample_rate)
@@ -60,7 +60,7 @@ def test_only_opus_has_a_bit_rate() -> None:
 
 @pytest.mark.parametrize("bit_rate", [5, 257, -1, 256_001, "fast", "²k", "999999999999k", "", True, [64]])
 def test_a_bit_rate_that_opus_does_not_have_is_refused(bit_rate: Any) -> None:
-    with pytest.raises(Invalid, match="bit_rate"):
+    with pytest.raises(InvalidDashScopeField, match="bit_rate"):
         of(format="opus", bit_rate=bit_rate)
 
 
@@ -99,7 +99,7 @@ def test_what_is_just_allowed_is_taken(name: str, value: Any) -> None:
     + [("seed", 1.5), ("sample_rate", 22_050.5)],
 )
 def test_what_is_not_is_refused_by_name(name: str, value: Any) -> None:
-    with pytest.raises(Invalid, match=name):
+    with pytest.raises(InvalidDashScopeField, match=name):
         of(**{name: value})
 
 
@@ -118,8 +118,8 @@ def test_the_first_language_counts() -> None:
 
 @pytest.mark.parametrize("payload", [{}, {"parameters": None}, {"parameters": {}}])
 def test_without_parameters_the_voice_is_missing(payload: dict[str, Any]) -> None:
-    with pytest.raises(Invalid, match="voice is required"):
-        read_parameters(payload)
+    with pytest.raises(InvalidDashScopeField, match="voice is required"):
+        parse_task_parameters(payload)
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_without_parameters_the_voice_is_missing(payload: dict[str, Any]) -> Non
     ],
 )
 def test_han_characters_count_twice(text: str, characters: int) -> None:
-    assert charged_characters(text) == characters
+    assert billed_characters(text) == characters
 
 
 @given(st.characters())
 def test_an_ideograph_is_what_unicode_names_so(character: str) -> None:
     name = unicodedata.name(character, "")
     if name.startswith(("CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI")):
-        assert charged_characters(character) == 2
+        assert billed_characters(character) == 2
     elif name.startswith(("LATIN", "HIRAGANA", "KATAKANA", "HANGUL", "IDEOGRAPHIC COMMA", "FULLWIDTH")):
-        assert charged_characters(character) == 1
+        assert billed_characters(character) == 1

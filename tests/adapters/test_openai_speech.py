@@ -9,35 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.adapters.encoders import AudioFormat
 from vivavoce.adapters.openai_speech import (
-    ProtocolError,
-    SpeechRequest,
-    StreamFormat,
-    delta_event,
-    done_event,
+    CreateSpeechRequest,
+    InvalidRequestError,
+    OpenAIStreamFormat,
+    audio_delta_event,
+    audio_done_event,
+    audio_error_event,
     error_body,
-    error_event,
     models_body,
-    read_speech_request,
+    parse_speech_request,
 )
 
 LONGEST = 4_096
 
 
-def read(**fields: Any) -> SpeechRequest:
+def read(**fields: Any) -> CreateSpeechRequest:
     body = {"model": "tts-1", "input": "Hello.", "voice": "alloy", **fields}
-    return read_speech_request(json.dumps(body).encode(), LONGEST)
+    return parse_speech_request(json.dumps(body).encode(), LONGEST)
 
 
-def refused(**fields: Any) -> ProtocolError:
-    with pytest.raises(ProtocolError) as raised:
+def refused(**fields: Any) -> InvalidRequestError:
+    with pytest.raises(InvalidRequestError) as raised:
         read(**fields)
     return raised.value
 
 
 def test_the_least_request_is_filled_with_openais_defaults() -> None:
-    request = read_speech_request(b'{"input": "Hello."}', LONGEST)
+    request = parse_speech_request(b'{"input": "Hello."}', LONGEST)
     assert request.text == "Hello."
-    assert request.stream_format is StreamFormat.AUDIO
+    assert request.stream_format is OpenAIStreamFormat.AUDIO
     assert request.settings.audio == AudioFormat("mp3", 24_000)
     assert (request.settings.model, request.settings.voice) == (None, None)
     assert (request.settings.speed, request.settings.volume, request.settings.seed) == (1.0, 1.0, 0)
@@ -57,7 +57,7 @@ def test_a_whole_request_is_read() -> None:
         ref_text="Hello.",
     )
     settings = request.settings
-    assert request.stream_format is StreamFormat.SSE
+    assert request.stream_format is OpenAIStreamFormat.SSE
     assert settings.audio == AudioFormat("opus", 16_000)
     assert (settings.speed, settings.seed, settings.volume) == (1.5, 7, 2.0)
     assert (settings.instructions, settings.language) == ("Whisper.", "en")
@@ -164,8 +164,8 @@ def test_what_is_wrong_is_said_with_the_field_and_what_is_allowed(
     ],
 )
 def test_what_is_no_json_object_is_refused(body: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        read_speech_request(body, LONGEST)
+    with pytest.raises(InvalidRequestError):
+        parse_speech_request(body, LONGEST)
 
 
 values = st.recursive(
@@ -182,8 +182,8 @@ names = st.sampled_from(
 @given(st.dictionaries(names, values))
 def test_whatever_the_fields_hold_it_is_read_or_refused(fields: dict[str, Any]) -> None:
     try:
-        request = read_speech_request(json.dumps(fields).encode(), LONGEST)
-    except ProtocolError:
+        request = parse_speech_request(json.dumps(fields).encode(), LONGEST)
+    except InvalidRequestError:
         return
     assert 1 <= len(request.text) <= LONGEST
     assert 0 <= request.settings.seed < 2**63
@@ -195,11 +195,11 @@ def test_events_are_those_that_clients_read() -> None:
         assert event.endswith(b"\n\n")
         return json.loads(event[6:])
 
-    delta = parsed(delta_event(b"\x00\xff"))
+    delta = parsed(audio_delta_event(b"\x00\xff"))
     assert (delta["type"], base64.b64decode(delta["audio"])) == ("speech.audio.delta", b"\x00\xff")
     usage = {"input_tokens": 2, "output_tokens": 3, "total_tokens": 5}
-    assert parsed(done_event(2, 3)) == {"type": "speech.audio.done", "usage": usage}
-    failure = parsed(error_event(error_body("it broke", "server_error")))
+    assert parsed(audio_done_event(2, 3)) == {"type": "speech.audio.done", "usage": usage}
+    failure = parsed(audio_error_event(error_body("it broke", "server_error")))
     assert failure == {
         "type": "speech.audio.error",
         "error": {"message": "it broke", "type": "server_error", "param": None, "code": None},

@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vivavoce.adapters.peer_playout import Clear, Mark, Media, PeerPlayout
+from vivavoce.adapters.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
 from vivavoce.adapters.playout import Playout
 from vivavoce.adapters.transport import Transport
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
@@ -34,16 +34,16 @@ class Peer:
         self._on_clear = on_clear
         self._delay_s = delay_s
 
-    def take(self, outgoing: list[Media | Mark | Clear], now: float) -> None:
+    def take(self, outgoing: list[PeerMedia | PeerMark | PeerClear], now: float) -> None:
         for item in outgoing:
             match item:
-                case Media(pcm):
+                case PeerMedia(pcm):
                     assert len(pcm) % 320 == 0
                     self._queue.extend(pcm[start : start + 320] for start in range(0, len(pcm), 320))
-                case Mark(name):
+                case PeerMark(name):
                     assert len(name) <= 24 and name.isascii()
                     self._queue.append(name)
-                case Clear():
+                case PeerClear():
                     for waiting in self._queue:
                         if isinstance(waiting, str) and self._on_clear is OnClear.ECHO:
                             self.reports.append((now + self._delay_s, waiting))
@@ -98,9 +98,9 @@ class Line:
     def run(self, seconds: float, *, check: Callable[[], None] = lambda: None) -> None:
         for _ in range(round(seconds / 0.02)):
             while self.peer.reports and self.peer.reports[0][0] <= self.now:
-                self.playout.reported(self.peer.reports.popleft()[1], self.now)
+                self.playout.mark_played(self.peer.reports.popleft()[1], self.now)
             self.playout.advance(self.now)
-            self.peer.take(self.playout.outgoing(self.now), self.now)
+            self.peer.take(self.playout.commands_due(self.now), self.now)
             self.peer.play_20_ms(self.now)
             self.now += 0.02
             check()
@@ -111,7 +111,9 @@ def test_all_speech_is_played_and_every_word_is_heard_once_in_order() -> None:
     line.push_words(20)
     line.playout.finish()
     line.run(6.0)
-    assert [heard.word.text for heard in line.playout.heard()] == [str(number) for number in range(20)]
+    assert [heard.word.text for heard in line.playout.take_heard_words()] == [
+        str(number) for number in range(20)
+    ]
     assert line.peer.played == pytest.approx(20 * WORD_S * RATE, abs=160)
     assert line.playout.lead_s(line.now) == 0
     assert line.playout.runs_dry_at(line.now) == line.now
@@ -149,28 +151,30 @@ def test_after_a_barge_in_old_marks_do_not_move_the_new_speech(on_clear: OnClear
     line.push_words(16)
     line.run(1.0)
     line.playout.discard(line.now)
-    line.playout.heard()
+    line.playout.take_heard_words()
     line.new_utterance()
     line.push_words(8)
     line.playout.finish()
     played_before = line.peer.played
     line.run(0.3)
-    (heard,) = line.playout.heard()
+    (heard,) = line.playout.take_heard_words()
     assert (heard.utterance, heard.word.text) == (1, "0")
     line.run(3.0)
-    assert [word.word.text for word in line.playout.heard()] == [str(number) for number in range(1, 8)]
+    assert [word.word.text for word in line.playout.take_heard_words()] == [
+        str(number) for number in range(1, 8)
+    ]
     assert line.peer.played - played_before == pytest.approx(8 * WORD_S * RATE, abs=160)
 
 
 def test_nothing_is_cleared_where_nothing_is_held() -> None:
     line = Line()
     assert line.playout.discard(line.now).utterance == -1
-    assert line.playout.outgoing(line.now) == []
+    assert line.playout.commands_due(line.now) == []
     line.push_words(2)
     line.playout.finish()
     line.run(2.0)
     assert line.playout.discard(line.now).cut_ms == 0
-    assert line.playout.outgoing(line.now) == []
+    assert line.playout.commands_due(line.now) == []
 
 
 def test_text_that_comes_late_is_counted_from_when_it_is_played() -> None:
@@ -179,21 +183,21 @@ def test_text_that_comes_late_is_counted_from_when_it_is_played() -> None:
     line.run(3.0)
     line.push_words(2)
     line.run(0.2)
-    assert [heard.word.text for heard in line.playout.heard()] == ["0", "1", "2"]
+    assert [heard.word.text for heard in line.playout.take_heard_words()] == ["0", "1", "2"]
 
 
 def test_a_report_of_a_mark_that_was_dropped_or_never_asked_says_nothing() -> None:
     line = Line()
     line.push_words(8)
-    dropped = [item.name for item in line.playout.outgoing(line.now) if isinstance(item, Mark)]
+    dropped = [item.name for item in line.playout.commands_due(line.now) if isinstance(item, PeerMark)]
     line.playout.discard(line.now)
-    line.playout.outgoing(line.now)
+    line.playout.commands_due(line.now)
     line.new_utterance()
     line.push_words(8)
     line.run(0.1)
     lead_s = line.playout.lead_s(line.now)
     for name in (*dropped, "m99"):
-        line.playout.reported(name, line.now)
+        line.playout.mark_played(name, line.now)
     line.playout.advance(line.now)
     assert line.playout.lead_s(line.now) == lead_s
     assert lead_s == pytest.approx(8 * WORD_S - 0.1, abs=0.03)
@@ -210,7 +214,7 @@ def test_either_owner_is_a_transport(transport: Transport) -> None:
     transport.mark("at once")
     transport.discard(100.0)
     transport.finish()
-    assert transport.heard() == ()
+    assert transport.take_heard_words() == ()
     assert transport.lead_s(100.0) == 0
     assert transport.runs_dry_at(100.0) == 100.0
 
@@ -222,12 +226,12 @@ def test_marks_are_reached_in_order_and_those_discarded_never() -> None:
     line.push_words(8)
     line.playout.mark("second")
     line.run(0.3)
-    assert line.playout.marks_reached() == ()
+    assert line.playout.take_reached_marks() == ()
     line.run(0.7)
-    assert line.playout.marks_reached() == ("first",)
+    assert line.playout.take_reached_marks() == ("first",)
     line.playout.discard(line.now)
     line.run(4.0)
-    assert line.playout.marks_reached() == ()
+    assert line.playout.take_reached_marks() == ()
 
 
 def test_our_own_playout_reaches_its_marks_when_the_speech_before_them_is_sent() -> None:
@@ -242,10 +246,10 @@ def test_our_own_playout_reaches_its_marks_when_the_speech_before_them_is_sent()
     for packet in range(60):
         playout.due(line.now + packet * 0.02)
         if packet == 20:
-            assert playout.marks_reached() == ()
+            assert playout.take_reached_marks() == ()
         if packet == 40:
-            assert playout.marks_reached() == ("first",)
-    assert playout.marks_reached() == ("second",)
+            assert playout.take_reached_marks() == ("first",)
+    assert playout.take_reached_marks() == ("second",)
 
 
 @settings(max_examples=60, deadline=None)
@@ -261,9 +265,9 @@ def test_whatever_happens_words_come_once_in_order_and_leads_are_never_negative(
     for words, seconds, discards in steps:
         line.push_words(words)
         line.run(seconds, check=lambda: within(0.0, line.playout.lead_s(line.now)))
-        heard += [(word.utterance, int(word.word.text)) for word in line.playout.heard()]
+        heard += [(word.utterance, int(word.word.text)) for word in line.playout.take_heard_words()]
         if discards:
             line.playout.discard(line.now)
             line.new_utterance()
-            heard += [(word.utterance, int(word.word.text)) for word in line.playout.heard()]
+            heard += [(word.utterance, int(word.word.text)) for word in line.playout.take_heard_words()]
     assert heard == sorted(set(heard))

@@ -40,15 +40,22 @@ from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.workers.runner import WorkerRunner
 from tones import pitch_of, tone
 from vivavoce.adapters import pipecat_audiosocket_leg
-from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
-from vivavoce.adapters.audiosocket_line import Patience
-from vivavoce.adapters.pipecat_audiosocket import (
-    AudioSocketParams,
-    AudioSocketServer,
-    AudioSocketTransport,
-    Caller,
+from vivavoce.adapters.audiosocket import (
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketRole,
+    CallId,
+    Dtmf,
+    Hangup,
 )
-from vivavoce.adapters.pipecat_audiosocket_transport import make_ear
+from vivavoce.adapters.audiosocket_line import AudioSocketTimeouts
+from vivavoce.adapters.pipecat_audiosocket import (
+    AudioSocketCaller,
+    AudioSocketParams,
+    AudioSocketTransport,
+    PipecatAudioSocketServer,
+)
+from vivavoce.adapters.pipecat_audiosocket_transport import make_input_resampler
 
 PACKET = 320  # bytes: 20 ms at 8 kHz
 LOUD = b"\x00\x20" * 160
@@ -66,10 +73,10 @@ class Phone:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.call_id = uuid.uuid4()
-        self.heard: list[Audio] = []
+        self.heard: list[AudioSocketAudio] = []
         self.ended = self.said_goodbye = False
         self.came = asyncio.Event()
-        self.connection = Connection(Role.CALLER)
+        self.connection = AudioSocketConnection(AudioSocketRole.CALLER)
         self.writer = writer
         self._reader = reader
         self._task = asyncio.create_task(self._listen())
@@ -80,7 +87,7 @@ class Phone:
         phone.send(CallId(phone.call_id))
         return phone
 
-    def send(self, event: CallId | Audio | Dtmf) -> None:
+    def send(self, event: CallId | AudioSocketAudio | Dtmf) -> None:
         self.writer.write(self.connection.send(event))
 
     async def _listen(self) -> None:
@@ -88,7 +95,7 @@ class Phone:
             self.connection.receive_data(data)
             for event in self.connection.events():
                 match event:
-                    case Audio():
+                    case AudioSocketAudio():
                         self.heard.append(event)
                     case Hangup():
                         self.ended = self.said_goodbye = True
@@ -97,7 +104,7 @@ class Phone:
         self.came.set()
 
     @property
-    def loud(self) -> list[Audio]:
+    def loud(self) -> list[AudioSocketAudio]:
         return [audio for audio in self.heard if any(audio.payload)]
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -148,7 +155,7 @@ class Bot:
         self.transports: list[AudioSocketTransport] = []
         self.workers: list[PipelineWorker] = []
         self.ears: list[Ear] = []
-        self.events: list[tuple[str, Caller]] = []
+        self.events: list[tuple[str, AudioSocketCaller]] = []
         self.came = asyncio.Event()
 
     async def __call__(self, transport: AudioSocketTransport) -> None:
@@ -170,8 +177,8 @@ class Bot:
 
     def _note(
         self, name: str, worker: PipelineWorker
-    ) -> Callable[[AudioSocketTransport, Caller], Awaitable[None]]:
-        async def handler(transport: AudioSocketTransport, caller: Caller) -> None:
+    ) -> Callable[[AudioSocketTransport, AudioSocketCaller], Awaitable[None]]:
+        async def handler(transport: AudioSocketTransport, caller: AudioSocketCaller) -> None:
             self.events.append((name, caller))
             self.came.set()
             if name == "on_client_disconnected":
@@ -194,10 +201,10 @@ class Bot:
 @contextlib.asynccontextmanager
 async def answered(
     bot: Bot | None = None, **arguments: Any
-) -> AsyncIterator[tuple[Bot, Phone, AudioSocketServer]]:
+) -> AsyncIterator[tuple[Bot, Phone, PipecatAudioSocketServer]]:
     """A server, a call to it, and its bot."""
     bot = bot or Bot()
-    async with AudioSocketServer(bot, port=0, **arguments) as server:
+    async with PipecatAudioSocketServer(bot, port=0, **arguments) as server:
         phone = await Phone.dial(server.port)
         try:
             await bot.until_connected()
@@ -216,10 +223,10 @@ async def test_silence_is_sent_from_the_first_moment_even_before_the_bot_is_ther
     async def slow(transport: AudioSocketTransport) -> None:
         await asyncio.sleep(3600)
 
-    async with AudioSocketServer(slow, port=0) as server:
+    async with PipecatAudioSocketServer(slow, port=0) as server:
         phone = await Phone.dial(server.port)
         await phone.until(lambda: len(phone.heard) >= 5)
-        assert {audio for audio in phone.heard} == {Audio(8_000, bytes(PACKET))}
+        assert {audio for audio in phone.heard} == {AudioSocketAudio(8_000, bytes(PACKET))}
         await phone.hang_up()
         server._tasks.pop().cancel()
 
@@ -240,7 +247,7 @@ async def test_speech_is_paced_whatever_the_pipeline_queues() -> None:
         await bot.play(100)
         await phone.until(lambda: len(phone.loud) >= 5)
         assert len(phone.loud) < 50
-        assert bot.transports[0]._audiosocket_line.lead_s() <= 0.25
+        assert bot.transports[0]._audiosocket_protocol.lead_s() <= 0.25
 
 
 @in_loop
@@ -322,7 +329,7 @@ async def test_the_bot_hears_the_caller_sample_for_sample() -> None:
     async with answered() as (bot, phone, _):
         said = [np.arange(start, start + 160, dtype="<i2").tobytes() for start in range(1, 801, 160)]
         for pcm in said:
-            phone.send(Audio(8_000, pcm))
+            phone.send(AudioSocketAudio(8_000, pcm))
         ear = bot.ears[0]
         await ear.until(lambda: len(ear.of(InputAudioRawFrame)) == 5)
         assert [frame.audio for frame in ear.of(InputAudioRawFrame)] == said
@@ -334,7 +341,7 @@ async def test_the_bot_hears_the_caller_sample_for_sample() -> None:
 async def test_the_bot_hears_the_caller_at_the_rate_of_its_pipeline() -> None:
     async with answered(Bot(rate_in=16_000)) as (bot, phone, _):
         for start in range(0, 4_000, 160):
-            phone.send(Audio(8_000, tone(1_000, 8_000, start, 160)))
+            phone.send(AudioSocketAudio(8_000, tone(1_000, 8_000, start, 160)))
         ear = bot.ears[0]
         await ear.until(lambda: len(ear.of(InputAudioRawFrame)) == 25)
         heard = b"".join(frame.audio for frame in ear.of(InputAudioRawFrame))
@@ -361,10 +368,10 @@ async def test_keys_pressed_before_the_bot_was_there_are_not_lost_and_old_audio_
         await started.wait()
         await bot(transport)
 
-    async with AudioSocketServer(late, port=0) as server:
+    async with PipecatAudioSocketServer(late, port=0) as server:
         phone = await Phone.dial(server.port)
         phone.send(Dtmf("7"))
-        phone.send(Audio(8_000, LOUD))
+        phone.send(AudioSocketAudio(8_000, LOUD))
         await phone.until(lambda: len(phone.heard) > 3)
         started.set()
         await bot.until_connected()
@@ -409,7 +416,7 @@ async def test_hanging_up_tells_the_bot_once_who_it_was() -> None:
         assert transport.get_client_id(transport.caller) == str(phone.call_id)
 
 
-async def gone(server: AudioSocketServer) -> None:
+async def gone(server: PipecatAudioSocketServer) -> None:
     async with asyncio.timeout(60):
         while server.calls or server._tasks:
             await asyncio.sleep(0.01)
@@ -426,7 +433,7 @@ async def test_a_bot_that_fails_hangs_up_and_its_neighbour_talks_on() -> None:
 
     logger.disable("vivavoce")
     try:
-        async with AudioSocketServer(brittle, port=0) as server:
+        async with PipecatAudioSocketServer(brittle, port=0) as server:
             well = await Phone.dial(server.port)
             await bot.until_connected()
             broken = await Phone.dial(server.port)
@@ -445,7 +452,7 @@ async def test_a_call_whose_parameters_cannot_be_made_is_ended_with_0x00_and_the
     bot = Bot()
     logger.disable("vivavoce")
     try:
-        async with AudioSocketServer(bot, port=0, params=lambda: makers.pop(0)()) as server:
+        async with PipecatAudioSocketServer(bot, port=0, params=lambda: makers.pop(0)()) as server:
             broken = await Phone.dial(server.port)
             await broken.until_ended()
             assert broken.said_goodbye
@@ -470,7 +477,7 @@ async def test_calls_beyond_the_limit_are_refused_at_once() -> None:
 @in_loop
 async def test_closing_the_server_hangs_up_and_waits_for_the_bots() -> None:
     bot = Bot()
-    server = AudioSocketServer(bot, port=0)
+    server = PipecatAudioSocketServer(bot, port=0)
     await server.start()
     phone = await Phone.dial(server.port)
     await bot.until_connected()
@@ -509,11 +516,11 @@ def test_a_peer_that_breaks_the_protocol_is_hung_up_on(said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\x01\x00", b"\x10\x01\x40" + bytes(320)])
 def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", Patience(first_message_s=0.05))
+    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", AudioSocketTimeouts(first_message_s=0.05))
 
     async def call() -> None:
         bot = Bot()
-        async with AudioSocketServer(bot, port=0) as server:
+        async with PipecatAudioSocketServer(bot, port=0) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(said)
             async with asyncio.timeout(30):
@@ -527,7 +534,7 @@ def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pyt
 
 
 def test_a_message_that_never_ends_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", Patience(stalled_s=0.1))
+    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", AudioSocketTimeouts(stalled_s=0.1))
 
     async def call() -> None:
         async with answered() as (_, phone, _server):
@@ -555,7 +562,7 @@ async def test_raw_g711_is_told_apart_and_explained() -> None:
         async with answered() as (_, phone, _server):
             noise = np.random.default_rng(1).integers(0, 256, 160, dtype=np.uint8).tobytes()
             for _ in range(10):
-                phone.send(Audio(8_000, noise))
+                phone.send(AudioSocketAudio(8_000, noise))
             await phone.until_ended()
     finally:
         logger.remove(handler)
@@ -565,19 +572,19 @@ async def test_raw_g711_is_told_apart_and_explained() -> None:
 def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", Patience(stalled_s=0.2))
+    monkeypatch.setattr(pipecat_audiosocket_leg, "_PATIENCE", AudioSocketTimeouts(stalled_s=0.2))
 
     async def call() -> None:
         bot = Bot()
-        async with AudioSocketServer(bot, port=0) as server:
+        async with PipecatAudioSocketServer(bot, port=0) as server:
             sock = socket.socket()
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             sock.setblocking(False)
             await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", server.port))
-            connection = Connection(Role.CALLER)
+            connection = AudioSocketConnection(AudioSocketRole.CALLER)
             sock.send(connection.send(CallId(uuid.uuid4())))
             await bot.until_connected()
-            leg = bot.transports[0]._audiosocket_line
+            leg = bot.transports[0]._audiosocket_protocol
             leg._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
             await gone(server)
             assert leg.dropped >= 10
@@ -586,7 +593,7 @@ def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
             with contextlib.suppress(ConnectionError):
                 while data := sock.recv(1_000):
                     connection.receive_data(data)
-                    assert all(isinstance(event, Audio) for event in connection.events())
+                    assert all(isinstance(event, AudioSocketAudio) for event in connection.events())
             sock.close()
 
     asyncio.run(call())
@@ -595,13 +602,13 @@ def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
 def test_what_a_pipeline_cannot_keep_up_with_is_dropped_not_hoarded() -> None:
     async def call() -> None:
         async with answered() as (bot, phone, _):
-            line = bot.transports[0]._audiosocket_line
+            line = bot.transports[0]._audiosocket_protocol
             await bot.transports[0].input()._audiosocket_teardown()
-            line.listening = True
+            line.is_receiving = True
             for _ in range(400):
-                phone.send(Audio(8_000, LOUD))
+                phone.send(AudioSocketAudio(8_000, LOUD))
             async with asyncio.timeout(30):
-                while len(line.inbox) + line.dropped_audio < 400:
+                while len(line.inbox) + line.dropped_messages < 400:
                     await asyncio.sleep(0.01)
             assert len(line.inbox) == 150
             await bot.workers[0].cancel()  # nobody listens any more who would tell it of the end
@@ -615,7 +622,7 @@ def test_what_a_pipeline_cannot_keep_up_with_is_dropped_not_hoarded() -> None:
 @in_loop
 async def test_twenty_calls_at_once_hear_their_own_bot() -> None:
     bot = Bot()
-    async with AudioSocketServer(bot, port=0) as server:
+    async with PipecatAudioSocketServer(bot, port=0) as server:
         phones = [await Phone.dial(server.port) for _ in range(20)]
         await bot.until_connected(20)
         for number, transport in enumerate(bot.transports):
@@ -637,7 +644,7 @@ def test_fifty_calls_leave_no_task_descriptor_or_thread_behind() -> None:
 
     async def calls() -> None:
         bot = Bot()
-        async with AudioSocketServer(bot, port=0) as server:
+        async with PipecatAudioSocketServer(bot, port=0) as server:
 
             async def call() -> None:
                 phone = await Phone.dial(server.port)
@@ -662,7 +669,7 @@ def test_fifty_calls_leave_no_task_descriptor_or_thread_behind() -> None:
 
 
 def test_a_rate_that_is_no_multiple_is_resampled_too() -> None:
-    ear = make_ear(12_000, 16_000)
+    ear = make_input_resampler(12_000, 16_000)
     heard = b"".join(ear.push(tone(1_000, 12_000, start, 240)) for start in range(0, 12_000, 240))
     assert len(heard) > 30_000 * 0.9
     assert pitch_of(heard, 16_000) == pytest.approx(1_000, abs=3)

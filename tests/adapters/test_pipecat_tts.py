@@ -60,11 +60,11 @@ from vivavoce.adapters import (
 )
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.adapters.pipecat_words import Playhead
-from vivavoce.tts_engine.backend import Rendered, SlotRequest, Turn
+from vivavoce.tts_engine.backend import SlotRequest, SlotTurn, StepResult
 from vivavoce.tts_engine.engine import EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
-from vivavoce.tts_engine.voices import MANY, Voice, Voices
+from vivavoce.tts_engine.voices import MULTIPLE_LANGUAGES, Voice, Voices
 
 SPOKEN = (TTSStartedFrame, TTSAudioRawFrame, TTSTextFrame, TTSStoppedFrame, LLMFullResponseEndFrame)
 
@@ -77,8 +77,8 @@ def quiet_log() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def tones(backend: StandInBackend | None = None, most_streams: int = 64) -> AsyncIterator[Engine]:
-    config = EngineConfig(SchedulerPolicy(most_streams=most_streams))
+async def tones(backend: StandInBackend | None = None, max_streams: int = 64) -> AsyncIterator[Engine]:
+    config = EngineConfig(SchedulerPolicy(max_streams=max_streams))
     engine = await Engine.open(backend=backend or StandInBackend((440, 660)), config=config)
     async with engine:
         yield engine
@@ -102,7 +102,7 @@ def test_words_count_from_the_first_audio_of_their_context() -> None:
     playhead = Playhead()
     starts = playhead.play(5_000_000_000, 0.4)
     assert starts == 5_000_000_000
-    assert playhead.seconds(starts + 300_000_000) == pytest.approx(0.3)
+    assert playhead.word_time_s(starts + 300_000_000) == pytest.approx(0.3)
 
 
 def test_audio_queues_behind_what_is_there() -> None:
@@ -116,24 +116,24 @@ def test_a_gap_moves_the_words_after_it() -> None:
     playhead = Playhead()
     playhead.play(0, 0.2)
     late = playhead.play(3_000_000_000, 0.2)
-    assert playhead.seconds(late) == pytest.approx(3.0)
+    assert playhead.word_time_s(late) == pytest.approx(3.0)
 
 
 def test_a_context_that_waits_for_another_is_timed_from_when_it_is_heard() -> None:
     playhead = Playhead()
     first = playhead.play(0, 1.0)
-    playhead.seconds(first + 800_000_000)  # the last word of the first context
-    playhead.begin()
+    playhead.word_time_s(first + 800_000_000)  # the last word of the first context
+    playhead.begin_context()
     second = playhead.play(100_000_000, 1.0)
     # Pipecat counts from the last word, 0.8 s; the audio is heard at 1.0 s
-    assert playhead.seconds(second) == pytest.approx(0.2)
+    assert playhead.word_time_s(second) == pytest.approx(0.2)
 
 
 def test_word_times_never_run_backwards() -> None:
     playhead = Playhead()
     playhead.play(0, 1.0)
-    assert playhead.seconds(500_000_000) == pytest.approx(0.5)
-    assert playhead.seconds(400_000_000) == pytest.approx(0.5)
+    assert playhead.word_time_s(500_000_000) == pytest.approx(0.5)
+    assert playhead.word_time_s(400_000_000) == pytest.approx(0.5)
 
 
 def test_nothing_is_ahead_after_an_interruption() -> None:
@@ -516,7 +516,7 @@ async def test_an_engine_slower_than_pipecats_patience_loses_no_word() -> None:
     """With Pipecat's own 3 s the rest would be dropped, and remembered as said."""
 
     class Slow(StandInBackend):
-        def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
             if any(turn.segment and turn.segment.words[0].text == "late" for turn in turns):
                 time.sleep(3.5)
             return super().step(worker, turns)
@@ -529,7 +529,7 @@ async def test_an_engine_slower_than_pipecats_patience_loses_no_word() -> None:
 
 
 def test_an_engine_is_given_up_on_before_pipecat_takes_its_text_for_said() -> None:
-    assert pipecat_utterance.STALL_S < pipecat_service.STOP_FRAME_TIMEOUT_S
+    assert pipecat_utterance.STALL_TIMEOUT_S < pipecat_service.STOP_FRAME_TIMEOUT_S
 
 
 @pytest.mark.parametrize(
@@ -594,7 +594,7 @@ async def test_audio_is_handed_on_at_the_pace_of_the_listener() -> None:
 class BrittleBackend(StandInBackend):
     """Fails at the word "fail", that is, in mid-speech."""
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         return [
             RuntimeError("out of tones")
             if self._breaks(turn)
@@ -602,7 +602,7 @@ class BrittleBackend(StandInBackend):
             for turn in turns
         ]
 
-    def _breaks(self, turn: Turn) -> bool:
+    def _breaks(self, turn: SlotTurn) -> bool:
         slot = self._open[turn.slot]
         segment = turn.segment or slot.segment
         word = 0 if turn.segment is not None else slot.word
@@ -643,7 +643,7 @@ async def test_a_neighbour_does_not_notice_a_failure() -> None:
 
 @in_loop
 async def test_a_full_house_is_an_error_for_this_reply_and_does_not_write_the_service_off() -> None:
-    async with tones(most_streams=1) as engine:
+    async with tones(max_streams=1) as engine:
         service = at_once(engine)
         async with line(service) as end:
             with_the_only_slot = engine.stream()
@@ -662,13 +662,13 @@ async def test_an_engine_that_goes_silent_is_given_up_on() -> None:
     silent = threading.Event()
 
     class Stuck(StandInBackend):
-        def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
             if any(turn.segment and turn.segment.words[0].text == "stuck" for turn in turns):
                 silent.wait()
             return super().step(worker, turns)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipecat_utterance, "STALL_S", 0.3)
+        patch.setattr(pipecat_utterance, "STALL_TIMEOUT_S", 0.3)
         async with tones(Stuck()) as engine, line(at_once(engine)) as end:
             try:
                 await end.turn("One. stuck two.")
@@ -776,7 +776,7 @@ class Polyglot(StandInBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self.voices = Voices((Voice("tone-440", MANY, "a tone"),))
+        self.voices = Voices((Voice("tone-440", MULTIPLE_LANGUAGES, "a tone"),))
         self.asked: list[str | None] = []
 
     def open_slot(self, request: SlotRequest) -> int:
@@ -799,7 +799,7 @@ async def test_a_voice_of_many_languages_is_warned_of_one_whose_numbers_are_not_
 
 @in_loop
 async def test_text_is_read_in_the_language_of_the_settings() -> None:
-    for language, asked in (("de-DE", "de-DE"), ("pt-BR", MANY), (None, MANY)):
+    for language, asked in (("de-DE", "de-DE"), ("pt-BR", MULTIPLE_LANGUAGES), (None, MULTIPLE_LANGUAGES)):
         backend = Polyglot()
         settings = VivavoceTTSService.Settings(language=language)
         async with tones(backend) as engine, line(at_once(engine, settings=settings)) as end:

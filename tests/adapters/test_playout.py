@@ -5,9 +5,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vivavoce.adapters.heard_words import MAX_UNREPORTED, HeardWord
+from vivavoce.adapters.heard_words import MAX_UNREPORTED_WORDS, HeardWord
 from vivavoce.adapters.playout import Playout, PlayoutStats
-from vivavoce.adapters.resample import Downsampler, Passthrough
+from vivavoce.adapters.resample import Downsampler, PassthroughResampler
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance, Word
 
 START = 1_000.0
@@ -104,13 +104,13 @@ def test_a_packet_of_no_or_broken_samples_is_refused(sample_rate: int, ptime_ms:
     with pytest.raises(
         ValueError, match=f"got packets of {ptime_ms} ms; at {sample_rate} Hz they must be whole"
     ):
-        Playout(start=START, sample_rate=sample_rate, ptime_ms=ptime_ms, resampler=Passthrough())
+        Playout(start=START, sample_rate=sample_rate, ptime_ms=ptime_ms, resampler=PassthroughResampler())
 
 
 def test_a_rate_that_needs_a_resampler_is_refused_without_one() -> None:
     with pytest.raises(ValueError, match="got 16000 Hz"):
         Playout(start=START, sample_rate=16_000)
-    Playout(start=START, sample_rate=16_000, resampler=Passthrough())
+    Playout(start=START, sample_rate=16_000, resampler=PassthroughResampler())
 
 
 def test_two_packets_at_most_leave_at_once() -> None:
@@ -355,14 +355,14 @@ def test_a_word_is_heard_when_its_middle_has_been_sent() -> None:
     playout = wide_band()
     early, late = word("Hello", 0.010, 0.030, 0), word("there", 0.030, 0.0505, 6)
     playout.push(chunk(speech(100), early, late))
-    assert playout.heard() == ()
+    assert playout.take_heard_words() == ()
     played(playout, range(1))  # to 20 ms: the middle of the first, just so
-    assert playout.heard() == (HeardWord(0, early),)
+    assert playout.take_heard_words() == (HeardWord(0, early),)
     played(playout, range(1, 2))  # to 40 ms; the second's middle is at 40.25
-    assert playout.heard() == ()
+    assert playout.take_heard_words() == ()
     played(playout, range(2, 3))
-    assert playout.heard() == (HeardWord(0, late),)
-    assert playout.heard() == ()
+    assert playout.take_heard_words() == (HeardWord(0, late),)
+    assert playout.take_heard_words() == ()
 
 
 def test_words_are_at_their_place_at_8_khz_too() -> None:
@@ -370,9 +370,9 @@ def test_words_are_at_their_place_at_8_khz_too() -> None:
     first, second = word("a", 0.0, 0.0398, 0), word("b", 0.020, 0.0204, 2)
     playout.push(chunk(loud(100), first, second))
     played(playout, range(1))
-    assert [heard.word for heard in playout.heard()] == [first]
+    assert [heard.word for heard in playout.take_heard_words()] == [first]
     played(playout, range(1, 2))
-    assert [heard.word for heard in playout.heard()] == [second]
+    assert [heard.word for heard in playout.take_heard_words()] == [second]
 
 
 def test_word_times_of_the_next_utterance_count_from_its_begin() -> None:
@@ -382,9 +382,9 @@ def test_word_times_of_the_next_utterance_count_from_its_begin() -> None:
     playout.finish()
     playout.push(chunk(speech(50), two))
     played(playout, range(3))
-    assert playout.heard() == (HeardWord(0, one),)
+    assert playout.take_heard_words() == (HeardWord(0, one),)
     played(playout, range(3, 4))  # to 80 ms, which is 30 of the second
-    assert playout.heard() == (HeardWord(1, two),)
+    assert playout.take_heard_words() == (HeardWord(1, two),)
 
 
 def test_a_word_that_lies_behind_the_audio_is_heard_at_its_end() -> None:
@@ -394,11 +394,11 @@ def test_a_word_that_lies_behind_the_audio_is_heard_at_its_end() -> None:
     playout.finish()
     playout.push(chunk(speech(60), other))
     played(playout, range(1))
-    assert playout.heard() == ()
+    assert playout.take_heard_words() == ()
     played(playout, range(1, 2))
-    assert playout.heard() == (HeardWord(0, stray),)
+    assert playout.take_heard_words() == (HeardWord(0, stray),)
     played(playout, range(2, 3))
-    assert playout.heard() == (HeardWord(1, other),)
+    assert playout.take_heard_words() == (HeardWord(1, other),)
 
 
 def test_a_word_that_comes_after_its_audio_was_sent_is_heard_at_the_end() -> None:
@@ -406,17 +406,17 @@ def test_a_word_that_comes_after_its_audio_was_sent_is_heard_at_the_end() -> Non
     stray = word("stray", 0.0, 0.7, 0)
     playout.push(chunk(speech(20), stray))
     played(playout, range(5))
-    assert playout.heard() == ()
+    assert playout.take_heard_words() == ()
     playout.finish()
-    assert playout.heard() == (HeardWord(0, stray),)
+    assert playout.take_heard_words() == (HeardWord(0, stray),)
 
 
 def test_of_words_that_nobody_asks_for_the_newest_are_kept() -> None:
     playout = wide_band()
-    words = [word(str(number), 0, 0, number) for number in range(MAX_UNREPORTED + 1)]
+    words = [word(str(number), 0, 0, number) for number in range(MAX_UNREPORTED_WORDS + 1)]
     playout.push(chunk(speech(20), *words))
     played(playout, range(1))
-    assert [heard.word for heard in playout.heard()] == words[1:]
+    assert [heard.word for heard in playout.take_heard_words()] == words[1:]
 
 
 # Barge-in
@@ -427,7 +427,7 @@ def test_a_barge_in_says_what_was_cut_and_what_was_heard() -> None:
     heard, half, unheard = word("Your", 0, 0.030, 0), word("PIN", 0.030, 0.090, 5), word("is", 0.1, 0.2, 9)
     playout.push(chunk(speech(300), heard, half, unheard, text_stop=12))
     played(playout, range(3))
-    assert playout.heard() == (HeardWord(0, heard), HeardWord(0, half))
+    assert playout.take_heard_words() == (HeardWord(0, heard), HeardWord(0, half))
     discarded = playout.discard(at(2))
     assert discarded.utterance == 0
     assert discarded.cut_ms == pytest.approx(240)
@@ -607,9 +607,9 @@ def test_after_a_barge_in_the_next_utterance_counts_anew() -> None:
     new = word("new", 0.0, 0.040, 0)
     playout.push(chunk(loud(100), new, text_stop=3))
     played(playout, range(2, 3))
-    assert playout.heard() == ()
+    assert playout.take_heard_words() == ()
     played(playout, range(3, 4))
-    assert playout.heard() == (HeardWord(1, new),)
+    assert playout.take_heard_words() == (HeardWord(1, new),)
     discarded = playout.discard(at(3))
     assert (discarded.utterance, discarded.words) == (1, (new,))
 

@@ -12,7 +12,7 @@ from vivavoce.adapters import resample
 from vivavoce.adapters.resample import (
     BlockResampler,
     Downsampler,
-    Passthrough,
+    PassthroughResampler,
     Resampler,
     coefficients,
     resampler_to,
@@ -171,7 +171,7 @@ def test_an_overshoot_saturates_and_never_wraps() -> None:
 
 def test_a_product_is_too_small_to_wake_the_threads_of_openblas() -> None:
     # interface/gemm.c: SMP_THRESHOLD_MIN 65536 times GEMM_MULTITHREAD_THRESHOLD 4
-    assert resample.ROWS_AT_ONCE * resample.BLOCK_IN * resample.BLOCK_OUT <= 65_536 * 4
+    assert resample.MAX_ROWS * resample.BLOCK_IN * resample.BLOCK_OUT <= 65_536 * 4
 
 
 def test_two_downsamplers_share_nothing_that_changes() -> None:
@@ -191,7 +191,7 @@ def to_16_khz() -> BlockResampler:
     return BlockResampler(soxr.ResampleStream(24_000, 16_000, 1, dtype="int16", quality="HQ"))
 
 
-@pytest.mark.parametrize("make", [Downsampler, Passthrough, to_16_khz])
+@pytest.mark.parametrize("make", [Downsampler, PassthroughResampler, to_16_khz])
 def test_half_a_sample_is_refused(make: Callable[[], Resampler]) -> None:
     with pytest.raises(ValueError, match="got 3 bytes of 16-bit samples; the number must be even"):
         make().push(b"abc")
@@ -199,7 +199,7 @@ def test_half_a_sample_is_refused(make: Callable[[], Resampler]) -> None:
 
 def test_24_khz_passes_through_as_it_is() -> None:
     data = pcm(noise(100))
-    passthrough = Passthrough()
+    passthrough = PassthroughResampler()
     assert passthrough.push(data) == data
     passthrough.reset()
     assert passthrough.drain() == b""
@@ -226,6 +226,6 @@ def test_another_rate_is_as_new_after_draining_and_after_a_reset() -> None:
 
 def test_the_resampler_is_chosen_by_the_rate() -> None:
     assert isinstance(resampler_to(8_000), Downsampler)
-    assert isinstance(resampler_to(24_000), Passthrough)
+    assert isinstance(resampler_to(24_000), PassthroughResampler)
     with pytest.raises(ValueError, match="got 16000 Hz; 8000 and 24000 are built in"):
         resampler_to(16_000)

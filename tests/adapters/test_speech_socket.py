@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.adapters.encoders import AudioFormat
-from vivavoce.adapters.openai_speech import ProtocolError
+from vivavoce.adapters.openai_speech import InvalidRequestError
 from vivavoce.adapters.speech_socket import (
-    MOST_TEXT,
+    MAX_TEXT_CHARACTERS,
     AudioDone,
-    AudioStarts,
-    Cancelled,
-    Closed,
-    Configured,
-    Connection,
-    Failed,
-    Flushed,
+    AudioStart,
+    AudioWords,
+    CloseRequested,
+    ConfigAccepted,
+    InputCancel,
     InputDone,
-    TextPushed,
+    InputFlush,
+    InputText,
+    NativeStreamConnection,
+    StreamErrorReport,
     UtteranceDone,
-    WordsBegin,
     encode,
 )
 from vivavoce.tts_engine.chunk import Word
@@ -31,16 +31,16 @@ def message(kind: str, **fields: Any) -> str:
     return json.dumps({"type": kind, **fields})
 
 
-def configured(**fields: Any) -> Connection:
-    core = Connection()
+def configured(**fields: Any) -> NativeStreamConnection:
+    core = NativeStreamConnection()
     core.receive_data(message("session.config", **fields))
     return core
 
 
 def test_a_conversation_of_two_utterances() -> None:
-    core = Connection()
+    core = NativeStreamConnection()
     first = core.receive_data(message("session.config", model="vivavoce", voice="alloy", word_times=True))
-    assert isinstance(first, Configured)
+    assert isinstance(first, ConfigAccepted)
     assert first.configuration.word_times
     assert first.configuration.settings.audio == AudioFormat("wav")
     events = [
@@ -56,40 +56,42 @@ def test_a_conversation_of_two_utterances() -> None:
         ]
     ]
     assert events == [
-        TextPushed(0, "Hel", first.configuration),
-        TextPushed(0, "lo.", first.configuration),
-        Flushed(0),
+        InputText(0, "Hel", first.configuration),
+        InputText(0, "lo.", first.configuration),
+        InputFlush(0),
         InputDone(0),
-        TextPushed(1, "Bye.", first.configuration),
-        Cancelled(1),
-        Closed(),
+        InputText(1, "Bye.", first.configuration),
+        InputCancel(1),
+        CloseRequested(),
     ]
 
 
 @pytest.mark.parametrize("kind", ["input.text", "input.flush", "input.done", "input.cancel"])
 def test_nothing_is_said_before_a_configuration(kind: str) -> None:
-    with pytest.raises(ProtocolError, match=f"Expected session.config, got: {kind}"):
-        Connection().receive_data(message(kind, text="Hello."))
+    with pytest.raises(InvalidRequestError, match=f"Expected session.config, got: {kind}"):
+        NativeStreamConnection().receive_data(message(kind, text="Hello."))
 
 
 def test_a_configuration_changes_between_utterances_and_not_within_one() -> None:
     core = configured(voice="alloy")
     core.receive_data(message("input.text", text="Hello"))
-    with pytest.raises(ProtocolError, match=r"while an utterance is in progress; send input\.done first"):
+    with pytest.raises(
+        InvalidRequestError, match=r"while an utterance is in progress; send input\.done first"
+    ):
         core.receive_data(message("session.config", voice="ash"))
     core.receive_data(message("input.done"))
     core.receive_data(message("session.config", voice="ash"))
     pushed = core.receive_data(message("input.text", text="Hello"))
-    assert isinstance(pushed, TextPushed)
+    assert isinstance(pushed, InputText)
     assert pushed.configuration.settings.voice == "ash"
 
 
 def test_a_bad_configuration_leaves_the_one_before() -> None:
     core = configured(voice="alloy")
-    with pytest.raises(ProtocolError):
+    with pytest.raises(InvalidRequestError):
         core.receive_data(message("session.config", speed=9))
     pushed = core.receive_data(message("input.text", text="Hello"))
-    assert isinstance(pushed, TextPushed)
+    assert isinstance(pushed, InputText)
     assert pushed.configuration.settings.voice == "alloy"
 
 
@@ -104,7 +106,10 @@ def test_a_bad_configuration_leaves_the_one_before() -> None:
         (message("input.text"), "input.text requires a string value"),
         (message("input.text", text=5), "'text' is of type int"),
         (message("input.text", text="\ud800"), "half a surrogate pair"),
-        (message("input.text", text="a" * (MOST_TEXT + 1)), f"at most {MOST_TEXT} are allowed"),
+        (
+            message("input.text", text="a" * (MAX_TEXT_CHARACTERS + 1)),
+            f"at most {MAX_TEXT_CHARACTERS} are allowed",
+        ),
         (message("session.config", word_times=1), "'word_times' is of type int; true or false is needed"),
         (message("session.config", word_timestamps=True), "'word_times' tells times beside it"),
         (message("session.config", ref_audio=5), "'ref_audio' is of type int; a string is needed"),
@@ -113,10 +118,10 @@ def test_a_bad_configuration_leaves_the_one_before() -> None:
 )
 def test_what_is_no_message_is_refused_and_changes_nothing(data: str | bytes, sentence: str) -> None:
     core = configured()
-    with pytest.raises(ProtocolError) as raised:
+    with pytest.raises(InvalidRequestError) as raised:
         core.receive_data(data)
     assert sentence in str(raised.value)
-    assert core.receive_data(message("input.text", text="a" * MOST_TEXT))
+    assert core.receive_data(message("input.text", text="a" * MAX_TEXT_CHARACTERS))
 
 
 kinds = st.sampled_from(
@@ -127,25 +132,25 @@ values = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.li
 
 @given(st.lists(st.tuples(kinds, st.dictionaries(st.sampled_from(["text", "voice", "speed"]), values))))
 def test_whatever_comes_utterances_only_count_up(messages: list[tuple[str, dict[str, Any]]]) -> None:
-    core, last = Connection(), 0
+    core, last = NativeStreamConnection(), 0
     for kind, fields in messages:
         try:
             event = core.receive_data(message(kind, **fields))
-        except ProtocolError:
+        except InvalidRequestError:
             continue
-        if isinstance(event, TextPushed | Flushed | InputDone | Cancelled):
+        if isinstance(event, InputText | InputFlush | InputDone | InputCancel):
             assert event.utterance in (last, last + 1)
             last = event.utterance
 
 
 def test_events_are_told_in_vllm_omnis_fields() -> None:
     told = [
-        AudioStarts(2, "Hello", "pcm", 24_000),
-        WordsBegin(2, (Word("Hello", 0.0204, 0.31, 0, 5),)),
+        AudioStart(2, "Hello", "pcm", 24_000),
+        AudioWords(2, (Word("Hello", 0.0204, 0.31, 0, 5),)),
         AudioDone(2, 960),
         UtteranceDone(2, 1),
-        Failed("too fast", "invalid_value", "speed", 2, 1.5),
-        Failed("no"),
+        StreamErrorReport("too fast", "invalid_value", "speed", 2, 1.5),
+        StreamErrorReport("no"),
     ]
     assert [json.loads(encode(event)) for event in told] == [
         {

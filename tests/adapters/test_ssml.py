@@ -5,8 +5,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vivavoce.adapters.prosody import Manner, manner_of
-from vivavoce.adapters.ssml import DEEPEST, BadSsml, read_ssml
+from vivavoce.adapters.prosody import Prosody, parse_prosody
+from vivavoce.adapters.ssml import MAX_ELEMENT_DEPTH, BadSsml, parse_ssml
 
 
 @pytest.mark.parametrize(
@@ -34,26 +34,26 @@ from vivavoce.adapters.ssml import DEEPEST, BadSsml, read_ssml
     ],
 )
 def test_a_document_says_its_text(document: str, text: str) -> None:
-    assert read_ssml(document).text == text
+    assert parse_ssml(document).text == text
 
 
 @pytest.mark.parametrize(
     ("document", "manner"),
     [
-        ("<speak>Hi</speak>", Manner()),
-        ('<speak rate="1.2" pitch="0.8" volume="75">Hi</speak>', Manner(1.2, 0.8, 1.5)),
-        ('<speak><prosody rate="fast">Hi <break/> there</prosody>.</speak>', Manner(speed=1.25)),
-        ('<speak rate="2">\n <p><s><prosody rate="80%">Hi</prosody></s></p>\n</speak>', Manner(speed=1.6)),
-        ('<speak rate="2"><prosody volume="0">Hi</prosody> there</speak>', Manner(speed=2.0)),
-        ('<speak>Hi <prosody rate="2">there</prosody></speak>', Manner()),
-        ('<speak><prosody rate="2">Hi</prosody><sub alias="there">x</sub></speak>', Manner()),
-        ('<speak><prosody rate="2"/>Hi</speak>', Manner()),
-        ('<speak><prosody rate="2">Hi</prosody><prosody rate="2">there</prosody></speak>', Manner()),
-        ('<speak><prosody rate="2"><prosody rate="0.5">a</prosody> b</prosody></speak>', Manner(speed=2.0)),
+        ("<speak>Hi</speak>", Prosody()),
+        ('<speak rate="1.2" pitch="0.8" volume="75">Hi</speak>', Prosody(1.2, 0.8, 1.5)),
+        ('<speak><prosody rate="fast">Hi <break/> there</prosody>.</speak>', Prosody(speed=1.25)),
+        ('<speak rate="2">\n <p><s><prosody rate="80%">Hi</prosody></s></p>\n</speak>', Prosody(speed=1.6)),
+        ('<speak rate="2"><prosody volume="0">Hi</prosody> there</speak>', Prosody(speed=2.0)),
+        ('<speak>Hi <prosody rate="2">there</prosody></speak>', Prosody()),
+        ('<speak><prosody rate="2">Hi</prosody><sub alias="there">x</sub></speak>', Prosody()),
+        ('<speak><prosody rate="2"/>Hi</speak>', Prosody()),
+        ('<speak><prosody rate="2">Hi</prosody><prosody rate="2">there</prosody></speak>', Prosody()),
+        ('<speak><prosody rate="2"><prosody rate="0.5">a</prosody> b</prosody></speak>', Prosody(speed=2.0)),
     ],
 )
-def test_the_manner_of_a_document_is_that_of_what_is_around_all_of_it(document: str, manner: Manner) -> None:
-    assert read_ssml(document).manner == manner
+def test_the_manner_of_a_document_is_that_of_what_is_around_all_of_it(document: str, manner: Prosody) -> None:
+    assert parse_ssml(document).prosody == manner
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_manner_of_a_document_is_that_of_what_is_around_all_of_it(document: 
 def test_a_value_is_a_factor_and_one_that_is_not_known_changes_nothing(
     attribute: str, value: str, factor: float
 ) -> None:
-    manner = manner_of({attribute: value})
+    manner = parse_prosody({attribute: value})
     factors = {"rate": manner.speed, "pitch": manner.pitch, "volume": manner.volume}
     assert factors == pytest.approx({"rate": 1.0, "pitch": 1.0, "volume": 1.0, attribute: factor})
 
@@ -100,7 +100,7 @@ ATTACKS = {
 @pytest.mark.parametrize("document", ATTACKS.values(), ids=ATTACKS)
 def test_a_document_type_is_refused(document: str) -> None:
     with pytest.raises(BadSsml, match="document type"):
-        read_ssml(document)
+        parse_ssml(document)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_document_type_is_refused(document: str) -> None:
 )
 def test_what_is_not_ssml_is_refused_with_the_reason(document: str, reason: str) -> None:
     with pytest.raises(BadSsml, match=reason):
-        read_ssml(document)
+        parse_ssml(document)
 
 
 def nested(depth: int) -> str:
@@ -129,12 +129,12 @@ def nested(depth: int) -> str:
 
 
 def test_depth_is_bounded() -> None:
-    assert read_ssml(nested(DEEPEST)).text == "deep"
+    assert parse_ssml(nested(MAX_ELEMENT_DEPTH)).text == "deep"
     with pytest.raises(BadSsml, match="inside each other"):
-        read_ssml(nested(DEEPEST + 1))
+        parse_ssml(nested(MAX_ELEMENT_DEPTH + 1))
 
 
 @given(st.text())
 def test_any_text_in_a_document_is_said_or_refused(text: str) -> None:
     with suppress(BadSsml):
-        read_ssml(f"<speak>{text}</speak>")
+        parse_ssml(f"<speak>{text}</speak>")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from vivavoce.adapters.tempo import Stretcher
+from vivavoce.adapters.tempo import TimeStretcher
 
 RATE = 24_000
 
@@ -14,7 +14,7 @@ def tone(pitch_hz: float, seconds: float) -> NDArray[np.int16]:
 
 
 def stretched(samples: NDArray[np.int16], tempo: float, pitch: float = 1.0) -> NDArray[np.int16]:
-    stretcher = Stretcher(tempo, pitch)
+    stretcher = TimeStretcher(tempo, pitch)
     pushed = [stretcher.push(samples[at : at + 480].tobytes()) for at in range(0, len(samples), 480)]
     return np.frombuffer(b"".join([*pushed, stretcher.drain()]), "<i2")
 
@@ -45,16 +45,16 @@ def test_a_seam_is_not_heard() -> None:
 
 
 def test_nothing_said_stays_nothing() -> None:
-    stretcher = Stretcher(2.0)
+    stretcher = TimeStretcher(2.0)
     assert stretcher.push(b"") + stretcher.drain() == b""
 
 
 @pytest.mark.parametrize(("tempo", "pitch"), [(0.24, 1), (4.1, 1), (1, 0.4), (1, 2.1), (float("nan"), 1)])
 def test_what_is_out_of_range_is_refused(tempo: float, pitch: float) -> None:
     with pytest.raises(ValueError, match=r"allowed are 0\.25 to 4 and 0\.5 to 2"):
-        Stretcher(tempo, pitch)
+        TimeStretcher(tempo, pitch)
 
 
 def test_part_of_a_sample_is_refused() -> None:
     with pytest.raises(ValueError, match="must be even"):
-        Stretcher(2.0).push(b"\0")
+        TimeStretcher(2.0).push(b"\0")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from vivavoce.adapters.resample import Downsampler
-from vivavoce.adapters.voice_activity import ActivityChange, VoiceActivityDetector
+from vivavoce.adapters.voice_activity import VoiceActivityChange, VoiceActivityDetector
 from vivavoce.tts_engine.engine import Engine
 
 RATE = 24_000
@@ -26,7 +26,7 @@ def speech() -> bytes:
     return silence + asyncio.run(speak()) + silence
 
 
-def changes(pcm: bytes, sample_rate: int, *, push_ms: int = 20) -> list[ActivityChange]:
+def changes(pcm: bytes, sample_rate: int, *, push_ms: int = 20) -> list[VoiceActivityChange]:
     detector = VoiceActivityDetector()
     size = sample_rate * push_ms // 1000 * 2
     return [

@@ -15,11 +15,11 @@ from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
 from event_loop import until
-from vivavoce.adapters.offers import MOST_CANDIDATES, BadOffer
-from vivavoce.adapters.webrtc import HEARD_RATE, Peer, PeerPolicy, SpeechTrack
+from vivavoce.adapters.offers import MAX_CANDIDATES, InvalidOffer
+from vivavoce.adapters.webrtc import RECEIVED_SAMPLE_RATE, SpeechTrack, WebRtcPeer, WebRtcPeerPolicy
 from vivavoce.gateway.bench.chromium import loopback_only
 
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 PACKET = 480  # samples, 20 ms
 
 
@@ -113,13 +113,13 @@ class Browser:
 
 
 @asynccontextmanager
-async def connected(**options: Any) -> AsyncIterator[tuple[Browser, Peer, Told]]:
+async def connected(**options: Any) -> AsyncIterator[tuple[Browser, WebRtcPeer, Told]]:
     browser, told = Browser(), Told()
     browser.connection.addTrack(ToneTrack())
-    peer = await Peer.answer(await browser.offer(), told, **options)
+    peer = await WebRtcPeer.answer(await browser.offer(), told, **options)
     await browser.accept(peer.answer_sdp)
     try:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await told.connected.wait()
             await browser.opened.wait()
         yield browser, peer, told
@@ -202,7 +202,7 @@ def test_a_track_that_ends_wakes_who_waits_for_it_and_ends_for_good() -> None:
 # A call
 
 
-async def speak(peer: Peer, packets: int, *, level: int = 8_000) -> None:
+async def speak(peer: WebRtcPeer, packets: int, *, level: int = 8_000) -> None:
     loop = asyncio.get_running_loop()
     start = loop.time()
     for number in range(packets):
@@ -210,9 +210,9 @@ async def speak(peer: Peer, packets: int, *, level: int = 8_000) -> None:
         peer.feed(tone(number, level))
 
 
-async def speak_until(peer: Peer, met: Callable[[], object], *, level: int = 8_000) -> None:
+async def speak_until(peer: WebRtcPeer, met: Callable[[], object], *, level: int = 8_000) -> None:
     """Aiortc hears nothing of fewer than five packets, and a stall may cost any of them."""
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not met():
             await speak(peer, 8, level=level)
 
@@ -229,8 +229,8 @@ def test_speech_is_heard_and_stops_when_it_is_no_longer_fed() -> None:
 def test_the_caller_is_heard_at_16_khz() -> None:
     async def scenario() -> None:
         async with connected() as (_, _, told):
-            await until(lambda: len(told.pcm) > 2 * HEARD_RATE)
-        samples = np.frombuffer(told.pcm, "<i2")[-HEARD_RATE // 2 :].astype(float)
+            await until(lambda: len(told.pcm) > 2 * RECEIVED_SAMPLE_RATE)
+        samples = np.frombuffer(told.pcm, "<i2")[-RECEIVED_SAMPLE_RATE // 2 :].astype(float)
         spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
         assert np.argmax(spectrum) * 2 == pytest.approx(1_000, abs=4)
 
@@ -261,10 +261,10 @@ def heard_s(*kinds: tuple[int, str]) -> float:
 
     async def scenario() -> float:
         told = Told()
-        peer = Peer(told, PeerPolicy(), now=lambda: 0.0)
-        await peer._listen(Decoded(*kinds))  # type: ignore[arg-type]
+        peer = WebRtcPeer(told, WebRtcPeerPolicy(), now=lambda: 0.0)
+        await peer._receive_audio(Decoded(*kinds))  # type: ignore[arg-type]
         await peer.aclose()
-        return len(told.pcm) / 2 / HEARD_RATE
+        return len(told.pcm) / 2 / RECEIVED_SAMPLE_RATE
 
     return asyncio.run(scenario())
 
@@ -281,15 +281,15 @@ def test_messages_arrive_both_ways_also_those_told_before_the_channel_opened() -
     async def scenario() -> None:
         browser, told = Browser(), Told()
         browser.connection.addTrack(AudioStreamTrack())
-        peer = await Peer.answer(await browser.offer(), told)
-        peer.tell("early")
+        peer = await WebRtcPeer.answer(await browser.offer(), told)
+        peer.send_message("early")
         await browser.accept(peer.answer_sdp)
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await browser.opened.wait()
         browser.channel.send("hello")
         browser.channel.send(b"\xff bytes are read as text")
         await until(lambda: len(told.messages) == 2)
-        peer.tell("late")
+        peer.send_message("late")
         await until(lambda: browser.messages == ["early", "late"])
         assert told.messages == ["hello", "\ufffd bytes are read as text"]
         await peer.aclose()
@@ -302,10 +302,10 @@ def test_a_browser_that_hangs_up_is_told_of_once() -> None:
     async def scenario() -> None:
         async with connected() as (browser, peer, told):
             await browser.close()
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await told.closed.wait()
             await peer.aclose()
-            peer.tell("nobody hears this")
+            peer.send_message("nobody hears this")
         assert told.reasons == ["the browser hung up"]
 
     in_loop(scenario())
@@ -332,7 +332,7 @@ def test_a_tab_that_vanishes_without_a_word_is_given_up() -> None:
                 await sender.stop()  # the microphone falls silent, as everything does
             await asyncio.sleep(0.2)
             ahead_s = 60.0
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await told.closed.wait()
         assert told.reasons == ["nothing heard of the browser for 10 s"]
 
@@ -343,8 +343,8 @@ def test_an_offer_that_nobody_follows_up_is_given_up() -> None:
     async def scenario() -> None:
         browser, told = Browser(), Told()
         browser.connection.addTrack(AudioStreamTrack())
-        peer = await Peer.answer(await browser.offer(), told, PeerPolicy(connect_s=0.05))
-        async with asyncio.timeout(WITHIN_S):
+        peer = await WebRtcPeer.answer(await browser.offer(), told, WebRtcPeerPolicy(connect_timeout_s=0.05))
+        async with asyncio.timeout(TIMEOUT_S):
             await told.closed.wait()
         await peer.aclose()
         assert told.reasons == ["not connected within 0.05 s"]
@@ -357,11 +357,11 @@ def test_a_page_that_stops_reading_its_messages_is_hung_up_on() -> None:
     async def scenario() -> None:
         async with connected() as (browser, peer, told):
             for number in range(1, 151):  # a page that reads gets more than may wait for one that does not
-                peer.tell("x" * 10_000)
+                peer.send_message("x" * 10_000)
                 await until(lambda number=number: len(browser.messages) == number)
             browser.connection.sctp._handle_data = nothing  # type: ignore[method-assign, union-attr]
             while not told.closed.is_set():
-                peer.tell("x" * 10_000)
+                peer.send_message("x" * 10_000)
                 await asyncio.sleep(0)
             assert told.reasons == ["the page does not read its messages"]
 
@@ -376,9 +376,9 @@ def test_a_listener_without_a_microphone_hears() -> None:
     async def scenario() -> None:
         browser, told = Browser(), Told()
         browser.connection.addTransceiver("audio", direction="recvonly")
-        peer = await Peer.answer(await browser.offer(), told)
+        peer = await WebRtcPeer.answer(await browser.offer(), told)
         await browser.accept(peer.answer_sdp)
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await told.connected.wait()
         await speak_until(peer, lambda: max(browser.levels, default=0) > 6_000)
         await peer.aclose()
@@ -392,11 +392,11 @@ def test_video_is_declined_and_the_call_goes_on_without_it() -> None:
         browser, told = Browser(), Told()
         browser.connection.addTrack(AudioStreamTrack())
         browser.connection.addTransceiver("video", direction="sendrecv")
-        peer = await Peer.answer(await browser.offer(), told)
+        peer = await WebRtcPeer.answer(await browser.offer(), told)
         video = peer.answer_sdp[peer.answer_sdp.index("m=video") :]
         assert "a=inactive" in video.partition("m=application")[0]
         await browser.accept(peer.answer_sdp)
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await told.connected.wait()
         await peer.aclose()
         await browser.close()
@@ -416,7 +416,7 @@ def test_candidates_may_come_after_the_offer_in_any_number() -> None:
         browser, told = Browser(), Told()
         browser.connection.addTrack(AudioStreamTrack())
         sdp, candidates = without_candidates(await browser.offer())
-        peer = await Peer.answer(sdp, told)
+        peer = await WebRtcPeer.answer(sdp, told)
         answer, answered = without_candidates(peer.answer_sdp)
         await browser.accept(answer)
         for candidate in candidates:
@@ -424,12 +424,12 @@ def test_candidates_may_come_after_the_offer_in_any_number() -> None:
         for port in range(200):
             await peer.add_candidate(f"candidate:9 1 udp 1 127.0.0.1 {20_000 + port} typ host", "0", 0)
         await peer.add_candidate("candidate:9 1 udp 1 abcd.local 9 typ host", "0", 0)
-        assert peer.candidates_taken == MOST_CANDIDATES
+        assert peer.accepted_candidates == MAX_CANDIDATES
         for line in answered:
             parsed = candidate_from_sdp(line.removeprefix("candidate:"))
             parsed.sdpMid, parsed.sdpMLineIndex = "0", 0
             await browser.connection.addIceCandidate(parsed)
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await told.connected.wait()
         await peer.aclose()
         await peer.add_candidate(candidates[0], "0", 0)  # too late, and no error
@@ -444,7 +444,7 @@ def test_candidates_may_come_after_the_offer_in_any_number() -> None:
 def test_a_candidate_that_cannot_be_read_is_a_bad_offer_and_the_call_goes_on(candidate: str) -> None:
     async def scenario() -> None:
         async with connected() as (_, peer, told):
-            with pytest.raises(BadOffer, match="cannot be read"):
+            with pytest.raises(InvalidOffer, match="cannot be read"):
                 await peer.add_candidate(candidate, "0", 0)
             assert not told.closed.is_set()
 
@@ -472,8 +472,8 @@ def test_an_offer_that_cannot_be_answered_is_a_bad_offer_and_leaves_nothing(kind
         browser.connection.addTrack(AudioStreamTrack())
         offer = await browser.offer()
         before = len(asyncio.all_tasks())
-        with pytest.raises(BadOffer):
-            await Peer.answer(broken(offer, kind), told)
+        with pytest.raises(InvalidOffer):
+            await WebRtcPeer.answer(broken(offer, kind), told)
         assert len(asyncio.all_tasks()) == before
         assert told.reasons == []
         await browser.close()
@@ -489,7 +489,7 @@ def test_a_browser_that_goes_while_it_is_answered_leaves_nothing() -> None:
         await asyncio.sleep(0.1)
         before = footprint()
         for steps in range(25):
-            answering = asyncio.create_task(Peer.answer(offer, told))
+            answering = asyncio.create_task(WebRtcPeer.answer(offer, told))
             for _ in range(steps):
                 await asyncio.sleep(0)
             answering.cancel()
@@ -508,7 +508,7 @@ def test_a_browser_may_offer_again_in_the_middle_of_a_call() -> None:
             await peer.renegotiate(await browser.offer())
             await browser.accept(peer.answer_sdp)
             await speak_until(peer, lambda: max(browser.levels, default=0) > 6_000)
-            with pytest.raises(BadOffer):
+            with pytest.raises(InvalidOffer):
                 await peer.renegotiate("v=0\r\n")
             assert not told.closed.is_set()
 
@@ -539,7 +539,7 @@ async def one_call(number: int) -> None:
         await speak_until(peer, lambda: told.pcm and browser.levels)
         if number % 2:
             await browser.close()
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await told.closed.wait()
 
 

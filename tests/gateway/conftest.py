@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.recording_decoder import answered
+from vivavoce.tts_engine.recording_decoder import answer_bytes
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process for each recording takes a while; the decoder's own tests start them."""
-    monkeypatch.setattr("vivavoce.tts_engine.recording._decode_apart", answered)
+    monkeypatch.setattr("vivavoce.tts_engine.recording._decode_in_subprocess", answer_bytes)
 
 
 @pytest.fixture(autouse=True)

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.gateway.agents import (
     KeyMenu,
+    KeyReply,
     KeysAgent,
     LoopingScriptAgent,
-    Reply,
     ScriptAgent,
     ScriptPolicy,
     SilentAgent,
     at_pace,
     llm_tokens,
     make_agent,
-    utterances,
+    split_script,
 )
-from vivavoce.gateway.call import Outcome
+from vivavoce.gateway.call import UtteranceOutcome
 from vivavoce.tts_engine.errors import BadRequest
 
 RunVirtually = Callable[[Coroutine[Any, Any, None]], None]
@@ -35,7 +35,7 @@ class FakeCall:
 
     def __init__(self, speech_s: float = 1.0) -> None:
         self.diary: list[tuple[float, str]] = []
-        self.outcome = Outcome.SPOKEN
+        self.outcome = UtteranceOutcome.SPOKEN
         self.closed = asyncio.Event()
         self._start = asyncio.get_running_loop().time()
         self._speech_s = speech_s
@@ -49,7 +49,7 @@ class FakeCall:
     def said(self) -> list[str]:
         return [what.removeprefix("say ") for _, what in self.diary if what.startswith("say ")]
 
-    async def speak(self, text: str | AsyncIterable[str]) -> Outcome:
+    async def speak(self, text: str | AsyncIterable[str]) -> UtteranceOutcome:
         interrupted = self._interrupted
         if not isinstance(text, str):
             text = "".join([delta async for delta in text])
@@ -58,7 +58,7 @@ class FakeCall:
             await asyncio.wait_for(interrupted.wait(), self._speech_s)
         except TimeoutError:
             return self.outcome
-        return Outcome.DISCARDED
+        return UtteranceOutcome.DISCARDED
 
     async def wait_played(self) -> None:
         self.note("played")
@@ -68,7 +68,7 @@ class FakeCall:
         self._interrupted.set()
         self._interrupted = asyncio.Event()
 
-    async def wait_caller_silent(self, at_most_s: float) -> None:
+    async def wait_caller_silent(self, timeout_s: float) -> None:
         pass
 
     async def finish(self) -> None:
@@ -106,7 +106,7 @@ def test_tokens_carry_the_space_before_them_and_are_short() -> None:
     ],
 )
 def test_blank_lines_part_utterances(script: str, expected: list[str]) -> None:
-    assert utterances(script) == expected
+    assert split_script(script) == expected
 
 
 def test_tokens_come_on_an_absolute_schedule(run_virtually: RunVirtually) -> None:
@@ -135,7 +135,7 @@ def test_a_script_is_said_once_with_pauses_after_what_was_played(run_virtually: 
 def test_a_script_stops_when_the_call_is_ending(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         call = FakeCall()
-        call.outcome = Outcome.CUT_SHORT
+        call.outcome = UtteranceOutcome.CUT_SHORT
         await ScriptAgent("One.\n\nTwo.", POLICY).run(call)
         assert call.said == ["One."]
 
@@ -157,7 +157,7 @@ def test_a_script_that_loops_begins_anew(run_virtually: RunVirtually) -> None:
 def test_a_script_that_loops_does_not_hammer_a_full_house(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         call = FakeCall(speech_s=0.0)
-        call.outcome = Outcome.FAILED
+        call.outcome = UtteranceOutcome.FAILED
         running = asyncio.create_task(LoopingScriptAgent("One.", ScriptPolicy(1000, 0.0)).run(call))
         await asyncio.sleep(10)
         running.cancel()
@@ -183,7 +183,7 @@ def menu() -> KeyMenu:
 
 def answers(keys: str) -> list[str]:
     line = menu()
-    return [line.press(key).text for key in keys]
+    return [line.reply_to(key).text for key in keys]
 
 
 def test_the_menu_is_said_first_and_again_at_0() -> None:
@@ -222,7 +222,7 @@ def test_star_only_interrupts_also_while_digits_are_typed() -> None:
 
 
 def test_pound_ends_the_call() -> None:
-    assert menu().press("#") == Reply("You pressed pound. Goodbye.", ends_call=True)
+    assert menu().reply_to("#") == KeyReply("You pressed pound. Goodbye.", ends_call=True)
 
 
 def test_a_key_interrupts_what_is_being_said_at_once(run_virtually: RunVirtually) -> None:

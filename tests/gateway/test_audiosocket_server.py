@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from vivavoce.adapters import audiosocket_leg
 from vivavoce.gateway.agents import Agent, KeysAgent, SilentAgent
-from vivavoce.gateway.audiosocket_server import AudioSocketPolicy, AudioSocketServer
-from vivavoce.gateway.bench.webrtc import Footprint
-from vivavoce.gateway.call import Call, Speech
+from vivavoce.gateway.audiosocket_server import AudioSocketCallServer, AudioSocketCallSettings
+from vivavoce.gateway.bench.webrtc import ProcessFootprint
+from vivavoce.gateway.call import Call, CallSpeechOptions
 from vivavoce.gateway.call_registry import CallRegistry
 from vivavoce.gateway.clock import Clock
 from vivavoce.tts_engine.engine import Engine
@@ -25,7 +25,9 @@ from vivavoce.tts_engine.standin_backend import StandInBackend
 
 CALL = UUID("00000000-0000-4000-8000-000000000007")
 SILENCE = bytes(320)
-POLICY = AudioSocketPolicy(sample_rate=8000, first_message_s=5.0, stalled_s=5.0, lead_s=0.6, speech=Speech())
+POLICY = AudioSocketCallSettings(
+    sample_rate=8000, first_message_s=5.0, stalled_s=5.0, lead_s=0.6, speech=CallSpeechOptions()
+)
 
 
 class Speaker:
@@ -51,7 +53,7 @@ class Script:
 class Gate:
     """A server on a free port of loopback."""
 
-    def __init__(self, server: AudioSocketServer, port: int) -> None:
+    def __init__(self, server: AudioSocketCallServer, port: int) -> None:
         self.server = server
         self.port = port
 
@@ -73,7 +75,7 @@ async def gate(
     async with await Engine.open(backend=StandInBackend(pitches_hz)) as engine:
         clock = Clock(metrics=engine.metrics)
         ticking = asyncio.create_task(clock.run())
-        server = AudioSocketServer(
+        server = AudioSocketCallServer(
             engine=engine, clock=clock, agent=agent or SilentAgent(), policy=replace(POLICY, **policy),
             registry=CallRegistry(engine, max_calls=max_calls),
         )  # fmt: skip
@@ -620,7 +622,7 @@ class FakeTransport(asyncio.Transport):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="counts as Linux does")
 def test_fifty_calls_leave_no_task_file_thread_or_memory_behind() -> None:
-    def is_at_most(now: Footprint, then: Footprint) -> bool:
+    def is_at_most(now: ProcessFootprint, then: ProcessFootprint) -> bool:
         return now.tasks <= then.tasks and now.files <= then.files and now.threads <= then.threads
 
     async def one_call(house: Gate, number: int) -> None:
@@ -635,11 +637,11 @@ def test_fifty_calls_leave_no_task_file_thread_or_memory_behind() -> None:
         async with gate(Speaker("One two three.")) as house:
             for number in range(10):
                 await one_call(house, number)
-            before = Footprint.now()
+            before = ProcessFootprint.now()
             for number in range(50):
                 await one_call(house, number)
-            await house.until(lambda: is_at_most(Footprint.now(), before))
-            assert Footprint.now().resident_mb - before.resident_mb < 5
+            await house.until(lambda: is_at_most(ProcessFootprint.now(), before))
+            assert ProcessFootprint.now().resident_mb - before.resident_mb < 5
 
     asyncio.run(scenario())
 
@@ -688,7 +690,7 @@ class OwnTone:
 
     async def run(self, call: Call) -> None:
         tone = TONES_HZ[UUID(call.call_id).int]
-        await call.speak("la " * 10 + "la.", speech=Speech(voice=f"tone-{tone}"))
+        await call.speak("la " * 10 + "la.", speech=CallSpeechOptions(voice=f"tone-{tone}"))
 
 
 async def vandal(house: Gate, seed: int) -> None:

@@ -12,11 +12,11 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 from vivavoce.gateway import backpressure
 from vivavoce.gateway.apis.streamed import StreamedBody
-from vivavoce.gateway.backpressure import Backlog, Reader, window_in
+from vivavoce.gateway.backpressure import BackpressureSender, UnreadBytes, peer_window
 from vivavoce.gateway.http import HttpServer
 from websockets.asyncio.client import connect
 
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 RATE = 48_000
 PIECES = 400
 PIECE = bytes(range(256)) * 40
@@ -24,7 +24,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells 
 
 
 def test_what_is_missing_from_the_widest_window_is_unread() -> None:
-    backlog = Backlog()
+    backlog = UnreadBytes()
     assert [backlog.bytes_at(window) for window in (65_536, 60_000, 100_000, 0, 100_000)] == [
         0,
         5_536,
@@ -35,15 +35,15 @@ def test_what_is_missing_from_the_widest_window_is_unread() -> None:
 
 
 def test_a_window_that_counts_as_the_widest_has_nothing_unread() -> None:
-    backlog = Backlog()
+    backlog = UnreadBytes()
     backlog.bytes_at(100_000)
-    backlog.forget()
+    backlog.reset()
     assert [backlog.bytes_at(5_840), backlog.bytes_at(840)] == [0, 5_000]
 
 
 def test_the_window_is_where_linux_has_it_and_an_old_kernel_has_none() -> None:
     info = bytes(228) + (107_520).to_bytes(4, sys.byteorder) + bytes(24)
-    assert (window_in(info), window_in(info[:232]), window_in(info[:231])) == (107_520, 107_520, None)
+    assert (peer_window(info), peer_window(info[:232]), peer_window(info[:231])) == (107_520, 107_520, None)
 
 
 class FakeTransport:
@@ -64,19 +64,19 @@ class FakeTransport:
         return bytes(228) + window.to_bytes(4, sys.byteorder)
 
 
-async def written(peer: Reader, data: bytes, rate: int = RATE) -> list[bytes]:
+async def written(peer: BackpressureSender, data: bytes, rate: int = RATE) -> list[bytes]:
     pieces: list[bytes] = []
 
     async def write(piece: bytes) -> None:
         pieces.append(piece)
 
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await peer.send(data, rate, write)
     return pieces
 
 
-def over(*windows: int) -> Reader:
-    return Reader(cast(asyncio.Transport, FakeTransport(*windows)))
+def over(*windows: int) -> BackpressureSender:
+    return BackpressureSender(cast(asyncio.Transport, FakeTransport(*windows)))
 
 
 @on_linux
@@ -103,7 +103,7 @@ def test_of_a_slow_stream_a_little_more_may() -> None:
 def test_a_window_that_has_become_smaller_for_good_holds_up_a_piece_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backpressure, "HELD_S", 0.02)
+    monkeypatch.setattr(backpressure, "RECEIVE_STALL_S", 0.02)
 
     async def test() -> None:
         peer = over(100_000, 5_840)
@@ -118,11 +118,11 @@ def test_a_window_that_has_become_smaller_for_good_holds_up_a_piece_and_no_more(
 def test_one_that_reads_nothing_for_long_is_given_up_and_one_that_reads_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backpressure, "HELD_S", 0.02)
+    monkeypatch.setattr(backpressure, "RECEIVE_STALL_S", 0.02)
 
     async def test(read_every: int) -> None:
         transport, window = FakeTransport(4_000_000), 4_000_000
-        peer = Reader(cast(asyncio.Transport, transport))
+        peer = BackpressureSender(cast(asyncio.Transport, transport))
         for piece in range(1, 40):
             await written(peer, 3 * PIECE)
             window += len(PIECE) if piece % read_every == 0 else -3 * len(PIECE)
@@ -135,7 +135,11 @@ def test_one_that_reads_nothing_for_long_is_given_up_and_one_that_reads_is_not(
 
 def test_nothing_is_held_back_where_nothing_is_known() -> None:
     async def test() -> None:
-        for peer in (Reader(), Reader.of({}), Reader.of({"state": {}})):
+        for peer in (
+            BackpressureSender(),
+            BackpressureSender.from_scope({}),
+            BackpressureSender.from_scope({"state": {}}),
+        ):
             assert await written(peer, PIECE) == [PIECE]
 
     asyncio.run(test())
@@ -157,7 +161,7 @@ class House:
             await body.end()
         else:
             await send({"type": "websocket.accept"})
-            known = Reader.of(scope)._transport is not None
+            known = BackpressureSender.from_scope(scope)._transport is not None
             await send({"type": "websocket.send", "text": "known" if known else "unknown"})
             await send({"type": "websocket.close"})
 
@@ -203,7 +207,7 @@ def test_a_peer_that_stops_reading_is_sent_little_more_and_one_that_goes_on_gets
         with socket.socket() as peer:
             peer.setblocking(False)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-            async with asyncio.timeout(WITHIN_S), serving(house) as address:
+            async with asyncio.timeout(TIMEOUT_S), serving(house) as address:
                 await asyncio.get_running_loop().sock_connect(peer, address)
                 peer.send(b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
                 while not (await read(peer, 1) == b"\n" and await read(peer, 2) == b"\r\n"):
@@ -220,7 +224,7 @@ def test_a_peer_that_stops_reading_is_sent_little_more_and_one_that_goes_on_gets
 def test_a_websocket_knows_its_reader() -> None:
     async def test() -> None:
         async with (
-            asyncio.timeout(WITHIN_S),
+            asyncio.timeout(TIMEOUT_S),
             serving(House()) as (host, port),
             connect(f"ws://{host}:{port}/", proxy=None) as client,
         ):

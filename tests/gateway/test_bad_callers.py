@@ -14,9 +14,9 @@ from vivavoce.adapters.playout import Playout
 from vivavoce.gateway import calls_api
 from vivavoce.gateway.agents import SilentAgent
 from vivavoce.gateway.bench.chromium import loopback_only
-from vivavoce.gateway.call import Call, Outcome
+from vivavoce.gateway.call import Call, UtteranceOutcome
 from vivavoce.gateway.call_events import WordHeard
-from vivavoce.gateway.call_registry import Line
+from vivavoce.gateway.call_registry import ActiveCall
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
@@ -24,7 +24,7 @@ from vivavoce.tts_engine.standin_backend import StandInBackend
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-WITHIN_S = 120.0
+TIMEOUT_S = 120.0
 SENTENCE, SENTENCE_S = "Once upon a time. ", 0.8
 
 
@@ -35,13 +35,13 @@ class Leg:
 
     def __init__(self, gateway: Gateway, call_id: str) -> None:
         self._gateway = gateway
-        clock = gateway.server.clock
+        clock = gateway.audiosocket_server.clock
         self.call = Call(
             call_id, engine=gateway.engine, playout=Playout(start=clock.join(self)),
             send=lambda packet: None, close=self.end,
         )  # fmt: skip
-        gateway.registry.admit(self, peer="nowhere")
-        self.line: Line = gateway.registry.open(self, self.call, kind="test", peer="nowhere")
+        gateway.call_registry.admit(self, peer="nowhere")
+        self.line: ActiveCall = gateway.call_registry.open(self, self.call, kind="test", peer="nowhere")
 
     def tick(self, now: float) -> int:
         return self.call.tick(now)
@@ -50,8 +50,8 @@ class Leg:
         raise error
 
     def end(self, reason: str) -> None:
-        self._gateway.server.clock.leave(self)
-        self._gateway.registry.leave(self, reason)
+        self._gateway.audiosocket_server.clock.leave(self)
+        self._gateway.call_registry.remove(self, reason)
 
 
 class House:
@@ -80,7 +80,7 @@ async def house() -> AsyncIterator[House]:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
         base = "http://{}:{}".format(*gateway.addresses.http)
         try:
-            async with httpx.AsyncClient(base_url=base, timeout=WITHIN_S, trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=base, timeout=TIMEOUT_S, trust_env=False) as client:
                 yield House(gateway, client)
         finally:
             await gateway.aclose()
@@ -100,9 +100,9 @@ def beside_a_neighbour(test: Callable[[House], Awaitable[None]]) -> None:
     """Run a test while somebody else is told a story, which must be heard word by word to its end."""
 
     async def run() -> None:
-        async with asyncio.timeout(WITHIN_S), house() as opened:
+        async with asyncio.timeout(TIMEOUT_S), house() as opened:
             neighbour, told, heard, over = opened.caller("neighbour"), [], [], asyncio.Event()
-            neighbour.call.events.watch(
+            neighbour.call.events.add_listener(
                 lambda event: heard.append(event.word.text) if isinstance(event, WordHeard) else None
             )
             listening = asyncio.create_task(neighbour.call.speak(story(told, over)))
@@ -110,12 +110,12 @@ def beside_a_neighbour(test: Callable[[House], Awaitable[None]]) -> None:
                 await asyncio.sleep(0.01)
             await test(opened)
             over.set()
-            assert await listening is Outcome.SPOKEN
+            assert await listening is UtteranceOutcome.SPOKEN
             await neighbour.call.wait_played()
             while len(heard) < len(told):
                 await asyncio.sleep(0.01)
             assert heard == told
-            assert [line.call for line in opened.gateway.registry] == [neighbour.call]
+            assert [line.call for line in opened.gateway.call_registry] == [neighbour.call]
             neighbour.end("enough")
 
     with loopback_only():
@@ -152,7 +152,7 @@ def test_offers_that_nobody_can_use_are_refused_in_a_sentence_and_hold_no_place(
         for sentence, answer in zip(bad, answers, strict=True):
             assert answer.status_code in (400, 413), sentence
             assert sentence in answer.json()["error"]
-        assert len(house.gateway.registry._places) == 1  # the neighbour's
+        assert len(house.gateway.call_registry._calls_by_leg) == 1  # the neighbour's
 
     beside_a_neighbour(test)
 
@@ -162,21 +162,21 @@ def test_offers_of_who_is_never_reached_are_answered_and_their_places_are_free_a
     candidates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(house: House) -> None:
-        object.__setattr__(house.gateway.browsers.settings, "connect_s", 0.2)
+        object.__setattr__(house.gateway.browser_calls.settings, "connect_s", 0.2)
         sdp = with_candidates(await good_offer(), candidates)
-        registry, taken = house.gateway.registry, []
+        registry, taken = house.gateway.call_registry, []
         admit = registry.admit
 
         def noted(leg: Any, *, peer: str) -> None:
             admit(leg, peer=peer)
-            taken.append(len(registry._places))
+            taken.append(len(registry._calls_by_leg))
 
         monkeypatch.setattr(registry, "admit", noted)
         answers = await asyncio.gather(*(house.offer(sdp) for _ in range(5)))
         assert [answer.status_code for answer in answers] == [200] * 5
         assert len(taken) == 5 and min(taken) > 1  # beside the neighbour's
-        await house.gateway.browsers.wait_idle()
-        assert len(registry._places) == 1
+        await house.gateway.browser_calls.wait_idle()
+        assert len(registry._calls_by_leg) == 1
 
     beside_a_neighbour(test)
 
@@ -223,10 +223,10 @@ def test_a_call_that_ends_while_a_request_speaks_on_it_ends_the_request() -> Non
                 await asyncio.sleep(0.01)
 
         speaking = asyncio.create_task(house.client.post("/v1/calls/held/speech", content=until_it_ends()))
-        while not held.line.held:
+        while not held.line.attached:
             await asyncio.sleep(0.01)
         held.end("gone")
-        while held.line.held:  # let go of at once, and not when the request has come to its end
+        while held.line.attached:  # let go of at once, and not when the request has come to its end
             await asyncio.sleep(0.01)
         over.set()
         answer = await speaking
@@ -238,15 +238,15 @@ def test_a_call_that_ends_while_a_request_speaks_on_it_ends_the_request() -> Non
 def test_a_program_that_stops_reading_loses_its_hold_and_the_call_stays_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(calls_api, "SEND_WITHIN_S", 0.3)
+    monkeypatch.setattr(calls_api, "SEND_TIMEOUT_S", 0.3)
 
     async def test(house: House) -> None:
         held = house.caller("held")
         _, writer = await open_and_never_read(house, "/v1/calls/held/socket?audio=in")
-        while not held.line.held:
+        while not held.line.attached:
             await asyncio.sleep(0.01)
-        while held.line.held:
-            held.call.hear(bytes(32_000), 8_000)
+        while held.line.attached:
+            held.call.receive_audio(bytes(32_000), 8_000)
             await asyncio.sleep(0.005)
         async with house.holding("held"):
             pass  # another may have it

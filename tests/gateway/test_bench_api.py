@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from vivavoce.gateway import bench_command
 from vivavoce.gateway.bench import api
-from vivavoce.gateway.bench.engine_watch import connect
+from vivavoce.gateway.bench.engine_watch import open_connection
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -46,7 +46,7 @@ def test_the_first_byte_is_timed_over_one_connection(url: str) -> None:
 
 
 def test_leaving_is_timed_until_the_engine_is_free(url: str) -> None:
-    worst, p50, ahead, settled = api.leaving_figures(url, 2)
+    worst, p50, ahead, settled = api.disconnect_figures(url, 2)
     assert 0 < p50.value <= worst.value
     assert worst.at_most == 100.0
     assert 0 < ahead.value < 60
@@ -54,10 +54,13 @@ def test_leaving_is_timed_until_the_engine_is_free(url: str) -> None:
 
 
 def test_an_answer_that_is_an_error_ends_the_bench_with_its_sentence(url: str) -> None:
-    with connect(url) as connection, pytest.raises(api.BenchFailed, match=r"answered 400: .*is empty"):
-        api._ask(connection, "")
+    with (
+        open_connection(url) as connection,
+        pytest.raises(api.BenchFailed, match=r"answered 400: .*is empty"),
+    ):
+        api._request_speech(connection, "")
 
 
 def test_every_part_has_a_measure_and_a_choice_on_the_command_line() -> None:
-    assert set(api.MEASURES) == set(api.Part)
-    assert tuple(api.Part) == bench_command._API_PARTS
+    assert set(api.FIGURES_BY_PART) == set(api.ApiBenchPart)
+    assert tuple(api.ApiBenchPart) == bench_command._API_PARTS

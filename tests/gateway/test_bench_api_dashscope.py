@@ -11,15 +11,15 @@ from vivavoce.tts_engine.standin_backend import StandInBackend
 
 
 def test_first_bytes_throughput_and_leaving_are_measured() -> None:
-    async def run() -> list[bench.Figure]:
+    async def run() -> list[bench.BenchFigure]:
         settings = Settings(http_port=0, audiosocket_port=0, agent="none")
         async with await Engine.open(backend=StandInBackend()) as engine:
             gateway = await Gateway.open(settings, engine=engine)
             at = "{}:{}".format(*gateway.addresses.http)
             figures = [
-                *await bench._first_bytes(at, 1),
-                *await bench._throughput(at),
-                *await bench._leaving(at, 2),
+                *await bench._first_byte_figures(at, 1),
+                *await bench._throughput_figures(at),
+                *await bench._disconnect_figures(at, 2),
             ]
             await gateway.aclose()
             return figures
@@ -35,7 +35,7 @@ def test_first_bytes_throughput_and_leaving_are_measured() -> None:
 
 
 def test_a_hundred_tasks_of_twenty_voices_arrive_at_whom_they_are_for() -> None:
-    (mixed,) = asyncio.run(bench._tones())
+    (mixed,) = asyncio.run(bench._voice_isolation_figures())
     assert (mixed.value, mixed.at_most) == (0, 0)
 
 
@@ -45,7 +45,7 @@ def tone(pitch_hz: int, seconds: float) -> bytes:
 
 
 def test_the_ear_of_the_bench_hears_a_foreign_tenth_of_a_second() -> None:
-    assert bench._is_pure(tone(600, 0.8) + bytes(9_600), 600)
-    assert not bench._is_pure(tone(600, 0.8), 750)
-    assert not bench._is_pure(tone(600, 0.4) + tone(750, 0.1) + tone(600, 0.3), 600)
-    assert not bench._is_pure(bytes(48_000), 600)
+    assert bench._is_single_tone(tone(600, 0.8) + bytes(9_600), 600)
+    assert not bench._is_single_tone(tone(600, 0.8), 750)
+    assert not bench._is_single_tone(tone(600, 0.4) + tone(750, 0.1) + tone(600, 0.3), 600)
+    assert not bench._is_single_tone(bytes(48_000), 600)

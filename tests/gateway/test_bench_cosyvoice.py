@@ -13,12 +13,12 @@ from vivavoce.gateway import bench_command, cli
 from vivavoce.gateway.bench import cosyvoice
 from vivavoce.gateway.bench.cosyvoice import measure
 from vivavoce.gateway.bench.report import BenchFailed
-from vivavoce.gateway.bench.weights import Weights
+from vivavoce.gateway.bench.weights import BenchWeights
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
-from vivavoce.tts_engine.cosyvoice_timings import Extent, Measured, Part, measure_part
+from vivavoce.tts_engine.cosyvoice_timings import MeasuredPart, Measurement, MeasurementSize, measure_part
 from vivavoce.tts_engine.errors import BundleError
 
-SHORT = Extent(contexts=(12, 20), tokens=2, utterances_s=(1.5, 3))
+SHORT = MeasurementSize(contexts=(12, 20), tokens=2, utterances_s=(1.5, 3))
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return {version: folder / str(version) for version in (2, 3)}
 
 
-def names(bundle: Path, part: Part) -> list[str]:
+def names(bundle: Path, part: MeasuredPart) -> list[str]:
     measured = list(measure_part(bundle, part, SHORT))
     assert all(math.isfinite(one.value) for one in measured)
     assert all(one.value > 0 for one in measured if one.unit != "dB" and one.unit != "of mel")
@@ -38,7 +38,7 @@ def names(bundle: Path, part: Part) -> list[str]:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_language_model_is_timed_at_every_context(bundles: dict[int, Path], version: int) -> None:
-    assert names(bundles[version], Part.LM) == [
+    assert names(bundles[version], MeasuredPart.LM) == [
         name
         for context in (12, 20)
         for name in (
@@ -51,7 +51,7 @@ def test_the_language_model_is_timed_at_every_context(bundles: dict[int, Path], 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_flow_is_timed_chunk_by_chunk(bundles: dict[int, Path], version: int) -> None:
-    told = names(bundles[version], Part.FLOW)
+    told = names(bundles[version], MeasuredPart.FLOW)
     assert [name for name in told if name.startswith("flow, 3 s, chunk")] == [
         "flow, 3 s, chunk 1 (1 s)",
         "flow, 3 s, chunk 2 (2 s)",
@@ -60,19 +60,19 @@ def test_the_flow_is_timed_chunk_by_chunk(bundles: dict[int, Path], version: int
 
 
 def test_a_window_that_holds_everything_is_exact(bundles: dict[int, Path]) -> None:
-    figures = {one.name: one for one in measure_part(bundles[2], Part.WINDOW, SHORT)}
+    figures = {one.name: one for one in measure_part(bundles[2], MeasuredPart.WINDOW, SHORT)}
     assert figures["flow, 3 s, window 10 s, from exact, largest"].value < 1e-4
     assert figures["flow, 3 s, window 10 s, from exact, rms"].value < -80
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_vocoder_is_timed(bundles: dict[int, Path], version: int) -> None:
-    assert names(bundles[version], Part.HIFT)[0] == "HiFT, 1.5 s, RTF"
+    assert names(bundles[version], MeasuredPart.HIFT)[0] == "HiFT, 1.5 s, RTF"
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_first_packet_is_timed_through_the_engine(bundles: dict[int, Path], version: int) -> None:
-    assert names(bundles[version], Part.FIRST_AUDIO) == [
+    assert names(bundles[version], MeasuredPart.FIRST_AUDIO) == [
         "first packet, 4 s of text",
         "first packet, 4 s of text, by the clock",
         "RTF, end to end, by the clock",
@@ -80,39 +80,39 @@ def test_the_first_packet_is_timed_through_the_engine(bundles: dict[int, Path], 
 
 
 @pytest.fixture
-def measured_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Measured], int], None]:
+def measured_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Measurement], int], None]:
     """The report of a released bundle of which these figures were measured."""
 
-    def pretend(figures: list[Measured], version: int) -> None:
+    def pretend(figures: list[Measurement], version: int) -> None:
         checked = CheckedBundle(version, ("en",), (CheckedFile("llm.pt", 2 * 10**9, ""),))
         monkeypatch.setattr(cosyvoice, "check_bundle", lambda folder: checked)
-        monkeypatch.setattr(cosyvoice, "measured_apart", lambda module, folder, part: figures)
+        monkeypatch.setattr(cosyvoice, "measure_in_process", lambda module, folder, part: figures)
 
     return pretend
 
 
 def test_released_sizes_have_targets_and_upstream_beside_them(
-    measured_as: Callable[[list[Measured], int], None],
+    measured_as: Callable[[list[Measurement], int], None],
 ) -> None:
     figures = [
-        Measured("LM decode, context 120", 60.0, "ms/token"),
-        Measured("flow, 30 s, total", 81.0, "s"),
-        Measured("LM prefill, context 120", 0.5, "s"),
+        Measurement("LM decode, context 120", 60.0, "ms/token"),
+        Measurement("flow, 30 s, total", 81.0, "s"),
+        Measurement("LM prefill, context 120", 0.5, "s"),
     ]
     measured_as(figures, 2)
-    report = measure(["lm"], Weights(Path("release")))
+    report = measure(["lm"], BenchWeights(Path("release")))
     assert [figure.reached for figure in report.figures[:3]] == [True, False, None]
     assert {figure.name for figure in report.figures[3:]} >= {"upstream: LM decode, context 120"}
     measured_as(figures, 3)
-    assert all(figure.reached is None for figure in measure(["lm"], Weights(Path("release"))).figures)
+    assert all(figure.reached is None for figure in measure(["lm"], BenchWeights(Path("release"))).figures)
 
 
 def test_every_target_is_of_a_figure_that_is_measured() -> None:
     """The names of the full run, without running it."""
     first = "first packet, 4 s of text"
     told = {first, f"{first}, by the clock", "peak RSS, three networks, without flow state"}
-    told |= {f"LM decode, context {context}" for context in Extent().contexts}
-    for seconds in Extent().utterances_s:
+    told |= {f"LM decode, context {context}" for context in MeasurementSize().contexts}
+    for seconds in MeasurementSize().utterances_s:
         for name in (f"flow, {seconds:g} s", f"flow, {seconds:g} s, window 10 s"):
             told |= {f"{name}, total", f"{name}, last second against first"}
     assert set(cosyvoice._TARGETS.at_most) <= told
@@ -133,16 +133,16 @@ def test_a_part_runs_in_a_process_of_its_own_and_becomes_json(
 
 def test_a_bundle_that_is_none_is_refused_before_anything_is_run(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"no cosyvoice2\.yaml"):
-        measure(["lm"], Weights(tmp_path))
+        measure(["lm"], BenchWeights(tmp_path))
 
 
 def test_a_process_that_fails_leaves_its_last_word(bundles: dict[int, Path], tmp_path: Path) -> None:
     with pytest.raises(BenchFailed, match=r"lm: .*no such folder"):
-        cosyvoice.measured_apart(cosyvoice._MODULE, tmp_path / "gone", Part.LM)
+        cosyvoice.measure_in_process(cosyvoice._MODULE, tmp_path / "gone", MeasuredPart.LM)
 
 
 def test_a_part_that_there_is_not_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["bench", "cosyvoice", "--parts", "lm,cat"])
     assert "'cat' is none of lm, flow" in capsys.readouterr().err
-    assert list(bench_command._COSYVOICE_PARTS) == list(Part)
+    assert list(bench_command._COSYVOICE_PARTS) == list(MeasuredPart)

@@ -11,15 +11,15 @@ torch = pytest.importorskip(
 
 from vivavoce.gateway.bench import device  # noqa: E402
 from vivavoce.gateway.bench.device import measure  # noqa: E402
-from vivavoce.gateway.bench.weights import Weights  # noqa: E402
+from vivavoce.gateway.bench.weights import BenchWeights  # noqa: E402
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle  # noqa: E402
-from vivavoce.tts_engine.cosyvoice_timings import Measured  # noqa: E402
-from vivavoce.tts_engine.device_timings import Effort, measure_device  # noqa: E402
+from vivavoce.tts_engine.cosyvoice_timings import Measurement  # noqa: E402
+from vivavoce.tts_engine.device_timings import DeviceTrialSize, measure_device  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 
 def test_without_a_card_nothing_is_measured_and_that_is_told() -> None:
-    report = measure("cpu", Weights(size="tiny"), "fp32")
+    report = measure("cpu", BenchWeights(size="tiny"), "fp32")
     assert report.figures == ()
     assert report.settings["device"] == "no graphics card: unmeasured"
 
@@ -27,13 +27,15 @@ def test_without_a_card_nothing_is_measured_and_that_is_told() -> None:
 def test_a_card_that_is_not_there_is_told() -> None:
     absent = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(BundleError, match=f"device is '{absent}'"):
-        measure(absent, Weights(), "fp32")
+        measure(absent, BenchWeights(), "fp32")
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_what_is_measured_runs_anywhere(tmp_path: Path, version: int) -> None:
     write_random_bundle(tmp_path / "bundle", version, "tiny", 7)
-    measured = list(measure_device(tmp_path / "bundle", "cpu", "fp32", Effort(tokens=3, rounds=1, chunks=3)))
+    measured = list(
+        measure_device(tmp_path / "bundle", "cpu", "fp32", DeviceTrialSize(tokens=3, rounds=1, chunks=3))
+    )
     assert [one.name for one in measured] == [
         "LM, a token of one session, context 120",
         "flow, 3 chunks of 1 s in one step",
@@ -44,13 +46,13 @@ def test_what_is_measured_runs_anywhere(tmp_path: Path, version: int) -> None:
 
 
 def test_targets_are_of_the_released_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    token = Measured("LM, a token of one session, context 120", 2.0, "ms")
-    ratio = Measured("flow, one after another against in one step", 3.5, "x")
+    token = Measurement("LM, a token of one session, context 120", 2.0, "ms")
+    ratio = Measurement("flow, one after another against in one step", 3.5, "x")
     monkeypatch.setattr(device, "card", lambda name: "a card")
     monkeypatch.setattr(device, "measure_device", lambda *_: [token, ratio])
     for size_bytes, reached in ((2 * 10**9, [False, True]), (1000, [None, None])):
         checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),))
         monkeypatch.setattr(device, "check_bundle", lambda folder, checked=checked: checked)
-        report = measure("cuda", Weights(Path("release")), "fp32")
+        report = measure("cuda", BenchWeights(Path("release")), "fp32")
         assert [figure.reached for figure in report.figures] == reached
         assert report.settings["device"] == "a card"

@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 from vivavoce.gateway import bench_command
 from vivavoce.gateway.bench import pipecat as bench
-from vivavoce.gateway.bench.pipecat import Part, Remembered, measure, seconds_heard, words_heard
+from vivavoce.gateway.bench.pipecat import (
+    BargeInMemory,
+    PipecatBenchPart,
+    count_words_heard,
+    measure,
+    seconds_heard,
+)
 from vivavoce.gateway.bench.report import BenchFailed
-from vivavoce.gateway.bench.trace import Trace
+from vivavoce.gateway.bench.trace import PacketTrace
 from vivavoce.tts_engine.errors import MissingExtra
 
 WORDS = [(0.0, 0.4, 1), (0.5, 0.9, 2), (1.0, 1.2, 3), (1.2, 2.0, 3), (2.0, 2.4, 4)]
@@ -19,30 +25,30 @@ WORDS = [(0.0, 0.4, 1), (0.5, 0.9, 2), (1.0, 1.2, 3), (1.2, 2.0, 3), (2.0, 2.4, 
     ("seconds", "words"), [(0.0, 0), (0.2, 0), (0.21, 1), (0.71, 2), (1.15, 3), (1.9, 3), (2.3, 4), (99.0, 4)]
 )
 def test_a_word_is_heard_when_its_middle_was(seconds: float, words: int) -> None:
-    assert words_heard(seconds, WORDS) == words
+    assert count_words_heard(seconds, WORDS) == words
 
 
 def test_what_was_heard_runs_from_the_first_sound_to_the_last() -> None:
     pcm = np.zeros((10, 160), np.int16)
     pcm[3, 80] = pcm[6, 0] = 1
-    trace = Trace.from_arrays(UUID(int=1), 8_000, np.arange(10) * 0.02, pcm)
+    trace = PacketTrace.from_arrays(UUID(int=1), 8_000, np.arange(10) * 0.02, pcm)
     assert seconds_heard(trace) == pytest.approx(0.08)
-    silent = Trace.from_arrays(UUID(int=1), 8_000, np.arange(10) * 0.02, np.zeros((10, 160), np.int16))
+    silent = PacketTrace.from_arrays(UUID(int=1), 8_000, np.arange(10) * 0.02, np.zeros((10, 160), np.int16))
     assert seconds_heard(silent) == 0.0
 
 
 @pytest.mark.parametrize(("said", "heard", "apart"), [(3, 3, 0), (4, 3, 1), (2, 3, 1), (40, 16, 24)])
 def test_a_conversation_is_wrong_by_words_too_many_and_too_few(said: int, heard: int, apart: int) -> None:
-    assert Remembered(said, heard).apart == apart
+    assert BargeInMemory(said, heard).words_apart == apart
 
 
 def test_a_run_that_lost_a_call_reaches_no_target() -> None:
-    assert bench._sum_of_all(19, 20, [0] * 19) == float("inf")
-    assert bench._sum_of_all(20, 20, [0] * 19 + [2]) == 2
+    assert bench._sum_if_complete(19, 20, [0] * 19) == float("inf")
+    assert bench._sum_if_complete(20, 20, [0] * 19 + [2]) == 2
 
 
 def test_the_command_line_knows_the_parts() -> None:
-    assert list(bench_command._PIPECAT_PARTS) == list(Part)
+    assert list(bench_command._PIPECAT_PARTS) == list(PipecatBenchPart)
 
 
 def test_without_pipecat_the_bench_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +80,6 @@ def test_bots_that_end_at_once_are_quoted(tmp_path: Path) -> None:
     pytest.importorskip("pipecat", reason="the bots need Pipecat: pip install 'vivavoce[pipecat]'")
     with (
         pytest.raises(BenchFailed, match="invalid"),
-        bench._bots(tmp_path, "x", 1, ()) as bots,
+        bench._run_bots(tmp_path, "x", 1, ()) as bots,
     ):
         bots.finish(60.0)

@@ -11,13 +11,13 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip inst
 from vivavoce.gateway import cli
 from vivavoce.gateway.bench import precision as bench
 from vivavoce.gateway.bench.report import BenchFailed
-from vivavoce.gateway.bench.weights import Weights
+from vivavoce.gateway.bench.weights import BenchWeights
 from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
-from vivavoce.tts_engine.cosyvoice_timings import Measured
+from vivavoce.tts_engine.cosyvoice_timings import Measurement
 from vivavoce.tts_engine.errors import BundleError
-from vivavoce.tts_engine.precision_timings import Effort, measure_precision
+from vivavoce.tts_engine.precision_timings import PrecisionTrialSize, measure_precision
 
-LITTLE = Effort(tokens=2, positions=20)
+LITTLE = PrecisionTrialSize(tokens=2, positions=20)
 OF_ALL = ("matrices", "8 sessions at once", "8 one after another", "at once against one after another")
 BESIDE_FP32 = (
     "a token",
@@ -72,15 +72,15 @@ def test_it_runs_in_a_process_of_its_own_and_becomes_json(
 def test_released_sizes_have_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", 2 * 10**9, ""),))
     figures = [
-        Measured("int8, a token against fp32", 0.45, "x"),
-        Measured("int8, mean KL to fp32", 0.02, "nats"),
-        Measured("fp32, at once against one after another", 4.5, "x"),
-        Measured("bf16, likeliest id as fp32's where it leads by 0.1", 98.9, "%"),
-        Measured("int8, matrices", 389, "MB"),
+        Measurement("int8, a token against fp32", 0.45, "x"),
+        Measurement("int8, mean KL to fp32", 0.02, "nats"),
+        Measurement("fp32, at once against one after another", 4.5, "x"),
+        Measurement("bf16, likeliest id as fp32's where it leads by 0.1", 98.9, "%"),
+        Measurement("int8, matrices", 389, "MB"),
     ]
     monkeypatch.setattr(bench, "check_bundle", lambda folder: checked)
-    monkeypatch.setattr(bench, "measured_apart", lambda module, folder, part: figures)
-    told = bench.measure(["int8"], Weights(Path("release"))).figures
+    monkeypatch.setattr(bench, "measure_in_process", lambda module, folder, part: figures)
+    told = bench.measure(["int8"], BenchWeights(Path("release"))).figures
     assert [figure.reached for figure in told] == [True, False, True, False, None]
 
 
@@ -109,6 +109,6 @@ def test_what_cannot_be_measured_is_one_sentence(
 
 def test_a_process_says_why_it_has_no_figures(folder: Path) -> None:
     with pytest.raises(BenchFailed, match="int4: precision is 'int4'; it must be fp32, bf16, fp16, int8"):
-        bench.measured_apart(bench._MODULE, folder, "int4")
+        bench.measure_in_process(bench._MODULE, folder, "int4")
     with pytest.raises(BundleError, match="nowhere"):
         next(measure_precision(Path("nowhere"), "int8"))

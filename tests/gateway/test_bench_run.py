@@ -12,32 +12,32 @@ import pytest
 from vivavoce.gateway.agents import llm_tokens
 from vivavoce.gateway.bench import call, load
 from vivavoce.gateway.bench.call import (
-    AtOnce,
-    Run,
-    Setup,
-    at_once_of,
-    count_unlike,
+    LoadResult,
+    LoadSetup,
+    SimultaneousCalls,
+    count_mixed_utterances,
+    mean_calls_speaking,
     measure,
-    onsets_of,
+    measure_onsets,
     resident_mb,
-    run_setup,
-    speaking_on_average,
+    run_load,
+    summarize_simultaneous_calls,
 )
 from vivavoce.gateway.bench.report import BenchFailed
 from vivavoce.gateway.bench.talker import (
-    CallNote,
-    Note,
-    Notebook,
-    Part,
-    RandomTalker,
-    clause_tokens,
-    noted_tokens,
-    read_notebook,
-    texts,
+    CallCounters,
+    LoadRecord,
+    PoissonAgent,
+    SpeechPattern,
+    UtteranceRecord,
+    first_clause_tokens,
+    read_load_record,
+    timed_tokens,
+    utterance_texts,
 )
-from vivavoce.gateway.bench.trace import Trace, Utterance
-from vivavoce.gateway.call import Call, Outcome
-from vivavoce.gateway.heard import Heard, Packet
+from vivavoce.gateway.bench.trace import PacketTrace, UtteranceTimes
+from vivavoce.gateway.call import Call, UtteranceOutcome
+from vivavoce.gateway.heard import ReceivedCall, ReceivedPacket
 
 CALL = UUID(int=5)
 
@@ -45,27 +45,27 @@ CALL = UUID(int=5)
 # The talker
 
 
-@pytest.mark.parametrize("text", texts())
+@pytest.mark.parametrize("text", utterance_texts())
 def test_first_clauses_are_short_and_plain(text: str) -> None:
     tokens = llm_tokens(text)
-    mark, _ = clause_tokens(tokens)
+    mark, _ = first_clause_tokens(tokens)
     clause = "".join(tokens[:mark])
     assert 3 <= len(clause.split()) <= 10
     assert clause.replace(" ", "").isalpha()
 
 
 def test_a_comma_completes_a_clause_and_a_full_stop_does_with_the_next_token() -> None:
-    assert clause_tokens(["Well", ",", " then", "."]) == (1, 1)
-    assert clause_tokens(["Done", ".", " Next"]) == (1, 2)
+    assert first_clause_tokens(["Well", ",", " then", "."]) == (1, 1)
+    assert first_clause_tokens(["Done", ".", " Next"]) == (1, 2)
 
 
 def test_the_talker_notes_the_push_of_the_clause_and_changes_no_character() -> None:
-    note = Note(str(CALL), 0, "It is done. What is next?", 0.0)
+    note = UtteranceRecord(str(CALL), 0, "It is done. What is next?", 0.0)
     seen: list[tuple[str, bool, bool]] = []
 
     async def push() -> None:
-        async for token in noted_tokens(note):
-            seen.append((token, note.punctuated is not None, note.clause is not None))
+        async for token in timed_tokens(note):
+            seen.append((token, note.punctuation_pushed is not None, note.clause_pushed is not None))
 
     asyncio.run(push())
     assert "".join(token for token, _, _ in seen) == note.text
@@ -75,15 +75,15 @@ def test_the_talker_notes_the_push_of_the_clause_and_changes_no_character() -> N
 
 
 def test_the_end_of_the_text_completes_a_clause() -> None:
-    note = Note(str(CALL), 0, "It is done.", 0.0)
+    note = UtteranceRecord(str(CALL), 0, "It is done.", 0.0)
 
     async def push() -> None:
-        async for _ in noted_tokens(note):
+        async for _ in timed_tokens(note):
             pass
 
     asyncio.run(push())
-    assert note.clause is not None and note.punctuated is not None
-    assert note.clause >= note.punctuated
+    assert note.clause_pushed is not None and note.punctuation_pushed is not None
+    assert note.clause_pushed >= note.punctuation_pushed
 
 
 class NoCall:
@@ -94,10 +94,10 @@ class NoCall:
         self.spoken = 0
         self.release = asyncio.Event()
 
-    async def speak(self, tokens: object) -> Outcome:
+    async def speak(self, tokens: object) -> UtteranceOutcome:
         self.spoken += 1
         await self.release.wait()
-        return Outcome.SPOKEN
+        return UtteranceOutcome.SPOKEN
 
     async def wait_played(self) -> None:
         pass
@@ -105,15 +105,15 @@ class NoCall:
 
 def test_utterances_at_random_go_to_free_calls_and_are_counted_when_there_is_none() -> None:
     async def deal() -> tuple[int, int]:
-        talker = RandomTalker(Notebook(), speaking=1000)
+        talker = PoissonAgent(LoadRecord(), speaking=1000)
         talker.START_S = 0.35  # type: ignore[misc]  # calls must have been silent for 0.3 s
         call = NoCall()
         talking = asyncio.create_task(talker.talk(cast(Call, call)))
-        while talker.book.refused < 3:
+        while talker.record.unassigned < 3:
             await asyncio.sleep(0.01)
         talking.cancel()
-        await talker.end()
-        return call.spoken, talker.book.refused
+        await talker.aclose()
+        return call.spoken, talker.record.unassigned
 
     spoken, refused = asyncio.run(deal())
     assert spoken == 1
@@ -121,12 +121,12 @@ def test_utterances_at_random_go_to_free_calls_and_are_counted_when_there_is_non
 
 
 def test_a_notebook_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    note = Note(str(CALL), 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)
-    book = Notebook([note], [CallNote(str(CALL), 100, 2, 1, 4)], refused=2, cpu_share=0.5)
+    note = UtteranceRecord(str(CALL), 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)
+    book = LoadRecord([note], [CallCounters(str(CALL), 100, 2, 1, 4)], unassigned=2, cpu_share=0.5)
     book.write(tmp_path / "notes.json")
-    read, utterances = read_notebook(tmp_path / "notes.json")
-    assert (read.calls, read.refused, read.cpu_share) == (book.calls, 2, 0.5)
-    assert utterances == [Utterance(CALL, 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)]
+    read, utterances = read_load_record(tmp_path / "notes.json")
+    assert (read.calls, read.unassigned, read.cpu_share) == (book.calls, 2, 0.5)
+    assert utterances == [UtteranceTimes(CALL, 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)]
 
 
 # The phones
@@ -134,9 +134,11 @@ def test_a_notebook_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_what_the_phones_heard_comes_back_as_it_was_written(tmp_path: Path) -> None:
     pcm = np.arange(160, dtype="<i2").tobytes()
-    heard = Heard(CALL, 0.0, (Packet(0.5, 8000, pcm), Packet(0.52, 8000, bytes(320))), 1.0, "")
-    load.save(tmp_path / "heard.npz", [heard, Heard(UUID(int=6), 0.0, (), 1.0, "")])
-    (trace,) = load.load(tmp_path / "heard.npz")
+    heard = ReceivedCall(
+        CALL, 0.0, (ReceivedPacket(0.5, 8000, pcm), ReceivedPacket(0.52, 8000, bytes(320))), 1.0, ""
+    )
+    load.save_traces(tmp_path / "heard.npz", [heard, ReceivedCall(UUID(int=6), 0.0, (), 1.0, "")])
+    (trace,) = load.load_traces(tmp_path / "heard.npz")
     assert (trace.call, trace.sample_rate, trace.arrived.tolist()) == (CALL, 8000, [0.5, 0.52])
     assert trace.pcm[0].tolist() == list(range(160))
     assert trace.audible.tolist() == [True, False]
@@ -151,86 +153,94 @@ def test_phones_that_reach_nobody_say_so_and_fail(tmp_path: Path, capsys: pytest
 
 
 def run_of(
-    *traces: Trace, utterances: tuple[Utterance, ...] = (), underruns: int = 0, calls: int | None = None
-) -> Run:
-    book = Notebook(calls=[CallNote(str(trace.call), 1, 0, 0, underruns) for trace in traces][:calls])
-    return Run(traces, utterances, book, load.Done(-2.0, 100.0, 0.1), 300.0, 0.0)
+    *traces: PacketTrace,
+    utterances: tuple[UtteranceTimes, ...] = (),
+    underruns: int = 0,
+    calls: int | None = None,
+) -> LoadResult:
+    book = LoadRecord(calls=[CallCounters(str(trace.call), 1, 0, 0, underruns) for trace in traces][:calls])
+    return LoadResult(traces, utterances, book, load.PhoneLoadResult(-2.0, 100.0, 0.1), 300.0, 0.0)
 
 
-def steady(call: int, *, packets: int = 200, level: int = 3000) -> Trace:
+def steady(call: int, *, packets: int = 200, level: int = 3000) -> PacketTrace:
     arrived = np.arange(packets) * 0.020
-    return Trace.from_arrays(UUID(int=call), 8000, arrived, np.full((packets, 160), level, np.int16))
+    return PacketTrace.from_arrays(UUID(int=call), 8000, arrived, np.full((packets, 160), level, np.int16))
 
 
 def test_calls_that_are_heard_in_time_hold() -> None:
-    at_once = at_once_of(run_of(steady(1), steady(2)))
-    assert at_once.holds
-    assert (at_once.underruns, at_once.holes, at_once.calls_heard) == (0, 0, 2)
+    at_once = summarize_simultaneous_calls(run_of(steady(1), steady(2)))
+    assert at_once.meets_targets
+    assert (at_once.underruns, at_once.count_arrival_gaps, at_once.audible_calls) == (0, 0, 2)
 
 
 def test_one_underrun_is_one_too_many() -> None:
-    assert not at_once_of(run_of(steady(1), underruns=1)).holds
+    assert not summarize_simultaneous_calls(run_of(steady(1), underruns=1)).meets_targets
 
 
 def test_an_utterance_that_failed_is_one_too_many() -> None:
     run = run_of(steady(1))
-    run.book.failed = 1
-    assert not at_once_of(run).holds
+    run.record.failed = 1
+    assert not summarize_simultaneous_calls(run).meets_targets
 
 
 def test_a_hole_at_the_phone_is_one_too_many_whatever_the_gateway_says() -> None:
     late = steady(1)
     late = replace(late, arrived=np.where(np.arange(200) >= 100, late.arrived + 0.1, late.arrived))
-    at_once = at_once_of(run_of(late))
-    assert at_once.holes == 1
+    at_once = summarize_simultaneous_calls(run_of(late))
+    assert at_once.count_arrival_gaps == 1
     assert at_once.late_share == pytest.approx(5 / 205)  # five slots in which nothing came
-    assert not at_once.holds
+    assert not at_once.meets_targets
 
 
 def test_late_packets_count_over_all_calls_together() -> None:
     late = steady(1)
     late.arrived[50] += 0.030
-    at_once = at_once_of(run_of(late, steady(2)))
+    at_once = summarize_simultaneous_calls(run_of(late, steady(2)))
     assert at_once.late_share == pytest.approx(1 / 400)
-    assert at_once.worst_s == pytest.approx(0.030)
+    assert at_once.max_lateness_s == pytest.approx(0.030)
 
 
 def test_a_silent_call_does_not_count_as_speaking() -> None:
-    at_once = at_once_of(run_of(steady(1), steady(2, level=0)))
-    assert (at_once.calls_heard, at_once.least_speech) == (1, 0.0)
-    assert not at_once.holds
+    at_once = summarize_simultaneous_calls(run_of(steady(1), steady(2, level=0)))
+    assert (at_once.audible_calls, at_once.min_speech_share) == (1, 0.0)
+    assert not at_once.meets_targets
 
 
 def test_only_the_time_in_which_all_calls_were_up_counts() -> None:
     run = run_of(steady(1))
     run.traces[0].arrived[10] += 0.05
-    assert at_once_of(run).late_share > 0
-    assert at_once_of(replace(run, done=load.Done(-1.0, 100.0, 0.1))).late_share == 0  # from 1 s on
+    assert summarize_simultaneous_calls(run).late_share > 0
+    assert (
+        summarize_simultaneous_calls(replace(run, done=load.PhoneLoadResult(-1.0, 100.0, 0.1))).late_share
+        == 0
+    )  # from 1 s on
 
 
 def test_nothing_heard_is_not_held() -> None:
-    assert not AtOnce(0.0, 0.0, 0, 0, 0.0, failed=0, calls=1, calls_heard=0).holds
-    assert at_once_of(run_of()).late_share == 1.0
+    assert not SimultaneousCalls(0.0, 0.0, 0, 0, 0.0, failed=0, calls=1, audible_calls=0).meets_targets
+    assert summarize_simultaneous_calls(run_of()).late_share == 1.0
 
 
-def spoken(number: int, clause: float, *, ended: float | None, discarded: float | None = None) -> Utterance:
-    return Utterance(CALL, number, "Well, then.", clause - 0.1, clause, clause, discarded, ended)
+def spoken(
+    number: int, clause: float, *, ended: float | None, discarded: float | None = None
+) -> UtteranceTimes:
+    return UtteranceTimes(CALL, number, "Well, then.", clause - 0.1, clause, clause, discarded, ended)
 
 
-def burst(*starts_and_stops: tuple[float, float]) -> Trace:
+def burst(*starts_and_stops: tuple[float, float]) -> PacketTrace:
     """20 s of one call with noise (always the same) in the given spans, silence elsewhere."""
     pcm = np.zeros(20 * 8000, np.int16)
     noise = np.random.default_rng(3).normal(0, 3000, 8 * 8000).astype(np.int16)
     noise[0] = 3000
     for start, stop in starts_and_stops:
         pcm[round(start * 8000) : round(stop * 8000)] = noise[: round(stop * 8000) - round(start * 8000)]
-    return Trace.from_arrays(CALL, 8000, np.arange(1000) * 0.020, pcm.reshape(-1, 160))
+    return PacketTrace.from_arrays(CALL, 8000, np.arange(1000) * 0.020, pcm.reshape(-1, 160))
 
 
 def test_onsets_leave_out_the_warm_up_and_what_was_cut_by_the_end() -> None:
     trace = burst((1.05, 2.0), (4.05, 5.0), (7.05, 8.0))
     notes = (spoken(-1, 1.0, ended=2.0), spoken(0, 4.0, ended=5.0), spoken(1, 7.0, ended=None))
-    (onset,) = onsets_of(run_of(trace, utterances=notes))
+    (onset,) = measure_onsets(run_of(trace, utterances=notes))
     assert onset.from_clause_s == pytest.approx(0.050)
 
 
@@ -241,24 +251,24 @@ def test_calls_speaking_on_average_are_speech_over_time() -> None:
         spoken(2, 60.0, ended=None),  # cut by the end of the run
         spoken(3, 20.0, ended=40.0),
     )
-    assert speaking_on_average(run_of(utterances=notes)) == pytest.approx((40 + 40 + 20) / 80)
-    assert speaking_on_average(run_of()) == 0.0
+    assert mean_calls_speaking(run_of(utterances=notes)) == pytest.approx((40 + 40 + 20) / 80)
+    assert mean_calls_speaking(run_of()) == 0.0
 
 
 def test_an_utterance_after_a_barge_in_is_compared_with_its_clean_reading() -> None:
     notes = (spoken(0, 1.0, ended=3.0), spoken(1, 5.0, ended=None, discarded=6.5))
     clean = burst((1.05, 3.0), (5.05, 6.5))
-    assert count_unlike(run_of(clean, utterances=notes)) == 0
+    assert count_mixed_utterances(run_of(clean, utterances=notes)) == 0
     dirty = burst((1.05, 3.0), (5.05, 6.5))
     dirty.pcm[255:300] += np.random.default_rng(4).normal(0, 3000, (45, 160)).astype(np.int16)
-    assert count_unlike(run_of(dirty, utterances=notes)) == 1
+    assert count_mixed_utterances(run_of(dirty, utterances=notes)) == 1
 
 
 # The processes
 
 
 def test_the_bench_runs_and_reports() -> None:
-    report = measure(parts=[call.Part.CALLS], calls=2, seconds=2.0)
+    report = measure(parts=[call.CallBenchPart.CALLS], calls=2, seconds=2.0)
     figures = {figure.name: figure.value for figure in report.figures}
     assert figures["calls speaking at once without an underrun"] in (0, 2)
     assert figures["resident memory, 2 calls"] > 50
@@ -267,10 +277,10 @@ def test_the_bench_runs_and_reports() -> None:
 
 
 def test_a_barge_in_is_measured() -> None:
-    run = run_setup(Setup(Part.BARGE_IN, 2, 1, 0.0, 60.0))
+    run = run_load(LoadSetup(SpeechPattern.BARGE_IN, 2, 1, 0.0, 60.0))
     discarded = [utterance for utterance in run.utterances if utterance.discarded is not None]
     assert len(discarded) == 2
-    assert count_unlike(run) == 0
+    assert count_mixed_utterances(run) == 0
 
 
 def test_a_gateway_that_does_not_start_ends_the_bench_with_its_last_word(
@@ -281,7 +291,7 @@ def test_a_gateway_that_does_not_start_ends_the_bench_with_its_last_word(
     monkeypatch.setattr(call, "READY_S", 900.0)
     start = time.monotonic()
     with pytest.raises(BenchFailed, match="talker"):
-        measure(parts=[call.Part.CALLS], calls=1, seconds=1.0)
+        measure(parts=[call.CallBenchPart.CALLS], calls=1, seconds=1.0)
     assert time.monotonic() - start < 300  # it does not wait for what cannot come
 
 

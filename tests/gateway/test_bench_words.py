@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from vivavoce.gateway.bench.words import measure, telephone, wide
+from vivavoce.gateway.bench.words import measure, to_telephone_band, to_wide_band
 from vivavoce.tts_engine.errors import MissingExtra
 
 
@@ -19,14 +19,14 @@ def level(samples: NDArray[np.float32]) -> float:
 
 
 def test_the_telephone_carries_speech_and_nothing_above_it() -> None:
-    assert level(telephone(tone(1000))) == pytest.approx(level(tone(1000)), rel=0.05)
-    assert level(telephone(tone(6000))) < 0.02 * level(tone(6000))
-    assert level(wide(tone(6000))) == pytest.approx(level(tone(6000)), rel=0.05)
+    assert level(to_telephone_band(tone(1000))) == pytest.approx(level(tone(1000)), rel=0.05)
+    assert level(to_telephone_band(tone(6000))) < 0.02 * level(tone(6000))
+    assert level(to_wide_band(tone(6000))) == pytest.approx(level(tone(6000)), rel=0.05)
 
 
 def test_both_ways_end_at_sixteen_kilohertz() -> None:
-    assert len(wide(tone(500))) == pytest.approx(16_000, abs=2)
-    assert len(telephone(tone(500))) == pytest.approx(16_000, abs=64)
+    assert len(to_wide_band(tone(500))) == pytest.approx(16_000, abs=2)
+    assert len(to_telephone_band(tone(500))) == pytest.approx(16_000, abs=64)
 
 
 def test_without_the_recogniser_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

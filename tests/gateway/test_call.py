@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from vivavoce.adapters.playout import Playout
-from vivavoce.adapters.voice_activity import ActivityChange
-from vivavoce.gateway.call import Call, Outcome, Speech
+from vivavoce.adapters.voice_activity import VoiceActivityChange
+from vivavoce.gateway.call import Call, CallSpeechOptions, UtteranceOutcome
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
@@ -31,7 +31,7 @@ class FakeStream:
         self.when_given: Callable[[], object] = lambda: None
         self._level = level
         self._now = now
-        self._spoken_to = 0
+        self._speaking_connection = 0
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "FakeStream":
@@ -66,9 +66,9 @@ class FakeStream:
         while True:
             if self.cancelled:
                 raise StopAsyncIteration
-            stop = self.pushed.find(".", self._spoken_to) + 1
+            stop = self.pushed.find(".", self._speaking_connection) + 1
             if stop:
-                chunk = self._speak(self._spoken_to, stop)
+                chunk = self._speak(self._speaking_connection, stop)
                 self.when_given()
                 return chunk
             if self.ended:
@@ -80,7 +80,7 @@ class FakeStream:
         if self.pushed[start:stop].strip() == "Fail.":
             raise SynthesisFailed("the voice failed")
         index = len(self.taken_at)
-        self._spoken_to = stop
+        self._speaking_connection = stop
         self.taken_at.append(self._now())
         samples = round(SENTENCE_S * SAMPLE_RATE)
         pcm = np.full(samples, self._level, "<i2").tobytes()
@@ -162,7 +162,7 @@ async def deltas(*texts: str, every_s: float = 0.0) -> AsyncIterator[str]:
 def test_an_utterance_is_heard_once_and_whole(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
-            assert await leg.call.speak(deltas("One", ". T", "wo.", " Three.")) is Outcome.SPOKEN
+            assert await leg.call.speak(deltas("One", ". T", "wo.", " Three.")) is UtteranceOutcome.SPOKEN
             await leg.call.wait_played()
             assert leg.engine.streams[0].pushed == "One. Two. Three."
             assert leg.seconds_of(1000) == pytest.approx(3.0, abs=0.05)
@@ -173,7 +173,7 @@ def test_an_utterance_is_heard_once_and_whole(run_virtually: RunVirtually) -> No
 def test_text_in_one_piece_is_spoken_too(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
-            assert await leg.call.speak("One.") is Outcome.SPOKEN
+            assert await leg.call.speak("One.") is UtteranceOutcome.SPOKEN
             await leg.call.wait_played()
             assert leg.seconds_of(1000) == pytest.approx(1.0, abs=0.05)
 
@@ -221,7 +221,7 @@ def test_barge_in_ends_the_utterance_at_once(run_virtually: RunVirtually) -> Non
             heard = len(leg.heard)
             assert leg.engine.streams[0].cancelled
             await asyncio.sleep(3.0)
-            assert await speaking is Outcome.DISCARDED
+            assert await speaking is UtteranceOutcome.DISCARDED
             assert discarded.cut_ms == pytest.approx(1500, abs=25)  # half a sentence and one in hand
             assert leg.call.discarded_ms == discarded.cut_ms
             assert set(leg.heard[heard + 1 :]) == {0}
@@ -235,7 +235,7 @@ def test_after_a_barge_in_the_next_utterance_is_heard_alone(run_virtually: RunVi
             speaking = asyncio.create_task(leg.call.speak("One. Two. Three."))
             await asyncio.sleep(0.5)
             leg.call.discard()
-            assert await leg.call.speak("Four.") is Outcome.SPOKEN
+            assert await leg.call.speak("Four.") is UtteranceOutcome.SPOKEN
             assert speaking.done()
             await leg.call.wait_played()
             assert leg.seconds_of(2000) == pytest.approx(1.0, abs=0.05)
@@ -251,8 +251,8 @@ def test_what_waited_for_its_turn_is_not_said_after_a_barge_in(run_virtually: Ru
             second = asyncio.create_task(leg.call.speak("Three."))
             await asyncio.sleep(0.1)
             leg.call.discard()
-            assert await first is Outcome.DISCARDED
-            assert await second is Outcome.DISCARDED
+            assert await first is UtteranceOutcome.DISCARDED
+            assert await second is UtteranceOutcome.DISCARDED
             assert len(leg.engine.streams) == 1
 
     run_virtually(scenario())
@@ -264,7 +264,7 @@ def test_a_chunk_that_arrives_in_the_moment_of_a_barge_in_is_not_heard(run_virtu
             speaking = asyncio.create_task(leg.call.speak(deltas("One.", every_s=0.2)))
             await asyncio.sleep(0.1)
             leg.engine.streams[0].when_given = leg.call.discard
-            assert await speaking is Outcome.DISCARDED
+            assert await speaking is UtteranceOutcome.DISCARDED
             await asyncio.sleep(0.5)
             assert set(leg.heard) == {0}
 
@@ -275,7 +275,7 @@ def test_utterances_follow_one_another(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             outcomes = await asyncio.gather(leg.call.speak("One."), leg.call.speak("Two."))
-            assert outcomes == [Outcome.SPOKEN, Outcome.SPOKEN]
+            assert outcomes == [UtteranceOutcome.SPOKEN, UtteranceOutcome.SPOKEN]
             await leg.call.wait_played()
             spoken = [level for level in leg.heard if level]
             assert spoken == sorted(spoken)
@@ -314,8 +314,8 @@ def test_a_failing_voice_ends_its_utterance_only(
 ) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
-            assert await leg.call.speak("One. Fail. Two.") is Outcome.FAILED
-            assert await leg.call.speak("Three.") is Outcome.SPOKEN
+            assert await leg.call.speak("One. Fail. Two.") is UtteranceOutcome.FAILED
+            assert await leg.call.speak("Three.") is UtteranceOutcome.SPOKEN
             await leg.call.wait_played()
             assert leg.seconds_of(1000) == pytest.approx(1.0, abs=0.05)
             assert leg.seconds_of(2000) == pytest.approx(1.0, abs=0.05)
@@ -333,7 +333,7 @@ def test_a_full_engine_fails_the_utterance_at_once(
         async with open_leg() as leg:
             leg.engine.full = True
             start = leg.now()
-            assert await leg.call.speak("One.") is Outcome.FAILED
+            assert await leg.call.speak("One.") is UtteranceOutcome.FAILED
             assert leg.now() == start
 
     run_virtually(scenario())
@@ -343,7 +343,7 @@ def test_a_full_engine_fails_the_utterance_at_once(
 def test_text_that_the_engine_refuses_fails_the_utterance(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
-            assert await leg.call.speak(deltas("One.", "\x00")) is Outcome.FAILED
+            assert await leg.call.speak(deltas("One.", "\x00")) is UtteranceOutcome.FAILED
             assert leg.engine.streams[0].ended
 
     run_virtually(scenario())
@@ -360,7 +360,7 @@ def test_an_error_of_the_texts_source_comes_out_after_what_was_written(run_virtu
                 await leg.call.speak(broken())
             await leg.call.wait_played()
             assert leg.seconds_of(1000) == pytest.approx(1.0, abs=0.05)
-            assert await leg.call.speak("Two.") is Outcome.SPOKEN
+            assert await leg.call.speak("Two.") is UtteranceOutcome.SPOKEN
 
     run_virtually(scenario())
 
@@ -396,7 +396,7 @@ def test_who_speaks_may_be_cancelled(run_virtually: RunVirtually) -> None:
             await asyncio.wait({speaking})
             assert speaking.cancelled()
             assert leg.engine.streams[0].cancelled
-            assert await leg.call.speak("Three.") is Outcome.SPOKEN
+            assert await leg.call.speak("Three.") is UtteranceOutcome.SPOKEN
 
     run_virtually(scenario())
 
@@ -408,11 +408,11 @@ def test_the_end_of_the_connection_ends_the_utterance(run_virtually: RunVirtuall
             await asyncio.sleep(0.5)
             leg.call.on_closed()
             start = leg.now()
-            assert await speaking is Outcome.DISCARDED
+            assert await speaking is UtteranceOutcome.DISCARDED
             await leg.call.wait_closed()
             assert leg.now() == start
             assert leg.engine.streams[0].cancelled
-            assert await leg.call.speak("Four.") is not Outcome.SPOKEN
+            assert await leg.call.speak("Four.") is not UtteranceOutcome.SPOKEN
             assert len(leg.engine.streams) == 1
 
     run_virtually(scenario())
@@ -425,7 +425,7 @@ def test_a_call_that_ends_finishes_its_sentence_and_nothing_else(run_virtually: 
             await asyncio.sleep(1.2)  # the second is being heard, the third is not asked for yet
             await leg.call.finish()
             assert leg.reasons == ["finished"]
-            assert await speaking is Outcome.CUT_SHORT
+            assert await speaking is UtteranceOutcome.CUT_SHORT
             assert leg.seconds_of(1000) == pytest.approx(2.0, abs=0.05)
             assert leg.call.playout.lead_s(leg.now()) == 0
 
@@ -441,7 +441,7 @@ def test_a_call_that_ends_waits_for_the_end_of_a_sentence_still_being_written(
             speaking = asyncio.create_task(leg.call.speak(source))
             await asyncio.sleep(0.7)
             await leg.call.finish()
-            assert await speaking is Outcome.CUT_SHORT
+            assert await speaking is UtteranceOutcome.CUT_SHORT
             assert leg.engine.streams[0].pushed == "One is long."
             assert leg.seconds_of(1000) == pytest.approx(1.0, abs=0.05)
 
@@ -455,7 +455,7 @@ def test_a_call_that_ends_does_not_wait_for_text_after_its_sentence(run_virtuall
             await asyncio.sleep(3.5)
             start = leg.now()
             await leg.call.finish()
-            assert await speaking is Outcome.CUT_SHORT
+            assert await speaking is UtteranceOutcome.CUT_SHORT
             assert leg.now() - start == pytest.approx(0.5, abs=0.05)
 
     run_virtually(scenario())
@@ -498,7 +498,7 @@ def test_who_speaks_after_the_last_sentence_waits_for_the_end(run_virtually: Run
             await asyncio.sleep(1.0)
             assert not speaking.done()
             leg.call.on_closed()
-            assert await speaking is Outcome.CUT_SHORT
+            assert await speaking is UtteranceOutcome.CUT_SHORT
             assert leg.engine.streams == []
 
     run_virtually(scenario())
@@ -509,9 +509,9 @@ def test_keys_are_read_in_order_and_too_many_are_dropped(run_virtually: RunVirtu
         async with open_leg() as leg:
             for digit in "12#" + "9" * 200:
                 leg.call.press(digit)
-            assert [await leg.call.key() for _ in range(64)] == list("12#" + "9" * 61)
+            assert [await leg.call.next_key() for _ in range(64)] == list("12#" + "9" * 61)
             leg.call.press("0")
-            assert await leg.call.key() == "0"
+            assert await leg.call.next_key() == "0"
 
     run_virtually(scenario())
 
@@ -519,20 +519,20 @@ def test_keys_are_read_in_order_and_too_many_are_dropped(run_virtually: RunVirtu
 class Ear:
     """Hears speech in whatever is not silent."""
 
-    def push(self, pcm: bytes, sample_rate: int) -> list[ActivityChange]:
-        return [ActivityChange(any(pcm), 0.0)]
+    def push(self, pcm: bytes, sample_rate: int) -> list[VoiceActivityChange]:
+        return [VoiceActivityChange(any(pcm), 0.0)]
 
 
 def test_a_caller_who_speaks_is_waited_for_as_long_as_anybody_listens(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
-            leg.call.listen_for_speech(Ear())
-            with leg.call.events.follow():
-                leg.call.hear(b"\1\1" * 160, 8_000)
+            leg.call.set_speech_detector(Ear())
+            with leg.call.events.subscribe():
+                leg.call.receive_audio(b"\1\1" * 160, 8_000)
                 asked_at = leg.now()
                 await leg.call.wait_caller_silent(10.0)
                 assert leg.now() - asked_at == pytest.approx(10.0)
-            leg.call.hear(b"\1\1" * 160, 8_000)  # nobody knows any more whether that is speech
+            leg.call.receive_audio(b"\1\1" * 160, 8_000)  # nobody knows any more whether that is speech
             await leg.call.wait_caller_silent(10.0)
             assert leg.now() - asked_at == pytest.approx(10.0)
 
@@ -567,7 +567,7 @@ def test_an_utterance_may_be_said_in_its_own_way(run_virtually: RunVirtually) ->
     async def scenario() -> None:
         async with open_leg() as leg:
             await leg.call.speak("One.")
-            await leg.call.speak("Two.", speech=Speech("anna", 1.2, 7))
+            await leg.call.speak("Two.", speech=CallSpeechOptions("anna", 1.2, 7))
             assert leg.engine.asked == [(None, 1.0, 0), ("anna", 1.2, 7)]
 
     run_virtually(scenario())

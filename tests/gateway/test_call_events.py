@@ -5,21 +5,21 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from vivavoce.adapters.heard_words import Discarded, HeardWord
+from vivavoce.adapters.heard_words import DiscardResult, HeardWord
 from vivavoce.gateway.call_events import (
     CallerAudio,
     CallEvent,
     CallEvents,
-    Follower,
+    EventQueueOverrun,
+    EventSubscription,
     HungUp,
     KeyPressed,
-    Overrun,
     SpeechDiscarded,
     SpeechFinished,
     SpeechStarted,
     WordHeard,
 )
-from vivavoce.gateway.speech_log import SpeechLog
+from vivavoce.gateway.speech_log import UtteranceTracker
 from vivavoce.tts_engine.chunk import Word
 
 
@@ -31,12 +31,12 @@ def test_a_follower_gets_what_happens_while_it_follows_and_ends_with_the_call() 
     async def test() -> None:
         events = CallEvents()
         events.emit(KeyPressed("0"))
-        with events.follow() as follower:
+        with events.subscribe() as follower:
             events.emit(KeyPressed("1"))
             events.emit(CallerAudio(b"\0\0", 8000))
             events.emit(HungUp())
             assert [event async for event in follower] == [KeyPressed("1"), HungUp()]
-        assert not events.followed
+        assert not events.has_subscribers
 
     run(test())
 
@@ -45,7 +45,7 @@ def test_who_follows_a_call_that_is_over_is_told_so() -> None:
     async def test() -> None:
         events = CallEvents()
         events.emit(HungUp())
-        with events.follow() as follower:
+        with events.subscribe() as follower:
             assert [event async for event in follower] == [HungUp()]
 
     run(test())
@@ -54,8 +54,8 @@ def test_who_follows_a_call_that_is_over_is_told_so() -> None:
 def test_audio_goes_to_those_who_asked_for_it_and_the_oldest_is_dropped_first() -> None:
     async def test() -> None:
         events = CallEvents()
-        with events.follow(wants_audio=True) as follower:
-            assert events.audio_wanted
+        with events.subscribe(wants_audio=True) as follower:
+            assert events.wants_caller_audio
             for second in range(20):
                 events.emit(CallerAudio(bytes([second]) * 16_000, 8000))
             events.emit(HungUp())
@@ -67,10 +67,10 @@ def test_audio_goes_to_those_who_asked_for_it_and_the_oldest_is_dropped_first() 
 
 def test_a_follower_that_does_not_read_is_dropped_after_what_it_had() -> None:
     async def test() -> None:
-        follower = Follower(wants_audio=False)
+        follower = EventSubscription(wants_audio=False)
         for _ in range(5_000):
             follower.put(KeyPressed("1"))
-        with pytest.raises(Overrun):
+        with pytest.raises(EventQueueOverrun):
             async for _ in follower:
                 pass
 
@@ -109,9 +109,9 @@ class Recorder(CallEvents):
 HELLO = Word("Hello", 0.0, 0.4, 0, 5)
 
 
-def log() -> tuple[SpeechLog, FakePlayout, Recorder]:
+def log() -> tuple[UtteranceTracker, FakePlayout, Recorder]:
     playout, events = FakePlayout(), Recorder()
-    return SpeechLog(events, playout), playout, events
+    return UtteranceTracker(events, playout), playout, events
 
 
 def test_an_utterance_begins_is_heard_and_is_finished_when_it_has_been_played() -> None:
@@ -151,7 +151,7 @@ def test_a_barge_in_tells_the_text_that_was_heard_and_drops_what_waited() -> Non
     speech.end("spoken")
     speech.begin(Source("And this was never heard."))
     playout.words = [HeardWord(0, HELLO)]
-    heard = speech.discard(Discarded(0, 1500.0, (HELLO,), 5, 2.0))
+    heard = speech.discard(DiscardResult(0, 1500.0, (HELLO,), 5, 2.0))
     assert heard == "Hello"
     assert events.told[2:] == [WordHeard(0, HELLO), SpeechDiscarded(0, 1500.0, "Hello")]
     speech.end("discarded")
@@ -161,5 +161,5 @@ def test_a_barge_in_tells_the_text_that_was_heard_and_drops_what_waited() -> Non
 
 def test_a_barge_in_into_silence_says_nothing() -> None:
     speech, _, events = log()
-    assert speech.discard(Discarded(-1, 0.0, (), 0, 2.0)) is None
+    assert speech.discard(DiscardResult(-1, 0.0, (), 0, 2.0)) is None
     assert events.told == []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from vivavoce.adapters.playout import Playout
 from vivavoce.gateway.call import Call
-from vivavoce.gateway.call_registry import CallHeld, CallRegistry, CallUnknown
+from vivavoce.gateway.call_registry import CallAlreadyAttached, CallRegistry, CallUnknown
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.standin_backend import StandInBackend
@@ -50,7 +50,7 @@ class Leg:
 
     def end(self, reason: str) -> None:
         self.ended = self.ended or reason
-        self.house.registry.leave(self, reason)
+        self.house.registry.remove(self, reason)
 
 
 def in_house(test: Callable[[House], Awaitable[None]], max_calls: int = 2) -> None:
@@ -116,15 +116,15 @@ def test_a_call_that_ends_is_told_so_counted_no_more_and_its_numbers_are_logged_
 
 def test_a_call_is_found_by_its_id_and_held_by_one_at_a_time() -> None:
     async def test(house: House) -> None:
-        waiting = asyncio.create_task(house.registry.next_free())
+        waiting = asyncio.create_task(house.registry.next_unattached())
         await asyncio.sleep(0)
         first = house.admit().open("a")
         assert (await waiting).call is first
         line = house.registry.get("a")
-        with house.registry.hold(line):
-            with pytest.raises(CallHeld, match="'a' is held"), house.registry.hold(line):
+        with house.registry.attach(line):
+            with pytest.raises(CallAlreadyAttached, match="'a' is held"), house.registry.attach(line):
                 pass
-            waiting = asyncio.create_task(house.registry.next_free())
+            waiting = asyncio.create_task(house.registry.next_unattached())
             await asyncio.sleep(0)
             assert not waiting.done()
         assert (await waiting) is line

@@ -12,18 +12,30 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Dtmf, Hangup, Role
+from vivavoce.adapters.audiosocket import (
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketRole,
+    CallId,
+    Dtmf,
+    Hangup,
+)
 from vivavoce.adapters.resample import Downsampler
 from vivavoce.gateway import calls_api
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.agents import SilentAgent
-from vivavoce.gateway.call import Speech
-from vivavoce.gateway.call_messages import MOST_TEXT, MOST_WAITING, BadMessage, parse
-from vivavoce.gateway.calls_api import Speaker
+from vivavoce.gateway.call import CallSpeechOptions
+from vivavoce.gateway.call_messages import (
+    MAX_TEXT_CHARACTERS,
+    MAX_WAITING_CHARACTERS,
+    BadCallMessage,
+    parse_client_message,
+)
+from vivavoce.gateway.calls_api import UtteranceQueue
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
-from vivavoce.gateway.text_feed import Command, Delta, Meter
+from vivavoce.gateway.text_feed import CharacterQuota, TextCommand, TextDelta
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.standin_backend import StandInBackend
@@ -39,11 +51,11 @@ class Phone:
         self.heard = bytearray()
         self.hung_up = asyncio.Event()
         self._writer = writer
-        self._connection = Connection(Role.CALLER)
+        self._connection = AudioSocketConnection(AudioSocketRole.CALLER)
         self.send(CallId(uuid.UUID(self.call_id)))
         self._listening = asyncio.create_task(self._listen(reader))
 
-    def send(self, message: CallId | Audio | Dtmf | Hangup) -> None:
+    def send(self, message: CallId | AudioSocketAudio | Dtmf | Hangup) -> None:
         self._writer.write(self._connection.send(message))
 
     async def aclose(self) -> None:
@@ -55,7 +67,7 @@ class Phone:
         while data := await reader.read(4096):
             self._connection.receive_data(data)
             for event in self._connection.events():
-                if isinstance(event, Audio):
+                if isinstance(event, AudioSocketAudio):
                     self.heard += event.payload
                 elif isinstance(event, Hangup):
                     self.hung_up.set()
@@ -75,7 +87,7 @@ class House:
     async def phone(self) -> Phone:
         phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket))
         self.phones.append(phone)
-        while phone.call_id not in [line.call.call_id for line in self.gateway.server.registry]:
+        while phone.call_id not in [line.call.call_id for line in self.gateway.audiosocket_server.registry]:
             await asyncio.sleep(0.005)
         return phone
 
@@ -130,7 +142,7 @@ async def until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
 
 async def until_free(opened: House, phone: Phone) -> None:
     """Until the call's holder has let go of it, which its leaving is noticed by."""
-    while opened.gateway.server.registry.get(phone.call_id).held:
+    while opened.gateway.audiosocket_server.registry.get(phone.call_id).attached:
         await asyncio.sleep(0.01)
 
 
@@ -218,7 +230,7 @@ def test_keys_and_the_caller_s_audio_come_out() -> None:
                 await until(socket, "started")
                 phone.send(Dtmf("7"))
                 assert (await until(socket, "dtmf"))[-1]["digit"] == "7"
-                phone.send(Audio(8000, b"\x01\x02" * 160))
+                phone.send(AudioSocketAudio(8000, b"\x01\x02" * 160))
                 assert await socket.recv() == b"\x01\x02" * 160
 
     run(test())
@@ -359,13 +371,13 @@ def test_discard_over_http_cuts_what_is_being_said() -> None:
         ('{"type": "text", "text": "a", "loud": true}', "loud"),
         ('{"type": "speech", "speed": 9}', "speed"),
         ('{"type": "on_speech", "action": "shout"}', "action"),
-        (json.dumps({"type": "text", "text": "x" * (MOST_TEXT + 1)}), "text"),
-        ("[" * (8 * MOST_TEXT + 1), "characters; at most"),
+        (json.dumps({"type": "text", "text": "x" * (MAX_TEXT_CHARACTERS + 1)}), "text"),
+        ("[" * (8 * MAX_TEXT_CHARACTERS + 1), "characters; at most"),
     ],
 )
 def test_a_bad_message_is_named(message: str, named: str) -> None:
-    with pytest.raises(BadMessage, match=named):
-        parse(message)
+    with pytest.raises(BadCallMessage, match=named):
+        parse_client_message(message)
 
 
 def test_bad_messages_are_answered_and_the_call_goes_on() -> None:
@@ -470,16 +482,16 @@ def test_after_a_flush_text_is_taken_again() -> None:
             raise RateLimited("too much", 3.0)
         taken.append(characters)
 
-    meter = Meter(charge)
-    assert meter.takes("five.")
+    meter = CharacterQuota(charge)
+    assert meter.accept("five.")
     with pytest.raises(RateLimited, match=r"too much; from here on .* flush or end") as refused:
-        meter.takes("sixsix")
+        meter.accept("sixsix")
     assert refused.value.retry_after_s == 3.0
-    assert [meter.takes(delta) for delta in ("one", Command.FLUSH, "four")] == [False, True, True]
+    assert [meter.accept(delta) for delta in ("one", TextCommand.FLUSH, "four")] == [False, True, True]
     with pytest.raises(RateLimited):
-        meter.takes("sixsix")
+        meter.accept("sixsix")
     meter.end()
-    assert meter.takes("")
+    assert meter.accept("")
     assert taken == [5, 4, 0]
 
 
@@ -487,13 +499,13 @@ def test_what_was_refused_for_want_of_room_is_not_charged() -> None:
     charged: list[int] = []
 
     async def test() -> None:
-        speaker = Speaker(Deaf(), Speech(), nobody, charged.append)  # type: ignore[arg-type]
-        with pytest.raises(BadMessage):
-            speaker.push("x" * (MOST_WAITING + 1))
+        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, charged.append)  # type: ignore[arg-type]
+        with pytest.raises(BadCallMessage):
+            speaker.push("x" * (MAX_WAITING_CHARACTERS + 1))
         for _ in range(1_000):
             speaker.push("Hm.")
             speaker.end()
-        with pytest.raises(BadMessage):
+        with pytest.raises(BadCallMessage):
             speaker.push("Hm.")
         await speaker.aclose()
 
@@ -566,16 +578,16 @@ def nothing(characters: int) -> None:
 class Deaf:
     """A call on which nothing that is said comes to an end."""
 
-    async def speak(self, text: AsyncIterator[Delta], *, speech: Speech) -> None:
+    async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
         await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("silent", [Command.FLUSH, ""], ids=["flush", "text"])
-def test_what_says_nothing_cannot_be_sent_without_end_either(silent: Delta) -> None:
+@pytest.mark.parametrize("silent", [TextCommand.FLUSH, ""], ids=["flush", "text"])
+def test_what_says_nothing_cannot_be_sent_without_end_either(silent: TextDelta) -> None:
     async def test() -> None:
-        speaker = Speaker(Deaf(), Speech(), nobody, nothing)  # type: ignore[arg-type]
-        with pytest.raises(BadMessage, match="characters are waiting"):
-            for _ in range(MOST_WAITING + 1):
+        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
+        with pytest.raises(BadCallMessage, match="characters are waiting"):
+            for _ in range(MAX_WAITING_CHARACTERS + 1):
                 speaker.push(silent)
         await speaker.aclose()
 
@@ -584,15 +596,15 @@ def test_what_says_nothing_cannot_be_sent_without_end_either(silent: Delta) -> N
 
 def test_text_that_could_not_be_spoken_waits_no_longer() -> None:
     class Mute:
-        async def speak(self, text: AsyncIterator[Delta], *, speech: Speech) -> None:
+        async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
             """Fails before it has read anything, as in a full house."""
 
     async def test() -> None:
-        speaker = Speaker(Mute(), Speech(), nobody, nothing)  # type: ignore[arg-type]
+        speaker = UtteranceQueue(Mute(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
         for _ in range(8):
             speaker.push("word " * 12_000)
             speaker.end()
-            while speaker._drafts:
+            while speaker._buffers:
                 await asyncio.sleep(0)
         await speaker.aclose()
 
@@ -622,14 +634,14 @@ def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
     voices: list[str | None] = []
 
     class Attentive:
-        async def speak(self, text: AsyncIterator[Delta], *, speech: Speech) -> None:
+        async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
             voices.append(speech.voice)
 
     async def test() -> None:
-        speaker = Speaker(Attentive(), Speech("first"), nobody, nothing)  # type: ignore[arg-type]
+        speaker = UtteranceQueue(Attentive(), CallSpeechOptions("first"), nobody, nothing)  # type: ignore[arg-type]
         for voice in ("second", "third"):
             speaker.push("Hm. ")
-            speaker.speech = Speech(voice)
+            speaker.speech = CallSpeechOptions(voice)
             speaker.push("And so on.")
             speaker.end()
         while len(voices) < 2:
@@ -642,8 +654,8 @@ def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
 
 def test_utterances_cannot_be_begun_without_end() -> None:
     async def test() -> None:
-        speaker = Speaker(Deaf(), Speech(), nobody, nothing)  # type: ignore[arg-type]
-        with pytest.raises(BadMessage, match="1000 utterances"):
+        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
+        with pytest.raises(BadCallMessage, match="1000 utterances"):
             for _ in range(1_001):
                 speaker.push("Hm.")
                 speaker.end()
@@ -668,7 +680,7 @@ def test_an_error_of_ours_ends_the_hold_and_is_logged(
                 with pytest.raises(ConnectionClosed) as closed:
                     await until(socket, "nothing")
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
-            assert not opened.gateway.server.registry.get(phone.call_id).held
+            assert not opened.gateway.audiosocket_server.registry.get(phone.call_id).attached
             assert not phone.hung_up.is_set()
 
     run(test())
@@ -686,11 +698,11 @@ def test_a_request_that_is_broken_off_ends_its_speech_and_is_no_error(
                 f"POST /v1/calls/{phone.call_id}/speech HTTP/1.1\r\nhost: 127.0.0.1\r\n"
                 "content-length: 100\r\n\r\nOne two three four ".encode()
             )
-            line = opened.gateway.server.registry.get(phone.call_id)
-            while not line.held:
+            line = opened.gateway.audiosocket_server.registry.get(phone.call_id)
+            while not line.attached:
                 await asyncio.sleep(0.01)
             writer.close()
-            while line.held:
+            while line.attached:
                 await asyncio.sleep(0.01)
             assert not phone.hung_up.is_set()
 
@@ -732,11 +744,11 @@ def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
                 await say(socket, "one two three four five six seven eight nine ten eleven twelve " * 4)
                 await until(socket, "word")
                 for start in range(0, len(question), 320):
-                    phone.send(Audio(8000, question[start : start + 320]))
+                    phone.send(AudioSocketAudio(8000, question[start : start + 320]))
                 told = [message["type"] for message in await until(socket, "discarded")]
                 assert told[-2:] == ["caller_speaking", "discarded"]
                 for _ in range(50):
-                    phone.send(Audio(8000, bytes(320)))
+                    phone.send(AudioSocketAudio(8000, bytes(320)))
                 await until(socket, "caller_silent")
 
     run(test())

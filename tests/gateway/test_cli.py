@@ -13,7 +13,7 @@ import pytest
 from vivavoce import __version__
 from vivavoce.gateway import bench_command, cli
 from vivavoce.gateway.bench import call as call_bench
-from vivavoce.gateway.bench.report import Figure, Report
+from vivavoce.gateway.bench.report import BenchFigure, BenchReport
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 
 
@@ -32,7 +32,7 @@ def exit_code(*arguments: str) -> int:
     return end.value.code
 
 
-@pytest.mark.parametrize("command", list(commands(cli._cli)), ids=" ".join)
+@pytest.mark.parametrize("command", list(commands(cli._commands)), ids=" ".join)
 def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(*command, "--help") == 0
     assert f"Usage: vivavoce {' '.join(command)}" in capsys.readouterr().out
@@ -108,9 +108,9 @@ def test_a_bench_gets_its_flags_and_prints_json(
 ) -> None:
     asked: dict[str, object] = {}
 
-    def measure(**named: object) -> Report:
+    def measure(**named: object) -> BenchReport:
         asked.update(named)
-        return Report("call", (Figure("TTFA", 12.0, "ms", at_most=45.0),))
+        return BenchReport("call", (BenchFigure("TTFA", 12.0, "ms", at_most=45.0),))
 
     monkeypatch.setattr(call_bench, "measure", measure)
     assert exit_code("bench", "call", "--part", "ttfa", "--utterances", "3", "--calls", "7", "--json") == 0
@@ -123,7 +123,7 @@ def test_a_bench_gets_its_flags_and_prints_json(
 
 
 def test_the_parts_of_the_call_bench_are_those_that_it_has() -> None:
-    assert list(bench_command._CALL_PARTS) == list(call_bench.Part)
+    assert list(bench_command._CALL_PARTS) == list(call_bench.CallBenchPart)
 
 
 def spoken_words(samples: "np.ndarray[tuple[int], np.dtype[np.int16]]", sample_rate: int) -> float:
@@ -245,8 +245,8 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 def test_a_log_file_is_written_and_begun_anew(tmp_path: Path) -> None:
     log = tmp_path / "vivavoce.log"
     script = (
-        "import logging; from pathlib import Path; from vivavoce.gateway import cli; cli._LOG_BYTES = 2000;"
-        f"cli._start_log('INFO', Path({str(log)!r}));"
+        "import logging; from pathlib import Path; from vivavoce.gateway import cli; cli._MAX_LOG_BYTES = 2000;"
+        f"cli._configure_logging('INFO', Path({str(log)!r}));"
         "[logging.getLogger('vivavoce').info('line %d', n) for n in range(400)]"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -8,14 +8,14 @@ from uuid import UUID
 import numpy as np
 import pytest
 from vivavoce.gateway.heard import (
-    Heard,
-    Packet,
+    ReceivedCall,
+    ReceivedPacket,
     audible_span,
-    first_audible,
+    first_audible_at,
     gaps_s,
-    play,
+    play_through_jitter_buffer,
     speech_s,
-    summarize,
+    summarize_call,
     write_packet_times,
     write_wav,
 )
@@ -30,8 +30,8 @@ def loud(first: int = 0, stop: int = 160, level: int = 5000) -> bytes:
     return samples.tobytes()
 
 
-def packets(*arrivals_ms: float, pcm: bytes = SILENCE) -> tuple[Packet, ...]:
-    return tuple(Packet(at / 1000, 8000, pcm) for at in arrivals_ms)
+def packets(*arrivals_ms: float, pcm: bytes = SILENCE) -> tuple[ReceivedPacket, ...]:
+    return tuple(ReceivedPacket(at / 1000, 8000, pcm) for at in arrivals_ms)
 
 
 def test_audible_begins_at_minus_50_dbfs() -> None:
@@ -46,12 +46,12 @@ def test_the_span_runs_from_the_first_to_past_the_last_audible_sample() -> None:
 
 
 def test_an_onset_counts_the_place_inside_the_packet() -> None:
-    trace = [*packets(0, 20), Packet(0.040, 8000, loud(80))]
-    assert first_audible(trace) == pytest.approx(0.050)
+    trace = [*packets(0, 20), ReceivedPacket(0.040, 8000, loud(80))]
+    assert first_audible_at(trace) == pytest.approx(0.050)
 
 
 def test_silence_has_no_onset() -> None:
-    assert first_audible(packets(0, 20, 40)) is None
+    assert first_audible_at(packets(0, 20, 40)) is None
 
 
 def test_speech_counts_audible_packets_only() -> None:
@@ -64,11 +64,11 @@ def test_gaps_are_between_arrivals() -> None:
 
 
 def test_a_packet_within_the_jitter_buffer_is_played_without_a_hole() -> None:
-    assert [silence for silence, _ in play(packets(0, 20, 79, 80))] == [0, 0, 0, 0]
+    assert [silence for silence, _ in play_through_jitter_buffer(packets(0, 20, 79, 80))] == [0, 0, 0, 0]
 
 
 def test_a_packet_later_than_the_jitter_buffer_leaves_a_hole_and_a_new_schedule() -> None:
-    silences = [silence for silence, _ in play(packets(0, 20, 240, 260, 280))]
+    silences = [silence for silence, _ in play_through_jitter_buffer(packets(0, 20, 240, 260, 280))]
     assert silences == pytest.approx([0, 0, 0.200, 0, 0])
 
 
@@ -91,14 +91,22 @@ def test_a_recording_of_nothing_is_an_empty_wav(tmp_path: Path) -> None:
 
 
 def test_a_packet_of_another_rate_keeps_its_length_in_the_recording(tmp_path: Path) -> None:
-    write_wav(tmp_path / "heard.wav", [Packet(0, 24000, bytes(960)), Packet(0.02, 8000, loud())])
+    write_wav(
+        tmp_path / "heard.wav", [ReceivedPacket(0, 24000, bytes(960)), ReceivedPacket(0.02, 8000, loud())]
+    )
     with wave.open(str(tmp_path / "heard.wav")) as recording:
         assert recording.getframerate() == 24000
         assert recording.getnframes() == 960
 
 
 def test_packet_times_stand_beside_the_recording(tmp_path: Path) -> None:
-    heard = Heard(CALL, 10.0, (Packet(10.5, 8000, SILENCE), Packet(10.72, 8000, loud())), 11.0, "we hung up")
+    heard = ReceivedCall(
+        CALL,
+        10.0,
+        (ReceivedPacket(10.5, 8000, SILENCE), ReceivedPacket(10.72, 8000, loud())),
+        11.0,
+        "we hung up",
+    )
     write_packet_times(tmp_path / "times.csv", heard)
     with (tmp_path / "times.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -109,7 +117,7 @@ def test_packet_times_stand_beside_the_recording(tmp_path: Path) -> None:
 
 def test_the_summary_counts_gaps_by_their_length() -> None:
     arrivals = (100, 120, 165, 230, 340, 360)  # gaps 20, 45, 65, 110, 20
-    summary = summarize(Heard(CALL, 0.0, packets(*arrivals, pcm=loud(8)), 1.0, "we hung up"))
+    summary = summarize_call(ReceivedCall(CALL, 0.0, packets(*arrivals, pcm=loud(8)), 1.0, "we hung up"))
     assert (summary.gaps_over_40_ms, summary.gaps_over_60_ms, summary.gaps_over_100_ms) == (3, 2, 1)
     assert summary.first_packet_ms == 100.0
     assert summary.first_audible_ms == 101.0
@@ -120,7 +128,7 @@ def test_the_summary_counts_gaps_by_their_length() -> None:
 
 
 def test_the_summary_of_a_call_without_audio_has_no_times() -> None:
-    summary = summarize(Heard(CALL, 0.0, (), 1.0, "the gateway hung up"))
+    summary = summarize_call(ReceivedCall(CALL, 0.0, (), 1.0, "the gateway hung up"))
     assert summary.first_packet_ms is None
     assert summary.first_audible_ms is None
     assert summary.inter_arrival_p99_ms is None

@@ -12,7 +12,7 @@ from typing import Literal
 import httpx
 import pytest
 from fastapi import APIRouter, FastAPI, WebSocket
-from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.http import HttpServer, Mount, make_app
 from vivavoce.tts_engine.errors import Overloaded
@@ -23,7 +23,7 @@ from websockets.exceptions import InvalidStatus
 
 def get(path: str, *, reason: str | None = None, metrics: Metrics | None = None) -> httpx.Response:
     app = make_app(
-        unready=lambda: reason, registry=(metrics or Metrics()).registry, access=Access.open_house()
+        unready=lambda: reason, registry=(metrics or Metrics()).registry, access=AccessControl.open_to_all()
     )
 
     async def ask() -> httpx.Response:
@@ -78,7 +78,7 @@ def test_whatever_is_refused_is_refused_in_one_shape(method: str, path: str, sta
     app = make_app(
         unready=lambda: None,
         registry=Metrics().registry,
-        access=Access.open_house(),
+        access=AccessControl.open_to_all(),
         mounts=[Mount(router, Scope.CALLS)],
     )
 
@@ -106,7 +106,7 @@ def test_a_socket_is_refused_in_that_shape_too_and_nothing_of_it_is_in_the_log(
     app = make_app(
         unready=lambda: None,
         registry=Metrics().registry,
-        access=Access(keys),
+        access=AccessControl(keys),
         mounts=[Mount(router, Scope.CALLS)],
     )
 
@@ -148,7 +148,9 @@ async def served(app: FastAPI) -> tuple[httpx.Response, bool]:
 
 def test_the_server_answers_on_its_socket_and_leaves_signals_alone() -> None:
     answer, signals_kept = asyncio.run(
-        served(make_app(unready=lambda: None, registry=Metrics().registry, access=Access.open_house()))
+        served(
+            make_app(unready=lambda: None, registry=Metrics().registry, access=AccessControl.open_to_all())
+        )
     )
     assert answer.json() == {"status": "ok"}
     assert signals_kept

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from vivavoce.gateway.phone import PhoneBank, PhoneFailed, PhoneReport, check_digits, listen
+from vivavoce.gateway.phone import PhoneFailed, PhoneReport, PhoneSimulator, check_digits, listen
 from vivavoce.tts_engine.errors import BadRequest
 
 SILENCE = b"\x10\x01\x40" + bytes(320)
@@ -117,15 +117,15 @@ def test_a_packet_is_timed_when_it_arrives_not_when_it_is_read() -> None:
         sent.set()
 
     with gateway(script) as (host, port):
-        bank = PhoneBank(host, port)
+        bank = PhoneSimulator(host, port)
         bank.dial()
         assert sent.wait(30)
         sent_at = time.monotonic()
         time.sleep(0.3)  # this thread is busy; the kernel is not
         bank.run(time.monotonic() + 30)
         bank.close()
-        (heard,) = bank.heard()
-    assert heard.packets[0].arrived < sent_at + 0.2
+        (heard,) = bank.received_calls()
+    assert heard.packets[0].arrived_at < sent_at + 0.2
 
 
 def test_several_calls_are_numbered_and_each_hears_its_own(tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_a_gateway_that_does_not_read_fails_the_call_as_it_would_in_asterisk() -
         held.wait(60)
 
     with gateway(script) as (host, port):
-        bank = PhoneBank(host, port)
+        bank = PhoneSimulator(host, port)
         bank.dial()
-        line = next(iter(bank._lines.values()))
+        line = next(iter(bank._phones.values()))
         while True:  # fill both socket buffers
             try:
                 line.sock.send(bytes(65_536))
@@ -196,7 +196,7 @@ def test_a_gateway_that_does_not_read_fails_the_call_as_it_would_in_asterisk() -
         bank.run(time.monotonic() + 30)
         bank.close()
         held.set()
-        (heard,) = bank.heard()
+        (heard,) = bank.received_calls()
     assert heard.reason == "the gateway stopped reading"
 
 

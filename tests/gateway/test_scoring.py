@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vivavoce.gateway.bench.scoring import Kind, canonical, differences, score
+from vivavoce.gateway.bench.scoring import MistakeKind, canonical_words, differences, score
 from vivavoce.gateway.bench.words import sentences, word_time_errors_ms
 from vivavoce.tts_engine.chunk import Word
-from vivavoce.tts_engine.reading import number_words
+from vivavoce.tts_engine.reading import amount_words
 
 
 def wrong(reference: str, heard: str) -> int:
-    return score(reference, heard).wrong(Kind.WORD)
+    return score(reference, heard).count_wrong(MistakeKind.WORD)
 
 
 @pytest.mark.parametrize(
@@ -95,18 +95,18 @@ def test_a_wrong_digit_is_a_mistake(said: str, written: str, words: int) -> None
 
 @given(st.text("0123456789", min_size=1, max_size=12), st.text("0123456789", min_size=1, max_size=12))
 def test_two_strings_of_digits_are_equal_only_if_they_are(first: str, second: str) -> None:
-    assert (wrong(number_words.digits(first), second) == 0) == (first == second)
+    assert (wrong(amount_words.digits(first), second) == 0) == (first == second)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
 def test_two_numbers_are_equal_only_if_they_are(first: int, second: int) -> None:
-    assert (wrong(number_words.cardinal(first), f"{second:,}") == 0) == (first == second)
-    assert wrong(number_words.cardinal(first), str(first)) == 0
+    assert (wrong(amount_words.cardinal(first), f"{second:,}") == 0) == (first == second)
+    assert wrong(amount_words.cardinal(first), str(first)) == 0
 
 
 @given(st.integers(0, 99_999), st.integers(1, 99), st.integers(0, 99_999), st.integers(1, 99))
 def test_two_amounts_are_equal_only_if_they_are(units: int, cents: int, others: int, more: int) -> None:
-    said = f"{number_words.cardinal(units)} dollars and {number_words.cardinal(cents)} cents"
+    said = f"{amount_words.cardinal(units)} dollars and {amount_words.cardinal(cents)} cents"
     assert (wrong(said, f"${others:,}.{more:02}") == 0) == (units == others > 0 and cents == more)
 
 
@@ -120,8 +120,8 @@ def test_words_left_out_put_in_and_changed_are_counted() -> None:
 
 def test_names_are_counted_apart() -> None:
     result = score("thank you missus nguyen for two points", "Thank you Mrs. Ingain for 3 points", ["nguyen"])
-    assert (result.words, result.wrong(Kind.WORD)) == (6, 1)
-    assert (result.names, result.wrong(Kind.NAME)) == (1, 1)
+    assert (result.words, result.count_wrong(MistakeKind.WORD)) == (6, 1)
+    assert (result.names, result.count_wrong(MistakeKind.NAME)) == (1, 1)
 
 
 def test_a_mistake_says_what_was_expected_and_heard() -> None:
@@ -150,4 +150,4 @@ def test_word_times_are_compared_for_the_words_that_both_have() -> None:
 
 
 def test_canonical_words_are_lower_case_and_single_digits() -> None:
-    assert canonical("Call 555-0142, it's $5!") == "call 5 5 5 0 1 4 2 it is 5 dollar".split()
+    assert canonical_words("Call 555-0142, it's $5!") == "call 5 5 5 0 1 4 2 it is 5 dollar".split()

@@ -130,7 +130,7 @@ def test_calls_of_browsers_fill_the_house_and_are_finished_like_those_of_phones(
         refused, sentence = await asyncio.to_thread(post, gateway, "/api/offer", offer)
         assert (refused, "2 calls are up" in sentence) == (503, True)
         await gateway.finish()
-        assert len(gateway.registry) == 0
+        assert len(gateway.call_registry) == 0
         assert gateway.unready() == "shutting down"
         writer.close()
         await gateway.aclose()
@@ -309,8 +309,8 @@ def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
 def test_where_no_agent_is_set_phones_are_answered_by_keys_and_browsers_by_the_greeting() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(Settings(http_port=0, audiosocket_port=0), engine=engine)
-        assert isinstance(gateway.server.agent, KeysAgent)
-        assert gateway.browsers.agent is None
+        assert isinstance(gateway.audiosocket_server.agent, KeysAgent)
+        assert gateway.browser_calls.agent is None
         await gateway.aclose()
 
     run(scenario)
@@ -319,8 +319,8 @@ def test_where_no_agent_is_set_phones_are_answered_by_keys_and_browsers_by_the_g
 def test_silence_is_an_agent_too() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(), engine=engine)
-        assert isinstance(gateway.server.agent, SilentAgent)
-        assert gateway.browsers.agent is gateway.server.agent
+        assert isinstance(gateway.audiosocket_server.agent, SilentAgent)
+        assert gateway.browser_calls.agent is gateway.audiosocket_server.agent
         await gateway.aclose()
 
     run(scenario)

@@ -47,7 +47,7 @@ def over_before(*chunks: AudioChunk, end_after: int) -> list[bool]:
             for number, one in enumerate(chunks):
                 if number == end_after:
                     feed.end_after_sentence()
-                answers.append(feed.is_over_before(one))
+                answers.append(feed.ends_before(one))
         return answers
 
     return asyncio.run(scenario())

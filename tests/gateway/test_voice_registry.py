@@ -12,34 +12,34 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 from recordings import recording
-from vivavoce.gateway.access.access import OPEN_KEY_ID, Grant
+from vivavoce.gateway.access.access import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.errors import ScopeMissing
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
-from vivavoce.gateway.voice_registry import OPENAI_NAMES, NewVoice, VoicePolicy, VoiceRegistry
-from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, checked
-from vivavoce.models.cosyvoice.geometry import Version
+from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES, NewVoice, VoicePolicy, VoiceRegistry
+from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, check_recording
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
 from vivavoce.tts_engine.recording import RecordingLimits
 from vivavoce.tts_engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.voice_store import About, VoiceStore
+from vivavoce.tts_engine.voice_store import VoiceMetadata, VoiceStore
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
-ANNA = Grant("anna-key", frozenset({Scope.SPEAK, Scope.ENROL}))
-BO = Grant("bo-key", frozenset({Scope.SPEAK, Scope.ENROL}))
+ANNA = Grant("anna-key", frozenset({Scope.SPEAK, Scope.ENROLL}))
+BO = Grant("bo-key", frozenset({Scope.SPEAK, Scope.ENROLL}))
 SPEAKER = Grant("anna-key", frozenset({Scope.SPEAK}))
 ADMIN = Grant("admin-key", frozenset({Scope.ADMIN}))
-EVERYBODY = Grant(OPEN_KEY_ID, frozenset(Scope))
+EVERYBODY = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
 
 
 class Encoder:
     """Hears how long and how loud a recording is, and counts."""
 
-    def __init__(self, version: Version) -> None:
+    def __init__(self, version: CosyVoiceVersion) -> None:
         self.version = version
         self.heard: list[float] = []
         self.may_go_on = threading.Event()
@@ -47,7 +47,7 @@ class Encoder:
         self.hears = threading.Event()
 
     def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
-        speech = checked(samples, sample_rate)
+        speech = check_recording(samples, sample_rate)
         self.hears.set()
         assert self.may_go_on.wait(30)
         self.heard.append(len(speech) / sample_rate)
@@ -60,7 +60,7 @@ class House:
     """A registry over a store, and the encoder behind it."""
 
     def __init__(
-        self, folder: Path, version: Version = Version.V2, policy: VoicePolicy | None = None
+        self, folder: Path, version: CosyVoiceVersion = CosyVoiceVersion.V2, policy: VoicePolicy | None = None
     ) -> None:
         self.encoder = Encoder(version)
         self.store = VoiceStore(folder, version.value)
@@ -85,7 +85,7 @@ def created(house: House, grant: Grant, name: str = "Anna", **about: str) -> str
 
 
 def seen(house: House, grant: Grant) -> list[str]:
-    return [voice.id for voice in house.registry.visible(grant)]
+    return [voice.id for voice in house.registry.usable_voices(grant)]
 
 
 # Names
@@ -103,8 +103,8 @@ def test_a_bundle_without_speakers_speaks_with_the_operators_oldest(tmp_path: Pa
         registry = VoiceRegistry(BundleVoices({}, lambda: pytest.fail("not needed"), ("en",), store))
         with pytest.raises(UnknownVoice, match="enrol one"):
             registry.resolve(None, ADMIN)
-        prompt = Encoder(Version.V2).enroll(np.sin(np.arange(48_000.0)), 16_000)
-        store.add(prompt, name="x", about=About(owner="anna-key"), voice_id="annas")
+        prompt = Encoder(CosyVoiceVersion.V2).enroll(np.sin(np.arange(48_000.0)), 16_000)
+        store.add(prompt, name="x", about=VoiceMetadata(owner="anna-key"), voice_id="annas")
         store.add(prompt, name="x", voice_id="oldest")
         store.add(prompt, name="x", voice_id="newest")
         assert registry.resolve(None, SPEAKER) == "oldest"
@@ -112,9 +112,9 @@ def test_a_bundle_without_speakers_speaks_with_the_operators_oldest(tmp_path: Pa
 
 
 def test_the_names_that_openais_clients_insist_on_are_the_default(house: House) -> None:
-    assert len(OPENAI_NAMES) == 13
-    assert {house.registry.resolve(name, SPEAKER) for name in OPENAI_NAMES} == {"first"}
-    assert set(house.registry.aliases()) == set(OPENAI_NAMES)
+    assert len(OPENAI_VOICE_NAMES) == 13
+    assert {house.registry.resolve(name, SPEAKER) for name in OPENAI_VOICE_NAMES} == {"first"}
+    assert set(house.registry.aliases()) == set(OPENAI_VOICE_NAMES)
 
 
 def test_an_alias_is_the_voice_that_it_is_configured_for(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_default_or_an_alias_of_no_voice_stops_the_start(house: House) -> None
 
 def test_a_default_of_another_release_or_a_damaged_one_stops_the_start(house: House, tmp_path: Path) -> None:
     asyncio.run(house.registry.create(recording(), NewVoice("Anna", voice_id="anna"), EVERYBODY))
-    later = House(tmp_path / "voices", Version.V3)
+    later = House(tmp_path / "voices", CosyVoiceVersion.V3)
     with pytest.raises(BadRequest, match="voice: voice 'anna' was enrolled with CosyVoice 2"):
         asyncio.run(VoiceRegistry.open(later.voices, VoicePolicy(default="anna")))
     later.close()
@@ -251,7 +251,7 @@ def test_another_recording_leaves_what_is_not_told_anew(house: House) -> None:
 
 
 def test_only_the_beginning_is_used_where_that_is_asked_for(house: House) -> None:
-    new = NewVoice("Anna", use_s=10.0, limits=RecordingLimits(longest_s=60))
+    new = NewVoice("Anna", max_prompt_s=10.0, limits=RecordingLimits(max_duration_s=60))
     asyncio.run(house.registry.create(recording(45), new, ANNA))
     assert house.encoder.heard == [10.0]
 
@@ -280,7 +280,7 @@ def test_the_loop_goes_on_while_a_recording_is_heard(house: House) -> None:
 
 
 def test_whoever_comes_when_too_many_wait_is_refused_at_once(tmp_path: Path) -> None:
-    house = House(tmp_path, policy=VoicePolicy(most_waiting=2))
+    house = House(tmp_path, policy=VoicePolicy(max_waiting=2))
 
     async def scenario() -> None:
         house.encoder.may_go_on.clear()
@@ -333,20 +333,20 @@ def test_many_at_once_are_all_enrolled_and_none_mixed_up(house: House) -> None:
 def test_a_borrowed_voice_lasts_as_long_as_it_is_used(house: House) -> None:
     async def scenario() -> None:
         new = NewVoice("", "Some words.")
-        async with house.registry.borrowed(recording(), new, ANNA) as first:
-            async with house.registry.borrowed(recording(), new, BO) as second:
+        async with house.registry.temporary(recording(), new, ANNA) as first:
+            async with house.registry.temporary(recording(), new, BO) as second:
                 assert first == second
-            assert house.voices.speaker(first).prompt is not None
+            assert house.voices.speaker_profile(first).prompt is not None
             assert seen(house, ADMIN) == ["first", "second"]
             with pytest.raises(UnknownVoice):
                 house.registry.resolve(first, ANNA)
         assert first not in house.voices
         with pytest.raises(ZeroDivisionError):
-            async with house.registry.borrowed(recording(), new, ANNA) as third:
+            async with house.registry.temporary(recording(), new, ANNA) as third:
                 raise ZeroDivisionError
         assert third not in house.voices
         with pytest.raises(ScopeMissing):
-            await house.registry.borrowed(recording(), new, SPEAKER).__aenter__()
+            await house.registry.temporary(recording(), new, SPEAKER).__aenter__()
 
     asyncio.run(scenario())
     assert house.store.list() == ()
@@ -357,7 +357,7 @@ def test_a_model_that_clones_nobody_says_which_does() -> None:
     assert registry.resolve(None, ANNA) == "tone-440"
     assert registry.resolve("tone-880", ANNA) == "tone-880"
     assert registry.resolve("shimmer", ANNA) == "tone-440"
-    assert [voice.id for voice in registry.visible(ANNA)] == ["tone-440", "tone-880"]
+    assert [voice.id for voice in registry.usable_voices(ANNA)] == ["tone-440", "tone-880"]
     with pytest.raises(BadRequest, match=r"clones nobody; a server of CosyVoice 2 or 3 does"):
         asyncio.run(registry.create(recording(), NewVoice("Anna"), ANNA))
     with pytest.raises(UnknownVoice):
@@ -368,10 +368,10 @@ def test_a_model_that_clones_nobody_says_which_does() -> None:
 def test_a_server_without_a_folder_for_voices_keeps_none_and_says_so_but_lends_them() -> None:
     async def lent() -> bool:
         registry.check_cloning()
-        async with registry.borrowed(recording(), NewVoice(""), ANNA) as voice:
+        async with registry.temporary(recording(), NewVoice(""), ANNA) as voice:
             return voice in voices
 
-    voices = BundleVoices({}, lambda: Encoder(Version.V2), ("en",), None)  # type: ignore[arg-type,return-value]
+    voices = BundleVoices({}, lambda: Encoder(CosyVoiceVersion.V2), ("en",), None)  # type: ignore[arg-type,return-value]
     registry = VoiceRegistry(voices)
     with pytest.raises(BadRequest, match="'voice_store'"):
         asyncio.run(registry.create(recording(), NewVoice("Anna"), ANNA))
@@ -381,7 +381,7 @@ def test_a_server_without_a_folder_for_voices_keeps_none_and_says_so_but_lends_t
 
 def test_voices_of_another_release_are_not_offered(house: House, tmp_path: Path) -> None:
     annas = created(house, ANNA, "Anna")
-    later = House(tmp_path / "voices", Version.V3)
+    later = House(tmp_path / "voices", CosyVoiceVersion.V3)
     assert seen(later, ANNA) == ["first", "second"]
     assert later.registry.find(annas, ANNA).version == 2
     asyncio.run(later.registry.remove(annas, ANNA))
@@ -452,7 +452,7 @@ def test_what_has_not_changed_is_not_heard_again(house: House, speakers: Path, t
 
 def test_another_release_hears_the_folder_again(house: House, speakers: Path, tmp_path: Path) -> None:
     enrolled(house, speakers)
-    later = House(tmp_path / "voices", Version.V3)
+    later = House(tmp_path / "voices", CosyVoiceVersion.V3)
     assert enrolled(later, speakers) == 2
     assert later.registry.resolve("anna", BO) == "anna"
     later.close()

@@ -79,8 +79,8 @@ def test_the_command_enrols_as_a_server_does(bundles: Path, speech: Path, tmp_pa
     )
     backend = CosyVoiceBackend.load(bundles / "v3", voices=store)
     recording = read_recording_file(speech)
-    prompt = backend.voices.encode(recording.samples, recording.sample_rate, words)
-    speaker = backend.voices.speaker("anna")
+    prompt = backend.voices.encode_prompt(recording.samples, recording.sample_rate, words)
+    speaker = backend.voices.speaker_profile("anna")
     assert speaker.prompt is not None
     assert speaker.prompt.id == prompt.id
     assert backend.voices.get("anna").id == "anna"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from vivavoce.models.cosyvoice.front_end import compat_text
-from vivavoce.models.cosyvoice.front_end.compat_text import Script
+from vivavoce.models.cosyvoice.front_end.compat_text import UpstreamTextRules
 
 GOLDEN = Path(__file__).parent / "data"
 CASE: dict[str, Any] = json.loads((GOLDEN / "k_frontend.json").read_text("utf-8"))
@@ -20,7 +20,7 @@ def tokenize(text: str) -> list[str]:
 def test_english(row: dict[str, Any]) -> None:
     assert compat_text.spell_out_numbers(row["text"]) == row["spelled"]
     spelled = row["spelled"]
-    assert compat_text.split_paragraph(spelled, tokenize, Script.OTHER) == row["split"]
+    assert compat_text.split_paragraph(spelled, tokenize, UpstreamTextRules.OTHER) == row["split"]
 
 
 @pytest.mark.parametrize("row", CASE["zh"], ids=lambda row: row["text"][:8])
@@ -29,7 +29,7 @@ def test_chinese(row: dict[str, Any]) -> None:
     assert compat_text.remove_blanks(text) == row["blank"]
     assert compat_text.spell_out_corner_marks(text) == row["corner"]
     assert compat_text.remove_brackets(text) == row["bracket"]
-    assert compat_text.split_paragraph(text, tokenize, Script.CHINESE) == row["split"]
+    assert compat_text.split_paragraph(text, tokenize, UpstreamTextRules.CHINESE) == row["split"]
 
 
 @pytest.mark.parametrize("row", CASE["text_normalize_no_wetext"], ids=lambda row: row["text"][:8])
@@ -45,4 +45,4 @@ def test_bare_punctuation(text: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(("text", "expected"), CASE["contains_chinese"])
 def test_the_script(text: str, expected: bool) -> None:
-    assert (compat_text.script_of(text) is Script.CHINESE) is expected
+    assert (compat_text.rules_for(text) is UpstreamTextRules.CHINESE) is expected

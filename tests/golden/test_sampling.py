@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from vivavoce.models.cosyvoice.sampling import Chooser, draw
+from vivavoce.models.cosyvoice.sampling import SamplingContext, sample_ids
 
 GOLDEN = Path(__file__).parent / "data"
 END = 120  # of the codec of 120 sounds
@@ -31,7 +31,7 @@ def test_every_draw_of_the_trace_is_repeated() -> None:
     draws = []
     for index, logits in enumerate(case["logits"]):
         forbidden = (END,) if index < FEWEST else ()
-        draws += draw(logits[None], [Chooser(decoded, source, forbidden)])
+        draws += sample_ids(logits[None], [SamplingContext(decoded, source, forbidden)])
         decoded.append(draws[-1].id)
     assert [drawn.id for drawn in draws] == case["ids"].tolist()
     assert [drawn.redrawn for drawn in draws] == case["fallback"].tolist()

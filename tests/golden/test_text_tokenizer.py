@@ -13,18 +13,20 @@ pytest.importorskip(
     "tokenizers", reason="the CosyVoice voices need tokenizers: pip install 'vivavoce[cosyvoice]'"
 )
 
-from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer, read_ranks
-from vivavoce.models.cosyvoice.geometry import Version
+from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer, read_tiktoken_ranks
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
 
 GOLDEN = Path(__file__).parent / "data"
 ROOT = Path(__file__).parents[2]
 CASE: dict[str, Any] = json.loads((GOLDEN / "l_tokenizer_proxy.json").read_text("utf-8"))
 
 
-@pytest.fixture(scope="module", params=list(Version))
+@pytest.fixture(scope="module", params=list(CosyVoiceVersion))
 def tokenizer(request: pytest.FixtureRequest) -> TextTokenizer:
-    ranks = read_ranks(ROOT / "models" / "cosyvoice" / "golden" / "qwen_ranks_of_the_golden_texts.tiktoken")
-    return TextTokenizer.from_ranks(ranks, request.param, first_mark=151_643)
+    ranks = read_tiktoken_ranks(
+        ROOT / "models" / "cosyvoice" / "golden" / "qwen_ranks_of_the_golden_texts.tiktoken"
+    )
+    return TextTokenizer.from_ranks(ranks, request.param, first_special_id=151_643)
 
 
 @pytest.mark.parametrize("row", CASE["cases"], ids=lambda row: row["text"][:12])

@@ -25,29 +25,29 @@ GRAPH_FILE = Path(hibari.__file__).parent / "assets" / "hibari.onnx"
 
 
 @pytest.fixture(scope="module")
-def voice() -> packaged.PackagedVoice:
-    return packaged.PackagedVoice.load()
+def voice() -> packaged.HibariVoice:
+    return packaged.HibariVoice.load()
 
 
-def read_words(sentence: str) -> list[packaged.ReadWord]:
+def read_words(sentence: str) -> list[packaged.SpelledWord]:
     bare = [(word.rstrip(",.?!"), word) for word in sentence.split()]
-    return [packaged.ReadWord(text, word[len(text) :]) for text, word in bare]
+    return [packaged.SpelledWord(text, word[len(text) :]) for text, word in bare]
 
 
 def render(
-    voice: packaged.PackagedVoice, line: packaged.Line, frames: tuple[int, ...], seed: int = 0
-) -> tuple[NDArray[np.float32], packaged.Utterance, packaged.RenderState]:
+    voice: packaged.HibariVoice, line: packaged.PhonemeLine, frames: tuple[int, ...], seed: int = 0
+) -> tuple[NDArray[np.float32], packaged.EncodedLine, packaged.HibariRenderState]:
     utterance = voice.encode(line)
     state, parts = packaged.init_state(utterance, np.random.default_rng(seed)), []
     plan = itertools.chain(frames, itertools.repeat(frames[-1]))
-    while not packaged.finished(utterance, state):
+    while not packaged.is_finished(utterance, state):
         samples, state = voice.step(utterance, state, next(plan))
         parts.append(samples)
     return np.concatenate(parts), utterance, state
 
 
-def speak(voice: packaged.PackagedVoice, sentence: str, frames: tuple[int, ...] = (16, 32, 64)) -> NDArray:
-    (line,) = voice.reader.read(read_words(sentence))
+def speak(voice: packaged.HibariVoice, sentence: str, frames: tuple[int, ...] = (16, 32, 64)) -> NDArray:
+    (line,) = voice.phonemizer.phonemize(read_words(sentence))
     return render(voice, line, frames)[0]
 
 
@@ -56,8 +56,8 @@ def signal_to_difference_db(signal: NDArray, other: NDArray) -> float:
 
 
 @pytest.mark.parametrize("sentence", SENTENCES[:3])
-def test_the_cut_graph_says_what_the_shipped_one_says(voice: packaged.PackagedVoice, sentence: str) -> None:
-    (line,) = voice.reader.read(read_words(sentence))
+def test_the_cut_graph_says_what_the_shipped_one_says(voice: packaged.HibariVoice, sentence: str) -> None:
+    (line,) = voice.phonemizer.phonemize(read_words(sentence))
     shipped = onnxruntime.InferenceSession(str(GRAPH_FILE), providers=["CPUExecutionProvider"])
     feed = {"ids": line.ids[None], "speed": np.ones(1, np.float32)}
     expected = np.concatenate([part[0] for part in shipped.run(["lh", "theta", "ln", "lr", "phi"], feed)])
@@ -70,7 +70,7 @@ def test_the_cut_graph_says_what_the_shipped_one_says(voice: packaged.PackagedVo
 
 
 @pytest.mark.parametrize("frames", [(1000,), (5, 7, 9), (1,), (33,)])
-def test_any_split_into_steps_sounds_the_same(voice: packaged.PackagedVoice, frames: tuple[int, ...]) -> None:
+def test_any_split_into_steps_sounds_the_same(voice: packaged.HibariVoice, frames: tuple[int, ...]) -> None:
     """Equal but for 8-bit roundings that fall the other way."""
     usual, other = speak(voice, SENTENCES[1]), speak(voice, SENTENCES[1], frames)
     assert abs(len(usual) - len(other)) <= RATE // 1000
@@ -78,30 +78,28 @@ def test_any_split_into_steps_sounds_the_same(voice: packaged.PackagedVoice, fra
     assert signal_to_difference_db(usual[:size], other[:size]) > 25
 
 
-def test_the_same_steps_give_the_same_samples_bit_for_bit(voice: packaged.PackagedVoice) -> None:
+def test_the_same_steps_give_the_same_samples_bit_for_bit(voice: packaged.HibariVoice) -> None:
     assert np.array_equal(speak(voice, SENTENCES[0]), speak(voice, SENTENCES[0]))
-    assert np.array_equal(speak(voice, SENTENCES[0]), speak(voice.twin(), SENTENCES[0]))
+    assert np.array_equal(speak(voice, SENTENCES[0]), speak(voice.for_another_thread(), SENTENCES[0]))
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
-def test_speech_starts_within_5_ms_and_ends_within_15_ms(
-    voice: packaged.PackagedVoice, sentence: str
-) -> None:
+def test_speech_starts_within_5_ms_and_ends_within_15_ms(voice: packaged.HibariVoice, sentence: str) -> None:
     samples = speak(voice, sentence)
     audible = np.flatnonzero(np.abs(samples) > 10 ** (-50 / 20))
     assert audible[0] <= 0.005 * RATE
     assert len(samples) - audible[-1] <= 0.015 * RATE
 
 
-def test_speech_stands_at_minus_20_dbfs_and_never_clips(voice: packaged.PackagedVoice) -> None:
+def test_speech_stands_at_minus_20_dbfs_and_never_clips(voice: packaged.HibariVoice) -> None:
     spoken = [speak(voice, sentence) for sentence in SENTENCES]
     levels = [active_speech_level(samples, RATE) for samples in spoken]
     assert np.median(levels) == pytest.approx(-20, abs=0.7)
     assert max(np.abs(samples).max() for samples in spoken) < 1.0
 
 
-def test_word_times_are_in_order_and_within_the_speech(voice: packaged.PackagedVoice) -> None:
-    (line,) = voice.reader.read(read_words(SENTENCES[1]))
+def test_word_times_are_in_order_and_within_the_speech(voice: packaged.HibariVoice) -> None:
+    (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[1]))
     samples, utterance, state = render(voice, line, (16, 32, 64))
     times = packaged.word_times(utterance, state)
     assert len(times) == len(SENTENCES[1].split())
@@ -111,9 +109,9 @@ def test_word_times_are_in_order_and_within_the_speech(voice: packaged.PackagedV
     assert times[-1][1] < len(samples) / RATE + 0.5
 
 
-def test_a_pause_between_words_lies_where_the_times_say(voice: packaged.PackagedVoice) -> None:
+def test_a_pause_between_words_lies_where_the_times_say(voice: packaged.HibariVoice) -> None:
     """At the full stop inside the line the voice is silent; the words' times must bracket that silence."""
-    (line,) = voice.reader.read(read_words(SENTENCES[4]))
+    (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[4]))
     samples, utterance, state = render(voice, line, (16, 32, 64))
     times = packaged.word_times(utterance, state)
     before, after = times[5], times[6]
@@ -123,31 +121,31 @@ def test_a_pause_between_words_lies_where_the_times_say(voice: packaged.Packaged
     assert after[0] - before[1] > 0.2
 
 
-def test_speed_changes_the_length(voice: packaged.PackagedVoice) -> None:
-    (line,) = voice.reader.read(read_words(SENTENCES[1]))
+def test_speed_changes_the_length(voice: packaged.HibariVoice) -> None:
+    (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[1]))
     slow, usual, fast = (voice.encode(line, speed).frames for speed in (0.5, 1.0, 2.0))
     assert slow > 1.6 * usual > 2.5 * fast
 
 
-def test_a_long_line_is_cut_between_words(voice: packaged.PackagedVoice) -> None:
+def test_a_long_line_is_cut_between_words(voice: packaged.HibariVoice) -> None:
     words = read_words(" ".join(["understanding"] * 120))
-    lines = voice.reader.read(words)
+    lines = voice.phonemizer.phonemize(words)
     assert len(lines) > 1
     assert sum(len(line.words) for line in lines) == len(words)
-    assert all(len(line.ids) <= packaged.MOST_PHONEMES + 2 for line in lines)
+    assert all(len(line.ids) <= packaged.MAX_PHONEMES + 2 for line in lines)
 
 
-def test_words_without_phonemes_are_kept_as_empty_ranges(voice: packaged.PackagedVoice) -> None:
-    (line,) = voice.reader.read([packaged.ReadWord("你好"), packaged.ReadWord("hello", ".")])
+def test_words_without_phonemes_are_kept_as_empty_ranges(voice: packaged.HibariVoice) -> None:
+    (line,) = voice.phonemizer.phonemize([packaged.SpelledWord("你好"), packaged.SpelledWord("hello", ".")])
     assert len(line.words) == 2
     assert line.words[0][0] == line.words[0][1]
-    assert line.speaks
-    (silent,) = voice.reader.read([packaged.ReadWord("你好")])
-    assert not silent.speaks
+    assert line.has_phonemes
+    (silent,) = voice.phonemizer.phonemize([packaged.SpelledWord("你好")])
+    assert not silent.has_phonemes
 
 
 def test_another_model_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "hibari.onnx"
     other.write_bytes(GRAPH_FILE.read_bytes()[:-1])
-    with pytest.raises(graph.GraphMismatch, match=r"hibari-tts 0\.2\.1"):
-        graph.cut(other)
+    with pytest.raises(graph.HibariGraphMismatch, match=r"hibari-tts 0\.2\.1"):
+        graph.split_graph(other)

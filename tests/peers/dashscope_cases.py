@@ -32,7 +32,7 @@ PCM = AudioFormat.PCM_24000HZ_MONO_16BIT
 TEXT = "One two three four. Five six."
 LONG = "word " * 3_999
 RECORDING = "data:audio/wav;base64,UklGRiBwcmV0ZW5k"
-WITHIN_S = 60.0
+TIMEOUT_S = 60.0
 IS_1 = dashscope.version.__version__.startswith("1.")
 
 
@@ -106,7 +106,7 @@ class Cases:
         )
         for text in ("One t", "wo three ", "four. ", "Five six."):
             synthesizer.streaming_call(text)
-        synthesizer.streaming_complete(WITHIN_S * 1000)
+        synthesizer.streaming_complete(TIMEOUT_S * 1000)
         assert listener.calls == ["open", "complete", "close"], listener.calls
         words = [
             (word["text"], word["begin_time"], word["end_time"])
@@ -122,16 +122,16 @@ class Cases:
         synthesizer.streaming_call("One")
         synthesizer.streaming_flush()
         begun = time.monotonic()
-        while not listener.audio and time.monotonic() < begun + WITHIN_S:
+        while not listener.audio and time.monotonic() < begun + TIMEOUT_S:
             time.sleep(0.01)
         assert listener.audio, "nothing was spoken at the flush"
-        synthesizer.streaming_complete(WITHIN_S * 1000)
+        synthesizer.streaming_complete(TIMEOUT_S * 1000)
 
     def asynchronous(self) -> Any:
         listener = Listener()
         synthesizer = SpeechSynthesizer(model=MODEL, voice=VOICE, callback=listener)
         assert synthesizer.call(TEXT) is None
-        assert listener.over.wait(WITHIN_S)
+        assert listener.over.wait(TIMEOUT_S)
         assert not listener.errors
         return self.keep("asynchronous.mp3", listener.audio)
 
@@ -171,7 +171,7 @@ class Cases:
                 )
                 used.add(id(synthesizer.ws))
                 synthesizer.call(TEXT)
-                assert listener.over.wait(WITHIN_S)
+                assert listener.over.wait(TIMEOUT_S)
                 assert not listener.errors, listener.errors
                 said.append(self.keep(f"pool-{number}-{task}.24000.pcm", listener.audio))
                 while not synthesizer._stopped.is_set():  # its waiter may end after the object is lent again
@@ -196,7 +196,7 @@ class Cases:
             synthesizer.call(TEXT)
         except Exception:
             assert not IS_1  # 1.x tells in on_error alone
-        assert listener.over.wait(WITHIN_S)
+        assert listener.over.wait(TIMEOUT_S)
         assert "418" in listener.errors[0], listener.errors
         assert json.loads(listener.errors[0])["header"]["error_code"] == "InvalidParameter"
         synthesizer._stopped.wait(1.0)
@@ -205,9 +205,9 @@ class Cases:
             listener = Listener()
             synthesizer = pool.borrow_synthesizer(model=MODEL, voice=VOICE, format=PCM, callback=listener)
             synthesizer.call("One.")
-            assert listener.over.wait(WITHIN_S)
+            assert listener.over.wait(TIMEOUT_S)
             assert not listener.errors
-            synthesizer._stopped.wait(WITHIN_S)
+            synthesizer._stopped.wait(TIMEOUT_S)
             was_it = synthesizer.ws.sock is socket and socket.connected
             pool.return_synthesizer(synthesizer)
             if was_it:
@@ -241,7 +241,7 @@ class Cases:
         if IS_1:
             synthesizer.streaming_cancel()
         else:
-            synthesizer.streaming_cancel(WITHIN_S * 1000)  # or as long as nobody answers
+            synthesizer.streaming_cancel(TIMEOUT_S * 1000)  # or as long as nobody answers
             assert "complete" in listener.calls, listener.calls
         assert len(listener.audio) < 2 * 24_000 * 0.2 * 3_999
 
@@ -262,7 +262,7 @@ class Cases:
         assert result.audio_id
         import requests
 
-        return self.keep("http.wav", requests.get(result.audio_url, timeout=WITHIN_S).content)
+        return self.keep("http.wav", requests.get(result.audio_url, timeout=TIMEOUT_S).content)
 
     def http_stream(self) -> Any:
         *pieces, last = HttpSpeechSynthesizer.call(

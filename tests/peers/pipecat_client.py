@@ -12,14 +12,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from vivavoce.gateway.bench.chromium import Tab, loopback_only, open_chromium
-from vivavoce.gateway.bench.webrtc import serving
+from vivavoce.gateway.bench.chromium import BrowserTab, loopback_only, open_chromium
+from vivavoce.gateway.bench.webrtc import serve_browser_calls
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
 BUNDLE = Path(os.environ["PIPECAT_CLIENT_BUNDLE"]).read_text(encoding="utf-8")
-WITHIN_S = 180.0
+TIMEOUT_S = 180.0
 LONG = "one two three four five six seven eight nine ten eleven twelve " * 20  # nobody waits for its end
 
 CLIENT = """(() => {
@@ -53,11 +53,11 @@ CLIENT = """(() => {
 
 
 @asynccontextmanager
-async def client(greeting: str = "") -> AsyncIterator[tuple[BrowserCalls, Tab]]:
-    async with asyncio.timeout(WITHIN_S), await Engine.open(backend=StandInBackend()) as engine:
+async def client(greeting: str = "") -> AsyncIterator[tuple[BrowserCalls, BrowserTab]]:
+    async with asyncio.timeout(TIMEOUT_S), await Engine.open(backend=StandInBackend()) as engine:
         with loopback_only():
             settings = BrowserCallSettings(greeting=greeting)
-            async with serving(engine, settings) as (calls, url), open_chromium() as browser:
+            async with serve_browser_calls(engine, settings) as (calls, url), open_chromium() as browser:
                 tab = await browser.new_tab()
                 await tab.open(url + "/status")  # any page of that origin: the client brings its own
                 await tab.run(BUNDLE)
@@ -65,7 +65,7 @@ async def client(greeting: str = "") -> AsyncIterator[tuple[BrowserCalls, Tab]]:
                 yield calls, tab
 
 
-def with_client(test: Callable[[BrowserCalls, Tab], Awaitable[None]], greeting: str = "") -> None:
+def with_client(test: Callable[[BrowserCalls, BrowserTab], Awaitable[None]], greeting: str = "") -> None:
     async def run() -> None:
         async with client(greeting) as (calls, tab):
             await test(calls, tab)
@@ -79,7 +79,7 @@ OFFER = 'bot.connect({ webrtcRequestParams: { endpoint: location.origin + "/api/
 
 @pytest.mark.parametrize("connect", [START, OFFER], ids=["start", "offer"])
 def test_the_client_connects_is_ready_hears_and_hangs_up(connect: str) -> None:
-    async def scenario(calls: BrowserCalls, tab: Tab) -> None:
+    async def scenario(calls: BrowserCalls, tab: BrowserTab) -> None:
         await tab.run(connect)
         await tab.wait_until("heard('onBotReady').length === 1")
         assert await tab.run("heard('onBotReady')[0].about.library") == "vivavoce"
@@ -101,7 +101,7 @@ def test_the_client_connects_is_ready_hears_and_hangs_up(connect: str) -> None:
 
 
 def test_the_greeting_is_heard_to_its_end_and_the_call_can_be_made_again() -> None:
-    async def scenario(calls: BrowserCalls, tab: Tab) -> None:
+    async def scenario(calls: BrowserCalls, tab: BrowserTab) -> None:
         for number in (1, 2):
             await tab.run(START)
             await tab.wait_until(f"heard('onBotStoppedSpeaking').length === {number}")
@@ -114,7 +114,7 @@ def test_the_greeting_is_heard_to_its_end_and_the_call_can_be_made_again() -> No
 
 
 def test_text_sent_while_the_bot_speaks_interrupts_it() -> None:
-    async def scenario(calls: BrowserCalls, tab: Tab) -> None:
+    async def scenario(calls: BrowserCalls, tab: BrowserTab) -> None:
         await tab.run(START)
         await tab.run(f"bot.sendText({LONG!r})")
         await tab.wait_until("heard('onBotTtsText').length >= 2")

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vivavoce.gateway.bench.chromium import Chromium, Tab, find_chromium, loopback_only, open_chromium
-from vivavoce.gateway.bench.webrtc import call, hang_up, serving, tapped_call
+from vivavoce.gateway.bench.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
+from vivavoce.gateway.bench.webrtc import hang_up, probed_call, serve_browser_calls, start_call
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: apt-get install chromium")
 
-WITHIN_S = 180.0
+TIMEOUT_S = 180.0
 LONG = "one two three four five six seven eight nine ten eleven twelve " * 20  # nobody waits for its end
 
 
@@ -37,23 +37,23 @@ async def world(**settings: Any) -> AsyncIterator[World]:
     async with await Engine.open(backend=StandInBackend((440, 660))) as engine:
         settings = BrowserCallSettings(**settings)
         with loopback_only():
-            async with serving(engine, settings) as (calls, url), open_chromium() as browser:
+            async with serve_browser_calls(engine, settings) as (calls, url), open_chromium() as browser:
                 yield World(calls, url, browser)
 
 
 def in_world(test: Callable[[World], Awaitable[None]], **settings: Any) -> None:
     async def run() -> None:
-        async with asyncio.timeout(WITHIN_S), world(**settings) as opened:
+        async with asyncio.timeout(TIMEOUT_S), world(**settings) as opened:
             await test(opened)
 
     asyncio.run(run())
 
 
-async def type_in(tab: Tab, text: str) -> None:
+async def type_in(tab: BrowserTab, text: str) -> None:
     await tab.run(f"text.value = {text!r}; say.requestSubmit()")
 
 
-async def pitch(tab: Tab) -> float:
+async def pitch(tab: BrowserTab) -> float:
     """Hz of what sounds, as the page's own sound card gets it, as soon as it gets it without a gap."""
     return float(
         await tab.run("""(async () => {
@@ -82,7 +82,7 @@ WATCH_WORDS = """
 
 def test_a_caller_hears_the_greeting_and_loses_nothing_of_it() -> None:
     async def scenario(world: World) -> None:
-        async with tapped_call(world.browser, world.url) as tab:
+        async with probed_call(world.browser, world.url) as tab:
             await tab.run("bench.next('onset')")
             await tab.wait_until("turns.querySelector('.rest')?.textContent === ''")  # heard to its end
             assert await tab.run("turns.innerText.trim()") == "Good day to you."
@@ -96,7 +96,7 @@ def test_a_caller_hears_the_greeting_and_loses_nothing_of_it() -> None:
 
 def test_typed_text_is_spoken_in_the_voice_chosen_with_the_word_marked_that_is_heard() -> None:
     async def scenario(world: World) -> None:
-        async with tapped_call(world.browser, world.url) as tab:
+        async with probed_call(world.browser, world.url) as tab:
             await tab.run("voice.value = 'tone-660'; voice.dispatchEvent(new Event('change'))")
             await tab.run(WATCH_WORDS)
             await type_in(tab, LONG)
@@ -121,7 +121,7 @@ def test_an_interruption_stops_the_sound_and_strikes_out_what_was_not_heard(how:
     how = how.replace("{noise!r}", repr(base64.b64encode(noise).decode()))
 
     async def scenario(world: World) -> None:
-        async with tapped_call(world.browser, world.url) as tab:
+        async with probed_call(world.browser, world.url) as tab:
             await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
             await tab.wait_until("turns.querySelector('mark')?.textContent")
@@ -155,7 +155,7 @@ WATCH_STATUS = """
 """
 
 
-async def strike(tab: Tab, key: str) -> None:
+async def strike(tab: BrowserTab, key: str) -> None:
     """Press a key of the keyboard as a user does."""
     code = {"windowsVirtualKeyCode": KEYS.get(key) or ord(key), "key": key}
     text = {"text": "\r" if key == "Enter" else key} if key not in ("Tab", "Escape") else {}
@@ -163,7 +163,7 @@ async def strike(tab: Tab, key: str) -> None:
     await tab.command("Input.dispatchKeyEvent", type="keyUp", **code)
 
 
-async def stops(tab: Tab, count: int) -> list[str]:
+async def stops(tab: BrowserTab, count: int) -> list[str]:
     """Where the next ``count`` presses of Tab lead; each must be seen to have the focus."""
     passed = []
     for _ in range(count):
@@ -177,7 +177,7 @@ async def stops(tab: Tab, count: int) -> list[str]:
 def test_a_whole_call_is_made_with_the_keyboard_alone() -> None:
     async def scenario(world: World) -> None:
         tab = await world.browser.new_tab()
-        await tab.before_load(
+        await tab.add_init_script(
             "document.addEventListener('vivavoce:onset', () => { window.sounded = true; });"
         )
         await tab.open(world.url)
@@ -199,7 +199,7 @@ def test_a_whole_call_is_made_with_the_keyboard_alone() -> None:
         (line,) = world.calls.registry
         await strike(tab, " ")
         await strike(tab, "7")
-        assert [await line.call.key(), await line.call.key()] == ["3", "7"]
+        assert [await line.call.next_key(), await line.call.next_key()] == ["3", "7"]
         await tab.run("call.focus()")
         await strike(tab, "Enter")
         await tab.wait_until("document.body.dataset.state === 'idle' && document.activeElement === call")
@@ -209,7 +209,7 @@ def test_a_whole_call_is_made_with_the_keyboard_alone() -> None:
 
 def test_the_clock_of_a_call_is_not_read_out_every_second() -> None:
     async def scenario(world: World) -> None:
-        async with tapped_call(world.browser, world.url) as tab:
+        async with probed_call(world.browser, world.url) as tab:
             await tab.run(WATCH_STATUS)
             await tab.wait_until("timer.textContent >= '0:02'")
             assert await tab.run("told") == []
@@ -220,7 +220,7 @@ def test_the_clock_of_a_call_is_not_read_out_every_second() -> None:
 def test_the_page_breaks_no_rule_of_its_own_policy_and_throws_nothing() -> None:
     async def scenario(world: World) -> None:
         tab = await world.browser.new_tab()
-        await tab.before_load("""window.faults = [];
+        await tab.add_init_script("""window.faults = [];
             addEventListener("securitypolicyviolation", (e) => faults.push(e.violatedDirective));
             addEventListener("unhandledrejection", (e) => faults.push(String(e.reason)));
             addEventListener("error", (e) => faults.push(e.message ?? e.target.src));""")
@@ -250,7 +250,7 @@ SAVED = """(async () => {
 
 def test_what_was_heard_can_be_recorded_and_saved() -> None:
     async def scenario(world: World) -> None:
-        async with tapped_call(world.browser, world.url) as tab:
+        async with probed_call(world.browser, world.url) as tab:
             await tab.run(KEEP_FILES)
             await tab.run("record.click()")
             await type_in(tab, "one two three.")
@@ -271,12 +271,12 @@ def test_what_was_heard_can_be_recorded_and_saved() -> None:
 
 def test_a_call_hung_up_in_the_page_is_over_here_and_another_can_follow() -> None:
     async def scenario(world: World) -> None:
-        async with tapped_call(world.browser, world.url) as tab:
+        async with probed_call(world.browser, world.url) as tab:
             for _ in range(3):
                 await hang_up(tab)
                 await world.calls.wait_idle()
                 assert len(world.calls.registry) == 0
-                await call(tab)
+                await start_call(tab)
             assert len(world.calls.registry) == 1
 
     in_world(scenario)
@@ -284,8 +284,8 @@ def test_a_call_hung_up_in_the_page_is_over_here_and_another_can_follow() -> Non
 
 def test_a_tab_that_is_closed_ends_its_call_and_the_neighbour_does_not_notice() -> None:
     async def scenario(world: World) -> None:
-        async with tapped_call(world.browser, world.url) as neighbour:
-            async with tapped_call(world.browser, world.url) as tab:
+        async with probed_call(world.browser, world.url) as neighbour:
+            async with probed_call(world.browser, world.url) as tab:
                 (line, _) = world.calls.registry
                 await type_in(neighbour, LONG)
                 await neighbour.run("bench.next('onset')")
@@ -309,7 +309,7 @@ def test_a_tab_that_is_closed_ends_its_call_and_the_neighbour_does_not_notice() 
 def test_without_a_microphone_one_can_listen_and_type() -> None:
     async def scenario(world: World) -> None:
         tab = await world.browser.new_tab()
-        await tab.before_load(
+        await tab.add_init_script(
             "navigator.mediaDevices.getUserMedia = async () => { throw new Error('none'); };"
         )
         await tab.open(world.url)

@@ -20,12 +20,12 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from vivavoce.gateway.access.access import Access, Grant
+from vivavoce.gateway.access.access import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.audio_store import AudioStore
-from vivavoce.gateway.apis.dashscope import DashScopeSockets
-from vivavoce.gateway.apis.dashscope_http import DashScopeHttp
+from vivavoce.gateway.apis.dashscope import DashScopeSocketApi
+from vivavoce.gateway.apis.dashscope_http import DashScopeHttpApi
 from vivavoce.gateway.apis.request_log import RequestLog
 from vivavoce.gateway.http import HttpServer, Mount, make_app
 from vivavoce.gateway.serve import _bind
@@ -33,12 +33,12 @@ from vivavoce.gateway.voice_registry import NewVoice
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.voice_store import About, StoredVoice
+from vivavoce.tts_engine.voice_store import StoredVoice, VoiceMetadata
 
 HERE = Path(__file__).parent
 VERSIONS = ("1.25.24", "2.0.2")
 PITCHES = tuple(range(300, 3300, 150))
-WITHIN_S = 240.0
+TIMEOUT_S = 240.0
 CASES = 15
 
 
@@ -61,7 +61,7 @@ class PretendRegistry:
         return self._kept[voice_id]
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
-        voice = StoredVoice(str(new.voice_id), new.name, "", 1, len(data), "", 0.0, 0.0, About())
+        voice = StoredVoice(str(new.voice_id), new.name, "", 1, len(data), "", 0.0, 0.0, VoiceMetadata())
         self._kept[voice.id] = voice
         return voice
 
@@ -94,7 +94,7 @@ def python(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Path:
 class Server:
     """DashScope's API with twenty voices, and how a program finds it."""
 
-    def __init__(self, port: int, key: str, backend: StandInBackend, sockets: DashScopeSockets) -> None:
+    def __init__(self, port: int, key: str, backend: StandInBackend, sockets: DashScopeSocketApi) -> None:
         self.environment = {
             "PATH": os.environ["PATH"],
             "NO_PROXY": "*",
@@ -114,7 +114,7 @@ class Server:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 told, complained = await process.communicate()
         finally:
             if process.returncode is None:
@@ -127,12 +127,12 @@ class Server:
 @asynccontextmanager
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     keys = KeysFile(tmp_path / "keys.json")
-    key = keys.add("sdk", (Scope.SPEAK, Scope.ENROL), KeyLimits())
-    backend, store, access = StandInBackend(PITCHES), AudioStore(), Access(keys)
+    key = keys.add("sdk", (Scope.SPEAK, Scope.ENROLL), KeyLimits())
+    backend, store, access = StandInBackend(PITCHES), AudioStore(), AccessControl(keys)
     async with await Engine.open(backend=backend) as engine:
         voices, log = PretendRegistry(engine), RequestLog(engine.metrics)
-        sockets = DashScopeSockets(engine, access, voices, log)
-        http = DashScopeHttp(engine, access, voices, log, UrlGuard(), store)
+        sockets = DashScopeSocketApi(engine, access, voices, log)
+        http = DashScopeHttpApi(engine, access, voices, log, UrlGuard(), store)
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vivavoce.gateway.apis.openapi import document
+from vivavoce.gateway.apis.openapi import openapi_document
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("openai")
 ENVIRONMENTS = ROOT / ".venv-peers"
-WITHIN_S = 300.0
+TIMEOUT_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())
-        process.communicate(timeout=WITHIN_S)
+        process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0
 
 
@@ -76,7 +76,7 @@ def install(command: list[str], cwd: Path | None = None) -> None:
 
 def passed(command: list[str], server: tuple[str, str, str]) -> dict[str, Any]:
     """What the program prints; its traceback fails the test."""
-    done = subprocess.run([*command, *server], capture_output=True, text=True, timeout=WITHIN_S)
+    done = subprocess.run([*command, *server], capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr[-4_000:]
     cases: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return cases
@@ -121,8 +121,8 @@ def test_schemathesis_finds_no_answer_that_is_not_documented(house: dict[str, st
         *("--header", f"Authorization: Bearer {key}", "--checks", ",".join(named)),
         *("--phases", "examples,coverage,fuzzing,stateful", "--max-examples", "12", "--no-color"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, cwd=tmp_path)
-    paths = document()["paths"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path)
+    paths = openapi_document()["paths"]
     count = sum(method != "parameters" for methods in paths.values() for method in methods) - 1
     assert done.returncode == 0, done.stdout[-4_000:]
     assert f"{count} selected / {count} total" in done.stdout  # all but /openapi.json, which it has read

@@ -33,10 +33,10 @@ from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSes
 from aiortc.mediastreams import MediaStreamError
 from av import AudioFrame, AudioResampler
 from vivavoce import Engine
-from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Role
+from vivavoce.adapters.audiosocket import AudioSocketAudio, AudioSocketConnection, AudioSocketRole, CallId
 from vivavoce.adapters.codecs import ulaw_decode, ulaw_encode
 from vivavoce.adapters.resample import Downsampler
-from vivavoce.gateway.bench.api import server
+from vivavoce.gateway.bench.api import run_server_process
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -49,7 +49,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "pipecat_bot.py"
 ON_LOOPBACK = Path(__file__).with_name("on_loopback.py")
 PACKET_S = 0.02
 PACKET = 320
-QUIET_S = 2.0  # of silence that end what the bot says; a bot that is held up pauses in mid-sentence
+SILENCE_AFTER_BARGE_IN_S = (
+    2.0  # of silence that end what the bot says; a bot that is held up pauses in mid-sentence
+)
 MOST_PACKETS = 3_000  # that are waited for: a minute in which neither side is held up
 LOUD = 300  # of 32,767
 PROVIDER_KEYS = {  # the bot would hang up through the provider's API, which is not to be reached here
@@ -111,7 +113,7 @@ def audiosocket_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 @pytest.fixture
 def port_of_a_bot_without_an_engine(tmp_path: Path) -> Iterator[int]:
     """Its voice is that of a server, which has spoken when the test is over."""
-    with server() as url:
+    with run_server_process() as url:
         with bot(["--audiosocket", "0"], ANSWERING, tmp_path / "log", VIVAVOCE_URL=url) as port:
             yield port
         requests = re.findall(
@@ -151,7 +153,7 @@ class Caller(ABC):
         for _ in range(MOST_PACKETS):
             loud = await self._packet(bytes(PACKET))
             begun, quiet_s = begun or loud, 0.0 if loud else quiet_s + PACKET_S
-            if begun and quiet_s > QUIET_S:
+            if begun and quiet_s > SILENCE_AFTER_BARGE_IN_S:
                 break
         return bytes(self.heard[begin:])
 
@@ -190,7 +192,7 @@ class AsteriskCaller(Caller):
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__()
         self._reader, self._writer = reader, writer
-        self._connection = Connection(Role.CALLER)
+        self._connection = AudioSocketConnection(AudioSocketRole.CALLER)
         writer.write(self._connection.send(CallId(uuid.uuid4())))
 
     @classmethod
@@ -198,13 +200,13 @@ class AsteriskCaller(Caller):
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def send(self, pcm: bytes) -> None:
-        self._writer.write(self._connection.send(Audio(8_000, pcm)))
+        self._writer.write(self._connection.send(AudioSocketAudio(8_000, pcm)))
 
     async def hear(self) -> None:
         while data := await self._reader.read(65_536):
             self._connection.receive_data(data)
             for event in self._connection.events():
-                if isinstance(event, Audio):
+                if isinstance(event, AudioSocketAudio):
                     self.heard += event.payload
 
     async def hang_up(self) -> None:

@@ -35,12 +35,12 @@ from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.tts_service import TTSService
 from pipecat.workers.runner import WorkerRunner
 from vivavoce import Engine
-from vivavoce.adapters.audiosocket import Audio, CallId, Connection, Role
-from vivavoce.adapters.pipecat_audiosocket import AudioSocketServer, AudioSocketTransport
+from vivavoce.adapters.audiosocket import AudioSocketAudio, AudioSocketConnection, AudioSocketRole, CallId
+from vivavoce.adapters.pipecat_audiosocket import AudioSocketTransport, PipecatAudioSocketServer
 from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
 from vivavoce.gateway.agents import llm_tokens
-from vivavoce.gateway.bench.api import server
+from vivavoce.gateway.bench.api import run_server_process
 from vivavoce.tts_engine.chunk import Word
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
@@ -86,14 +86,14 @@ class Call:
 
     async def listen(self, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        connection = Connection(Role.CALLER)
+        connection = AudioSocketConnection(AudioSocketRole.CALLER)
         call_id = uuid.uuid4()
         writer.write(connection.send(CallId(call_id)))
         try:
             while data := await reader.read(65_536):
                 connection.receive_data(data)
                 for event in connection.events():
-                    if isinstance(event, Audio):
+                    if isinstance(event, AudioSocketAudio):
                         if any(event.payload):
                             self.loud.append(len(self.packets))
                         self.packets.append(event.payload)
@@ -179,7 +179,7 @@ async def calls(count: int, speaker: Engine | str) -> AsyncIterator[list[Call]]:
         return VivavoceWebsocketTTSService(url=speaker)
 
     up = [Call() for _ in range(count)]
-    async with AudioSocketServer(Bots(make_tts, up), port=0) as bots:
+    async with PipecatAudioSocketServer(Bots(make_tts, up), port=0) as bots:
         listening = [asyncio.create_task(call.listen(bots.port)) for call in up]
         try:
             async with asyncio.timeout(180):
@@ -252,7 +252,7 @@ def test_the_conversation_remembers_what_was_heard_of_a_server() -> None:
             await interrupt(up)
             await check_what_is_remembered(up, words)
 
-    with server() as url:
+    with run_server_process() as url:
         asyncio.run(test(url))
 
 

@@ -1,11 +1,11 @@
 """What tests of CosyVoice behind the engine share: how it speaks in them, and a recording to clone."""
 
 import numpy as np
-from vivavoce.models.cosyvoice.bistream import LengthRule
+from vivavoce.models.cosyvoice.bistream import SpeechLengthRule
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy
 
 # Random weights end a sentence at random: two speech ids for each text id, always, and no pause.
-BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0)
+BRIEF = CosyVoicePolicy(length=SpeechLengthRule(2, 2), pause_share=0.0)
 
 
 def recording(pitch_hz: float = 200.0, seconds: float = 3.2) -> np.ndarray:

@@ -8,20 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from vivavoce.tts_engine.backend import Rendered, Stage, Turn
+from vivavoce.tts_engine.backend import SlotTurn, Stage, StepResult
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.process_backend import ProcessBackend
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
-from vivavoce.tts_engine.simulated_backend import CostModel, SimulatedBackend
+from vivavoce.tts_engine.simulated_backend import SimulatedBackend, StepCostModel
 from vivavoce.tts_engine.stream import Stream
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve. " * 50
-PATIENT = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9, most_unread_s=1e9))
+PATIENT = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9, max_unread_s=1e9))
 VICTIMS = 60
 
 SIMULATED = functools.partial(
     SimulatedBackend,
-    CostModel(decode_s=0.0005, render_s=0.005),
+    StepCostModel(decode_s=0.0005, render_s=0.005),
     rows={Stage.DECODE: 4, Stage.RENDER: 2},
     slots=8,
     sleep=time.sleep,
@@ -29,7 +29,7 @@ SIMULATED = functools.partial(
 
 
 def elsewhere() -> ProcessBackend:
-    return ProcessBackend.start_whole(SIMULATED)
+    return ProcessBackend.start_backend(SIMULATED)
 
 
 class Watched:
@@ -44,7 +44,7 @@ class Watched:
         backend.step = self.step  # type: ignore[method-assign]
         backend.close_slot = self.close_slot  # type: ignore[method-assign]
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         self.steps.append((self.backend.stage(turns[0].slot), {turn.slot for turn in turns}))
         results = self._step(worker, turns)
         self.over += 1

@@ -18,9 +18,9 @@ torch = pytest.importorskip(
 )
 
 from tiny_cosyvoice import BRIEF, recording  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
-from vivavoce.tts_engine.backend import Delivery, Mode, SlotRequest, Turn  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion  # noqa: E402
+from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.tts_engine.backend import Delivery, DeliveryMode, SlotRequest, SlotTurn  # noqa: E402
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import Interleave  # noqa: E402
@@ -33,7 +33,7 @@ from vivavoce.tts_engine.errors import (  # noqa: E402
     UnknownVoice,
 )
 from vivavoce.tts_engine.stream import Stream  # noqa: E402
-from vivavoce.tts_engine.voice_store import About, VoiceStore  # noqa: E402
+from vivavoce.tts_engine.voice_store import VoiceMetadata, VoiceStore  # noqa: E402
 
 SAMPLES_PER_ID = 960
 TEXT = "Well, who is it, at night? It is me."
@@ -168,8 +168,8 @@ def test_a_flush_speaks_the_words_that_the_model_held_back(v2_backend: CosyVoice
 
 
 def test_hops_do_not_change_what_is_heard_in_version_3(tmp_path: Path) -> None:
-    write_random_bundle(tmp_path / "bundle", Version.V3, Size.TINY, seed=1)
-    whole = CosyVoiceBackend.load(tmp_path / "bundle", replace(BRIEF, first_hop=10_000, longest_hop=10_000))
+    write_random_bundle(tmp_path / "bundle", CosyVoiceVersion.V3, BundleSize.TINY, seed=1)
+    whole = CosyVoiceBackend.load(tmp_path / "bundle", replace(BRIEF, first_hop=10_000, max_hop=10_000))
     hopping = CosyVoiceBackend.load(tmp_path / "bundle", BRIEF)
 
     async def samples(backend: CosyVoiceBackend) -> np.ndarray:
@@ -248,7 +248,7 @@ def test_a_cancelled_session_is_gone_within_a_step(v2_backend: CosyVoiceBackend)
             rendered = 0
             step = v2_backend.step
 
-            def counted(worker: int, turns: Sequence[Turn]) -> Any:
+            def counted(worker: int, turns: Sequence[SlotTurn]) -> Any:
                 nonlocal rendered
                 rendered += 1
                 return step(worker, turns)
@@ -294,21 +294,21 @@ def test_a_failure_ends_its_own_session_alone(v2_backend: CosyVoiceBackend) -> N
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine:
             bad = engine.voices.enroll(recording(317.0), 16_000)
-            begin = v2_backend._renderer.begin
+            begin = v2_backend._renderer.begin_sentence
 
-            def failing(timbre: Any, *how: Any) -> Any:
-                if timbre.id == bad.id:
+            def failing(flow_prompt: Any, *how: Any) -> Any:
+                if flow_prompt.id == bad.id:
                     raise RuntimeError("no such throat")
-                return begin(timbre, *how)
+                return begin(flow_prompt, *how)
 
-            v2_backend._renderer.begin = failing  # type: ignore[method-assign]
+            v2_backend._renderer.begin_sentence = failing  # type: ignore[method-assign]
             try:
                 good = asyncio.create_task(speak(engine, [TEXT]))
                 with pytest.raises(SynthesisFailed, match="no such throat"):
                     await speak(engine, [SHORT], voice=bad.id)
                 assert (await good)[-1].final
             finally:
-                v2_backend._renderer.begin = begin  # type: ignore[method-assign]
+                v2_backend._renderer.begin_sentence = begin  # type: ignore[method-assign]
             assert v2_backend.open_slots == 0
             assert (await speak(engine, [SHORT], voice=bad.id))[-1].final
             engine.voices.remove(bad.id)
@@ -349,7 +349,7 @@ def test_50_000_characters_are_taken_on_without_being_rendered_ahead(v2_backend:
             stream.end_input()
             assert not (await anext(stream)).final
             await asyncio.sleep(0.2)
-            assert stream._session.unread_s < 1.0 + 0.04 * BRIEF.longest_hop
+            assert stream._session.unread_s < 1.0 + 0.04 * BRIEF.max_hop
             assert v2_backend.open_slots == 1
 
     run(test())
@@ -428,14 +428,14 @@ class TestVoices:
                 voice = engine.voices.enroll(recording(), 16_000, "a tone that wobbles").id
                 ways = [
                     Delivery(),
-                    Delivery(mode=Mode.CROSS_LINGUAL),
+                    Delivery(mode=DeliveryMode.CROSS_LINGUAL),
                     Delivery(instruction="softly"),
                     Delivery(temperature=3.0, top_k=200, top_p=1.0),
                     Delivery(repetition_window=0),
                 ]
                 spoken = [pcm(await speak(engine, [SHORT], voice=voice, delivery=way)) for way in ways]
                 assert len(set(spoken)) == len(ways)
-                told = Delivery(mode=Mode.ZERO_SHOT)
+                told = Delivery(mode=DeliveryMode.ZERO_SHOT)
                 assert pcm(await speak(engine, [SHORT], voice=voice, delivery=told)) == spoken[0]
                 engine.voices.remove(voice)
 
@@ -444,9 +444,12 @@ class TestVoices:
     @pytest.mark.parametrize(
         ("delivery", "says"),
         [
-            (Delivery(mode=Mode.ZERO_SHOT), "needs a voice with a recording"),
-            (Delivery(mode=Mode.INSTRUCT), "an instruction goes with instruct"),
-            (Delivery(mode=Mode.CROSS_LINGUAL, instruction="softly"), "an instruction goes with instruct"),
+            (Delivery(mode=DeliveryMode.ZERO_SHOT), "needs a voice with a recording"),
+            (Delivery(mode=DeliveryMode.INSTRUCT), "an instruction goes with instruct"),
+            (
+                Delivery(mode=DeliveryMode.CROSS_LINGUAL, instruction="softly"),
+                "an instruction goes with instruct",
+            ),
             (Delivery(instruction="softly " * 100), "700 characters; at most 500"),
             (Delivery(temperature=0.0), "temperature"),
             (Delivery(top_p=1.5), "top_p"),
@@ -488,15 +491,15 @@ class TestVoices:
         async def test() -> None:
             backend = CosyVoiceBackend.load(folder, BRIEF, voices=tmp_path)
             async with await Engine.open(backend=backend) as engine:
-                assert isinstance(backend.voices.library, VoiceStore)
-                stored = backend.voices.library.add(
-                    backend.voices.encode(recording(), 16_000, "a tone"), name="Anna"
+                assert isinstance(backend.voices.store, VoiceStore)
+                stored = backend.voices.store.add(
+                    backend.voices.encode_prompt(recording(), 16_000, "a tone"), name="Anna"
                 )
                 enrolled = engine.voices.enroll(recording(), 16_000, "a tone")
                 assert engine.voices.get(stored.id).description == "Anna"
                 on_file = await speak(engine, [SHORT], voice=stored.id)
                 assert heard(on_file) == heard(await speak(engine, [SHORT], voice=enrolled.id))
-                backend.voices.library.remove(stored.id)
+                backend.voices.store.remove(stored.id)
                 with pytest.raises(UnknownVoice):
                     engine.stream(voice=stored.id)
 
@@ -512,9 +515,9 @@ class TestVoices:
         async def test() -> None:
             backend = CosyVoiceBackend.load(v2_folder, BRIEF, voices=tmp_path)
             async with await Engine.open(backend=backend) as engine:
-                assert isinstance(backend.voices.library, VoiceStore)
-                prompt = backend.voices.encode(recording(), 16_000, "a tone")
-                voice = backend.voices.library.add(prompt, name="Anna", about=About(enrolled)).id
+                assert isinstance(backend.voices.store, VoiceStore)
+                prompt = backend.voices.encode_prompt(recording(), 16_000, "a tone")
+                voice = backend.voices.store.add(prompt, name="Anna", about=VoiceMetadata(enrolled)).id
                 found = await speak(engine, ["21 x"], voice=voice, delivery=Delivery(language=asked))
                 assert heard(found) == heard(
                     await speak(engine, ["21 x"], voice=voice, delivery=Delivery(language=read))
@@ -530,9 +533,9 @@ class TestVoices:
         async def test() -> None:
             backend = CosyVoiceBackend.load(v2_folder, BRIEF, voices=tmp_path)
             async with await Engine.open(backend=backend) as engine:
-                store = backend.voices.library
+                store = backend.voices.store
                 assert isinstance(store, VoiceStore)
-                voice = store.add(backend.voices.encode(recording(), 16_000, "a tone"), name="Anna").id
+                voice = store.add(backend.voices.encode_prompt(recording(), 16_000, "a tone"), name="Anna").id
                 looks: list[bool] = []
                 for name in ("find", "get"):
                     monkeypatch.setattr(store, name, _watched(getattr(store, name), engine, looks))

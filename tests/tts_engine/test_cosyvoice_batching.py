@@ -22,11 +22,11 @@ torch = pytest.importorskip(
 )
 
 from tiny_cosyvoice import BRIEF, recording  # noqa: E402
-from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
+from vivavoce.models.cosyvoice.bistream import SpeechLengthRule  # noqa: E402
 from vivavoce.models.cosyvoice.flow_graphs import FlowGraphs  # noqa: E402
-from vivavoce.tts_engine.backend import Rendered, SlotRequest, Stage, Turn  # noqa: E402
+from vivavoce.tts_engine.backend import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.flow_runner import RecordedFlow  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.flow_runner import GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 from vivavoce.tts_engine.text import Segment  # noqa: E402
@@ -75,7 +75,7 @@ class Sitting:
         for stage in Stage:
             ready = [slot for slot in self._open if self.late[slot] < 0]
             these = [slot for slot in ready if self.backend.stage(slot) is stage]
-            these = these[: self.backend.batch(stage)]
+            these = these[: self.backend.max_batch_size(stage)]
             if these:
                 self._step(these)
 
@@ -96,13 +96,13 @@ class Sitting:
             slot for slot in slots if slot in self._open
         ]
 
-    def _turn(self, slot: int) -> Turn:
+    def _turn(self, slot: int) -> SlotTurn:
         if slot in self._current:
-            return Turn(slot, None)
+            return SlotTurn(slot, None)
         self._current[slot] = self.segments[slot].pop(0)
-        return Turn(slot, self._current[slot])
+        return SlotTurn(slot, self._current[slot])
 
-    def _note(self, slot: int, result: Rendered) -> None:
+    def _note(self, slot: int, result: StepResult) -> None:
         self.samples[slot].append(result.samples)
         if result.segment_done:
             del self._current[slot]
@@ -143,7 +143,7 @@ def said(backend: CosyVoiceBackend, sessions: Sequence[Mapping[str, Any]]) -> li
 
 
 def test_a_session_says_alone_what_it_says_among_seven_others(folder: Path) -> None:
-    backend = CosyVoiceBackend.load(folder, replace(BRIEF, prefill_chunk=40, most_render_rows=4))
+    backend = CosyVoiceBackend.load(folder, replace(BRIEF, prefill_chunk=40, max_render_rows=4))
     mine = backend.voices.enroll(recording(), 16_000, "a tone that wobbles, and goes on and on").id
     other = backend.voices.enroll(recording(317.0), 16_000, "another").id
     sessions = [
@@ -164,7 +164,7 @@ def test_a_session_says_alone_what_it_says_among_seven_others(folder: Path) -> N
 
 
 def test_who_speaks_does_not_wait_for_a_long_prompt(v2_folder: Path) -> None:
-    policy = replace(BRIEF, prefill_chunk=16, length=LengthRule(20, 20))
+    policy = replace(BRIEF, prefill_chunk=16, length=SpeechLengthRule(20, 20))
     backend = CosyVoiceBackend.load(v2_folder, policy)
     wordy = backend.voices.enroll(recording(), 16_000, "a tone that wobbles " * 10).id
     sitting = Sitting(backend)
@@ -182,15 +182,15 @@ def test_who_speaks_does_not_wait_for_a_long_prompt(v2_folder: Path) -> None:
         sitting.round()
         waited += 1
     # A round in which it was rendered for has no ids for it.
-    assert fed(speaker) >= before + policy.decode_ids * (waited - 2)
+    assert fed(speaker) >= before + policy.ids_per_decode_step * (waited - 2)
     assert waited > 3  # 16 ids of the prompt at a time
-    heard = backend._lm.opening(backend._open[newcomer].manner.prompt)
-    assert heard.is_heard
+    heard = backend._lm.prompt_prefix(backend._sessions[newcomer].conditioning.prompt)
+    assert heard.is_prefilled
     assert len(heard.units) > 3 * policy.prefill_chunk
 
 
 def test_sessions_of_more_voices_than_are_kept_all_begin(v2_folder: Path) -> None:
-    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, prepared_voices=1, prefill_chunk=8))
+    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, max_prepared_voices=1, prefill_chunk=8))
     voices = [backend.voices.enroll(recording(200.0 + 30 * index), 16_000, "a tone").id for index in range(3)]
     together = said(backend, [{"text": TEXTS[1], "voice": voice} for voice in voices])
     assert all(len(spoken.samples) for spoken in together)
@@ -199,32 +199,32 @@ def test_sessions_of_more_voices_than_are_kept_all_begin(v2_folder: Path) -> Non
 def test_sessions_are_let_in_as_long_as_memory_has_room_for_what_they_are_likely_to_say(
     v2_folder: Path,
 ) -> None:
-    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=6, likely_ids=100))
+    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=6, expected_ids=100))
     backend._memory_ids = 480
     sitting = Sitting(backend)
     sitting.join(TEXTS[1])
-    assert backend.room == 4
+    assert backend.memory_slots == 4
     tone = backend.voices.enroll(recording(), 16_000, "a tone").id  # of 3 s
     sitting.join(TEXTS[1], voice=tone)
-    assert backend.room == 3  # as the next is expected to have a voice as long
-    voiced = len(backend._open[2].manner.timbre.ids)
+    assert backend.memory_slots == 3  # as the next is expected to have a voice as long
+    voiced = len(backend._sessions[2].conditioning.flow_prompt.ids)
     assert 2 * (100 + voiced) + 100 <= 480 < 3 * (100 + voiced) + 100
     sitting.speak()
     backend._memory_ids = 300  # of which the voices that are kept take some
     backend.close_slot(backend.open_slot(SlotRequest("nobody", 1.0, 0)))
-    assert backend.room == 2
+    assert backend.memory_slots == 2
 
 
 def test_a_sentence_longer_than_was_likely_takes_the_room_of_a_newcomer(v2_folder: Path) -> None:
-    policy = replace(BRIEF, slots=6, likely_ids=10, length=LengthRule(20, 20))
+    policy = replace(BRIEF, slots=6, expected_ids=10, length=SpeechLengthRule(20, 20))
     backend = CosyVoiceBackend.load(v2_folder, policy)
     backend._memory_ids = 85
     sitting = Sitting(backend)
     sitting.join(TEXTS[2])
-    rooms = [backend.room]
+    rooms = [backend.memory_slots]
     while sitting._open:
         sitting.round()
-        rooms.append(backend.room)
+        rooms.append(backend.memory_slots)
     assert rooms[0] == 6
     assert min(rooms) == 1  # who is there is heard to the end
     assert rooms[-1] == 6
@@ -248,7 +248,7 @@ class Trouble:
 
 @pytest.mark.parametrize("work", ["choose", "flow", "vocode"])
 def test_what_fails_in_one_session_ends_that_one_alone(v2_folder: Path, work: str) -> None:
-    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, most_render_rows=4))
+    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, max_render_rows=4))
     sessions = [{"text": text, "seed": seed} for seed, text in enumerate(TEXTS)]
     expected = said(backend, sessions)
     sitting = Sitting(backend)
@@ -271,31 +271,31 @@ def test_where_memory_runs_out_the_newest_goes_and_nobody_is_let_in(v2_folder: P
     slots = [sitting.join(text, late=index) for index, text in enumerate(TEXTS)]
     error = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
     Trouble(backend._lm, "choose", lambda rows: len(rows) > 2, error)
-    fewest = backend.room
+    fewest = backend.memory_slots
     while sitting._open:
         sitting.round()
-        fewest = min(fewest, backend.room)
+        fewest = min(fewest, backend.memory_slots)
     assert slots[0] not in sitting.failures
     assert slots[1] not in sitting.failures
     assert set(sitting.failures) <= set(slots[2:])
     assert sitting.failures
     assert 2 <= fewest <= 3
-    assert backend.room == 6  # nobody is left
+    assert backend.memory_slots == 6  # nobody is left
     assert backend.open_slots == 0
 
 
 def test_pages_of_the_newest_are_there_for_the_others_in_the_step_that_has_run_out_of_them(
     v2_folder: Path,
 ) -> None:
-    policy = replace(BRIEF, slots=3, most_render_rows=3, length=LengthRule(10, 10))
+    policy = replace(BRIEF, slots=3, max_render_rows=3, length=SpeechLengthRule(10, 10))
 
     def heard(sessions: int, pages: int) -> tuple[Sitting, int]:
         """What so many sessions of equal length say, and how many pages were free at the worst."""
         backend = CosyVoiceBackend.load(v2_folder, policy)
         flow = backend._renderer._flow
-        recorded = RecordedFlow(flow, 0.1, rows=3, sentences=3, prompt_ids=25, longest_hop=50)
+        recorded = GraphFlowRunner(flow, 0.1, rows=3, sentences=3, max_prompt_ids=25, max_hop=50)
         recorded._graphs = FlowGraphs(flow, rows=3, slots=3, pages=pages)
-        backend._renderer._runner = recorded
+        backend._renderer._flow_runner = recorded
         sitting = Sitting(backend)
         for _ in range(sessions):
             sitting.join(TEXTS[2])
@@ -349,7 +349,7 @@ def left(engine: Engine, backend: CosyVoiceBackend) -> Left:
     return Left(
         streams=engine.active_streams,
         slots=backend.open_slots,
-        rows=len(backend._rows) + len(backend._lm._state.lengths) - len(backend._free),
+        rows=len(backend._rows) + len(backend._lm._state.lengths) - len(backend._free_rows),
         tasks=len(asyncio.all_tasks()),
         threads=threading.active_count(),
         objects=sum("vivavoce" in repr(type(each)) for each in alive),
@@ -372,7 +372,7 @@ async def at_rest(engine: Engine, backend: CosyVoiceBackend) -> Left:
 def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelled(
     v2_folder: Path, overlap: bool
 ) -> None:
-    policy = replace(BRIEF, slots=8, most_render_rows=4, overlap=overlap)
+    policy = replace(BRIEF, slots=8, max_render_rows=4, overlap=overlap)
     backend = CosyVoiceBackend.load(v2_folder, policy)
     chance = random.Random(5)
 
@@ -394,7 +394,7 @@ def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelle
         return await at_rest(engine, backend)
 
     async def test() -> None:
-        config = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9))
+        config = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
         async with await Engine.open(backend=backend, config=config) as engine:
             before = await crowd(engine, range(24))
             after = await crowd(engine, range(24, 24 + SESSIONS))
@@ -411,7 +411,7 @@ def test_a_cancelled_session_is_in_no_step_after_the_one_under_way(v2_folder: Pa
     steps: list[set[int]] = []
     step = backend.step
 
-    def noted(worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def noted(worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         steps.append({turn.slot for turn in turns})
         return step(worker, turns)
 
@@ -430,7 +430,7 @@ def test_a_cancelled_session_is_in_no_step_after_the_one_under_way(v2_folder: Pa
             await anext(streams[0])
             await anext(streams[0])
             assert all(slot not in turns for turns in steps[begun + 1 :])
-            assert slot not in backend._open
+            assert slot not in backend._sessions
             for stream in streams:
                 stream.cancel()
 
@@ -441,16 +441,16 @@ def test_text_that_stops_in_mid_word_is_not_computed_for(v2_folder: Path) -> Non
     backend = CosyVoiceBackend.load(v2_folder, BRIEF)
     request = SlotRequest("nobody", 1.0, 0)
     slot = backend.open_slot(request)
-    results: list[Rendered | Exception] = []
+    results: list[StepResult | Exception] = []
     for segment in backend.segmenter(request).push("Nobody said so, and so I went home, to the ol"):
-        turn = Turn(slot, segment)
+        turn = SlotTurn(slot, segment)
         while True:
             [result] = backend.step(0, [turn])
-            assert isinstance(result, Rendered)
+            assert isinstance(result, StepResult)
             results.append(result)
-            turn = Turn(slot, None)
+            turn = SlotTurn(slot, None)
             if result.segment_done:  # the engine gives it no turn until there is a segment
                 break
     assert len(results) < 50
-    assert backend._open[slot].sentence is not None
+    assert backend._sessions[slot].sentence is not None
     backend.close_slot(slot)

@@ -20,27 +20,27 @@ torch = pytest.importorskip(
 from torch import Tensor  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
-from vivavoce.models.cosyvoice.bistream import LengthRule  # noqa: E402
-from vivavoce.models.cosyvoice.devices import CPU, DeviceFault, find_device, on_device, on_host  # noqa: E402
+from vivavoce.models.cosyvoice.bistream import SpeechLengthRule  # noqa: E402
+from vivavoce.models.cosyvoice.devices import CPU, DeviceError, find_device, to_device, to_host  # noqa: E402
 from vivavoce.models.cosyvoice.flow import FlowChunk  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402
-from vivavoce.models.cosyvoice.release.bundle import Bundle, open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
-from vivavoce.tts_engine.backend import Rendered, SlotRequest, Stage, Turn  # noqa: E402
+from vivavoce.models.cosyvoice.release.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.tts_engine.backend import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice import lm_runner, policy  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.company import Company  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.flow_runner import PlainFlow, RecordedFlow  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.company import FaultIsolation  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, GraphFlowRunner  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFrontEnd  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ELSEWHERE = torch.device("meta")
-BRIEF = CosyVoicePolicy(length=LengthRule(2, 2), pause_share=0.0, device="cpu")
+BRIEF = CosyVoicePolicy(length=SpeechLengthRule(2, 2), pause_share=0.0, device="cpu")
 TEXTS = ("Well, who is it, at night?", "It is me.", "Nobody said so.")
 COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
 
@@ -138,21 +138,21 @@ def elsewhere() -> Iterator[Elsewhere]:
         yield mode
 
 
-@pytest.fixture(scope="module", params=Version, ids=lambda version: version.name)
+@pytest.fixture(scope="module", params=CosyVoiceVersion, ids=lambda version: version.name)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bundles") / request.param.name
-    write_random_bundle(path, request.param, Size.TINY, seed=1)
+    write_random_bundle(path, request.param, BundleSize.TINY, seed=1)
     return path
 
 
 @pytest.fixture(scope="module")
-def bundle(folder: Path) -> Bundle:
+def bundle(folder: Path) -> CosyVoiceBundle:
     return open_bundle(folder)
 
 
-def backend_on(device: torch.device, bundle: Bundle) -> CosyVoiceBackend:
+def backend_on(device: torch.device, bundle: CosyVoiceBundle) -> CosyVoiceBackend:
     tokenizer = bundle.text_tokenizer()
-    front = CosyVoiceFront.of(bundle, tokenizer, BRIEF, None)
+    front = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, BRIEF, None)
     return CosyVoiceBackend(front, bundle.version, load_networks(bundle, device=device), tokenizer, BRIEF)
 
 
@@ -172,20 +172,20 @@ def speak(backend: CosyVoiceBackend) -> tuple[list[np.ndarray], int]:
                 slot
                 for slot in waiting
                 if backend.stage(slot) is stage and (slot in current or waiting[slot])
-            ][: backend.batch(stage)]
-            turns = [Turn(slot, None if slot in current else waiting[slot].pop(0)) for slot in slots]
+            ][: backend.max_batch_size(stage)]
+            turns = [SlotTurn(slot, None if slot in current else waiting[slot].pop(0)) for slot in slots]
             if not turns:
                 continue
             steps += 1
             for slot, result in zip(slots, backend.step(0, turns), strict=True):
-                assert isinstance(result, Rendered), result
+                assert isinstance(result, StepResult), result
                 heard[slot].append(result.samples)
                 (current.discard if result.segment_done else current.add)(slot)
     return [np.concatenate(samples) for samples in heard.values()], steps
 
 
 def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
-    bundle: Bundle, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    bundle: CosyVoiceBundle, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, _ = speak(backend_on(CPU, bundle))
     assert not elsewhere.waits
@@ -207,7 +207,7 @@ def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
         lambda far: far.sum().item(),
         lambda far: int(far.max()),
         lambda far: far.cpu(),
-        lambda far: on_host(far),
+        lambda far: to_host(far),
         lambda far: far[far > 0],
         lambda far: far.copy_(torch.ones(3)),
         lambda far: far + torch.ones(3),
@@ -219,7 +219,7 @@ def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
 def test_the_simulation_finds_what_a_device_would_wait_for_or_refuse(
     elsewhere: Elsewhere, look: Callable[[Tensor], object]
 ) -> None:
-    far = on_device(torch.arange(3.0), ELSEWHERE)
+    far = to_device(torch.arange(3.0), ELSEWHERE)
     try:
         look(far)
     except AssertionError:
@@ -231,10 +231,10 @@ def test_a_device_is_found_by_its_name() -> None:
     cards = torch.cuda.device_count()
     assert find_device("cpu") == CPU
     assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(DeviceFault, match=f"device is 'cuda:{cards}'; torch can use {cards} such devices"):
+    with pytest.raises(DeviceError, match=f"device is 'cuda:{cards}'; torch can use {cards} such devices"):
         find_device(f"cuda:{cards}")
     for name in ("gpu", "cuda:", "cuda:x", "mps", ""):
-        with pytest.raises(DeviceFault, match="it must be auto, cpu, cuda or cuda:N"):
+        with pytest.raises(DeviceError, match="it must be auto, cpu, cuda or cuda:N"):
             find_device(name)
 
 
@@ -244,8 +244,8 @@ def test_a_device_that_is_not_there_is_told_before_anything_is_loaded(folder: Pa
         CosyVoiceBackend.load(folder, CosyVoicePolicy(device=absent))
 
 
-def test_int8_is_refused_elsewhere(bundle: Bundle) -> None:
-    with pytest.raises(DeviceFault, match="int8 is for a CPU, and the device is meta; take bf16 or fp16"):
+def test_int8_is_refused_elsewhere(bundle: CosyVoiceBundle) -> None:
+    with pytest.raises(DeviceError, match="int8 is for a CPU, and the device is meta; take bf16 or fp16"):
         load_lm(bundle, Precision.INT8, ELSEWHERE)
 
 
@@ -253,26 +253,26 @@ def test_a_card_has_room_for_more_and_remembers_in_halves(monkeypatch: pytest.Mo
     assert policy_for("int8", "cpu") == CosyVoicePolicy(precision=Precision.INT8, device="cpu")
     monkeypatch.setattr(policy, "find_device", lambda name: torch.device("cuda", 1))
     on_card = policy_for("bf16", "cuda:1")
-    assert (on_card.slots, on_card.most_render_rows, on_card.device) == (32, 4, "cuda:1")
+    assert (on_card.slots, on_card.max_render_rows, on_card.device) == (32, 4, "cuda:1")
     assert on_card.overlap
     assert (on_card.flow.dtype, on_card.precision) == (torch.float16, Precision.BF16)
 
 
-def test_recorded_and_plain_flow_are_one_to_their_caller(bundle: Bundle) -> None:
+def test_recorded_and_plain_flow_are_one_to_their_caller(bundle: CosyVoiceBundle) -> None:
     flow = load_flow(bundle)
     ids = torch.arange(53)[None] % 20
-    speaker = flow.speaker(torch.ones(1, 192))
+    speaker = flow.project_speaker(torch.ones(1, 192))
     voice = flow.prefill(ids, torch.zeros(1, 80, 106), speaker)[0]
-    plain = PlainFlow(flow, 0.1)
-    recorded = RecordedFlow(flow, 0.1, rows=2, sentences=1, prompt_ids=50, longest_hop=50)
+    plain = EagerFlowRunner(flow, 0.1)
+    recorded = GraphFlowRunner(flow, 0.1, rows=2, sentences=1, max_prompt_ids=50, max_hop=50)
     chunk = FlowChunk(ids[:, :25], ids[:, :3], torch.zeros(1, 80, 50))
     mels = []
     for runner in (plain, recorded):
-        kept = runner.keep(voice)
-        assert runner.kept_ids(kept) == 50
-        mels.append(runner.step(chunk, [runner.open(kept)]))
+        kept = runner.prepare_voice(voice)
+        assert runner.prepared_voice_ids(kept) == 50
+        mels.append(runner.step(chunk, [runner.open_sentence(kept)]))
     torch.testing.assert_close(*mels, atol=1e-4, rtol=0)
-    assert (plain.copied_ids(50), recorded.copied_ids(50)) == (50, 0)
+    assert (plain.copied_voice_ids(50), recorded.copied_voice_ids(50)) == (50, 0)
     assert recorded.memory_ids == 42 * 25  # 40 s of a sentence, and its voice
     assert recorded.memory_ids < plain.memory_ids
 
@@ -288,7 +288,7 @@ def test_a_failed_step_keeps_nobody_elses_memory() -> None:
         weakref.finalize(memory, freed.append, "memory")
         raise ValueError("nothing came of it")
 
-    company = Company({1: 1}, vacate=lambda row: None)
-    assert company.together({1: None}, run) == {}
+    company = FaultIsolation({1: 1}, free_memory=lambda row: None)
+    assert company.run_batch({1: None}, run) == {}
     assert str(company.failed[1]) == "nothing came of it"
     assert freed == ["memory"]

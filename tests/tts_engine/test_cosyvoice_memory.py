@@ -1,7 +1,7 @@
 """Sessions that fit into memory, reckoned by hand."""
 
 import pytest
-from vivavoce.tts_engine.cosyvoice.memory import sessions_that_fit
+from vivavoce.tts_engine.cosyvoice.memory import max_sessions_in_memory
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from vivavoce.tts_engine.cosyvoice.memory import sessions_that_fit
 def test_each_is_reckoned_with_what_it_holds_and_one_may_always_be(
     memory_ids: int, kept: int, held: tuple[int, ...], newcomer: int, fit: int
 ) -> None:
-    assert sessions_that_fit(memory_ids, kept, held, newcomer) == fit
+    assert max_sessions_in_memory(memory_ids, kept, held, newcomer) == fit

@@ -16,7 +16,7 @@ torch = pytest.importorskip(
 )
 
 from tiny_cosyvoice import BRIEF, recording  # noqa: E402
-from vivavoce.tts_engine.backend import EVERY_STAGE, Stage  # noqa: E402
+from vivavoce.tts_engine.backend import ALL_STAGES, Stage  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
@@ -24,8 +24,8 @@ from vivavoce.tts_engine.stream import Stream  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-OVERLAPPING = replace(BRIEF, overlap=True, most_render_rows=4)
-PATIENT = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9))
+OVERLAPPING = replace(BRIEF, overlap=True, max_render_rows=4)
+PATIENT = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
 TEXTS = ("Well, who is it, at night? It is me.", "It is me.", "Nobody said so, and so I went home.")
 
 
@@ -100,7 +100,7 @@ def test_everybody_says_what_they_say_without(folder: Path) -> None:
 def test_workers_have_a_stage_each_or_all(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, OVERLAPPING)
     assert backend.workers == (frozenset({Stage.DECODE}), frozenset({Stage.RENDER}))
-    assert CosyVoiceBackend.load(v2_folder, BRIEF).workers == (EVERY_STAGE,)
+    assert CosyVoiceBackend.load(v2_folder, BRIEF).workers == (ALL_STAGES,)
 
 
 def test_ids_are_chosen_while_a_step_of_sound_lasts(v2_folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_ids_are_chosen_while_a_step_of_sound_lasts(v2_folder: Path) -> None:
             one = says(engine, TEXTS[0], seed=1)
             await sound.entered()
             two = says(engine, TEXTS[1], seed=2)
-            while not backend._open[two._session.slot].is_due:
+            while not backend._sessions[two._session.slot].is_chunk_ready:
                 await asyncio.sleep(0.001)
             sound.open()
             assert all([len(await samples_of(stream)) for stream in (one, two)])
@@ -153,13 +153,13 @@ def test_who_comes_after_a_cancelled_session_has_its_place_before_its_rendering_
             await gate.entered()
             first.cancel()
             second = says(engine, TEXTS[1], seed=2)
-            while not backend._open[second._session.slot].is_due:
+            while not backend._sessions[second._session.slot].is_chunk_ready:
                 await asyncio.sleep(0.001)
             assert backend.open_slots == 2
             gate.open()
             assert np.array_equal(await samples_of(second), expected)
         assert backend.open_slots == 0
-        assert sorted(backend._free) == [*range(len(backend._free))]
+        assert sorted(backend._free_rows) == [*range(len(backend._free_rows))]
 
     run(test())
 

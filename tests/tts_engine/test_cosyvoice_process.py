@@ -15,9 +15,9 @@ torch = pytest.importorskip(
 )
 
 from tiny_cosyvoice import BRIEF, recording  # noqa: E402
-from vivavoce.tts_engine.backend import Backend, Delivery, Mode, Stage  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend, hosted  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFront  # noqa: E402
+from vivavoce.tts_engine.backend import Backend, Delivery, DeliveryMode, Stage  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend, load_hosted_renderer  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.front import CosyVoiceFrontEnd  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, SynthesisFailed  # noqa: E402
@@ -25,7 +25,7 @@ from vivavoce.tts_engine.process_backend import ProcessBackend, ProcessPolicy  #
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 
 TEXT = "It is me."
-PATIENT = EngineConfig(scheduler=SchedulerPolicy(most_load=1e9))
+PATIENT = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
 # One slot, which a session that has ended must have given back there, too.
 ALONE = replace(BRIEF, slots=1)
 
@@ -44,12 +44,12 @@ async def heard(engine: Engine, **how: Any) -> list[object]:
 async def everything(engine: Engine) -> list[object]:
     """What the bundle's speaker, an enrolled voice, one on file, and a recording said again sound like."""
     voices = engine.voices
-    assert isinstance(voices, BundleVoices) and voices.library is not None
+    assert isinstance(voices, BundleVoices) and voices.store is not None
     enrolled = voices.enroll(recording(), 16_000, "a tone").id
-    stored = voices.library.list([""])[0].id
+    stored = voices.store.list([""])[0].id
     instructed = Delivery(instruction="Speak slowly.")
     with pytest.raises(BadRequest, match="an instruction goes with"):
-        engine.stream(voice=enrolled, delivery=Delivery(mode=Mode.INSTRUCT))
+        engine.stream(voice=enrolled, delivery=Delivery(mode=DeliveryMode.INSTRUCT))
     said = [
         await heard(engine, seed=3),
         await heard(engine, voice=enrolled),
@@ -70,11 +70,13 @@ def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(
 
     async def test() -> None:
         here = CosyVoiceBackend.load(v3_folder, ALONE, voices=tmp_path)
-        assert here.voices.library is not None
-        here.voices.library.add(here.voices.encode(recording() * 0.5, 16_000, "another tone"), name="anna")
+        assert here.voices.store is not None
+        here.voices.store.add(
+            here.voices.encode_prompt(recording() * 0.5, 16_000, "another tone"), name="anna"
+        )
         elsewhere = ProcessBackend.start(
-            functools.partial(hosted, v3_folder, replace(ALONE, overlap=overlap)),
-            functools.partial(CosyVoiceFront.load, v3_folder, ALONE, tmp_path),
+            functools.partial(load_hosted_renderer, v3_folder, replace(ALONE, overlap=overlap)),
+            functools.partial(CosyVoiceFrontEnd.load, v3_folder, ALONE, tmp_path),
         )
         assert len(elsewhere.workers) == 1 + overlap
         assert await said(elsewhere) == await said(here)
@@ -87,7 +89,7 @@ def test_ids_and_sound_are_told_apart_from_the_first_step_on(v3_folder: Path) ->
         async with await Engine.open(str(v3_folder), process=ProcessPolicy()) as engine:
             backend = engine._backend
             assert isinstance(backend, ProcessBackend)
-            assert backend.batch(Stage.DECODE) > 1
+            assert backend.max_batch_size(Stage.DECODE) > 1
             async with engine.stream() as stream:
                 (session,) = engine._streams
                 assert backend.stage(session.slot) is Stage.DECODE
@@ -133,7 +135,7 @@ def test_where_memory_runs_out_there_calls_live_on_and_newcomers_are_refused_her
     monkeypatch.syspath_prepend(tmp_path)
     load = importlib.import_module("short_of_memory").hosted_with_room_for_two
     policy = replace(BRIEF, slots=4)
-    front = functools.partial(CosyVoiceFront.load, v3_folder, policy)
+    front = functools.partial(CosyVoiceFrontEnd.load, v3_folder, policy)
     refusals: list[Overloaded | None] = []
 
     async def speak(engine: Engine, seed: int) -> bool:
@@ -149,11 +151,11 @@ def test_where_memory_runs_out_there_calls_live_on_and_newcomers_are_refused_her
     async def test() -> None:
         backend = ProcessBackend.start(functools.partial(load, v3_folder, policy), front)
         async with await Engine.open(backend=backend, config=PATIENT) as engine:
-            assert (backend.slots, backend.room) == (4, 4)
+            assert (backend.slots, backend.memory_slots) == (4, 4)
             lived = await asyncio.gather(*(speak(engine, seed) for seed in range(4)))
             assert lived == [True, True, False, False]
             assert [refusal and refusal.reason for refusal in refusals] == ["memory", "memory"]
             assert await speak(engine, 0)
-            assert (backend.slots, backend.room) == (4, 4)  # since nobody was there
+            assert (backend.slots, backend.memory_slots) == (4, 4)  # since nobody was there
 
     run(test())

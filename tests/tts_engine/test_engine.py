@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vivavoce.tts_engine.backend import Rendered, Turn
+from vivavoce.tts_engine.backend import SlotTurn, StepResult
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import (
@@ -72,7 +72,7 @@ class Processes:
     def stand_in(self, *which: Any, **how: Any) -> ProcessBackend:
         kind = repr((which, how))
         if kind not in self._started:
-            backend = ProcessBackend.start_whole(functools.partial(StandInBackend, *which, **how))
+            backend = ProcessBackend.start_backend(functools.partial(StandInBackend, *which, **how))
             self._started[kind] = backend
             backend.close = lambda: None  # type: ignore[method-assign]
         return self._started[kind]
@@ -108,7 +108,7 @@ class GatedBackend(StandInBackend):
         while self.gate.acquire(blocking=False):
             pass
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         self.stepping.set()
         self.gate.acquire()
         self.steps += len(turns)
@@ -181,9 +181,9 @@ def test_a_text_with_nothing_to_say_is_20_ms_of_silence(text: str, stand_in: Sta
 
 def test_speech_beyond_full_scale_saturates() -> None:
     class Loud(StandInBackend):
-        def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
             (rendered,) = super().step(worker, turns)
-            assert isinstance(rendered, Rendered)
+            assert isinstance(rendered, StepResult)
             return [replace(rendered, samples=8 * rendered.samples)]
 
     async def test() -> None:
@@ -211,7 +211,7 @@ def test_flush_speaks_what_is_buffered(stand_in: StandIn) -> None:
 
 def test_a_listener_that_stops_reading_stops_its_own_rendering_only(stand_in: StandIn) -> None:
     async def test() -> None:
-        config = EngineConfig(scheduler=SchedulerPolicy(most_unread_s=1.0))
+        config = EngineConfig(scheduler=SchedulerPolicy(max_unread_s=1.0))
         async with await Engine.open(backend=stand_in(), config=config) as engine:
             alone = heard(await speak(engine, TEXT))
             async with engine.stream() as idle:
@@ -293,7 +293,7 @@ def test_leaving_the_block_early_frees_the_slot(stand_in: StandIn) -> None:
 
 def test_a_failing_step_ends_its_own_stream_and_no_other() -> None:
     class Failing(StandInBackend):
-        def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
             rendered = super().step(worker, turns)
             bad = [slot for slot, state in self._open.items() if state.pitch_hz == 666]
             return [
@@ -302,7 +302,7 @@ def test_a_failing_step_ends_its_own_stream_and_no_other() -> None:
             ]
 
     async def test() -> None:
-        backend = Failing((440, 666), batch=8)
+        backend = Failing((440, 666), max_batch_size=8)
         async with await Engine.open(backend=backend) as engine:
             good = asyncio.create_task(speak(engine, TEXT))
             with pytest.raises(SynthesisFailed, match="no such tone"):
@@ -317,7 +317,7 @@ def test_a_backend_that_raises_ends_the_sessions_of_that_step_and_works_on() -> 
     class Raising(StandInBackend):
         fail = False
 
-        def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+        def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
             if self.fail:
                 raise MemoryError("device full")
             return super().step(worker, turns)
@@ -356,7 +356,7 @@ def test_bad_requests_are_refused_at_once(stand_in: StandIn) -> None:
 
 def test_a_full_house_refuses_and_counts_it(stand_in: StandIn) -> None:
     async def test() -> None:
-        config = EngineConfig(scheduler=SchedulerPolicy(most_streams=2))
+        config = EngineConfig(scheduler=SchedulerPolicy(max_streams=2))
         async with await Engine.open(backend=stand_in(), config=config) as engine:
             with engine_streams(engine, 2), pytest.raises(Overloaded):
                 engine.stream()
@@ -412,7 +412,7 @@ class engine_streams:
 
 def test_a_text_over_the_limit_is_refused_and_what_came_before_is_spoken(stand_in: StandIn) -> None:
     async def test() -> None:
-        config = EngineConfig(most_characters=50)
+        config = EngineConfig(max_characters=50)
         async with (
             await Engine.open(backend=stand_in(), config=config) as engine,
             engine.stream() as stream,
@@ -500,7 +500,7 @@ def test_streams_cancelled_at_random_leave_nothing_behind(stand_in: StandIn) -> 
 
 def test_a_house_for_one_stream_opens_too(stand_in: StandIn) -> None:
     async def test() -> None:
-        config = EngineConfig(scheduler=SchedulerPolicy(most_streams=1))
+        config = EngineConfig(scheduler=SchedulerPolicy(max_streams=1))
         async with await Engine.open(backend=stand_in(workers=2), config=config) as engine:
             assert (await speak(engine, TEXT))[-1].final
 

@@ -7,7 +7,7 @@ import inflect
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vivavoce.tts_engine.reading import number_words, vocabulary
+from vivavoce.tts_engine.reading import amount_words, vocabulary
 from vivavoce.tts_engine.reading.normalize import SpokenWord, fold, normalize
 
 LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
@@ -398,9 +398,9 @@ def test_offset_moves_the_ranges() -> None:
 def test_number_words_are_those_of_inflect(number: int) -> None:
     engine = inflect.engine()
     plain = str(engine.number_to_words(number, andword="")).replace(",", "").replace("-", " ")
-    assert number_words.cardinal(number) == " ".join(plain.split())
+    assert amount_words.cardinal(number) == " ".join(plain.split())
     ordinal = str(engine.number_to_words(engine.ordinal(number), andword=""))
-    assert number_words.ordinal(number) == " ".join(ordinal.replace(",", "").replace("-", " ").split())
+    assert amount_words.ordinal(number) == " ".join(ordinal.replace(",", "").replace("-", " ").split())
 
 
 ANYTHING = st.text(
@@ -433,4 +433,4 @@ def test_folding_has_no_context(first: str, second: str) -> None:
 @given(st.text("0123456789", min_size=1, max_size=40))
 def test_no_digit_of_a_code_is_lost_or_invented(digits: str) -> None:
     words = [word.text for word in normalize(digits, context="your code is")]
-    assert words == number_words.digits(digits).split()
+    assert words == amount_words.digits(digits).split()

@@ -10,7 +10,7 @@ import pytest
 from speech_level import active_speech_level
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.packaged_backend import STEP_FRAMES, PackagedBackend
+from vivavoce.tts_engine.packaged_backend import STEP_FRAMES, HibariBackend
 
 TEXT = (
     "Good morning, and thank you for waiting. Your PIN is 0417, and your order arrives on March 3rd. "
@@ -19,14 +19,14 @@ TEXT = (
 
 
 @pytest.fixture(scope="module")
-def backend() -> Iterator[PackagedBackend]:
-    backend = PackagedBackend.load()
+def backend() -> Iterator[HibariBackend]:
+    backend = HibariBackend.load()
     yield backend
     backend.close()
 
 
 @asynccontextmanager
-async def engine_of(backend: PackagedBackend) -> AsyncIterator[Engine]:
+async def engine_of(backend: HibariBackend) -> AsyncIterator[Engine]:
     engine = await Engine.open(backend=backend)
     yield engine
     await engine.aclose()
@@ -55,7 +55,7 @@ def sound(chunks: list[AudioChunk]) -> list[object]:
     return [(chunk.pcm, chunk.samples, chunk.text, chunk.words, chunk.final) for chunk in chunks]
 
 
-def test_any_split_of_the_text_and_any_company_give_the_same_chunks(backend: PackagedBackend) -> None:
+def test_any_split_of_the_text_and_any_company_give_the_same_chunks(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             alone = await speak(engine, TEXT, seed=7)
@@ -68,7 +68,7 @@ def test_any_split_of_the_text_and_any_company_give_the_same_chunks(backend: Pac
     run(test())
 
 
-def test_the_seed_decides_the_breath(backend: PackagedBackend) -> None:
+def test_the_seed_decides_the_breath(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             one, other = (
@@ -80,7 +80,7 @@ def test_the_seed_decides_the_breath(backend: PackagedBackend) -> None:
     run(test())
 
 
-def test_the_first_chunk_is_short_and_begins_with_speech(backend: PackagedBackend) -> None:
+def test_the_first_chunk_is_short_and_begins_with_speech(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             first, *_ = await speak(engine, TEXT)
@@ -92,7 +92,7 @@ def test_the_first_chunk_is_short_and_begins_with_speech(backend: PackagedBacken
     run(test())
 
 
-def test_every_word_of_the_text_has_its_time(backend: PackagedBackend) -> None:
+def test_every_word_of_the_text_has_its_time(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             chunks = await speak(engine, TEXT)
@@ -109,7 +109,7 @@ def test_every_word_of_the_text_has_its_time(backend: PackagedBackend) -> None:
     run(test())
 
 
-def test_there_is_a_pause_after_a_sentence_and_none_at_the_end(backend: PackagedBackend) -> None:
+def test_there_is_a_pause_after_a_sentence_and_none_at_the_end(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             chunks = await speak(engine, "Hello there. Goodbye now.")
@@ -122,7 +122,7 @@ def test_there_is_a_pause_after_a_sentence_and_none_at_the_end(backend: Packaged
     run(test())
 
 
-def test_speech_stands_at_minus_20_dbfs(backend: PackagedBackend) -> None:
+def test_speech_stands_at_minus_20_dbfs(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             samples = samples_of(await speak(engine, TEXT)).astype(np.float32) / 32768
@@ -140,7 +140,7 @@ def test_speech_stands_at_minus_20_dbfs(backend: PackagedBackend) -> None:
         "\U0001f600 hi \U0001f600",
     ],
 )
-def test_strange_characters_are_passed_over(backend: PackagedBackend, text: str) -> None:
+def test_strange_characters_are_passed_over(backend: HibariBackend, text: str) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             chunks = await speak(engine, text)
@@ -150,7 +150,7 @@ def test_strange_characters_are_passed_over(backend: PackagedBackend, text: str)
     run(test())
 
 
-def test_text_in_a_script_that_the_voice_cannot_read_is_silence(backend: PackagedBackend) -> None:
+def test_text_in_a_script_that_the_voice_cannot_read_is_silence(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             chunks = await speak(
@@ -162,7 +162,7 @@ def test_text_in_a_script_that_the_voice_cannot_read_is_silence(backend: Package
     run(test())
 
 
-def test_a_very_long_word_is_spoken_in_bounded_pieces(backend: PackagedBackend) -> None:
+def test_a_very_long_word_is_spoken_in_bounded_pieces(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine, engine.stream() as stream:
             stream.push_text("a" * 100_000)

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
-from vivavoce.tts_engine.reading.kana import in_kana, number_in_kana
-from vivavoce.tts_engine.reading.polyglot import CODES, Languages, canonical
-from vivavoce.tts_engine.reading.scripts import seconds, written
-from vivavoce.tts_engine.text import Ending, GenerationPolicy, GenerationSegmenter, Segment
+from vivavoce.tts_engine.reading.kana import number_to_kana, numerals_to_kana
+from vivavoce.tts_engine.reading.polyglot import LANGUAGE_CODES, LanguageGrammars, language_code
+from vivavoce.tts_engine.reading.scripts import estimate_seconds, group_written_words
+from vivavoce.tts_engine.text import BoundaryKind, GenerationPolicy, GenerationSegmenter, Segment
 
 pytest.importorskip("unicode_rbnf")
 wetext = pytest.importorskip("wetext")
 num2words = pytest.importorskip("num2words").num2words
 
 MARKS = ("[laughter]", "<strong>", "</strong>", "[breath]")
-LANGUAGES = Languages.load()
+LANGUAGES = LanguageGrammars.load()
 
 
 def segments(parts: Iterable[str], language: str, marks: Iterable[str] = ()) -> list[Segment]:
-    segmenter = GenerationSegmenter(clauses=LANGUAGES.clauses(language, marks))
+    segmenter = GenerationSegmenter(clauses=LANGUAGES.clause_normalizer(language, marks))
     return [segment for part in parts for segment in segmenter.push(part)] + segmenter.flush()
 
 
@@ -34,7 +34,7 @@ def spoken(text: str, language: str, marks: Iterable[str] = ()) -> str:
 
 def pushed(text: str, language: str) -> list[str]:
     """What is given out without a flush."""
-    segmenter = GenerationSegmenter(clauses=LANGUAGES.clauses(language))
+    segmenter = GenerationSegmenter(clauses=LANGUAGES.clause_normalizer(language))
     return [segment.spoken for segment in segmenter.push(text)]
 
 
@@ -195,8 +195,8 @@ def test_japanese(written: str, said: str) -> None:
 def test_japanese_numbers_are_those_of_num2words(number: int) -> None:
     hiragana = num2words(number, lang="ja", reading=True)
     katakana = "".join(chr(ord(one) + 0x60) if "ぁ" <= one <= "ゖ" else one for one in hiragana)
-    assert number_in_kana(number) == katakana
-    assert in_kana(num2words(number, lang="ja")) == katakana
+    assert number_to_kana(number) == katakana
+    assert numerals_to_kana(num2words(number, lang="ja")) == katakana
 
 
 @rows("""
@@ -213,7 +213,7 @@ def test_japanese_numbers_are_those_of_num2words(number: int) -> None:
     三ヶ月 一週間 九つ -> サンカゲツ イッシュウカン ココノツ
 """)
 def test_what_japanese_counts_changes_its_sound(written: str, said: str) -> None:
-    assert in_kana(written) == said
+    assert numerals_to_kana(written) == said
 
 
 @rows("""
@@ -332,7 +332,7 @@ def test_segments_follow_each_other_and_cover_their_words(written: tuple[str, st
 @given(WRITTEN)
 def test_what_is_given_early_is_what_the_whole_text_gives_first(written: tuple[str, str]) -> None:
     language, text = written
-    segmenter = GenerationSegmenter(clauses=LANGUAGES.clauses(language))
+    segmenter = GenerationSegmenter(clauses=LANGUAGES.clause_normalizer(language))
     early = [segment for character in text for segment in segmenter.push(character)]
     assert early == segments([text], language)[: len(early)]
 
@@ -375,8 +375,8 @@ def test_every_character_of_chinese_is_a_word_of_its_own() -> None:
 def test_a_written_word_is_one_however_it_is_said(language: str, text: str, words: str) -> None:
     reader = "en" if language == "th" else language
     spoken = [word for segment in segments([text], reader) for word in segment.words]
-    assert " ".join(text[word.start : word.stop] for word in written(spoken)) == words
-    said = [place for word in written(spoken) for place in word.said]
+    assert " ".join(text[word.start : word.stop] for word in group_written_words(spoken)) == words
+    said = [place for word in group_written_words(spoken) for place in word.spoken_range]
     assert said == list(range(len(spoken)))
 
 
@@ -450,8 +450,8 @@ def test_text_without_marks_is_not_cut_inside_a_number(before: int) -> None:
 
 def test_no_language_is_invented() -> None:
     with pytest.raises(BadRequest, match=r"language 'tlh': known are de, en, es, fr, it, ja, ko, ru, zh"):
-        LANGUAGES.clauses("tlh")
-    assert [canonical(tag) for tag in ("de-AT", "zh_CN", "yue", "EN", "mul")] == [
+        LANGUAGES.clause_normalizer("tlh")
+    assert [language_code(tag) for tag in ("de-AT", "zh_CN", "yue", "EN", "mul")] == [
         "de",
         "zh",
         "zh",
@@ -466,11 +466,11 @@ def test_a_missing_library_is_named_by_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=r"vivavoce\[cosyvoice\]"):
-        Languages.load([code])
+        LanguageGrammars.load([code])
 
 
 def test_a_language_that_is_not_loaded_goes_through_as_it_is_written() -> None:
-    segmenter = GenerationSegmenter(clauses=Languages.load(["en"]).clauses("de"))
+    segmenter = GenerationSegmenter(clauses=LanguageGrammars.load(["en"]).clause_normalizer("de"))
     assert [one.spoken for one in segmenter.push("Ich habe 5 Äpfel, ")] == ["Ich habe 5 Äpfel,"]
 
 
@@ -505,20 +505,20 @@ def test_a_long_text_of_anything_is_bounded(junk: str) -> None:
 @given(WRITTEN)
 def test_a_generation_is_bounded_and_ends(written: tuple[str, str]) -> None:
     language, text = written
-    segmenter = GenerationSegmenter(GenerationPolicy(2.0, 3.0), LANGUAGES.clauses(language))
+    segmenter = GenerationSegmenter(GenerationPolicy(2.0, 3.0), LANGUAGES.clause_normalizer(language))
     said_s = 0.0
     found = segmenter.push(text * 3) + segmenter.flush()
     for segment in found:
-        said_s += seconds(segment.words)
+        said_s += estimate_seconds(segment.words)
         assert said_s < 3.3 or len(segment.words) == 1
-        if segment.ending in (Ending.SENTENCE, Ending.PARAGRAPH):
+        if segment.ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH):
             said_s = 0.0
     assert said_s == 0.0
     assert all(
-        segment.words or opener.ending is Ending.CLAUSE or opener.ending is Ending.CUT
+        segment.words or opener.ending is BoundaryKind.CLAUSE or opener.ending is BoundaryKind.FORCED
         for opener, segment in pairwise(found)
     )
 
 
 def test_every_language_is_known_by_its_code() -> None:
-    assert set(CODES) == {"en", "zh", "ja", "ko", "de", "fr", "es", "it", "ru"}
+    assert set(LANGUAGE_CODES) == {"en", "zh", "ja", "ko", "de", "fr", "es", "it", "ru"}

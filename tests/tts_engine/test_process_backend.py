@@ -17,27 +17,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vivavoce.tts_engine.backend import SlotRequest, Stage, Turn
+from vivavoce.tts_engine.backend import SlotRequest, SlotTurn, Stage
 from vivavoce.tts_engine.chunk import AudioChunk
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BundleError, Overloaded, SynthesisFailed
-from vivavoce.tts_engine.packaged_backend import PackagedBackend
+from vivavoce.tts_engine.packaged_backend import HibariBackend
 from vivavoce.tts_engine.process_backend import ProcessBackend, ProcessPolicy
-from vivavoce.tts_engine.process_child import Fault
-from vivavoce.tts_engine.simulated_backend import CostModel, SimulatedBackend
+from vivavoce.tts_engine.process_child import ErrorMessage
+from vivavoce.tts_engine.simulated_backend import SimulatedBackend, StepCostModel
 from vivavoce.tts_engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.text import Segmenter
 
 TEXT = "One two three four, five six seven eight nine ten. Then eleven and twelve follow!"
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 TONES = functools.partial(StandInBackend, (440, 660))
 
 
 def simulated(*, decode_s: float = 0.0, sleep: Callable[[Any], Any] = time.sleep) -> ProcessBackend:
-    return ProcessBackend.start_whole(
+    return ProcessBackend.start_backend(
         functools.partial(
             SimulatedBackend,
-            CostModel(decode_s, 0.0, 0.0, 0.0),
+            StepCostModel(decode_s, 0.0, 0.0, 0.0),
             rows={Stage.DECODE: 4, Stage.RENDER: 2},
             slots=8,
             sleep=sleep,
@@ -46,7 +46,7 @@ def simulated(*, decode_s: float = 0.0, sleep: Callable[[Any], Any] = time.sleep
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 2 * WITHIN_S))
+    asyncio.run(asyncio.wait_for(test, 2 * TIMEOUT_S))
 
 
 async def speak(engine: Engine, text: str = TEXT, **how: Any) -> list[AudioChunk]:
@@ -67,7 +67,7 @@ def is_gone(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    gives_up = time.monotonic() + WITHIN_S
+    gives_up = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < gives_up
         time.sleep(0.01)
@@ -86,7 +86,7 @@ def niceness_of(pid: int) -> set[int]:
     return {os.getpriority(os.PRIO_PROCESS, task) - os.getpriority(os.PRIO_PROCESS, 0) for task in tasks}
 
 
-@pytest.mark.parametrize("load", [TONES, PackagedBackend.load], ids=["tones", "packaged"])
+@pytest.mark.parametrize("load", [TONES, HibariBackend.load], ids=["tones", "packaged"])
 def test_it_says_bit_for_bit_what_it_says_in_this_process(load: Callable[[], Any]) -> None:
     async def said(backend: Any) -> list[object]:
         async with await Engine.open(backend=backend) as engine:
@@ -95,7 +95,7 @@ def test_it_says_bit_for_bit_what_it_says_in_this_process(load: Callable[[], Any
             ]
 
     async def test() -> None:
-        assert await said(ProcessBackend.start_whole(load)) == await said(load())
+        assert await said(ProcessBackend.start_backend(load)) == await said(load())
 
     run(test())
 
@@ -124,7 +124,7 @@ def test_what_a_cancelled_session_held_there_is_free_though_nobody_speaks_after_
     load = functools.partial(importlib.import_module("tells_of_ends").TellsOfEnds, ends)
 
     async def test() -> None:
-        async with await Engine.open(backend=ProcessBackend.start_whole(load)) as engine:
+        async with await Engine.open(backend=ProcessBackend.start_backend(load)) as engine:
             wait_until(lambda: ends.read_text().split() == ["closed"] * 2)  # to look at it, to warm it up
             stream = engine.stream()
             stream.push_text(TEXT * 20)
@@ -149,16 +149,18 @@ def test_the_bundles_voice_is_opened_in_a_process_on_demand() -> None:
 
 def test_stages_and_batches_are_the_childs() -> None:
     backend = simulated()
-    here = SimulatedBackend(CostModel(), rows={Stage.DECODE: 4, Stage.RENDER: 2}, slots=8)
+    here = SimulatedBackend(StepCostModel(), rows={Stage.DECODE: 4, Stage.RENDER: 2}, slots=8)
     request = SlotRequest("silence", 1.0, 0)
     slot, slot_here = backend.open_slot(request), here.open_slot(request)
-    assert [backend.batch(stage) for stage in Stage] == [here.batch(stage) for stage in Stage]
+    assert [backend.max_batch_size(stage) for stage in Stage] == [
+        here.max_batch_size(stage) for stage in Stage
+    ]
     (segment, *_) = [*Segmenter().push("one two three four five six. "), *Segmenter().flush()]
     told: list[tuple[Stage, Stage]] = [(backend.stage(slot), here.stage(slot_here))]
     for step in range(40):
         begun = segment if step == 0 else None
-        backend.step(0, [Turn(slot, begun)])
-        here.step(0, [Turn(slot_here, begun)])
+        backend.step(0, [SlotTurn(slot, begun)])
+        here.step(0, [SlotTurn(slot_here, begun)])
         told.append((backend.stage(slot), here.stage(slot_here)))
     assert all(there is known for there, known in told)
     assert {there for there, _ in told} == set(Stage)
@@ -202,7 +204,7 @@ def _defaults() -> tuple[Any, Any]:
 
 def test_a_process_that_died_while_nobody_spoke_is_not_noticed_by_who_speaks_next() -> None:
     async def test() -> None:
-        backend = ProcessBackend.start_whole(TONES)
+        backend = ProcessBackend.start_backend(TONES)
         async with await Engine.open(backend=backend) as engine:
             alone, first = heard(await speak(engine)), backend.pid
             waiting = engine.stream()
@@ -218,7 +220,7 @@ def test_a_process_that_died_while_nobody_spoke_is_not_noticed_by_who_speaks_nex
 
 def test_a_session_that_outlives_its_process_fails_and_its_neighbours_do_not() -> None:
     async def test() -> None:
-        backend = ProcessBackend.start_whole(TONES)
+        backend = ProcessBackend.start_backend(TONES)
         async with await Engine.open(backend=backend) as engine, engine.stream() as begun:
             begun.push_text("Hello there. ")
             begun.flush()
@@ -237,20 +239,20 @@ def test_a_session_that_outlives_its_process_fails_and_its_neighbours_do_not() -
 
 
 def test_a_voice_that_dies_again_and_again_is_refused_until_the_time_is_over() -> None:
-    backend = ProcessBackend.start_whole(TONES, ProcessPolicy(most_starts=1, starts_within_s=1000))
+    backend = ProcessBackend.start_backend(TONES, ProcessPolicy(max_starts=1, start_window_s=1000))
     request = SlotRequest("tone-440", 1.0, 0)
     (segment,) = Segmenter().push("Hello there. And ")
 
     def step() -> None:
         slot = backend.open_slot(request)
-        backend.step(0, [Turn(slot, segment)])
+        backend.step(0, [SlotTurn(slot, segment)])
         backend.close_slot(slot)
 
     step()
     for _ in range(2):
         kill(backend.pid)
         wait_until(backend._child.has_ended)
-        if backend.pid and len(backend._starts) == 1:
+        if backend.pid and len(backend._start_times) == 1:
             step()
     with pytest.raises(Overloaded, match="died 2 times in 1000 s") as refusal:
         backend.open_slot(request)
@@ -288,12 +290,12 @@ def test_a_voice_that_cannot_be_loaded_there_is_one_clear_error(
     load: Callable[[], Any], complaint: str
 ) -> None:
     with pytest.raises(BundleError, match=complaint):
-        ProcessBackend.start_whole(load)
+        ProcessBackend.start_backend(load)
 
 
 def test_errors_of_ours_cross_as_they_are_and_others_by_their_words() -> None:
     crossed = [
-        Fault.of(error, SynthesisFailed).error()
+        ErrorMessage.from_exception(error, SynthesisFailed).to_exception()
         for error in (
             BundleError("no file"),
             Overloaded("full", reason="streams", retry_after_s=1.0),
@@ -312,11 +314,11 @@ def test_a_dozen_starts_leave_no_descriptor_thread_or_process_behind() -> None:
         gc.collect()
         return len(os.listdir("/proc/self/fd")), threading.active_count()
 
-    ProcessBackend.start_whole(TONES).close()  # multiprocessing keeps a helper of its own from then on
+    ProcessBackend.start_backend(TONES).close()  # multiprocessing keeps a helper of its own from then on
     before, pids = left(), []
     for number in range(12):
         if number % 3:
-            backend = ProcessBackend.start_whole(TONES)
+            backend = ProcessBackend.start_backend(TONES)
             pids.append(backend.pid)
             if number % 3 == 2:
                 kill(backend.pid)
@@ -324,7 +326,7 @@ def test_a_dozen_starts_leave_no_descriptor_thread_or_process_behind() -> None:
             backend.close()
         else:
             with pytest.raises(BundleError):
-                ProcessBackend.start_whole(functools.partial(os._exit, 3))
+                ProcessBackend.start_backend(functools.partial(os._exit, 3))
     assert all(now <= then for now, then in zip(left(), before, strict=True))
     assert all(is_gone(pid) for pid in pids)
 
@@ -334,7 +336,7 @@ import functools, os, sys, time
 from vivavoce.tts_engine.process_backend import ProcessBackend
 from vivavoce.tts_engine.standin_backend import StandInBackend
 if __name__ == "__main__":
-    backend = ProcessBackend.start_whole(functools.partial(StandInBackend, (440,)))
+    backend = ProcessBackend.start_backend(functools.partial(StandInBackend, (440,)))
     print(backend.pid, flush=True)
     if sys.argv[1:] == ["stays"]:
         time.sleep(3600)
@@ -363,6 +365,6 @@ def test_the_process_ends_with_its_parent(how: str, tmp_path: Path) -> None:
             parent.kill()
         assert parent.stdin
         parent.stdin.close()
-        assert parent.wait(WITHIN_S) == (-signal.SIGKILL if how == "stays" else 0)
+        assert parent.wait(TIMEOUT_S) == (-signal.SIGKILL if how == "stays" else 0)
     wait_until(lambda: is_gone(pid))
     assert {signal.SIGINT, signal.SIGTERM} <= ignored

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vivavoce.tts_engine import recording_decoder
 from vivavoce.tts_engine.errors import BadRequest
 from vivavoce.tts_engine.recording import RecordingLimits, read_recording, read_recording_file
-from vivavoce.tts_engine.recording_decoder import Refused, decode
+from vivavoce.tts_engine.recording_decoder import RecordingRefused, decode
 
 LIMITS = RecordingLimits()
 
@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_used_is_refused_with_the_limit(case: str) -> None:
     make, sentence = REFUSED[case]
-    with pytest.raises(Refused, match=sentence):
+    with pytest.raises(RecordingRefused, match=sentence):
         decode(make(), LIMITS)
 
 
@@ -170,7 +170,7 @@ def test_a_playlist_or_a_concatenation_never_opens_what_it_names(tmp_path: Path)
         f'<?xml version="1.0"?><MPD type="static"><BaseURL>{secret.as_uri()}</BaseURL></MPD>',
         f"v=0\nc=IN IP4 127.0.0.1\na={secret.as_uri()}\n",
     ):
-        with pytest.raises(Refused, match="no recording"):
+        with pytest.raises(RecordingRefused, match="no recording"):
             decode(text.encode(), LIMITS)
 
 
@@ -181,14 +181,14 @@ def test_minutes_are_refused_after_their_first_seconds(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         recording_decoder, "_mono", lambda frame: decoded.append(frame.samples) or mono(frame)
     )
-    with pytest.raises(Refused, match="longer than 30 s"):
+    with pytest.raises(RecordingRefused, match="longer than 30 s"):
         decode(minutes, LIMITS)
     assert sum(decoded) <= 31 * 16_000
 
 
 def test_a_file_over_the_limit_of_bytes_is_not_looked_at() -> None:
     with pytest.raises(BadRequest, match="has 1,001 bytes; at most 1,000"):
-        read_recording(bytes(1001), RecordingLimits(most_bytes=1000))
+        read_recording(bytes(1001), RecordingLimits(max_bytes=1000))
 
 
 def test_nothing_is_no_recording() -> None:
@@ -199,7 +199,7 @@ def test_nothing_is_no_recording() -> None:
 def test_damage_in_the_middle_is_told_with_its_place() -> None:
     file = bytearray(encoded(tone(8, 44_100), 44_100, "mp3", "libmp3lame"))
     file[30_000:31_000] = np.random.default_rng(1).bytes(1000)
-    with pytest.raises(Refused, match=r"damaged \d\.\d s from its beginning"):
+    with pytest.raises(RecordingRefused, match=r"damaged \d\.\d s from its beginning"):
         decode(bytes(file), LIMITS)
 
 
@@ -261,8 +261,8 @@ def test_damaged_files_are_samples_or_a_refusal(data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(file)))
     try:
         samples, rate = decode(bytes(file[:cut]), LIMITS)
-    except Refused:
+    except RecordingRefused:
         return
     assert samples.ndim == 1
-    assert LIMITS.shortest_s <= len(samples) / rate <= LIMITS.longest_s
+    assert LIMITS.min_duration_s <= len(samples) / rate <= LIMITS.max_duration_s
     assert np.abs(samples).max() <= 1

@@ -1,20 +1,20 @@
 """The scheduling policy and the admission arithmetic, without threads or clocks."""
 
 import pytest
-from vivavoce.tts_engine.backend import EVERY_STAGE, Stage, Stages
+from vivavoce.tts_engine.backend import ALL_STAGES, Stage, Stages
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.errors import Overloaded
-from vivavoce.tts_engine.scheduler import Cost, SchedulerPolicy, admit, schedule
+from vivavoce.tts_engine.scheduler import ComputeCost, SchedulerPolicy, admit, schedule
 from vivavoce.tts_engine.session import Session
-from vivavoce.tts_engine.text import Ending, Segment
+from vivavoce.tts_engine.text import BoundaryKind, Segment
 
-POLICY = SchedulerPolicy(most_unread_s=1.0, most_streams=4, most_load=0.8)
+POLICY = SchedulerPolicy(max_unread_s=1.0, max_streams=4, max_load=0.8)
 
 
 def session(slot: int, *, ready_at: float = 0.0) -> Session:
     """A session with one segment waiting since ``ready_at``."""
     opened = Session(slot, opened_at=0.0)
-    opened.add(Segment((), 0, 0, Ending.SENTENCE), now=ready_at)
+    opened.add(Segment((), 0, 0, BoundaryKind.SENTENCE), now=ready_at)
     return opened
 
 
@@ -26,12 +26,14 @@ def speaking(slot: int, *, deadline: float | None, unread_s: float = 0.0) -> Ses
 
 
 def order(
-    *sessions: Session, batch: int = 9, decoding: tuple[int, ...] = (), stages: Stages = EVERY_STAGE
+    *sessions: Session, max_batch_size: int = 9, decoding: tuple[int, ...] = (), stages: Stages = ALL_STAGES
 ) -> list[int]:
     def stage_of(session: Session) -> Stage:
         return Stage.DECODE if session.slot in decoding else Stage.RENDER
 
-    return [chosen.slot for chosen in schedule(sessions, stage_of, lambda stage: batch, POLICY, stages)]
+    return [
+        chosen.slot for chosen in schedule(sessions, stage_of, lambda stage: max_batch_size, POLICY, stages)
+    ]
 
 
 def test_streams_without_audio_go_first_longest_waiting_first() -> None:
@@ -41,7 +43,7 @@ def test_streams_without_audio_go_first_longest_waiting_first() -> None:
 def test_a_stream_waits_since_its_first_segment_although_a_later_one_is_being_rendered() -> None:
     held_back = session(1, ready_at=4.0)
     held_back.pending.clear()
-    held_back.add(Segment((), 0, 0, Ending.SENTENCE), now=9.0)
+    held_back.add(Segment((), 0, 0, BoundaryKind.SENTENCE), now=9.0)
     assert order(session(2, ready_at=5.0), held_back) == [1, 2]
 
 
@@ -75,7 +77,9 @@ def test_running_cancelled_and_idle_sessions_are_left_alone() -> None:
 
 
 def test_no_more_than_a_batch_is_chosen() -> None:
-    assert order(session(1, ready_at=2), session(2, ready_at=1), session(3, ready_at=3), batch=2) == [2, 1]
+    assert order(
+        session(1, ready_at=2), session(2, ready_at=1), session(3, ready_at=3), max_batch_size=2
+    ) == [2, 1]
 
 
 def test_the_most_urgent_decides_the_stage_and_others_in_it_share_the_step() -> None:
@@ -105,79 +109,79 @@ def test_a_stage_takes_as_many_as_it_can() -> None:
 
 def test_the_last_segment_alone_has_no_pause_after_it() -> None:
     ended = Session(1, opened_at=0.0)
-    sentence = Segment((), 0, 0, Ending.SENTENCE)
+    sentence = Segment((), 0, 0, BoundaryKind.SENTENCE)
     ended.add_last([sentence, sentence], now=0.0)
     assert [pending.pause_s > 0 for pending in ended.pending] == [True, False]
 
 
 def test_cost_is_unknown_until_five_seconds_of_audio_were_measured() -> None:
-    cost = Cost()
+    cost = ComputeCost()
     cost.observe(0.4, 4.0)
-    assert cost.per_second == 0.0
+    assert cost.compute_s_per_audio_s == 0.0
     cost.observe(0.2, 2.0)
-    assert cost.per_second == pytest.approx(0.1)
+    assert cost.compute_s_per_audio_s == pytest.approx(0.1)
 
 
 def test_cost_follows_what_rendering_costs_now() -> None:
-    cost = Cost()
+    cost = ComputeCost()
     for _ in range(60):
         cost.observe(0.1, 1.0)
     for _ in range(120):
         cost.observe(0.4, 1.0)
-    assert cost.per_second == pytest.approx(0.4, rel=0.05)
+    assert cost.compute_s_per_audio_s == pytest.approx(0.4, rel=0.05)
 
 
 def test_the_fifth_stream_of_four_is_refused_with_the_reason() -> None:
-    admit(3, slots=9, room=9, cost=Cost(), policy=POLICY)
+    admit(3, slots=9, memory_slots=9, cost=ComputeCost(), policy=POLICY)
     with pytest.raises(Overloaded, match="at most 4") as refusal:
-        admit(4, slots=9, room=9, cost=Cost(), policy=POLICY)
+        admit(4, slots=9, memory_slots=9, cost=ComputeCost(), policy=POLICY)
     assert refusal.value.reason == "streams"
     assert refusal.value.retry_after_s > 0
 
 
 def test_slots_of_the_backend_bound_the_house_too() -> None:
     with pytest.raises(Overloaded, match="at most 2"):
-        admit(2, slots=2, room=2, cost=Cost(), policy=POLICY)
+        admit(2, slots=2, memory_slots=2, cost=ComputeCost(), policy=POLICY)
 
 
 def test_a_stream_that_memory_has_no_room_for_is_refused_and_one_that_has_a_place_is_not() -> None:
-    admit(1, slots=4, room=2, cost=Cost(), policy=POLICY)
+    admit(1, slots=4, memory_slots=2, cost=ComputeCost(), policy=POLICY)
     with pytest.raises(Overloaded, match="memory has room for 2 now") as refusal:
-        admit(2, slots=4, room=2, cost=Cost(), policy=POLICY)
+        admit(2, slots=4, memory_slots=2, cost=ComputeCost(), policy=POLICY)
     assert refusal.value.reason == "memory"
     assert refusal.value.retry_after_s > 0
 
 
 def test_a_stream_that_does_not_fit_the_compute_is_refused() -> None:
-    cost = Cost()
+    cost = ComputeCost()
     for _ in range(10):
         cost.observe(0.3, 1.0)
-    admit(1, slots=9, room=9, cost=cost, policy=POLICY)  # 2 x 0.3 = 60 %
+    admit(1, slots=9, memory_slots=9, cost=cost, policy=POLICY)  # 2 x 0.3 = 60 %
     with pytest.raises(Overloaded, match="90%") as refusal:
-        admit(2, slots=9, room=9, cost=cost, policy=POLICY)
+        admit(2, slots=9, memory_slots=9, cost=cost, policy=POLICY)
     assert refusal.value.reason == "compute"
-    two = Cost((EVERY_STAGE,) * 2)
+    two = ComputeCost((ALL_STAGES,) * 2)
     for _ in range(10):
         two.observe(0.3, 1.0)
-    admit(2, slots=9, room=9, cost=two, policy=POLICY)
+    admit(2, slots=9, memory_slots=9, cost=two, policy=POLICY)
 
 
 def test_of_workers_that_differ_the_busier_one_counts() -> None:
     decode, render = frozenset({Stage.DECODE}), frozenset({Stage.RENDER})
-    cost = Cost((decode, render))
+    cost = ComputeCost((decode, render))
     for _ in range(10):
         cost.observe(0.05, 0.0, decode)
         cost.observe(0.05, 0.0, decode)
         cost.observe(0.3, 1.0, render)
-    assert cost.per_second == pytest.approx(0.3)
+    assert cost.compute_s_per_audio_s == pytest.approx(0.3)
     for _ in range(10):
         cost.observe(0.3, 0.0, decode)
-    assert cost.per_second > 0.35
+    assert cost.compute_s_per_audio_s > 0.35
 
 
 def test_a_house_too_slow_for_one_stream_takes_one() -> None:
-    cost = Cost()
+    cost = ComputeCost()
     cost.observe(50.0, 10.0)
-    admit(0, slots=9, room=9, cost=cost, policy=POLICY)
+    admit(0, slots=9, memory_slots=9, cost=cost, policy=POLICY)
     with pytest.raises(Overloaded):
-        admit(1, slots=9, room=9, cost=cost, policy=POLICY)
+        admit(1, slots=9, memory_slots=9, cost=cost, policy=POLICY)

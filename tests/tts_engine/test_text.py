@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vivavoce.tts_engine.text import (
-    Ending,
+    BoundaryKind,
     GenerationPolicy,
     GenerationSegmenter,
     Segment,
@@ -164,10 +164,10 @@ def test_short_clauses_wait_for_more_and_short_sentences_do_not() -> None:
 def test_endings_say_why_a_segment_ends() -> None:
     spoken = segments(["First one, then two.\n\nNew line\nlast"])
     assert [segment.ending for segment in spoken] == [
-        Ending.CLAUSE,
-        Ending.PARAGRAPH,
-        Ending.SENTENCE,
-        Ending.SENTENCE,
+        BoundaryKind.CLAUSE,
+        BoundaryKind.PARAGRAPH,
+        BoundaryKind.SENTENCE,
+        BoundaryKind.SENTENCE,
     ]
 
 
@@ -176,7 +176,7 @@ def test_a_long_clause_is_cut_between_words() -> None:
     spoken = segments([text])
     assert all(len(segment.words) <= 40 for segment in spoken)
     assert sum(len(segment.words) for segment in spoken) == 300
-    assert {segment.ending for segment in spoken[:-1]} == {Ending.CUT}
+    assert {segment.ending for segment in spoken[:-1]} == {BoundaryKind.FORCED}
 
 
 @pytest.mark.parametrize("before", range(30, 45))
@@ -220,7 +220,7 @@ def test_after_a_flush_the_next_text_starts_anew() -> None:
     assert second[0].start == 15
 
 
-def generations(*parts: str, policy: GenerationPolicy = ALL_AT_ONCE) -> list[tuple[str, Ending]]:
+def generations(*parts: str, policy: GenerationPolicy = ALL_AT_ONCE) -> list[tuple[str, BoundaryKind]]:
     """What a model that speaks while it is written is given; each part is flushed."""
     segmenter = GenerationSegmenter(policy)
     found = [segment for part in parts for segment in (*segmenter.push(part), *segmenter.flush())]
@@ -230,30 +230,30 @@ def generations(*parts: str, policy: GenerationPolicy = ALL_AT_ONCE) -> list[tup
 
 def test_a_model_is_given_every_clause_at_once_and_told_where_its_sentence_ends() -> None:
     assert generations("Well, yes, your API costs $5. And I?\n\nNo") == [
-        ("Well,", Ending.CLAUSE),
-        ("yes,", Ending.CLAUSE),
-        ("your A P I costs five dollars.", Ending.SENTENCE),
-        ("And I?", Ending.SENTENCE),
-        ("No.", Ending.SENTENCE),
+        ("Well,", BoundaryKind.CLAUSE),
+        ("yes,", BoundaryKind.CLAUSE),
+        ("your A P I costs five dollars.", BoundaryKind.SENTENCE),
+        ("And I?", BoundaryKind.SENTENCE),
+        ("No.", BoundaryKind.SENTENCE),
     ]
 
 
 @pytest.mark.parametrize("end", ["", " ", "!!", "\n\n", "😀"])
 def test_a_sentence_that_is_open_is_ended_without_words(end: str) -> None:
     *clauses, (spoken, ending) = generations(f"Well,{end}")
-    assert clauses == [("Well,", Ending.CLAUSE)]
+    assert clauses == [("Well,", BoundaryKind.CLAUSE)]
     assert spoken == ""
-    assert ending in (Ending.SENTENCE, Ending.PARAGRAPH)
+    assert ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH)
 
 
 def test_nothing_to_say_opens_no_sentence() -> None:
     assert generations("!!", "", " \n", "😀,") == []
-    assert generations("Yes.", "!!", "") == [("Yes.", Ending.SENTENCE)]
+    assert generations("Yes.", "!!", "") == [("Yes.", BoundaryKind.SENTENCE)]
 
 
 def test_a_sentence_of_many_clauses_is_ended_where_enough_is_said() -> None:
     found = generations("and so we went on, " * 30, policy=GenerationPolicy(4.0, 6.0))
-    whole = [index for index, (_, ending) in enumerate(found) if ending is Ending.SENTENCE]
+    whole = [index for index, (_, ending) in enumerate(found) if ending is BoundaryKind.SENTENCE]
     assert len(whole) > 5
     assert {later - earlier for earlier, later in pairwise(whole)} == {3}
 
@@ -261,13 +261,13 @@ def test_a_sentence_of_many_clauses_is_ended_where_enough_is_said() -> None:
 def test_a_clause_that_does_not_fit_any_more_begins_a_sentence() -> None:
     policy = GenerationPolicy(4.5, 5.0)
     assert generations("we went, " + "on and " * 8 + "on, ", policy=policy)[:2] == [
-        ("we went,", Ending.CLAUSE),
-        ("", Ending.SENTENCE),
+        ("we went,", BoundaryKind.CLAUSE),
+        ("", BoundaryKind.SENTENCE),
     ]
 
 
 def test_bounds_that_could_never_be_met_are_refused() -> None:
-    with pytest.raises(ValueError, match="enough_s <= most_s"):
+    with pytest.raises(ValueError, match="target_s <= max_s"):
         GenerationPolicy(10.0, 5.0)
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt
-from vivavoce.models.cosyvoice.geometry import Version
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
-from vivavoce.tts_engine.prompt_cache import PromptCache, size_of
-from vivavoce.tts_engine.voice_store import About, StoreLimits, VoiceStore
+from vivavoce.tts_engine.prompt_cache import PromptCache, prompt_size_bytes
+from vivavoce.tts_engine.voice_store import VoiceMetadata, VoiceStore, VoiceStoreLimits
 
 
-def prompt(seed: int = 0, version: Version = Version.V2, chunks: int = 1) -> VoicePrompt:
+def prompt(seed: int = 0, version: CosyVoiceVersion = CosyVoiceVersion.V2, chunks: int = 1) -> VoicePrompt:
     random = np.random.default_rng(seed)
     return VoicePrompt(
         version,
@@ -43,7 +43,7 @@ def contents(store: VoiceStore) -> set[str]:
 
 
 def test_a_voice_comes_back_as_it_was_put(store: VoiceStore) -> None:
-    about = About("en-GB", "key-1", "I agree.", "upload anna.wav", "ab" * 32)
+    about = VoiceMetadata("en-GB", "key-1", "I agree.", "upload anna.wav", "ab" * 32)
     added = store.add(prompt(1), name="Anna", about=about, voice_id="anna")
     assert (added.id, added.name, added.language, added.about) == ("anna", "Anna", "en-GB", about)
     assert (added.content, added.version, added.transcript) == (prompt(1).id, 2, "voice 1 speaks")
@@ -78,7 +78,7 @@ def test_a_voice_that_was_removed_is_gone_though_it_is_in_memory(store: VoiceSto
 def test_a_voice_is_renamed_and_given_another_recording(tmp_path: Path) -> None:
     now = [100.0]
     with VoiceStore(tmp_path, 2, clock=lambda: now[0]) as store:
-        store.add(prompt(1), name="Anna", about=About(consent="yes"), voice_id="anna")
+        store.add(prompt(1), name="Anna", about=VoiceMetadata(consent="yes"), voice_id="anna")
         now[0] = 200.0
         assert store.rename("anna", "Anna K.").name == "Anna K."
         now[0] = 300.0
@@ -95,8 +95,8 @@ def test_a_voice_is_renamed_and_given_another_recording(tmp_path: Path) -> None:
 
 def test_voices_are_listed_by_owner_name_and_release(store: VoiceStore) -> None:
     for number, owner in enumerate(("key-1", "key-2", "key-1")):
-        store.add(prompt(number), name=str(number), about=About(owner=owner))
-    store.add(prompt(3, Version.V3), name="2")
+        store.add(prompt(number), name=str(number), about=VoiceMetadata(owner=owner))
+    store.add(prompt(3, CosyVoiceVersion.V3), name="2")
 
     def names(*arguments: object, **named: object) -> list[str]:
         return [voice.name for voice in store.list(*arguments, **named)]  # type: ignore[arg-type]
@@ -133,11 +133,11 @@ def test_an_id_is_given_once(store: VoiceStore) -> None:
 
 
 def test_a_prompt_of_another_release_is_refused_with_a_sentence(store: VoiceStore) -> None:
-    store.add(prompt(1, Version.V3), name="Anna", voice_id="anna")
+    store.add(prompt(1, CosyVoiceVersion.V3), name="Anna", voice_id="anna")
     with pytest.raises(BadRequest, match="enrolled with CosyVoice 3, and CosyVoice 2 is loaded"):
         store.get("anna")
     with VoiceStore(store.folder, None) as any_release:
-        assert any_release.get("anna").version is Version.V3
+        assert any_release.get("anna").version is CosyVoiceVersion.V3
 
 
 @pytest.mark.parametrize(
@@ -153,15 +153,15 @@ def test_a_name_is_short_and_printable(store: VoiceStore, name: str, sentence: s
 @pytest.mark.parametrize("language", ["english", "e", "en_GB", "en-", "../en"])
 def test_a_language_is_a_code(store: VoiceStore, language: str) -> None:
     with pytest.raises(BadRequest, match="language is"):
-        store.add(prompt(), name="Anna", about=About(language))
+        store.add(prompt(), name="Anna", about=VoiceMetadata(language))
 
 
 def test_half_a_character_is_no_text(store: VoiceStore) -> None:
     half = "\ud83d"
     for voice, about in (
-        (prompt(), About(consent=half)),
-        (prompt(), About(owner=half)),
-        (replace(prompt(), transcript=half), About()),
+        (prompt(), VoiceMetadata(consent=half)),
+        (prompt(), VoiceMetadata(owner=half)),
+        (replace(prompt(), transcript=half), VoiceMetadata()),
     ):
         with pytest.raises(BadRequest, match="half of a character"):
             store.add(voice, name="Anna", about=about)
@@ -172,7 +172,7 @@ def test_half_a_character_is_no_text(store: VoiceStore) -> None:
 
 
 def test_what_is_removed_is_not_left_in_the_index(store: VoiceStore) -> None:
-    store.add(prompt(1), name="Anna", about=About(consent="a secret of hers"), voice_id="anna")
+    store.add(prompt(1), name="Anna", about=VoiceMetadata(consent="a secret of hers"), voice_id="anna")
     assert b"a secret of hers" in b"".join(file.read_bytes() for file in store.folder.glob("index*"))
     store.remove("anna")
     store.close()
@@ -181,17 +181,17 @@ def test_what_is_removed_is_not_left_in_the_index(store: VoiceStore) -> None:
 
 def test_a_note_has_a_limit(store: VoiceStore) -> None:
     with pytest.raises(BadRequest, match="consent has 10,001 characters"):
-        store.add(prompt(), name="Anna", about=About(consent="a" * 10_001))
+        store.add(prompt(), name="Anna", about=VoiceMetadata(consent="a" * 10_001))
 
 
 # Limits and full disks
 
 
 def test_the_limits_hold_and_say_themselves(tmp_path: Path) -> None:
-    with VoiceStore(tmp_path, 2, StoreLimits(most_voices=3, most_of_an_owner=1)) as store:
-        store.add(prompt(1), name="1", about=About(owner="key-1"))
+    with VoiceStore(tmp_path, 2, VoiceStoreLimits(max_voices=3, max_voices_per_owner=1)) as store:
+        store.add(prompt(1), name="1", about=VoiceMetadata(owner="key-1"))
         with pytest.raises(BadRequest, match="this key has 1 voices, of 1 allowed"):
-            store.add(prompt(2), name="2", about=About(owner="key-1"))
+            store.add(prompt(2), name="2", about=VoiceMetadata(owner="key-1"))
         store.add(prompt(3), name="3")
         kept = store.add(prompt(4), name="4")
         with pytest.raises(BadRequest, match="has 3 voices, of 3 allowed"):
@@ -204,7 +204,7 @@ def test_the_limits_hold_and_say_themselves(tmp_path: Path) -> None:
 def test_bytes_are_counted_once_a_content(tmp_path: Path) -> None:
     with VoiceStore(tmp_path / "first", 2) as measuring:
         size = measuring.add(prompt(1), name="1").bytes
-    with VoiceStore(tmp_path / "second", 2, StoreLimits(most_bytes=2 * size)) as store:
+    with VoiceStore(tmp_path / "second", 2, VoiceStoreLimits(max_bytes=2 * size)) as store:
         for name in ("1", "again", "and again"):
             store.add(prompt(1), name=name)
         store.add(prompt(2), name="2")
@@ -231,12 +231,12 @@ def test_a_full_disk_changes_nothing(store: VoiceStore, monkeypatch: pytest.Monk
 
 
 def test_a_full_index_changes_nothing(store: VoiceStore) -> None:
-    (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
-    store._writer.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = store._write_connection.execute("PRAGMA page_count").fetchone()
+    store._write_connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(Overloaded, match="full"):
-        store.add(prompt(1), name="Anna", about=About(consent="a" * 9_999, provenance="b" * 9_999))
+        store.add(prompt(1), name="Anna", about=VoiceMetadata(consent="a" * 9_999, provenance="b" * 9_999))
     assert store.list() == ()
-    store._writer.execute("PRAGMA max_page_count = 1000000")
+    store._write_connection.execute("PRAGMA max_page_count = 1000000")
     store.add(prompt(1), name="Anna")
     with VoiceStore(store.folder, 2) as again:
         assert len(contents(again)) == 1
@@ -354,7 +354,7 @@ def test_a_store_of_an_earlier_format_is_brought_up_to_date(
     monkeypatch.setattr(voice_index, "_MIGRATIONS", later)
     for _ in range(2):
         with VoiceStore(tmp_path, 2) as store:
-            assert store._reader.execute("SELECT id FROM heard").fetchall() == [("anna",)]
+            assert store._read_connection.execute("SELECT id FROM heard").fetchall() == [("anna",)]
             assert store.get("anna").id == prompt(1).id
     monkeypatch.setattr(voice_index, "_MIGRATIONS", (*later, "CREATE TABLE more (id TEXT); nonsense"))
     with pytest.raises(Overloaded):
@@ -443,25 +443,25 @@ def test_an_error_that_nobody_foresaw_leaves_nobody_waiting() -> None:
 
 
 def test_memory_holds_the_voices_used_last_within_its_bytes() -> None:
-    size = size_of(prompt(0))
+    size = prompt_size_bytes(prompt(0))
     cache = PromptCache(3 * size)
     for number in range(3):
         cache.get(str(number), lambda number=number: prompt(number))  # type: ignore[misc]
     cache.get("0", lambda: pytest.fail("is held"))
     cache.get("3", lambda: prompt(3))
     assert [key in cache for key in "0123"] == [True, False, True, True]
-    assert cache.bytes == 3 * size
+    assert cache.used_bytes == 3 * size
     cache.get("large", lambda: prompt(4, chunks=4))
-    assert cache.bytes == 0
+    assert cache.used_bytes == 0
     assert "large" not in cache
 
 
 def test_a_store_holds_no_more_in_memory_than_its_limit(tmp_path: Path) -> None:
-    size = size_of(prompt(0))
-    with VoiceStore(tmp_path, 2, StoreLimits(memory_bytes=2 * size)) as store:
+    size = prompt_size_bytes(prompt(0))
+    with VoiceStore(tmp_path, 2, VoiceStoreLimits(max_cache_bytes=2 * size)) as store:
         for number in range(5):
             assert store.get(store.add(prompt(number), name=str(number)).id).id == prompt(number).id
-            assert store.memory.bytes <= 2 * size
+            assert store.cache.used_bytes <= 2 * size
 
 
 # Several processes
@@ -501,7 +501,7 @@ def test_threads_that_add_and_remove_the_same_content_break_no_voice(store: Voic
         for _ in range(10):
             voice = store.add(prompt(1), name="Anna")
             assert store.get(voice.id).id == prompt(1).id
-            store.memory = PromptCache(0)  # so that files are read
+            store.cache = PromptCache(0)  # so that files are read
             assert store.get(voice.id).id == prompt(1).id
             store.remove(voice.id)
 
@@ -512,14 +512,14 @@ def test_threads_that_add_and_remove_the_same_content_break_no_voice(store: Voic
 
 
 def test_a_lock_that_is_never_had_is_a_refusal(store: VoiceStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vivavoce.tts_engine.voice_index._BUSY_S", 0.05)
+    monkeypatch.setattr("vivavoce.tts_engine.voice_index._LOCK_TIMEOUT_S", 0.05)
     with VoiceStore(store.folder, 2) as impatient:
-        store._writer.execute("BEGIN IMMEDIATE")
+        store._write_connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(Overloaded, match="locked") as refusal:
             impatient.add(prompt(1), name="Anna")
         assert refusal.value.retry_after_s > 0
         assert impatient.list() == ()  # who looks does not wait for who writes
-        store._writer.execute("ROLLBACK")
+        store._write_connection.execute("ROLLBACK")
         impatient.add(prompt(1), name="Anna")
 
 

@@ -16,219 +16,245 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...models.cosyvoice.bistream import (
-    Bistream,
-    CompatBistream,
-    CompatOneShot,
+    BistreamGeneration,
+    CompatBistreamGeneration,
+    CompatOneShotGeneration,
     Generation,
-    OneShot,
-    Prompt,
-    SpeechIds,
+    LmPrompt,
+    OneShotGeneration,
+    SpecialIds,
 )
-from ...models.cosyvoice.devices import find_device, work_queue
+from ...models.cosyvoice.devices import find_device, separate_stream
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
-from ...models.cosyvoice.geometry import Version
-from ...models.cosyvoice.networks import Networks, load_networks
+from ...models.cosyvoice.geometry import CosyVoiceVersion
+from ...models.cosyvoice.networks import CosyVoiceNetworks, load_networks
 from ...models.cosyvoice.release.bundle import open_bundle
-from ...models.cosyvoice.silent_ids import SilentFilter
-from ..backend import EVERY_STAGE, Rendered, SlotRequest, Stage, Stages, Turn
+from ...models.cosyvoice.silent_ids import SilenceFilter
+from ..backend import ALL_STAGES, SlotRequest, SlotTurn, Stage, Stages, StepResult
 from ..bundles import bundle_errors
-from ..process_child import Hosted
+from ..process_child import HostedBackend
 from ..text import Segmenter
-from .company import Company
-from .front import CosyVoiceFront, Order
-from .lm_runner import MOST_TOGETHER, LmRunner
-from .memory import sessions_that_fit
+from .company import FaultIsolation
+from .front import CosyVoiceFrontEnd, PreparedRequest
+from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
+from .memory import max_sessions_in_memory
 from .policy import CosyVoicePolicy, Interleave
-from .render_runner import Part, RenderRunner
-from .utterance import FRAMES_PER_ID, Making, Utterance
+from .render_runner import RenderInput, RenderRunner
+from .utterance import FRAMES_PER_ID, CosyVoiceSession, SentenceConfig
 
 
 class CosyVoiceRenderer:
-    """The networks of a bundle, and the sessions that they speak in. Built by ``hosted``."""
+    """The networks of a bundle, and the sessions that they speak in. Built by ``load_hosted_renderer``."""
 
     def __init__(
-        self, version: Version, networks: Networks, tokenizer: TextTokenizer, policy: CosyVoicePolicy
+        self,
+        version: CosyVoiceVersion,
+        networks: CosyVoiceNetworks,
+        tokenizer: TextTokenizer,
+        policy: CosyVoicePolicy,
     ) -> None:
-        ids = SpeechIds(version, networks.lm.config.speech_codes, tokenizer.end_of_prompt)
-        start = _starter(ids, policy)
+        ids = SpecialIds(version, networks.lm.config.codebook_size, tokenizer.end_of_prompt)
+        new_generation = _generation_factory(ids, policy)
         self.slots = policy.slots
         one_each = tuple(frozenset({stage}) for stage in Stage)
-        self.workers: Sequence[Stages] = one_each if policy.overlap else (EVERY_STAGE,)
-        self._queues = [work_queue(networks.lm.device) for _ in self.workers]
+        self.workers: Sequence[Stages] = one_each if policy.overlap else (ALL_STAGES,)
+        self._queues = [separate_stream(networks.lm.device) for _ in self.workers]
         self._tokenizer = tokenizer
         self._policy = policy
-        self._making = Making(
-            encode=tokenizer.encode_plain,
-            start=start,
-            new_filter=SilentFilter if version is Version.V3 else None,
+        self._sentence_config = SentenceConfig(
+            encode_text=tokenizer.encode_plain,
+            new_generation=new_generation,
+            new_filter=SilenceFilter if version is CosyVoiceVersion.V3 else None,
             ids=ids,
             first_hop=policy.first_hop,
-            longest_hop=policy.longest_hop,
-            most_text_ids=policy.most_text_ids,
+            max_hop=policy.max_hop,
+            max_text_ids=policy.max_text_ids,
             pause_share=policy.pause_share,
         )
         # A cancelled session keeps its row until its rendering ends, and another may decode in its place.
-        rows = policy.slots + (policy.most_render_rows if policy.overlap else 0)
+        rows = policy.slots + (policy.max_render_rows if policy.overlap else 0)
         self._lm = LmRunner(
             networks.lm,
-            start,
+            new_generation,
             rows=rows,
-            memory_ids=policy.memory_ids,
-            openings=policy.prepared_voices,
+            context_ids=policy.lm_context_ids,
+            max_prompt_prefixes=policy.max_prepared_voices,
             prefill_chunk=policy.prefill_chunk,
-            ahead=policy.decode_ids,
+            ids_per_step=policy.ids_per_decode_step,
         )
         self._renderer = RenderRunner(networks, policy)
-        self._free = list(range(rows))
-        self._open: dict[int, Utterance] = {}
+        self._free_rows = list(range(rows))
+        self._sessions: dict[int, CosyVoiceSession] = {}
         self._rows: dict[int, int] = {}  # of the slots that have been stepped
         self._last_slot = 0
         self._memory_ids = self._renderer.memory_ids
-        self._most = policy.slots  # fewer after memory ran out, until nobody is there
-        self.room = self._reckoned()
+        self._max_slots_now = policy.slots  # fewer after memory ran out, until nobody is there
+        self.memory_slots = self._reckon_memory_slots()
 
     @property
     def open_slots(self) -> int:
         """Slots that are taken."""
-        return len(self._open)
+        return len(self._sessions)
 
-    def open(self, order: Order) -> int:
+    def open_prepared(self, prepared: PreparedRequest) -> int:
         """Take a slot; a row with its first step, when those who were cancelled in the last have left."""
         self._last_slot += 1
-        self._open[self._last_slot] = Utterance(self._making, order.manner, order.seed)
-        self.room = self._reckoned()
+        self._sessions[self._last_slot] = CosyVoiceSession(
+            self._sentence_config, prepared.conditioning, prepared.seed
+        )
+        self.memory_slots = self._reckon_memory_slots()
         return self._last_slot
 
     def close_slot(self, slot: int) -> None:
         """Give a slot back, and drop what was remembered of it."""
-        del self._open[slot]
+        del self._sessions[slot]
         if slot in self._rows:
             row = self._rows.pop(slot)
-            self._lm.end(row)
-            heapq.heappush(self._free, row)
-        if not self._open:
-            self._most = self._policy.slots
-        self.room = self._reckoned()
+            self._lm.clear_row(row)
+            heapq.heappush(self._free_rows, row)
+        if not self._sessions:
+            self._max_slots_now = self._policy.slots
+        self.memory_slots = self._reckon_memory_slots()
 
-    def _reckoned(self) -> int:
+    def _reckon_memory_slots(self) -> int:
         """Sessions that memory has room for now."""
-        policy, sessions = self._policy, [*self._open.values()]
+        policy, sessions = self._policy, [*self._sessions.values()]
         window = policy.flow.window_frames
-        most = window // FRAMES_PER_ID if window else sys.maxsize
-        voices = [self._renderer.copied_ids(session.manner.timbre) for session in sessions]
-        held = [
-            min(most, voice + max(policy.likely_ids, session.sentence_ids))
+        max_ids = window // FRAMES_PER_ID if window else sys.maxsize
+        voices = [self._renderer.copied_voice_ids(session.conditioning.flow_prompt) for session in sessions]
+        ids_by_session = [
+            min(max_ids, voice + max(policy.expected_ids, session.sentence_ids))
             for voice, session in zip(voices, sessions, strict=True)
         ]
-        newcomer = min(most, max(voices, default=0) + policy.likely_ids)
-        fit = sessions_that_fit(self._memory_ids, self._renderer.kept_ids, held, newcomer)
-        return min(self.slots, self._most, fit)
+        new_session_ids = min(max_ids, max(voices, default=0) + policy.expected_ids)
+        fit = max_sessions_in_memory(
+            self._memory_ids, self._renderer.prepared_voice_ids, ids_by_session, new_session_ids
+        )
+        return min(self.slots, self._max_slots_now, fit)
 
-    def batch(self, stage: Stage) -> int:
+    def max_batch_size(self, stage: Stage) -> int:
         """As the policy has it."""
         policy = self._policy
-        return policy.most_decode_rows if stage is Stage.DECODE else policy.most_render_rows
+        return policy.max_decode_rows if stage is Stage.DECODE else policy.max_render_rows
 
     def stage(self, slot: int) -> Stage:
         """RENDER when the next chunk's ids are there."""
-        return Stage.RENDER if self._open[slot].is_due else Stage.DECODE
+        return Stage.RENDER if self._sessions[slot].is_chunk_ready else Stage.DECODE
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """One quantum of each turn's session."""
         with self._queues[worker]:
             return self._step(turns)
 
-    def _step(self, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def _step(self, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         stage = self.stage(turns[0].slot)
-        seated = {self._seat(turn.slot): turn for turn in turns}
-        seniority = {row: turn.slot for row, turn in seated.items()}  # the newest has the highest slot
-        company = Company(seniority, vacate=lambda row: self._vacate(self._open[seniority[row]]))
-        company.each(seated, self._begin)
-        utterances = {row: self._open[turn.slot] for row, turn in seated.items() if row not in company.failed}
-        rendered: dict[int, Rendered] = {}
-        if stage is Stage.RENDER:
-            rendered = self._render(utterances, company)
-        else:
-            self._decode(utterances, company)
-        results: dict[int, Rendered | Exception] = {
-            **{row: utterance.nothing_rendered() for row, utterance in utterances.items()},
-            **rendered,
-            **company.failed,
+        turns_by_row = {self._row_of(turn.slot): turn for turn in turns}
+        age = {row: turn.slot for row, turn in turns_by_row.items()}  # the newest has the highest slot
+        isolation = FaultIsolation(
+            age, free_memory=lambda row: self._free_render_memory(self._sessions[age[row]])
+        )
+        isolation.run_each(turns_by_row, self._begin)
+        sessions_by_row = {
+            row: self._sessions[turn.slot]
+            for row, turn in turns_by_row.items()
+            if row not in isolation.failed
         }
-        if company.memory_ran_out:
-            self._most = max(1, len(self._rows) - len(company.failed))
-        self.room = self._reckoned()
-        return [results[row] for row in seated]
+        rendered: dict[int, StepResult] = {}
+        if stage is Stage.RENDER:
+            rendered = self._render(sessions_by_row, isolation)
+        else:
+            self._decode(sessions_by_row, isolation)
+        results: dict[int, StepResult | Exception] = {
+            **{row: session.empty_result() for row, session in sessions_by_row.items()},
+            **rendered,
+            **isolation.failed,
+        }
+        if isolation.out_of_memory:
+            self._max_slots_now = max(1, len(self._rows) - len(isolation.failed))
+        self.memory_slots = self._reckon_memory_slots()
+        return [results[row] for row in turns_by_row]
 
-    def _seat(self, slot: int) -> int:
+    def _row_of(self, slot: int) -> int:
         if slot not in self._rows:
             # The lowest, so that the rows in use are neighbours, which a step takes where they lie.
-            self._rows[slot] = heapq.heappop(self._free)
+            self._rows[slot] = heapq.heappop(self._free_rows)
         return self._rows[slot]
 
-    def _begin(self, row: int, turn: Turn) -> None:
+    def _begin(self, row: int, turn: SlotTurn) -> None:
         if turn.segment is not None:
-            self._open[turn.slot].begin(turn.segment, turn.pause_s)
+            self._sessions[turn.slot].begin(turn.segment, turn.pause_s)
 
-    def _decode(self, rows: dict[int, Utterance], company: Company) -> None:
+    def _decode(self, rows: dict[int, CosyVoiceSession], isolation: FaultIsolation) -> None:
         """Feed a part of what is long, for the first that has it; and a few ids for all that are so far."""
-        company.each(rows, self._take_foreseen)
-        company.each(rows, self._copy_opening)
-        hungry = {row: each for row, each in rows.items() if _has_much_to_hear(each)}
-        company.each(dict([*hungry.items()][:1]), self._feed)
-        company.each(rows, self._copy_opening)
-        for _ in range(0, self._policy.decode_ids, self._lm.ahead):
+        isolation.run_each(rows, self._take_decoded_ahead)
+        isolation.run_each(rows, self._copy_prefix)
+        needing_prefill = {
+            row: row_session for row, row_session in rows.items() if _needs_prefill(row_session)
+        }
+        isolation.run_each(dict([*needing_prefill.items()][:1]), self._prefill_part)
+        isolation.run_each(rows, self._copy_prefix)
+        for _ in range(0, self._policy.ids_per_decode_step, self._lm.ids_per_step):
             ready = {
-                row: each
-                for row, each in rows.items()
-                if row not in company.failed and not _has_much_to_hear(each)
+                row: row_session
+                for row, row_session in rows.items()
+                if row not in isolation.failed and not _needs_prefill(row_session)
             }
-            turns = {row: turn for row, each in ready.items() if (turn := each.turn())}
+            turns = {row: turn for row, row_session in ready.items() if (turn := row_session.decoding_turn())}
             if not turns:
                 return
-            chosen = company.together(turns, self._lm.choose)
-            company.each(chosen, lambda row, id: rows[row].answer(id))
-            company.each(chosen, lambda row, _: self._take_foreseen(row, rows[row]))
+            answers = isolation.run_batch(turns, self._lm.choose)
+            isolation.run_each(answers, lambda row, id: rows[row].answer(id))
+            isolation.run_each(answers, lambda row, _: self._take_decoded_ahead(row, rows[row]))
 
-    def _take_foreseen(self, row: int, utterance: Utterance) -> None:
-        while (id := self._lm.foreseen(row, utterance.ask())) is not None:
-            utterance.answer(id)
+    def _take_decoded_ahead(self, row: int, session: CosyVoiceSession) -> None:
+        while (id := self._lm.decoded_ahead(row, session.ask())) is not None:
+            session.answer(id)
 
-    def _copy_opening(self, row: int, utterance: Utterance) -> None:
+    def _copy_prefix(self, row: int, session: CosyVoiceSession) -> None:
         """Begin a sentence's row where all that it needs is a copy."""
-        sentence = utterance.sentence
-        if sentence is None or sentence.fed is not None or sentence.ask() is None:
+        sentence = session.sentence
+        if sentence is None or sentence.prefilled_inputs is not None or sentence.ask() is None:
             return
-        opening = sentence.opening = sentence.opening or self._lm.opening(utterance.manner.prompt)
-        if opening.is_heard:
-            sentence.fed, sentence.opening = self._lm.begin(row, opening), None
+        prefix = sentence.prompt_prefix = sentence.prompt_prefix or self._lm.prompt_prefix(
+            session.conditioning.prompt
+        )
+        if prefix.is_prefilled:
+            sentence.prefilled_inputs, sentence.prompt_prefix = self._lm.copy_prefix(row, prefix), None
 
-    def _feed(self, row: int, utterance: Utterance) -> None:
+    def _prefill_part(self, row: int, session: CosyVoiceSession) -> None:
         """Feed a part of what a sentence needs before its next id."""
-        sentence = utterance.sentence
+        sentence = session.sentence
         assert sentence is not None
-        if sentence.opening is not None:
-            self._lm.hear(sentence.opening)
+        if sentence.prompt_prefix is not None:
+            self._lm.prefill(sentence.prompt_prefix)
         else:
-            sentence.fed = (sentence.fed or 0) + self._lm.feed(row, sentence.unfed)
+            sentence.prefilled_inputs = (sentence.prefilled_inputs or 0) + self._lm.prefill_row(
+                row, sentence.remaining_inputs
+            )
 
-    def _render(self, due: dict[int, Utterance], company: Company) -> dict[int, Rendered]:
+    def _render(
+        self, due_sessions: dict[int, CosyVoiceSession], isolation: FaultIsolation
+    ) -> dict[int, StepResult]:
         renderer = self._renderer
-        parts = company.each(due, self._part)
-        mels = company.alike(parts, renderer.shares_flow, renderer.flow)
-        voicings = company.each(mels, lambda row, mel: renderer.voicing(parts[row], mel))
-        samples = company.alike(voicings, renderer.shares_vocoder, renderer.vocode)
-        return company.each(samples, lambda row, samples: due[row].rendered(samples))
+        render_inputs = isolation.run_each(due_sessions, self._render_input)
+        mels = isolation.run_grouped(render_inputs, renderer.flow_batch_key, renderer.run_flow)
+        vocoder_inputs = isolation.run_each(
+            mels, lambda row, mel: renderer.vocoder_input(render_inputs[row], mel)
+        )
+        samples = isolation.run_grouped(vocoder_inputs, renderer.vocoder_batch_key, renderer.run_vocoder)
+        return isolation.run_each(samples, lambda row, samples: due_sessions[row].render_result(samples))
 
-    def _vacate(self, utterance: Utterance) -> None:
-        if utterance.sentence is not None and utterance.sentence.rendering is not None:
-            self._renderer.vacate(utterance.sentence.rendering)
+    def _free_render_memory(self, session: CosyVoiceSession) -> None:
+        if session.sentence is not None and session.sentence.render_state is not None:
+            self._renderer.free(session.sentence.render_state)
 
-    def _part(self, row: int, utterance: Utterance) -> Part:
-        sentence, manner = utterance.sentence, utterance.manner
-        if sentence is not None and sentence.rendering is None:
-            sentence.rendering = self._renderer.begin(manner.timbre, manner.speed, utterance.noise)
-        part = utterance.part()
+    def _render_input(self, row: int, session: CosyVoiceSession) -> RenderInput:
+        sentence, conditioning = session.sentence, session.conditioning
+        if sentence is not None and sentence.render_state is None:
+            sentence.render_state = self._renderer.begin_sentence(
+                conditioning.flow_prompt, conditioning.speed, session.vocoder_rng
+            )
+        part = session.render_input()
         assert part is not None
         return part
 
@@ -236,19 +262,19 @@ class CosyVoiceRenderer:
 class CosyVoiceBackend(CosyVoiceRenderer):
     """A bundle that speaks in this process. Built by ``load``."""
 
-    warm_up = CosyVoiceFront.warm_up
+    warm_up_text = CosyVoiceFrontEnd.warm_up_text
 
     def __init__(
         self,
-        front: CosyVoiceFront,
-        version: Version,
-        networks: Networks,
+        front_end: CosyVoiceFrontEnd,
+        version: CosyVoiceVersion,
+        networks: CosyVoiceNetworks,
         tokenizer: TextTokenizer,
         policy: CosyVoicePolicy,
     ) -> None:
         super().__init__(version, networks, tokenizer, policy)
-        self._front = front
-        self.voices = front.voices
+        self._front_end = front_end
+        self.voices = front_end.voices
 
     @classmethod
     def load(
@@ -259,47 +285,47 @@ class CosyVoiceBackend(CosyVoiceRenderer):
         with bundle_errors():
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
-            front = CosyVoiceFront.of(bundle, tokenizer, policy, voices)
+            front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, voices)
             networks = load_networks(bundle, policy.flow, policy.precision, find_device(policy.device))
-            return cls(front, bundle.version, networks, tokenizer, policy)
+            return cls(front_end, bundle.version, networks, tokenizer, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """As the front has it."""
-        return self._front.segmenter(request)
+        return self._front_end.segmenter(request)
 
     def open_slot(self, request: SlotRequest) -> int:
         """Take a slot; raises BadRequest for what the voice or the model cannot do."""
-        return self.open(self._front.order(request))
+        return self.open_prepared(self._front_end.prepare_request(request))
 
     def close(self) -> None:
         """Forget every slot, and let go of the voices on file."""
-        self._open.clear()
-        self._front.close()
+        self._sessions.clear()
+        self._front_end.close()
 
 
-def hosted(folder: Path, policy: CosyVoicePolicy) -> Hosted:
+def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend:
     """What renders a bundle in a process of its own, beside a front; raises BundleError."""
     with bundle_errors():
         bundle = open_bundle(folder)
         networks = load_networks(bundle, policy.flow, policy.precision, find_device(policy.device))
         renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy)
-    return Hosted(renderer, renderer.open, Stage.DECODE)
+    return HostedBackend(renderer, renderer.open_prepared, Stage.DECODE)
 
 
-def _has_much_to_hear(utterance: Utterance) -> bool:
+def _needs_prefill(session: CosyVoiceSession) -> bool:
     """Whether its next id cannot be asked for together with those of others yet."""
-    sentence = utterance.sentence
+    sentence = session.sentence
     if sentence is None or sentence.ask() is None:
         return False
-    return sentence.fed is None or len(sentence.unfed) > MOST_TOGETHER
+    return sentence.prefilled_inputs is None or len(sentence.remaining_inputs) > MAX_BATCHED_INPUTS
 
 
-def _starter(ids: SpeechIds, policy: CosyVoicePolicy) -> Callable[[Prompt], Generation]:
+def _generation_factory(ids: SpecialIds, policy: CosyVoicePolicy) -> Callable[[LmPrompt], Generation]:
     kinds: dict[Interleave, type[Generation]] = {
-        Interleave.BISTREAM: Bistream,
-        Interleave.ONE_SHOT: OneShot,
-        Interleave.COMPAT_BISTREAM: CompatBistream,
-        Interleave.COMPAT_ONE_SHOT: CompatOneShot,
+        Interleave.BISTREAM: BistreamGeneration,
+        Interleave.ONE_SHOT: OneShotGeneration,
+        Interleave.COMPAT_BISTREAM: CompatBistreamGeneration,
+        Interleave.COMPAT_ONE_SHOT: CompatOneShotGeneration,
     }
     kind = kinds[policy.interleave]
     return lambda prompt: kind(ids, prompt, policy.length)

@@ -15,11 +15,11 @@ from typing import TypeVar
 
 logger = logging.getLogger(__name__)
 
-Part = TypeVar("Part")
-Result = TypeVar("Result")
+RowInput = TypeVar("RowInput")
+RowResult = TypeVar("RowResult")
 
 
-class Company:
+class FaultIsolation:
     """The sessions of one step, oldest first in ``seniority``.
 
     vacate: frees what a session holds that is out because memory ran out.
@@ -29,75 +29,81 @@ class Company:
         memory_ran_out: whether memory did in this step.
     """
 
-    def __init__(self, seniority: Mapping[int, int], vacate: Callable[[int], None]) -> None:
-        self._seniority, self._vacate = seniority, vacate
+    def __init__(self, age: Mapping[int, int], free_memory: Callable[[int], None]) -> None:
+        self._age, self._free_memory = age, free_memory
         self.failed: dict[int, Exception] = {}
-        self.memory_ran_out = False
+        self.out_of_memory = False
 
-    def together(
-        self, parts: Mapping[int, Part], run: Callable[[Mapping[int, Part]], Mapping[int, Result]]
-    ) -> dict[int, Result]:
+    def run_batch(
+        self, inputs: Mapping[int, RowInput], run: Callable[[Mapping[int, RowInput]], Mapping[int, RowResult]]
+    ) -> dict[int, RowResult]:
         """Run parts by row in one go, or apart where that fails; the results of those that did not fail.
 
         run: changes nothing that it cannot do again, where it raises. Boundary: whatever it raises is kept.
         """
-        parts = {row: part for row, part in parts.items() if row not in self.failed}
-        if not parts:
+        inputs = {row: row_input for row, row_input in inputs.items() if row not in self.failed}
+        if not inputs:
             return {}
         try:
-            return dict(run(parts))
+            return dict(run(inputs))
         except Exception as error:
-            return self._apart(parts, run, error)
+            return self._run_separately(inputs, run, error)
 
-    def each(self, parts: Mapping[int, Part], work: Callable[[int, Part], Result]) -> dict[int, Result]:
+    def run_each(
+        self, inputs: Mapping[int, RowInput], run_one: Callable[[int, RowInput], RowResult]
+    ) -> dict[int, RowResult]:
         """Do something for one after the other, that is not to be done twice; what came of it."""
-        results: dict[int, Result] = {}
-        for row, part in parts.items():
-            results |= self.together(
-                {row: part}, lambda one: {row: work(row, part) for row, part in one.items()}
+        results: dict[int, RowResult] = {}
+        for row, row_input in inputs.items():
+            results |= self.run_batch(
+                {row: row_input}, lambda one: {row: run_one(row, row_input) for row, row_input in one.items()}
             )
         return results
 
-    def alike(
+    def run_grouped(
         self,
-        parts: Mapping[int, Part],
-        kind: Callable[[Part], Hashable],
-        run: Callable[[Mapping[int, Part]], Mapping[int, Result]],
-    ) -> dict[int, Result]:
+        inputs: Mapping[int, RowInput],
+        group_key: Callable[[RowInput], Hashable],
+        run: Callable[[Mapping[int, RowInput]], Mapping[int, RowResult]],
+    ) -> dict[int, RowResult]:
         """Run those of a kind ``together``, one kind after the other."""
-        groups: dict[Hashable, dict[int, Part]] = {}
-        for row, part in parts.items():
-            groups.setdefault(kind(part), {})[row] = part
-        results: dict[int, Result] = {}
+        groups: dict[Hashable, dict[int, RowInput]] = {}
+        for row, row_input in inputs.items():
+            groups.setdefault(group_key(row_input), {})[row] = row_input
+        results: dict[int, RowResult] = {}
         for group in groups.values():
-            results |= self.together(group, run)
+            results |= self.run_batch(group, run)
         return results
 
-    def _apart(
+    def _run_separately(
         self,
-        parts: Mapping[int, Part],
-        run: Callable[[Mapping[int, Part]], Mapping[int, Result]],
+        inputs: Mapping[int, RowInput],
+        run: Callable[[Mapping[int, RowInput]], Mapping[int, RowResult]],
         error: Exception,
-    ) -> dict[int, Result]:
-        logger.info("%d sessions of a step failed", len(parts), exc_info=error)
+    ) -> dict[int, RowResult]:
+        logger.info("%d sessions of a step failed", len(inputs), exc_info=error)
         # Whoever keeps the error would keep what its frames hold: memory of sessions that live.
         error.__traceback__ = None
         ran_out = is_out_of_memory(error)
-        self.memory_ran_out |= ran_out
-        if ran_out or len(parts) == 1:
-            newest = max(parts, key=self._seniority.__getitem__)
+        self.out_of_memory |= ran_out
+        if ran_out or len(inputs) == 1:
+            newest = max(inputs, key=self._age.__getitem__)
             self.failed[newest] = error
             if ran_out:
-                self._vacate(newest)
-            return self.together(parts, run)
-        results: dict[int, Result] = {}
-        for row, part in parts.items():
-            results |= self.together({row: part}, run)
+                self._free_memory(newest)
+            return self.run_batch(inputs, run)
+        results: dict[int, RowResult] = {}
+        for row, row_input in inputs.items():
+            results |= self.run_batch({row: row_input}, run)
         return results
 
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether a device or the machine had no room for a tensor."""
     # By its words: on a CPU torch raises a plain RuntimeError, and only the runners import torch.
-    told = "out of memory", "DefaultCPUAllocator: can't allocate", "DefaultCPUAllocator: not enough memory"
-    return isinstance(error, MemoryError) or any(text in str(error) for text in told)
+    messages = (
+        "out of memory",
+        "DefaultCPUAllocator: can't allocate",
+        "DefaultCPUAllocator: not enough memory",
+    )
+    return isinstance(error, MemoryError) or any(text in str(error) for text in messages)

@@ -24,30 +24,30 @@ from itertools import takewhile
 
 import torch
 
-from ...models.cosyvoice.bistream import Ask, Generation, Prompt, Unit
+from ...models.cosyvoice.bistream import Generation, LmInput, LmPrompt, SamplingRequest
 from ...models.cosyvoice.decode_graphs import DecodeGraphs
-from ...models.cosyvoice.decoding import Turn, choose
-from ...models.cosyvoice.speech_lm import SpeechLm, SpeechLmState, embed
+from ...models.cosyvoice.decoding import DecodeTurn, choose
+from ...models.cosyvoice.speech_lm import SpeechLm, SpeechLmState, embed_inputs
 
 # Inputs of an ask that goes into a step with others: the last sound and a block of text.
-MOST_TOGETHER = 8
+MAX_BATCHED_INPUTS = 8
 
 
 @dataclass(slots=True)
-class Opening:
+class PromptPrefix:
     """What every sentence of a prompt begins with, and how many of its units have been fed to its one row.
 
     Whoever waits for one holds it, so that it is heard to its end whatever else is asked for meanwhile.
     """
 
-    units: tuple[Unit, ...]
+    units: tuple[LmInput, ...]
     state: SpeechLmState
-    fed: int = 0
+    prefilled_units: int = 0
 
     @property
-    def is_heard(self) -> bool:
+    def is_prefilled(self) -> bool:
         """Whether nothing is left to feed."""
-        return self.fed == len(self.units)
+        return self.prefilled_units == len(self.units)
 
 
 class LmRunner:
@@ -60,105 +60,107 @@ class LmRunner:
     def __init__(
         self,
         lm: SpeechLm,
-        start: Callable[[Prompt], Generation],
+        new_generation: Callable[[LmPrompt], Generation],
         *,
         rows: int,
-        memory_ids: int,
-        openings: int,
+        context_ids: int,
+        max_prompt_prefixes: int,
         prefill_chunk: int,
-        ahead: int,
+        ids_per_step: int,
     ) -> None:
         self._lm = lm
-        self._start = start
-        self._state = lm.init_state(rows, memory_ids)
+        self._new_generation = new_generation
+        self._state = lm.init_state(rows, context_ids)
         self._graphs: DecodeGraphs | None = None
         if lm.device.type != "cpu":
-            self._graphs = DecodeGraphs(lm, self._state, MOST_TOGETHER, ahead)
+            self._graphs = DecodeGraphs(lm, self._state, MAX_BATCHED_INPUTS, ids_per_step)
         if self._graphs and lm.device.type == "cuda":
             self._graphs.record()
-        self._most_openings = openings
+        self._max_prompt_prefixes = max_prompt_prefixes
         self._prefill_chunk = prefill_chunk
-        self._openings: OrderedDict[Prompt, Opening] = OrderedDict()
+        self._prompt_prefixes: OrderedDict[LmPrompt, PromptPrefix] = OrderedDict()
 
     @property
-    def ahead(self) -> int:
+    def ids_per_step(self) -> int:
         """Ids that ``choose`` comes to, of which all but the first are ``foreseen``."""
-        return self._graphs.ahead if self._graphs else 1
+        return self._graphs.ids_per_step if self._graphs else 1
 
-    def opening(self, prompt: Prompt) -> Opening:
+    def prompt_prefix(self, prompt: LmPrompt) -> PromptPrefix:
         """A prompt's, perhaps not heard yet."""
-        if prompt not in self._openings:
-            units = _common_units(self._start, prompt)
-            self._openings[prompt] = Opening(units, self._lm.init_state(1, len(units)))
-            if len(self._openings) > self._most_openings:
-                self._openings.popitem(last=False)
-        self._openings.move_to_end(prompt)
-        return self._openings[prompt]
+        if prompt not in self._prompt_prefixes:
+            units = _common_prefix(self._new_generation, prompt)
+            self._prompt_prefixes[prompt] = PromptPrefix(units, self._lm.init_state(1, len(units)))
+            if len(self._prompt_prefixes) > self._max_prompt_prefixes:
+                self._prompt_prefixes.popitem(last=False)
+        self._prompt_prefixes.move_to_end(prompt)
+        return self._prompt_prefixes[prompt]
 
-    def hear(self, opening: Opening) -> None:
+    def prefill(self, prefix: PromptPrefix) -> None:
         """Feed the next part of an opening, once for all that have it."""
-        part = opening.units[opening.fed :][: self._prefill_chunk]
-        opening.state = self._fed(opening.state, part)
-        opening.fed += len(part)
+        units_part = prefix.units[prefix.prefilled_units :][: self._prefill_chunk]
+        prefix.state = self._prefilled(prefix.state, units_part)
+        prefix.prefilled_units += len(units_part)
 
     @torch.inference_mode()
-    def begin(self, row: int, opening: Opening) -> int:
+    def copy_prefix(self, row: int, prefix: PromptPrefix) -> int:
         """Empty a row and copy what was heard; how many inputs of the first ask that is."""
-        self._state.kv[row, :, :, :, : opening.fed] = opening.state.kv[0, :, :, :, : opening.fed]
-        self._state.lengths[row] = opening.fed
-        return opening.fed
+        self._state.kv[row, :, :, :, : prefix.prefilled_units] = prefix.state.kv[
+            0, :, :, :, : prefix.prefilled_units
+        ]
+        self._state.lengths[row] = prefix.prefilled_units
+        return prefix.prefilled_units
 
-    def feed(self, row: int, units: Sequence[Unit]) -> int:
+    def prefill_row(self, row: int, units: Sequence[LmInput]) -> int:
         """Feed a row the next part of inputs that are too long for a step with others; how many it was."""
-        part = units[: min(self._prefill_chunk, len(units) - 1)]
-        after = self._fed(self._rows(row, row + 1), part)
+        units_part = units[: min(self._prefill_chunk, len(units) - 1)]
+        after = self._prefilled(self._row_range(row, row + 1), units_part)
         self._state.lengths[row] = after.lengths[0]
-        return len(part)
+        return len(units_part)
 
-    def end(self, row: int) -> None:
+    def clear_row(self, row: int) -> None:
         """Empty a row; none is attended to for longer than those in use."""
         self._state.lengths[row] = 0
         if self._graphs is not None:
-            self._graphs.forget(row)
+            self._graphs.discard_decoded_ahead(row)
 
-    def choose(self, turns: Mapping[int, Turn]) -> dict[int, int]:
+    def choose(self, turns: Mapping[int, DecodeTurn]) -> dict[int, int]:
         """What to answer each row's generation; where this raises, nothing has changed."""
         if self._graphs is not None:
             return self._graphs.choose(turns)
         first, stop = min(turns), max(turns) + 1
-        part, chosen = choose(
-            self._lm, self._rows(first, stop), [turns.get(row) for row in range(first, stop)]
+        units_part, chosen = choose(
+            self._lm, self._row_range(first, stop), [turns.get(row) for row in range(first, stop)]
         )
         # A row between them may be emptied meanwhile, by a caller who closes its session.
         for row in turns:
-            self._state.lengths[row] = part.lengths[row - first]
+            self._state.lengths[row] = units_part.lengths[row - first]
         return {first + row: id for row, id in chosen.items()}
 
-    def foreseen(self, row: int, ask: Ask | None) -> int | None:
+    def decoded_ahead(self, row: int, ask: SamplingRequest | None) -> int | None:
         """What to answer a row's next ask, where ``choose`` came to that already."""
-        return self._graphs.foreseen(row, ask) if self._graphs else None
+        return self._graphs.decoded_ahead(row, ask) if self._graphs else None
 
-    def _rows(self, first: int, stop: int) -> SpeechLmState:
+    def _row_range(self, first: int, stop: int) -> SpeechLmState:
         """Neighbours, where they lie."""
         return SpeechLmState(self._state.kv[first:stop], self._state.lengths[first:stop])
 
     @torch.inference_mode()
-    def _fed(self, state: SpeechLmState, units: Sequence[Unit]) -> SpeechLmState:
-        x, valid = embed(self._lm, [units])
+    def _prefilled(self, state: SpeechLmState, units: Sequence[LmInput]) -> SpeechLmState:
+        x, valid = embed_inputs(self._lm, [units])
         return self._lm.step(x, state, valid)[1]
 
 
-def _common_units(start: Callable[[Prompt], Generation], prompt: Prompt) -> tuple[Unit, ...]:
+def _common_prefix(new_generation: Callable[[LmPrompt], Generation], prompt: LmPrompt) -> tuple[LmInput, ...]:
     """What is fed before the first text id: where utterances of different text begin to differ.
 
     A prompt may be spoken before any text is needed; the last of its inputs is left to be asked with.
     """
-    one, other = (_first_inputs(start(prompt), text_id) for text_id in (0, 1))
+    one, other = (_first_inputs(new_generation(prompt), text_id) for text_id in (0, 1))
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one[:-1], other, strict=False))
     return tuple(unit for unit, _ in pairs)
 
 
-def _first_inputs(generation: Generation, text_id: int) -> tuple[Unit, ...]:
+def _first_inputs(generation: Generation, text_id: int) -> tuple[LmInput, ...]:
     generation.push_text((text_id,))
     generation.end_text()
     ask = generation.ask()

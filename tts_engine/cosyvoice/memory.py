@@ -9,11 +9,13 @@ A sentence is reckoned with a likely length until it is longer; what it held is 
 from collections.abc import Collection
 
 
-def sessions_that_fit(memory_ids: int, kept: int, held: Collection[int], newcomer: int) -> int:
+def max_sessions_in_memory(
+    memory_ids: int, prepared_voice_ids: int, ids_by_session: Collection[int], new_session_ids: int
+) -> int:
     """Sessions that may be open, those that are included; at least one, who has nobody to share with.
 
     memory_ids: that there is room for. kept: of them, those of prepared voices. held: by each session.
     newcomer: that one more is likely to hold.
     """
-    more = (memory_ids - kept - sum(held)) // newcomer
-    return max(1, len(held) + more)
+    additional = (memory_ids - prepared_voice_ids - sum(ids_by_session)) // new_session_ids
+    return max(1, len(ids_by_session) + additional)

@@ -8,7 +8,7 @@ lookahead of its last block, so that 22 new ids make a block with them and 25 ar
                 prepared once a voice |first chunk |lookahead
 
 Sentences whose chunks are equally long share a step of the flow, and of the vocoder where they are equally
-far; last chunks share one where they take as many blocks. Memory is in each sentence's ``Rendering``, or told
+far; last chunks share one where they take as many blocks. Memory is in each sentence's ``SentenceRenderState``, or told
 there (``flow_runner``), and is replaced once a step has come to its end, so that a step that failed can be
 tried again. One thread.
 """
@@ -23,23 +23,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...models.cosyvoice.devices import on_device, on_host
-from ...models.cosyvoice.flow import BLOCK_IDS, MEL, Flow, FlowChunk, FlowState
-from ...models.cosyvoice.flow_encoder import LOOKAHEAD, RATIO
-from ...models.cosyvoice.hift import Hift, HiftState
+from ...models.cosyvoice.devices import to_device, to_host
+from ...models.cosyvoice.flow import BLOCK_IDS, MEL_BANDS, Flow, FlowChunk, FlowState
+from ...models.cosyvoice.flow_encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
+from ...models.cosyvoice.hift import HiftV2, HiftV2State
 from ...models.cosyvoice.hift_v3 import HiftV3, HiftV3State, NoiseReader, NoiseTable
-from ...models.cosyvoice.hop_schedule import Chunk
-from ...models.cosyvoice.mel_speed import MelSpeed
-from ...models.cosyvoice.networks import Networks
-from ...models.cosyvoice.state import gather, join, tensors
-from .flow_runner import FlowRunner, PlainFlow, RecordedFlow, can_be_recorded
+from ...models.cosyvoice.hop_schedule import SpeechIdChunk
+from ...models.cosyvoice.mel_speed import MelStretcher
+from ...models.cosyvoice.networks import CosyVoiceNetworks
+from ...models.cosyvoice.state import gather, join_states, tensors
+from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs
 from .policy import CosyVoicePolicy
 
 Samples = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Timbre:
+class FlowPrompt:
     """What the flow is conditioned on.
 
     id: names the value. embedding: (192,) float32. ids: (P,) of a recording, with mel: (80, 2 P); P may be 0.
@@ -50,49 +50,51 @@ class Timbre:
     ids: NDArray[np.int32]
     mel: NDArray[np.float32]
 
-    def last(self, most: int) -> "Timbre":
+    def truncated_to_last(self, max_ids: int) -> "FlowPrompt":
         """With the end of the recording: at most so many ids, whole blocks and the lookahead of the last."""
-        count = (min(most, len(self.ids)) - LOOKAHEAD) // BLOCK_IDS * BLOCK_IDS + LOOKAHEAD
-        first = len(self.ids) - count if count > LOOKAHEAD else len(self.ids)
-        return Timbre(self.id, self.embedding, self.ids[first:], self.mel[:, RATIO * first :])
+        count = (min(max_ids, len(self.ids)) - LOOKAHEAD_IDS) // BLOCK_IDS * BLOCK_IDS + LOOKAHEAD_IDS
+        first = len(self.ids) - count if count > LOOKAHEAD_IDS else len(self.ids)
+        return FlowPrompt(
+            self.id, self.embedding, self.ids[first:], self.mel[:, FRAMES_PER_SPEECH_ID * first :]
+        )
 
     @property
-    def tail(self) -> tuple[int, ...]:
+    def prompt_tail_ids(self) -> tuple[int, ...]:
         """The ids that the first chunk has to speak again, unheard."""
         return tuple(self.ids[len(self.ids) // BLOCK_IDS * BLOCK_IDS :].tolist())
 
 
-VocoderState = HiftState | HiftV3State
+HarmonicVocoderState = HiftV2State | HiftV3State
 
 
-class Throat(Protocol):
+class VocoderStream(Protocol):
     """A vocoder's memory and random numbers in the middle of a sentence."""
 
-    state: VocoderState
+    state: HarmonicVocoderState
 
-    def draw(self, frames: int, *, last: bool) -> Tensor:
+    def draw_noise(self, frames: int, *, last: bool) -> Tensor:
         """The noise that so many new mel frames take, (1, N, waves)."""
 
 
 @dataclass(slots=True)
-class Rendering:
-    """What flow, speed and vocoder remember of a sentence. tail_mel: (80, 2 n), of the recording's tail.
+class SentenceRenderState:
+    """What flow, speed and vocoder remember of a sentence. prompt_tail_mel: (80, 2 n), of the recording's tail.
 
     seat: the sentence's at the ``FlowRunner``.
     """
 
-    seat: object
-    tail_mel: Tensor
-    speed: MelSpeed
-    throat: Throat
+    flow_sequence: object
+    prompt_tail_mel: Tensor
+    speed: MelStretcher
+    vocoder_stream: VocoderStream
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RenderInput:
     """A chunk of a sentence to render; ids: all of the sentence's so far, the recording's tail first."""
 
-    rendering: Rendering
-    chunk: Chunk
+    render_state: SentenceRenderState
+    chunk: SpeechIdChunk
     ids: list[int]
 
     @property
@@ -102,10 +104,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Voicing:
+class VocoderInput:
     """What the vocoder is to make of a chunk. mel: (1, 80, T). noise: (1, N, waves)."""
 
-    throat: Throat
+    vocoder_stream: VocoderStream
     mel: Tensor
     noise: Tensor
     final: bool
@@ -114,164 +116,191 @@ class Voicing:
 class RenderRunner:
     """Flow and vocoder of a bundle."""
 
-    def __init__(self, networks: Networks, policy: CosyVoicePolicy) -> None:
+    def __init__(self, networks: CosyVoiceNetworks, policy: CosyVoicePolicy) -> None:
         self._flow: Flow = networks.flow
         self._device = networks.flow.device
         self._vocoder = networks.vocoder
-        self._noise = NoiseTable(self._vocoder.config.waves) if isinstance(self._vocoder, HiftV3) else None
-        self._most_timbres = policy.prepared_voices
-        self._runner = _flow_runner(networks.flow, policy)
+        self._noise = (
+            NoiseTable(self._vocoder.config.sine_count) if isinstance(self._vocoder, HiftV3) else None
+        )
+        self._max_prepared_voices = policy.max_prepared_voices
+        self._flow_runner = _flow_runner(networks.flow, policy)
         self._prepared: OrderedDict[str, object] = OrderedDict()
 
     @property
     def memory_ids(self) -> int:
         """Speech ids that there is memory for."""
-        return self._runner.memory_ids
+        return self._flow_runner.memory_ids
 
     @property
-    def kept_ids(self) -> int:
+    def prepared_voice_ids(self) -> int:
         """Speech ids of the voices that are kept prepared."""
-        return sum(self._runner.kept_ids(voice) for voice in [*self._prepared.values()])
+        return sum(self._flow_runner.prepared_voice_ids(voice) for voice in [*self._prepared.values()])
 
-    def copied_ids(self, timbre: Timbre) -> int:
+    def copied_voice_ids(self, flow_prompt: FlowPrompt) -> int:
         """Speech ids of memory that each sentence takes for its voice."""
-        return self._runner.copied_ids(len(timbre.ids))
+        return self._flow_runner.copied_voice_ids(len(flow_prompt.ids))
 
-    def begin(self, timbre: Timbre, speed: float, noise: np.random.Generator) -> Rendering:
+    def begin_sentence(
+        self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator
+    ) -> SentenceRenderState:
         """A sentence in a voice. noise: of the session, for version 2; version 3's is always the same."""
-        seat = self._runner.open(self._prepare(timbre))
-        tail = self._there(timbre.mel[:, RATIO * (len(timbre.ids) - len(timbre.tail)) :])
-        return Rendering(seat, tail, MelSpeed(speed), self._throat(noise))
+        sequence = self._flow_runner.open_sentence(self._prepared_voice(flow_prompt))
+        prompt_tail = self._to_device(
+            flow_prompt.mel[
+                :, FRAMES_PER_SPEECH_ID * (len(flow_prompt.ids) - len(flow_prompt.prompt_tail_ids)) :
+            ]
+        )
+        return SentenceRenderState(
+            sequence, prompt_tail, MelStretcher(speed), self._new_vocoder_stream(noise)
+        )
 
-    def shares_flow(self, part: Part) -> Hashable:
+    def flow_batch_key(self, render_input: RenderInput) -> Hashable:
         """Equal for parts that ``flow`` may be given together."""
-        final, alone = part.chunk.final, self._runner.alone(part.rendering.seat)
-        return final, alone, -(-part.length // BLOCK_IDS) if final else part.length
+        final, flow_key = (
+            render_input.chunk.final,
+            self._flow_runner.batch_key(render_input.render_state.flow_sequence),
+        )
+        return final, flow_key, -(-render_input.length // BLOCK_IDS) if final else render_input.length
 
-    def flow(self, parts: Mapping[int, Part]) -> dict[int, Tensor]:
+    def run_flow(self, render_inputs: Mapping[int, RenderInput]) -> dict[int, Tensor]:
         """The mel of each chunk, (1, 80, T)."""
-        chunk = _flow_chunk([*parts.values()], self._device)
-        mel = self._runner.step(chunk, [part.rendering.seat for part in parts.values()])
+        chunk = _flow_chunk([*render_inputs.values()], self._device)
+        mel = self._flow_runner.step(
+            chunk, [render_input.render_state.flow_sequence for render_input in render_inputs.values()]
+        )
         return {
-            row: mel[index : index + 1, :, : RATIO * part.length]
-            for index, (row, part) in enumerate(parts.items())
+            row: mel[index : index + 1, :, : FRAMES_PER_SPEECH_ID * render_input.length]
+            for index, (row, render_input) in enumerate(render_inputs.items())
         }
 
-    def voicing(self, part: Part, mel: Tensor) -> Voicing:
+    def vocoder_input(self, render_input: RenderInput, mel: Tensor) -> VocoderInput:
         """A chunk's mel at the session's speed, and the noise that it takes; not to be done twice."""
-        rendering, final = part.rendering, part.chunk.final
-        unheard = max(0, rendering.tail_mel.shape[1] - RATIO * part.chunk.start)
-        mel = rendering.speed.push(mel[:, :, unheard:])
+        render_state, final = render_input.render_state, render_input.chunk.final
+        prompt_frames = max(
+            0, render_state.prompt_tail_mel.shape[1] - FRAMES_PER_SPEECH_ID * render_input.chunk.start
+        )
+        mel = render_state.speed.push(mel[:, :, prompt_frames:])
         if final:
-            mel = torch.cat([mel, rendering.speed.finish()], 2)
-        noise = rendering.throat.draw(mel.shape[2], last=final)
-        return Voicing(rendering.throat, mel, noise, final)
+            mel = torch.cat([mel, render_state.speed.finish()], 2)
+        noise = render_state.vocoder_stream.draw_noise(mel.shape[2], last=final)
+        return VocoderInput(render_state.vocoder_stream, mel, noise, final)
 
-    def shares_vocoder(self, voicing: Voicing) -> Hashable:
+    def vocoder_batch_key(self, vocoder_input: VocoderInput) -> Hashable:
         """Equal for voicings that ``vocode`` may be given together."""
-        held = tuple(tensor.shape for tensor in tensors(voicing.throat.state))
-        return voicing.final, voicing.mel.shape, held
+        state_shapes = tuple(tensor.shape for tensor in tensors(vocoder_input.vocoder_stream.state))
+        return vocoder_input.final, vocoder_input.mel.shape, state_shapes
 
     @torch.inference_mode()
-    def vocode(self, voicings: Mapping[int, Voicing]) -> dict[int, Samples]:
+    def run_vocoder(self, vocoder_inputs: Mapping[int, VocoderInput]) -> dict[int, Samples]:
         """The samples of each chunk, as far as they are certain."""
-        rows = [*voicings.values()]
+        rows = [*vocoder_inputs.values()]
         mel, noise = torch.cat([row.mel for row in rows]), torch.cat([row.noise for row in rows])
-        network = cast(_Network, self._vocoder)
-        state = join([row.throat.state for row in rows])
+        network = cast(_VocoderNetwork, self._vocoder)
+        state = join_states([row.vocoder_stream.state for row in rows])
         if rows[0].final:
             samples = network.finish(mel, noise, state)
         else:
             samples, state = network.step(mel, noise, state)
             for index, row in enumerate(rows):
-                row.throat.state = gather(state, [index])
-        return dict(zip(voicings, on_host(samples).numpy(), strict=True))
+                row.vocoder_stream.state = gather(state, [index])
+        return dict(zip(vocoder_inputs, to_host(samples).numpy(), strict=True))
 
-    def vacate(self, rendering: Rendering) -> None:
+    def free(self, render_state: SentenceRenderState) -> None:
         """Free what the flow remembers of a sentence that is not rendered any more."""
-        self._runner.vacate(rendering.seat)
+        self._flow_runner.free(render_state.flow_sequence)
 
-    def _prepare(self, timbre: Timbre) -> object:
-        if timbre.id not in self._prepared:
-            self._prepared[timbre.id] = self._runner.keep(self._heard(timbre))
-            if len(self._prepared) > self._most_timbres:
+    def _prepared_voice(self, flow_prompt: FlowPrompt) -> object:
+        if flow_prompt.id not in self._prepared:
+            self._prepared[flow_prompt.id] = self._flow_runner.prepare_voice(
+                self._prefilled_voice(flow_prompt)
+            )
+            if len(self._prepared) > self._max_prepared_voices:
                 self._prepared.popitem(last=False)
-        self._prepared.move_to_end(timbre.id)
-        return self._prepared[timbre.id]
+        self._prepared.move_to_end(flow_prompt.id)
+        return self._prepared[flow_prompt.id]
 
     @torch.inference_mode()
-    def _heard(self, timbre: Timbre) -> FlowState:
-        speaker = self._flow.speaker(self._there(timbre.embedding[None]))
-        ids, mel = self._there(timbre.ids[None]).long(), self._there(timbre.mel[None])
+    def _prefilled_voice(self, flow_prompt: FlowPrompt) -> FlowState:
+        speaker = self._flow.project_speaker(self._to_device(flow_prompt.embedding[None]))
+        ids, mel = self._to_device(flow_prompt.ids[None]).long(), self._to_device(flow_prompt.mel[None])
         return self._flow.prefill(ids, mel, speaker)[0]
 
-    def _there(self, numbers: NDArray[Any]) -> Tensor:
-        return on_device(torch.from_numpy(numbers), self._device)
+    def _to_device(self, numbers: NDArray[Any]) -> Tensor:
+        return to_device(torch.from_numpy(numbers), self._device)
 
-    def _throat(self, noise: np.random.Generator) -> Throat:
+    def _new_vocoder_stream(self, noise: np.random.Generator) -> VocoderStream:
         if isinstance(self._vocoder, HiftV3):
             assert self._noise is not None
-            return _CausalThroat(self._vocoder, self._noise.session())
-        return _OverlappingThroat(self._vocoder, noise)
+            return _HiftV3Stream(self._vocoder, self._noise.open_reader())
+        return _HiftStream(self._vocoder, noise)
 
 
-class _Network(Protocol):
+class _VocoderNetwork(Protocol):
     """What both vocoders do with states of their own kind."""
 
-    def step(self, mel: Tensor, noise: Tensor, state: VocoderState) -> tuple[Tensor, VocoderState]: ...
+    def step(
+        self, mel: Tensor, noise: Tensor, state: HarmonicVocoderState
+    ) -> tuple[Tensor, HarmonicVocoderState]: ...
 
-    def finish(self, mel: Tensor, noise: Tensor, state: VocoderState) -> Tensor: ...
+    def finish(self, mel: Tensor, noise: Tensor, state: HarmonicVocoderState) -> Tensor: ...
 
 
-class _OverlappingThroat:
+class _HiftStream:
     """Version 2's."""
 
-    def __init__(self, network: Hift, noise: np.random.Generator) -> None:
+    def __init__(self, network: HiftV2, noise: np.random.Generator) -> None:
         self._config, self._noise = network.config, noise
-        self.state: VocoderState = network.init_state(1)
+        self.state: HarmonicVocoderState = network.init_state(1)
 
-    def draw(self, frames: int, *, last: bool) -> Tensor:
-        shape = (1, self._config.frame_samples * frames, self._config.waves)
+    def draw_noise(self, frames: int, *, last: bool) -> Tensor:
+        shape = (1, self._config.samples_per_frame * frames, self._config.sine_count)
         drawn = torch.from_numpy(self._noise.standard_normal(shape, np.float32))
-        return on_device(drawn, self.state.mel.device)
+        return to_device(drawn, self.state.mel.device)
 
 
-class _CausalThroat:
+class _HiftV3Stream:
     """Version 3's."""
 
     def __init__(self, network: HiftV3, noise: NoiseReader) -> None:
         self._network, self._noise = network, noise
-        self.state: VocoderState = network.init_state(1)
+        self.state: HarmonicVocoderState = network.init_state(1)
 
-    def draw(self, frames: int, *, last: bool) -> Tensor:
+    def draw_noise(self, frames: int, *, last: bool) -> Tensor:
         assert isinstance(self.state, HiftV3State)
-        drawn = self._noise.take(self._network.noise_samples(frames, self.state, last=last))
-        return on_device(drawn, self.state.mel.device)
+        drawn = self._noise.read(self._network.noise_samples(frames, self.state, last=last))
+        return to_device(drawn, self.state.mel.device)
 
 
 def _flow_runner(flow: Flow, policy: CosyVoicePolicy) -> FlowRunner[Any, Any]:
-    if not can_be_recorded(flow):
-        return PlainFlow(flow, policy.memory_share)
-    return RecordedFlow(
+    if not supports_graphs(flow):
+        return EagerFlowRunner(flow, policy.memory_share)
+    return GraphFlowRunner(
         flow,
         policy.memory_share,
-        rows=policy.most_render_rows,
+        rows=policy.max_render_rows,
         sentences=policy.slots,
-        prompt_ids=policy.prompt_ids,
-        longest_hop=policy.longest_hop,
+        max_prompt_ids=policy.max_prompt_ids,
+        max_hop=policy.max_hop,
     )
 
 
-def _flow_chunk(parts: Sequence[Part], device: torch.device) -> FlowChunk:
+def _flow_chunk(render_inputs: Sequence[RenderInput], device: torch.device) -> FlowChunk:
     """Chunks as rows, padded where they are last ones of different length; their ids on the host."""
-    lengths = tuple(part.length for part in parts)
-    longest = max(lengths)
-    ids = torch.zeros(len(parts), longest, dtype=torch.int64)
-    mel = torch.zeros(len(parts), MEL, RATIO * longest, device=device)
-    for row, part in enumerate(parts):
-        chunk = part.chunk
-        ids[row, : part.length] = torch.tensor(part.ids[chunk.start : chunk.stop])
-        tail = part.rendering.tail_mel[:, RATIO * chunk.start :]
-        mel[row, :, : tail.shape[1]] = tail
-    future = torch.tensor([part.ids[part.chunk.stop : part.chunk.fed] for part in parts], dtype=torch.int64)
+    lengths = tuple(render_input.length for render_input in render_inputs)
+    max_length = max(lengths)
+    ids = torch.zeros(len(render_inputs), max_length, dtype=torch.int64)
+    mel = torch.zeros(len(render_inputs), MEL_BANDS, FRAMES_PER_SPEECH_ID * max_length, device=device)
+    for row, render_input in enumerate(render_inputs):
+        chunk = render_input.chunk
+        ids[row, : render_input.length] = torch.tensor(render_input.ids[chunk.start : chunk.stop])
+        prompt_tail = render_input.render_state.prompt_tail_mel[:, FRAMES_PER_SPEECH_ID * chunk.start :]
+        mel[row, :, : prompt_tail.shape[1]] = prompt_tail
+    future = torch.tensor(
+        [
+            render_input.ids[render_input.chunk.stop : render_input.chunk.lookahead_stop]
+            for render_input in render_inputs
+        ],
+        dtype=torch.int64,
+    )
     return FlowChunk(ids, future, mel, lengths if len(set(lengths)) > 1 else None)

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.cosyvoice.front_end.voice_encoder import PromptFault, VoiceEncoder, VoicePrompt
+from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder, VoicePrompt, VoicePromptError
 from ..errors import BadRequest, UnknownVoice
-from ..reading.polyglot import is_known
+from ..reading.polyglot import is_supported_language
 from ..voice_store import StoredVoice, VoiceStore
-from ..voices import MANY, Voice, Voices
+from ..voices import MULTIPLE_LANGUAGES, Voice, Voices
 
 Samples = NDArray[np.float32]
-_MOST_ENROLLED = 256  # in memory, 490 kB each at most; more belong on file
+_MAX_ENROLLED = 256  # in memory, 490 kB each at most; more belong on file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Speaker:
+class SpeakerProfile:
     """Who speaks. content: the same for the same sound. prompt: the recording, where there is one."""
 
-    content: str
+    content_hash: str
     embedding: Samples
     prompt: VoicePrompt | None
 
@@ -44,112 +44,112 @@ class BundleVoices(Voices):
         speakers: Mapping[str, Samples],
         encoder: Callable[[], VoiceEncoder],
         languages: tuple[str, ...],
-        library: VoiceStore | None = None,
+        store: VoiceStore | None = None,
     ) -> None:
-        about = f"speaks {', '.join(languages)}"
-        super().__init__(tuple(Voice(name, MANY, about) for name in speakers))
-        self._about = about
-        self._speakers = {
-            name: Speaker(hashlib.sha256(embedding.tobytes()).hexdigest()[:32], embedding, None)
+        description = f"speaks {', '.join(languages)}"
+        super().__init__(tuple(Voice(name, MULTIPLE_LANGUAGES, description) for name in speakers))
+        self._description = description
+        self._profiles = {
+            name: SpeakerProfile(hashlib.sha256(embedding.tobytes()).hexdigest()[:32], embedding, None)
             for name, embedding in speakers.items()
         }
-        self.library = library
+        self.store = store
         self._enrolled: frozenset[str] = frozenset()
-        self._new_encoder = encoder
+        self._load_encoder = encoder
         self._encoder: VoiceEncoder | None = None
-        self._hearing = threading.Lock()  # an encoder hears one recording at a time
-        self._changing = threading.Lock()
+        self._encoder_lock = threading.Lock()  # an encoder hears one recording at a time
+        self._change_lock = threading.Lock()
 
     def __contains__(self, voice_id: object) -> bool:
-        return isinstance(voice_id, str) and self._find(voice_id) is not None
+        return isinstance(voice_id, str) and self._find_voice(voice_id) is not None
 
     def get(self, voice_id: str | None) -> Voice:
         """The voice of that id, or the default for None; raises UnknownVoice."""
         if voice_id is None:
             return self.default
-        return self._find(voice_id) or super().get(voice_id)
+        return self._find_voice(voice_id) or super().get(voice_id)
 
     @property
     def default(self) -> Voice:
         """The bundle's first speaker, else the oldest voice on file that is nobody's in particular."""
-        if not self._voices and self.library is not None:
-            for stored in self.library.list([""], version=self.library.version, most=1):
-                return _on_file(stored)
+        if not self._voices and self.store is not None:
+            for stored in self.store.list([""], version=self.store.version, max_count=1):
+                return _voice_from_store(stored)
         return super().default
 
-    def speaker(self, voice_id: str) -> Speaker:
+    def speaker_profile(self, voice_id: str) -> SpeakerProfile:
         """Who speaks with a voice, from its file if need be; raises UnknownVoice, and what is wrong there."""
-        if voice_id in self._speakers:
-            return self._speakers[voice_id]
-        if self.library is None:
+        if voice_id in self._profiles:
+            return self._profiles[voice_id]
+        if self.store is None:
             raise UnknownVoice(f"no voice {voice_id!r}; it was removed")
-        return _recorded(self.library.get(voice_id))
+        return _profile_from_prompt(self.store.get(voice_id))
 
-    def encode(self, samples: Samples, sample_rate: int, transcript: str = "") -> VoicePrompt:
+    def encode_prompt(self, samples: Samples, sample_rate: int, transcript: str = "") -> VoicePrompt:
         """What ``enroll`` makes of a recording, for a library to keep; limits and time as there."""
-        with _refused_politely(), self._hearing:
-            return self._loaded().enroll(samples, sample_rate, transcript)
+        with _prompt_faults_as_bad_request(), self._encoder_lock:
+            return self._loaded_encoder().enroll(samples, sample_rate, transcript)
 
     def enroll(self, samples: Samples, sample_rate: int, transcript: str = "") -> Voice:
         """Make a voice of a recording and keep it in memory; the same recording is the same voice."""
-        return self.keep(self.encode(samples, sample_rate, transcript))
+        return self.register_prompt(self.encode_prompt(samples, sample_rate, transcript))
 
-    def keep(self, prompt: VoicePrompt) -> Voice:
+    def register_prompt(self, prompt: VoicePrompt) -> Voice:
         """Make a voice of what ``encode`` made, until it is removed; the same prompt is the same voice."""
-        voice = Voice(prompt.id, MANY, f"enrolled; {self._about}")
-        with self._changing:
-            if voice.id not in self._voices and len(self._enrolled) >= _MOST_ENROLLED:
-                raise BadRequest(f"{_MOST_ENROLLED} voices are enrolled, and no more may be; remove some")
+        voice = Voice(prompt.id, MULTIPLE_LANGUAGES, f"enrolled; {self._description}")
+        with self._change_lock:
+            if voice.id not in self._voices and len(self._enrolled) >= _MAX_ENROLLED:
+                raise BadRequest(f"{_MAX_ENROLLED} voices are enrolled, and no more may be; remove some")
             self._enrolled = self._enrolled | {voice.id}
-            self._speakers = {**self._speakers, voice.id: _recorded(prompt)}
+            self._profiles = {**self._profiles, voice.id: _profile_from_prompt(prompt)}
             self._voices = {**self._voices, voice.id: voice}
         return voice
 
     def remove(self, voice_id: str) -> None:
         """Forget a voice that was enrolled here; streams that speak with it go on."""
-        with self._changing:
+        with self._change_lock:
             if voice_id not in self._enrolled:
                 raise UnknownVoice(f"no voice {voice_id!r} was enrolled; enrolled: {len(self._enrolled)}")
             self._enrolled = self._enrolled - {voice_id}
-            self._speakers = {name: who for name, who in self._speakers.items() if name != voice_id}
+            self._profiles = {name: profile for name, profile in self._profiles.items() if name != voice_id}
             self._voices = {name: voice for name, voice in self._voices.items() if name != voice_id}
 
-    def hear(self, samples: Samples, sample_rate: int) -> tuple[int, ...]:
+    def tokenize_speech(self, samples: Samples, sample_rate: int) -> tuple[int, ...]:
         """What is said in a recording, in speech ids."""
-        with _refused_politely(), self._hearing:
-            return tuple(self._loaded().hear(samples, sample_rate).tolist())
+        with _prompt_faults_as_bad_request(), self._encoder_lock:
+            return tuple(self._loaded_encoder().tokenize_speech(samples, sample_rate).tolist())
 
     def close(self) -> None:
         """Let go of the library."""
-        if self.library is not None:
-            self.library.close()
+        if self.store is not None:
+            self.store.close()
 
-    def _find(self, voice_id: str) -> Voice | None:
+    def _find_voice(self, voice_id: str) -> Voice | None:
         if voice_id in self._voices:
             return self._voices[voice_id]
-        stored = self.library.find(voice_id) if self.library else None
-        return _on_file(stored) if stored else None
+        stored = self.store.find(voice_id) if self.store else None
+        return _voice_from_store(stored) if stored else None
 
-    def _loaded(self) -> VoiceEncoder:
+    def _loaded_encoder(self) -> VoiceEncoder:
         """The encoder, which takes a gigabyte, and which a house without enrolment never needs."""
         if self._encoder is None:
-            self._encoder = self._new_encoder()
+            self._encoder = self._load_encoder()
         return self._encoder
 
 
-def _on_file(stored: StoredVoice) -> Voice:
+def _voice_from_store(stored: StoredVoice) -> Voice:
     """With the language that it was enrolled with, which its text is read in, if that is one of ours."""
-    language = stored.language if is_known(stored.language) else MANY
+    language = stored.language if is_supported_language(stored.language) else MULTIPLE_LANGUAGES
     return Voice(stored.id, language, stored.name)
 
 
-def _recorded(prompt: VoicePrompt) -> Speaker:
-    return Speaker(prompt.id, prompt.embedding, prompt)
+def _profile_from_prompt(prompt: VoicePrompt) -> SpeakerProfile:
+    return SpeakerProfile(prompt.id, prompt.embedding, prompt)
 
 
 @contextmanager
-def _refused_politely() -> Iterator[None]:
+def _prompt_faults_as_bad_request() -> Iterator[None]:
     try:
         yield
-    except PromptFault as fault:
+    except VoicePromptError as fault:
         raise BadRequest(str(fault)) from fault

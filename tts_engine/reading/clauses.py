@@ -14,207 +14,224 @@ from enum import Enum, auto
 from .scripts import is_unspaced
 from .vocabulary import (
     ABBREVIATIONS,
-    AFTER_HALF_DAY,
-    HALF_DAYS,
-    MONTH_OF,
-    SCHEMES,
-    STARTERS,
-    WEEKDAY_OF,
-    Abbreviation,
+    AM_PM,
+    MONTH_NAMES,
+    SENTENCE_STARTERS,
+    URI_SCHEMES,
+    WEEKDAY_NAMES,
+    WORDS_AFTER_AM_PM,
+    AbbreviationKind,
 )
 
 
-class Ending(Enum):
+class BoundaryKind(Enum):
     """Why a piece of text ends where it ends."""
 
     CLAUSE = auto()
     SENTENCE = auto()
     PARAGRAPH = auto()
-    CUT = auto()  # too long: no better place was found
+    FORCED = auto()  # too long: no better place was found
 
 
 @dataclass(frozen=True, slots=True)
-class Boundary:
+class ClauseBoundary:
     """A safe place to cut: the piece ends before character ``stop`` of the view."""
 
     stop: int
-    ending: Ending
+    ending: BoundaryKind
 
 
-class Verdict(Enum):
+class BoundaryDecision(Enum):
     """What is known of a place."""
 
     SAFE = auto()
     UNSAFE = auto()
-    OPEN = auto()  # more text is needed
+    UNDECIDED = auto()  # more text is needed
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class BoundaryRules:
     """What a language writes with a mark that ends nothing.
 
     abbreviations: words, without their full stop. dotted: what "z.B." and its like are. ordinals: whether
     "3." may be the third.
     """
 
-    abbreviations: Mapping[str, Abbreviation]
+    abbreviations: Mapping[str, AbbreviationKind]
     weekdays: frozenset[str]
-    dotted: Abbreviation
-    ordinals: bool = False
+    dotted_kind: AbbreviationKind
+    ordinal_stops: bool = False
 
 
-_INNER = Abbreviation.INNER
-_SHORT_MONTHS = {name.title(): _INNER for name in MONTH_OF if len(name) < 5 and name != "may"}
-_SHORT_WEEKDAYS = {name.title(): _INNER for name in WEEKDAY_OF}
-_ENDING = dict.fromkeys((*HALF_DAYS, "Ph.D", "am", "pm", "AM", "PM", "Am", "Pm"), Abbreviation.ENDING)
-_NAME = re.compile(r"[A-Za-z]*")
-ENGLISH = Habits(
-    _ENDING | _SHORT_MONTHS | _SHORT_WEEKDAYS | {word: kind for word, (_, kind) in ABBREVIATIONS.items()},
-    frozenset(WEEKDAY_OF),
-    Abbreviation.ENDING,
+_MID_SENTENCE = AbbreviationKind.MID_SENTENCE
+_SHORT_MONTHS = {name.title(): _MID_SENTENCE for name in MONTH_NAMES if len(name) < 5 and name != "may"}
+_SHORT_WEEKDAYS = {name.title(): _MID_SENTENCE for name in WEEKDAY_NAMES}
+_MAY_END_SENTENCE = dict.fromkeys(
+    (*AM_PM, "Ph.D", "am", "pm", "AM", "PM", "Am", "Pm"), AbbreviationKind.MAY_END_SENTENCE
 )
-_EVENT = re.compile(r"[,;:!?.—–\n。！？；：，、-]")
-_CLOSERS = re.compile(r"[\"')\]*_`~.!?…]*")
-_LETTERS = r"[^\W\d_]"
-_ORDINARY = re.compile(rf"[\"'(\[*_`#>~]*({_LETTERS}+(?:['’-]{_LETTERS}+)*)[\"')\]*_`~]*\Z")
-_OPENERS = "\"'([{*_`#<~"
+_LATIN_WORD = re.compile(r"[A-Za-z]*")
+ENGLISH_BOUNDARY_RULES = BoundaryRules(
+    _MAY_END_SENTENCE
+    | _SHORT_MONTHS
+    | _SHORT_WEEKDAYS
+    | {word: kind for word, (_, kind) in ABBREVIATIONS.items()},
+    frozenset(WEEKDAY_NAMES),
+    AbbreviationKind.MAY_END_SENTENCE,
+)
+_CANDIDATE_MARK = re.compile(r"[,;:!?.—–\n。！？；：，、-]")
+_CLOSING_MARKS = re.compile(r"[\"')\]*_`~.!?…]*")
+_LETTER = r"[^\W\d_]"
+_ORDINARY_WORD = re.compile(rf"[\"'(\[*_`#>~]*({_LETTER}+(?:['’-]{_LETTER}+)*)[\"')\]*_`~]*\Z")
+_OPENING_MARKS = "\"'([{*_`#<~"
 _MONTH_DAY = re.compile(
-    rf"(?:^|[\s(])(?:{'|'.join(MONTH_OF)})\.?\ +\d{{1,2}}(?:st|nd|rd|th)?\Z", re.IGNORECASE
+    rf"(?:^|[\s(])(?:{'|'.join(MONTH_NAMES)})\.?\ +\d{{1,2}}(?:st|nd|rd|th)?\Z", re.IGNORECASE
 )
 _LIST_NUMBER = re.compile(r"(?:^|\n)[ *_#>]*\d{1,3}\Z")
-_ORDINAL = re.compile(r"\d{1,2}(?:\.\d{1,2})?\Z")  # "3.", and the "24.12." of a date
-_DOTTED = re.compile(rf"(?:{_LETTERS}\.)+{_LETTERS}\Z")
-LONGEST_LINK_TEXT = 120  # characters between [ and ] that are waited for
+_ORDINAL_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})?\Z")  # "3.", and the "24.12." of a date
+_DOTTED_ABBREVIATION = re.compile(rf"(?:{_LETTER}\.)+{_LETTER}\Z")
+MAX_LINK_TEXT_CHARACTERS = 120  # characters between [ and ] that are waited for
 
 
 def next_boundary(
-    view: str, begin: int, *, final: bool, habits: Habits = ENGLISH
-) -> tuple[Boundary | None, int]:
+    view: str, begin: int, *, final: bool, boundary_rules: BoundaryRules = ENGLISH_BOUNDARY_RULES
+) -> tuple[ClauseBoundary | None, int]:
     """The first safe place in ``view`` at or after ``begin``.
 
     ``view`` starts where the last piece ended. ``final``: no more text will come. Also returns from where to
     look again when more text has come: everything before it is decided.
     """
-    for event in _EVENT.finditer(view, begin):
-        verdict, boundary = _judge(view, event.start(), final, habits)
-        if verdict is Verdict.SAFE:
+    for event in _CANDIDATE_MARK.finditer(view, begin):
+        decision, boundary = _decide(view, event.start(), final, boundary_rules)
+        if decision is BoundaryDecision.SAFE:
             return boundary, boundary.stop if boundary else event.end()
-        if verdict is Verdict.OPEN:
+        if decision is BoundaryDecision.UNDECIDED:
             return None, event.start()
     return None, len(view)
 
 
-def _judge(view: str, at: int, final: bool, habits: Habits) -> tuple[Verdict, Boundary | None]:
+def _decide(
+    view: str, at: int, final: bool, boundary_rules: BoundaryRules
+) -> tuple[BoundaryDecision, ClauseBoundary | None]:
     match view[at]:
         case "\n":
-            return _newline(view, at, final)
+            return _decide_newline(view, at, final)
         case ".":
-            return _stop(view, at, final, habits)
+            return _decide_full_stop(view, at, final, boundary_rules)
         case "-" | "–":
-            return _spaced_dash(view, at, final)
+            return _decide_dash(view, at, final)
         case "!" | "?":
-            return _mark(view, at, final, Ending.SENTENCE, habits)
+            return _decide_mark(view, at, final, BoundaryKind.SENTENCE, boundary_rules)
         case "。" | "！" | "？":
-            return Verdict.SAFE, Boundary(at + 1, Ending.SENTENCE)
+            return BoundaryDecision.SAFE, ClauseBoundary(at + 1, BoundaryKind.SENTENCE)
         case "，" | "、" | "；":
-            return Verdict.SAFE, Boundary(at + 1, Ending.CLAUSE)
+            return BoundaryDecision.SAFE, ClauseBoundary(at + 1, BoundaryKind.CLAUSE)
         case "：":
-            return _wide_colon(view, at, final)
+            return _decide_wide_colon(view, at, final)
         case "—" if view[max(at - 1, 0)] in " —":
-            return _spaced_dash(view, at, final)
+            return _decide_dash(view, at, final)
         case _:
-            return _mark(view, at, final, Ending.CLAUSE, habits)
+            return _decide_mark(view, at, final, BoundaryKind.CLAUSE, boundary_rules)
 
 
-def _wide_colon(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+def _decide_wide_colon(view: str, at: int, final: bool) -> tuple[BoundaryDecision, ClauseBoundary | None]:
     """At once, unless it may stand in a time of day."""
     if view[max(at - 1, 0)].isdigit():
         if at + 1 == len(view) and not final:
-            return Verdict.OPEN, None
+            return BoundaryDecision.UNDECIDED, None
         if view[at + 1 : at + 2].isdigit():
-            return Verdict.UNSAFE, None
-    return Verdict.SAFE, Boundary(at + 1, Ending.CLAUSE)
+            return BoundaryDecision.UNSAFE, None
+    return BoundaryDecision.SAFE, ClauseBoundary(at + 1, BoundaryKind.CLAUSE)
 
 
-def _newline(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+def _decide_newline(view: str, at: int, final: bool) -> tuple[BoundaryDecision, ClauseBoundary | None]:
     """A line ends a sentence; two ends of line, with nothing between, a paragraph."""
     following = _next_visible(view, at + 1, skipped=" ")
     if following == len(view):
         if not final:
-            return Verdict.OPEN, None
-        return Verdict.SAFE, Boundary(following, Ending.SENTENCE)
+            return BoundaryDecision.UNDECIDED, None
+        return BoundaryDecision.SAFE, ClauseBoundary(following, BoundaryKind.SENTENCE)
     if view[following] == "\n":
-        return Verdict.SAFE, Boundary(following + 1, Ending.PARAGRAPH)
-    return Verdict.SAFE, Boundary(at + 1, Ending.SENTENCE)
+        return BoundaryDecision.SAFE, ClauseBoundary(following + 1, BoundaryKind.PARAGRAPH)
+    return BoundaryDecision.SAFE, ClauseBoundary(at + 1, BoundaryKind.SENTENCE)
 
 
-def _stop(view: str, at: int, final: bool, habits: Habits) -> tuple[Verdict, Boundary | None]:
+def _decide_full_stop(
+    view: str, at: int, final: bool, boundary_rules: BoundaryRules
+) -> tuple[BoundaryDecision, ClauseBoundary | None]:
     """A full stop needs white space after it, and after anything but a plain word a fitting next letter."""
-    after = _CLOSERS.match(view, at + 1)
+    after = _CLOSING_MARKS.match(view, at + 1)
     end = after.end() if after else at + 1
     if end == len(view):
-        return (Verdict.SAFE, Boundary(end, Ending.SENTENCE)) if final else (Verdict.OPEN, None)
+        return (
+            (BoundaryDecision.SAFE, ClauseBoundary(end, BoundaryKind.SENTENCE))
+            if final
+            else (BoundaryDecision.UNDECIDED, None)
+        )
     if _inside_link(view, at):
-        return Verdict.UNSAFE, None
+        return BoundaryDecision.UNSAFE, None
     if view[end] != " ":
         if at and is_unspaced(view[at - 1]) and not view[end].isascii():
-            return Verdict.SAFE, Boundary(end, Ending.SENTENCE)
-        return Verdict.UNSAFE, None
+            return BoundaryDecision.SAFE, ClauseBoundary(end, BoundaryKind.SENTENCE)
+        return BoundaryDecision.UNSAFE, None
     if view[at : at + 2] == "..":
-        return _ellipsis(view, end, final)
-    safe = Verdict.SAFE, Boundary(end, Ending.SENTENCE)
-    core = view[_chunk_start(view, at) : at]
-    word = core.lstrip(_OPENERS).rstrip("\"')]*_`~")
-    kind = _abbreviation(word, habits)
-    if kind is None and _is_ordinary(core, word):
+        return _decide_ellipsis(view, end, final)
+    safe = BoundaryDecision.SAFE, ClauseBoundary(end, BoundaryKind.SENTENCE)
+    token = view[_token_start(view, at) : at]
+    word = token.lstrip(_OPENING_MARKS).rstrip("\"')]*_`~")
+    kind = _abbreviation_kind(word, boundary_rules)
+    if kind is None and _is_ordinary_word(token, word):
         return safe
     following = _next_visible(view, end)
     if following == len(view):
-        return safe if final else (Verdict.OPEN, None)
-    if habits.ordinals and _ORDINAL.match(word):
-        return Verdict.UNSAFE, None
-    if kind is Abbreviation.ENDING and _DOTTED.match(word):
-        verdict = _after_dotted(view, following, final, is_time=word in HALF_DAYS)
-        if verdict is not Verdict.SAFE:
-            return verdict, None
+        return safe if final else (BoundaryDecision.UNDECIDED, None)
+    if boundary_rules.ordinal_stops and _ORDINAL_NUMBER.match(word):
+        return BoundaryDecision.UNSAFE, None
+    if kind is AbbreviationKind.MAY_END_SENTENCE and _DOTTED_ABBREVIATION.match(word):
+        decision = _decide_after_dotted_abbreviation(view, following, final, is_time=word in AM_PM)
+        if decision is not BoundaryDecision.SAFE:
+            return decision, None
     if _is_safe_after_stop(view, at, word, kind, view[following]):
         return safe
-    return Verdict.UNSAFE, None
+    return BoundaryDecision.UNSAFE, None
 
 
-def _is_ordinary(core: str, word: str) -> bool:
+def _is_ordinary_word(token: str, word: str) -> bool:
     """Whether it is a word and no initial."""
-    return bool(_ORDINARY.match(core)) and (len(word) > 1 or word == "I" or is_unspaced(word))
+    return bool(_ORDINARY_WORD.match(token)) and (len(word) > 1 or word == "I" or is_unspaced(word))
 
 
-def _after_dotted(view: str, following: int, final: bool, *, is_time: bool) -> Verdict:
+def _decide_after_dotted_abbreviation(
+    view: str, following: int, final: bool, *, is_time: bool
+) -> BoundaryDecision:
     """ "5 p.m. Eastern" is one time, and "J.D. Power" one name."""
-    name = _NAME.match(view, following)
+    name = _LATIN_WORD.match(view, following)
     assert name is not None
     if not name.group():
-        return Verdict.SAFE
-    telling = AFTER_HALF_DAY if is_time else STARTERS
-    if name.end() == len(view) and not final and any(one.startswith(name.group()) for one in telling):
-        return Verdict.OPEN
-    return Verdict.SAFE if (name.group() in telling) is not is_time else Verdict.UNSAFE
+        return BoundaryDecision.SAFE
+    deciding_words = WORDS_AFTER_AM_PM if is_time else SENTENCE_STARTERS
+    if name.end() == len(view) and not final and any(one.startswith(name.group()) for one in deciding_words):
+        return BoundaryDecision.UNDECIDED
+    return (
+        BoundaryDecision.SAFE if (name.group() in deciding_words) is not is_time else BoundaryDecision.UNSAFE
+    )
 
 
-def _ellipsis(view: str, end: int, final: bool) -> tuple[Verdict, Boundary | None]:
+def _decide_ellipsis(view: str, end: int, final: bool) -> tuple[BoundaryDecision, ClauseBoundary | None]:
     following = _next_visible(view, end)
     if following == len(view) and not final:
-        return Verdict.OPEN, None
-    ending = Ending.CLAUSE if view[following : following + 1].islower() else Ending.SENTENCE
-    return Verdict.SAFE, Boundary(end, ending)
+        return BoundaryDecision.UNDECIDED, None
+    ending = BoundaryKind.CLAUSE if view[following : following + 1].islower() else BoundaryKind.SENTENCE
+    return BoundaryDecision.SAFE, ClauseBoundary(end, ending)
 
 
-def _is_safe_after_stop(view: str, at: int, word: str, kind: Abbreviation | None, following: str) -> bool:
-    begins_sentence = following.isupper() or following in _OPENERS
+def _is_safe_after_stop(view: str, at: int, word: str, kind: AbbreviationKind | None, following: str) -> bool:
+    begins_sentence = following.isupper() or following in _OPENING_MARKS
     match kind:
-        case Abbreviation.TITLE | Abbreviation.INNER:
+        case AbbreviationKind.TITLE | AbbreviationKind.MID_SENTENCE:
             return False
-        case Abbreviation.NUMBERED:
+        case AbbreviationKind.NUMBERED:
             return word in ("No", "no") and following.isalpha()
-        case Abbreviation.ENDING:
+        case AbbreviationKind.MAY_END_SENTENCE:
             return begins_sentence
     if _LIST_NUMBER.search(view, 0, at) and word.isdigit():
         return False
@@ -223,44 +240,56 @@ def _is_safe_after_stop(view: str, at: int, word: str, kind: Abbreviation | None
     return not following.isdigit() or not word[-1].isdigit()
 
 
-def _abbreviation(word: str, habits: Habits) -> Abbreviation | None:
-    if word in habits.abbreviations:
-        return habits.abbreviations[word]
-    return habits.dotted if _DOTTED.match(word) else None
+def _abbreviation_kind(word: str, boundary_rules: BoundaryRules) -> AbbreviationKind | None:
+    if word in boundary_rules.abbreviations:
+        return boundary_rules.abbreviations[word]
+    return boundary_rules.dotted_kind if _DOTTED_ABBREVIATION.match(word) else None
 
 
-def _mark(view: str, at: int, final: bool, ending: Ending, habits: Habits) -> tuple[Verdict, Boundary | None]:
+def _decide_mark(
+    view: str, at: int, final: bool, ending: BoundaryKind, boundary_rules: BoundaryRules
+) -> tuple[BoundaryDecision, ClauseBoundary | None]:
     """A comma and its like: at once after a plain word, else when the next letter shows that it is safe."""
-    core = view[_chunk_start(view, at) : at]
+    token = view[_token_start(view, at) : at]
     if _inside_link(view, at):
-        return Verdict.UNSAFE, None
-    plain = _ORDINARY.match(core)
-    if plain and not _is_doubtful(plain.group(1), view[at], habits):
-        return Verdict.SAFE, Boundary(at + 1, ending)
-    after = _CLOSERS.match(view, at + 1)
+        return BoundaryDecision.UNSAFE, None
+    ordinary = _ORDINARY_WORD.match(token)
+    if ordinary and not _needs_next_letter(ordinary.group(1), view[at], boundary_rules):
+        return BoundaryDecision.SAFE, ClauseBoundary(at + 1, ending)
+    after = _CLOSING_MARKS.match(view, at + 1)
     end = after.end() if after else at + 1
     if end == len(view):
-        return (Verdict.SAFE, Boundary(end, ending)) if final else (Verdict.OPEN, None)
+        return (
+            (BoundaryDecision.SAFE, ClauseBoundary(end, ending))
+            if final
+            else (BoundaryDecision.UNDECIDED, None)
+        )
     if view[end] != " ":
         if is_unspaced(view[end]):
-            return Verdict.SAFE, Boundary(end, ending)
-        return Verdict.UNSAFE, None
+            return BoundaryDecision.SAFE, ClauseBoundary(end, ending)
+        return BoundaryDecision.UNSAFE, None
     following = _next_visible(view, end)
     if following == len(view):
-        return (Verdict.SAFE, Boundary(end, ending)) if final else (Verdict.OPEN, None)
-    if _is_safe_after_mark(view, at, core, view[following], habits):
-        return Verdict.SAFE, Boundary(end, ending)
-    return Verdict.UNSAFE, None
+        return (
+            (BoundaryDecision.SAFE, ClauseBoundary(end, ending))
+            if final
+            else (BoundaryDecision.UNDECIDED, None)
+        )
+    if _is_safe_after_mark(view, at, token, view[following], boundary_rules):
+        return BoundaryDecision.SAFE, ClauseBoundary(end, ending)
+    return BoundaryDecision.UNSAFE, None
 
 
-def _is_doubtful(word: str, mark: str, habits: Habits) -> bool:
+def _needs_next_letter(word: str, mark: str, boundary_rules: BoundaryRules) -> bool:
     lower = word.lower()
-    return lower in habits.weekdays or (mark == ":" and lower in SCHEMES)
+    return lower in boundary_rules.weekdays or (mark == ":" and lower in URI_SCHEMES)
 
 
-def _is_safe_after_mark(view: str, at: int, core: str, following: str, habits: Habits) -> bool:
-    word = core.lstrip(_OPENERS).rstrip("\"')]*_`~")
-    if not word or word.lower() in habits.weekdays:
+def _is_safe_after_mark(
+    view: str, at: int, token: str, following: str, boundary_rules: BoundaryRules
+) -> bool:
+    word = token.lstrip(_OPENING_MARKS).rstrip("\"')]*_`~")
+    if not word or word.lower() in boundary_rules.weekdays:
         return False
     if not following.isdigit():
         return True
@@ -269,26 +298,26 @@ def _is_safe_after_mark(view: str, at: int, core: str, following: str, habits: H
     return not _MONTH_DAY.search(view, 0, at)
 
 
-def _spaced_dash(view: str, at: int, final: bool) -> tuple[Verdict, Boundary | None]:
+def _decide_dash(view: str, at: int, final: bool) -> tuple[BoundaryDecision, ClauseBoundary | None]:
     """A dash between blanks is a pause, unless it stands between numbers or begins a line."""
     before = view[:at].rstrip(" —") if view[max(at - 1, 0)] in " —" else ""
     if not before or before[-1] == "\n":
-        return Verdict.UNSAFE, None
+        return BoundaryDecision.UNSAFE, None
     following = _next_visible(view, at + 1, skipped=" —-–")
     if following == len(view):
-        return Verdict.UNSAFE if final else Verdict.OPEN, None
+        return BoundaryDecision.UNSAFE if final else BoundaryDecision.UNDECIDED, None
     spaced = view[at] == "—" or view[at + 1] == " "
     if not spaced or not view[following].isalpha() or not before[-1].isalpha() or _inside_link(view, at):
-        return Verdict.UNSAFE, None
-    return Verdict.SAFE, Boundary(at + 1, Ending.CLAUSE)
+        return BoundaryDecision.UNSAFE, None
+    return BoundaryDecision.SAFE, ClauseBoundary(at + 1, BoundaryKind.CLAUSE)
 
 
 def _inside_link(view: str, at: int) -> bool:
-    opened = view.rfind("[", max(0, at - LONGEST_LINK_TEXT), at)
+    opened = view.rfind("[", max(0, at - MAX_LINK_TEXT_CHARACTERS), at)
     return opened > view.rfind("]", 0, at)
 
 
-def _chunk_start(view: str, at: int) -> int:
+def _token_start(view: str, at: int) -> int:
     return max(view.rfind(" ", 0, at), view.rfind("\n", 0, at), view.rfind("—", 0, at)) + 1
 
 

@@ -8,10 +8,10 @@ Japanese (numerals and numeral auxiliaries).
 
 import re
 
-_DIGITS = ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ")
-_SMALL = {"十": 10, "百": 100, "千": 1000}
-_LARGE = {"万": 10**4, "億": 10**8, "兆": 10**12}
-_VALUES = {kanji: value for value, kanji in enumerate("〇一二三四五六七八九")} | {"零": 0}
+_DIGIT_KANA = ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ")
+_SMALL_UNITS = {"十": 10, "百": 100, "千": 1000}
+_LARGE_UNITS = {"万": 10**4, "億": 10**8, "兆": 10**12}
+_DIGIT_VALUES = {kanji: value for value, kanji in enumerate("〇一二三四五六七八九")} | {"零": 0}
 
 # How a counter begins after a number that ends in n: with "p", or, where that is not four, with "b" or "g".
 _COUNTERS = {
@@ -66,7 +66,7 @@ _COUNTERS = {
         )
     },
 }
-_DAYS = {
+_DAY_COUNTS = {
     **dict(enumerate("フツカ ミッカ ヨッカ イツカ ムイカ ナノカ ヨウカ ココノカ トオカ".split(), 2)),
     14: "ジュウヨッカ",
     17: "ジュウシチニチ",
@@ -76,121 +76,125 @@ _DAYS = {
     27: "ニジュウシチニチ",
     29: "ニジュウクニチ",
 }
-_THINGS = dict(enumerate("ヒトツ フタツ ミッツ ヨッツ イツツ ムッツ ナナツ ヤッツ ココノツ".split(), 1))
-_PEOPLE = {1: "ヒトリ", 2: "フタリ"}
+_THING_COUNTS = dict(enumerate("ヒトツ フタツ ミッツ ヨッツ イツツ ムッツ ナナツ ヤッツ ココノツ".split(), 1))
+_PEOPLE_COUNTS = {1: "ヒトリ", 2: "フタリ"}
 # The last digit before some counters.
-_LAST = {
+_FINAL_DIGIT_CHANGES = {
     **{counter: {"ヨン": "ヨ"} for counter in ("年", "年間", "年度", "人")},
     **{counter: {"ヨン": "ヨ", "ナナ": "シチ", "キュウ": "ク", "ゼロ": "レイ"} for counter in ("時", "時間")},
     "月": {"ヨン": "シ", "ナナ": "シチ", "キュウ": "ク"},
 }
 # Numbers whose last sound is cut short before counters in these rows of the syllabary; h becomes p there.
-_CUT_SHORT = {
+_GEMINATION_ROWS = {
     "イチ": "カキクケコサシスセソタチツテトハヒフヘホ",
     "ロク": "カキクケコハヒフヘホ",
     "ハチ": "カキクケコサシスセソタチツテトハヒフヘホ",
     "ジュウ": "カキクケコサシスセソタチツテトハヒフヘホ",
     "ャク": "カキクケコハヒフヘホ",
 }
-_CHANGED = {
+_CONSONANT_CHANGES = {
     "p": str.maketrans("ハヒフヘホ", "パピプペポ"),
     "b": str.maketrans("ハヒフヘホ", "バビブベボ"),
     "g": str.maketrans("カキクケコ", "ガギグゲゴ"),
 }
-_NUMERAL = f"[{''.join(_VALUES)}{''.join(_SMALL)}{''.join(_LARGE)}]+"
+_NUMERAL = f"[{''.join(_DIGIT_VALUES)}{''.join(_SMALL_UNITS)}{''.join(_LARGE_UNITS)}]+"
 _ALL_COUNTERS = sorted((*_COUNTERS, "日", "日間", "つ"), key=len, reverse=True)
-_COUNTED = re.compile(rf"({_NUMERAL})(?:点([{''.join(_VALUES)}]+))?({'|'.join(_ALL_COUNTERS)})?")
-_AFTER_DIGITS = re.compile(rf"[{''.join(_LARGE)}]?(?:{'|'.join(_ALL_COUNTERS)})?")
+_COUNTED_NUMERAL = re.compile(
+    rf"({_NUMERAL})(?:点([{''.join(_DIGIT_VALUES)}]+))?({'|'.join(_ALL_COUNTERS)})?"
+)
+_COUNTER_AFTER_DIGITS = re.compile(rf"[{''.join(_LARGE_UNITS)}]?(?:{'|'.join(_ALL_COUNTERS)})?")
 
 
-def in_kana(said: str) -> str:
+def numerals_to_kana(said: str) -> str:
     """``said`` with its kanji numerals, and the counters after them, in katakana."""
-    return _COUNTED.sub(_read, said)
+    return _COUNTED_NUMERAL.sub(_replace_numeral, said)
 
 
-def end_of_counted(text: str, stop: int) -> int:
+def end_of_counter(text: str, stop: int) -> int:
     """Where what a number counts ends that is written up to ``stop``, its last character included."""
-    ends = (found.end() for place in (stop - 1, stop) if (found := _AFTER_DIGITS.match(text, place)))
+    ends = (found.end() for place in (stop - 1, stop) if (found := _COUNTER_AFTER_DIGITS.match(text, place)))
     return max(ends, default=stop)
 
 
-def number_in_kana(number: int) -> str:
+def number_to_kana(number: int) -> str:
     """An integer from 0 to below ten quadrillion: サンビャク for 300."""
     if number == 0:
-        return _DIGITS[0]
+        return _DIGIT_KANA[0]
     parts = []
     for unit, size in (("チョウ", 10**12), ("オク", 10**8), ("マン", 10**4), ("", 1)):
         group = number // size % 10**4
         if group:
-            parts.append(_joined(_below_myriad(group), unit))
+            parts.append(_join_with_sound_change(_below_ten_thousand(group), unit))
     return "".join(parts)
 
 
-def _below_myriad(number: int) -> str:
+def _below_ten_thousand(number: int) -> str:
     thousands, hundreds, tens, ones = (number // size % 10 for size in (1000, 100, 10, 1))
     return (
-        _times(thousands, "セン", {3: "サンゼン", 8: "ハッセン"})
-        + _times(hundreds, "ヒャク", {3: "サンビャク", 6: "ロッピャク", 8: "ハッピャク"})
-        + _times(tens, "ジュウ", {})
-        + (_DIGITS[ones] if ones else "")
+        _digit_with_unit(thousands, "セン", {3: "サンゼン", 8: "ハッセン"})
+        + _digit_with_unit(hundreds, "ヒャク", {3: "サンビャク", 6: "ロッピャク", 8: "ハッピャク"})
+        + _digit_with_unit(tens, "ジュウ", {})
+        + (_DIGIT_KANA[ones] if ones else "")
     )
 
 
-def _times(digit: int, unit: str, changed: dict[int, str]) -> str:
+def _digit_with_unit(digit: int, unit: str, changed: dict[int, str]) -> str:
     if digit < 2:
         return unit * digit
-    return changed.get(digit) or _DIGITS[digit] + unit
+    return changed.get(digit) or _DIGIT_KANA[digit] + unit
 
 
-def _value(numeral: str) -> int:
+def _numeral_value(numeral: str) -> int:
     total = group = digit = 0
     for kanji in numeral:
-        if kanji in _VALUES:
-            digit = 10 * digit + _VALUES[kanji]
-        elif kanji in _SMALL:
-            group, digit = group + (digit or 1) * _SMALL[kanji], 0
+        if kanji in _DIGIT_VALUES:
+            digit = 10 * digit + _DIGIT_VALUES[kanji]
+        elif kanji in _SMALL_UNITS:
+            group, digit = group + (digit or 1) * _SMALL_UNITS[kanji], 0
         else:
-            total, group, digit = total + (group + digit or 1) * _LARGE[kanji], 0, 0
+            total, group, digit = total + (group + digit or 1) * _LARGE_UNITS[kanji], 0, 0
     return total + group + digit
 
 
-def _read(match: re.Match[str]) -> str:
+def _replace_numeral(match: re.Match[str]) -> str:
     numeral, fraction, counter = match.group(1), match.group(2), match.group(3) or ""
-    number = _value(numeral)
+    number = _numeral_value(numeral)
     if fraction is None:
-        return _counted(number, counter, after_month=match.string[: match.start()].endswith("月"))
-    whole = number_in_kana(number) if number else "レイ"
-    digits = "".join(_DIGITS[_VALUES[kanji]] for kanji in fraction)
-    return _joined(_joined(whole, "テン") + digits, *_COUNTERS.get(counter, (counter, "")))
+        return _number_with_counter(number, counter, after_month=match.string[: match.start()].endswith("月"))
+    whole = number_to_kana(number) if number else "レイ"
+    digits = "".join(_DIGIT_KANA[_DIGIT_VALUES[kanji]] for kanji in fraction)
+    return _join_with_sound_change(
+        _join_with_sound_change(whole, "テン") + digits, *_COUNTERS.get(counter, (counter, ""))
+    )
 
 
-def _counted(number: int, counter: str, *, after_month: bool) -> str:
+def _number_with_counter(number: int, counter: str, *, after_month: bool) -> str:
     match counter:
         case "日":
-            return "ツイタチ" if number == 1 and after_month else _days(number)
+            return "ツイタチ" if number == 1 and after_month else _day_count(number)
         case "日間":
-            return f"{_days(number)}カン"
-        case "つ" if number in _THINGS:
-            return _THINGS[number]
-        case "人" if number in _PEOPLE:
-            return _PEOPLE[number]
-    said = number_in_kana(number)
-    for digit, changed in _LAST.get(counter, {}).items():
+            return f"{_day_count(number)}カン"
+        case "つ" if number in _THING_COUNTS:
+            return _THING_COUNTS[number]
+        case "人" if number in _PEOPLE_COUNTS:
+            return _PEOPLE_COUNTS[number]
+    said = number_to_kana(number)
+    for digit, changed in _FINAL_DIGIT_CHANGES.get(counter, {}).items():
         if said.endswith(digit):
             said = said.removesuffix(digit) + changed
-    return _joined(said, *_COUNTERS.get(counter, (counter, "")))
+    return _join_with_sound_change(said, *_COUNTERS.get(counter, (counter, "")))
 
 
-def _days(number: int) -> str:
-    return _DAYS.get(number) or f"{number_in_kana(number)}ニチ"
+def _day_count(number: int) -> str:
+    return _DAY_COUNTS.get(number) or f"{number_to_kana(number)}ニチ"
 
 
-def _joined(number: str, counter: str, after_n: str = "") -> str:
+def _join_with_sound_change(number: str, counter: str, after_n: str = "") -> str:
     """A number and what follows it, with what they do to each other's sound."""
     first, rest = counter[:1], counter[1:]
-    for end, rows in _CUT_SHORT.items():
+    for end, rows in _GEMINATION_ROWS.items():
         if first and first in rows and number.endswith(end):
-            return f"{number[:-1]}ッ{first.translate(_CHANGED['p'])}{rest}"
+            return f"{number[:-1]}ッ{first.translate(_CONSONANT_CHANGES['p'])}{rest}"
     if after_n and number.endswith("ン") and (after_n == "p" or not number.endswith("ヨン")):
-        return number + first.translate(_CHANGED[after_n]) + rest
+        return number + first.translate(_CONSONANT_CHANGES[after_n]) + rest
     return number + counter

@@ -4,7 +4,7 @@ One left-to-right scan over an ordered list of rules (``recognisers.py``), so th
 range of the text it stands for; passes of substitutions would lose the ranges. Not a pronunciation
 dictionary: words it does not know go through as they are. Deterministic, no I/O, no clock.
 
-``Reader`` does it for text that arrives in pieces; ``normalize`` for a whole one. Both cut at the same safe
+``TextNormalizer`` does it for text that arrives in pieces; ``normalize`` for a whole one. Both cut at the same safe
 places (``clauses.py``) before reading, so they cannot read differently.
 Source: Unicode 15.1 categories and compatibility forms for what is folded.
 """
@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .clauses import ENGLISH, Boundary, Ending, Habits, next_boundary
-from .recognisers import read, read_settled
-from .scan import Draft, Memory, Scan, pause
+from .clauses import ENGLISH_BOUNDARY_RULES, BoundaryKind, BoundaryRules, ClauseBoundary, next_boundary
+from .recognisers import read, read_stable_prefix
+from .scan import DraftWord, ReadingContext, ScanState, punctuate
 
-LONGEST_CLAUSE = 400  # characters; a longer one is cut where nothing is read as one thing
-_SETTLED = 100  # characters from the end of an unfinished clause beyond which readings no longer change
-_SLICE = 4096  # characters folded at once: bounds the memory that a huge push takes
+MAX_CLAUSE_CHARACTERS = 400  # characters; a longer one is cut where nothing is read as one thing
+_STABLE_MARGIN = 100  # characters from the end of an unfinished clause beyond which readings no longer change
+_MAX_SLICE_CHARACTERS = 4096  # characters folded at once: bounds the memory that a huge push takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,15 @@ class SpokenWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class NormalizedClause:
     """Words up to a safe place to cut. ``stop``: characters of the text pushed so far that are read."""
 
     words: tuple[SpokenWord, ...]
     stop: int
-    ending: Ending
+    ending: BoundaryKind
 
 
-FOLDED = {
+FOLDED_CHARACTERS = {
     **dict.fromkeys("\t\r\x1f", " "),
     **dict.fromkeys("\n\x0b\x0c\x1c\x1d\x1e\x85\u2028", "\n"),
     "\u2029": "\n\n",
@@ -104,16 +104,16 @@ def _fold_character(character: str, folded: Mapping[str, str]) -> str:
     return character
 
 
-_PLAIN = re.compile(r"[\n -~]*\Z")
+_PLAIN_ASCII = re.compile(r"[\n -~]*\Z")
 
 
-def fold(text: str, table: Mapping[str, str] = FOLDED) -> tuple[str, list[int]]:
+def fold(text: str, table: Mapping[str, str] = FOLDED_CHARACTERS) -> tuple[str, list[int]]:
     """``text`` in the scanner's alphabet, and for each character of it its position in ``text``.
 
     Quotes, dashes, blanks and digits become ASCII, compatibility characters what they are compatible with;
     controls, zero-width characters, lone surrogates and emoji go. Character by character: no context.
     """
-    if _PLAIN.match(text):
+    if _PLAIN_ASCII.match(text):
         return text, list(range(len(text)))
     folded: list[str] = []
     positions: list[int] = []
@@ -124,70 +124,70 @@ def fold(text: str, table: Mapping[str, str] = FOLDED) -> tuple[str, list[int]]:
     return "".join(folded), positions
 
 
-class ClauseReader(Protocol):
+class ClauseNormalizer(Protocol):
     """How clauses are read. What it is given first is folded text, cut where a cut is safe.
 
     ``least``: characters that are never too many to wait for an end.
     """
 
-    least: int
+    min_forced_cut: int
 
     @property
-    def habits(self) -> Habits:
+    def boundary_rules(self) -> BoundaryRules:
         """What is no end of a clause."""
 
     def fold(self, text: str) -> tuple[str, list[int]]:
         """``text`` in the scanner's alphabet, with the position of each character; without context."""
 
-    def bound(self, view: str) -> int | None:
+    def forced_cut(self, view: str) -> int | None:
         """How many characters of ``view`` are too many to wait for an end; None if they are not."""
 
-    def read(self, view: str) -> list[Draft]:
+    def read(self, view: str) -> list[DraftWord]:
         """A whole clause."""
 
-    def read_settled(self, view: str) -> tuple[list[Draft], int]:
+    def read_stable_prefix(self, view: str) -> tuple[list[DraftWord], int]:
         """A clause of so many characters: as far as no later text can change it, and how far that is."""
 
     def end_line(self) -> None:
         """What comes next begins a new line."""
 
 
-class EnglishClauses:
+class EnglishClauseNormalizer:
     """For voices that are given words: numbers and codes as words, letters respelled."""
 
-    habits = ENGLISH
+    boundary_rules = ENGLISH_BOUNDARY_RULES
 
-    def __init__(self, longest: int = LONGEST_CLAUSE) -> None:
-        self._longest = self.least = longest
-        self._memory = Memory()
+    def __init__(self, max_characters: int = MAX_CLAUSE_CHARACTERS) -> None:
+        self._max_characters = self.min_forced_cut = max_characters
+        self._context = ReadingContext()
 
     def fold(self, text: str) -> tuple[str, list[int]]:
         """Into ASCII as far as it goes."""
         return fold(text)
 
-    def bound(self, view: str) -> int | None:
+    def forced_cut(self, view: str) -> int | None:
         """By characters alone."""
-        return self._longest if len(view) >= self._longest else None
+        return self._max_characters if len(view) >= self._max_characters else None
 
-    def read(self, view: str) -> list[Draft]:
+    def read(self, view: str) -> list[DraftWord]:
         """By the rules of ``recognisers.py``."""
-        scan = Scan(view, self._memory)
+        scan = ScanState(view, self._context)
         read(scan, len(view))
         return scan.words
 
-    def read_settled(self, view: str) -> tuple[list[Draft], int]:
+    def read_stable_prefix(self, view: str) -> tuple[list[DraftWord], int]:
         """Up to a blank a good way before the end."""
-        scan = Scan(view, self._memory)
-        stop = read_settled(scan, len(view) - _SETTLED)
-        self._memory = scan.memory
+        scan = ScanState(view, self._context)
+        stop = read_stable_prefix(scan, len(view) - _STABLE_MARGIN)
+        self._context = scan.context
         return scan.words, stop
 
     def end_line(self) -> None:
         """No number goes on over it."""
-        self._memory.end_line()
+        self._context.end_line()
 
 
-class Reader:
+class TextNormalizer:
     """Normalises text that arrives in pieces of any size.
 
     Gives words as soon as no later text can change them. The same text gives the same pieces, however it was
@@ -195,82 +195,94 @@ class Reader:
     """
 
     def __init__(
-        self, longest: int = LONGEST_CLAUSE, context: str = "", clauses: ClauseReader | None = None
+        self,
+        max_characters: int = MAX_CLAUSE_CHARACTERS,
+        context: str = "",
+        clause_normalizer: ClauseNormalizer | None = None,
     ) -> None:
-        self._longest = longest
-        self._clauses = clauses or EnglishClauses(longest)
+        self._max_characters = max_characters
+        self._clause_normalizer = clause_normalizer or EnglishClauseNormalizer(max_characters)
         self._text = ""
         self._positions: list[int] = []
         self._pushed = 0
-        self._decided = 0
+        self._decided_until = 0
         if context:
-            view, _ = self._clauses.fold(context[-LONGEST_CLAUSE:])
-            self._clauses.read(view)
+            view, _ = self._clause_normalizer.fold(context[-MAX_CLAUSE_CHARACTERS:])
+            self._clause_normalizer.read(view)
 
-    def push(self, text: str) -> list[Piece]:
+    def push(self, text: str) -> list[NormalizedClause]:
         """Take more text; the pieces that are safe now."""
-        pieces: list[Piece] = []
-        for begin in range(0, len(text), _SLICE):
-            part = text[begin : begin + _SLICE]
-            folded, positions = self._clauses.fold(part)
+        pieces: list[NormalizedClause] = []
+        for begin in range(0, len(text), _MAX_SLICE_CHARACTERS):
+            part = text[begin : begin + _MAX_SLICE_CHARACTERS]
+            folded, positions = self._clause_normalizer.fold(part)
             self._text += folded
             self._positions += [self._pushed + position for position in positions]
             self._pushed += len(part)
-            pieces += self._take(final=False)
+            pieces += self._take_clauses(final=False)
         return pieces
 
-    def flush(self) -> list[Piece]:
+    def flush(self) -> list[NormalizedClause]:
         """No more text for now: everything that is held. What comes next begins a new line."""
-        pieces = self._take(final=True)
+        pieces = self._take_clauses(final=True)
         if self._text:
-            pieces.append(self._piece(*self._read_to(0, Boundary(len(self._text), Ending.SENTENCE))))
-        self._text, self._positions, self._decided = "", [], 0
-        self._clauses.end_line()
+            pieces.append(
+                self._clause(*self._read_to(0, ClauseBoundary(len(self._text), BoundaryKind.SENTENCE)))
+            )
+        self._text, self._positions, self._decided_until = "", [], 0
+        self._clause_normalizer.end_line()
         return pieces
 
-    def _take(self, *, final: bool) -> list[Piece]:
-        pieces: list[Piece] = []
+    def _take_clauses(self, *, final: bool) -> list[NormalizedClause]:
+        pieces: list[NormalizedClause] = []
         begin = 0
         while True:
-            view = self._text[begin : begin + self._longest]
-            bound = self._clauses.bound(view) if len(view) >= self._clauses.least else None
-            boundary, self._decided = next_boundary(
-                view[:bound], self._decided, final=final and bound is None, habits=self._clauses.habits
+            view = self._text[begin : begin + self._max_characters]
+            bound = (
+                self._clause_normalizer.forced_cut(view)
+                if len(view) >= self._clause_normalizer.min_forced_cut
+                else None
+            )
+            boundary, self._decided_until = next_boundary(
+                view[:bound],
+                self._decided_until,
+                final=final and bound is None,
+                boundary_rules=self._clause_normalizer.boundary_rules,
             )
             if boundary is not None:
                 words, stop, ending = self._read_to(begin, boundary)
             elif bound is not None:
-                words, stop, ending = self._read_settled(begin, bound)
+                words, stop, ending = self._read_stable_prefix(begin, bound)
             else:
                 break
-            pieces.append(self._piece(words, stop, ending))
-            begin, self._decided = stop, 0
+            pieces.append(self._clause(words, stop, ending))
+            begin, self._decided_until = stop, 0
         self._text, self._positions = self._text[begin:], self._positions[begin:]
         return pieces
 
-    def _read_to(self, begin: int, boundary: Boundary) -> tuple[list[SpokenWord], int, Ending]:
+    def _read_to(self, begin: int, boundary: ClauseBoundary) -> tuple[list[SpokenWord], int, BoundaryKind]:
         stop = begin + boundary.stop
         view = self._text[begin:stop]
-        drafts = self._clauses.read(view)
-        if boundary.ending is not Ending.CLAUSE and view.rstrip().endswith(".."):
-            pause(drafts, ".")
-        return self._words(drafts, begin), stop, boundary.ending
+        draft_words = self._clause_normalizer.read(view)
+        if boundary.ending is not BoundaryKind.CLAUSE and view.rstrip().endswith(".."):
+            punctuate(draft_words, ".")
+        return self._spoken_words(draft_words, begin), stop, boundary.ending
 
-    def _read_settled(self, begin: int, bound: int) -> tuple[list[SpokenWord], int, Ending]:
+    def _read_stable_prefix(self, begin: int, bound: int) -> tuple[list[SpokenWord], int, BoundaryKind]:
         """A clause that is too long: as far as no later text can change it."""
-        drafts, stop = self._clauses.read_settled(self._text[begin : begin + bound])
-        return self._words(drafts, begin), begin + stop, Ending.CUT
+        draft_words, stop = self._clause_normalizer.read_stable_prefix(self._text[begin : begin + bound])
+        return self._spoken_words(draft_words, begin), begin + stop, BoundaryKind.FORCED
 
-    def _words(self, drafts: list[Draft], begin: int) -> list[SpokenWord]:
+    def _spoken_words(self, draft_words: list[DraftWord], begin: int) -> list[SpokenWord]:
         """With ranges in the text pushed."""
         at = self._positions
         return [
             SpokenWord(word.text, word.punctuation, at[begin + word.start], at[begin + word.stop - 1] + 1)
-            for word in drafts
+            for word in draft_words
         ]
 
-    def _piece(self, words: list[SpokenWord], stop: int, ending: Ending) -> Piece:
-        return Piece(tuple(words), self._positions[stop - 1] + 1, ending)
+    def _clause(self, words: list[SpokenWord], stop: int, ending: BoundaryKind) -> NormalizedClause:
+        return NormalizedClause(tuple(words), self._positions[stop - 1] + 1, ending)
 
 
 def normalize(text: str, *, context: str = "", offset: int = 0) -> list[SpokenWord]:
@@ -279,7 +291,7 @@ def normalize(text: str, *, context: str = "", offset: int = 0) -> list[SpokenWo
     ``context``: the text just before, so that "0417" after "your PIN is" is a PIN. ``offset`` is added to the
     ranges.
     """
-    reader = Reader(context=context)
+    reader = TextNormalizer(context=context)
     pieces = [*reader.push(text), *reader.flush()]
     return [
         replace(word, start=word.start + offset, stop=word.stop + offset)

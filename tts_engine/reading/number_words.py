@@ -75,10 +75,10 @@ def year(number: int) -> str:
     century, rest = divmod(number, 100)
     if century % 10 == 0 and rest < 10:
         return cardinal(number)
-    return pairs(number)
+    return in_two_halves(number)
 
 
-def pairs(number: int) -> str:
+def in_two_halves(number: int) -> str:
     """A four-digit number in two halves: "fifteen hundred", "fifteen oh six", "fifteen sixty"."""
     century, rest = divmod(number, 100)
     if rest == 0:
@@ -89,7 +89,7 @@ def pairs(number: int) -> str:
 def house_number(number: int) -> str:
     """ "two twenty one", "one oh one", "sixteen hundred", of 3 or 4 digits; routes and models too."""
     if number >= 1000:
-        return cardinal(number) if number % 1000 == 0 else pairs(number)
+        return cardinal(number) if number % 1000 == 0 else in_two_halves(number)
     hundreds, rest = divmod(number, 100)
     if rest == 0:
         return cardinal(number)
@@ -106,7 +106,7 @@ def plural(word: str) -> str:
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
 
-def roman(numeral: str) -> int:
+def roman_value(numeral: str) -> int:
     """The value of a well-formed Roman numeral of I, V, X, L and C."""
     values = [_ROMAN[letter] for letter in numeral]
     following = [*values[1:], 0]

@@ -12,47 +12,47 @@ from typing import Any
 from ..errors import MissingExtra
 
 EXTRA = "cosyvoice"
-_REMEMBERED = 1024
-LONGEST = 15  # digits of a number that has words; a longer one is read digit by digit
+_CACHED_READINGS = 1024
+MAX_NUMBER_DIGITS = 15  # digits of a number that has words; a longer one is read digit by digit
 
 
-class Numerals:
+class NumberFormatter:
     """Number words of one language. Immutable once loaded. ``plain``: the rule set of a number alone."""
 
-    def __init__(self, language: str, plain: str) -> None:
+    def __init__(self, language: str, default_rules: str) -> None:
         """Raises MissingExtra."""
-        library = _imported("unicode_rbnf.engine")
+        library = _import_extra("unicode_rbnf.engine")
         self._rules = library.RbnfEngine.for_language(language)
-        self._unsayable: type[Exception] = library.RbnfError
-        self._plain = plain
+        self._format_error: type[Exception] = library.RbnfError
+        self._default_rules = default_rules
 
-    def say(self, number: int, rules: str) -> str:
+    def spell_out(self, number: int, rules: str) -> str:
         """``number`` by the rule set of that name, such as "spellout-cardinal-feminine", if there is one.
 
         One too long for words is said digit by digit.
         """
-        if number >= 10**LONGEST:
-            return " ".join(self._words(int(digit), self._plain) for digit in str(number))
+        if number >= 10**MAX_NUMBER_DIGITS:
+            return " ".join(self._words(int(digit), self._default_rules) for digit in str(number))
         try:
             return self._words(number, rules)
-        except self._unsayable:
-            return self._words(number, self._plain)
+        except self._format_error:
+            return self._words(number, self._default_rules)
 
     def _words(self, number: int, rules: str) -> str:
         words: str = self._rules.format_number(number, ruleset_names=[rules]).text
         return words
 
 
-def wetext(language: str) -> Callable[[str], str]:
+def load_wetext(language: str) -> Callable[[str], str]:
     """What reads numbers, dates and units of "zh" or "ja" text. Raises MissingExtra.
 
     Half a millisecond each; the last ones are remembered, because conversations repeat their numbers.
     """
-    normalize: Callable[[str], str] = _imported("wetext").Normalizer(lang=language).normalize
-    return lru_cache(_REMEMBERED)(normalize)
+    normalize: Callable[[str], str] = _import_extra("wetext").Normalizer(lang=language).normalize
+    return lru_cache(_CACHED_READINGS)(normalize)
 
 
-def _imported(name: str) -> Any:
+def _import_extra(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

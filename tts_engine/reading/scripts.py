@@ -14,33 +14,33 @@ KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
 BOPOMOFO = "\u3105-\u312f"
 HANGUL = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"
 # Thai, Lao, Tibetan, Burmese, Khmer: blanks between phrases only.
-_PHRASED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
-TIGHT = f"{HAN}{KANA}{BOPOMOFO}"  # blanks beside these mean nothing
+_PHRASE_SPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
+NO_SPACE_SCRIPTS = f"{HAN}{KANA}{BOPOMOFO}"  # blanks beside these mean nothing
 WIDE_MARKS = "。！？；：，、"
 
-_TIGHT = re.compile(f"[{TIGHT}{WIDE_MARKS}]")
-_UNSPACED = re.compile(f"[{TIGHT}{_PHRASED}]")
-_DENSE = re.compile(f"[{TIGHT}{_PHRASED}{HANGUL}]")
-_LANGUAGES = ((re.compile(f"[{KANA}]"), "ja"), (re.compile(f"[{HANGUL}]"), "ko"))
+_IGNORES_SPACES = re.compile(f"[{NO_SPACE_SCRIPTS}{WIDE_MARKS}]")
+_UNSPACED = re.compile(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}]")
+_SYLLABIC = re.compile(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}{HANGUL}]")
+_LANGUAGE_OF_SCRIPT = ((re.compile(f"[{KANA}]"), "ja"), (re.compile(f"[{HANGUL}]"), "ko"))
 _HAN = re.compile(f"[{HAN}{BOPOMOFO}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
-_WORDS_OF_A_PHRASE = 3
-_LETTERS_OF_A_SYLLABLE = 3  # about as much is said with three letters as with one syllable
+_MIN_PHRASE_WORDS = 3
+_LETTERS_PER_SYLLABLE = 3  # about as much is said with three letters as with one syllable
 _WRITTEN_IN_HAN = frozenset({"zh", "ja", "ko"})
 _LETTER = re.compile(r"[^\W\d_]")
 
-_SECONDS = (  # a character at a brisk conversational pace
+_CHARACTER_SECONDS = (  # a character at a brisk conversational pace
     (re.compile(f"[{HAN}]"), 0.23),
     (re.compile(f"[{HANGUL}]"), 0.17),
     (re.compile(f"[{KANA}{BOPOMOFO}]"), 0.13),
 )
-_SECONDS_OF_A_LETTER = 0.075
-_SECONDS_OF_A_PAUSE = 0.25
+_LETTER_SECONDS = 0.075
+_PAUSE_SECONDS = 0.25
 
 
-class Word(Protocol):
+class PositionedWord(Protocol):
     """Something said, where it is written."""
 
     @property
@@ -64,14 +64,14 @@ class Word(Protocol):
 class WrittenWord:
     """A word of the text. ``said``: the spoken words that say it; ``start``/``stop``: where it stands."""
 
-    said: range
+    spoken_range: range
     start: int
     stop: int
 
 
-def is_tight(character: str) -> bool:
+def ignores_spaces(character: str) -> bool:
     """Whether blanks beside it mean nothing."""
-    return bool(_TIGHT.match(character))
+    return bool(_IGNORES_SPACES.match(character))
 
 
 def is_unspaced(character: str) -> bool:
@@ -79,102 +79,104 @@ def is_unspaced(character: str) -> bool:
     return bool(_UNSPACED.match(character))
 
 
-def last_of_dense(text: str, most: int) -> int | None:
+def nth_syllabic_position(text: str, nth: int) -> int | None:
     """Where the ``most``-th character of text that takes much time stands; None if there are fewer."""
     if text.isascii():
         return None
-    for count, match in enumerate(_DENSE.finditer(text), 1):
-        if count == most:
+    for count, match in enumerate(_SYLLABIC.finditer(text), 1):
+        if count == nth:
             return match.start()
     return None
 
 
-def join(words: Sequence[Word]) -> str:
+def join_words(words: Sequence[PositionedWord]) -> str:
     """Words as they are written: blanks between those of spaced scripts, none beside Han and kana."""
     parts: list[str] = []
     for index, word in enumerate(words):
-        if index and not _is_tight(words[index - 1], word):
+        if index and not _are_joined(words[index - 1], word):
             parts.append(" ")
         parts += (word.text, word.punctuation)
     return "".join(parts)
 
 
-def written(words: Sequence[Word]) -> list[WrittenWord]:
+def group_written_words(words: Sequence[PositionedWord]) -> list[WrittenWord]:
     """The words of the text behind spoken ones: "0417" is said in four, "$5" in two.
 
     Spoken words are of one written word where their characters touch; of a script without blanks, where they
     are the same.
     """
     found: list[WrittenWord] = []
-    for place, word in enumerate(words):
+    for position, word in enumerate(words):
         last = found[-1] if found else None
-        if last and (word.start < last.stop or _touch(words[place - 1], word)):
-            found[-1] = replace(last, said=range(last.said.start, place + 1), stop=max(last.stop, word.stop))
+        if last and (word.start < last.stop or _are_adjacent(words[position - 1], word)):
+            found[-1] = replace(
+                last, spoken_range=range(last.spoken_range.start, position + 1), stop=max(last.stop, word.stop)
+            )
         else:
-            found.append(WrittenWord(range(place, place + 1), word.start, word.stop))
+            found.append(WrittenWord(range(position, position + 1), word.start, word.stop))
     return found
 
 
-def _touch(left: Word, right: Word) -> bool:
+def _are_adjacent(left: PositionedWord, right: PositionedWord) -> bool:
     spaced = not (is_unspaced(left.text[-1]) or is_unspaced(right.text[0]))
     return spaced and left.stop == right.start
 
 
-def _is_tight(left: Word, right: Word) -> bool:
+def _are_joined(left: PositionedWord, right: PositionedWord) -> bool:
     """Whether two words stand together."""
     last, first = (left.text + left.punctuation)[-1], right.text[0]
-    if _TIGHT.match(last) or _TIGHT.match(first):
+    if _IGNORES_SPACES.match(last) or _IGNORES_SPACES.match(first):
         return True
     if last == ">" and not left.text.startswith("</"):
         return True
     if right.text.startswith("</"):
         return True
-    return left.stop == right.start and bool(_DENSE.match(last) and _DENSE.match(first))
+    return left.stop == right.start and bool(_SYLLABIC.match(last) and _SYLLABIC.match(first))
 
 
-def seconds(words: Iterable[Word]) -> float:
+def estimate_seconds(words: Iterable[PositionedWord]) -> float:
     """About how long it takes to say them; within a third of it at usual pace."""
-    return sum(_word_seconds(word.text) + _SECONDS_OF_A_PAUSE * bool(word.punctuation) for word in words)
+    return sum(_word_seconds(word.text) + _PAUSE_SECONDS * bool(word.punctuation) for word in words)
 
 
 def _word_seconds(text: str) -> float:
     if text.isascii():
-        return _SECONDS_OF_A_LETTER * (len(text) + 1)
-    counts = [(len(script.findall(text)), each) for script, each in _SECONDS]
+        return _LETTER_SECONDS * (len(text) + 1)
+    counts = [(len(script.findall(text)), each) for script, each in _CHARACTER_SECONDS]
     others = len(text) - sum(count for count, _ in counts)
-    return sum(count * each for count, each in counts) + _SECONDS_OF_A_LETTER * others
+    return sum(count * each for count, each in counts) + _LETTER_SECONDS * others
 
 
-def full_stop(word: Word) -> str:
+def full_stop_after(word: PositionedWord) -> str:
     """The mark that ends a sentence after this word."""
-    return "。" if _TIGHT.match(word.text[-1]) else "."
+    return "。" if _IGNORES_SPACES.match(word.text[-1]) else "."
 
 
-def language_of(text: str, *, voice: str, before: str, latin: str) -> str:
+def detect_language(text: str, *, voice_language: str, before: str, latin_language: str) -> str:
     """The language of a clause by its script; of what came ``before`` where it has no letters.
 
     ``latin``: what Latin letters are taken for, where there are words of them: "5 km" in a Chinese text is
     Chinese. A script that nobody here reads is "".
     """
     if text.isascii():
-        return latin if _has_phrase(text) else before or latin
-    letters, dense = len(_LATIN.findall(text)), len(_DENSE.findall(text))
-    others = len(_LETTER.findall(text)) - dense - letters
-    if not letters + dense + others:
+        return latin_language if _has_phrase(text) else before or latin_language
+    letters, syllabic = len(_LATIN.findall(text)), len(_SYLLABIC.findall(text))
+    others = len(_LETTER.findall(text)) - syllabic - letters
+    if not letters + syllabic + others:
         return before
-    if dense and (voice in _WRITTEN_IN_HAN or _LETTERS_OF_A_SYLLABLE * dense >= letters):
-        return _dense_language(text, (voice, before))
+    if syllabic and (voice_language in _WRITTEN_IN_HAN or _LETTERS_PER_SYLLABLE * syllabic >= letters):
+        return _syllabic_language(text, (voice_language, before))
     if letters >= others:
-        return latin if _has_phrase(text) else before or latin
+        return latin_language if _has_phrase(text) else before or latin_language
     return "ru" if _CYRILLIC.search(text) else ""
 
 
 def _has_phrase(text: str) -> bool:
-    return len(_LATIN_WORD.findall(text)) >= _WORDS_OF_A_PHRASE
+    return len(_LATIN_WORD.findall(text)) >= _MIN_PHRASE_WORDS
 
 
-def _dense_language(text: str, likely: tuple[str, ...]) -> str:
-    for script, language in _LANGUAGES:
+def _syllabic_language(text: str, likely: tuple[str, ...]) -> str:
+    for script, language in _LANGUAGE_OF_SCRIPT:
         if script.search(text):
             return language
     if not _HAN.search(text):

@@ -1,6 +1,6 @@
 """What the normaliser knows by heart: abbreviations, units, currencies, acronyms, words beside numbers.
 
-Tables only; number words are ``number_words``'s, the reading of running text is in ``normalize``. American
+Tables only; number words are ``amount_words``'s, the reading of running text is in ``normalize``. American
 English.
 Source: the Unicode CLDR names of months, days and currencies; everyday telephone usage for the rest.
 """
@@ -24,9 +24,9 @@ MONTHS = (
     "November",
     "December",
 )
-MONTH_OF = {name.lower(): name for name in MONTHS} | {name[:3].lower(): name for name in MONTHS}
-MONTH_OF["sept"] = "September"
-WEEKDAY_OF = {
+MONTH_NAMES = {name.lower(): name for name in MONTHS} | {name[:3].lower(): name for name in MONTHS}
+MONTH_NAMES["sept"] = "September"
+WEEKDAY_NAMES = {
     "mon": "Monday",
     "tue": "Tuesday",
     "tues": "Tuesday",
@@ -40,19 +40,19 @@ WEEKDAY_OF = {
 }
 
 
-class Abbreviation(Enum):
+class AbbreviationKind(Enum):
     """What may follow an abbreviation's full stop."""
 
     TITLE = auto()  # a name: never the end of a sentence
     NUMBERED = auto()  # a number; without one it is an ordinary word and its stop a full stop
-    INNER = auto()  # more of the same sentence: "e.g.", "approx."
-    ENDING = auto()  # either; a capital after it begins a new sentence
+    MID_SENTENCE = auto()  # more of the same sentence: "e.g.", "approx."
+    MAY_END_SENTENCE = auto()  # either; a capital after it begins a new sentence
 
 
 # As written, without the last full stop -> how it is said, and what may follow.
-ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
+ABBREVIATIONS: dict[str, tuple[str, AbbreviationKind]] = {
     **{
-        short: (said, Abbreviation.TITLE)
+        short: (said, AbbreviationKind.TITLE)
         for short, said in (
             ("Mr", "Mister"),
             ("Mrs", "Missus"),
@@ -79,7 +79,7 @@ ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
         )
     },
     **{
-        short: (said, Abbreviation.NUMBERED)
+        short: (said, AbbreviationKind.NUMBERED)
         for short, said in (
             ("No", "number"),
             ("no", "number"),
@@ -119,7 +119,7 @@ ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
         )
     },
     **{
-        short: (said, Abbreviation.INNER)
+        short: (said, AbbreviationKind.MID_SENTENCE)
         for short, said in (
             ("e.g", "for example"),
             ("E.g", "for example"),
@@ -155,7 +155,7 @@ ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
         )
     },
     **{
-        short: (said, Abbreviation.ENDING)
+        short: (said, AbbreviationKind.MAY_END_SENTENCE)
         for short, said in (
             ("etc", "et cetera"),
             ("Inc", "Incorporated"),
@@ -200,7 +200,7 @@ ABBREVIATIONS: dict[str, tuple[str, Abbreviation]] = {
         )
     },
 }
-STREETS = {
+STREET_ABBREVIATIONS = {
     "Ave": "Avenue",
     "Blvd": "Boulevard",
     "Rd": "Road",
@@ -211,28 +211,28 @@ STREETS = {
     "Dr": "Drive",
 }
 # Written with inner full stops only; the letters are said. The last full stop may end the sentence.
-HALF_DAYS = frozenset({"a.m", "p.m", "A.M", "P.M"})
+AM_PM = frozenset({"a.m", "p.m", "A.M", "P.M"})
 # With these a sentence begins after "U.S."; other capitals go on: "U.S. Bank", "J.D. Power".
-STARTERS = frozenset(
+SENTENCE_STARTERS = frozenset(
     "A After All Also And Any Are As At Before But Can Could Did Do Does Each Every For He Her Here His How "
     "However I If In Is It Its Let May My No Not Now On Once One Or Our Please She Should So Some Sorry "
     "Thank Thanks That The Their Then There These They This Those To We What When Where Which Who Why Will "
     "Would Yes You Your".split()
 )
 # With these a sentence goes on after "5 p.m.".
-AFTER_HALF_DAY = frozenset(
+WORDS_AFTER_AM_PM = frozenset(
     "ET EST EDT CT CST CDT MT MST MDT PT PST PDT AKST HST GMT UTC BST CET CEST IST Eastern Central "
     "Mountain Pacific Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 )
-SCHEMES = frozenset({"http", "https", "ftp", "mailto", "tel", "sip", "sips", "ws", "wss"})
-TOP_DOMAINS = (
+URI_SCHEMES = frozenset({"http", "https", "ftp", "mailto", "tel", "sip", "sips", "ws", "wss"})
+TOP_LEVEL_DOMAINS = (
     "com|org|net|edu|gov|mil|info|biz|app|dev|shop|store|online|site|tech|cloud|health|bank|travel|"
     "io|ai|co|me|tv|us|uk|ca|au|de|fr|es|it|nl|eu|in|jp|cn|ch|at|be|se|no|dk|ie|nz|br|mx|example|test|local"
 )
 FILE_TYPES = (
     "pdf|docx?|xlsx?|pptx?|csv|txt|zip|jpe?g|png|gif|mp[34]|wav|mov|html?|xml|json|yaml|md|py|js|exe|apk|dmg"
 )
-SPOKEN_DOMAINS = frozenset(
+PRONOUNCED_DOMAINS = frozenset(
     "com org net gov mil info biz app dev shop store online site tech cloud health bank travel co me "
     "example test local".split()
 )
@@ -312,8 +312,8 @@ UNITS: dict[str, tuple[str, str]] = {
     "x": ("times", "times"),
 }
 # Too short to be a unit after a space: "2 in the morning", "3 m" may be anything.
-TIGHT_UNITS = frozenset({"in", "s", "h", "x", "g", "l", "L", "V", "W", "m"})
-RATES = {
+UNITS_WITHOUT_SPACE = frozenset({"in", "s", "h", "x", "g", "l", "L", "V", "W", "m"})
+RATE_UNITS = {
     "mo": "month",
     "yr": "year",
     "hr": "hour",
@@ -356,7 +356,7 @@ CURRENCIES: dict[str, tuple[str, str, str, str]] = {
     "MXN": ("Mexican peso", "Mexican pesos", "centavo", "centavos"),
 }
 # Numbers that are said as no other number is.
-FIGURES = {
+IDIOMATIC_NUMBERS = {
     "401k": "four oh one K",
     "401(k)": "four oh one K",
     "403b": "four oh three B",
@@ -370,11 +370,11 @@ FIGURES = {
     "24-7": "twenty four seven",
 }
 # What 4K, 5K and their like are part of the name of.
-NAMED_BY_K = frozenset(
+NOUNS_AFTER_K = frozenset(
     "run runs race races walk tv tvs video videos resolution monitor display screen".split()
 )
 # What a price stands before, in the singular: "a $5 fee".
-PRICED = frozenset(
+PRICED_NOUNS = frozenset(
     "fee fees loan loans credit charge charges bill deposit refund refunds payment payments "
     "discount gift card cards limit copay deductible plan coupon bonus purchase donation "
     "rebate voucher ticket tickets surcharge penalty transfer withdrawal overdraft budget "
@@ -427,7 +427,7 @@ CODE_WORDS = frozenset(
     "swift iban vin imei authorization verification".split()
 )
 # The same when the number comes at once, or after "number", "no.", "ID", "#", "is", a colon.
-NUMBERED_WORDS = frozenset(
+IDENTIFIED_NOUNS = frozenset(
     "seat order account acct ticket case flight extension ext room invoice card policy claim member "
     "membership customer gate suite apartment unit bus route booking reservation part model license "
     "licence contract receipt transaction agent badge employee patient prescription rx locker channel "
@@ -436,26 +436,28 @@ NUMBERED_WORDS = frozenset(
 NUMBER_NOUNS = frozenset({"number", "numbers", "no", "id", "ids", "#", "nr", "num"})
 LINKING_WORDS = frozenset({"is", "was", "are", "ending", "in", "with", "the", "your", "new", "as", "reads"})
 # After a small number these show that it counts something, even beside a code.
-COUNTED = frozenset(
+COUNTED_NOUNS = frozenset(
     "minute minutes min mins hour hours day days week weeks month months year years second seconds "
     "time times digit digits character characters letter letters percent dollar dollars cent cents "
     "euro euros pound pounds item items attempt attempts people person users calls call points mile "
     "miles am pm a.m p.m o'clock business working".split()
 )
-LETTER_WORDS = frozenset(
+NOUNS_BEFORE_LETTERS = frozenset(
     "option plan letter letters vitamin grade press type section building apartment unit gate "
     "terminal exhibit hepatitis class team part appendix choose row block zone group level schedule "
     "form box column side".split()
 )
-YEAR_WORDS = frozenset("in since circa year until by before after during copyright model class fy".split())
+WORDS_BEFORE_YEARS = frozenset(
+    "in since circa year until by before after during copyright model class fy".split()
+)
 # A number of three digits after these is said as "two ten", "one oh one".
-PAIRED_WORDS = frozenset("suite highway route interstate hwy error".split())
-DATE_WORDS = frozenset("on by until till before after since due from through dated date is".split())
+WORDS_BEFORE_PAIRED_DIGITS = frozenset("suite highway route interstate hwy error".split())
+WORDS_BEFORE_DATES = frozenset("on by until till before after since due from through dated date is".split())
 STREET_WORDS = frozenset(
     "street avenue road lane drive boulevard court place way terrace parkway highway square circle st "
     "ave rd ln dr blvd ct pl pkwy hwy".split()
 )
-NUMERAL_WORDS = frozenset(
+NOUNS_BEFORE_ROMAN_NUMERALS = frozenset(
     "chapter part phase volume section act scene article appendix book level type stage tier title "
     "war bowl class mark version".split()
 )
@@ -465,7 +467,7 @@ RULER_NAMES = frozenset(
 )
 
 # Names and words that American readers of spelling get wrong, spelled so that they get them right.
-RESPELLED = {
+RESPELLINGS = {
     "nguyen": "win",
     "siobhan": "shivawn",
     "sean": "shawn",
@@ -488,13 +490,13 @@ RESPELLED = {
     "copay": "co pay",
     "copays": "co pays",
 }
-LIVE_NOUNS = frozenset(
+NOUNS_AFTER_LIVE = frozenset(
     "chat chats agent agents person people representative representatives support operator operators "
     "help music event events transcript stream video assistance conversation call calls".split()
 )
 
 # Written in capitals and said as words, some with a spelling of their own.
-SPOKEN_ACRONYMS = {
+PRONOUNCED_ACRONYMS = {
     word: word.lower()
     for word in (
         "NASA PIN PINS SIM RAM ROM LAN WAN NATO FEMA OSHA UNESCO UNICEF AIDS COVID OPEC SWAT ZIP "
@@ -520,7 +522,7 @@ SPOKEN_ACRONYMS = {
     "WWI": "World War one",
     "WWII": "World War two",
 }
-SPELLED = frozenset(
+SPELLED_INITIALISMS = frozenset(
     "ADHD EKG HDMI API APIS FAQ FAQS USA US UK EU UN UAE IBAN ASAP ETA EOD FYI AKA ATM ID IDS AI IT "
     "IP IOS IOU IRA IRS IVR ISP UI UX URL URLS USB UPS USPS UPC APR APY APN AAA AARP ACH ACT AED AM "
     "PM AMEX ANI BIOS CEO CFO COO CTO CIA CPU DIM DNI DOB DOA EFT EIN EMI EMV EOB ERA ETF EUR EV FBI "
@@ -553,7 +555,7 @@ STATES = dict(
     WI="Wisconsin", WY="Wyoming", DC="D C",
 )  # fmt: skip
 # What stands after "Boston,"; the others may be an answer, a document or a doctor there.
-STATES_OF_CITIES = frozenset(STATES) - {"OK", "HI", "ID", "MD"}
+STATES_AFTER_CITIES = frozenset(STATES) - {"OK", "HI", "ID", "MD"}
 DIRECTIONS = {
     "N": "North",
     "S": "South",
@@ -564,6 +566,6 @@ DIRECTIONS = {
     "SE": "Southeast",
     "SW": "Southwest",
 }
-CLEAR_STATES = frozenset(
+UNAMBIGUOUS_STATES = frozenset(
     "AZ CA CT FL GA IL KY MN MO NC ND NE NH NJ NM NV NY SD TN TX UT VT WA WI WV WY".split()
 )

@@ -50,8 +50,8 @@ class Listener extends AudioWorkletProcessor {
 // Levels of 10 ms against a floor that follows the room. While the other side is heard, what its loudspeaker
 // leaves in the microphone after echo cancellation must not count, so more is asked for.
 const WINDOW_S = 0.01;
-const BEGIN_WINDOWS = 4; // a key stroke is shorter
-const END_WINDOWS = 50;
+const MIN_SPEECH_WINDOWS = 4; // a key stroke is shorter
+const MIN_SILENCE_WINDOWS = 50;
 const LEAST_DB = -45, LEAST_DB_OVER_SPEECH = -38, OVER_FLOOR_DB = 12;
 
 class TalkDetector extends AudioWorkletProcessor {
@@ -82,7 +82,7 @@ class TalkDetector extends AudioWorkletProcessor {
     const loud = db > Math.max(least, this.floorDb + OVER_FLOOR_DB);
     this.floorDb += (db < this.floorDb ? 0.2 : 0.002) * (db - this.floorDb);
     if (loud === this.talking) { this.run = 0; return; }
-    if (++this.run < (this.talking ? END_WINDOWS : BEGIN_WINDOWS)) return;
+    if (++this.run < (this.talking ? MIN_SILENCE_WINDOWS : MIN_SPEECH_WINDOWS)) return;
     this.run = 0;
     this.talking = !this.talking;
     this.port.postMessage({ talking: this.talking, time: currentTime });

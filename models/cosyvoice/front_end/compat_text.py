@@ -15,9 +15,9 @@ from enum import Enum
 
 import inflect
 
-LONGEST = 80  # characters of Chinese, tokens otherwise
-LONG_ENOUGH = 60
-TOO_SHORT = 20
+MAX_LENGTH = 80  # characters of Chinese, tokens otherwise
+MIN_LENGTH_TO_CUT = 60
+MIN_LAST_LENGTH = 20
 
 Tokenize = Callable[[str], list[str]] | Callable[[str], list[int]]
 
@@ -27,16 +27,16 @@ _CLOSING_QUOTES = ('"', "”")
 _TRAILING_COMMAS = re.compile("[，,、]+$")
 
 
-class Script(Enum):
+class UpstreamTextRules(Enum):
     """Which rules hold. The value is the marks that end a piece, the first where a text has none."""
 
     CHINESE = "。？！；：、.?!;"
     OTHER = ".?!;:"
 
 
-def script_of(text: str) -> Script:
+def rules_for(text: str) -> UpstreamTextRules:
     """Chinese where any Chinese character is in the text."""
-    return Script.CHINESE if _CHINESE.search(text) else Script.OTHER
+    return UpstreamTextRules.CHINESE if _CHINESE.search(text) else UpstreamTextRules.OTHER
 
 
 def prepare(text: str, tokenize: Tokenize) -> list[str]:
@@ -44,7 +44,7 @@ def prepare(text: str, tokenize: Tokenize) -> list[str]:
     if _is_left_alone(text):
         return [text]
     normal = normalize(text)
-    pieces = split_paragraph(normal, tokenize, script_of(normal))
+    pieces = split_paragraph(normal, tokenize, rules_for(normal))
     return [piece for piece in pieces if not is_only_punctuation(piece)]
 
 
@@ -53,7 +53,11 @@ def normalize(text: str) -> str:
     if _is_left_alone(text):
         return text
     stripped = text.strip()
-    return _chinese(stripped) if script_of(stripped) is Script.CHINESE else spell_out_numbers(stripped)
+    return (
+        _chinese(stripped)
+        if rules_for(stripped) is UpstreamTextRules.CHINESE
+        else spell_out_numbers(stripped)
+    )
 
 
 def is_only_punctuation(text: str) -> bool:
@@ -86,19 +90,19 @@ def remove_brackets(text: str) -> str:
     return text.translate(_BRACKETS).replace("——", " ")
 
 
-def split_paragraph(text: str, tokenize: Tokenize, script: Script) -> list[str]:
+def split_paragraph(text: str, tokenize: Tokenize, script: UpstreamTextRules) -> list[str]:
     """Cut after marks and join pieces greedily up to 80; a last one below 20 joins the one before."""
     segments: list[str] = []
     current = ""
     for piece in _pieces(text, script):
         if (
-            _length(current + piece, tokenize, script) > LONGEST
-            and _length(current, tokenize, script) > LONG_ENOUGH
+            _length(current + piece, tokenize, script) > MAX_LENGTH
+            and _length(current, tokenize, script) > MIN_LENGTH_TO_CUT
         ):
             segments.append(current)
             current = ""
         current += piece
-    if current and segments and _length(current, tokenize, script) < TOO_SHORT:
+    if current and segments and _length(current, tokenize, script) < MIN_LAST_LENGTH:
         segments[-1] += current
     elif current:
         segments.append(current)
@@ -115,7 +119,7 @@ def _chinese(text: str) -> str:
     return _TRAILING_COMMAS.sub("。", text)
 
 
-def _pieces(text: str, script: Script) -> Iterator[str]:
+def _pieces(text: str, script: UpstreamTextRules) -> Iterator[str]:
     """Up to and with each mark, a closing quote after it included; a mark after nothing is dropped."""
     marks = script.value
     if text and text[-1] not in marks:
@@ -130,5 +134,5 @@ def _pieces(text: str, script: Script) -> Iterator[str]:
         start = stop
 
 
-def _length(text: str, tokenize: Tokenize, script: Script) -> int:
-    return len(text) if script is Script.CHINESE else len(tokenize(text))
+def _length(text: str, tokenize: Tokenize, script: UpstreamTextRules) -> int:
+    return len(text) if script is UpstreamTextRules.CHINESE else len(tokenize(text))

@@ -24,9 +24,9 @@ Double = NDArray[np.float64]
 
 MEL_RATE = 24_000  # Hz, of what mel_spectrogram hears
 MEL_HOP = 480  # samples; 50 frames/s
-MEL_FEWEST_SAMPLES = 721  # one more than the 720 that are mirrored at either end
+MIN_MEL_SAMPLES = 721  # one more than the 720 that are mirrored at either end
 SPEECH_RATE = 16_000  # Hz, of what the two encoders hear
-FILTER_BANK_FEWEST_SAMPLES = 400  # one window
+MIN_FILTER_BANK_SAMPLES = 400  # one window
 
 _MEL_WINDOW = 1920
 _MEL_BANDS = 80
@@ -40,7 +40,7 @@ _KALDI_WINDOW = 400
 _KALDI_HOP = 160
 _KALDI_TRANSFORM = 512
 _KALDI_BANDS = 80
-_KALDI_LOWEST_HZ = 20.0
+_KALDI_MIN_HZ = 20.0
 _KALDI_PREEMPHASIS = 0.97
 _KALDI_FLOOR = float(np.finfo(np.float32).eps)
 _SLANEY_HZ_PER_MEL = 200 / 3  # linear up to 1 kHz, which is 15 mel
@@ -49,16 +49,16 @@ _SINC_ZEROS = 6  # zero crossings on either side
 _SINC_ROLL_OFF = 0.99
 
 
-def mel_spectrogram(samples: ArrayLike, highest_hz: float | None) -> Float:
+def mel_spectrogram(samples: ArrayLike, max_hz: float | None) -> Float:
     """Log-mel spectrogram of 24 kHz samples; (80, T) float32, natural log, 50 frames/s, T = N // 480.
 
-    highest_hz: 8000 for v2, None (half the rate) for v3. Needs at least 721 samples.
+    max_hz: 8000 for v2, None (half the rate) for v3. Needs at least 721 samples.
     """
     edge = (_MEL_WINDOW - MEL_HOP) // 2
     padded = np.pad(np.asarray(samples, np.float64), edge, mode="reflect")
     spectrum = _spectrum(padded, _MEL_WINDOW, MEL_HOP, _hann(_MEL_WINDOW), _MEL_WINDOW)
     magnitude = np.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)
-    filters = _slaney_filters(MEL_RATE, _MEL_WINDOW, _MEL_BANDS, highest_hz or MEL_RATE / 2)
+    filters = _slaney_filters(MEL_RATE, _MEL_WINDOW, _MEL_BANDS, max_hz or MEL_RATE / 2)
     mel: Double = np.log(np.maximum(magnitude @ filters.T, _MEL_FLOOR))
     return mel.T.astype(np.float32)
 
@@ -124,10 +124,10 @@ def _povey(size: int) -> Double:
 
 
 @lru_cache(maxsize=8)
-def _slaney_filters(rate: int, transform: int, bands: int, highest_hz: float) -> Double:
+def _slaney_filters(rate: int, transform: int, bands: int, max_hz: float) -> Double:
     """(bands, transform // 2 + 1): triangles of unit area, evenly spaced on Slaney's mel scale from 0 Hz."""
     frequencies = np.linspace(0, rate / 2, transform // 2 + 1)
-    edges = _slaney_hz(np.linspace(0, _slaney_mel(highest_hz), bands + 2))
+    edges = _slaney_hz(np.linspace(0, _slaney_mel(max_hz), bands + 2))
     rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
     falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
     triangles = np.maximum(0, np.minimum(rising, falling))
@@ -147,8 +147,8 @@ def _slaney_hz(mel: Double) -> Double:
 @lru_cache(maxsize=1)
 def _kaldi_filters() -> Double:
     """(80, 257): triangles of unit height in mel, from 20 Hz to half the rate; the last bin stays empty."""
-    lowest, highest = _kaldi_mel(np.array([_KALDI_LOWEST_HZ, SPEECH_RATE / 2]))
-    edges = np.linspace(lowest, highest, _KALDI_BANDS + 2)
+    min_mel, max_mel = _kaldi_mel(np.array([_KALDI_MIN_HZ, SPEECH_RATE / 2]))
+    edges = np.linspace(min_mel, max_mel, _KALDI_BANDS + 2)
     bins = _kaldi_mel(np.arange(_KALDI_TRANSFORM // 2 + 1) * (SPEECH_RATE / _KALDI_TRANSFORM))
     rising = (bins - edges[:-2, None]) / (edges[1] - edges[0])
     falling = (edges[2:, None] - bins) / (edges[1] - edges[0])
@@ -164,9 +164,9 @@ def _kaldi_mel(hz: NDArray[np.floating]) -> Double:
 @lru_cache(maxsize=8)
 def _sinc_kernels(source: int, target: int) -> tuple[Double, int]:
     """(target, 2 * width + source) kernels, one for each phase, and the width in source samples."""
-    cut_off = min(source, target) * _SINC_ROLL_OFF
-    width = math.ceil(_SINC_ZEROS * source / cut_off)
+    cutoff = min(source, target) * _SINC_ROLL_OFF
+    width = math.ceil(_SINC_ZEROS * source / cutoff)
     times = np.arange(-width, width + source) / source - np.arange(target)[:, None] / target
-    times = np.clip(times * cut_off, -_SINC_ZEROS, _SINC_ZEROS)
+    times = np.clip(times * cutoff, -_SINC_ZEROS, _SINC_ZEROS)
     window = np.cos(times * np.pi / _SINC_ZEROS / 2) ** 2
-    return np.sinc(times) * window * (cut_off / source), width
+    return np.sinc(times) * window * (cutoff / source), width

@@ -21,20 +21,20 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from ..geometry import Version
+from ..geometry import CosyVoiceVersion
 
 END_OF_PROMPT = "<|endofprompt|>"
 
-_WORDS = (
+_WORD_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT)
-_SOUNDS = """
+_CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT)
+_SOUND_TOKENS = """
 [breath] <strong> </strong> [noise] [laughter] [cough] [clucking] [accent] [quick_breath] <laughter>
 </laughter> [hissing] [sigh] [vocalized-noise] [lipsmack] [mn]
 """
-_CONTROL_V3 = ("<|endofsystem|>",)
+_CONTROL_TOKENS_V3 = ("<|endofsystem|>",)
 _ARPABET_VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW"
 _ARPABET_CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH"
 _PINYIN = """
@@ -46,12 +46,12 @@ uài uàn uàng uá uái uán uáng uè ué uì uí uò uó uā uāi uān uāng 
 """
 
 
-def marks(version: Version) -> tuple[str, ...]:
+def special_tokens(version: CosyVoiceVersion) -> tuple[str, ...]:
     """The marks that follow the pairs, in the order of their ids; v2's come first in v3."""
-    common = (*_CONTROL, *_SOUNDS.split())
-    if version is Version.V2:
+    common = (*_CONTROL_TOKENS, *_SOUND_TOKENS.split())
+    if version is CosyVoiceVersion.V2:
         return common
-    return (*common, *_CONTROL_V3, *_bracketed(_arpabet()), *_bracketed(_PINYIN.split()))
+    return (*common, *_CONTROL_TOKENS_V3, *_bracketed(_arpabet()), *_bracketed(_PINYIN.split()))
 
 
 class TextTokenizer:
@@ -63,70 +63,78 @@ class TextTokenizer:
     """
 
     def __init__(
-        self, pairs: Mapping[str, int], merges: Iterable[tuple[str, str]], version: Version, first_mark: int
+        self,
+        vocabulary: Mapping[str, int],
+        merges: Iterable[tuple[str, str]],
+        version: CosyVoiceVersion,
+        first_special_id: int,
     ) -> None:
-        ids = {mark: first_mark + place for place, mark in enumerate(marks(version))}
+        ids = {token: first_special_id + place for place, token in enumerate(special_tokens(version))}
         merges = list(merges)
-        self._trusting = _build(pairs, merges, ids)
-        self._plain = _build(pairs, merges, {mark: id for mark, id in ids.items() if "|" not in mark})
-        self.rows = first_mark + len(ids)
+        self._with_control_tokens = _build(vocabulary, merges, ids)
+        self._without_control_tokens = _build(
+            vocabulary, merges, {token: id for token, id in ids.items() if "|" not in token}
+        )
+        self.vocab_size = first_special_id + len(ids)
         self.end_of_prompt = ids[END_OF_PROMPT]
 
     @classmethod
-    def load(cls, folder: Path, version: Version) -> "TextTokenizer":
+    def load(cls, folder: Path, version: CosyVoiceVersion) -> "TextTokenizer":
         """Read vocab.json and merges.txt of a Qwen folder.
 
         Raises OSError and ValueError as reading them does.
         """
-        pairs: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))
+        vocabulary: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))
         # The marks follow the last, and each id is a row of the text embedding.
-        if sorted(pairs.values()) != list(range(len(pairs))):
-            raise ValueError(f"vocab.json: its {len(pairs):,} tokens have other ids than 0, 1, 2, ...")
+        if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+            raise ValueError(f"vocab.json: its {len(vocabulary):,} tokens have other ids than 0, 1, 2, ...")
         lines = (folder / "merges.txt").read_text("utf-8").splitlines()
-        merges = [_merge(line, pairs) for line in lines if line and not line.startswith("#version")]
-        return cls(pairs, merges, version, len(pairs))
+        merges = [
+            _parse_merge(line, vocabulary) for line in lines if line and not line.startswith("#version")
+        ]
+        return cls(vocabulary, merges, version, len(vocabulary))
 
     @classmethod
     def from_ranks(
-        cls, ranks: Mapping[bytes, int], version: Version, first_mark: int | None = None
+        cls, ranks: Mapping[bytes, int], version: CosyVoiceVersion, first_special_id: int | None = None
     ) -> "TextTokenizer":
         """Build from byte strings and their ranks, as in tiktoken files; the marks follow the last."""
-        following = max(ranks.values()) + 1 if first_mark is None else first_mark
-        pairs = {_spelled(token): rank for token, rank in ranks.items()}
-        return cls(pairs, merges_of(ranks), version, following)
+        first_id = max(ranks.values()) + 1 if first_special_id is None else first_special_id
+        vocabulary = {_as_characters(token): rank for token, rank in ranks.items()}
+        return cls(vocabulary, bpe_merges(ranks), version, first_id)
 
     def encode(self, text: str) -> list[int]:
         """Text ids, every mark read as such; nothing is added at either end."""
-        ids: list[int] = self._trusting.encode(text, add_special_tokens=False).ids
+        ids: list[int] = self._with_control_tokens.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_plain(self, text: str) -> list[int]:
         """Text ids, control marks (``<|...|>``) read as the letters that they are written with."""
-        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        ids: list[int] = self._without_control_tokens.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, text_ids: Iterable[int]) -> str:
         """The text, marks included."""
-        text: str = self._trusting.decode(list(text_ids), skip_special_tokens=False)
+        text: str = self._with_control_tokens.decode(list(text_ids), skip_special_tokens=False)
         return text
 
 
-def read_ranks(path: Path) -> dict[bytes, int]:
+def read_tiktoken_ranks(path: Path) -> dict[bytes, int]:
     """The ranks of a tiktoken file: a token in base 64 and its rank in every line."""
     lines = (line.split() for line in path.read_text("ascii").splitlines() if line)
     return {base64.b64decode(token): int(rank) for token, rank in lines}
 
 
-def merges_of(ranks: Mapping[bytes, int]) -> Iterator[tuple[str, str]]:
+def bpe_merges(ranks: Mapping[bytes, int]) -> Iterator[tuple[str, str]]:
     """The pair that makes each token of more than one byte, by rising rank."""
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
         if len(token) > 1:
-            parts = _merged(token, ranks, rank)
+            parts = _split_by_rank(token, ranks, rank)
             if len(parts) == 2:
-                yield _spelled(parts[0]), _spelled(parts[1])
+                yield _as_characters(parts[0]), _as_characters(parts[1])
 
 
-def _merged(token: bytes, ranks: Mapping[bytes, int], below: int) -> list[bytes]:
+def _split_by_rank(token: bytes, ranks: Mapping[bytes, int], below: int) -> list[bytes]:
     """Join neighbours, the lowest rank first, as long as there is one below the bound."""
     parts = [token[place : place + 1] for place in range(len(token))]
     while len(parts) > 1:
@@ -140,33 +148,33 @@ def _merged(token: bytes, ranks: Mapping[bytes, int], below: int) -> list[bytes]
 
 
 @cache
-def byte_letters() -> str:
+def byte_characters() -> str:
     """The letter that stands for each byte: itself where it can be printed, else one from U+0100 up."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = count(256)
     return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))
 
 
-def _spelled(token: bytes) -> str:
-    return token.decode("latin-1").translate(byte_letters())
+def _as_characters(token: bytes) -> str:
+    return token.decode("latin-1").translate(byte_characters())
 
 
-def _merge(line: str, pairs: Mapping[str, int]) -> tuple[str, str]:
+def _parse_merge(line: str, vocabulary: Mapping[str, int]) -> tuple[str, str]:
     left, _, right = line.partition(" ")
-    if not (left in pairs and right in pairs and left + right in pairs):
+    if not (left in vocabulary and right in vocabulary and left + right in vocabulary):
         raise ValueError(f"merges.txt joins {line!r}, which vocab.json does not know")
     return left, right
 
 
-def _build(pairs: Mapping[str, int], merges: list[tuple[str, str]], ids: Mapping[str, int]) -> Tokenizer:
+def _build(vocabulary: Mapping[str, int], merges: list[tuple[str, str]], ids: Mapping[str, int]) -> Tokenizer:
     # Marks are given their ids beside the pairs; otherwise they would be numbered as they come.
-    tokenizer = Tokenizer(BPE({**pairs, **ids}, merges, fuse_unk=False))
+    tokenizer = Tokenizer(BPE({**vocabulary, **ids}, merges, fuse_unk=False))
     tokenizer.normalizer = normalizers.NFC()
-    words = pre_tokenizers.Split(Regex(_WORDS), "isolated")
-    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, letters])
+    words = pre_tokenizers.Split(Regex(_WORD_PATTERN), "isolated")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, byte_level])
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in ids])
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in ids])
     return tokenizer
 
 

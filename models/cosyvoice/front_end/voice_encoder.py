@@ -28,26 +28,26 @@ import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 
-from ..geometry import Version
+from ..geometry import CosyVoiceVersion
 from . import features
 
 Float = NDArray[np.float32]
 Ids = NDArray[np.int32]
 
-SHORTEST_S, LONGEST_S = 3.0, 30.0
-LOWEST_RATE, HIGHEST_RATE = 16_000, 192_000  # Hz
-RATE_STEP = 25  # Hz; others would need kernels of many megabytes
-LONGEST_TRANSCRIPT = 1000  # characters; 30 s of speech have about 500
-QUIETEST_DBFS = -50.0  # of the loudest 20 ms
-EMBEDDING_WIDTH = 192
-CHUNK_IDS = 25
+MIN_RECORDING_S, MAX_RECORDING_S = 3.0, 30.0
+MIN_SAMPLE_RATE, MAX_SAMPLE_RATE = 16_000, 192_000  # Hz
+SAMPLE_RATE_STEP = 25  # Hz; others would need kernels of many megabytes
+MAX_TRANSCRIPT_CHARACTERS = 1000  # characters; 30 s of speech have about 500
+MIN_LEVEL_DBFS = -50.0  # of the loudest 20 ms
+SPEAKER_EMBEDDING_WIDTH = 192
+FLOW_BLOCK_IDS = 25
 FRAMES_PER_ID = 2
 
-_FORMAT = 1
-_MOST_BYTES = 4_000_000  # of a saved prompt; 30 s take 490 kB
+_FILE_FORMAT = 1
+_MAX_PROMPT_BYTES = 4_000_000  # of a saved prompt; 30 s take 490 kB
 
 
-class PromptFault(ValueError):
+class VoicePromptError(ValueError):
     """A recording or a saved prompt cannot be used; the message says what was got and what is allowed."""
 
 
@@ -59,7 +59,7 @@ class VoicePrompt:
     embedding: (192,) float32. transcript: what is said in it, may be empty.
     """
 
-    version: Version
+    version: CosyVoiceVersion
     transcript: str
     speech_ids: Ids
     mel: Float
@@ -78,7 +78,7 @@ class VoicePrompt:
     @property
     def id(self) -> str:
         """32 hexadecimal digits of the content's SHA-256."""
-        digest = hashlib.sha256(json.dumps([_FORMAT, self.version.value, self.transcript]).encode())
+        digest = hashlib.sha256(json.dumps([_FILE_FORMAT, self.version.value, self.transcript]).encode())
         for array in (self.speech_ids, self.mel, self.embedding):
             digest.update(json.dumps([array.shape, str(array.dtype)]).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -86,7 +86,9 @@ class VoicePrompt:
 
     def save(self, path: Path) -> None:
         """Write to a file, complete or not at all."""
-        about = json.dumps({"format": _FORMAT, "version": self.version.value, "transcript": self.transcript})
+        about = json.dumps(
+            {"format": _FILE_FORMAT, "version": self.version.value, "transcript": self.transcript}
+        )
         packed = io.BytesIO()
         np.savez(
             packed,
@@ -104,16 +106,18 @@ class VoicePrompt:
 
     @classmethod
     def load(cls, path: Path) -> "VoicePrompt":
-        """Read a saved prompt; raises PromptFault, and OSError where there is no file."""
+        """Read a saved prompt; raises VoicePromptError, and OSError where there is no file."""
         try:
             with zipfile.ZipFile(path) as archive:
                 size = sum(entry.file_size for entry in archive.infolist())
-            if size > _MOST_BYTES:
-                raise PromptFault(f"{path.name}: holds {size:,} bytes, a prompt has at most {_MOST_BYTES:,}")
+            if size > _MAX_PROMPT_BYTES:
+                raise VoicePromptError(
+                    f"{path.name}: holds {size:,} bytes, a prompt has at most {_MAX_PROMPT_BYTES:,}"
+                )
             with np.load(path, allow_pickle=False) as stored:
-                return _unpacked(dict(stored))
+                return _parse_arrays(dict(stored))
         except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
-            raise PromptFault(
+            raise VoicePromptError(
                 f"{path.name}: no saved prompt, or a damaged one ({error}); enrol again"
             ) from error
 
@@ -125,43 +129,50 @@ class VoiceEncoder:
         self,
         speaker: onnxruntime.InferenceSession,
         speech: onnxruntime.InferenceSession,
-        version: Version,
-        mel_highest_hz: float | None,
-        codes: int = 6561,
+        version: CosyVoiceVersion,
+        mel_max_hz: float | None,
+        codebook_size: int = 6561,
     ) -> None:
         self._speaker, self._speech = speaker, speech
-        self._version, self._mel_highest_hz, self._codes = version, mel_highest_hz, codes
+        self._version, self._mel_highest_hz, self._codebook_size = version, mel_max_hz, codebook_size
 
     @classmethod
     def load(
-        cls, speaker: Path, speech: Path, version: Version, mel_highest_hz: float | None, codes: int = 6561
+        cls,
+        speaker: Path,
+        speech: Path,
+        version: CosyVoiceVersion,
+        mel_max_hz: float | None,
+        codebook_size: int = 6561,
     ) -> "VoiceEncoder":
-        """Open the ONNX models of a bundle. mel_highest_hz and codes: as the bundle's settings say."""
-        return cls(_session(speaker), _session(speech), version, mel_highest_hz, codes)
+        """Open the ONNX models of a bundle. mel_max_hz and codes: as the bundle's settings say."""
+        return cls(
+            _inference_session(speaker), _inference_session(speech), version, mel_max_hz, codebook_size
+        )
 
     def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
         """Make a recording a prompt.
 
         samples: (N,) mono, floats in [-1, 1] or int16; 3 to 30 s. sample_rate: Hz, 16,000 to 192,000.
-        Raises PromptFault.
+        Raises VoicePromptError.
         """
-        if len(transcript) > LONGEST_TRANSCRIPT:
-            raise PromptFault(
-                f"the transcript has {len(transcript):,} characters; at most {LONGEST_TRANSCRIPT:,} may be"
+        if len(transcript) > MAX_TRANSCRIPT_CHARACTERS:
+            raise VoicePromptError(
+                f"the transcript has {len(transcript):,} characters; at most {MAX_TRANSCRIPT_CHARACTERS:,} may be"
             )
-        speech = checked(samples, sample_rate)
+        speech = check_recording(samples, sample_rate)
         speech_16k = features.resample(speech, sample_rate, features.SPEECH_RATE)
         speech_24k = features.resample(speech, sample_rate, features.MEL_RATE)
         mel = features.mel_spectrogram(speech_24k, self._mel_highest_hz)
-        ids, mel = _aligned(self._speech_ids(speech_16k), mel)
+        ids, mel = _align(self._speech_ids(speech_16k), mel)
         return VoicePrompt(self._version, transcript.strip(), ids, mel, self._embedding(speech_16k))
 
-    def hear(self, samples: ArrayLike, sample_rate: int) -> Ids:
+    def tokenize_speech(self, samples: ArrayLike, sample_rate: int) -> Ids:
         """What is said, as (N,) int32 speech ids at 25 a second: the source of a voice conversion.
 
-        Same limits as ``enroll``; raises PromptFault.
+        Same limits as ``enroll``; raises VoicePromptError.
         """
-        speech = checked(samples, sample_rate)
+        speech = check_recording(samples, sample_rate)
         return self._speech_ids(features.resample(speech, sample_rate, features.SPEECH_RATE))
 
     def _speech_ids(self, speech_16k: Float) -> Ids:
@@ -169,54 +180,54 @@ class VoiceEncoder:
         frames, length = self._speech.get_inputs()[:2]
         feed = {frames.name: mel, length.name: np.array([mel.shape[2]], np.int32)}
         ids = np.asarray(self._speech.run(None, feed)[0]).reshape(-1).astype(np.int32)
-        if len(ids) == 0 or ids.min() < 0 or ids.max() >= self._codes:
-            raise PromptFault(
-                f"the speech tokenizer answered {len(ids)} ids outside 0 to {self._codes - 1}; "
+        if len(ids) == 0 or ids.min() < 0 or ids.max() >= self._codebook_size:
+            raise VoicePromptError(
+                f"the speech tokenizer answered {len(ids)} ids outside 0 to {self._codebook_size - 1}; "
                 "is it of the same release as the bundle?"
             )
         return ids
 
     def _embedding(self, speech_16k: Float) -> Float:
-        bank = features.kaldi_filter_bank(speech_16k)
-        centred = bank - bank.mean(axis=0, keepdims=True)
-        answered = self._speaker.run(None, {self._speaker.get_inputs()[0].name: centred[None]})[0]
-        embedding = np.asarray(answered, np.float32).reshape(-1)
-        if embedding.shape != (EMBEDDING_WIDTH,) or not np.isfinite(embedding).all():
-            raise PromptFault("the speaker encoder heard nobody; give a recording of one clear voice")
+        filter_bank = features.kaldi_filter_bank(speech_16k)
+        centred = filter_bank - filter_bank.mean(axis=0, keepdims=True)
+        output = self._speaker.run(None, {self._speaker.get_inputs()[0].name: centred[None]})[0]
+        embedding = np.asarray(output, np.float32).reshape(-1)
+        if embedding.shape != (SPEAKER_EMBEDDING_WIDTH,) or not np.isfinite(embedding).all():
+            raise VoicePromptError("the speaker encoder heard nobody; give a recording of one clear voice")
         return embedding
 
 
-def checked(samples: ArrayLike, sample_rate: int) -> Float:
-    """The samples as (N,) float32 in [-1, 1]; raises PromptFault with the limit that they break."""
+def check_recording(samples: ArrayLike, sample_rate: int) -> Float:
+    """The samples as (N,) float32 in [-1, 1]; raises VoicePromptError with the limit that they break."""
     _check_rate(sample_rate)
     speech = _as_floats(np.asarray(samples))
     seconds = len(speech) / sample_rate
-    if not SHORTEST_S <= seconds <= LONGEST_S:
-        raise PromptFault(
-            f"the recording is {seconds:.1f} s long; {SHORTEST_S:g} to {LONGEST_S:g} s are allowed"
+    if not MIN_RECORDING_S <= seconds <= MAX_RECORDING_S:
+        raise VoicePromptError(
+            f"the recording is {seconds:.1f} s long; {MIN_RECORDING_S:g} to {MAX_RECORDING_S:g} s are allowed"
         )
     if not np.isfinite(speech).all():
-        raise PromptFault("the recording holds NaN or infinite samples; give numbers in [-1, 1]")
+        raise VoicePromptError("the recording holds NaN or infinite samples; give numbers in [-1, 1]")
     peak = float(np.abs(speech).max())
     if peak > 1:
-        raise PromptFault(f"the recording reaches {peak:.4g}; floats in [-1, 1] or int16 are allowed")
+        raise VoicePromptError(f"the recording reaches {peak:.4g}; floats in [-1, 1] or int16 are allowed")
     level = _loudest_dbfs(speech, sample_rate)
-    if level < QUIETEST_DBFS:
-        raise PromptFault(
+    if level < MIN_LEVEL_DBFS:
+        raise VoicePromptError(
             f"the recording is silent: its loudest 20 ms are at {level:.0f} dBFS; "
-            f"a voice above {QUIETEST_DBFS:.0f} dBFS is needed"
+            f"a voice above {MIN_LEVEL_DBFS:.0f} dBFS is needed"
         )
     return speech
 
 
 def _check_rate(sample_rate: int) -> None:
-    if not LOWEST_RATE <= sample_rate <= HIGHEST_RATE:
-        raise PromptFault(
-            f"the recording has {sample_rate:,} Hz; {LOWEST_RATE:,} to {HIGHEST_RATE:,} Hz are allowed"
+    if not MIN_SAMPLE_RATE <= sample_rate <= MAX_SAMPLE_RATE:
+        raise VoicePromptError(
+            f"the recording has {sample_rate:,} Hz; {MIN_SAMPLE_RATE:,} to {MAX_SAMPLE_RATE:,} Hz are allowed"
         )
-    if sample_rate % RATE_STEP:
-        raise PromptFault(
-            f"the recording has {sample_rate:,} Hz; a whole multiple of {RATE_STEP} Hz is needed"
+    if sample_rate % SAMPLE_RATE_STEP:
+        raise VoicePromptError(
+            f"the recording has {sample_rate:,} Hz; a whole multiple of {SAMPLE_RATE_STEP} Hz is needed"
         )
 
 
@@ -224,11 +235,13 @@ def _as_floats(samples: NDArray[Any]) -> Float:
     if samples.ndim == 2 and 1 in samples.shape:
         samples = samples.reshape(-1)
     if samples.ndim != 1:
-        raise PromptFault(f"the recording has shape {samples.shape}; one channel is allowed, give (samples,)")
+        raise VoicePromptError(
+            f"the recording has shape {samples.shape}; one channel is allowed, give (samples,)"
+        )
     if samples.dtype == np.int16:
         return samples.astype(np.float32) / np.float32(32_768)
     if not np.issubdtype(samples.dtype, np.floating):
-        raise PromptFault(f"the recording holds {samples.dtype}; floats in [-1, 1] or int16 are allowed")
+        raise VoicePromptError(f"the recording holds {samples.dtype}; floats in [-1, 1] or int16 are allowed")
     return samples.astype(np.float32)
 
 
@@ -239,29 +252,29 @@ def _loudest_dbfs(speech: Float, sample_rate: int) -> float:
     return 10 * float(np.log10(max(power, 1e-12)))
 
 
-def _aligned(ids: Ids, mel: Float) -> tuple[Ids, Float]:
+def _align(ids: Ids, mel: Float) -> tuple[Ids, Float]:
     """As many ids as have a mel, and the mel of the last whole chunks of them."""
     count = min(mel.shape[1] // FRAMES_PER_ID, len(ids))
-    whole = count // CHUNK_IDS * CHUNK_IDS
+    whole = count // FLOW_BLOCK_IDS * FLOW_BLOCK_IDS
     frames = mel[:, FRAMES_PER_ID * (count - whole) : FRAMES_PER_ID * count]
     return ids[:count].copy(), np.ascontiguousarray(frames)
 
 
-def _unpacked(stored: dict[str, NDArray[Any]]) -> VoicePrompt:
+def _parse_arrays(stored: dict[str, NDArray[Any]]) -> VoicePrompt:
     about = json.loads(stored["about"].tobytes())
-    if about["format"] != _FORMAT:
-        raise PromptFault(f"format {about['format']}, this version reads {_FORMAT}")
+    if about["format"] != _FILE_FORMAT:
+        raise VoicePromptError(f"format {about['format']}, this version reads {_FILE_FORMAT}")
     ids, mel, embedding = stored["speech_ids"], stored["mel"], stored["embedding"]
-    whole = len(ids) // CHUNK_IDS * CHUNK_IDS
+    whole = len(ids) // FLOW_BLOCK_IDS * FLOW_BLOCK_IDS
     shapes = (ids.ndim, mel.shape, embedding.shape)
-    if shapes != (1, (80, FRAMES_PER_ID * whole), (EMBEDDING_WIDTH,)):
-        raise PromptFault(f"arrays of shapes {ids.shape}, {mel.shape}, {embedding.shape}")
+    if shapes != (1, (80, FRAMES_PER_ID * whole), (SPEAKER_EMBEDDING_WIDTH,)):
+        raise VoicePromptError(f"arrays of shapes {ids.shape}, {mel.shape}, {embedding.shape}")
     if [str(array.dtype) for array in (ids, mel, embedding)] != ["int32", "float32", "float32"]:
-        raise PromptFault(f"arrays of {ids.dtype}, {mel.dtype}, {embedding.dtype}")
-    return VoicePrompt(Version(about["version"]), str(about["transcript"]), ids, mel, embedding)
+        raise VoicePromptError(f"arrays of {ids.dtype}, {mel.dtype}, {embedding.dtype}")
+    return VoicePrompt(CosyVoiceVersion(about["version"]), str(about["transcript"]), ids, mel, embedding)
 
 
-def _session(model: Path) -> onnxruntime.InferenceSession:
+def _inference_session(model: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..attention_memory import Keep, Plan, make_plan
-from ..flow import BLOCK_IDS, Flow, FlowChunk, FlowConfig, FlowPolicy, Mask
+from ..attention_memory import CacheForm, ContiguousAttentionPlan, make_plan
+from ..flow import BLOCK_IDS, AttentionMask, Flow, FlowChunk, FlowConfig, FlowPolicy
 from ..flow_dit import DitConfig, FlowDit
-from ..flow_encoder import LOOKAHEAD, RATIO, EncoderConfig, FlowEncoder
+from ..flow_encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, EncoderConfig, FlowEncoder
 from ..flow_unet import FlowUnet, UnetConfig
-from ..layers import load
-from .weights import read_rule, weights
+from ..layers import load_weights
+from .weights import read_rule, rule_weights
 
 NETWORK_TOLERANCE = 1e-4
 MEL_TOLERANCE = 5e-4
@@ -59,7 +59,7 @@ def read_arrays(folder: Path, case: str) -> Arrays:
         return {name: torch.from_numpy(stored[name]) for name in stored.files}
 
 
-def flow_config(folder: Path, version: int) -> FlowConfig:
+def stated_flow_config(folder: Path, version: int) -> FlowConfig:
     """The reduced flow that a golden folder states, for version 2 or 3."""
     stated = json.loads((folder / "config.json").read_text("utf-8"))
     sizes, steps = stated["config"], stated["n_timesteps"]
@@ -94,44 +94,51 @@ def flow_config(folder: Path, version: int) -> FlowConfig:
     )
 
 
-def fill(network: nn.Module, folder: Path) -> None:
+def load_rule_weights(network: nn.Module, folder: Path) -> None:
     """Load the weights that the folder's rule makes of the network's own keys."""
     shapes = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
-    made = weights(shapes, read_rule(folder))
-    load(network, {key: torch.from_numpy(value) for key, value in made.items()})
+    made = rule_weights(shapes, read_rule(folder))
+    load_weights(network, {key: torch.from_numpy(value) for key, value in made.items()})
 
 
-def golden_flow(folder: Path, version: int, policy: FlowPolicy | None = None) -> Flow:
+def reference_flow(folder: Path, version: int, policy: FlowPolicy | None = None) -> Flow:
     """The reduced flow with its weights."""
-    flow = Flow(flow_config(folder, version), policy)
-    fill(flow, folder)
+    flow = Flow(stated_flow_config(folder, version), policy)
+    load_rule_weights(flow, folder)
     return flow
 
 
 @torch.inference_mode()
 def encoder_case(folder: Path) -> Iterator[Comparison]:
     """a_encoder: the whole input, with and without block mask and lookahead."""
-    flow, arrays = golden_flow(folder, 2), read_arrays(folder, "a_encoder")
+    flow, arrays = reference_flow(folder, 2), read_arrays(folder, "a_encoder")
     inputs, none = arrays["xs"], arrays["xs"][:, :0]
-    shorter, future = inputs[:, :-LOOKAHEAD], inputs[:, -LOOKAHEAD:]
+    shorter, future = inputs[:, :-LOOKAHEAD_IDS], inputs[:, -LOOKAHEAD_IDS:]
     runs = {
         "full": (inputs, none, None),
         "stream": (inputs, none, BLOCK_IDS),
         "stream_ctx": (shorter, future, BLOCK_IDS),
         "full_ctx": (shorter, future, None),
     }
-    stages = _watch(flow.encoder)
+    stages = _record_stages(flow.encoder)
     for name, (x, after, block) in runs.items():
         length = x.shape[1]
         ids = make_plan([0], length, block=block or length, capacity=length)
-        frames = make_plan([0], RATIO * length, block=RATIO * (block or length), capacity=RATIO * length)
-        ours, _ = flow.encoder.step(x, after, flow.encoder.init_state(1, RATIO * length), ids, frames)
+        frames = make_plan(
+            [0],
+            FRAMES_PER_SPEECH_ID * length,
+            block=FRAMES_PER_SPEECH_ID * (block or length),
+            capacity=FRAMES_PER_SPEECH_ID * length,
+        )
+        ours, _ = flow.encoder.step(
+            x, after, flow.encoder.init_state(1, FRAMES_PER_SPEECH_ID * length), ids, frames
+        )
         yield compare("a_encoder", name, ours, arrays[name], NETWORK_TOLERANCE)
     for name, seen in stages.items():
         yield compare("a_encoder", name, seen, arrays[name], NETWORK_TOLERANCE)
 
 
-def _watch(encoder: FlowEncoder) -> dict[str, Tensor]:
+def _record_stages(encoder: FlowEncoder) -> dict[str, Tensor]:
     """What comes out of the encoder's stages in its first run, filled in while it runs."""
     seen: dict[str, Tensor] = {}
     stages: dict[str, nn.Module] = {
@@ -143,11 +150,13 @@ def _watch(encoder: FlowEncoder) -> dict[str, Tensor]:
         "i_up_embed": encoder.up_embed,
     }
     for name, module in stages.items():
-        module.register_forward_hook(partial(_note, seen, name))
+        module.register_forward_hook(partial(_record_output, seen, name))
     return seen
 
 
-def _note(seen: dict[str, Tensor], name: str, _module: nn.Module, _inputs: object, output: object) -> None:
+def _record_output(
+    seen: dict[str, Tensor], name: str, _module: nn.Module, _inputs: object, output: object
+) -> None:
     value = output[0] if isinstance(output, tuple) else output
     if isinstance(value, Tensor):
         seen.setdefault(name, value)
@@ -157,18 +166,18 @@ def estimator_case(folder: Path) -> Iterator[Comparison]:
     """b_estimator: the v2 estimator once, with a row that is shorter than the other."""
     arrays = read_arrays(folder, "b_estimator")
     names = ("out", "out_stream", "out_pad", "out_pad_stream")
-    yield from _estimator(golden_flow(folder, 2), "b_estimator", arrays, arrays, names)
+    yield from _estimator(reference_flow(folder, 2), "b_estimator", arrays, arrays, names)
 
 
 def dit_case(folder: Path) -> Iterator[Comparison]:
     """v3_dit: the v3 estimator on the same inputs, and its lookahead layer."""
-    flow, arrays = golden_flow(folder, 3), read_arrays(folder, "v3_dit")
+    flow, arrays = reference_flow(folder, 3), read_arrays(folder, "v3_dit")
     inputs = read_arrays(folder, "b_estimator")
     yield from _estimator(flow, "v3_dit", inputs, arrays, ("out", "out_stream", "out_pad"))
     x, layer = arrays["pl_x"], flow.pre_lookahead_layer
-    begin = layer.conv2.context(1)
+    begin = layer.conv2.initial_context(1)
     full, _ = layer(x, x[:, :0], begin)
-    with_context, _ = layer(x[:, :-LOOKAHEAD], x[:, -LOOKAHEAD:], begin)
+    with_context, _ = layer(x[:, :-LOOKAHEAD_IDS], x[:, -LOOKAHEAD_IDS:], begin)
     yield compare("v3_dit", "pl_full", full, arrays["pl_full"], NETWORK_TOLERANCE)
     yield compare("v3_dit", "pl_ctx", with_context, arrays["pl_ctx"], NETWORK_TOLERANCE)
 
@@ -191,8 +200,10 @@ def _estimator(
         yield compare(case, name, ours.transpose(1, 2), expected[name], NETWORK_TOLERANCE)
 
 
-def _velocity(network: FlowUnet | FlowDit, x: Tensor, conditions: Tensor, t: Tensor, plan: Plan) -> Tensor:
-    keep = Keep.KEYS_VALUES
+def _velocity(
+    network: FlowUnet | FlowDit, x: Tensor, conditions: Tensor, t: Tensor, plan: ContiguousAttentionPlan
+) -> Tensor:
+    keep = CacheForm.KEYS_VALUES
     state = network.init_state(len(x), x.shape[1], keep, torch.float32)
     return network.step(x, conditions, network.time_offsets(t), state, plan, keep)[0]  # type: ignore[arg-type]
 
@@ -203,14 +214,14 @@ def _valid(inputs: Arrays, name: str) -> tuple[int, ...] | None:
 
 def flow_block(name: str, length: int) -> int:
     """Streaming arrays are attended in blocks of 50 frames, others at once."""
-    return RATIO * BLOCK_IDS if name.endswith("stream") else length
+    return FRAMES_PER_SPEECH_ID * BLOCK_IDS if name.endswith("stream") else length
 
 
 def solver_case(folder: Path) -> Iterator[Comparison]:
     """b_cfm: ten steps of the guided solver on a given conditioning."""
-    flow, arrays = golden_flow(folder, 2), read_arrays(folder, "b_cfm")
+    flow, arrays = reference_flow(folder, 2), read_arrays(folder, "b_cfm")
     mu = arrays["mu"].transpose(1, 2)
-    for name, mask in (("out", Mask.NONE), ("out_stream", Mask.BLOCKS)):
+    for name, mask in (("out", AttentionMask.NONE), ("out_stream", AttentionMask.BLOCKS)):
         ours = flow.solve(mu, arrays["cond"], arrays["spks"], mask)
         yield compare("b_cfm", name, ours, arrays[name], MEL_TOLERANCE)
 
@@ -227,9 +238,9 @@ class FlowCase:
 
     def chunk(self, begin: int, end: int, *, last: bool = False) -> FlowChunk:
         """Ids begin..end of prompt and text, with lookahead unless it is the last chunk."""
-        future = self.ids[:, end : end + (0 if last else LOOKAHEAD)]
-        mel = self.prompt_mel.new_zeros(1, 80, RATIO * (end - begin))
-        prompt = self.prompt_mel[..., RATIO * begin : RATIO * end]
+        future = self.ids[:, end : end + (0 if last else LOOKAHEAD_IDS)]
+        mel = self.prompt_mel.new_zeros(1, 80, FRAMES_PER_SPEECH_ID * (end - begin))
+        prompt = self.prompt_mel[..., FRAMES_PER_SPEECH_ID * begin : FRAMES_PER_SPEECH_ID * end]
         mel[..., : prompt.shape[2]] = prompt
         return FlowChunk(self.ids[:, begin:end], future, mel)
 
@@ -241,11 +252,11 @@ class FlowCase:
 def read_flow_case(folder: Path, version: int, policy: FlowPolicy | None = None) -> tuple[FlowCase, Arrays]:
     """c_flow (version 2) or v3_flow (version 3): its inputs, and all arrays."""
     arrays = read_arrays(folder, "c_flow" if version == 2 else "v3_flow")
-    flow = golden_flow(folder, version, policy)
+    flow = reference_flow(folder, version, policy)
     prompt = arrays["prompt_token"].long()
     ids = torch.cat([prompt, arrays["token"].long()], 1)
     mel = arrays["prompt_feat"].transpose(1, 2)
-    return FlowCase(flow, ids, prompt.shape[1], mel, flow.speaker(arrays["embedding"])), arrays
+    return FlowCase(flow, ids, prompt.shape[1], mel, flow.project_speaker(arrays["embedding"])), arrays
 
 
 def flow_case(folder: Path, version: int) -> Iterator[Comparison]:
@@ -255,28 +266,28 @@ def flow_case(folder: Path, version: int) -> Iterator[Comparison]:
     prompt, total = inputs.prompt_ids, inputs.ids.shape[1]
     first, second = prompt + int(arrays["n1"]), prompt + int(arrays["n2"])
     runs: dict[str, Callable[[], Tensor]] = {
-        "offline": lambda: _whole(inputs, total, Mask.NONE, last=True),
-        "stream_final": lambda: _whole(inputs, total, Mask.BLOCKS, last=True),
-        "stream_1": lambda: _whole(inputs, first, Mask.BLOCKS),
-        "stream_2": lambda: _whole(inputs, second, Mask.BLOCKS),
-        "offline_notfinal": lambda: _whole(inputs, first, Mask.NONE),
+        "offline": lambda: _whole(inputs, total, AttentionMask.NONE, last=True),
+        "stream_final": lambda: _whole(inputs, total, AttentionMask.BLOCKS, last=True),
+        "stream_1": lambda: _whole(inputs, first, AttentionMask.BLOCKS),
+        "stream_2": lambda: _whole(inputs, second, AttentionMask.BLOCKS),
+        "offline_notfinal": lambda: _whole(inputs, first, AttentionMask.NONE),
         "noprompt_offline": lambda: _whole(
-            bare, arrays["noprompt_offline"].shape[2] // RATIO, Mask.NONE, last=True
+            bare, arrays["noprompt_offline"].shape[2] // FRAMES_PER_SPEECH_ID, AttentionMask.NONE, last=True
         ),
-        "noprompt_stream": lambda: _whole(bare, BLOCK_IDS, Mask.BLOCKS),
+        "noprompt_stream": lambda: _whole(bare, BLOCK_IDS, AttentionMask.BLOCKS),
     }
     for name, run in runs.items():
         yield compare(case, name, run(), arrays[name], MEL_TOLERANCE)
-    mel = torch.cat(list(stepped(inputs, (25, 50, 100))), 2)[..., RATIO * prompt :]
+    mel = torch.cat(list(flow_in_steps(inputs, (25, 50, 100))), 2)[..., FRAMES_PER_SPEECH_ID * prompt :]
     yield compare(case, "stream_final, in steps", mel, arrays["stream_final"], MEL_TOLERANCE)
 
 
-def _whole(inputs: FlowCase, end: int, mask: Mask, *, last: bool = False) -> Tensor:
-    mel = inputs.flow.whole(inputs.chunk(0, end, last=last), inputs.speaker, mask)
-    return mel[..., RATIO * inputs.prompt_ids :]
+def _whole(inputs: FlowCase, end: int, mask: AttentionMask, *, last: bool = False) -> Tensor:
+    mel = inputs.flow.compute_whole(inputs.chunk(0, end, last=last), inputs.speaker, mask)
+    return mel[..., FRAMES_PER_SPEECH_ID * inputs.prompt_ids :]
 
 
-def stepped(inputs: FlowCase, edges: tuple[int, ...]) -> Iterator[Tensor]:
+def flow_in_steps(inputs: FlowCase, edges: tuple[int, ...]) -> Iterator[Tensor]:
     """The mel of prompt and text in steps that end at ``edges``, and one more to the end."""
     state, begin = inputs.flow.init_state(inputs.speaker), 0
     for end in (*edges, inputs.ids.shape[1]):

@@ -14,21 +14,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..flow import BLOCK_IDS, Mask
-from ..flow_encoder import LOOKAHEAD, RATIO
-from ..hift import Hift, interpolated_sines, stretched
+from ..flow import BLOCK_IDS, AttentionMask
+from ..flow_encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
+from ..hift import HiftV2, interpolated_phase_sines, stretch_mel
 from ..hift_layers import HiftConfig
-from ..hift_v3 import HiftV3, stepped_sines
-from .flow import Arrays, Comparison, FlowCase, compare, fill, read_arrays, read_flow_case
+from ..hift_v3 import HiftV3, frame_phase_sines
+from .flow import Arrays, Comparison, FlowCase, compare, load_rule_weights, read_arrays, read_flow_case
 
 SOURCE_TOLERANCE = 1e-3
 NETWORK_TOLERANCE = 1e-4
 WAVE_TOLERANCE = 1e-3
-LONGEST_HOP = 100
+MAX_HOP = 100
 WITHHELD_FRAMES = 8
 
 
-def hift_config(folder: Path) -> HiftConfig:
+def stated_hift_config(folder: Path) -> HiftConfig:
     """The reduced vocoder that a golden folder states."""
     sizes = json.loads((folder / "config.json").read_text("utf-8"))["config"]
     stated = sizes["hift"]
@@ -47,48 +47,50 @@ def hift_config(folder: Path) -> HiftConfig:
         dilations=tuple(tuple(dilations) for dilations in stated["resblock_dilation_sizes"]),
         source_kernels=tuple(stated["source_resblock_kernel_sizes"]),
         source_dilations=tuple(tuple(dilations) for dilations in stated["source_resblock_dilation_sizes"]),
-        leak=stated["lrelu_slope"],
-        limit=stated["audio_limit"],
+        leaky_slope=stated["lrelu_slope"],
+        max_amplitude=stated["audio_limit"],
         f0_channels=sizes["f0_cond_channels"],
     )
 
 
-def golden_hift(folder: Path) -> Hift:
+def reference_hift_v2(folder: Path) -> HiftV2:
     """The reduced v2 vocoder with its weights."""
-    vocoder = Hift(hift_config(folder))
-    fill(vocoder, folder)
+    vocoder = HiftV2(stated_hift_config(folder))
+    load_rule_weights(vocoder, folder)
     return vocoder
 
 
-def golden_hift_v3(folder: Path) -> HiftV3:
+def reference_hift_v3(folder: Path) -> HiftV3:
     """The reduced v3 vocoder with its weights."""
-    vocoder = HiftV3(hift_config(folder))
-    fill(vocoder, folder)
+    vocoder = HiftV3(stated_hift_config(folder))
+    load_rule_weights(vocoder, folder)
     return vocoder
 
 
 @torch.inference_mode()
 def hift_case(folder: Path) -> Iterator[Comparison]:
     """d_hift: f0, source and samples without noise, with noise, and behind a kept source."""
-    vocoder, arrays = golden_hift(folder), read_arrays(folder, "d_hift")
+    vocoder, arrays = reference_hift_v2(folder), read_arrays(folder, "d_hift")
     mel, noise = arrays["mel"], arrays["noise"]
     silent = torch.zeros_like(noise)
     yield compare("d_hift", "f0", vocoder.f0_predictor(mel), arrays["f0"], SOURCE_TOLERANCE)
     yield from _source_stages(vocoder, arrays)
     runs = {"zero": (silent, None), "noise": (noise, None), "cache": (silent, arrays["cache_source"])}
     for name, (drawn, kept) in runs.items():
-        source, wave = vocoder.whole(mel, drawn, kept)
+        source, wave = vocoder.render_whole(mel, drawn, kept)
         yield compare("d_hift", f"source_{name}", source, arrays[f"source_{name}"], SOURCE_TOLERANCE)
         yield compare("d_hift", f"wav_{name}", wave, arrays[f"wav_{name}"], WAVE_TOLERANCE)
     carried = vocoder.finish(mel, silent, vocoder.init_state(1))
     yield compare("d_hift", "wav_zero, carried phase", carried, arrays["wav_zero"], WAVE_TOLERANCE)
 
 
-def _source_stages(vocoder: Hift, arrays: Arrays) -> Iterator[Comparison]:
+def _source_stages(vocoder: HiftV2, arrays: Arrays) -> Iterator[Comparison]:
     config, f0, count = vocoder.config, arrays["f0"], arrays["sine_waves"].shape[1]
-    sines = interpolated_sines(f0, config)
+    sines = interpolated_phase_sines(f0, config)
     excitation = vocoder.m_source.excitation(sines, f0, torch.zeros_like(sines))[:, :count]
-    voiced = (f0 > config.voiced_above_hz).float().repeat_interleave(config.frame_samples, 1)[:, :count, None]
+    voiced = (
+        (f0 > config.voiced_above_hz).float().repeat_interleave(config.samples_per_frame, 1)[:, :count, None]
+    )
     edge = config.n_fft // 2
     spectrum = vocoder.spectra.analyse(F.pad(arrays["source_zero"], (edge, edge), mode="reflect")[:, 0])
     theirs = torch.cat([arrays["stft_real"], arrays["stft_imag"]], 1)
@@ -100,14 +102,14 @@ def _source_stages(vocoder: Hift, arrays: Arrays) -> Iterator[Comparison]:
 @torch.inference_mode()
 def hift_v3_case(folder: Path) -> Iterator[Comparison]:
     """v3_hift: the whole mel, a part of it, and in steps."""
-    vocoder, arrays = golden_hift_v3(folder), read_arrays(folder, "v3_hift")
+    vocoder, arrays = reference_hift_v3(folder), read_arrays(folder, "v3_hift")
     mel, noise = arrays["mel"], read_arrays(folder, "d_hift")["noise"].abs()
     silent, total = torch.zeros_like(noise), mel.shape[2]
     begin = vocoder.init_state(1)
     f0, _ = vocoder.predict_f0(mel, begin.f0, last=True)
     yield compare("v3_hift", "f0_final", f0, arrays["f0_final"], SOURCE_TOLERANCE)
-    yield compare("v3_hift", "f0_part", f0[:, :-LOOKAHEAD], arrays["f0_part"], SOURCE_TOLERANCE)
-    source = vocoder.m_source(_stepped(f0, vocoder), f0, silent)
+    yield compare("v3_hift", "f0_part", f0[:, :-LOOKAHEAD_IDS], arrays["f0_part"], SOURCE_TOLERANCE)
+    source = vocoder.m_source(_frame_phase_sines(f0, vocoder), f0, silent)
     part = arrays["source_part"].shape[2]
     yield compare("v3_hift", "source_final", source, arrays["source_final"], SOURCE_TOLERANCE)
     yield compare("v3_hift", "source_part", source[..., :part], arrays["source_part"], SOURCE_TOLERANCE)
@@ -120,8 +122,10 @@ def hift_v3_case(folder: Path) -> Iterator[Comparison]:
     yield compare("v3_hift", "wav_noise, in steps", stepped, arrays["wav_noise"], WAVE_TOLERANCE)
 
 
-def _stepped(f0: Tensor, vocoder: HiftV3) -> Tensor:
-    return stepped_sines(f0, torch.zeros(1, vocoder.config.waves, dtype=torch.float64), vocoder.config)[0]
+def _frame_phase_sines(f0: Tensor, vocoder: HiftV3) -> Tensor:
+    return frame_phase_sines(
+        f0, torch.zeros(1, vocoder.config.sine_count, dtype=torch.float64), vocoder.config
+    )[0]
 
 
 def vocode_v3(
@@ -132,7 +136,7 @@ def vocode_v3(
     for index, mel in enumerate(mels):
         ends = last and index == len(mels) - 1
         count = vocoder.noise_samples(mel.shape[2], state, last=ends)
-        waves = vocoder.config.waves
+        waves = vocoder.config.sine_count
         drawn = mel.new_zeros(1, count, waves) if noise is None else noise[:, position : position + count]
         position += count
         if ends:
@@ -144,23 +148,27 @@ def vocode_v3(
 
 def speech_case(folder: Path) -> Iterator[Comparison]:
     """j_tts: ids to samples with upstream's hops, caches and fades; at once; and a quarter faster."""
-    arrays, vocoder = read_arrays(folder, "j_tts"), golden_hift(folder)
+    arrays, vocoder = read_arrays(folder, "j_tts"), reference_hift_v2(folder)
     mels, whole = upstream_mels(folder, 2)
-    pieces = list(vocode_compat(vocoder, mels))
+    pieces = list(vocode_as_upstream(vocoder, mels))
     yield from _streamed("j_tts", pieces, arrays)
-    for name, mel in (("wav_offline", whole), ("wav_speed125", stretched(whole, 1.25))):
+    for name, mel in (("wav_offline", whole), ("wav_speed125", stretch_mel(whole, 1.25))):
         yield compare(
-            "j_tts", name, vocoder.whole(mel, _silence(mel, vocoder.config))[1], arrays[name], WAVE_TOLERANCE
+            "j_tts",
+            name,
+            vocoder.render_whole(mel, _zero_noise(mel, vocoder.config))[1],
+            arrays[name],
+            WAVE_TOLERANCE,
         )
 
 
 def speech_v3_case(folder: Path) -> Iterator[Comparison]:
     """v3_j_tts: the same, the vocoder stepped where upstream vocodes everything again for every chunk."""
-    arrays, vocoder = read_arrays(folder, "v3_j_tts"), golden_hift_v3(folder)
+    arrays, vocoder = read_arrays(folder, "v3_j_tts"), reference_hift_v3(folder)
     mels, whole = upstream_mels(folder, 3)
     samples = torch.cat(list(vocode_v3(vocoder, mels)), 1)
-    yield from _streamed("v3_j_tts", list(as_upstream_cuts(samples, mels, vocoder.config)), arrays)
-    for name, mel in (("wav_offline", whole), ("wav_speed125", stretched(whole, 1.25))):
+    yield from _streamed("v3_j_tts", list(cut_as_upstream(samples, mels, vocoder.config)), arrays)
+    for name, mel in (("wav_offline", whole), ("wav_speed125", stretch_mel(whole, 1.25))):
         yield compare("v3_j_tts", name, next(vocode_v3(vocoder, (mel,))), arrays[name], WAVE_TOLERANCE)
 
 
@@ -170,56 +178,58 @@ def _streamed(case: str, pieces: list[Tensor], arrays: Arrays) -> Iterator[Compa
     yield compare(case, "wav_stream", torch.cat(pieces, 1), arrays["wav_stream"], WAVE_TOLERANCE)
 
 
-def _silence(mel: Tensor, config: HiftConfig) -> Tensor:
-    return mel.new_zeros(1, mel.shape[2] * config.frame_samples, config.waves)
+def _zero_noise(mel: Tensor, config: HiftConfig) -> Tensor:
+    return mel.new_zeros(1, mel.shape[2] * config.samples_per_frame, config.sine_count)
 
 
 def upstream_mels(folder: Path, version: int) -> tuple[tuple[Tensor, ...], Tensor]:
     """The mel of each chunk as upstream streams it, its last one unmasked, and the whole mel at once."""
     inputs, _ = read_flow_case(folder, version)
     whole = _upstream_last(inputs, 0)
-    edges = list(hops(inputs.prompt_ids, inputs.ids.shape[1] - inputs.prompt_ids))
+    edges = list(upstream_hop_ends(inputs.prompt_ids, inputs.ids.shape[1] - inputs.prompt_ids))
     state, mels = inputs.flow.init_state(inputs.speaker), []
     for begin, end in pairwise([-inputs.prompt_ids, *edges]):
         chunk = inputs.chunk(begin + inputs.prompt_ids, end + inputs.prompt_ids)
         mel, state = inputs.flow.step(chunk, state)
-        mels.append(mel if begin >= 0 else mel[..., RATIO * inputs.prompt_ids :])
+        mels.append(mel if begin >= 0 else mel[..., FRAMES_PER_SPEECH_ID * inputs.prompt_ids :])
     return (*mels, _upstream_last(inputs, edges[-1] if edges else 0)), whole
 
 
 def _upstream_last(inputs: FlowCase, begin: int) -> Tensor:
     chunk = inputs.chunk(0, inputs.ids.shape[1], last=True)
-    return inputs.flow.whole(chunk, inputs.speaker, Mask.NONE)[..., RATIO * (inputs.prompt_ids + begin) :]
+    return inputs.flow.compute_whole(chunk, inputs.speaker, AttentionMask.NONE)[
+        ..., FRAMES_PER_SPEECH_ID * (inputs.prompt_ids + begin) :
+    ]
 
 
-def hops(prompt_ids: int, ids: int) -> Iterator[int]:
+def upstream_hop_ends(prompt_ids: int, ids: int) -> Iterator[int]:
     """Where upstream's chunks end, but for the last, on a model that has just been loaded."""
     hop, end = BLOCK_IDS, 0
     filling = -prompt_ids % BLOCK_IDS
-    while ids - end >= hop + filling + LOOKAHEAD:
+    while ids - end >= hop + filling + LOOKAHEAD_IDS:
         end += hop + filling
         yield end
-        hop, filling = min(2 * hop, LONGEST_HOP), 0
+        hop, filling = min(2 * hop, MAX_HOP), 0
 
 
-def vocode_compat(vocoder: Hift, mels: tuple[Tensor, ...]) -> Iterator[Tensor]:
+def vocode_as_upstream(vocoder: HiftV2, mels: tuple[Tensor, ...]) -> Iterator[Tensor]:
     """Samples of each piece of mel as upstream streams them, without noise."""
     state = vocoder.init_compat_state(1)
     for mel in mels[:-1]:
         samples, state = vocoder.compat_step(
-            mel, _silence(torch.cat([state.mel, mel], 2), vocoder.config), state
+            mel, _zero_noise(torch.cat([state.mel, mel], 2), vocoder.config), state
         )
         yield samples
-    last = _silence(torch.cat([state.mel, mels[-1]], 2), vocoder.config)
+    last = _zero_noise(torch.cat([state.mel, mels[-1]], 2), vocoder.config)
     yield vocoder.compat_finish(mels[-1], last, state)
 
 
-def as_upstream_cuts(samples: Tensor, mels: tuple[Tensor, ...], config: HiftConfig) -> Iterator[Tensor]:
+def cut_as_upstream(samples: Tensor, mels: tuple[Tensor, ...], config: HiftConfig) -> Iterator[Tensor]:
     """The same samples in upstream's v3 chunks, which withhold eight frames."""
     frames, edges = 0, [0]
     for mel in mels[:-1]:
         frames += mel.shape[2]
-        edges.append((frames - WITHHELD_FRAMES) * config.frame_samples)
+        edges.append((frames - WITHHELD_FRAMES) * config.samples_per_frame)
     for begin, end in pairwise([*edges, samples.shape[1]]):
         yield samples[:, begin:end]
 

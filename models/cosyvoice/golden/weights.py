@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..geometry import (
+    CosyVoiceConfig,
+    CosyVoiceVersion,
     DitSizes,
     EncoderSizes,
     FlowSizes,
-    Geometry,
     HiftSizes,
     SpeechLmConfig,
     UnetSizes,
-    Version,
 )
 
 Float = NDArray[np.float32]
@@ -52,13 +52,13 @@ def read_rule(folder: Path) -> WeightRule:
     return WeightRule(stated["salt"], tuple(stated["multipliers"].items()))
 
 
-def read_geometry(folder: Path, version: Version) -> Geometry:
+def read_stated_config(folder: Path, version: CosyVoiceVersion) -> CosyVoiceConfig:
     """The sizes of the reduced networks that a golden folder's config.json states."""
     stated = json.loads((folder / "config.json").read_text("utf-8"))["config"]
-    return Geometry(_lm(stated, version), _flow(stated), _hift(stated))
+    return CosyVoiceConfig(_lm_config(stated, version), _flow_sizes(stated), _read_hift(stated))
 
 
-def _lm(stated: dict[str, Any], version: Version) -> SpeechLmConfig:
+def _lm_config(stated: dict[str, Any], version: CosyVoiceVersion) -> SpeechLmConfig:
     qwen = stated["qwen"]
     return SpeechLmConfig(
         version=version,
@@ -67,14 +67,14 @@ def _lm(stated: dict[str, Any], version: Version) -> SpeechLmConfig:
         heads=qwen["num_attention_heads"],
         kv_heads=qwen["num_key_value_heads"],
         intermediate=qwen["intermediate_size"],
-        text_rows=qwen["vocab_size"],
-        speech_codes=stated["speech_token_size"],
+        text_vocab_size=qwen["vocab_size"],
+        codebook_size=stated["speech_token_size"],
         rope_base=qwen["rope_theta"],
         norm_epsilon=qwen["rms_norm_eps"],
     )
 
 
-def _flow(stated: dict[str, Any]) -> FlowSizes:
+def _flow_sizes(stated: dict[str, Any]) -> FlowSizes:
     encoder, unet, dit = stated["encoder"], stated["estimator"], stated["dit"]
     return FlowSizes(
         speaker=stated["spk_embed_dim"],
@@ -97,7 +97,7 @@ def _flow(stated: dict[str, Any]) -> FlowSizes:
     )
 
 
-def _hift(stated: dict[str, Any]) -> HiftSizes:
+def _read_hift(stated: dict[str, Any]) -> HiftSizes:
     hift = stated["hift"]
     return HiftSizes(
         channels=hift["base_channels"],
@@ -114,25 +114,25 @@ def _hift(stated: dict[str, Any]) -> HiftSizes:
     )
 
 
-def weight(key: str, shape: Sequence[int], rule: WeightRule) -> Float:
+def rule_weight(key: str, shape: Sequence[int], rule: WeightRule) -> Float:
     """One tensor; float32 of the shape given."""
     if key.endswith(ROTARY_KEY_END):
         return rotary_frequencies(shape)
     source = EMBEDDING_KEY if key == TIED_HEAD_KEY else key
     generator = np.random.Generator(np.random.PCG64(zlib.crc32((rule.salt + source).encode())))
-    drawn = scaled(source, generator.standard_normal(tuple(shape)).astype(np.float32))
+    drawn = scale_for_key(source, generator.standard_normal(tuple(shape)).astype(np.float32))
     for end, factor in rule.multipliers:
         if source.endswith(end):
             drawn *= np.float32(factor)
     return drawn
 
 
-def weights(shapes: Mapping[str, Sequence[int]], rule: WeightRule) -> dict[str, Float]:
+def rule_weights(shapes: Mapping[str, Sequence[int]], rule: WeightRule) -> dict[str, Float]:
     """A tensor for every key, e.g. for ``load_state_dict`` by way of ``torch.from_numpy``."""
-    return {key: weight(key, shape, rule) for key, shape in shapes.items()}
+    return {key: rule_weight(key, shape, rule) for key, shape in shapes.items()}
 
 
-def scaled(key: str, drawn: Float) -> Float:
+def scale_for_key(key: str, drawn: Float) -> Float:
     """Noise of unit variance at the scale of the tensor that has this key."""
     if key.endswith((".original0", ".alpha")) or (drawn.ndim == 1 and key.endswith("weight")):
         return np.float32(1) + np.float32(0.1) * drawn

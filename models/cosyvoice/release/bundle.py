@@ -24,71 +24,71 @@ from pathlib import Path
 from torch import Tensor
 
 from ..front_end.text_tokenizer import TextTokenizer
-from ..geometry import Geometry, Version
+from ..geometry import CosyVoiceConfig, CosyVoiceVersion
 from ..sampling import SamplingParameters
 from . import checkpoint
-from .manifest import FILES, Shape, file_shapes
-from .onnx_face import Face, Faces, OnnxFault, read_faces
-from .recipe import QWEN_FOLDER, Recipe, RecipeFault, read_recipe
+from .manifest import WEIGHT_FILES, TensorShape, file_shapes
+from .onnx_face import OnnxFileError, OnnxSignature, OnnxTensorInfo, read_onnx_signature
+from .recipe import QWEN_FOLDER, BundleConfigError, BundleYamlConfig, read_bundle_config
 
-SPEAKER_ENCODER = "campplus.onnx"
-SPEAKERS = "spk2info.pt"
+SPEAKER_ENCODER_FILE = "campplus.onnx"
+SPEAKERS_FILE = "spk2info.pt"
 SPEAKER_WIDTH = 192
 
-_MOST_TOKENIZER_BYTES = 32_000_000  # ten times the released ones
+_MAX_TOKENIZER_BYTES = 32_000_000  # ten times the released ones
 
 _LANGUAGES = {
-    Version.V2: ("zh", "en", "ja", "ko"),
-    Version.V3: ("zh", "en", "ja", "ko", "de", "es", "fr", "it", "ru"),
+    CosyVoiceVersion.V2: ("zh", "en", "ja", "ko"),
+    CosyVoiceVersion.V3: ("zh", "en", "ja", "ko", "de", "es", "fr", "it", "ru"),
 }
 
 
-class BundleFault(ValueError):
+class InvalidBundleError(ValueError):
     """The folder is no usable bundle: a line a fault, with what was found, expected, and is to be done."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class CosyVoiceBundle:
     """A checked folder. languages: that the release was trained to speak, ISO 639-1."""
 
     folder: Path
-    recipe: Recipe
+    yaml_config: BundleYamlConfig
     languages: tuple[str, ...]
 
     @property
-    def version(self) -> Version:
+    def version(self) -> CosyVoiceVersion:
         """Which release it is."""
-        return self.recipe.geometry.version
+        return self.yaml_config.network_config.version
 
     @property
-    def geometry(self) -> Geometry:
+    def network_config(self) -> CosyVoiceConfig:
         """The sizes of its networks."""
-        return self.recipe.geometry
+        return self.yaml_config.network_config
 
     @property
     def sampling(self) -> SamplingParameters:
         """How its speech ids are chosen unless a session says otherwise."""
-        return self.recipe.sampling
+        return self.yaml_config.sampling
 
     @property
     def speaker_encoder(self) -> Path:
         """The ONNX model that hears who speaks."""
-        return self.folder / SPEAKER_ENCODER
+        return self.folder / SPEAKER_ENCODER_FILE
 
     @property
     def speech_tokenizer(self) -> Path:
         """The ONNX model that hears what is said, as speech ids."""
         return self.folder / speech_tokenizer_name(self.version)
 
-    def load(self, name: str, mapped: Collection[str] = ()) -> dict[str, Tensor]:
-        """The tensors of ``llm.pt``, ``flow.pt`` or ``hift.pt``; raises BundleFault.
+    def load(self, name: str, memory_mapped: Collection[str] = ()) -> dict[str, Tensor]:
+        """The tensors of ``llm.pt``, ``flow.pt`` or ``hift.pt``; raises InvalidBundleError.
 
         mapped: keys of tensors that stay in the file, see ``checkpoint.load``.
         """
         try:
-            return checkpoint.load(checkpoint.weight_file(self.folder, name), mapped)
-        except checkpoint.CheckpointFault as fault:
-            raise BundleFault(str(fault)) from fault
+            return checkpoint.load_weight_file(checkpoint.weight_path(self.folder, name), memory_mapped)
+        except checkpoint.WeightFileError as fault:
+            raise InvalidBundleError(str(fault)) from fault
 
     def text_tokenizer(self) -> TextTokenizer:
         """The tokenizer of its Qwen folder."""
@@ -96,145 +96,150 @@ class Bundle:
 
     def speakers(self) -> dict[str, Tensor]:
         """Speakers known by name and their embeddings, (192,) float32; empty without a spk2info.pt."""
-        path = self.folder / SPEAKERS
+        path = self.folder / SPEAKERS_FILE
         return _read_speakers(path, "cpu") if path.exists() else {}
 
 
-def open_bundle(folder: Path) -> Bundle:
-    """Check a folder; raises BundleFault with every fault that was found, before anything is allocated."""
-    version = recognise(folder)
+def open_bundle(folder: Path) -> CosyVoiceBundle:
+    """Check a folder; raises InvalidBundleError with every fault that was found, before anything is allocated."""
+    version = detect_version(folder)
     faults: list[str] = []
-    recipe: Recipe | None = None
+    yaml_config: BundleYamlConfig | None = None
     try:
-        recipe = read_recipe(folder, version)
-    except RecipeFault as fault:
+        yaml_config = read_bundle_config(folder, version)
+    except BundleConfigError as fault:
         faults.append(f"{fault}; is the folder one release, downloaded completely?")
-    checks = _checks(folder, version, recipe.geometry if recipe else None)
-    faults += [found for check in checks if (found := _fault_of(check))]
-    if recipe is None or faults:
-        raise BundleFault("\n".join(faults))
-    return Bundle(folder, recipe, _LANGUAGES[version])
+    checks = _checks(folder, version, yaml_config.network_config if yaml_config else None)
+    faults += [found for check in checks if (found := _error_of(check))]
+    if yaml_config is None or faults:
+        raise InvalidBundleError("\n".join(faults))
+    return CosyVoiceBundle(folder, yaml_config, _LANGUAGES[version])
 
 
-def recognise(folder: Path) -> Version:
-    """Which release a folder holds, by its yaml; raises BundleFault."""
+def detect_version(folder: Path) -> CosyVoiceVersion:
+    """Which release a folder holds, by its yaml; raises InvalidBundleError."""
     if not folder.is_dir():
-        raise BundleFault(
+        raise InvalidBundleError(
             f"{folder}: no such folder; give the folder that holds cosyvoice2.yaml or cosyvoice3.yaml"
         )
-    held = [version for version in Version if (folder / f"cosyvoice{version.value}.yaml").exists()]
+    held = [version for version in CosyVoiceVersion if (folder / f"cosyvoice{version.value}.yaml").exists()]
     if len(held) == 1:
         return held[0]
     if held:
-        raise BundleFault(
+        raise InvalidBundleError(
             f"{folder}: found cosyvoice2.yaml and cosyvoice3.yaml; expected one, remove the other"
         )
     if (folder / "cosyvoice.yaml").exists():
-        raise BundleFault(
+        raise InvalidBundleError(
             f"{folder}: CosyVoice 1 (cosyvoice.yaml), which is not spoken here; use CosyVoice 2 or 3"
         )
-    raise BundleFault(f"{folder}: no cosyvoice2.yaml or cosyvoice3.yaml in it; download the release again")
+    raise InvalidBundleError(
+        f"{folder}: no cosyvoice2.yaml or cosyvoice3.yaml in it; download the release again"
+    )
 
 
-def speech_tokenizer_name(version: Version) -> str:
+def speech_tokenizer_name(version: CosyVoiceVersion) -> str:
     """The file that hears speech ids."""
     return f"speech_tokenizer_v{version.value}.onnx"
 
 
-def _checks(folder: Path, version: Version, geometry: Geometry | None) -> Iterator[Callable[[], object]]:
+def _checks(
+    folder: Path, version: CosyVoiceVersion, config: CosyVoiceConfig | None
+) -> Iterator[Callable[[], object]]:
     """What to look at; without a geometry, because the settings are damaged, whether files are complete."""
-    shapes = file_shapes(geometry) if geometry else {}
-    for name in FILES:
+    shapes = file_shapes(config) if config else {}
+    for name in WEIGHT_FILES:
         yield functools.partial(_check_weights, folder, name, shapes.get(name))
-    yield functools.partial(_check_onnx, folder / SPEAKER_ENCODER, _SPEAKER_FACES)
-    yield functools.partial(_check_onnx, folder / speech_tokenizer_name(version), _SPEECH_FACES)
-    yield functools.partial(_check_tokenizer, folder, version, geometry)
-    yield functools.partial(_check_speakers, folder / SPEAKERS)
+    yield functools.partial(_check_onnx, folder / SPEAKER_ENCODER_FILE, _SPEAKER_ENCODER_SIGNATURE)
+    yield functools.partial(_check_onnx, folder / speech_tokenizer_name(version), _SPEECH_TOKENIZER_SIGNATURE)
+    yield functools.partial(_check_tokenizer, folder, version, config)
+    yield functools.partial(_check_speakers, folder / SPEAKERS_FILE)
 
 
-def _check_weights(folder: Path, name: str, shapes: Mapping[str, Shape] | None) -> None:
-    path = checkpoint.weight_file(folder, name)
+def _check_weights(folder: Path, name: str, shapes: Mapping[str, TensorShape] | None) -> None:
+    path = checkpoint.weight_path(folder, name)
     if shapes is None:
-        checkpoint.described(path)
+        checkpoint.describe_tensors(path)
     else:
-        checkpoint.check(path, shapes)
+        checkpoint.check_weight_file(path, shapes)
 
 
-def _fault_of(check: Callable[[], object]) -> str | None:
+def _error_of(check: Callable[[], object]) -> str | None:
     try:
         check()
-    except (checkpoint.CheckpointFault, BundleFault) as fault:
+    except (checkpoint.WeightFileError, InvalidBundleError) as fault:
         return str(fault)
     return None
 
 
 # Named as published models name them; upstream goes by position, and so does the check.
-_SPEAKER_FACES = Faces(
-    (Face("input", "float32", (None, None, 80)),), (Face("output", "float32", (None, SPEAKER_WIDTH)),)
+_SPEAKER_ENCODER_SIGNATURE = OnnxSignature(
+    (OnnxTensorInfo("input", "float32", (None, None, 80)),),
+    (OnnxTensorInfo("output", "float32", (None, SPEAKER_WIDTH)),),
 )
-_SPEECH_FACES = Faces(
-    (Face("feats", "float32", (1, 128, None)), Face("feats_length", "int32", (None,))),
-    (Face("indices", "int32", (None, None)),),
+_SPEECH_TOKENIZER_SIGNATURE = OnnxSignature(
+    (OnnxTensorInfo("feats", "float32", (1, 128, None)), OnnxTensorInfo("feats_length", "int32", (None,))),
+    (OnnxTensorInfo("indices", "int32", (None, None)),),
 )
 
 
-def _check_onnx(path: Path, expected: Faces) -> None:
+def _check_onnx(path: Path, expected: OnnxSignature) -> None:
     try:
         checkpoint.require_file(path)
-        found = read_faces(path)
+        found = read_onnx_signature(path)
     except OSError as error:
-        raise BundleFault(f"{path.name}: {error.strerror}; download it again") from error
-    except OnnxFault as fault:
-        raise BundleFault(f"{path.name}: {fault}; download it again") from fault
+        raise InvalidBundleError(f"{path.name}: {error.strerror}; download it again") from error
+    except OnnxFileError as fault:
+        raise InvalidBundleError(f"{path.name}: {fault}; download it again") from fault
     for what, got, wanted in (
         ("inputs", found.inputs, expected.inputs),
         ("outputs", found.outputs[: len(expected.outputs)], expected.outputs),
     ):
         if len(got) != len(wanted) or not all(_fits(*pair) for pair in zip(got, wanted, strict=True)):
-            raise BundleFault(
-                f"{path.name}: {what} are {_listed(got)}, expected {_listed(wanted)}; "
+            raise InvalidBundleError(
+                f"{path.name}: {what} are {_list_tensors(got)}, expected {_list_tensors(wanted)}; "
                 "is it the file of this release, and not the one for training in batches?"
             )
 
 
-def _fits(found: Face, wanted: Face) -> bool:
+def _fits(found: OnnxTensorInfo, wanted: OnnxTensorInfo) -> bool:
     if found.type != wanted.type or len(found.dimensions) != len(wanted.dimensions):
         return False
     pairs = zip(found.dimensions, wanted.dimensions, strict=True)
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
-def _listed(faces: tuple[Face, ...]) -> str:
-    return ", ".join(map(str, faces)) or "none"
+def _list_tensors(tensors: tuple[OnnxTensorInfo, ...]) -> str:
+    return ", ".join(map(str, tensors)) or "none"
 
 
-def _check_tokenizer(folder: Path, version: Version, geometry: Geometry | None) -> None:
+def _check_tokenizer(folder: Path, version: CosyVoiceVersion, config: CosyVoiceConfig | None) -> None:
     tokenizer = _read_tokenizer(folder, version)
-    if geometry and tokenizer.rows > geometry.lm.text_rows:
-        raise BundleFault(
-            f"{QWEN_FOLDER}: vocab.json and the marks make {tokenizer.rows:,} ids, expected at most "
-            f"{geometry.lm.text_rows:,} (vocab_size of config.json); are both of the same release?"
+    if config and tokenizer.vocab_size > config.lm.text_vocab_size:
+        raise InvalidBundleError(
+            f"{QWEN_FOLDER}: vocab.json and the marks make {tokenizer.vocab_size:,} ids, expected at most "
+            f"{config.lm.text_vocab_size:,} (vocab_size of config.json); are both of the same release?"
         )
 
 
-def _read_tokenizer(folder: Path, version: Version) -> TextTokenizer:
+def _read_tokenizer(folder: Path, version: CosyVoiceVersion) -> TextTokenizer:
     for name in ("vocab.json", "merges.txt"):
         try:
             checkpoint.require_file(folder / QWEN_FOLDER / name)
             size = (folder / QWEN_FOLDER / name).stat().st_size
         except FileNotFoundError as error:
-            raise BundleFault(f"{QWEN_FOLDER}/{name}: missing; download it again") from error
+            raise InvalidBundleError(f"{QWEN_FOLDER}/{name}: missing; download it again") from error
         except OSError as error:
-            raise BundleFault(f"{QWEN_FOLDER}/{name}: {error.strerror}; download it again") from error
-        if size > _MOST_TOKENIZER_BYTES:
-            raise BundleFault(
-                f"{QWEN_FOLDER}/{name}: {size:,} bytes, expected at most {_MOST_TOKENIZER_BYTES:,}; "
+            raise InvalidBundleError(f"{QWEN_FOLDER}/{name}: {error.strerror}; download it again") from error
+        if size > _MAX_TOKENIZER_BYTES:
+            raise InvalidBundleError(
+                f"{QWEN_FOLDER}/{name}: {size:,} bytes, expected at most {_MAX_TOKENIZER_BYTES:,}; "
                 "download it again"
             )
     try:
         return TextTokenizer.load(folder / QWEN_FOLDER, version)
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise BundleFault(
+        raise InvalidBundleError(
             f"{QWEN_FOLDER}: vocab.json or merges.txt cannot be read ({str(error)[:200]}); expected a "
             "table of tokens and their ids, and pairs of them; download them again"
         ) from error
@@ -247,11 +252,13 @@ def _check_speakers(path: Path) -> None:
 
 def _read_speakers(path: Path, device: str) -> dict[str, Tensor]:
     try:
-        return {str(name): _embedding(entry) for name, entry in checkpoint.read_safely(path, device).items()}
-    except checkpoint.CheckpointFault as fault:
-        raise BundleFault(str(fault)) from fault
+        return {
+            str(name): _embedding(entry) for name, entry in checkpoint.read_pickled_data(path, device).items()
+        }
+    except checkpoint.WeightFileError as fault:
+        raise InvalidBundleError(str(fault)) from fault
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise BundleFault(
+        raise InvalidBundleError(
             f"{path.name}: {repr(error)[:200]}; expected speakers with an embedding each; remove it or get "
             "it again"
         ) from error

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import checkpoint
-from .bundle import SPEAKERS, Bundle
-from .manifest import FILES
+from .bundle import SPEAKERS_FILE, CosyVoiceBundle
+from .manifest import WEIGHT_FILES
 from .recipe import QWEN_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class BundleFile:
     """A file, relative to the bundle, and what its check has compared."""
 
     name: str
@@ -20,28 +20,32 @@ class Item:
     checked: str
 
 
-def inventory(bundle: Bundle) -> Iterator[Item]:
+def list_bundle_files(bundle: CosyVoiceBundle) -> Iterator[BundleFile]:
     """Every file that a bundle is used with. Reads headers only."""
     sizes = {
         f"cosyvoice{bundle.version.value}.yaml": "every setting that is used; none of its tags is run",
         f"{QWEN_FOLDER}/config.json": "the sizes of the language model",
-        f"{QWEN_FOLDER}/vocab.json": f"with the marks {bundle.text_tokenizer().rows:,} text ids",
+        f"{QWEN_FOLDER}/vocab.json": f"with the marks {bundle.text_tokenizer().vocab_size:,} text ids",
         f"{QWEN_FOLDER}/merges.txt": "every pair is in vocab.json",
         bundle.speaker_encoder.name: "complete; inputs and outputs",
         bundle.speech_tokenizer.name: "complete; inputs and outputs",
     }
-    for name in FILES:
-        path = checkpoint.weight_file(bundle.folder, name)
-        yield Item(path.name, path.stat().st_size, _weights(path))
+    for name in WEIGHT_FILES:
+        path = checkpoint.weight_path(bundle.folder, name)
+        yield BundleFile(path.name, path.stat().st_size, _describe_weights(path))
     for name, checked in sizes.items():
-        yield Item(name, (bundle.folder / name).stat().st_size, checked)
-    speakers = bundle.folder / SPEAKERS
+        yield BundleFile(name, (bundle.folder / name).stat().st_size, checked)
+    speakers = bundle.folder / SPEAKERS_FILE
     if speakers.exists():
         count = len(bundle.speakers())
-        yield Item(SPEAKERS, speakers.stat().st_size, f"{count} {'speaker' if count == 1 else 'speakers'}")
+        yield BundleFile(
+            SPEAKERS_FILE, speakers.stat().st_size, f"{count} {'speaker' if count == 1 else 'speakers'}"
+        )
 
 
-def _weights(path: Path) -> str:
-    shapes = [shape for key, (shape, _) in checkpoint.described(path).items() if key != checkpoint.TIED_KEY]
+def _describe_weights(path: Path) -> str:
+    shapes = [
+        shape for key, (shape, _) in checkpoint.describe_tensors(path).items() if key != checkpoint.TIED_KEY
+    ]
     numbers = sum(math.prod(shape) for shape in shapes)
     return f"{len(shapes):,} tensors of {numbers / 1e6:,.1f} M numbers: every key, shape and type"

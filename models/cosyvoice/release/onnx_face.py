@@ -18,15 +18,15 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 _GRAPH = 7
 _INITIALIZER, _INPUT, _OUTPUT = 5, 11, 12
-_MOST_BYTES = 100_000  # of one input's description
+_MAX_DESCRIPTION_BYTES = 100_000  # of one input's description
 
 
-class OnnxFault(ValueError):
+class OnnxFileError(ValueError):
     """The file is no complete ONNX model; the message says where it ends or what is odd."""
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
+class OnnxTensorInfo:
     """One input or output. dimensions: None where any size is taken. type: e.g. ``float32``."""
 
     name: str
@@ -34,58 +34,58 @@ class Face:
     dimensions: tuple[int | None, ...]
 
     def __str__(self) -> str:
-        sizes = ", ".join("?" if size is None else str(size) for size in self.dimensions)
-        return f"{self.type} [{sizes}]"
+        dimensions = ", ".join("?" if size is None else str(size) for size in self.dimensions)
+        return f"{self.type} [{dimensions}]"
 
 
 @dataclass(frozen=True, slots=True)
-class Faces:
+class OnnxSignature:
     """Inputs and outputs in order."""
 
-    inputs: tuple[Face, ...]
-    outputs: tuple[Face, ...]
+    inputs: tuple[OnnxTensorInfo, ...]
+    outputs: tuple[OnnxTensorInfo, ...]
 
 
-def read_faces(path: Path) -> Faces:
-    """The inputs and outputs of a model file; raises OnnxFault, and OSError where it cannot be opened."""
+def read_onnx_signature(path: Path) -> OnnxSignature:
+    """The inputs and outputs of a model file; raises OnnxFileError, and OSError where it cannot be opened."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(0)
         # To the end, although the graph comes first: what follows it may be cut off.
-        graphs = [_graph_faces(file, stop) for field, stop in _fields(file, end) if field == _GRAPH]
+        graphs = [_graph_signature(file, stop) for field, stop in _fields(file, end) if field == _GRAPH]
     if len(graphs) != 1:
-        raise OnnxFault(f"{end:,} bytes with {len(graphs)} graphs, expected one; is it an ONNX model?")
+        raise OnnxFileError(f"{end:,} bytes with {len(graphs)} graphs, expected one; is it an ONNX model?")
     return graphs[0]
 
 
-def _graph_faces(file: BinaryIO, end: int) -> Faces:
-    inputs: list[Face] = []
-    outputs: list[Face] = []
+def _graph_signature(file: BinaryIO, end: int) -> OnnxSignature:
+    inputs: list[OnnxTensorInfo] = []
+    outputs: list[OnnxTensorInfo] = []
     weights: set[str] = set()
     for field, stop in _fields(file, end):
         if field in (_INPUT, _OUTPUT):
-            (inputs if field == _INPUT else outputs).append(_face(_taken(file, stop)))
+            (inputs if field == _INPUT else outputs).append(_tensor_info(_read_until(file, stop)))
         elif field == _INITIALIZER:
             weights.add(_initializer_name(file, stop))
-    return Faces(tuple(face for face in inputs if face.name not in weights), tuple(outputs))
+    return OnnxSignature(tuple(tensor for tensor in inputs if tensor.name not in weights), tuple(outputs))
 
 
 def _initializer_name(file: BinaryIO, end: int) -> str:
     """Old models list their weights among the inputs."""
     for field, stop in _fields(file, end):
         if field == 8:
-            return _taken(file, stop).decode("utf-8", "replace")
+            return _read_until(file, stop).decode("utf-8", "replace")
     return ""
 
 
-def _face(description: bytes) -> Face:
+def _tensor_info(description: bytes) -> OnnxTensorInfo:
     try:
         value = onnx.ValueInfoProto.FromString(description)
     except DecodeError as error:
-        raise OnnxFault(f"an input or output cannot be read: {error}") from error
+        raise OnnxFileError(f"an input or output cannot be read: {error}") from error
     tensor = value.type.tensor_type
-    sizes = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
-    return Face(value.name, _type_name(tensor.elem_type), sizes)
+    dimensions = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
+    return OnnxTensorInfo(value.name, _type_name(tensor.elem_type), dimensions)
 
 
 def _type_name(number: int) -> str:
@@ -99,14 +99,16 @@ def _fields(file: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
     """(number, where it stops) of each field up to ``end``; the file stands at its beginning meanwhile."""
     while file.tell() < end:
         tag = _varint(file)
-        stop = _stop(file, tag & 7)
+        stop = _field_end(file, tag & 7)
         if stop > end:
-            raise OnnxFault(f"a part of it would end at byte {stop:,}, but it has {end:,} bytes: incomplete")
+            raise OnnxFileError(
+                f"a part of it would end at byte {stop:,}, but it has {end:,} bytes: incomplete"
+            )
         yield tag >> 3, stop
         file.seek(stop)
 
 
-def _stop(file: BinaryIO, kind: int) -> int:
+def _field_end(file: BinaryIO, kind: int) -> int:
     match kind:
         case 0:
             _varint(file)
@@ -119,7 +121,7 @@ def _stop(file: BinaryIO, kind: int) -> int:
         case 5:
             return file.tell() + 4
         case _:
-            raise OnnxFault(f"odd data at byte {file.tell():,}; is it an ONNX model?")
+            raise OnnxFileError(f"odd data at byte {file.tell():,}; is it an ONNX model?")
 
 
 def _varint(file: BinaryIO) -> int:
@@ -127,14 +129,14 @@ def _varint(file: BinaryIO) -> int:
     for shift in range(0, 64, 7):
         byte = file.read(1)
         if not byte:
-            raise OnnxFault(f"it ends in the middle, at byte {file.tell():,}: incomplete")
+            raise OnnxFileError(f"it ends in the middle, at byte {file.tell():,}: incomplete")
         value |= (byte[0] & 0x7F) << shift
         if byte[0] < 0x80:
             return value
-    raise OnnxFault(f"odd data at byte {file.tell():,}; is it an ONNX model?")
+    raise OnnxFileError(f"odd data at byte {file.tell():,}; is it an ONNX model?")
 
 
-def _taken(file: BinaryIO, stop: int) -> bytes:
-    if stop - file.tell() > _MOST_BYTES:
-        raise OnnxFault(f"an input or output takes {stop - file.tell():,} bytes to describe; odd")
+def _read_until(file: BinaryIO, stop: int) -> bytes:
+    if stop - file.tell() > _MAX_DESCRIPTION_BYTES:
+        raise OnnxFileError(f"an input or output takes {stop - file.tell():,} bytes to describe; odd")
     return file.read(stop - file.tell())

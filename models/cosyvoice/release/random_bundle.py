@@ -28,37 +28,37 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
-from ..front_end.text_tokenizer import byte_letters, marks
+from ..front_end.text_tokenizer import byte_characters, special_tokens
 from ..geometry import (
+    CosyVoiceConfig,
+    CosyVoiceVersion,
     DitSizes,
     EncoderSizes,
     FlowSizes,
-    Geometry,
     HiftSizes,
     SpeechLmConfig,
     UnetSizes,
-    Version,
-    released,
+    released_config,
 )
-from ..golden.weights import EMBEDDING_KEY, ROTARY_KEY_END, rotary_frequencies, scaled
-from .bundle import SPEAKER_ENCODER, SPEAKER_WIDTH, SPEAKERS, speech_tokenizer_name
+from ..golden.weights import EMBEDDING_KEY, ROTARY_KEY_END, rotary_frequencies, scale_for_key
+from .bundle import SPEAKER_ENCODER_FILE, SPEAKER_WIDTH, SPEAKERS_FILE, speech_tokenizer_name
 from .checkpoint import TIED_KEY
-from .manifest import Shape, Shapes, file_shapes
+from .manifest import TensorShape, TensorShapes, file_shapes
 from .recipe import QWEN_FOLDER
 
 # Without these the fundamental stays below any voice, the vocoder clips, and every id is about as likely.
-_LIVELIER = {
+_EXTRA_SCALES = {
     "f0_predictor.classifier.weight": 150.0,
     "conv_post.parametrizations.weight.original0": 0.1,
     "llm_decoder.weight": 6.0,
 }
-_PAIRS = "th he in er an re on at en nd ou ea ng ing the and ll or is it st".split()
+_BPE_PAIRS = "th he in er an re on at en nd ou ea ng ing the and ll or is it st".split()
 _OTHER_FILES_BYTES = 20_000_000
 _TINY_BASE_IDS = 320
 _RELEASED_BASE_IDS = 151_643
 
 
-class Size(Enum):
+class BundleSize(Enum):
     """How large a random bundle is: for tests, or as released (2.6 GB in version 2, 3.4 GB in version 3)."""
 
     TINY = "tiny"
@@ -67,10 +67,10 @@ class Size(Enum):
 
 def write_random_bundle(
     folder: Path,
-    version: Version,
-    size: Size,
+    version: CosyVoiceVersion,
+    size: BundleSize,
     seed: int = 0,
-    written: Callable[[int], None] = lambda numbers: None,
+    on_bytes_written: Callable[[int], None] = lambda numbers: None,
 ) -> None:
     """Write a bundle into a folder that does not exist or is empty: all of it, or nothing.
 
@@ -80,32 +80,32 @@ def write_random_bundle(
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; give a new folder")
-    geometry = _geometry(version, size)
-    _require_room(folder, weight_bytes(version, size))
+    config = _config_of_size(version, size)
+    _require_disk_space(folder, weight_bytes(version, size))
     with contextlib.ExitStack() as unfinished:
         unfinished.callback(shutil.rmtree, folder, ignore_errors=True)
-        for name, shapes in file_shapes(geometry).items():
-            torch.save(_random_weights(shapes, f"{seed}/{name}/", written), folder / name)
-        _write_onnx(folder, geometry, seed)
-        _write_qwen(folder / QWEN_FOLDER, geometry, size)
-        speakers = {"nobody": {"embedding": _random((1, SPEAKER_WIDTH), f"{seed}/nobody")}}
-        torch.save(speakers, folder / SPEAKERS)
+        for name, shapes in file_shapes(config).items():
+            torch.save(_random_weights(shapes, f"{seed}/{name}/", on_bytes_written), folder / name)
+        _write_onnx(folder, config, seed)
+        _write_qwen(folder / QWEN_FOLDER, config, size)
+        speakers = {"nobody": {"embedding": _random_tensor((1, SPEAKER_WIDTH), f"{seed}/nobody")}}
+        torch.save(speakers, folder / SPEAKERS_FILE)
         # Last, because a folder without it is no bundle: a run that is killed leaves none behind.
-        (folder / f"cosyvoice{version.value}.yaml").write_text(_yaml(geometry), "utf-8")
+        (folder / f"cosyvoice{version.value}.yaml").write_text(_yaml(config), "utf-8")
         unfinished.pop_all()
 
 
-def weight_bytes(version: Version, size: Size) -> int:
+def weight_bytes(version: CosyVoiceVersion, size: BundleSize) -> int:
     """What the weights of a random bundle take on the disk."""
-    files = file_shapes(_geometry(version, size)).values()
+    files = file_shapes(_config_of_size(version, size)).values()
     return sum(4 * math.prod(shape) for shapes in files for key, shape in shapes.items() if key != TIED_KEY)
 
 
-def _geometry(version: Version, size: Size) -> Geometry:
-    return released(version) if size is Size.FULL else tiny(version)
+def _config_of_size(version: CosyVoiceVersion, size: BundleSize) -> CosyVoiceConfig:
+    return released_config(version) if size is BundleSize.FULL else tiny_config(version)
 
 
-def _require_room(folder: Path, needed: int) -> None:
+def _require_disk_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed + _OTHER_FILES_BYTES:
         raise OSError(
@@ -113,11 +113,11 @@ def _require_room(folder: Path, needed: int) -> None:
         )
 
 
-def tiny(version: Version) -> Geometry:
+def tiny_config(version: CosyVoiceVersion) -> CosyVoiceConfig:
     """Networks small enough for a test, with the codec, the rates and the chunks of the release."""
-    text_rows = _TINY_BASE_IDS + len(marks(version))
+    text_vocab_size = _TINY_BASE_IDS + len(special_tokens(version))
     lm = SpeechLmConfig(
-        version, hidden=64, layers=2, heads=4, kv_heads=2, intermediate=160, text_rows=text_rows
+        version, hidden=64, layers=2, heads=4, kv_heads=2, intermediate=160, text_vocab_size=text_vocab_size
     )
     flow = FlowSizes(
         encoder=EncoderSizes(width=64, heads=4, inner=128, layers=2, up_layers=2),
@@ -125,42 +125,44 @@ def tiny(version: Version) -> Geometry:
         lookahead_channels=48,
         dit=DitSizes(width=64, depth=2, heads=4, head_width=16),
     )
-    return Geometry(lm, flow, replace(HiftSizes(), channels=32, f0_channels=24))
+    return CosyVoiceConfig(lm, flow, replace(HiftSizes(), channels=32, f0_channels=24))
 
 
-def _random_weights(shapes: Shapes, salt: str, written: Callable[[int], None]) -> dict[str, Tensor]:
+def _random_weights(
+    shapes: TensorShapes, salt: str, on_bytes_written: Callable[[int], None]
+) -> dict[str, Tensor]:
     tensors = {}
     for key, shape in shapes.items():
         if key != TIED_KEY:
             tensors[key] = _random_weight(key, shape, salt)
-            written(tensors[key].nbytes)
+            on_bytes_written(tensors[key].nbytes)
     if TIED_KEY in shapes:
         tensors[TIED_KEY] = tensors[EMBEDDING_KEY]
     return tensors
 
 
-def _random_weight(key: str, shape: Shape, salt: str) -> Tensor:
+def _random_weight(key: str, shape: TensorShape, salt: str) -> Tensor:
     if key.endswith(ROTARY_KEY_END):
         return torch.from_numpy(rotary_frequencies(shape))
-    drawn = scaled(key, _noise(shape, salt + key))
-    for end, factor in _LIVELIER.items():
+    drawn = scale_for_key(key, _noise(shape, salt + key))
+    for end, factor in _EXTRA_SCALES.items():
         if key.endswith(end):
             drawn *= np.float32(factor)
     return torch.from_numpy(drawn)
 
 
-def _random(shape: Shape, salt: str) -> Tensor:
+def _random_tensor(shape: TensorShape, salt: str) -> Tensor:
     return torch.from_numpy(_noise(shape, salt))
 
 
-def _noise(shape: Shape, salt: str) -> NDArray[np.float32]:
+def _noise(shape: TensorShape, salt: str) -> NDArray[np.float32]:
     generator = np.random.Generator(np.random.PCG64(zlib.crc32(salt.encode())))
     return generator.standard_normal(shape, dtype=np.float32)
 
 
-def _write_onnx(folder: Path, geometry: Geometry, seed: int) -> None:
-    onnx.save(_speaker_encoder(seed), folder / SPEAKER_ENCODER)
-    onnx.save(_speech_tokenizer(geometry, seed), folder / speech_tokenizer_name(geometry.version))
+def _write_onnx(folder: Path, config: CosyVoiceConfig, seed: int) -> None:
+    onnx.save(_speaker_encoder(seed), folder / SPEAKER_ENCODER_FILE)
+    onnx.save(_speech_tokenizer(config, seed), folder / speech_tokenizer_name(config.version))
 
 
 def _speaker_encoder(seed: int) -> onnx.ModelProto:
@@ -177,9 +179,9 @@ def _speaker_encoder(seed: int) -> onnx.ModelProto:
     return _model(helper.make_graph(nodes, "campplus", inputs, outputs, weights))
 
 
-def _speech_tokenizer(geometry: Geometry, seed: int) -> onnx.ModelProto:
+def _speech_tokenizer(config: CosyVoiceConfig, seed: int) -> onnx.ModelProto:
     """Of every four frames the id whose random direction is nearest to their mean."""
-    directions = _noise((geometry.lm.speech_codes, 128, 1), f"{seed}/speech")
+    directions = _noise((config.lm.codebook_size, 128, 1), f"{seed}/speech")
     nodes = [
         helper.make_node("AveragePool", ["feats"], ["mean"], kernel_shape=[4], strides=[4]),
         helper.make_node("Conv", ["mean", "directions"], ["near"]),
@@ -199,23 +201,23 @@ def _model(graph: onnx.GraphProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def _write_qwen(folder: Path, geometry: Geometry, size: Size) -> None:
+def _write_qwen(folder: Path, config: CosyVoiceConfig, size: BundleSize) -> None:
     folder.mkdir()
-    base_ids = _RELEASED_BASE_IDS if size is Size.FULL else _TINY_BASE_IDS
-    letters = byte_letters()
-    vocabulary = [*letters, *sorted(_PAIRS, key=len)]
+    base_ids = _RELEASED_BASE_IDS if size is BundleSize.FULL else _TINY_BASE_IDS
+    letters = byte_characters()
+    vocabulary = [*letters, *sorted(_BPE_PAIRS, key=len)]
     # Ids that no text can reach stand for the rest of the vocabulary, so that the marks have their usual ids.
     vocabulary += [f"<unused {place}>" for place in range(len(vocabulary), base_ids)]
     files: dict[str, Any] = {
         "vocab.json": {token: place for place, token in enumerate(vocabulary)},
-        "config.json": _qwen_config(geometry.lm),
+        "config.json": _qwen_config(config.lm),
         "generation_config.json": {"max_new_tokens": 2048},
         "tokenizer_config.json": {"model_max_length": 32_768, "tokenizer_class": "Qwen2Tokenizer"},
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False), "utf-8")
     merges = "".join(
-        f"{pair[:-1]} {pair[-1]}\n" for pair in sorted(_PAIRS, key=len) if pair[:-1] in vocabulary
+        f"{pair[:-1]} {pair[-1]}\n" for pair in sorted(_BPE_PAIRS, key=len) if pair[:-1] in vocabulary
     )
     (folder / "merges.txt").write_text("#version: 0.2\n" + merges, "utf-8")
 
@@ -233,11 +235,11 @@ def _qwen_config(lm: SpeechLmConfig) -> dict[str, Any]:
         "rms_norm_eps": lm.norm_epsilon,
         "rope_theta": lm.rope_base,
         "tie_word_embeddings": True,
-        "vocab_size": lm.text_rows,
+        "vocab_size": lm.text_vocab_size,
     }
 
 
-class _Tagged(dict[str, Any]):
+class _TaggedMapping(dict[str, Any]):
     """A mapping under a yaml tag."""
 
     def __init__(self, tag: str, **settings: Any) -> None:
@@ -249,32 +251,32 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
     """Writes tags as the release does."""
 
 
-_Dumper.add_representer(_Tagged, lambda dumper, data: dumper.represent_mapping(data.tag, dict(data)))
+_Dumper.add_representer(_TaggedMapping, lambda dumper, data: dumper.represent_mapping(data.tag, dict(data)))
 
 
-def _yaml(geometry: Geometry) -> str:
-    lm, flow = geometry.lm, _flow_v2(geometry) if geometry.version is Version.V2 else _flow_v3(geometry)
-    lm_class = "Qwen2LM" if geometry.version is Version.V2 else "CosyVoice3LM"
+def _yaml(config: CosyVoiceConfig) -> str:
+    lm, flow = config.lm, _flow_v2(config) if config.version is CosyVoiceVersion.V2 else _flow_v3(config)
+    lm_class = "Qwen2LM" if config.version is CosyVoiceVersion.V2 else "CosyVoice3LM"
     settings = {
         "sample_rate": 24_000,
         "llm_input_size": lm.hidden,
         "llm_output_size": lm.hidden,
-        "spk_embed_dim": geometry.flow.speaker,
+        "spk_embed_dim": config.flow.speaker,
         "token_frame_rate": 25,
         "token_mel_ratio": 2,
         "chunk_size": 25,
         "num_decoding_left_chunks": -1,
-        "llm": _Tagged(
+        "llm": _TaggedMapping(
             f"!new:cosyvoice.llm.llm.{lm_class}",
-            speech_token_size=lm.speech_codes,
+            speech_token_size=lm.codebook_size,
             mix_ratio=[5, 15],
-            sampling=_Tagged(
+            sampling=_TaggedMapping(
                 "!name:cosyvoice.utils.common.ras_sampling", top_p=0.8, top_k=25, win_size=10, tau_r=0.1
             ),
         ),
         "flow": flow,
-        "hift": _hift(geometry),
-        "feat_extractor": _Tagged(
+        "hift": _hift(config),
+        "feat_extractor": _TaggedMapping(
             "!name:matcha.utils.audio.mel_spectrogram",
             n_fft=1920,
             num_mels=80,
@@ -282,22 +284,22 @@ def _yaml(geometry: Geometry) -> str:
             hop_size=480,
             win_size=1920,
             fmin=0,
-            fmax=8000 if geometry.version is Version.V2 else None,
+            fmax=8000 if config.version is CosyVoiceVersion.V2 else None,
             center=False,
         ),
     }
     return str(yaml.dump(settings, Dumper=_Dumper, sort_keys=False))
 
 
-def _flow_v2(geometry: Geometry) -> _Tagged:
-    encoder, unet = geometry.flow.encoder, geometry.flow.unet
-    return _Tagged(
+def _flow_v2(config: CosyVoiceConfig) -> _TaggedMapping:
+    encoder, unet = config.flow.encoder, config.flow.unet
+    return _TaggedMapping(
         "!new:cosyvoice.flow.flow.CausalMaskedDiffWithXvec",
         input_size=encoder.width,
         output_size=80,
-        vocab_size=geometry.lm.speech_codes,
+        vocab_size=config.lm.codebook_size,
         pre_lookahead_len=3,
-        encoder=_Tagged(
+        encoder=_TaggedMapping(
             "!new:cosyvoice.transformer.upsample_encoder.UpsampleConformerEncoder",
             output_size=encoder.width,
             attention_heads=encoder.heads,
@@ -306,7 +308,7 @@ def _flow_v2(geometry: Geometry) -> _Tagged:
             num_up_blocks=encoder.up_layers,
         ),
         decoder=_decoder(
-            _Tagged(
+            _TaggedMapping(
                 "!new:cosyvoice.flow.decoder.CausalConditionalDecoder",
                 in_channels=320,
                 out_channels=80,
@@ -322,22 +324,22 @@ def _flow_v2(geometry: Geometry) -> _Tagged:
     )
 
 
-def _flow_v3(geometry: Geometry) -> _Tagged:
-    dit = geometry.flow.dit
-    return _Tagged(
+def _flow_v3(config: CosyVoiceConfig) -> _TaggedMapping:
+    dit = config.flow.dit
+    return _TaggedMapping(
         "!new:cosyvoice.flow.flow.CausalMaskedDiffWithDiT",
         input_size=80,
         output_size=80,
-        vocab_size=geometry.lm.speech_codes,
+        vocab_size=config.lm.codebook_size,
         pre_lookahead_len=3,
-        pre_lookahead_layer=_Tagged(
+        pre_lookahead_layer=_TaggedMapping(
             "!new:cosyvoice.transformer.upsample_encoder.PreLookaheadLayer",
             in_channels=80,
-            channels=geometry.flow.lookahead_channels,
+            channels=config.flow.lookahead_channels,
             pre_lookahead_len=3,
         ),
         decoder=_decoder(
-            _Tagged(
+            _TaggedMapping(
                 "!new:cosyvoice.flow.DiT.dit.DiT",
                 dim=dit.width,
                 depth=dit.depth,
@@ -350,21 +352,21 @@ def _flow_v3(geometry: Geometry) -> _Tagged:
     )
 
 
-def _decoder(estimator: _Tagged) -> _Tagged:
+def _decoder(estimator: _TaggedMapping) -> _TaggedMapping:
     guidance = {"sigma_min": 1e-6, "solver": "euler", "t_scheduler": "cosine", "inference_cfg_rate": 0.7}
-    return _Tagged(
+    return _TaggedMapping(
         "!new:cosyvoice.flow.flow_matching.CausalConditionalCFM",
         in_channels=240,
         n_spks=1,
         spk_emb_dim=80,
-        cfm_params=_Tagged("!new:omegaconf.DictConfig", content=guidance),
+        cfm_params=_TaggedMapping("!new:omegaconf.DictConfig", content=guidance),
         estimator=estimator,
     )
 
 
-def _hift(geometry: Geometry) -> _Tagged:
-    sizes, version = geometry.hift, geometry.version
-    causal = "" if version is Version.V2 else "Causal"
+def _hift(config: CosyVoiceConfig) -> _TaggedMapping:
+    sizes, version = config.hift, config.version
+    causal = "" if version is CosyVoiceVersion.V2 else "Causal"
     settings: dict[str, Any] = {
         "in_channels": 80,
         "base_channels": sizes.channels,
@@ -382,13 +384,13 @@ def _hift(geometry: Geometry) -> _Tagged:
         "resblock_dilation_sizes": [list(sizes.dilations) for _ in sizes.resblock_kernels],
         "source_resblock_kernel_sizes": list(sizes.source_kernels),
         "source_resblock_dilation_sizes": [list(sizes.dilations) for _ in sizes.source_kernels],
-        "f0_predictor": _Tagged(
+        "f0_predictor": _TaggedMapping(
             f"!new:cosyvoice.hifigan.f0_predictor.{causal}ConvRNNF0Predictor",
             num_class=1,
             in_channels=80,
             cond_channels=sizes.f0_channels,
         ),
     }
-    if version is Version.V3:
+    if version is CosyVoiceVersion.V3:
         settings["conv_pre_look_right"] = sizes.look_right
-    return _Tagged(f"!new:cosyvoice.hifigan.generator.{causal}HiFTGenerator", **settings)
+    return _TaggedMapping(f"!new:cosyvoice.hifigan.generator.{causal}HiFTGenerator", **settings)

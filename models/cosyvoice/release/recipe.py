@@ -17,25 +17,25 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from ..geometry import (
+    CosyVoiceConfig,
+    CosyVoiceVersion,
     DitSizes,
     EncoderSizes,
     FlowSizes,
-    Geometry,
     HiftSizes,
     SpeechLmConfig,
     UnetSizes,
-    Version,
 )
 from ..sampling import SamplingParameters
 from .checkpoint import require_file
 
-MOST_BYTES = 1_000_000
-MOST_LAYERS = 1000  # nothing is allocated for a network, and no list of its tensors written, beyond this
-MOST_STEPS = 16
+MAX_CONFIG_BYTES = 1_000_000
+MAX_LAYERS = 1000  # nothing is allocated for a network, and no list of its tensors written, beyond this
+MAX_UPSAMPLING_STEPS = 16
 QWEN_FOLDER = "CosyVoice-BlankEN"
 
 # What the networks here are written for; a release that differs would be spoken wrongly, not slowly.
-_FIXED = {
+_REQUIRED_VALUES = {
     "sample_rate": 24_000,
     "token_frame_rate": 25,
     "token_mel_ratio": 2,
@@ -54,39 +54,47 @@ _FIXED = {
     "feat_extractor.hop_size": 480,
     "feat_extractor.num_mels": 80,
 }
-_CLASSES = {
-    Version.V2: {"llm": "Qwen2LM", "flow": "CausalMaskedDiffWithXvec", "hift": "HiFTGenerator"},
-    Version.V3: {"llm": "CosyVoice3LM", "flow": "CausalMaskedDiffWithDiT", "hift": "CausalHiFTGenerator"},
+_REQUIRED_CLASSES = {
+    CosyVoiceVersion.V2: {"llm": "Qwen2LM", "flow": "CausalMaskedDiffWithXvec", "hift": "HiFTGenerator"},
+    CosyVoiceVersion.V3: {
+        "llm": "CosyVoice3LM",
+        "flow": "CausalMaskedDiffWithDiT",
+        "hift": "CausalHiFTGenerator",
+    },
 }
 _REFERENCE = re.compile(r"<([A-Za-z_][A-Za-z_0-9]*)>")
 
 
-class RecipeFault(ValueError):
+class BundleConfigError(ValueError):
     """The settings cannot be read, or say what this engine is not written for; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """Settings of a bundle. mel_highest_hz: of the prompt's mel; None is half the rate."""
+class BundleYamlConfig:
+    """Settings of a bundle. mel_max_hz: of the prompt's mel; None is half the rate."""
 
-    geometry: Geometry
+    network_config: CosyVoiceConfig
     sampling: SamplingParameters
-    mel_highest_hz: float | None
+    mel_max_hz: float | None
 
 
-def read_recipe(folder: Path, version: Version) -> Recipe:
-    """Read the settings of a bundle folder; raises RecipeFault."""
+def read_bundle_config(folder: Path, version: CosyVoiceVersion) -> BundleYamlConfig:
+    """Read the settings of a bundle folder; raises BundleConfigError."""
     name = f"cosyvoice{version.value}.yaml"
-    settings = _Settings(name, parse_yaml(_text(folder / name), name))
+    settings = _SettingsFile(name, parse_yaml(_read_text(folder / name), name))
     qwen_name = f"{QWEN_FOLDER}/config.json"
-    qwen = _Settings(qwen_name, _parse_json(_text(folder / QWEN_FOLDER / "config.json"), qwen_name))
-    for network, wanted in _CLASSES[version].items():
+    qwen = _SettingsFile(qwen_name, _parse_json(_read_text(folder / QWEN_FOLDER / "config.json"), qwen_name))
+    for network, wanted in _REQUIRED_CLASSES[version].items():
         settings.require_class(network, wanted)
-    for place, value in _FIXED.items():
-        settings.require(place, value)
-    lm = _lm(settings, qwen, version)
-    flow = _flow_v2(settings) if version is Version.V2 else _flow_v3(settings)
-    return Recipe(Geometry(lm, flow, _hift(settings, version)), _sampling(settings), settings.highest_hz())
+    for key_path, value in _REQUIRED_VALUES.items():
+        settings.require(key_path, value)
+    lm = _read_lm_config(settings, qwen, version)
+    flow = _read_flow_v2(settings) if version is CosyVoiceVersion.V2 else _read_flow_v3(settings)
+    return BundleYamlConfig(
+        CosyVoiceConfig(lm, flow, _read_checked_hift(settings, version)),
+        _read_sampling(settings),
+        settings.max_hz(),
+    )
 
 
 def parse_yaml(text: str, name: str) -> dict[str, Any]:
@@ -94,11 +102,13 @@ def parse_yaml(text: str, name: str) -> dict[str, Any]:
     try:
         data = yaml.load(text, Loader=_PlainLoader)  # a safe loader that builds nothing
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise RecipeFault(f"{name}: not readable as yaml: {' '.join(str(error).split())[:300]}") from error
+        raise BundleConfigError(
+            f"{name}: not readable as yaml: {' '.join(str(error).split())[:300]}"
+        ) from error
     except RecursionError:
-        raise RecipeFault(f"{name}: not readable as yaml: nested too deeply") from None
+        raise BundleConfigError(f"{name}: not readable as yaml: nested too deeply") from None
     if not isinstance(data, dict):
-        raise RecipeFault(f"{name}: found {type(data).__name__}, expected named settings")
+        raise BundleConfigError(f"{name}: found {type(data).__name__}, expected named settings")
     return data
 
 
@@ -106,7 +116,7 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
     """Keeps tags as names."""
 
 
-def _plain(loader: Any, suffix: str, node: Any) -> Any:
+def _construct_plain(loader: Any, suffix: str, node: Any) -> Any:
     if isinstance(node, yaml.MappingNode):
         return {"!": suffix, **loader.construct_mapping(node, deep=True)}
     if isinstance(node, yaml.SequenceNode):
@@ -114,20 +124,20 @@ def _plain(loader: Any, suffix: str, node: Any) -> Any:
     return loader.construct_scalar(node)
 
 
-_PlainLoader.add_multi_constructor("!", _plain)
+_PlainLoader.add_multi_constructor("!", _construct_plain)
 
 
-class _Settings:
+class _SettingsFile:
     """Named settings of one file, by dotted places."""
 
     def __init__(self, name: str, data: dict[str, Any]) -> None:
         self._name, self._data = name, data
 
-    def find(self, place: str) -> Any:
+    def find(self, key_path: str) -> Any:
         found: Any = self._data
-        for part in place.split("."):
+        for part in key_path.split("."):
             if not isinstance(found, dict) or part not in found:
-                raise RecipeFault(f"{self._name}: {place} is missing")
+                raise BundleConfigError(f"{self._name}: {key_path} is missing")
             found = found[part]
         return self._resolved(found)
 
@@ -140,92 +150,96 @@ class _Settings:
             return value
         return math.prod(factors)
 
-    def number(self, place: str, default: int | None = None, most: int = 2**24) -> int:
-        if default is not None and not self._has(place):
+    def number(self, key_path: str, default: int | None = None, max_value: int = 2**24) -> int:
+        if default is not None and not self._has(key_path):
             return default
-        value = self.find(place)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
-            raise RecipeFault(
-                f"{self._name}: {place} is {_shown(value)}; expected a whole number from 1 to {most:,}"
+        value = self.find(key_path)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= max_value:
+            raise BundleConfigError(
+                f"{self._name}: {key_path} is {_abbreviate(value)}; expected a whole number from 1 to {max_value:,}"
             )
         return value
 
-    def layers(self, place: str, default: int | None = None) -> int:
-        return self.number(place, default, MOST_LAYERS)
+    def layers(self, key_path: str, default: int | None = None) -> int:
+        return self.number(key_path, default, MAX_LAYERS)
 
-    def require_shares(self, whole: str, parts: str) -> None:
+    def require_multiple(self, whole: str, parts: str) -> None:
         """That one number is a multiple of another."""
         if self.number(whole) % self.number(parts):
-            raise RecipeFault(
+            raise BundleConfigError(
                 f"{self._name}: {whole} is {self.number(whole)}; expected a multiple of {parts}, which is "
                 f"{self.number(parts)}"
             )
 
-    def real(self, place: str) -> float:
-        value = self.find(place)
+    def float_number(self, key_path: str) -> float:
+        value = self.find(key_path)
         if isinstance(value, str):  # yaml 1.1 reads 1e-06 as text
-            value = _real(value)
+            value = _parse_float(value)
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
-            raise RecipeFault(f"{self._name}: {place} is {_shown(value)}; expected a number")
+            raise BundleConfigError(f"{self._name}: {key_path} is {_abbreviate(value)}; expected a number")
         return float(value)
 
-    def numbers(self, place: str) -> tuple[int, ...]:
-        return self._whole_numbers(place, self.find(place))
+    def numbers(self, key_path: str) -> tuple[int, ...]:
+        return self._whole_numbers(key_path, self.find(key_path))
 
-    def same_numbers(self, place: str) -> tuple[int, ...]:
+    def equal_rows(self, key_path: str) -> tuple[int, ...]:
         """Rows that must all be equal."""
-        rows = self.find(place)
+        rows = self.find(key_path)
         if not isinstance(rows, list) or not rows or any(row != rows[0] for row in rows):
-            raise RecipeFault(f"{self._name}: {place} is {_shown(rows)}; expected equal rows of numbers")
-        return self._whole_numbers(place, rows[0])
+            raise BundleConfigError(
+                f"{self._name}: {key_path} is {_abbreviate(rows)}; expected equal rows of numbers"
+            )
+        return self._whole_numbers(key_path, rows[0])
 
-    def _whole_numbers(self, place: str, value: Any) -> tuple[int, ...]:
-        wanted = isinstance(value, list) and 0 < len(value) <= MOST_STEPS
+    def _whole_numbers(self, key_path: str, value: Any) -> tuple[int, ...]:
+        wanted = isinstance(value, list) and 0 < len(value) <= MAX_UPSAMPLING_STEPS
         if not wanted or not all(type(n) is int and 0 < n <= 2**24 for n in value):
-            raise RecipeFault(
-                f"{self._name}: {place} is {_shown(value)}; expected up to {MOST_STEPS} whole numbers above 0"
+            raise BundleConfigError(
+                f"{self._name}: {key_path} is {_abbreviate(value)}; expected up to {MAX_UPSAMPLING_STEPS} whole numbers above 0"
             )
         return tuple(value)
 
-    def require(self, place: str, wanted: Any) -> None:
-        found = self.find(place)
+    def require(self, key_path: str, wanted: Any) -> None:
+        found = self.find(key_path)
         if found != wanted:
-            raise RecipeFault(f"{self._name}: {place} is {_shown(found)}; expected {wanted!r}")
+            raise BundleConfigError(f"{self._name}: {key_path} is {_abbreviate(found)}; expected {wanted!r}")
 
-    def require_class(self, place: str, wanted: str) -> None:
-        found = self.find(place)
+    def require_class(self, key_path: str, wanted: str) -> None:
+        found = self.find(key_path)
         tag = str(found.get("!", "nothing")) if isinstance(found, dict) else type(found).__name__
         if tag.rpartition(".")[2] != wanted:
-            raise RecipeFault(f"{self._name}: {place} is {tag[:100]}; expected a {wanted}")
+            raise BundleConfigError(f"{self._name}: {key_path} is {tag[:100]}; expected a {wanted}")
 
-    def highest_hz(self) -> float | None:
-        place = "feat_extractor.fmax"
-        return None if self.find(place) is None else self.real(place)
+    def max_hz(self) -> float | None:
+        key_path = "feat_extractor.fmax"
+        return None if self.find(key_path) is None else self.float_number(key_path)
 
-    def _has(self, place: str) -> bool:
-        parent, _, name = place.rpartition(".")
+    def _has(self, key_path: str) -> bool:
+        parent, _, name = key_path.rpartition(".")
         return name in (self.find(parent) if parent else self._data)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         require_file(path)
-        if path.stat().st_size > MOST_BYTES:
-            raise RecipeFault(
-                f"{path.name}: {path.stat().st_size:,} bytes; settings have at most {MOST_BYTES:,}"
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise BundleConfigError(
+                f"{path.name}: {path.stat().st_size:,} bytes; settings have at most {MAX_CONFIG_BYTES:,}"
             )
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise RecipeFault(f"{path.name}: not text in UTF-8 ({error.reason} at byte {error.start})") from error
+        raise BundleConfigError(
+            f"{path.name}: not text in UTF-8 ({error.reason} at byte {error.start})"
+        ) from error
     except OSError as error:
-        raise RecipeFault(f"{_place(path)}: {error.strerror}") from error
+        raise BundleConfigError(f"{_display_name(path)}: {error.strerror}") from error
 
 
-def _place(path: Path) -> str:
+def _display_name(path: Path) -> str:
     return f"{QWEN_FOLDER}/{path.name}" if path.parent.name == QWEN_FOLDER else path.name
 
 
-def _shown(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     """Short, whatever it is: a few lines of yaml can say a value of gigabytes."""
     return reprlib.repr(value)
 
@@ -234,31 +248,33 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise RecipeFault(f"{name}: not readable as JSON: {error}") from error
+        raise BundleConfigError(f"{name}: not readable as JSON: {error}") from error
     except RecursionError:
-        raise RecipeFault(f"{name}: not readable as JSON: nested too deeply") from None
+        raise BundleConfigError(f"{name}: not readable as JSON: nested too deeply") from None
     if not isinstance(data, dict):
-        raise RecipeFault(f"{name}: found {type(data).__name__}, expected named settings")
+        raise BundleConfigError(f"{name}: found {type(data).__name__}, expected named settings")
     return data
 
 
-def _real(text: str) -> float | str:
+def _parse_float(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
         return text
 
 
-def _lm(settings: _Settings, qwen: _Settings, version: Version) -> SpeechLmConfig:
+def _read_lm_config(
+    settings: _SettingsFile, qwen: _SettingsFile, version: CosyVoiceVersion
+) -> SpeechLmConfig:
     hidden = qwen.number("hidden_size")
     settings.require("llm_input_size", hidden)
     settings.require("llm_output_size", hidden)
     qwen.require("tie_word_embeddings", True)
     qwen.require("hidden_act", "silu")
-    qwen.require_shares("hidden_size", "num_attention_heads")
-    qwen.require_shares("num_attention_heads", "num_key_value_heads")
-    if qwen.real("rope_theta") < 1 or qwen.real("rms_norm_eps") < 0:
-        raise RecipeFault(f"{QWEN_FOLDER}/config.json: rope_theta is below 1 or rms_norm_eps below 0")
+    qwen.require_multiple("hidden_size", "num_attention_heads")
+    qwen.require_multiple("num_attention_heads", "num_key_value_heads")
+    if qwen.float_number("rope_theta") < 1 or qwen.float_number("rms_norm_eps") < 0:
+        raise BundleConfigError(f"{QWEN_FOLDER}/config.json: rope_theta is below 1 or rms_norm_eps below 0")
     return SpeechLmConfig(
         version=version,
         hidden=hidden,
@@ -266,21 +282,23 @@ def _lm(settings: _Settings, qwen: _Settings, version: Version) -> SpeechLmConfi
         heads=qwen.number("num_attention_heads"),
         kv_heads=qwen.number("num_key_value_heads"),
         intermediate=qwen.number("intermediate_size"),
-        text_rows=qwen.number("vocab_size"),
-        speech_codes=settings.number("llm.speech_token_size"),
-        rope_base=qwen.real("rope_theta"),
-        norm_epsilon=qwen.real("rms_norm_eps"),
+        text_vocab_size=qwen.number("vocab_size"),
+        codebook_size=settings.number("llm.speech_token_size"),
+        rope_base=qwen.float_number("rope_theta"),
+        norm_epsilon=qwen.float_number("rms_norm_eps"),
     )
 
 
-def _flow_v2(settings: _Settings) -> FlowSizes:
+def _read_flow_v2(settings: _SettingsFile) -> FlowSizes:
     encoder, unet = "flow.encoder", "flow.decoder.estimator"
     settings.require(f"{unet}.static_chunk_size", 50)
     settings.require(f"{unet}.in_channels", 320)
-    settings.require_shares(f"{encoder}.output_size", f"{encoder}.attention_heads")
+    settings.require_multiple(f"{encoder}.output_size", f"{encoder}.attention_heads")
     channels = settings.numbers(f"{unet}.channels")
     if len(channels) != 1:
-        raise RecipeFault(f"cosyvoice2.yaml: {unet}.channels is {list(channels)}; expected a single level")
+        raise BundleConfigError(
+            f"cosyvoice2.yaml: {unet}.channels is {list(channels)}; expected a single level"
+        )
     return FlowSizes(
         speaker=settings.number("spk_embed_dim"),
         encoder=EncoderSizes(
@@ -301,7 +319,7 @@ def _flow_v2(settings: _Settings) -> FlowSizes:
     )
 
 
-def _flow_v3(settings: _Settings) -> FlowSizes:
+def _read_flow_v3(settings: _SettingsFile) -> FlowSizes:
     dit = "flow.decoder.estimator"
     settings.require(f"{dit}.static_chunk_size", 50)
     return FlowSizes(
@@ -317,21 +335,21 @@ def _flow_v3(settings: _Settings) -> FlowSizes:
     )
 
 
-def _hift(settings: _Settings, version: Version) -> HiftSizes:
-    if version is Version.V3:
+def _read_checked_hift(settings: _SettingsFile, version: CosyVoiceVersion) -> HiftSizes:
+    if version is CosyVoiceVersion.V3:
         settings.require("hift.conv_pre_look_right", HiftSizes().look_right)
-    sizes = _hift_sizes(settings)
+    sizes = _read_hift(settings)
     steps = [len(sizes.upsample_rates), len(sizes.upsample_kernels), len(sizes.source_kernels)]
     samples = math.prod(sizes.upsample_rates) * sizes.hop
     if len(set(steps)) > 1 or samples != settings.find("feat_extractor.hop_size"):
-        raise RecipeFault(
+        raise BundleConfigError(
             f"cosyvoice{version.value}.yaml: hift has {steps} rates, kernels and source kernels, and makes "
             f"{samples:,} samples of a frame; expected equal numbers of them, and feat_extractor.hop_size"
         )
     return sizes
 
 
-def _hift_sizes(settings: _Settings) -> HiftSizes:
+def _read_hift(settings: _SettingsFile) -> HiftSizes:
     return HiftSizes(
         channels=settings.number("hift.base_channels"),
         harmonics=settings.number("hift.nb_harmonics"),
@@ -339,20 +357,20 @@ def _hift_sizes(settings: _Settings) -> HiftSizes:
         upsample_kernels=settings.numbers("hift.upsample_kernel_sizes"),
         resblock_kernels=settings.numbers("hift.resblock_kernel_sizes"),
         source_kernels=settings.numbers("hift.source_resblock_kernel_sizes"),
-        dilations=settings.same_numbers("hift.resblock_dilation_sizes"),
+        dilations=settings.equal_rows("hift.resblock_dilation_sizes"),
         transform=settings.number("hift.istft_params.n_fft"),
         hop=settings.number("hift.istft_params.hop_len"),
         f0_channels=settings.number("hift.f0_predictor.cond_channels"),
     )
 
 
-def _sampling(settings: _Settings) -> SamplingParameters:
+def _read_sampling(settings: _SettingsFile) -> SamplingParameters:
     try:
         return SamplingParameters(
-            top_p=settings.real("llm.sampling.top_p"),
+            top_p=settings.float_number("llm.sampling.top_p"),
             top_k=settings.number("llm.sampling.top_k"),
             repetition_window=settings.number("llm.sampling.win_size"),
-            repetition_threshold=settings.real("llm.sampling.tau_r"),
+            repetition_threshold=settings.float_number("llm.sampling.tau_r"),
         )
     except ValueError as error:
-        raise RecipeFault(f"llm.sampling: {error}") from error
+        raise BundleConfigError(f"llm.sampling: {error}") from error

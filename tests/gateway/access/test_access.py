@@ -4,7 +4,12 @@ import base64
 from pathlib import Path
 
 import pytest
-from vivavoce.gateway.access.access import COOKIE, OPEN_KEY_ID, TICKET_S, Access
+from vivavoce.gateway.access.access import (
+    ANONYMOUS_KEY_ID,
+    PAGE_COOKIE_NAME,
+    PAGE_TICKET_LIFETIME_S,
+    AccessControl,
+)
 from vivavoce.gateway.access.errors import KeyRefused, OriginRefused, ScopeMissing
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.origins import Origins
@@ -37,7 +42,7 @@ def basic(user: str, password: str) -> str:
     ],
 )
 def test_a_key_is_taken_from_every_header_that_clients_use(keys: KeysFile, key: str, headers: object) -> None:
-    grant = Access(keys).grant(HOST | headers(key))  # type: ignore[operator]
+    grant = AccessControl(keys).grant(HOST | headers(key))  # type: ignore[operator]
     assert grant.key_id == key[3:11]
     assert grant.allows(Scope.SPEAK) and not grant.allows(Scope.CALLS)
 
@@ -55,12 +60,12 @@ def test_a_key_is_taken_from_every_header_that_clients_use(keys: KeysFile, key: 
         {"authorization": "Basic " + base64.b64encode(b"\xff\xfe:\xff").decode()},
         {"authorization": basic("only", "")},
         {"x-api-key": "with spaces in it"},
-        {"cookie": f"{COOKIE}=nothing"},
+        {"cookie": f"{PAGE_COOKIE_NAME}=nothing"},
         {"cookie": "\x00=;;=,"},
     ],
 )
 def test_everything_else_is_refused(keys: KeysFile, key: str, headers: dict[str, str]) -> None:
-    access = Access(keys)
+    access = AccessControl(keys)
     with pytest.raises(KeyRefused):
         access.grant(HOST | headers)
 
@@ -68,54 +73,54 @@ def test_everything_else_is_refused(keys: KeysFile, key: str, headers: dict[str,
 def test_ten_thousand_wrong_keys_leave_nothing_behind_and_the_right_one_works(
     keys: KeysFile, key: str
 ) -> None:
-    access = Access(keys)
+    access = AccessControl(keys)
     for number in range(10_000):
         with pytest.raises(KeyRefused):
             access.grant({"authorization": f"Bearer vv_{number:08x}_{'A' * 43}"})
     assert access.grant({"authorization": f"Bearer {key}"})
-    assert len(access._allowances) == 1
+    assert len(access._rate_limiters) == 1
 
 
 def test_a_scope_that_is_missing_is_named(keys: KeysFile, key: str) -> None:
-    grant = Access(keys).grant({"x-api-key": key})
+    grant = AccessControl(keys).grant({"x-api-key": key})
     grant.require(Scope.SPEAK)
     with pytest.raises(ScopeMissing, match="'enrol'; it has speak"):
-        grant.require(Scope.ENROL)
+        grant.require(Scope.ENROLL)
 
 
 def test_an_admin_may_do_everything(keys: KeysFile) -> None:
-    grant = Access(keys).grant({"x-api-key": keys.add("boss", (Scope.ADMIN,), KeyLimits())})
+    grant = AccessControl(keys).grant({"x-api-key": keys.add("boss", (Scope.ADMIN,), KeyLimits())})
     for scope in Scope:
         grant.require(scope)
 
 
 def test_requests_of_one_key_share_its_limits(keys: KeysFile, key: str) -> None:
-    access = Access(keys)
+    access = AccessControl(keys)
     with access.grant({"x-api-key": key}).stream():
-        assert access.grant({"x-api-key": key}).allowance.open_streams == 1
+        assert access.grant({"x-api-key": key}).rate_limiter.open_streams == 1
 
 
 def test_in_an_open_house_everyone_may_do_everything() -> None:
-    grant = Access.open_house().grant({"host": "127.0.0.1:8080"})
-    assert grant.key_id == OPEN_KEY_ID
+    grant = AccessControl.open_to_all().grant({"host": "127.0.0.1:8080"})
+    assert grant.key_id == ANONYMOUS_KEY_ID
     for scope in Scope:
         grant.require(scope)
 
 
-def cookie(access: Access, key: str) -> dict[str, str]:
-    ticket = access.ticket({"authorization": basic("me", key)})
+def cookie(access: AccessControl, key: str) -> dict[str, str]:
+    ticket = access.issue_page_ticket({"authorization": basic("me", key)})
     assert ticket is not None and key not in ticket
-    return HOST | {"cookie": f"theme=dark; {COOKIE}={ticket}"}
+    return HOST | {"cookie": f"theme=dark; {PAGE_COOKIE_NAME}={ticket}"}
 
 
 def test_the_pages_cookie_stands_for_its_key_until_it_is_old_or_the_key_is_revoked(
     keys: KeysFile, key: str
 ) -> None:
     now = [0.0]
-    access = Access(keys, clock=lambda: now[0])
+    access = AccessControl(keys, clock=lambda: now[0])
     first, second = cookie(access, key), cookie(access, key)
     assert access.grant(first).key_id == key[3:11]
-    now[0] = TICKET_S + 1
+    now[0] = PAGE_TICKET_LIFETIME_S + 1
     with pytest.raises(KeyRefused):
         access.grant(first)
     third = cookie(access, key)
@@ -128,7 +133,7 @@ def test_the_pages_cookie_stands_for_its_key_until_it_is_old_or_the_key_is_revok
 def test_who_was_let_in_for_long_has_nothing_charged_any_more_once_the_key_is_revoked(
     keys: KeysFile, key: str
 ) -> None:
-    access = Access(keys)
+    access = AccessControl(keys)
     grants = [access.grant(headers) for headers in ({"x-api-key": key}, cookie(access, key))]
     for grant in grants:
         grant.charge_request()
@@ -142,21 +147,21 @@ def test_who_was_let_in_for_long_has_nothing_charged_any_more_once_the_key_is_re
 
 
 def test_a_wrong_key_gets_no_cookie_and_no_key_none(keys: KeysFile, key: str) -> None:
-    access = Access(keys)
+    access = AccessControl(keys)
     with pytest.raises(KeyRefused):
-        access.ticket({"authorization": basic("me", "wrong")})
-    assert access.ticket(HOST) is None
+        access.issue_page_ticket({"authorization": basic("me", "wrong")})
+    assert access.issue_page_ticket(HOST) is None
 
 
 def test_another_pages_cookie_and_open_house_do_not_count(keys: KeysFile, key: str) -> None:
-    access = Access(keys)
+    access = AccessControl(keys)
     elsewhere = {"origin": "https://evil.example"}
     with pytest.raises(OriginRefused, match=r"evil\.example"):
         access.grant(cookie(access, key) | elsewhere)
     with pytest.raises(OriginRefused):
-        Access.open_house().grant(HOST | elsewhere)
+        AccessControl.open_to_all().grant(HOST | elsewhere)
     with pytest.raises(OriginRefused):
-        Access.open_house().grant(HOST | elsewhere | {"x-api-key": "whatever"})
+        AccessControl.open_to_all().grant(HOST | elsewhere | {"x-api-key": "whatever"})
     assert access.grant(HOST | elsewhere | {"x-api-key": key})
 
 

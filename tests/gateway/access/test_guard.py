@@ -9,7 +9,7 @@ import pytest
 from fastapi import APIRouter, WebSocket
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
-from vivavoce.gateway.access.access import COOKIE, Access, Grant
+from vivavoce.gateway.access.access import PAGE_COOKIE_NAME, AccessControl, Grant
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.origins import Origins
@@ -39,7 +39,7 @@ def routes() -> APIRouter:
     return router
 
 
-def client(access: Access) -> TestClient:
+def client(access: AccessControl) -> TestClient:
     app = make_app(
         unready=lambda: None,
         registry=Metrics().registry,
@@ -60,26 +60,26 @@ def bearer(keys: KeysFile, *scopes: Scope) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/busy"])
 def test_without_a_key_there_is_nothing_to_see(keys: KeysFile, path: str) -> None:
-    answer = client(Access(keys)).get(path)
+    answer = client(AccessControl(keys)).get(path)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert "no valid API key" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_health_needs_no_key(keys: KeysFile, path: str) -> None:
-    assert client(Access(keys)).get(path).status_code == 200
+    assert client(AccessControl(keys)).get(path).status_code == 200
 
 
 def test_each_route_asks_for_its_scope(keys: KeysFile) -> None:
     calls, admin = bearer(keys, Scope.CALLS), bearer(keys, Scope.ADMIN)
-    http = client(Access(keys))
+    http = client(AccessControl(keys))
     assert [http.get(path, headers=calls).status_code for path in ("/", "/metrics")] == [200, 403]
     assert [http.get(path, headers=admin).status_code for path in ("/", "/metrics")] == [200, 200]
     assert http.get("/", headers=bearer(keys, Scope.SPEAK)).status_code == 403
 
 
 def test_a_socket_is_refused_before_it_opens(keys: KeysFile) -> None:
-    http = client(Access(keys))
+    http = client(AccessControl(keys))
     with (
         pytest.raises(WebSocketDenialResponse) as denial,
         http.websocket_connect("ws://127.0.0.1:8080/socket"),
@@ -92,11 +92,11 @@ def test_a_socket_is_refused_before_it_opens(keys: KeysFile) -> None:
 
 def test_a_browser_is_asked_for_a_key_and_keeps_a_cookie(keys: KeysFile) -> None:
     key = keys.add("me", (Scope.CALLS,), KeyLimits())
-    http = client(Access(keys))
+    http = client(AccessControl(keys))
     assert http.get("/", headers=PAGE).headers["www-authenticate"] == 'Basic realm="vivavoce"'
     login = {"authorization": "Basic " + base64.b64encode(f"me:{key}".encode()).decode()}
     cookie = http.get("/", headers=PAGE | login).headers["set-cookie"]
-    assert cookie.startswith(f"{COOKIE}=") and key not in cookie
+    assert cookie.startswith(f"{PAGE_COOKIE_NAME}=") and key not in cookie
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
     with http.websocket_connect(
         "ws://127.0.0.1:8080/socket", headers={"origin": "http://127.0.0.1:8080"}
@@ -113,12 +113,12 @@ def test_a_browser_is_asked_for_a_key_and_keeps_a_cookie(keys: KeysFile) -> None
 def test_a_wrong_key_gets_no_cookie(keys: KeysFile) -> None:
     keys.add("me", (Scope.CALLS,), KeyLimits())
     login = {"authorization": "Basic " + base64.b64encode(b"me:wrong").decode()}
-    answer = client(Access(keys)).get("/", headers=PAGE | login)
+    answer = client(AccessControl(keys)).get("/", headers=PAGE | login)
     assert answer.status_code == 401 and "set-cookie" not in answer.headers
 
 
 def test_a_page_on_the_internet_cannot_use_an_open_house() -> None:
-    http = client(Access.open_house(Origins(loopback_names_only=True)))
+    http = client(AccessControl.open_to_all(Origins(loopback_names_only=True)))
     with http.websocket_connect("ws://127.0.0.1:8080/socket") as socket:
         assert socket.receive_text() == "hello"
     for headers in (
@@ -135,7 +135,7 @@ def test_a_page_on_the_internet_cannot_use_an_open_house() -> None:
 
 def test_a_listed_origin_may_and_is_told_so() -> None:
     app = "https://app.example.org"
-    http = client(Access.open_house(Origins(frozenset({app}))))
+    http = client(AccessControl.open_to_all(Origins(frozenset({app}))))
     answer = http.get("/", headers={"origin": app})
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, app)
     asked = {
@@ -148,7 +148,7 @@ def test_a_listed_origin_may_and_is_told_so() -> None:
 
 
 def test_who_asks_too_much_hears_when_to_try_again() -> None:
-    answer = client(Access.open_house()).get("/busy")
+    answer = client(AccessControl.open_to_all()).get("/busy")
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
 
 
@@ -156,12 +156,12 @@ def test_the_door_is_opened_on_the_loop_that_it_belongs_to(
     keys: KeysFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_loop: list[bool] = []
-    grant = Access.grant
+    grant = AccessControl.grant
 
-    def watched(access: Access, headers: Mapping[str, str]) -> Grant:
+    def watched(access: AccessControl, headers: Mapping[str, str]) -> Grant:
         on_loop.append(asyncio._get_running_loop() is not None)
         return grant(access, headers)
 
-    monkeypatch.setattr(Access, "grant", watched)
-    assert client(Access(keys)).get("/", headers=bearer(keys, Scope.CALLS)).status_code == 200
+    monkeypatch.setattr(AccessControl, "grant", watched)
+    assert client(AccessControl(keys)).get("/", headers=bearer(keys, Scope.CALLS)).status_code == 200
     assert on_loop == [True]

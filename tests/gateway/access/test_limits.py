@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.access.keys import KeyLimits
-from vivavoce.gateway.access.limits import Allowance
+from vivavoce.gateway.access.limits import KeyRateLimiter
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Clock:
 
 def test_a_minutes_worth_may_be_used_at_once_and_then_it_refills_evenly() -> None:
     clock = Clock()
-    allowance = Allowance(KeyLimits(requests_per_minute=60), clock)
+    allowance = KeyRateLimiter(KeyLimits(requests_per_minute=60), clock)
     for _ in range(60):
         allowance.charge_request()
     with pytest.raises(RateLimited) as refusal:
@@ -34,7 +34,7 @@ def test_a_minutes_worth_may_be_used_at_once_and_then_it_refills_evenly() -> Non
 
 def test_trying_again_when_told_to_works() -> None:
     clock = Clock()
-    allowance = Allowance(KeyLimits(characters_per_minute=600), clock)
+    allowance = KeyRateLimiter(KeyLimits(characters_per_minute=600), clock)
     allowance.charge_characters(600)
     with pytest.raises(RateLimited) as refusal:
         allowance.charge_characters(300)
@@ -44,7 +44,7 @@ def test_trying_again_when_told_to_works() -> None:
 
 def test_a_refusal_costs_nothing() -> None:
     clock = Clock()
-    allowance = Allowance(KeyLimits(characters_per_minute=10), clock)
+    allowance = KeyRateLimiter(KeyLimits(characters_per_minute=10), clock)
     with pytest.raises(RateLimited):
         allowance.charge_characters(11)
     allowance.charge_characters(10)
@@ -52,7 +52,7 @@ def test_a_refusal_costs_nothing() -> None:
 
 def test_what_never_fits_is_told_to_wait_a_minute_and_not_for_ever() -> None:
     with pytest.raises(RateLimited, match="allowed 10 characters") as refusal:
-        Allowance(KeyLimits(characters_per_minute=10), Clock()).charge_characters(1000)
+        KeyRateLimiter(KeyLimits(characters_per_minute=10), Clock()).charge_characters(1000)
     assert refusal.value.retry_after_s == 60.0
 
 
@@ -64,7 +64,7 @@ def test_no_pattern_of_use_gets_more_than_the_rate_and_one_minutes_worth(
     per_minute: int, uses: list[tuple[float, int]]
 ) -> None:
     clock = Clock()
-    allowance = Allowance(KeyLimits(characters_per_minute=per_minute), clock)
+    allowance = KeyRateLimiter(KeyLimits(characters_per_minute=per_minute), clock)
     began, used = clock.now, 0
     for pause_s, characters in uses:
         clock.now += pause_s
@@ -77,7 +77,7 @@ def test_no_pattern_of_use_gets_more_than_the_rate_and_one_minutes_worth(
 
 
 def test_streams_are_counted_while_they_are_open() -> None:
-    allowance = Allowance(KeyLimits(streams=2))
+    allowance = KeyRateLimiter(KeyLimits(streams=2))
     with allowance.stream(), allowance.stream():  # noqa: SIM117
         with pytest.raises(RateLimited, match="2 are allowed"), allowance.stream():
             pass
@@ -87,7 +87,7 @@ def test_streams_are_counted_while_they_are_open() -> None:
 
 
 def test_without_limits_nothing_is_refused() -> None:
-    allowance = Allowance(KeyLimits())
+    allowance = KeyRateLimiter(KeyLimits())
     for _ in range(1000):
         allowance.charge_request()
         allowance.charge_characters(10**9)

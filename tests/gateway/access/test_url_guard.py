@@ -172,7 +172,7 @@ def test_bytes_time_and_status_are_bounded() -> None:
         port = server.server_address[1]
         url = f"http://files:{port}"
         with pytest.raises(UrlRefused, match="more than 5,000 bytes"):
-            fetched(f"{url}/endless", allowed(port, most_bytes=5_000), files=["127.0.0.1"])
+            fetched(f"{url}/endless", allowed(port, max_bytes=5_000), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match=r"over 0\.3 s"):
             fetched(f"{url}/drip", allowed(port, within_s=0.3), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match="answered 404"):
@@ -198,7 +198,7 @@ def test_a_data_url_is_its_content() -> None:
 )
 def test_a_data_url_that_is_none_or_too_long_is_refused(url: str, sentence: str) -> None:
     with pytest.raises(UrlRefused, match=sentence):
-        fetched(url, UrlPolicy(most_bytes=50))
+        fetched(url, UrlPolicy(max_bytes=50))
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "8.8.8.8"])

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from numpy.typing import ArrayLike
-from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
-from vivavoce.gateway.apis.openai import OpenAISpeech
-from vivavoce.gateway.apis.openai_voices import OpenAIVoices
-from vivavoce.gateway.apis.openapi import OpenApi
+from vivavoce.gateway.apis.openai import OpenAISpeechApi
+from vivavoce.gateway.apis.openai_voices import OpenAIVoicesApi
+from vivavoce.gateway.apis.openapi import OpenApiRoutes
 from vivavoce.gateway.apis.request_log import RequestLog
-from vivavoce.gateway.apis.speech_socket import SpeechSockets
+from vivavoce.gateway.apis.speech_socket import NativeStreamApi
 from vivavoce.gateway.http import HttpServer, Mount, make_app
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
-from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, checked
-from vivavoce.models.cosyvoice.geometry import Version
-from vivavoce.tts_engine.backend import Rendered, SlotRequest, Turn
+from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, check_recording
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
+from vivavoce.tts_engine.backend import SlotRequest, SlotTurn, StepResult
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.metrics import Metrics
@@ -34,7 +34,7 @@ from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import StandInBackend
 from vivavoce.tts_engine.voice_store import VoiceStore
 
-WITHIN_S = 60.0
+TIMEOUT_S = 60.0
 SIX_WORDS = "One two three four five six."
 
 
@@ -49,7 +49,7 @@ class CountingBackend(StandInBackend):
         self.last_step_at = 0.0
         self._count = threading.Lock()
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         with self._count:
             self.steps += 1
             self.last_step_at = time.monotonic()
@@ -63,9 +63,9 @@ class Encoder:
     """Hears nothing but how long a recording is."""
 
     def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
-        ids = np.full(25, len(checked(samples, sample_rate)) % 6561, np.int32)
+        ids = np.full(25, len(check_recording(samples, sample_rate)) % 6561, np.int32)
         mel, embedding = np.zeros((80, 50), np.float32), np.ones(192, np.float32)
-        return VoicePrompt(Version.V2, transcript, ids, mel, embedding)
+        return VoicePrompt(CosyVoiceVersion.V2, transcript, ids, mel, embedding)
 
 
 class CloningBackend(CountingBackend):
@@ -86,8 +86,8 @@ class House:
 
     def __init__(
         self,
-        api: OpenAISpeech,
-        sockets: SpeechSockets,
+        api: OpenAISpeechApi,
+        sockets: NativeStreamApi,
         backend: CountingBackend,
         client: httpx.AsyncClient,
     ) -> None:
@@ -111,8 +111,8 @@ class House:
 @asynccontextmanager
 async def _house(
     *,
-    access: Access | None = None,
-    most_streams: int = 256,
+    access: AccessControl | None = None,
+    max_streams: int = 256,
     idle_s: float = 60.0,
     store: VoiceStore | None = None,
     reference_hosts: tuple[str, ...] = (),
@@ -121,24 +121,27 @@ async def _house(
     how = {"pitches_hz": (440, 330), **backend}
     standin = CountingBackend(**how) if store is None else CloningBackend(store=store, **how)
     metrics = Metrics()
-    config = EngineConfig(scheduler=SchedulerPolicy(most_streams=most_streams))
+    config = EngineConfig(scheduler=SchedulerPolicy(max_streams=max_streams))
     async with Engine(standin, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices, VoicePolicy(aliases={"ash": "tone-330"}))
         hosts = frozenset(reference_hosts)
-        guard = UrlGuard(UrlPolicy(allowed_hosts=hosts, within_s=2 * WITHIN_S))  # who waits for that fails
-        api = OpenAISpeech(engine, access or Access.open_house(), voices, RequestLog(metrics), guard)
-        sockets = SpeechSockets(api, idle_s)
+        guard = UrlGuard(UrlPolicy(allowed_hosts=hosts, timeout_s=2 * TIMEOUT_S))  # who waits for that fails
+        api = OpenAISpeechApi(
+            engine, access or AccessControl.open_to_all(), voices, RequestLog(metrics), guard
+        )
+        sockets = NativeStreamApi(api, idle_s)
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,
-            access=Access.open_house(),
+            access=AccessControl.open_to_all(),
             mounts=[
-                Mount(one.routes(), None) for one in (api, sockets, OpenAIVoices(api, voices), OpenApi())
+                Mount(one.routes(), None)
+                for one in (api, sockets, OpenAIVoicesApi(api, voices), OpenApiRoutes())
             ],
         )
         async with (
             serving(app) as url,
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=WITHIN_S) as client,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
         ):
             yield House(api, sockets, standin, client)
         voices.close()
@@ -161,7 +164,7 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
 
 def _run(test: Callable[[House], Coroutine[Any, Any, None]], **how: Any) -> None:
     async def within() -> None:
-        async with asyncio.timeout(WITHIN_S), _house(**how) as served:
+        async with asyncio.timeout(TIMEOUT_S), _house(**how) as served:
             await test(served)
 
     asyncio.run(within())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from vivavoce.gateway.apis.audio_store import AudioStore, KeptAudio
+from vivavoce.gateway.apis.audio_store import AudioStore, StoredAudio
 from vivavoce.tts_engine.errors import Overloaded
 
 
@@ -23,22 +23,22 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(clock: Clock) -> Iterator[AudioStore]:
-    store = AudioStore(kept_s=60.0, most_bytes=100, clock=clock)
+    store = AudioStore(retention_s=60.0, max_bytes=100, clock=clock)
     yield store
     store.close()
 
 
-def kept(store: AudioStore, *parts: bytes) -> KeptAudio:
-    async def write() -> KeptAudio:
-        async with store.draft("audio/wav") as draft:
+def kept(store: AudioStore, *parts: bytes) -> StoredAudio:
+    async def write() -> StoredAudio:
+        async with store.open_writer("audio/wav") as draft:
             for part in parts:
                 await draft.write(part)
-            return draft.keep()
+            return draft.commit()
 
     return asyncio.run(write())
 
 
-def files(audio: KeptAudio) -> list[Path]:
+def files(audio: StoredAudio) -> list[Path]:
     return list(audio.path.parent.iterdir())
 
 
@@ -76,7 +76,7 @@ def test_what_does_not_fit_at_all_is_refused_and_leaves_nothing(store: AudioStor
 
 def test_a_draft_that_is_not_kept_is_deleted(store: AudioStore) -> None:
     async def give_up() -> None:
-        async with store.draft("audio/wav") as draft:
+        async with store.open_writer("audio/wav") as draft:
             await draft.write(bytes(100))
 
     asyncio.run(give_up())

@@ -8,27 +8,34 @@ from typing import Any
 import pytest
 from event_loop import until
 from tones import pitch_of
-from vivavoce.adapters.client import Piece, PoolPolicy, RemoteUtterance, ServerGone, SpeechClient, Wish
-from vivavoce.gateway.access.access import Access
+from vivavoce.adapters.client import (
+    PoolPolicy,
+    RemoteUtterance,
+    ServerUnavailable,
+    SpeechClient,
+    SpeechOptions,
+    SpeechPiece,
+)
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import BadRequest, Overloaded, SynthesisFailed
 
 Run = Callable[..., None]
-TONE_440 = Wish(voice="tone-440")
+TONE_440 = SpeechOptions(voice="tone-440")
 
 
 def client(house: Any, key: str | None = None, **policy: Any) -> SpeechClient:
     return SpeechClient(str(house.client.base_url), api_key=key, pool=PoolPolicy(**policy))
 
 
-async def said(utterance: RemoteUtterance, text: str = "One two three.") -> list[Piece]:
+async def said(utterance: RemoteUtterance, text: str = "One two three.") -> list[SpeechPiece]:
     for word in text.split(" ") if len(text) < 1_000 else [text]:
         await utterance.push_text(word + " ")
     await utterance.end_input()
     return [piece async for piece in utterance]
 
 
-def pitch_hz(pieces: list[Piece]) -> float:
+def pitch_hz(pieces: list[SpeechPiece]) -> float:
     return pitch_of(b"".join(piece.audio for piece in pieces))
 
 
@@ -41,8 +48,8 @@ def test_text_becomes_speech_with_word_times(run: Run) -> None:
             words = [word for piece in pieces for word in piece.words]
             assert [word.text for word in words] == ["One", "two", "three"]
             assert [word.start_s for word in words] == pytest.approx([0.0, 0.2, 0.4])
-            assert utterance.first_package_s is not None
-            assert speech.last_first_package_s == utterance.first_package_s > 0
+            assert utterance.time_to_first_audio_s is not None
+            assert speech.last_time_to_first_audio_s == utterance.time_to_first_audio_s > 0
 
     run(test)
 
@@ -60,7 +67,7 @@ def test_one_connection_carries_utterance_after_utterance(run: Run) -> None:
     async def test(house: Any) -> None:
         async with client(house, ready=1) as speech:
             for voice, pitch in [("tone-440", 440), ("tone-330", 330)] * 4:
-                async with speech.utterance(Wish(voice=voice)) as utterance:
+                async with speech.utterance(SpeechOptions(voice=voice)) as utterance:
                     assert pitch_hz(await said(utterance)) == pytest.approx(pitch, abs=5)
             assert speech.open_connections == 1
             assert len(house.sockets) == 1
@@ -71,7 +78,7 @@ def test_one_connection_carries_utterance_after_utterance(run: Run) -> None:
 def test_a_clean_connection_goes_on_after_every_way_to_stop(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vivavoce.adapters.client._AT_REST_WITHIN_S", 30.0)  # a stall is no way to stop
+    monkeypatch.setattr("vivavoce.adapters.client._DRAIN_TIMEOUT_S", 30.0)  # a stall is no way to stop
 
     async def test(house: Any) -> None:
         async with client(house, ready=1) as speech:
@@ -88,9 +95,9 @@ def test_a_clean_connection_goes_on_after_every_way_to_stop(
                 await utterance.end_input()
                 assert [piece async for piece in utterance] == []
             with pytest.raises(BadRequest, match="nobody"):
-                async with speech.utterance(Wish(voice="nobody")) as utterance:
+                async with speech.utterance(SpeechOptions(voice="nobody")) as utterance:
                     await said(utterance)
-            async with speech.utterance(Wish(voice="nobody")) as utterance:
+            async with speech.utterance(SpeechOptions(voice="nobody")) as utterance:
                 await utterance.push_text("One two three. ")
                 for _ in range(2):  # the configuration is refused, and then the text
                     with pytest.raises(BadRequest, match="nobody"):
@@ -100,7 +107,7 @@ def test_a_clean_connection_goes_on_after_every_way_to_stop(
                 async with speech.utterance(TONE_440) as utterance:
                     await utterance.push_text("One two three. ")
                     raise ZeroDivisionError
-            async with speech.utterance(Wish(voice="tone-330")) as utterance:
+            async with speech.utterance(SpeechOptions(voice="tone-330")) as utterance:
                 assert pitch_hz(await said(utterance)) == pytest.approx(330, abs=5)
             assert list(speech._idle) == [connection] and len(house.sockets) == 1
             assert house.api.engine.active_streams == 0
@@ -112,7 +119,7 @@ def test_twenty_at_once_are_never_mixed_up(run: Run) -> None:
     async def test(house: Any) -> None:
         async def speak(speech: SpeechClient, number: int) -> None:
             pitch = (440, 330)[number % 2]
-            async with speech.utterance(Wish(voice=f"tone-{pitch}")) as utterance:
+            async with speech.utterance(SpeechOptions(voice=f"tone-{pitch}")) as utterance:
                 assert pitch_hz(await said(utterance)) == pytest.approx(pitch, abs=5)
 
         async with client(house, most=6, ready=2) as speech:
@@ -145,7 +152,7 @@ def test_a_connection_that_the_server_closed_is_not_lent(run: Run) -> None:
 
 def test_idle_connections_are_replaced_and_the_old_ones_closed(run: Run) -> None:
     async def test(house: Any) -> None:
-        async with client(house, ready=2, refresh_s=0.2) as speech:
+        async with client(house, ready=2, max_idle_s=0.2) as speech:
             first = set(speech._idle)
             await until(lambda: len(speech._idle) == 2 and not first & set(speech._idle))
             await until(lambda: len(house.sockets) == 2)
@@ -161,7 +168,7 @@ def test_closing_leaves_nothing_even_in_mid_utterance(run: Run) -> None:
             utterance = await (lent := speech.utterance(TONE_440)).__aenter__()
             await utterance.push_text("One two three. " * 100)
             await speech.aclose()
-            with pytest.raises(ServerGone):
+            with pytest.raises(ServerUnavailable):
                 await said(utterance)
             await lent.__aexit__(None, None, None)
             assert speech.open_connections == 0
@@ -210,7 +217,7 @@ def test_a_full_house_says_when_to_try_again(run: Run) -> None:
                     await said(second)
             assert refusal.value.retry_after_s > 0
 
-    run(test, most_streams=1)
+    run(test, max_streams=1)
 
 
 def test_a_key_is_sent_and_a_wrong_one_refused(run: Run, tmp_path: Path) -> None:
@@ -224,12 +231,12 @@ def test_a_key_is_sent_and_a_wrong_one_refused(run: Run, tmp_path: Path) -> None
             with pytest.raises(BadRequest, match="API key"):
                 await client(house, wrong).__aenter__()
 
-    run(test, access=Access(keys))
+    run(test, access=AccessControl(keys))
 
 
 def test_a_server_that_is_not_there_is_one_sentence() -> None:
     async def nobody() -> None:
-        with pytest.raises(ServerGone, match="cannot be reached"):
+        with pytest.raises(ServerUnavailable, match="cannot be reached"):
             async with SpeechClient("ws://127.0.0.1:9"):
                 pass
 

@@ -12,21 +12,21 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from event_loop import until
-from vivavoce.adapters.dashscope import USUAL_PATIENCE, Patience
-from vivavoce.gateway.access.access import Access, Grant
+from vivavoce.adapters.dashscope import DEFAULT_TIMEOUTS, DashScopeTimeouts
+from vivavoce.gateway.access.access import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dashscope import PATH, DashScopeSockets
+from vivavoce.gateway.apis.dashscope import PATH, DashScopeSocketApi
 from vivavoce.gateway.apis.request_log import RequestLog
 from vivavoce.gateway.http import HttpServer, Mount, make_app
 from vivavoce.gateway.serve import _bind
-from vivavoce.tts_engine.backend import Rendered, Turn
+from vivavoce.tts_engine.backend import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.standin_backend import StandInBackend
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 PITCHES = tuple(range(300, 3300, 150))
 
 
@@ -43,7 +43,7 @@ class EngineVoices:
 class House:
     """A server with sockets, and where they are."""
 
-    def __init__(self, sockets: DashScopeSockets, backend: StandInBackend, port: int) -> None:
+    def __init__(self, sockets: DashScopeSocketApi, backend: StandInBackend, port: int) -> None:
         self.sockets = sockets
         self.backend = backend
         self.port = port
@@ -82,7 +82,7 @@ class Client:
 
     async def hears(self) -> dict[str, Any] | bytes:
         """The next frame; JSON is kept in ``events``, audio in ``audio``."""
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(TIMEOUT_S):
             frame = await self.socket.recv()
         if isinstance(frame, bytes):
             self.audio += frame
@@ -112,7 +112,7 @@ class Client:
 
     async def is_closed(self) -> int | None:
         with pytest.raises(ConnectionClosed) as caught:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while True:
                     await self.socket.recv()
         return None if caught.value.rcvd is None else caught.value.rcvd.code
@@ -121,16 +121,18 @@ class Client:
 @asynccontextmanager
 async def house(
     *,
-    access: Access | None = None,
+    access: AccessControl | None = None,
     backend: StandInBackend | None = None,
-    patience: Patience = USUAL_PATIENCE,
-    most_streams: int = 64,
+    patience: DashScopeTimeouts = DEFAULT_TIMEOUTS,
+    max_streams: int = 64,
 ) -> AsyncIterator[House]:
     backend = backend or StandInBackend(PITCHES)
-    config = EngineConfig(scheduler=SchedulerPolicy(most_streams=most_streams))
+    config = EngineConfig(scheduler=SchedulerPolicy(max_streams=max_streams))
     async with await Engine.open(backend=backend, config=config) as engine:
-        access = access or Access.open_house()
-        sockets = DashScopeSockets(engine, access, EngineVoices(engine), RequestLog(engine.metrics), patience)
+        access = access or AccessControl.open_to_all()
+        sockets = DashScopeSocketApi(
+            engine, access, EngineVoices(engine), RequestLog(engine.metrics), patience
+        )
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,
@@ -224,7 +226,7 @@ def test_many_tasks_one_after_the_other_each_begun_as_the_last_one_ends() -> Non
             for number in range(50):
                 assert (await client.speaks(f"task-{number}", "Hello."))["event"] == "task-finished"
 
-    in_house(test, most_streams=1)
+    in_house(test, max_streams=1)
 
 
 def test_the_engine_is_free_before_task_finished_is_written() -> None:
@@ -236,7 +238,7 @@ def test_the_engine_is_free_before_task_finished_is_written() -> None:
                 await other.sends("finish-task", f"other-{number}", {"directive": "cancel"})
                 await other.hears_event("task-finished")
 
-    in_house(test, most_streams=1)
+    in_house(test, max_streams=1)
 
 
 def test_a_run_task_that_comes_before_the_end_is_told_is_judged_when_it_is_handled() -> None:
@@ -498,13 +500,13 @@ def test_a_full_house_says_so_at_once() -> None:
             await client.hears_event("task-finished")
             assert (await other.speaks("third", "Hello."))["event"] == "task-finished"
 
-    in_house(test, most_streams=1)
+    in_house(test, max_streams=1)
 
 
 class FailingBackend(StandInBackend):
     """Fails in the middle of a sentence that begins with "fail"."""
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         rendered = super().step(worker, turns)
         return [
             RuntimeError("out of memory")
@@ -549,7 +551,7 @@ def test_a_bad_key_is_refused_at_the_handshake_with_401(key: str | None, tmp_pat
         assert body["code"] == "InvalidApiKey"
         assert set(body) == {"code", "message", "request_id"}
 
-    in_house(test, access=Access(keys(tmp_path)[0]))
+    in_house(test, access=AccessControl(keys(tmp_path)[0]))
 
 
 def test_a_good_key_speaks_and_the_word_bearer_is_of_any_case(tmp_path: Path) -> None:
@@ -563,12 +565,12 @@ def test_a_good_key_speaks_and_the_word_bearer_is_of_any_case(tmp_path: Path) ->
                 assert "permessage-deflate" not in socket.response.headers.get("Sec-WebSocket-Extensions", "")
                 assert (await Client(socket).speaks("t", "Hello."))["event"] == "task-finished"
 
-    in_house(test, access=Access(file))
+    in_house(test, access=AccessControl(file))
 
 
 def test_a_key_that_may_not_speak_is_refused_at_the_handshake(tmp_path: Path) -> None:
     file = KeysFile(tmp_path / "keys.json")
-    key = file.add("enrols", (Scope.ENROL,), KeyLimits())
+    key = file.add("enrols", (Scope.ENROLL,), KeyLimits())
 
     async def test(here: House) -> None:
         with pytest.raises(InvalidStatus) as caught:
@@ -576,7 +578,7 @@ def test_a_key_that_may_not_speak_is_refused_at_the_handshake(tmp_path: Path) ->
                 pass
         assert caught.value.response.status_code == 403
 
-    in_house(test, access=Access(file))
+    in_house(test, access=AccessControl(file))
 
 
 def test_a_key_that_is_revoked_runs_no_more_tasks(tmp_path: Path) -> None:
@@ -589,7 +591,7 @@ def test_a_key_that_is_revoked_runs_no_more_tasks(tmp_path: Path) -> None:
             await client.runs("u")
             assert (await client.hears_event("task-failed"))["error_code"] == "InvalidApiKey"
 
-    in_house(test, access=Access(file))
+    in_house(test, access=AccessControl(file))
 
 
 @pytest.mark.parametrize(
@@ -606,7 +608,7 @@ def test_a_key_that_asks_for_too_much_is_throttled(limits: KeyLimits, tmp_path: 
             await client.sends("continue-task", "u", {"text": "Hello again."})
             assert (await client.hears_event("task-failed"))["error_code"] == "Throttling.RateQuota"
 
-    in_house(test, access=Access(file))
+    in_house(test, access=AccessControl(file))
 
 
 def test_a_key_has_so_many_tasks_at_once_and_gets_them_back(tmp_path: Path) -> None:
@@ -621,12 +623,12 @@ def test_a_key_has_so_many_tasks_at_once_and_gets_them_back(tmp_path: Path) -> N
             await client.hears_event("task-finished")
             assert (await other.speaks("v", "Hello."))["event"] == "task-finished"
 
-    in_house(test, access=Access(file))
+    in_house(test, access=AccessControl(file))
 
 
 # Time and ends
 
-QUICK = Patience(input_gap_s=0.1, idle_s=0.2)
+QUICK = DashScopeTimeouts(input_timeout_s=0.1, idle_timeout_s=0.2)
 
 
 def test_an_idle_socket_is_closed_with_1000() -> None:
@@ -644,7 +646,7 @@ def test_the_idle_time_begins_with_the_end_of_a_task() -> None:
             assert (await client.speaks("t", "Hello."))["event"] == "task-finished"
             assert await client.is_closed() == 1000
 
-    in_house(test, patience=Patience(input_gap_s=20.0, idle_s=0.6))
+    in_house(test, patience=DashScopeTimeouts(input_timeout_s=20.0, idle_timeout_s=0.6))
 
 
 def test_a_task_without_input_fails_and_the_socket_stays() -> None:
@@ -655,7 +657,7 @@ def test_a_task_without_input_fails_and_the_socket_stays() -> None:
             assert "request timeout after" in failed["error_message"]
             assert (await client.speaks("next", "Hello."))["event"] == "task-finished"
 
-    in_house(test, patience=Patience(input_gap_s=0.6, idle_s=20.0))
+    in_house(test, patience=DashScopeTimeouts(input_timeout_s=0.6, idle_timeout_s=20.0))
 
 
 @pytest.mark.parametrize("politely", [True, False])
@@ -700,7 +702,7 @@ def test_at_shutdown_open_tasks_end_and_sockets_are_closed_with_1001() -> None:
         async with here.dial() as idle, here.dial() as client:
             await client.starts("t")
             await client.sends("continue-task", "t", {"text": "Hello."})
-            ending = asyncio.create_task(here.sockets.finish(WITHIN_S))
+            ending = asyncio.create_task(here.sockets.finish(TIMEOUT_S))
             assert await idle.is_closed() == 1001
             with pytest.raises(InvalidStatus) as caught:
                 async with here.dial():
@@ -727,7 +729,7 @@ def test_at_shutdown_nobody_is_waited_for_longer_than_said() -> None:
 def test_the_socket_answers_pings() -> None:
     async def test(here: House) -> None:
         async with here.dial() as client:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await (await client.socket.ping())
 
     in_house(test)

@@ -11,21 +11,21 @@ from typing import Any
 import av
 import httpx
 import pytest
-from vivavoce.gateway.access.access import Access, Grant
+from vivavoce.gateway.access.access import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.audio_store import AudioStore
-from vivavoce.gateway.apis.dashscope_enrolment import Registry
-from vivavoce.gateway.apis.dashscope_http import PATH, DashScopeHttp
+from vivavoce.gateway.apis.dashscope_enrolment import DashScopeVoiceRegistry
+from vivavoce.gateway.apis.dashscope_http import PATH, DashScopeHttpApi
 from vivavoce.gateway.apis.request_log import RequestLog
 from vivavoce.gateway.http import Mount, make_app
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.voice_store import About, StoredVoice
+from vivavoce.tts_engine.voice_store import StoredVoice, VoiceMetadata
 
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 RECORDING = "data:audio/wav;base64," + base64.b64encode(b"RIFF pretend").decode()
 
 
@@ -50,7 +50,7 @@ class PretendRegistry:
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         self.recordings.append((data, new))
-        about, at = About(new.language, grant.key_id), 1_700_000_000.0 + len(self._kept)
+        about, at = VoiceMetadata(new.language, grant.key_id), 1_700_000_000.0 + len(self._kept)
         voice = StoredVoice(str(new.voice_id), new.name, "", 1, len(data), new.transcript, at, at, about)
         self._kept[voice.id] = voice
         return voice
@@ -68,7 +68,9 @@ class PretendRegistry:
 class House:
     """The API in process, and a client for it."""
 
-    def __init__(self, api: DashScopeHttp, voices: Registry, client: httpx.AsyncClient) -> None:
+    def __init__(
+        self, api: DashScopeHttpApi, voices: DashScopeVoiceRegistry, client: httpx.AsyncClient
+    ) -> None:
         self.api = api
         self.voices = voices
         self.client = client
@@ -96,19 +98,19 @@ class House:
 def in_house(
     test: Callable[[House], Awaitable[None]],
     *,
-    access: Access | None = None,
+    access: AccessControl | None = None,
     pretend: bool = True,
     key: str = "",
     backend: StandInBackend | None = None,
 ) -> None:
     async def run() -> None:
         voice = backend or StandInBackend((440, 660))
-        access_ = access or Access.open_house()
+        access_ = access or AccessControl.open_to_all()
         async with await Engine.open(backend=voice) as engine:
             real = VoiceRegistry(engine.voices)
             voices = PretendRegistry(engine) if pretend else real
             store = AudioStore()
-            api = DashScopeHttp(
+            api = DashScopeHttpApi(
                 engine, access_, voices, RequestLog(engine.metrics), UrlGuard(UrlPolicy()), store
             )
             app = make_app(
@@ -120,7 +122,7 @@ def in_house(
             transport = httpx.ASGITransport(app, raise_app_exceptions=True)
             keyed = {"Authorization": f"Bearer {key}"} if key else {}
             async with (
-                asyncio.timeout(WITHIN_S),
+                asyncio.timeout(TIMEOUT_S),
                 httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=keyed) as client,
             ):
                 await test(House(api, voices, client))
@@ -296,8 +298,8 @@ def test_a_voice_is_made_listed_asked_about_replaced_and_deleted() -> None:
         assert len(voice.rpartition("-")[2]) == 32
         assert isinstance(house.voices, PretendRegistry)
         data, new = house.voices.recordings[0]
-        assert (data, new.transcript, new.use_s, new.name) == (b"RIFF pretend", "Hello.", 5.0, "anna")
-        assert new.limits is not None and new.limits.longest_s == 60.0
+        assert (data, new.transcript, new.max_prompt_s, new.name) == (b"RIFF pretend", "Hello.", 5.0, "anna")
+        assert new.limits is not None and new.limits.max_duration_s == 60.0
         listed = (await house.does("list_voice", page_index=0, page_size=10)).json()["output"]["voice_list"]
         assert listed == [
             {
@@ -411,7 +413,7 @@ def test_keys_guard_both_and_links_need_none(tmp_path: Any) -> None:
         assert (unknown.status_code, unknown.json()["code"]) == (401, "InvalidApiKey")
         assert (await house.client.get(url)).status_code == 200
 
-    in_house(test, access=Access(file), key=key)
+    in_house(test, access=AccessControl(file), key=key)
 
 
 def test_at_shutdown_nothing_new_is_begun() -> None:

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from event_loop import until
 from tones import pitch_of
-from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.voice_registry import OPENAI_NAMES
+from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES
 from vivavoce.tts_engine.standin_backend import WORD_S
 
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 SIX_WORDS = "One two three four five six."
 
 
@@ -81,7 +81,7 @@ def test_the_voice_is_the_one_asked_for(voice: object, run: Any) -> None:
     run(test)
 
 
-@pytest.mark.parametrize("name", OPENAI_NAMES)
+@pytest.mark.parametrize("name", OPENAI_VOICE_NAMES)
 def test_every_name_of_openais_speaks(name: str, run: Any) -> None:
     async def test(served: Any) -> None:
         assert (await served.post(voice=name, input="Hi.")).status_code == 200
@@ -192,10 +192,10 @@ def test_a_body_without_end_is_not_read_to_its_end(run: Any) -> None:
     run(test)
 
 
-def keys(tmp_path: Path, *scopes: Scope, **limits: Any) -> tuple[Access, str]:
+def keys(tmp_path: Path, *scopes: Scope, **limits: Any) -> tuple[AccessControl, str]:
     file = KeysFile(tmp_path / "keys.json")
     key = file.add("test", scopes or (Scope.SPEAK,), KeyLimits(**limits))
-    return Access(file), key
+    return AccessControl(file), key
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_full_house_is_answered_503_with_a_time(house: Any) -> None:
         assert int(answer.headers["retry-after"]) >= 1
 
     async def with_one_stream_open() -> None:
-        async with asyncio.timeout(WITHIN_S), house(most_streams=1) as served:
+        async with asyncio.timeout(TIMEOUT_S), house(max_streams=1) as served:
             async with served.api.engine.stream():
                 await test(served)
             assert (await served.post()).status_code == 200
@@ -358,7 +358,7 @@ def test_a_server_that_ends_takes_nothing_new_and_finishes_what_is_under_way(run
     async def test(served: Any) -> None:
         under_way = asyncio.create_task(served.post())
         await until(lambda: bool(served.api.answers))
-        await served.api.finish(WITHIN_S)
+        await served.api.finish(TIMEOUT_S)
         assert (await under_way).status_code == 200
         refused = await served.post()
         assert (refused.status_code, error_of(refused)["code"]) == (503, "overloaded_shutting_down")

@@ -8,11 +8,11 @@ import httpx
 import numpy as np
 import pytest
 from recordings import as_data_url, recording
-from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt
-from vivavoce.models.cosyvoice.geometry import Version
-from vivavoce.tts_engine.voice_store import About, VoiceStore
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
+from vivavoce.tts_engine.voice_store import VoiceMetadata, VoiceStore
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
@@ -157,7 +157,7 @@ def test_keys_have_voices_of_their_own_and_need_the_scope(
     def key(*scopes: Scope) -> dict[str, str]:
         return {"Authorization": f"Bearer {file.add('test', scopes, KeyLimits())}"}
 
-    anna, bo, speaker = key(Scope.SPEAK, Scope.ENROL), key(Scope.SPEAK, Scope.ENROL), key(Scope.SPEAK)
+    anna, bo, speaker = key(Scope.SPEAK, Scope.ENROLL), key(Scope.SPEAK, Scope.ENROLL), key(Scope.SPEAK)
 
     async def test(served: Any) -> None:
         made = (await create(served, headers=anna)).json()["id"]
@@ -169,19 +169,23 @@ def test_keys_have_voices_of_their_own_and_need_the_scope(
         assert (await create(served)).status_code == 401
         assert (await served.client.delete(f"{PATH}/{made}", headers=anna)).status_code == 200
 
-    run(test, store=store, access=Access(file))
+    run(test, store=store, access=AccessControl(file))
 
 
 def test_the_speakers_statement_is_for_who_enrolled_the_voice(
     run: Any, store: VoiceStore, tmp_path: Path
 ) -> None:
     file = KeysFile(tmp_path / "keys.json")
-    scopes = (Scope.SPEAK, Scope.ENROL)
+    scopes = (Scope.SPEAK, Scope.ENROLL)
     anna = {"Authorization": f"Bearer {file.add('anna', scopes, KeyLimits())}"}
     prompt = VoicePrompt(
-        Version.V2, "", np.ones(25, np.int32), np.zeros((80, 50), np.float32), np.ones(192, np.float32)
+        CosyVoiceVersion.V2,
+        "",
+        np.ones(25, np.int32),
+        np.zeros((80, 50), np.float32),
+        np.ones(192, np.float32),
     )
-    store.add(prompt, name="House", about=About("en", "", "The operator's consent.", "", ""))
+    store.add(prompt, name="House", about=VoiceMetadata("en", "", "The operator's consent.", "", ""))
 
     async def test(served: Any) -> None:
         await create(served, headers=anna, ref_text="What I say.")
@@ -190,7 +194,7 @@ def test_the_speakers_statement_is_for_who_enrolled_the_voice(
         assert not {"consent", "ref_text"} & house.keys()
         assert (own["consent"], own["ref_text"]) == ("I agree.", "What I say.")
 
-    run(test, store=store, access=Access(file))
+    run(test, store=store, access=AccessControl(file))
 
 
 def test_a_voice_is_removed_by_its_name_as_well(run: Any, store: VoiceStore) -> None:
@@ -259,5 +263,5 @@ def test_a_reference_needs_the_scope_and_a_model_that_clones(
         answer = await served.post(ref_audio="http://127.0.0.1/never-fetched")
         assert "CosyVoice 2 or 3" in answer.json()["error"]["message"]
 
-    run(without_the_scope, store=store, access=Access(file))
+    run(without_the_scope, store=store, access=AccessControl(file))
     run(of_a_model_that_clones_nobody)

@@ -11,16 +11,16 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from vivavoce import __version__
 from vivavoce.gateway import calls_api
-from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.apis import SpeechApis
-from vivavoce.gateway.apis.openapi import document, page
+from vivavoce.gateway.apis.openapi import html_page, openapi_document
 from vivavoce.gateway.browser.routes import routes as browser_routes
 from vivavoce.gateway.http import Mount, make_app
 from vivavoce.tts_engine.metrics import Metrics
 
-DOCUMENT: dict[str, Any] = document()
+DOCUMENT: dict[str, Any] = openapi_document()
 OPERATIONS = {
     (method, path): operation
     for path, methods in DOCUMENT["paths"].items()
@@ -35,7 +35,7 @@ class NoEngine:
     metrics = Metrics()
 
 
-def mounts(access: Access) -> list[Mount]:
+def mounts(access: AccessControl) -> list[Mount]:
     """All that a gateway mounts, with nobody behind it."""
     nobody: Any = None
     engine: Any = NoEngine()
@@ -46,12 +46,12 @@ def mounts(access: Access) -> list[Mount]:
     ]
 
 
-def app_of(access: Access, *mounted: Mount) -> FastAPI:
+def app_of(access: AccessControl, *mounted: Mount) -> FastAPI:
     return make_app(unready=lambda: None, registry=Metrics().registry, access=access, mounts=mounted)
 
 
 def test_the_document_has_every_route_and_no_other() -> None:
-    access = Access.open_house()
+    access = AccessControl.open_to_all()
     routes = [route for mount in mounts(access) for route in mount.router.routes] + app_of(access).routes
     served = {
         (method.lower(), route.path.replace(":path", ""))
@@ -80,7 +80,7 @@ def test_whoever_has_no_key_or_a_poor_one_gets_the_refusal_that_is_documented(tm
                 assert set(answer.json()) == set(DOCUMENT["components"]["schemas"][words]["required"])
 
     async def test_all() -> None:
-        access = Access(keys)
+        access = AccessControl(keys)
         transport = httpx.ASGITransport(app_of(access, *mounts(access)))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             for (method, path), operation in OPERATIONS.items():
@@ -100,7 +100,7 @@ def test_the_document_is_of_this_version_and_its_references_lead_somewhere() -> 
 
 
 def test_the_page_shows_every_operation_and_loads_nothing() -> None:
-    html = page(DOCUMENT)
+    html = html_page(DOCUMENT)
     for method, path in OPERATIONS:
         assert f"<code>{method.upper()} {path}</code>" in html
     assert not re.search(r"<script|<link|src=|url\(|https?://", html)

@@ -45,7 +45,7 @@ from vivavoce.adapters import pipecat_remote_tts, pipecat_utterance
 from vivavoce.adapters.client import PoolPolicy, SpeechClient
 from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
 from vivavoce.adapters.pipecat_tts import VivavoceTTSService
-from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import BadRequest
 
@@ -236,7 +236,7 @@ def test_metrics_are_told(run: Run) -> None:
 
 
 def test_a_reader_who_takes_his_time_gets_everything(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipecat_remote_tts, "MOST_UNREAD_S", 0.1)
+    monkeypatch.setattr(pipecat_remote_tts, "MAX_UNREAD_S", 0.1)
 
     async def test(house: Any) -> None:
         async with line(remote(house, lead_s=0.3)) as end:
@@ -377,12 +377,12 @@ def test_a_server_that_says_nothing_is_given_up_on(run: Run, monkeypatch: pytest
     async def test(house: Any) -> None:
         async with Relay(house) as way, line(remote(house, url=f"ws://127.0.0.1:{way.port}")) as end:
             await end.turn("One.")
-            monkeypatch.setattr(pipecat_utterance, "STALL_S", 0.3)
+            monkeypatch.setattr(pipecat_utterance, "STALL_TIMEOUT_S", 0.3)
             way.freeze()
             await end.turn("Two.")
             assert "gave nothing for 0.3 s" in end.errors[0].error
             way.thaw()
-            monkeypatch.setattr(pipecat_utterance, "STALL_S", 60.0)
+            monkeypatch.setattr(pipecat_utterance, "STALL_TIMEOUT_S", 60.0)
             await end.turn("Three.")
             assert end.words == ["One", "Three"]
 
@@ -416,7 +416,7 @@ def test_a_full_house_is_an_error_for_this_reply_and_does_not_write_the_service_
             await end.turn("At last.")
             assert end.words == ["At", "last"]
 
-    run(test, most_streams=1)
+    run(test, max_streams=1)
 
 
 def test_a_voice_that_breaks_is_one_error(run: Run) -> None:
@@ -446,7 +446,7 @@ def test_a_wrong_key_is_said_at_the_first_reply(run: Run, tmp_path: Path) -> Non
             await until(lambda: bool(end.errors))
             assert "API key" in end.errors[0].error and not service.is_usable
 
-    run(test, access=Access(keys))
+    run(test, access=AccessControl(keys))
 
 
 def test_a_writer_who_is_silent_for_longer_than_the_server_waits_is_spoken_whole(
@@ -570,7 +570,9 @@ def test_a_pipeline_can_be_cancelled_at_each_stage(run: Run, stage: str) -> None
 
 def test_two_services_share_a_client_that_they_do_not_close(run: Run) -> None:
     async def test(house: Any) -> None:
-        async with SpeechClient(str(house.client.base_url), pool=PoolPolicy(most=4, ready=2)) as client:
+        async with SpeechClient(
+            str(house.client.base_url), pool=PoolPolicy(max_connections=4, min_connections=2)
+        ) as client:
             settings = VivavoceWebsocketTTSService.Settings
             one = remote(house, url=None, client=client, settings=settings(voice="tone-440"))
             other = remote(house, url=None, client=client, settings=settings(voice="tone-330"))
@@ -589,7 +591,9 @@ def test_two_services_share_a_client_that_they_do_not_close(run: Run) -> None:
 
 def test_more_replies_at_once_than_connections_are_all_spoken(run: Run) -> None:
     async def test(house: Any) -> None:
-        client = SpeechClient(str(house.client.base_url), pool=PoolPolicy(most=2, ready=0))
+        client = SpeechClient(
+            str(house.client.base_url), pool=PoolPolicy(max_connections=2, min_connections=0)
+        )
         async with client, line(remote(house, url=None, client=client)) as end:
             await end.send(*(TTSSpeakFrame(f"Number {number}.") for number in range(6)))
             await end.until(TTSStoppedFrame, 6)

@@ -19,15 +19,15 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 def test_a_request_is_counted_by_api_and_key(caplog: pytest.LogCaptureFixture) -> None:
     metrics, now = Metrics(), [10.0]
     log = RequestLog(metrics, clock=lambda: now[0])
-    with caplog.at_level(logging.INFO), log.request("openai", GRANT, "req-1") as record:
+    with caplog.at_level(logging.INFO), log.track("openai", GRANT, "req-1") as record:
         assert value(metrics, "active_requests", api="openai") == 1
         record.voice = "heart"
-        record.text(5)
+        record.count_text(5)
         now[0] += 0.04
-        record.audio(0.5)
-        record.text(7)
+        record.count_audio(0.5)
+        record.count_text(7)
         now[0] += 1
-        record.audio(1.5)
+        record.count_audio(1.5)
     by = {"api": "openai", "key": "3f9c2a71"}
     assert value(metrics, "requests_total", outcome="ok", **by) == 1
     assert value(metrics, "request_characters_total", **by) == 12
@@ -49,7 +49,7 @@ def test_a_request_is_counted_by_api_and_key(caplog: pytest.LogCaptureFixture) -
 )
 def test_the_outcome_is_how_the_request_ended(error: BaseException, outcome: str) -> None:
     metrics = Metrics()
-    with pytest.raises(type(error)), RequestLog(metrics).request("dashscope", GRANT, "t"):
+    with pytest.raises(type(error)), RequestLog(metrics).track("dashscope", GRANT, "t"):
         raise error
     assert value(metrics, "requests_total", api="dashscope", key="3f9c2a71", outcome=outcome) == 1
     assert value(metrics, "active_requests", api="dashscope") == 0
@@ -57,6 +57,6 @@ def test_the_outcome_is_how_the_request_ended(error: BaseException, outcome: str
 
 def test_a_request_without_audio_has_no_first_byte() -> None:
     metrics = Metrics()
-    with RequestLog(metrics).request("openai", GRANT, "t") as record:
-        record.text(3)
+    with RequestLog(metrics).track("openai", GRANT, "t") as record:
+        record.count_text(3)
     assert not value(metrics, "first_byte_seconds_count", api="openai")

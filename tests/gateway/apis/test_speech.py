@@ -11,16 +11,16 @@ from event_loop import until
 from tones import pitch_of
 from vivavoce.adapters.codecs import ulaw_decode
 from vivavoce.adapters.encoders import AudioFormat
-from vivavoce.adapters.prosody import Manner
-from vivavoce.gateway.apis.speech import Encoded, SpeechOrder, open_utterance
-from vivavoce.tts_engine.backend import Rendered, Turn
+from vivavoce.adapters.prosody import Prosody
+from vivavoce.gateway.apis.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
+from vivavoce.tts_engine.backend import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, StreamClosed, SynthesisFailed, UnknownVoice
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
 
 TEXT = "One two three four, five six seven eight nine ten."
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 
 
 class CountingBackend(StandInBackend):
@@ -32,7 +32,7 @@ class CountingBackend(StandInBackend):
         self.broken_after = broken_after
         self.stepped = threading.Event()
 
-    def step(self, worker: int, turns: Sequence[Turn]) -> Sequence[Rendered | Exception]:
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         self.steps += 1
         self.stepped.set()
         if self.broken_after is not None and self.steps > self.broken_after:
@@ -44,13 +44,13 @@ def with_engine(test: Callable[[Engine, CountingBackend], Coroutine[Any, Any, No
     async def run() -> None:
         standin = CountingBackend(pitches_hz=(440, 330), **backend)
         async with Engine(standin, EngineConfig(), Metrics()) as engine:
-            await asyncio.wait_for(test(engine, standin), WITHIN_S)
+            await asyncio.wait_for(test(engine, standin), TIMEOUT_S)
 
     asyncio.run(run())
 
 
-async def spoken(engine: Engine, order: SpeechOrder, text: str = TEXT) -> list[Encoded]:
-    async with open_utterance(engine, order) as utterance:
+async def spoken(engine: Engine, order: SynthesisOptions, text: str = TEXT) -> list[EncodedChunk]:
+    async with open_encoded_stream(engine, order) as utterance:
         utterance.push_text(text)
         utterance.end_input()
         return [encoded async for encoded in utterance]
@@ -62,7 +62,7 @@ def test_the_speech_is_that_of_the_engine() -> None:
             stream.push_text(TEXT)
             stream.end_input()
             expected = b"".join([chunk.pcm async for chunk in stream])
-        pieces = await spoken(engine, SpeechOrder("tone-330"))
+        pieces = await spoken(engine, SynthesisOptions("tone-330"))
         assert b"".join(piece.audio for piece in pieces) == expected
         assert pieces[-1].final
         assert pieces[-1].samples[1] == len(expected) // 2
@@ -77,7 +77,7 @@ def test_the_speech_is_that_of_the_engine() -> None:
 @pytest.mark.parametrize("codec", ["mp3", "opus", "aac", "flac", "wav", "ulaw"])
 def test_every_format_comes_out(codec: Any) -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        pieces = await spoken(engine, SpeechOrder(audio=AudioFormat(codec, 8_000)))
+        pieces = await spoken(engine, SynthesisOptions(audio=AudioFormat(codec, 8_000)))
         assert len(b"".join(piece.audio for piece in pieces)) > 2_000
         assert engine.active_streams == 0
 
@@ -89,8 +89,8 @@ def test_a_speed_beyond_the_voice_is_stretched_and_word_times_with_it(speed: flo
     async def test(engine: Engine, _: CountingBackend) -> None:
         # The stand-in speaks at one speed, so what is heard to change is what is stretched.
         rest = speed / min(max(speed, 0.5), 2.0)
-        usual = await spoken(engine, SpeechOrder())
-        pieces = await spoken(engine, SpeechOrder(speed=speed))
+        usual = await spoken(engine, SynthesisOptions())
+        pieces = await spoken(engine, SynthesisOptions(speed=speed))
         assert pieces[-1].samples[1] == pytest.approx(usual[-1].samples[1] / rest, abs=2_400)
         words = [word for piece in pieces for word in piece.words]
         assert words[1].start_s == pytest.approx(WORD_S / rest)
@@ -101,32 +101,34 @@ def test_a_speed_beyond_the_voice_is_stretched_and_word_times_with_it(speed: flo
 
 def test_pitch_and_volume_are_heard() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        pieces = await spoken(engine, SpeechOrder(pitch=1.5, volume=0.5))
+        pieces = await spoken(engine, SynthesisOptions(pitch=1.5, volume=0.5))
         pcm = b"".join(piece.audio for piece in pieces)
         assert pitch_of(pcm) == pytest.approx(660, abs=8)
         assert np.abs(np.frombuffer(pcm, "<i2").astype(int)).max() == pytest.approx(4_096, rel=0.1)
-        loud = b"".join(piece.audio for piece in await spoken(engine, SpeechOrder(volume=10)))
+        loud = b"".join(piece.audio for piece in await spoken(engine, SynthesisOptions(volume=10)))
         assert np.frombuffer(loud, "<i2").max() == 32_767
 
     with_engine(test)
 
 
 def test_an_order_in_a_manner_keeps_to_what_is_allowed() -> None:
-    order = SpeechOrder(speed=2.0, pitch=0.8, volume=0.5)
-    assert order.said(Manner(1.5, 1.25, 4.0)) == SpeechOrder(speed=3.0, pitch=1.0, volume=2.0)
-    assert order.said(Manner(100.0, 100.0, 100.0)) == SpeechOrder(speed=4.0, pitch=2.0, volume=10.0)
-    assert order.said(Manner(0.0, 0.0, 0.0)) == SpeechOrder(speed=0.25, pitch=0.5, volume=0.0)
+    order = SynthesisOptions(speed=2.0, pitch=0.8, volume=0.5)
+    assert order.with_prosody(Prosody(1.5, 1.25, 4.0)) == SynthesisOptions(speed=3.0, pitch=1.0, volume=2.0)
+    assert order.with_prosody(Prosody(100.0, 100.0, 100.0)) == SynthesisOptions(
+        speed=4.0, pitch=2.0, volume=10.0
+    )
+    assert order.with_prosody(Prosody(0.0, 0.0, 0.0)) == SynthesisOptions(speed=0.25, pitch=0.5, volume=0.0)
 
 
 def test_an_utterance_takes_a_manner_until_it_has_text() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        async with open_utterance(engine, SpeechOrder(speed=0.5)) as utterance:
-            utterance.say(Manner(speed=100.0, pitch=1.5))  # eight times what the voice does
+        async with open_encoded_stream(engine, SynthesisOptions(speed=0.5)) as utterance:
+            utterance.set_prosody(Prosody(speed=100.0, pitch=1.5))  # eight times what the voice does
             utterance.push_text(TEXT)
-            utterance.say(Manner(pitch=0.5))
+            utterance.set_prosody(Prosody(pitch=0.5))
             utterance.end_input()
             pieces = [encoded async for encoded in utterance]
-        usual = await spoken(engine, SpeechOrder())
+        usual = await spoken(engine, SynthesisOptions())
         assert pieces[-1].samples[1] == pytest.approx(usual[-1].samples[1] / 4, abs=2_400)
         assert pitch_of(b"".join(piece.audio for piece in pieces)) == pytest.approx(660, abs=12)
 
@@ -145,13 +147,13 @@ def test_an_utterance_takes_a_manner_until_it_has_text() -> None:
 )
 def test_an_order_out_of_range_is_refused(how: dict[str, float], complaint: str) -> None:
     with pytest.raises(BadRequest, match=complaint):
-        SpeechOrder(**how)  # type: ignore[arg-type]
+        SynthesisOptions(**how)  # type: ignore[arg-type]
 
 
 def test_a_voice_that_is_not_there_is_refused_on_entering_and_takes_no_stream() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         with pytest.raises(UnknownVoice, match="no voice 'anna'"):
-            async with open_utterance(engine, SpeechOrder("anna")):
+            async with open_encoded_stream(engine, SynthesisOptions("anna")):
                 pass
         assert engine.active_streams == 0
 
@@ -160,7 +162,7 @@ def test_a_voice_that_is_not_there_is_refused_on_entering_and_takes_no_stream() 
 
 def test_a_reader_who_stops_reading_stops_the_voice() -> None:
     async def test(engine: Engine, backend: CountingBackend) -> None:
-        async with open_utterance(engine, SpeechOrder(audio=AudioFormat("mp3"))) as utterance:
+        async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat("mp3"))) as utterance:
             utterance.push_text("word " * 1_000 + ".")
             utterance.end_input()
             await anext(utterance)
@@ -174,7 +176,7 @@ def test_a_reader_who_stops_reading_stops_the_voice() -> None:
 @pytest.mark.parametrize("codec", ["pcm", "mp3"])
 def test_a_reader_who_leaves_frees_the_voice_at_once(codec: Any) -> None:
     async def test(engine: Engine, backend: CountingBackend) -> None:
-        async with open_utterance(engine, SpeechOrder(audio=AudioFormat(codec))) as utterance:
+        async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat(codec))) as utterance:
             utterance.push_text("word " * 1_000 + ".")
             await anext(utterance)
         await until(lambda: backend.open_slots == 0)
@@ -187,7 +189,7 @@ def test_a_reader_who_leaves_frees_the_voice_at_once(codec: Any) -> None:
 
 def test_what_is_cancelled_ends_for_the_one_who_waits_for_it() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        async with open_utterance(engine, SpeechOrder()) as utterance:
+        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
             waiting = asyncio.create_task(anext(utterance, None))
             await asyncio.sleep(0)
             utterance.cancel()
@@ -201,16 +203,16 @@ def test_what_is_cancelled_ends_for_the_one_who_waits_for_it() -> None:
 def test_a_voice_that_fails_is_told_once_and_harms_nobody_else() -> None:
     async def test(engine: Engine, backend: CountingBackend) -> None:
         with pytest.raises(SynthesisFailed, match="the voice broke"):
-            await spoken(engine, SpeechOrder())
+            await spoken(engine, SynthesisOptions())
         backend.broken_after = None
-        assert (await spoken(engine, SpeechOrder()))[-1].final
+        assert (await spoken(engine, SynthesisOptions()))[-1].final
 
     with_engine(test, broken_after=2)
 
 
 def test_flush_speaks_what_is_there() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        async with open_utterance(engine, SpeechOrder()) as utterance:
+        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
             utterance.push_text("no full stop")
             utterance.flush()
             first = await anext(utterance)
@@ -223,7 +225,7 @@ def test_flush_speaks_what_is_there() -> None:
 def test_utterances_side_by_side_are_not_mixed_up() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         voices = ["tone-440", "tone-330"] * 10
-        orders = [SpeechOrder(voice, AudioFormat("ulaw", 8_000)) for voice in voices]
+        orders = [SynthesisOptions(voice, AudioFormat("ulaw", 8_000)) for voice in voices]
         heard = await asyncio.gather(*(spoken(engine, order) for order in orders))
         for voice, pieces in zip(voices, heard, strict=True):
             pcm = ulaw_decode(b"".join(piece.audio for piece in pieces))

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from event_loop import until
 from tones import pitch_of
-from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.speech_socket import MOST_TURNS, PATH
+from vivavoce.gateway.apis.speech_socket import MAX_QUEUED_UTTERANCES, PATH
 from vivavoce.tts_engine.standin_backend import WORD_S
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 
 
 class Talk:
@@ -259,13 +259,13 @@ def test_a_full_house_refuses_an_utterance_with_a_time(run: Any) -> None:
             held.cancel()
             assert (await client.speak("One."))["total_sentences"] == 1
 
-    run(test, most_streams=1)
+    run(test, max_streams=1)
 
 
-def keys(tmp_path: Path, **limits: Any) -> tuple[Access, dict[str, str]]:
+def keys(tmp_path: Path, **limits: Any) -> tuple[AccessControl, dict[str, str]]:
     file = KeysFile(tmp_path / "keys.json")
     key = file.add("test", (Scope.SPEAK,), KeyLimits(**limits))
-    return Access(file), {"Authorization": f"Bearer {key}"}
+    return AccessControl(file), {"Authorization": f"Bearer {key}"}
 
 
 def test_a_socket_without_a_key_is_refused_before_it_opens(run: Any, tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_what_waits_is_bounded_and_what_is_refused_is_said(run: Any) -> None:
     async def test(served: Any) -> None:
         async with talk(served) as client:
             await client.send("input.text", text="word " * 1_000)
-            for _ in range(MOST_TURNS + 1):
+            for _ in range(MAX_QUEUED_UTTERANCES + 1):
                 await client.send("input.done")
                 await client.send("input.text", text="x")
             error = await client.until("error")
@@ -360,7 +360,7 @@ def test_a_server_that_ends_lets_what_is_said_end_and_goes_away(run: Any) -> Non
             await client.send("input.text", text="One two three four five six.")
             await client.send("input.done")
             assert (await client.next())["type"] == "audio.start"
-            leaving = asyncio.create_task(served.sockets.finish(WITHIN_S))
+            leaving = asyncio.create_task(served.sockets.finish(TIMEOUT_S))
             assert (await client.until("session.done"))["total_sentences"] == 1
             with pytest.raises(ConnectionClosed) as closed:
                 await client.next()

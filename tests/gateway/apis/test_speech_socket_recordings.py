@@ -11,7 +11,7 @@ import pytest
 from event_loop import until
 from recordings import as_data_url, recording
 from tones import pitch_of
-from vivavoce.gateway.access.access import Access
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.speech_socket import PATH
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
@@ -28,7 +28,7 @@ OF_THE_HOUSE = 2  # voices that are always there
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many samples each recording had that a voice was made of."""
     lengths: list[int] = []
-    encode = BundleVoices.encode
+    encode = BundleVoices.encode_prompt
 
     def counted(self: BundleVoices, samples: Any, *about: Any) -> Any:
         lengths.append(len(samples))
@@ -333,9 +333,9 @@ def test_a_model_that_clones_nobody_says_so_at_once(run: Any) -> None:
     run(test)
 
 
-def keys(tmp_path: Path, *scopes: Scope, **limits: int) -> tuple[Access, dict[str, str]]:
+def keys(tmp_path: Path, *scopes: Scope, **limits: int) -> tuple[AccessControl, dict[str, str]]:
     file = KeysFile(tmp_path / "keys.json")
-    return Access(file), {"Authorization": f"Bearer {file.add('test', scopes, KeyLimits(**limits))}"}
+    return AccessControl(file), {"Authorization": f"Bearer {file.add('test', scopes, KeyLimits(**limits))}"}
 
 
 def test_a_key_needs_the_scope_for_it(run: Any, store: VoiceStore, tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_key_needs_the_scope_for_it(run: Any, store: VoiceStore, tmp_path: Pat
 
 
 def test_making_a_voice_is_a_request_of_the_keys(run: Any, store: VoiceStore, tmp_path: Path) -> None:
-    access, headers = keys(tmp_path, Scope.SPEAK, Scope.ENROL, requests_per_minute=2)
+    access, headers = keys(tmp_path, Scope.SPEAK, Scope.ENROLL, requests_per_minute=2)
 
     async def test(served: Any) -> None:
         async with talk(served, headers) as client:

@@ -12,8 +12,8 @@ import httpx
 import numpy as np
 import pytest
 from event_loop import until
-from vivavoce.adapters.voice_activity import ActivityChange
-from vivavoce.gateway.access.access import Access
+from vivavoce.adapters.voice_activity import VoiceActivityChange
+from vivavoce.gateway.access.access import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.browser import routes as browser_routes
@@ -21,8 +21,8 @@ from vivavoce.gateway.browser import session
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
 from vivavoce.gateway.browser.chat import ChatSettings
 from vivavoce.gateway.browser.leg import BrowserLeg
-from vivavoce.gateway.browser.routes import PAGE, routes
-from vivavoce.gateway.call import Call, Speech
+from vivavoce.gateway.browser.routes import PAGE_DIRECTORY, routes
+from vivavoce.gateway.call import Call, CallSpeechOptions
 from vivavoce.gateway.call_registry import CallRegistry
 from vivavoce.gateway.clock import Clock
 from vivavoce.gateway.http import Mount, make_app
@@ -30,7 +30,7 @@ from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.standin_backend import StandInBackend
 
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 OFFER = {"type": "offer", "sdp": "v=0"}
 
 
@@ -82,7 +82,7 @@ class FakePeer:
         return [message for message in self.told if message.get("type") in kinds]
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
@@ -119,7 +119,7 @@ async def house(
     real: bool = False,
     max_calls: int = 100,
     agent: Agent | None = None,
-    access: Access | None = None,
+    access: AccessControl | None = None,
     headers: dict[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[House]:
@@ -137,12 +137,12 @@ async def house(
             engine=engine, clock=clock, registry=CallRegistry(engine, max_calls=max_calls),
             voices=VoiceRegistry(engine.voices),
             settings=BrowserCallSettings(**settings),
-            agent=agent, make_ear=make_ear, connect=None if real else connect,
+            agent=agent, make_speech_detector=make_ear, connect=None if real else connect,
         )  # fmt: skip
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,
-            access=access or Access.open_house(),
+            access=access or AccessControl.open_to_all(),
             mounts=[Mount(routes(calls), Scope.CALLS)],
         )
         transport = httpx.ASGITransport(app)
@@ -157,7 +157,7 @@ async def house(
 
 def in_house(test: Callable[[House], Awaitable[None]], **settings: Any) -> None:
     async def run() -> None:
-        async with asyncio.timeout(3 * WITHIN_S), house(**settings) as opened:
+        async with asyncio.timeout(3 * TIMEOUT_S), house(**settings) as opened:
             await test(opened)
 
     asyncio.run(run())
@@ -168,7 +168,7 @@ def in_house(test: Callable[[House], Awaitable[None]], **settings: Any) -> None:
 
 def test_the_page_and_its_files_are_served_and_may_load_nothing_from_elsewhere() -> None:
     async def scenario(house: House) -> None:
-        for path in ["/", *(f"/page/{file.name}" for file in PAGE.iterdir())]:
+        for path in ["/", *(f"/page/{file.name}" for file in PAGE_DIRECTORY.iterdir())]:
             answer = await house.client.get(path)
             assert answer.status_code == 200
             policy = answer.headers["content-security-policy"]
@@ -180,18 +180,20 @@ def test_the_page_and_its_files_are_served_and_may_load_nothing_from_elsewhere()
 
 
 def test_no_file_of_the_page_names_another_place() -> None:
-    for file in PAGE.iterdir():
+    for file in PAGE_DIRECTORY.iterdir():
         text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", text), file.name
 
 
 def test_the_page_needs_no_style_or_script_in_its_markup() -> None:
-    markup = (PAGE / "index.html").read_text(encoding="utf-8")
+    markup = (PAGE_DIRECTORY / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"\sstyle=|\son[a-z]+=|<style|<script(?![^>]*\ssrc=)", markup)
 
 
 def test_every_id_that_the_script_uses_is_in_the_page_and_every_control_has_a_name() -> None:
-    markup, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("index.html", "call.js"))
+    markup, script = (
+        (PAGE_DIRECTORY / name).read_text(encoding="utf-8") for name in ("index.html", "call.js")
+    )
     ids = set(re.findall(r'id="([^"]+)"', markup))
     assert set(re.findall(r'\$\("([^"]+)"\)', script)) | set(re.findall(r'"(n-[a-z]+)"', script)) <= ids
     for control in re.findall(r'<(?:select|textarea|input)[^>]*\sid="([^"]+)"', markup):
@@ -351,7 +353,7 @@ def test_a_house_that_closes_takes_no_new_calls_and_lets_sentences_end() -> None
         peer.say(type="text", text="One two three. ")
         peer.say(type="end")
         await peer.until_told("word")
-        await house.calls.registry.finish_calls(WITHIN_S)
+        await house.calls.registry.finish_calls(TIMEOUT_S)
         assert [word["text"] for word in peer.of_type("word")] == ["One", "two", "three"]
         assert peer.closed == "finished"
         refused = await house.client.post("/api/offer", json=OFFER)
@@ -399,7 +401,7 @@ def test_the_page_is_told_who_speaks_and_the_call_is_listed() -> None:
             line.call.call_id,
         )
 
-    in_house(scenario, speech=Speech(voice="tone-660", speed=1.25))
+    in_house(scenario, speech=CallSpeechOptions(voice="tone-660", speed=1.25))
 
 
 def test_the_greeting_is_written_then_heard_word_by_word_then_finished() -> None:
@@ -622,7 +624,7 @@ class BrokenEar:
         if not late:
             raise ArithmeticError("no ear")
 
-    def push(self, pcm: bytes, sample_rate: int) -> list[ActivityChange]:
+    def push(self, pcm: bytes, sample_rate: int) -> list[VoiceActivityChange]:
         raise ArithmeticError("deaf")
 
 
@@ -678,9 +680,9 @@ def test_many_calls_leave_nothing_behind() -> None:
 class Ear:
     """Hears speech in whatever is not silent."""
 
-    def push(self, pcm: bytes, sample_rate: int) -> list[ActivityChange]:
+    def push(self, pcm: bytes, sample_rate: int) -> list[VoiceActivityChange]:
         assert sample_rate == 16_000
-        return [ActivityChange(any(pcm), 0.0)]
+        return [VoiceActivityChange(any(pcm), 0.0)]
 
 
 def test_a_caller_who_speaks_interrupts_if_the_page_wants_it() -> None:
@@ -790,7 +792,7 @@ def test_a_silent_agent_leaves_the_line_to_who_holds_it() -> None:
 def test_an_agent_that_fails_ends_its_call_alone() -> None:
     class Broken:
         async def run(self, call: Call) -> None:
-            await call.key()
+            await call.next_key()
             raise ArithmeticError("the agent's own")
 
     async def scenario(house: House) -> None:
@@ -809,7 +811,7 @@ def limited(tmp_path: Path, characters_per_minute: int) -> dict[str, Any]:
     """A house whose one caller may have so much said."""
     keys = KeysFile(tmp_path / "keys.json")
     key = keys.add("page", (Scope.CALLS,), KeyLimits(characters_per_minute=characters_per_minute))
-    return {"access": Access(keys), "headers": {"authorization": f"Bearer {key}"}}
+    return {"access": AccessControl(keys), "headers": {"authorization": f"Bearer {key}"}}
 
 
 def test_text_that_a_key_may_have_said_is_said_to_the_last_character(tmp_path: Path) -> None:
@@ -898,7 +900,7 @@ class Model:
 
 def with_model(model: Model, test: Callable[[FakePeer], Awaitable[None]], **settings: Any) -> None:
     async def run() -> None:
-        async with asyncio.timeout(3 * WITHIN_S), model.serving() as url:
+        async with asyncio.timeout(3 * TIMEOUT_S), model.serving() as url:
             chat = ChatSettings(base_url=url, model="m", api_key="secret")
             async with house(chat=chat, **settings) as opened:
                 await test(await opened.call())

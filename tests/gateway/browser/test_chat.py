@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from vivavoce.gateway.browser.chat import ChatFailed, Conversation, token_of
+from vivavoce.gateway.browser.chat import ChatFailed, ChatHistory, parse_token
 
 
 def event(**delta: object) -> str:
@@ -23,7 +23,7 @@ def event(**delta: object) -> str:
     ],
 )
 def test_an_event_gives_its_text_and_one_without_text_gives_none(data: str, token: str) -> None:
-    assert token_of(data) == token
+    assert parse_token(data) == token
 
 
 @pytest.mark.parametrize(
@@ -31,28 +31,28 @@ def test_an_event_gives_its_text_and_one_without_text_gives_none(data: str, toke
 )
 def test_what_is_no_completion_is_one_clear_failure(data: str) -> None:
     with pytest.raises(ChatFailed, match="no completion"):
-        token_of(data)
+        parse_token(data)
 
 
 def test_an_error_in_the_middle_of_an_answer_is_a_failure_that_repeats_nothing_of_it() -> None:
     with pytest.raises(ChatFailed) as failure:
-        token_of('{"error": {"message": "key sk-123 is over its limit"}}')
+        parse_token('{"error": {"message": "key sk-123 is over its limit"}}')
     assert "sk-123" not in str(failure.value)
 
 
 def test_a_history_begins_with_the_prompt_and_holds_the_newest_turns() -> None:
-    conversation = Conversation("Be brief.")
+    conversation = ChatHistory("Be brief.")
     for number in range(60):
-        conversation.asked(f"question {number}")
-        conversation.heard(f" answer {number} ")
-    assert len(conversation.turns) == 40
-    messages = conversation.messages()
+        conversation.add_question(f"question {number}")
+        conversation.add_heard_answer(f" answer {number} ")
+    assert len(conversation.entries) == 40
+    messages = conversation.request_messages()
     assert messages[0] == {"role": "system", "content": "Be brief."}
     assert messages[1] == {"role": "user", "content": "question 40"}
     assert messages[-1] == {"role": "assistant", "content": "answer 59"}
 
 
 def test_an_answer_of_which_nothing_was_heard_was_not_given() -> None:
-    conversation = Conversation("")
-    conversation.heard(" ")
-    assert not conversation.turns
+    conversation = ChatHistory("")
+    conversation.add_heard_answer(" ")
+    assert not conversation.entries

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.attention_memory import Keep, attend, make_plan, recall, store  # noqa: E402
+from vivavoce.models.cosyvoice.attention_memory import CacheForm, attend, make_plan, read_history, write_chunk  # noqa: E402
 
 BLOCK, HEADS, WIDTH = 4, 2, 6
 
@@ -66,8 +66,8 @@ def test_what_lies_behind_a_rows_end_is_not_seen() -> None:
     plan = make_plan([0, 0], 7, block=BLOCK, capacity=8, valid=(7, 5))
     both = attend(q, kv, torch.full((2, 2, 8, WIDTH), float("nan")), plan, HEADS)
     assert torch.allclose(both[1:, :5], masked(q[1:, :5], kv[1:, :, :5]), atol=1e-6)
-    assert plan.padded is not None
-    assert plan.padded[..., 0].sum(1).tolist() == [7, 5]
+    assert plan.frame_mask is not None
+    assert plan.frame_mask[..., 0].sum(1).tolist() == [7, 5]
 
 
 def test_a_plan_names_the_frame_in_every_slot_of_a_ring() -> None:
@@ -90,9 +90,9 @@ def test_inputs_that_are_kept_are_projected_again() -> None:
     kept, out = torch.zeros(1, 1, 12, 3), []
     for begin in (0, 4, 8):
         plan = make_plan([begin], 4, block=BLOCK, capacity=12)
-        working = recall(kept, plan, Keep.INPUTS, project, 4)
+        working = read_history(kept, plan, CacheForm.INPUTS, project, 4)
         out.append(attend(q[:, begin : begin + 4], kv[:, :, begin : begin + 4], working, plan, HEADS))
-        store(kept, inputs[:, None, begin : begin + 4], plan)
+        write_chunk(kept, inputs[:, None, begin : begin + 4], plan)
     assert torch.allclose(torch.cat(out, 1), masked(q, kv), atol=1e-6)
 
 

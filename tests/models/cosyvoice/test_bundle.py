@@ -16,56 +16,58 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
 )
 
-from vivavoce.models.cosyvoice.geometry import Version, released  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion, released_config  # noqa: E402
 from vivavoce.models.cosyvoice.release import checkpoint  # noqa: E402
-from vivavoce.models.cosyvoice.release.bundle import BundleFault, open_bundle, recognise  # noqa: E402
-from vivavoce.models.cosyvoice.release.manifest import FILES, file_shapes  # noqa: E402
-from vivavoce.models.cosyvoice.release.onnx_face import OnnxFault, read_faces  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import Size, tiny, write_random_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.release.recipe import RecipeFault, parse_yaml  # noqa: E402
-from vivavoce.models.cosyvoice.speech_lm import TEXT_EMBEDDING  # noqa: E402
+from vivavoce.models.cosyvoice.release.bundle import InvalidBundleError, detect_version, open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.release.manifest import WEIGHT_FILES, file_shapes  # noqa: E402
+from vivavoce.models.cosyvoice.release.onnx_face import OnnxFileError, read_onnx_signature  # noqa: E402
+from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, tiny_config, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.release.recipe import BundleConfigError, parse_yaml  # noqa: E402
+from vivavoce.models.cosyvoice.speech_lm import TEXT_EMBEDDING_KEY  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[Version, Path]:
-    folders = {version: tmp_path_factory.mktemp("bundles") / version.name for version in Version}
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[CosyVoiceVersion, Path]:
+    folders = {version: tmp_path_factory.mktemp("bundles") / version.name for version in CosyVoiceVersion}
     for version, folder in folders.items():
-        write_random_bundle(folder, version, Size.TINY, seed=7)
+        write_random_bundle(folder, version, BundleSize.TINY, seed=7)
     return folders
 
 
 @pytest.fixture
-def damaged(whole: dict[Version, Path], tmp_path: Path) -> Path:
+def damaged(whole: dict[CosyVoiceVersion, Path], tmp_path: Path) -> Path:
     """A copy of a whole folder of version 2, to be damaged."""
-    return Path(shutil.copytree(whole[Version.V2], tmp_path / "damaged"))
+    return Path(shutil.copytree(whole[CosyVoiceVersion.V2], tmp_path / "damaged"))
 
 
 def fault(folder: Path) -> str:
-    with pytest.raises(BundleFault) as caught:
+    with pytest.raises(InvalidBundleError) as caught:
         open_bundle(folder)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("version", Version)
-def test_a_whole_folder_opens_and_gives_its_networks(whole: dict[Version, Path], version: Version) -> None:
+@pytest.mark.parametrize("version", CosyVoiceVersion)
+def test_a_whole_folder_opens_and_gives_its_networks(
+    whole: dict[CosyVoiceVersion, Path], version: CosyVoiceVersion
+) -> None:
     bundle = open_bundle(whole[version])
     assert bundle.version is version
-    assert file_shapes(bundle.geometry) == file_shapes(tiny(version))
-    for name in FILES:
+    assert file_shapes(bundle.network_config) == file_shapes(tiny_config(version))
+    for name in WEIGHT_FILES:
         shapes = {key: tuple(tensor.shape) for key, tensor in bundle.load(name).items()}
-        assert shapes == file_shapes(bundle.geometry)[name]
-    assert bundle.recipe.mel_highest_hz == (8000 if version is Version.V2 else None)
-    assert bundle.text_tokenizer().rows <= bundle.geometry.lm.text_rows
+        assert shapes == file_shapes(bundle.network_config)[name]
+    assert bundle.yaml_config.mel_max_hz == (8000 if version is CosyVoiceVersion.V2 else None)
+    assert bundle.text_tokenizer().vocab_size <= bundle.network_config.lm.text_vocab_size
     assert bundle.speakers()["nobody"].shape == (192,)
     assert "en" in bundle.languages
 
 
-@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("version", CosyVoiceVersion)
 def test_the_same_seed_writes_the_same_weights(
-    whole: dict[Version, Path], tmp_path: Path, version: Version
+    whole: dict[CosyVoiceVersion, Path], tmp_path: Path, version: CosyVoiceVersion
 ) -> None:
-    write_random_bundle(tmp_path / "again", version, Size.TINY, seed=7)
-    write_random_bundle(tmp_path / "other", version, Size.TINY, seed=8)
+    write_random_bundle(tmp_path / "again", version, BundleSize.TINY, seed=7)
+    write_random_bundle(tmp_path / "other", version, BundleSize.TINY, seed=8)
     first, again, other = (
         open_bundle(folder).load("hift.pt")
         for folder in (whole[version], tmp_path / "again", tmp_path / "other")
@@ -74,20 +76,20 @@ def test_the_same_seed_writes_the_same_weights(
     assert not torch.equal(first["conv_post.bias"], other["conv_post.bias"])
 
 
-def test_a_folder_in_use_is_not_written_over(whole: dict[Version, Path]) -> None:
+def test_a_folder_in_use_is_not_written_over(whole: dict[CosyVoiceVersion, Path]) -> None:
     with pytest.raises(FileExistsError, match="not empty"):
-        write_random_bundle(whole[Version.V2], Version.V2, Size.TINY)
+        write_random_bundle(whole[CosyVoiceVersion.V2], CosyVoiceVersion.V2, BundleSize.TINY)
 
 
 def test_converted_weights_are_the_same_and_take_the_place_of_the_others(damaged: Path) -> None:
     bundle = open_bundle(damaged)
-    before = {name: bundle.load(name) for name in FILES}
-    written = [checkpoint.convert(damaged / name) for name in FILES]
+    before = {name: bundle.load(name) for name in WEIGHT_FILES}
+    written = [checkpoint.convert_to_safetensors(damaged / name) for name in WEIGHT_FILES]
     assert [path.name for path in written] == ["llm.safetensors", "flow.safetensors", "hift.safetensors"]
-    for name in FILES:
+    for name in WEIGHT_FILES:
         (damaged / name).unlink()
     after = open_bundle(damaged)
-    for name in FILES:
+    for name in WEIGHT_FILES:
         loaded = after.load(name)
         assert set(before[name]) - set(loaded) <= {checkpoint.TIED_KEY}
         assert all(torch.equal(loaded[key], before[name][key]) for key in loaded)
@@ -97,7 +99,7 @@ def test_converted_weights_are_the_same_and_take_the_place_of_the_others(damaged
 def test_a_conversion_that_fails_leaves_nothing_behind(damaged: Path) -> None:
     (damaged / "hift.safetensors").mkdir()
     with pytest.raises(OSError, match=r"hift\.safetensors"):
-        checkpoint.convert(damaged / "hift.pt")
+        checkpoint.convert_to_safetensors(damaged / "hift.pt")
     assert list(damaged.glob("*.partial")) == []
 
 
@@ -115,12 +117,12 @@ def test_a_folder_that_is_none_or_two(tmp_path: Path, damaged: Path) -> None:
 
 def test_settings_of_another_version_are_refused(damaged: Path) -> None:
     (damaged / "cosyvoice2.yaml").rename(damaged / "cosyvoice3.yaml")
-    assert recognise(damaged) is Version.V3
+    assert detect_version(damaged) is CosyVoiceVersion.V3
     assert "llm is new:cosyvoice.llm.llm.Qwen2LM; expected a CosyVoice3LM" in fault(damaged)
 
 
-def test_weights_of_another_version_are_refused(damaged: Path, whole: dict[Version, Path]) -> None:
-    shutil.copy(whole[Version.V3] / "flow.pt", damaged / "flow.pt")
+def test_weights_of_another_version_are_refused(damaged: Path, whole: dict[CosyVoiceVersion, Path]) -> None:
+    shutil.copy(whole[CosyVoiceVersion.V3] / "flow.pt", damaged / "flow.pt")
     message = fault(damaged)
     assert message.startswith("flow.pt: ")
     assert "keys missing" in message
@@ -205,8 +207,8 @@ def test_half_an_onnx_model_is_refused(damaged: Path, name: str) -> None:
     whole_file = (damaged / name).read_bytes()
     for kept in (0, 1, 40, len(whole_file) // 2, len(whole_file) - 1):
         (damaged / name).write_bytes(whole_file[:kept])
-        with pytest.raises(OnnxFault):
-            read_faces(damaged / name)
+        with pytest.raises(OnnxFileError):
+            read_onnx_signature(damaged / name)
     assert fault(damaged).startswith(f"{name}: ")
 
 
@@ -218,8 +220,8 @@ def test_an_onnx_model_with_other_inputs_is_refused(damaged: Path) -> None:
 def test_anything_else_is_no_onnx_model(tmp_path: Path) -> None:
     for content in (b"\xff" * 50, b"<html>404</html>", json.dumps({"a": 1}).encode()):
         (tmp_path / "x.onnx").write_bytes(content)
-        with pytest.raises(OnnxFault):
-            read_faces(tmp_path / "x.onnx")
+        with pytest.raises(OnnxFileError):
+            read_onnx_signature(tmp_path / "x.onnx")
 
 
 @pytest.mark.parametrize(
@@ -303,17 +305,19 @@ one: !new:a.b.C {size: !ref <hop>}
 
 
 def test_python_objects_are_not_built(tmp_path: Path) -> None:
-    with pytest.raises(RecipeFault, match="not readable"):
+    with pytest.raises(BundleConfigError, match="not readable"):
         parse_yaml("a: !!python/object/apply:os.system ['true']", "x.yaml")
 
 
 def test_the_released_sizes_are_what_the_release_holds() -> None:
     counted = {
-        version: sum(int(np.prod(shape)) for shape in file_shapes(released(version))["flow.pt"].values())
-        for version in Version
+        version: sum(
+            int(np.prod(shape)) for shape in file_shapes(released_config(version))["flow.pt"].values()
+        )
+        for version in CosyVoiceVersion
     }
-    assert round(counted[Version.V2] / 1e6, 1) == 112.5
-    assert round(counted[Version.V3] / 1e6, 1) == 332.3
+    assert round(counted[CosyVoiceVersion.V2] / 1e6, 1) == 112.5
+    assert round(counted[CosyVoiceVersion.V3] / 1e6, 1) == 332.3
 
 
 @pytest.mark.parametrize("converted", [False, True])
@@ -321,9 +325,9 @@ def test_a_tensor_that_stays_in_the_file_has_the_same_numbers(damaged: Path, con
     bundle = open_bundle(damaged)
     read = bundle.load("llm.pt")
     if converted:
-        checkpoint.convert(damaged / "llm.pt")
+        checkpoint.convert_to_safetensors(damaged / "llm.pt")
         (damaged / "llm.pt").unlink()
-    mapped = bundle.load("llm.pt", mapped=(TEXT_EMBEDDING,))
+    mapped = bundle.load("llm.pt", memory_mapped=(TEXT_EMBEDDING_KEY,))
     assert set(read) - set(mapped) <= {checkpoint.TIED_KEY}
     assert all(torch.equal(mapped[key], read[key]) for key in mapped)
     places = Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else str(damaged)
@@ -333,5 +337,5 @@ def test_a_tensor_that_stays_in_the_file_has_the_same_numbers(damaged: Path, con
 def test_a_file_that_went_missing_after_the_check_is_told(damaged: Path) -> None:
     bundle = open_bundle(damaged)
     (damaged / "llm.pt").unlink()
-    with pytest.raises(BundleFault, match=r"llm\.pt: "):
-        bundle.load("llm.pt", mapped=(TEXT_EMBEDDING,))
+    with pytest.raises(InvalidBundleError, match=r"llm\.pt: "):
+        bundle.load("llm.pt", memory_mapped=(TEXT_EMBEDDING_KEY,))

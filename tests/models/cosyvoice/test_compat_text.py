@@ -2,7 +2,7 @@
 
 import pytest
 from vivavoce.models.cosyvoice.front_end import compat_text
-from vivavoce.models.cosyvoice.front_end.compat_text import Script
+from vivavoce.models.cosyvoice.front_end.compat_text import UpstreamTextRules
 
 
 def characters(text: str) -> list[str]:
@@ -10,21 +10,21 @@ def characters(text: str) -> list[str]:
 
 
 def test_a_piece_without_marks_has_no_bound() -> None:
-    assert compat_text.split_paragraph("a" * 500, characters, Script.OTHER) == ["a" * 500 + "."]
+    assert compat_text.split_paragraph("a" * 500, characters, UpstreamTextRules.OTHER) == ["a" * 500 + "."]
 
 
 def test_pieces_are_joined_until_they_are_long_enough() -> None:
     sentence = "x" * 29 + "."
-    segments = compat_text.split_paragraph(sentence * 6, characters, Script.OTHER)
+    segments = compat_text.split_paragraph(sentence * 6, characters, UpstreamTextRules.OTHER)
     assert segments == [sentence * 3, sentence * 3]
 
 
 def test_a_short_last_piece_joins_the_one_before() -> None:
     sentence = "x" * 69 + "."
-    assert compat_text.split_paragraph(sentence + "y" * 18, characters, Script.OTHER) == [
+    assert compat_text.split_paragraph(sentence + "y" * 18, characters, UpstreamTextRules.OTHER) == [
         sentence + "y" * 18 + "."
     ]
-    assert compat_text.split_paragraph(sentence + "y" * 19, characters, Script.OTHER) == [
+    assert compat_text.split_paragraph(sentence + "y" * 19, characters, UpstreamTextRules.OTHER) == [
         sentence,
         "y" * 19 + ".",
     ]

@@ -7,19 +7,19 @@ torch = pytest.importorskip(
 )
 
 from vivavoce.models.cosyvoice.bistream import (  # noqa: E402
-    Bistream,
-    CompatBistream,
+    BistreamGeneration,
+    CompatBistreamGeneration,
     Generation,
-    LengthRule,
-    Prompt,
-    SpeechIds,
+    LmPrompt,
+    SpecialIds,
+    SpeechLengthRule,
 )
-from vivavoce.models.cosyvoice.decode_graphs import DecodeGraphs, Extent  # noqa: E402
-from vivavoce.models.cosyvoice.decoding import Turn, advance  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import SpeechLmConfig, Version  # noqa: E402
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
+from vivavoce.models.cosyvoice.decode_graphs import DecodeGraphKey, DecodeGraphs  # noqa: E402
+from vivavoce.models.cosyvoice.decoding import DecodeTurn, advance  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion, SpeechLmConfig  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
-from vivavoce.models.cosyvoice.sampling import Draws, SamplingParameters, seeded  # noqa: E402
+from vivavoce.models.cosyvoice.sampling import PeekableUniforms, SamplingParameters, seeded_uniforms  # noqa: E402
 from vivavoce.models.cosyvoice.speech_lm import SpeechLm, SpeechLmState  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -30,7 +30,7 @@ CAPACITY = 600
 COLUMNS = 32  # the first ask's
 
 
-@pytest.fixture(scope="module", params=Version, ids=lambda version: version.name)
+@pytest.fixture(scope="module", params=CosyVoiceVersion, ids=lambda version: version.name)
 def lm(request: pytest.FixtureRequest) -> SpeechLm:
     config = SpeechLmConfig(
         request.param,
@@ -39,22 +39,22 @@ def lm(request: pytest.FixtureRequest) -> SpeechLm:
         heads=4,
         kv_heads=2,
         intermediate=48,
-        text_rows=50,
-        speech_codes=40,
+        text_vocab_size=50,
+        codebook_size=40,
     )
-    drawn = weights(llm_shapes(config), WeightRule("", (("llm_decoder.weight", 6.0),)))
+    drawn = rule_weights(llm_shapes(config), WeightRule("", (("llm_decoder.weight", 6.0),)))
     return SpeechLm.load(config, {key: torch.from_numpy(array) for key, array in drawn.items()})
 
 
-def turn_of(lm: SpeechLm, seed: int, text: range = TEXT) -> Turn:
-    ids = SpeechIds(lm.config.version, lm.config.speech_codes, END_OF_PROMPT)
-    generation = Bistream(ids, Prompt((3, 4, END_OF_PROMPT), (1, 2, 3)), LengthRule(2, 6))
+def turn_of(lm: SpeechLm, seed: int, text: range = TEXT) -> DecodeTurn:
+    ids = SpecialIds(lm.config.version, lm.config.codebook_size, END_OF_PROMPT)
+    generation = BistreamGeneration(ids, LmPrompt((3, 4, END_OF_PROMPT), (1, 2, 3)), SpeechLengthRule(2, 6))
     generation.push_text(text)
     generation.end_text()
-    return Turn(generation, seeded(seed), SamplingParameters(top_k=5 + seed))
+    return DecodeTurn(generation, seeded_uniforms(seed), SamplingParameters(top_k=5 + seed))
 
 
-def said(turn: Turn) -> list[int]:
+def said(turn: DecodeTurn) -> list[int]:
     return turn.generation.decoded
 
 
@@ -68,13 +68,13 @@ def graphs(
 def take_foreseen(steps: DecodeGraphs, row: int, generation: Generation) -> int:
     """Answer what was foreseen; how many ids that was."""
     count = 0
-    while (id := steps.foreseen(row, generation.ask())) is not None:
+    while (id := steps.decoded_ahead(row, generation.ask())) is not None:
         generation.answer(id)
         count += 1
     return count
 
 
-def speak(steps: DecodeGraphs, turns: dict[int, Turn]) -> int:
+def speak(steps: DecodeGraphs, turns: dict[int, DecodeTurn]) -> int:
     """To the end; in how many steps."""
     count = 0
     while chosen := steps.choose(turns):
@@ -140,19 +140,19 @@ def test_what_was_foreseen_is_kept_while_nothing_is_asked_and_dropped_for_anothe
     turn = turn_of(lm, 0)
     turn.generation.answer(steps.choose({0: turn})[0])
     first = int(state.lengths[0])
-    assert steps.foreseen(0, None) is None
+    assert steps.decoded_ahead(0, None) is None
     ask = turn.generation.ask()
     assert ask is not None and len(ask.inputs) == 1
-    assert steps.foreseen(0, ask) is not None
+    assert steps.decoded_ahead(0, ask) is not None
     assert int(state.lengths[0]) == first + 1
-    assert steps.foreseen(0, ask) is None  # which was answered
+    assert steps.decoded_ahead(0, ask) is None  # which was answered
     assert int(state.lengths[0]) == first + 1
 
     other = turn_of(lm, 0)
     steps, _ = graphs(lm, 1, ahead=8)
     other.generation.answer(steps.choose({0: other})[0])
-    steps.forget(0)
-    assert steps.foreseen(0, other.generation.ask()) is None
+    steps.discard_decoded_ahead(0)
+    assert steps.decoded_ahead(0, other.generation.ask()) is None
 
 
 def test_what_was_foreseen_outlives_the_steps_of_others(lm: SpeechLm) -> None:
@@ -186,7 +186,7 @@ def test_few_steps_are_recorded_and_all_usual_ones_beforehand(lm: SpeechLm) -> N
     steps.record()
     recorded = steps.recorded
     assert set(recorded) == {
-        Extent(rows, columns, attended, 16)
+        DecodeGraphKey(rows, columns, attended, 16)
         for rows in (1, 2, 3)
         for columns in (1, COLUMNS)
         for attended in (256, 512, 600)
@@ -201,13 +201,13 @@ def test_few_steps_are_recorded_and_all_usual_ones_beforehand(lm: SpeechLm) -> N
 @pytest.mark.parametrize("ahead", [1, 4, 7])
 def test_what_is_behind_the_bucket_of_attention_is_attended_to_as_well(lm: SpeechLm, ahead: int) -> None:
     text = range(10, 22)
-    long = [Turn(_long(lm), seeded(7)) for _ in range(2)]
+    long = [DecodeTurn(_long(lm), seeded_uniforms(7)) for _ in range(2)]
     for turn in long:
         turn.generation.push_text(text)
         turn.generation.end_text()
     steps, state = graphs(lm, 1, columns=400, ahead=ahead)
     speak(steps, {0: long[0]})
-    assert max(extent.attended for extent in steps.recorded) == 512
+    assert max(extent.attended_positions for extent in steps.recorded) == 512
     assert 256 < int(state.lengths[0]) <= 512
     plain = lm.init_state(1, CAPACITY)
     while not long[1].generation.finished:
@@ -223,13 +223,15 @@ def test_ids_that_a_step_goes_on_to_are_attended_to_as_well(lm: SpeechLm, ahead:
     assert ask is not None
     state.lengths[0] = 255 - len(ask.inputs)
     steps.choose({0: turn})
-    assert [extent.attended for extent in steps.recorded] == [attended]
+    assert [extent.attended_positions for extent in steps.recorded] == [attended]
 
 
 def _long(lm: SpeechLm) -> Generation:
-    ids = SpeechIds(lm.config.version, lm.config.speech_codes, END_OF_PROMPT)
+    ids = SpecialIds(lm.config.version, lm.config.codebook_size, END_OF_PROMPT)
     text_ids = (*(3 + n % 30 for n in range(30)), END_OF_PROMPT, *(3 + n % 30 for n in range(85)))
-    return Bistream(ids, Prompt(text_ids, tuple(n % 40 for n in range(150))), LengthRule(2, 6))
+    return BistreamGeneration(
+        ids, LmPrompt(text_ids, tuple(n % 40 for n in range(150))), SpeechLengthRule(2, 6)
+    )
 
 
 def test_a_forced_answer_draws_nothing_and_the_others_go_on(lm: SpeechLm) -> None:
@@ -237,14 +239,14 @@ def test_a_forced_answer_draws_nothing_and_the_others_go_on(lm: SpeechLm) -> Non
         def random(self) -> float:
             raise AssertionError("a forced answer wants no random number")
 
-    ids = SpeechIds(lm.config.version, lm.config.speech_codes, END_OF_PROMPT)
-    forced = CompatBistream(ids, Prompt((END_OF_PROMPT,), tuple(range(14))))
+    ids = SpecialIds(lm.config.version, lm.config.codebook_size, END_OF_PROMPT)
+    forced = CompatBistreamGeneration(ids, LmPrompt((END_OF_PROMPT,), tuple(range(14))))
     forced.push_text(range(5))
     forced.decoded.append(9)
     ask = forced.ask()
     assert ask is not None and ask.forced == ids.fill
     other, expected = turn_of(lm, 1), turn_of(lm, 1)
-    chosen = graphs(lm, 2)[0].choose({0: Turn(forced, Draws(Untouched())), 1: other})
+    chosen = graphs(lm, 2)[0].choose({0: DecodeTurn(forced, PeekableUniforms(Untouched())), 1: other})
     assert chosen[0] == ids.fill
     assert chosen[1] == graphs(lm, 1)[0].choose({0: expected})[0]
 
@@ -260,7 +262,7 @@ def test_a_step_that_cannot_be_changes_nothing(lm: SpeechLm) -> None:
             steps.choose({1: turn})
         assert state.lengths.tolist() == [0, 0]
         assert not state.kv.any()
-        assert turn.source.random() == seeded(0).random()
+        assert turn.draws.random() == seeded_uniforms(0).random()
 
 
 @pytest.mark.parametrize("ahead", [1, 4])
@@ -279,6 +281,9 @@ def test_a_row_without_an_id_to_choose_can_be_tried_again(lm: SpeechLm, ahead: i
 
 def test_nobody_asking_is_no_step(lm: SpeechLm) -> None:
     steps, _ = graphs(lm, 2)
-    ids = SpeechIds(lm.config.version, lm.config.speech_codes, END_OF_PROMPT)
-    assert steps.choose({1: Turn(Bistream(ids, Prompt((END_OF_PROMPT,))), seeded(0))}) == {}
+    ids = SpecialIds(lm.config.version, lm.config.codebook_size, END_OF_PROMPT)
+    assert (
+        steps.choose({1: DecodeTurn(BistreamGeneration(ids, LmPrompt((END_OF_PROMPT,))), seeded_uniforms(0))})
+        == {}
+    )
     assert steps.recorded == ()

@@ -7,43 +7,50 @@ torch = pytest.importorskip(
 )
 
 from vivavoce.models.cosyvoice.bistream import (  # noqa: E402
-    Bistream,
-    CompatBistream,
+    BistreamGeneration,
+    CompatBistreamGeneration,
     Generation,
-    OneShot,
-    Prompt,
-    SpeechIds,
+    LmPrompt,
+    OneShotGeneration,
+    SpecialIds,
 )
-from vivavoce.models.cosyvoice.decoding import Turn, advance  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import SpeechLmConfig, Version  # noqa: E402
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
+from vivavoce.models.cosyvoice.decoding import DecodeTurn, advance  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion, SpeechLmConfig  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
-from vivavoce.models.cosyvoice.sampling import Draws, seeded  # noqa: E402
-from vivavoce.models.cosyvoice.speech_lm import SpeechLm, cleared  # noqa: E402
+from vivavoce.models.cosyvoice.sampling import PeekableUniforms, seeded_uniforms  # noqa: E402
+from vivavoce.models.cosyvoice.speech_lm import SpeechLm, with_row_cleared  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CONFIG = SpeechLmConfig(
-    Version.V2, hidden=32, layers=2, heads=4, kv_heads=2, intermediate=48, text_rows=50, speech_codes=40
+    CosyVoiceVersion.V2,
+    hidden=32,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    intermediate=48,
+    text_vocab_size=50,
+    codebook_size=40,
 )
-IDS = SpeechIds(Version.V2, 40)
-PROMPT = Prompt((3, 4, 5, 6, 7, 8), tuple(range(18)))
+IDS = SpecialIds(CosyVoiceVersion.V2, 40)
+PROMPT = LmPrompt((3, 4, 5, 6, 7, 8), tuple(range(18)))
 
 
 @pytest.fixture(scope="module")
 def lm() -> SpeechLm:
     rule = WeightRule("", (("llm_decoder.weight", 6.0),))
-    drawn = weights(llm_shapes(CONFIG), rule)
+    drawn = rule_weights(llm_shapes(CONFIG), rule)
     return SpeechLm.load(CONFIG, {key: torch.from_numpy(array) for key, array in drawn.items()})
 
 
 def generations() -> list[Generation]:
-    return [OneShot(IDS, PROMPT), Bistream(IDS, PROMPT), Bistream(IDS)]
+    return [OneShotGeneration(IDS, PROMPT), BistreamGeneration(IDS, PROMPT), BistreamGeneration(IDS)]
 
 
 def alone(lm: SpeechLm, generation: Generation, text: range, seed: int) -> list[int]:
     state = lm.init_state(1, 500)
-    turn = Turn(generation, seeded(seed))
+    turn = DecodeTurn(generation, seeded_uniforms(seed))
     generation.push_text(text)
     generation.end_text()
     for _ in range(300):
@@ -54,7 +61,10 @@ def alone(lm: SpeechLm, generation: Generation, text: range, seed: int) -> list[
 def test_sessions_say_the_same_in_company(lm: SpeechLm) -> None:
     text = range(10, 21)
     expected = [alone(lm, generation, text, seed) for seed, generation in enumerate(generations())]
-    turns: list[Turn | None] = [None, *(Turn(g, seeded(n)) for n, g in enumerate(generations()))]
+    turns: list[DecodeTurn | None] = [
+        None,
+        *(DecodeTurn(g, seeded_uniforms(n)) for n, g in enumerate(generations())),
+    ]
     state = lm.init_state(len(turns), 500)
     for step in range(400):
         for row, turn in enumerate(turns):
@@ -69,23 +79,23 @@ def test_sessions_say_the_same_in_company(lm: SpeechLm) -> None:
 
 
 def test_a_row_is_used_again_as_new(lm: SpeechLm) -> None:
-    expected = alone(lm, Bistream(IDS, PROMPT), range(10, 21), seed=1)
+    expected = alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 21), seed=1)
     state = lm.init_state(2, 500)
     for first_text in (range(20, 40), range(10, 21)):
-        turn = Turn(Bistream(IDS, PROMPT), seeded(1))
+        turn = DecodeTurn(BistreamGeneration(IDS, PROMPT), seeded_uniforms(1))
         turn.generation.push_text(first_text)
         turn.generation.end_text()
         while not turn.generation.finished:
             state = advance(lm, state, [None, turn])
-        state = cleared(state, 1)
+        state = with_row_cleared(state, 1)
     assert turn.generation.decoded == expected
     assert state.lengths.tolist() == [0, 0]
 
 
 def test_text_in_pieces_is_spoken_as_text_at_once(lm: SpeechLm) -> None:
-    whole = alone(lm, Bistream(IDS, PROMPT), range(10, 31), seed=5)
-    generation = Bistream(IDS, PROMPT)
-    turn = Turn(generation, seeded(5))
+    whole = alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 31), seed=5)
+    generation = BistreamGeneration(IDS, PROMPT)
+    turn = DecodeTurn(generation, seeded_uniforms(5))
     state = lm.init_state(1, 500)
     for id in range(10, 31):
         generation.push_text([id])
@@ -98,7 +108,7 @@ def test_text_in_pieces_is_spoken_as_text_at_once(lm: SpeechLm) -> None:
 
 
 def test_a_forced_answer_draws_nothing(lm: SpeechLm) -> None:
-    generation = CompatBistream(IDS, Prompt((), tuple(range(14))))
+    generation = CompatBistreamGeneration(IDS, LmPrompt((), tuple(range(14))))
     generation.push_text(range(5))
     generation.decoded.append(9)
     state = lm.init_state(1, 100)
@@ -110,10 +120,10 @@ def test_a_forced_answer_draws_nothing(lm: SpeechLm) -> None:
     ask = generation.ask()
     assert ask is not None
     assert ask.forced == IDS.fill
-    advance(lm, state, [Turn(generation, Draws(Untouched()))])
+    advance(lm, state, [DecodeTurn(generation, PeekableUniforms(Untouched()))])
     assert generation.decoded == [9, IDS.fill]
 
 
 def test_nobody_asking_is_no_step(lm: SpeechLm) -> None:
     state = lm.init_state(2, 10)
-    assert advance(lm, state, [None, Turn(Bistream(IDS), seeded(0))]) is state
+    assert advance(lm, state, [None, DecodeTurn(BistreamGeneration(IDS), seeded_uniforms(0))]) is state

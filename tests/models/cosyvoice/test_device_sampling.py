@@ -8,14 +8,20 @@ torch = pytest.importorskip(
 )
 
 from vivavoce.models.cosyvoice.device_sampling import (  # noqa: E402
-    NONE,
-    Wishes,
-    after,
+    NO_ID,
+    SamplingInputs,
+    after_choice,
     choose_ids,
-    no_wishes,
-    write_wishes,
+    default_sampling_inputs,
+    write_sampling_inputs,
 )
-from vivavoce.models.cosyvoice.sampling import Chooser, Draws, SamplingParameters, draw, seeded  # noqa: E402
+from vivavoce.models.cosyvoice.sampling import (
+    PeekableUniforms,
+    SamplingContext,
+    SamplingParameters,
+    sample_ids,
+    seeded_uniforms,
+)
 
 IDS = 300
 
@@ -30,10 +36,10 @@ class Fixed:
         return self._numbers.pop(0)
 
 
-def wishes_of(choosers: list[Chooser], uniforms: np.ndarray) -> Wishes:
-    wishes = no_wishes(len(choosers), uniforms.shape[1] // 2, 16, 40)
+def wishes_of(choosers: list[SamplingContext], uniforms: np.ndarray) -> SamplingInputs:
+    wishes = default_sampling_inputs(len(choosers), uniforms.shape[1] // 2, 16, 40)
     for row, chooser in enumerate(choosers):
-        write_wishes(wishes, row, chooser, uniforms[row].tolist())
+        write_sampling_inputs(wishes, row, chooser, uniforms[row].tolist())
     return wishes
 
 
@@ -55,8 +61,8 @@ def test_the_same_random_numbers_choose_the_same_ids() -> None:
             likely = np.argsort(-logits[row])[:6]
             decoded = generator.choice(likely, int(generator.integers(0, 15))).tolist()
             forbidden = tuple(generator.choice(IDS, int(generator.integers(0, 40)), replace=False).tolist())
-            choosers.append(Chooser(decoded, Fixed(*uniforms[row]), forbidden, parameters))
-        expected = draw(logits, choosers)
+            choosers.append(SamplingContext(decoded, Fixed(*uniforms[row]), forbidden, parameters))
+        expected = sample_ids(logits, choosers)
         chosen = choose_ids(torch.from_numpy(logits), wishes_of(choosers, uniforms)).tolist()
         assert chosen == [[one.id, one.redrawn] for one in expected], round
         redrawn += sum(one.redrawn for one in expected)
@@ -67,7 +73,7 @@ def test_a_device_goes_on_by_itself_as_it_would_be_told_to() -> None:
     generator = np.random.default_rng(6)
     rows, choices, redrawn = 40, 6, 0
     numbers = generator.random((rows, 2 * choices))
-    sources = [Draws(Fixed(*numbers[row])) for row in range(rows)]
+    sources = [PeekableUniforms(Fixed(*numbers[row])) for row in range(rows)]
     decoded = [generator.choice(IDS, int(generator.integers(0, 15))).tolist() for _ in range(rows)]
     parameters = [
         SamplingParameters(
@@ -77,14 +83,14 @@ def test_a_device_goes_on_by_itself_as_it_would_be_told_to() -> None:
         )
         for _ in range(rows)
     ]
-    told = [Chooser(decoded[row], sources[row], (row,), parameters[row]) for row in range(rows)]
+    told = [SamplingContext(decoded[row], sources[row], (row,), parameters[row]) for row in range(rows)]
     alone = wishes_of(told, numbers)
     logits = (3 * generator.standard_normal((rows, IDS))).astype("f4")  # the same again: much is repeated
     for _ in range(choices):
         chosen = choose_ids(torch.from_numpy(logits), alone)
-        expected = draw(logits, told)
+        expected = sample_ids(logits, told)
         assert chosen.tolist() == [[one.id, one.redrawn] for one in expected]
-        alone = after(alone, chosen)
+        alone = after_choice(alone, chosen)
         for row, one in enumerate(expected):
             decoded[row].append(one.id)
         redrawn += sum(one.redrawn for one in expected)
@@ -95,7 +101,7 @@ def test_draws_have_the_probabilities_of_the_rule() -> None:
     scores = np.log(np.array([0.05, 0.4, 0.2, 0.3, 0.05], np.float32))
     evenly = (np.arange(10_000) + 0.5) / 10_000
     uniforms = np.stack([np.repeat(evenly[::100], 100)[: len(evenly)], np.tile(evenly[::100], 100)], 1)
-    chooser = Chooser([1, 1], Fixed(), (0,), SamplingParameters(top_p=0.7))
+    chooser = SamplingContext([1, 1], Fixed(), (0,), SamplingParameters(top_p=0.7))
     wishes = wishes_of([chooser] * len(evenly), uniforms)
     chosen = choose_ids(torch.from_numpy(np.tile(scores, (len(evenly), 1))), wishes)
     # Of 0.95 that are allowed 1, 3 are the nucleus; 1 was heard, and gives way to 2, 3 and 4.
@@ -106,7 +112,7 @@ def test_draws_have_the_probabilities_of_the_rule() -> None:
 
 
 def test_equal_scores_are_taken_in_the_order_of_ids() -> None:
-    chooser = Chooser([], Fixed(), parameters=SamplingParameters(top_k=3))
+    chooser = SamplingContext([], Fixed(), parameters=SamplingParameters(top_k=3))
     for uniform, id in ((0.1, 0), (0.5, 1), (0.9, 2)):
         wishes = wishes_of([chooser], np.array([[uniform, 0]]))
         assert choose_ids(torch.zeros(1, IDS), wishes).tolist() == [[id, 0]]
@@ -115,29 +121,33 @@ def test_equal_scores_are_taken_in_the_order_of_ids() -> None:
 def test_where_nothing_may_be_chosen_that_is_said() -> None:
     logits = torch.zeros(3, 30)
     logits[2] = float("nan")
-    choosers = [Chooser([], Fixed(), range(29)), Chooser([], Fixed(), range(30)), Chooser([], Fixed())]
+    choosers = [
+        SamplingContext([], Fixed(), range(29)),
+        SamplingContext([], Fixed(), range(30)),
+        SamplingContext([], Fixed()),
+    ]
     chosen = choose_ids(logits, wishes_of(choosers, np.full((3, 2), 0.5)))
-    assert chosen[:, 0].tolist() == [29, NONE, NONE]
+    assert chosen[:, 0].tolist() == [29, NO_ID, NO_ID]
 
 
 def test_the_only_id_is_kept_however_often_it_was_heard() -> None:
-    chooser = Chooser([3, 3], Fixed(), (0, 1, 2))
+    chooser = SamplingContext([3, 3], Fixed(), (0, 1, 2))
     assert choose_ids(torch.zeros(1, 4), wishes_of([chooser], np.full((1, 2), 0.5))).tolist() == [[3, 1]]
 
 
 def test_more_ids_than_there_is_room_for_are_refused() -> None:
-    wishes = no_wishes(1, 1, 16, 2)
+    wishes = default_sampling_inputs(1, 1, 16, 2)
     with pytest.raises(ValueError, match="3 ids are listed; there is room for 2"):
-        write_wishes(wishes, 0, Chooser([], Fixed(), (1, 2, 3)), [0.0, 0.0])
+        write_sampling_inputs(wishes, 0, SamplingContext([], Fixed(), (1, 2, 3)), [0.0, 0.0])
 
 
 def test_random_numbers_that_were_looked_at_are_used_in_order() -> None:
-    expected = [seeded(3).random()]
-    plain, looked_at = seeded(3), seeded(3)
+    expected = [seeded_uniforms(3).random()]
+    plain, looked_at = seeded_uniforms(3), seeded_uniforms(3)
     expected = [plain.random() for _ in range(6)]
-    assert looked_at.ahead(2) == expected[:2]
+    assert looked_at.peek(2) == expected[:2]
     assert looked_at.random() == expected[0]
-    assert looked_at.ahead(3) == expected[1:4]
-    assert looked_at.ahead(1) == expected[1:2]
+    assert looked_at.peek(3) == expected[1:4]
+    assert looked_at.peek(1) == expected[1:2]
     assert [looked_at.random() for _ in range(5)] == expected[1:]
-    assert Draws(Fixed(0.5)).ahead(1) == [0.5]
+    assert PeekableUniforms(Fixed(0.5)).peek(1) == [0.5]

@@ -25,7 +25,7 @@ def test_version_2_does_not_hear_what_lies_above_8_kilohertz() -> None:
 
 
 def test_mel_frames_are_counted_by_whole_hops() -> None:
-    assert features.mel_spectrogram(np.zeros(features.MEL_FEWEST_SAMPLES), 8000).shape == (80, 1)
+    assert features.mel_spectrogram(np.zeros(features.MIN_MEL_SAMPLES), 8000).shape == (80, 1)
     assert features.mel_spectrogram(np.zeros(4800), 8000).shape == (80, 10)
     assert features.mel_spectrogram(np.zeros(4799), 8000).shape == (80, 9)
 
@@ -44,7 +44,7 @@ def test_whisper_keeps_eight_decades_below_the_loudest_point() -> None:
 
 
 def test_a_window_makes_one_row_of_the_filter_bank() -> None:
-    assert features.kaldi_filter_bank(np.zeros(features.FILTER_BANK_FEWEST_SAMPLES)).shape == (1, 80)
+    assert features.kaldi_filter_bank(np.zeros(features.MIN_FILTER_BANK_SAMPLES)).shape == (1, 80)
     assert features.kaldi_filter_bank(np.zeros(16_000)).shape == (98, 80)
 
 

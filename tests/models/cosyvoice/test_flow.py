@@ -10,25 +10,25 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.attention_memory import Keep  # noqa: E402
+from vivavoce.models.cosyvoice.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow import (  # noqa: E402
-    V2,
-    V3,
+    V2_CONFIG,
+    V3_CONFIG,
+    AttentionMask,
     Flow,
     FlowChunk,
     FlowConfig,
     FlowPolicy,
     FlowState,
-    Mask,
     solver_times,
     state_bytes_per_s,
 )
 from vivavoce.models.cosyvoice.flow_dit import DitConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow_encoder import EncoderConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow_unet import UnetConfig  # noqa: E402
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join, map_state, scatter, size_bytes  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join_states, map_state, scatter, size_bytes  # noqa: E402
 
 torch.set_num_threads(1)
 DATA = Path(__file__).parents[2] / "golden" / "data"
@@ -40,14 +40,16 @@ SMALL_V2 = FlowConfig(
 )
 SMALL_V3 = FlowConfig(None, DitConfig(32, 2, 2, 16, 2), speech_ids=60, lookahead_width=24, solver_steps=3)
 BOTH = pytest.mark.parametrize("config", [SMALL_V2, SMALL_V3], ids=["v2", "v3"])
-FORMS = pytest.mark.parametrize("keep", list(Keep), ids=["keys-values", "inputs"])
+FORMS = pytest.mark.parametrize("keep", list(CacheForm), ids=["keys-values", "inputs"])
 TOLERANCE = 2e-5
 
 
 def make_flow(config: FlowConfig, policy: FlowPolicy | None = None) -> Flow:
     flow = Flow(config, policy)
     shapes = {key: tuple(tensor.shape) for key, tensor in flow.state_dict().items()}
-    load(flow, {key: torch.from_numpy(value) for key, value in weights(shapes, WeightRule()).items()})
+    load_weights(
+        flow, {key: torch.from_numpy(value) for key, value in rule_weights(shapes, WeightRule()).items()}
+    )
     return flow
 
 
@@ -80,14 +82,16 @@ def stepped(
 
 
 def whole(flow: Flow, ids: torch.Tensor, voice: torch.Tensor) -> torch.Tensor:
-    return flow.whole(chunk(ids, 0, ids.shape[1]), voice, Mask.BLOCKS)
+    return flow.compute_whole(chunk(ids, 0, ids.shape[1]), voice, AttentionMask.BLOCKS)
 
 
 @BOTH
 @FORMS
 @pytest.mark.parametrize("edges", [(25,), (25, 50, 75, 100), (75,), (50, 100)])
-def test_any_split_gives_the_mel_of_the_whole(config: FlowConfig, keep: Keep, edges: tuple[int, ...]) -> None:
-    flow = make_flow(config, FlowPolicy(keep=keep, reserve_frames=50))
+def test_any_split_gives_the_mel_of_the_whole(
+    config: FlowConfig, keep: CacheForm, edges: tuple[int, ...]
+) -> None:
+    flow = make_flow(config, FlowPolicy(cache_form=keep, reserve_frames=50))
     ids, voice = random_ids(113), speaker()
     mel, _ = stepped(flow, ids, edges, flow.init_state(voice))
     assert torch.allclose(mel, whole(flow, ids, voice), atol=TOLERANCE)
@@ -98,7 +102,7 @@ def test_every_prefix_is_the_mel_of_that_prefix_run_again(config: FlowConfig) ->
     flow, ids, voice = make_flow(config), random_ids(103), speaker()
     mel, _ = stepped(flow, ids, (25, 50, 75, 100), flow.init_state(voice))
     for end in (25, 50, 75):
-        again = flow.whole(chunk(ids, 0, end), voice, Mask.BLOCKS)
+        again = flow.compute_whole(chunk(ids, 0, end), voice, AttentionMask.BLOCKS)
         assert torch.allclose(mel[..., : 2 * end], again, atol=TOLERANCE)
 
 
@@ -116,8 +120,8 @@ def test_ids_behind_the_lookahead_change_nothing(config: FlowConfig) -> None:
 
 @BOTH
 @FORMS
-def test_a_row_alone_is_the_row_among_others(config: FlowConfig, keep: Keep) -> None:
-    flow = make_flow(config, FlowPolicy(keep=keep, reserve_frames=250))
+def test_a_row_alone_is_the_row_among_others(config: FlowConfig, keep: CacheForm) -> None:
+    flow = make_flow(config, FlowPolicy(cache_form=keep, reserve_frames=250))
     texts = [random_ids(103, seed) for seed in range(3)]
     voices = [speaker(seed) for seed in range(3)]
     behind = (0, 25, 75)
@@ -132,7 +136,7 @@ def test_a_row_alone_is_the_row_among_others(config: FlowConfig, keep: Keep) -> 
     together = FlowChunk(
         *(torch.cat([getattr(part, name) for part in parts]) for name in ("ids", "future", "prompt_mel"))
     )
-    mel, state = flow.step(together, join(states))
+    mel, state = flow.step(together, join_states(states))
     assert torch.allclose(mel, torch.cat(alone), atol=TOLERANCE)
     assert state.frames.tolist() == [50, 100, 200]
 
@@ -178,18 +182,20 @@ def test_a_prefilled_voice_serves_many_sessions(config: FlowConfig, prompt: int)
     ids = random_ids(prompt + 40)
     prefilled, covered = flow.prefill(ids[:, :prompt], mel, voice)
     assert covered == max(0, (prompt - 3) // 25 * 25)
-    expected = flow.whole(chunk(ids, 0, ids.shape[1], mel), voice, Mask.BLOCKS)[..., 2 * covered :]
+    expected = flow.compute_whole(chunk(ids, 0, ids.shape[1], mel), voice, AttentionMask.BLOCKS)[
+        ..., 2 * covered :
+    ]
     for _ in range(2):
-        answer, _ = flow.step(chunk(ids, covered, ids.shape[1], mel), flow.open(prefilled))
+        answer, _ = flow.step(chunk(ids, covered, ids.shape[1], mel), flow.copy_for_utterance(prefilled))
         assert torch.allclose(answer, expected, atol=TOLERANCE)
 
 
 @BOTH
 @FORMS
 def test_a_bounded_window_is_exact_until_it_is_full_and_keeps_its_size(
-    config: FlowConfig, keep: Keep
+    config: FlowConfig, keep: CacheForm
 ) -> None:
-    flow = make_flow(config, FlowPolicy(window_frames=100, keep=keep))
+    flow = make_flow(config, FlowPolicy(window_frames=100, cache_form=keep))
     ids, voice = random_ids(203), speaker()
     state = flow.init_state(voice)
     before = size_bytes(state)
@@ -202,8 +208,8 @@ def test_a_bounded_window_is_exact_until_it_is_full_and_keeps_its_size(
 
 @BOTH
 @FORMS
-def test_a_bounded_window_does_not_depend_on_the_split(config: FlowConfig, keep: Keep) -> None:
-    flow = make_flow(config, FlowPolicy(window_frames=100, keep=keep))
+def test_a_bounded_window_does_not_depend_on_the_split(config: FlowConfig, keep: CacheForm) -> None:
+    flow = make_flow(config, FlowPolicy(window_frames=100, cache_form=keep))
     ids, voice = random_ids(190), speaker()
     one, _ = stepped(flow, ids, (25, 50, 75, 100, 125, 150, 175), flow.init_state(voice))
     other, _ = stepped(flow, ids, (75, 175), flow.init_state(voice))
@@ -220,8 +226,8 @@ def test_half_precision_memory_is_nearly_exact(config: FlowConfig) -> None:
 
 @BOTH
 @FORMS
-def test_the_stated_size_of_the_memory_is_its_size(config: FlowConfig, keep: Keep) -> None:
-    policy = FlowPolicy(keep=keep)
+def test_the_stated_size_of_the_memory_is_its_size(config: FlowConfig, keep: CacheForm) -> None:
+    policy = FlowPolicy(cache_form=keep)
     flow = make_flow(config, policy)
     sizes = [size_bytes(flow.init_state(speaker(), frames=frames)) for frames in (100, 150)]
     assert sizes[1] - sizes[0] == state_bytes_per_s(config, policy)
@@ -229,9 +235,9 @@ def test_the_stated_size_of_the_memory_is_its_size(config: FlowConfig, keep: Kee
 
 def test_the_released_networks_need_so_much_memory_a_second() -> None:
     sizes = {
-        (name, keep.name): round(state_bytes_per_s(config, FlowPolicy(keep=keep)) / 1e6)
-        for name, config in (("v2", V2), ("v3", V3))
-        for keep in Keep
+        (name, keep.name): round(state_bytes_per_s(config, FlowPolicy(cache_form=keep)) / 1e6)
+        for name, config in (("v2", V2_CONFIG), ("v3", V3_CONFIG))
+        for keep in CacheForm
     }
     expected = {
         ("v2", "KEYS_VALUES"): 231,
@@ -265,9 +271,9 @@ def test_a_window_is_whole_blocks(window: int) -> None:
 def test_a_flow_without_its_weights_says_what_is_missing() -> None:
     flow = Flow(SMALL_V3)
     with pytest.raises(RuntimeError, match="prepare"):
-        flow.whole(chunk(random_ids(3), 0, 3), speaker(), Mask.NONE)
+        flow.compute_whole(chunk(random_ids(3), 0, 3), speaker(), AttentionMask.NONE)
     with pytest.raises(RuntimeError, match=r"input_embedding\.weight"):
-        load(flow, {})
+        load_weights(flow, {})
 
 
 def test_the_solver_goes_from_noise_to_mel_on_a_cosine() -> None:
@@ -277,7 +283,7 @@ def test_the_solver_goes_from_noise_to_mel_on_a_cosine() -> None:
     assert times[5][0] == pytest.approx(1 - 2**-0.5, abs=1e-6)
 
 
-@pytest.mark.parametrize(("version", "config"), [(2, V2), (3, V3)])
+@pytest.mark.parametrize(("version", "config"), [(2, V2_CONFIG), (3, V3_CONFIG)])
 def test_the_released_checkpoint_has_these_keys_and_shapes(version: int, config: FlowConfig) -> None:
     manifest = json.loads((DATA / f"manifest_cosyvoice{version}_0.5b.json").read_text("utf-8"))
     with torch.device("meta"):
@@ -297,9 +303,9 @@ def test_sessions_share_a_step_with_their_memories_where_they_are(config: FlowCo
     for begins in ((25, 0, 0), (50, 25, 25)):
         chunks = [chunk(ids[row], begin, begin + 25) for row, begin in enumerate(begins)]
         joined = FlowChunk(
-            join([each.ids for each in chunks]),
-            join([each.future for each in chunks]),
-            join([each.prompt_mel for each in chunks]),
+            join_states([each.ids for each in chunks]),
+            join_states([each.future for each in chunks]),
+            join_states([each.prompt_mel for each in chunks]),
         )
         mel, together = flow.step_together(joined, together)
         for row, each in enumerate(chunks):

@@ -6,8 +6,8 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 
 from vivavoce.models.cosyvoice.attention_memory import make_plan  # noqa: E402
 from vivavoce.models.cosyvoice.flow_encoder import EncoderConfig, FlowEncoder, LookaheadLayer, sine_table  # noqa: E402
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
 torch.set_num_threads(1)
 WIDTH, LENGTH = 24, 60
@@ -15,7 +15,9 @@ WIDTH, LENGTH = 24, 60
 
 def filled(network: torch.nn.Module) -> None:
     shapes = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
-    load(network, {key: torch.from_numpy(value) for key, value in weights(shapes, WeightRule()).items()})
+    load_weights(
+        network, {key: torch.from_numpy(value) for key, value in rule_weights(shapes, WeightRule()).items()}
+    )
 
 
 def run(encoder: FlowEncoder, x: torch.Tensor, edges: tuple[int, ...], window_ids: int) -> torch.Tensor:
@@ -70,10 +72,10 @@ def test_scores_by_distance_are_picked_for_each_key(encoder: FlowEncoder) -> Non
     attention = encoder.encoders[0].get_submodule("self_attn")
     x, heads, size = random_ids(), 2, WIDTH // 2
     kept = torch.zeros(2, 2, LENGTH, WIDTH)
-    from vivavoce.models.cosyvoice.flow_encoder import _Distances
+    from vivavoce.models.cosyvoice.flow_encoder import _DistanceTable
 
     plan = make_plan([0, 0], LENGTH, block=25, capacity=LENGTH)
-    ours = attention(x, kept, plan, _Distances(plan, WIDTH))
+    ours = attention(x, kept, plan, _DistanceTable(plan, WIDTH))
     q = attention.queries(x).unflatten(-1, (heads, size))
     k, v = attention.keys_values(x).unflatten(-1, (2, heads, size)).unbind(2)
     rows = []
@@ -92,7 +94,7 @@ def test_a_few_ids_are_enough(length: int) -> None:
     layer = LookaheadLayer(6, 8)
     filled(layer)
     x = torch.randn(1, 10, 6, generator=torch.Generator().manual_seed(0))
-    begin = layer.conv2.context(1)
+    begin = layer.conv2.initial_context(1)
     whole, _ = layer(x, x[:, :0], begin)
     first, _ = layer(x[:, :length], x[:, length : length + 3], begin)
     assert torch.allclose(first, whole[:, :length], atol=1e-6)

@@ -4,11 +4,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.attention_memory import Keep, make_plan  # noqa: E402
+from vivavoce.models.cosyvoice.attention_memory import CacheForm, make_plan  # noqa: E402
 from vivavoce.models.cosyvoice.flow_dit import DitConfig, FlowDit  # noqa: E402
 from vivavoce.models.cosyvoice.flow_unet import FlowUnet, UnetConfig  # noqa: E402
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
 torch.set_num_threads(1)
 ROWS, LENGTH = 2, 123
@@ -27,8 +27,8 @@ def network(request: pytest.FixtureRequest) -> FlowUnet | FlowDit:
     made: FlowUnet | FlowDit = request.param()
     prefix = "decoder.estimator."
     shapes = {prefix + key: tuple(tensor.shape) for key, tensor in made.state_dict().items()}
-    drawn = weights(shapes, WeightRule()).items()
-    load(made, {key.removeprefix(prefix): torch.from_numpy(value) for key, value in drawn})
+    drawn = rule_weights(shapes, WeightRule()).items()
+    load_weights(made, {key.removeprefix(prefix): torch.from_numpy(value) for key, value in drawn})
     return made
 
 
@@ -40,7 +40,7 @@ def random_inputs(rows: int = ROWS) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def velocity(
-    network: FlowUnet | FlowDit, edges: tuple[int, ...], keep: Keep, seed_rows: int = ROWS
+    network: FlowUnet | FlowDit, edges: tuple[int, ...], keep: CacheForm, seed_rows: int = ROWS
 ) -> torch.Tensor:
     x, conditions = random_inputs(seed_rows)
     offsets = network.time_offsets(torch.tensor([0.3]))
@@ -57,15 +57,15 @@ def velocity(
 
 
 @pytest.mark.parametrize("edges", [(50,), (100,), (50, 100)])
-@pytest.mark.parametrize("keep", list(Keep))
+@pytest.mark.parametrize("keep", list(CacheForm))
 def test_any_split_gives_the_velocity_of_the_whole(
-    network: FlowUnet | FlowDit, edges: tuple[int, ...], keep: Keep
+    network: FlowUnet | FlowDit, edges: tuple[int, ...], keep: CacheForm
 ) -> None:
     assert torch.allclose(velocity(network, edges, keep), velocity(network, (), keep), atol=1e-5)
 
 
 def test_both_forms_of_memory_give_the_same(network: FlowUnet | FlowDit) -> None:
-    one, other = (velocity(network, (50, 100), keep) for keep in Keep)
+    one, other = (velocity(network, (50, 100), keep) for keep in CacheForm)
     assert torch.allclose(one, other, atol=1e-5)
 
 
@@ -80,9 +80,9 @@ def test_a_frame_sees_its_block_and_nothing_after_it(network: FlowUnet | FlowDit
             inputs,
             conditions,
             offsets,
-            network.init_state(ROWS, LENGTH, Keep.KEYS_VALUES, torch.float32),  # type: ignore[arg-type]
+            network.init_state(ROWS, LENGTH, CacheForm.KEYS_VALUES, torch.float32),  # type: ignore[arg-type]
             plan,
-            Keep.KEYS_VALUES,
+            CacheForm.KEYS_VALUES,
         )[0]
         for inputs in (x, changed)
     ]

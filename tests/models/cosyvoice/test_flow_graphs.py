@@ -9,14 +9,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from torch import Tensor  # noqa: E402
-from vivavoce.models.cosyvoice.attention_memory import Keep  # noqa: E402
+from vivavoce.models.cosyvoice.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow import Flow, FlowChunk, FlowConfig, FlowPolicy, FlowState  # noqa: E402
 from vivavoce.models.cosyvoice.flow_dit import DitConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow_encoder import EncoderConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow_graphs import FlowGraphs, Ledger, Seat  # noqa: E402
+from vivavoce.models.cosyvoice.flow_graphs import FlowGraphs, PageAllocator, SequenceHandle  # noqa: E402
 from vivavoce.models.cosyvoice.flow_unet import UnetConfig  # noqa: E402
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -39,7 +39,9 @@ def config(request: pytest.FixtureRequest) -> FlowConfig:
 def make_flow(config: FlowConfig, policy: FlowPolicy | None = None) -> Flow:
     flow = Flow(config, policy)
     shapes = {key: tuple(tensor.shape) for key, tensor in flow.state_dict().items()}
-    load(flow, {key: torch.from_numpy(value) for key, value in weights(shapes, WeightRule()).items()})
+    load_weights(
+        flow, {key: torch.from_numpy(value) for key, value in rule_weights(shapes, WeightRule()).items()}
+    )
     return flow
 
 
@@ -77,7 +79,7 @@ class Speech:
 
 
 def plainly(flow: Flow, voice: FlowState, speech: Speech) -> list[Tensor]:
-    state, mels = flow.open(voice), []
+    state, mels = flow.copy_for_utterance(voice), []
     for chunk in speech.chunks:
         mel, state = flow.step(FlowChunk(*chunk), state)
         mels.append(mel)
@@ -85,7 +87,7 @@ def plainly(flow: Flow, voice: FlowState, speech: Speech) -> list[Tensor]:
 
 
 def together(
-    graphs: FlowGraphs, seats: Sequence[Seat], chunks: Sequence[tuple[Tensor, Tensor, Tensor]]
+    graphs: FlowGraphs, seats: Sequence[SequenceHandle], chunks: Sequence[tuple[Tensor, Tensor, Tensor]]
 ) -> Tensor:
     lengths = tuple(ids.shape[1] for ids, _, _ in chunks)
     longest = max(lengths)
@@ -109,7 +111,7 @@ def test_a_session_alone_is_as_plainly_stepped(config: FlowConfig) -> None:
     flow = make_flow(config)
     voice, speech = voice_of(flow, 2), Speech.of([25, 50, 50, 17], seed=1)
     graphs = FlowGraphs(flow, rows=4, slots=4, pages=24)
-    seat = graphs.open(graphs.keep(voice))
+    seat = graphs.open_sequence(graphs.store_voice(voice))
     for chunk, expected in zip(speech.chunks, plainly(flow, voice, speech), strict=True):
         assert_same(graphs.step(FlowChunk(*chunk), [seat]), expected)
 
@@ -124,7 +126,7 @@ def test_sessions_at_different_places_share_steps_and_pad_none_the_worse(config:
     ]
     expected = [plainly(flow, voice, speech) for voice, speech in zip(voices, speeches, strict=True)]
     graphs = FlowGraphs(flow, rows=4, slots=3, pages=40)
-    seats = [graphs.open(graphs.keep(voice)) for voice in voices]
+    seats = [graphs.open_sequence(graphs.store_voice(voice)) for voice in voices]
 
     def step(*which: tuple[int, int]) -> None:
         mel = together(
@@ -147,9 +149,9 @@ def test_a_voice_is_read_by_many_and_written_by_none(config: FlowConfig) -> None
     voice, speech = voice_of(flow, 3), Speech.of([25, 25], seed=2)
     expected = plainly(flow, voice, speech)
     graphs = FlowGraphs(flow, rows=2, slots=2, pages=3 + 2 * 2)
-    kept = graphs.keep(voice)
+    kept = graphs.store_voice(voice)
     for _ in range(5):
-        seats = [graphs.open(kept), graphs.open(kept)]
+        seats = [graphs.open_sequence(kept), graphs.open_sequence(kept)]
         for chunk, mel in zip(speech.chunks, expected, strict=True):
             assert_same(together(graphs, seats, [chunk, chunk])[1:], mel)
         assert graphs.free_pages == 0
@@ -164,7 +166,7 @@ def test_a_window_is_the_plain_one_and_gives_pages_back(config: FlowConfig, bloc
     flow = make_flow(config, FlowPolicy(window_frames=100))
     voice, speech = voice_of(flow, blocks), Speech.of([25, 50, 25, 50, 25, 20], seed=4)
     graphs = FlowGraphs(flow, rows=2, slots=1, pages=6)
-    seat = graphs.open(graphs.keep(voice))
+    seat = graphs.open_sequence(graphs.store_voice(voice))
     for chunk, expected in zip(speech.chunks, plainly(flow, voice, speech), strict=True):
         assert_same(graphs.step(FlowChunk(*chunk), [seat]), expected)
         assert len(seat.pages) <= 4
@@ -174,7 +176,7 @@ def test_memory_may_be_halves(config: FlowConfig) -> None:
     flow, exact = make_flow(config, FlowPolicy(dtype=torch.float16)), make_flow(config)
     speech = Speech.of([25, 50, 50], seed=1)
     graphs = FlowGraphs(flow, rows=1, slots=1, pages=10)
-    seat = graphs.open(graphs.keep(voice_of(flow, 2)))
+    seat = graphs.open_sequence(graphs.store_voice(voice_of(flow, 2)))
     expected = plainly(exact, voice_of(exact, 2), speech)
     differences = [
         float((graphs.step(FlowChunk(*chunk), [seat]) - mel).abs().max())
@@ -187,10 +189,10 @@ def test_steps_are_recorded_beforehand_and_harm_nobody(config: FlowConfig) -> No
     flow = make_flow(config)
     graphs = FlowGraphs(flow, rows=3, slots=2, pages=10)
     voice, speech = voice_of(flow, 2), Speech.of([25, 50, 30], seed=1)
-    seat = graphs.open(graphs.keep(voice))
+    seat = graphs.open_sequence(graphs.store_voice(voice))
     expected = plainly(flow, voice, speech)
     assert_same(graphs.step(FlowChunk(*speech.chunks[0]), [seat]), expected[0])
-    graphs.record(most_blocks=2)
+    graphs.record(max_blocks=2)
     recorded = graphs.recorded
     assert recorded == 3 * 2 * 2 * 2  # rows 1, 2, 3; blocks 1, 2; pages 8, 10; last or not
     for chunk, mel in zip(speech.chunks[1:], expected[1:], strict=True):
@@ -202,8 +204,8 @@ def test_a_step_without_pages_left_can_be_tried_again(config: FlowConfig) -> Non
     flow = make_flow(config)
     voice, speech = voice_of(flow, 1), Speech.of([50, 50, 25], seed=1)
     graphs = FlowGraphs(flow, rows=2, slots=2, pages=6)
-    kept = graphs.keep(voice)
-    seats = [graphs.open(kept) for _ in range(2)]
+    kept = graphs.store_voice(voice)
+    seats = [graphs.open_sequence(kept) for _ in range(2)]
     first, second, _ = speech.chunks
     together(graphs, seats, [first, first])
     with pytest.raises(MemoryError, match="out of memory: 2 of 6 pages wanted, 1 free"):
@@ -217,34 +219,34 @@ def test_a_step_without_pages_left_can_be_tried_again(config: FlowConfig) -> Non
 def test_no_more_sessions_than_rows_of_contexts(config: FlowConfig) -> None:
     flow = make_flow(config)
     graphs = FlowGraphs(flow, rows=1, slots=1, pages=8)
-    kept = graphs.keep(voice_of(flow, 0))
-    seat = graphs.open(kept)
+    kept = graphs.store_voice(voice_of(flow, 0))
+    seat = graphs.open_sequence(kept)
     with pytest.raises(MemoryError, match="1 of 1 rows of contexts wanted, 0 free"):
-        graphs.open(kept)
+        graphs.open_sequence(kept)
     del seat
-    graphs.open(kept)
+    graphs.open_sequence(kept)
 
 
 def test_what_a_plain_step_refuses_is_refused(config: FlowConfig) -> None:
     flow = make_flow(config)
     graphs = FlowGraphs(flow, rows=1, slots=1, pages=8)
-    seat = graphs.open(graphs.keep(voice_of(flow, 1)))
+    seat = graphs.open_sequence(graphs.store_voice(voice_of(flow, 1)))
     ids = random_ids(24, 0)
     with pytest.raises(ValueError, match="a chunk has 24 ids; allowed: a multiple of 25"):
         graphs.step(FlowChunk(ids, ids[:, :3], torch.zeros(1, 80, 48)), [seat])
     with pytest.raises(ValueError, match=r"keep is Keep\.INPUTS; pages are of keys and values"):
-        FlowGraphs(make_flow(config, FlowPolicy(keep=Keep.INPUTS)), rows=1, slots=1, pages=8)
+        FlowGraphs(make_flow(config, FlowPolicy(cache_form=CacheForm.INPUTS)), rows=1, slots=1, pages=8)
 
 
 def test_a_place_is_free_when_its_last_user_has_left() -> None:
-    ledger = Ledger(4, "places")
-    first = ledger.take(2)
+    ledger = PageAllocator(4, "places")
+    first = ledger.allocate(2)
     assert first == [1, 2]
     shared = ledger.share(list(first))
-    ledger.leave(first)
+    ledger.release(first)
     assert ledger.free == 1
-    ledger.leave(shared)
+    ledger.release(shared)
     assert ledger.free == 3
     with pytest.raises(MemoryError, match="4 of 3 places wanted, 3 free"):
-        ledger.take(4)
-    assert sorted(ledger.take(3)) == [1, 2, 3]
+        ledger.allocate(4)
+    assert sorted(ledger.allocate(3)) == [1, 2, 3]

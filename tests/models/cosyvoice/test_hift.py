@@ -7,19 +7,19 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.hift import (  # noqa: E402
-    Hift,
-    HiftPolicy,
-    HiftState,
-    carried_sines,
-    equal_gain,
-    fade,
-    interpolated_sines,
+    HiftV2,
+    HiftV2Policy,
+    HiftV2State,
+    continued_phase_sines,
+    cross_fade,
+    equal_gain_weights,
+    interpolated_phase_sines,
 )
 from vivavoce.models.cosyvoice.hift_layers import HiftConfig  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join, scatter, tensors  # noqa: E402
+from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join_states, scatter, tensors  # noqa: E402
 
 torch.set_num_threads(1)
 DATA = Path(__file__).parents[2] / "golden" / "data"
@@ -27,14 +27,14 @@ CONFIG = HiftConfig(base_channels=16, f0_channels=12)
 RULE = WeightRule(
     "", (("f0_predictor.classifier.weight", 150.0), ("conv_post.parametrizations.weight.original0", 0.1))
 )
-WAVES, SIZE, FRAMES = CONFIG.waves, CONFIG.frame_samples, 120
-EXACT = HiftPolicy(context_frames=16, overlap_frames=28, fade_frames=4)
+WAVES, SIZE, FRAMES = CONFIG.sine_count, CONFIG.samples_per_frame, 120
+EXACT = HiftV2Policy(context_frames=16, overlap_frames=28, fade_frames=4)
 
 
-def make_hift(policy: HiftPolicy | None = None) -> Hift:
-    vocoder = Hift(CONFIG, policy)
+def make_hift(policy: HiftV2Policy | None = None) -> HiftV2:
+    vocoder = HiftV2(CONFIG, policy)
     shapes = {key: tuple(tensor.shape) for key, tensor in vocoder.state_dict().items()}
-    load(vocoder, {key: torch.from_numpy(value) for key, value in weights(shapes, RULE).items()})
+    load_weights(vocoder, {key: torch.from_numpy(value) for key, value in rule_weights(shapes, RULE).items()})
     return vocoder
 
 
@@ -45,11 +45,11 @@ def random_inputs(seed: int = 0, frames: int = FRAMES) -> tuple[torch.Tensor, to
 
 
 def stepped(
-    vocoder: Hift,
+    vocoder: HiftV2,
     mel: torch.Tensor,
     noise: torch.Tensor,
     edges: tuple[int, ...],
-    state: HiftState,
+    state: HiftV2State,
     begin: int = 0,
 ) -> torch.Tensor:
     pieces = []
@@ -86,7 +86,7 @@ def test_a_seam_is_nearer_to_the_whole_than_upstreams_is() -> None:
     samples, cache = vocoder.compat_step(mel[..., :60], noise[:, : 60 * SIZE], vocoder.init_compat_state(1))
     last = vocoder.compat_finish(mel[..., 60:], noise[:, 52 * SIZE :], cache)
     theirs = torch.cat([samples, last], 1)
-    whole = vocoder.whole(mel, noise)[1]
+    whole = vocoder.render_whole(mel, noise)[1]
     assert theirs.shape == whole.shape
     distance = [float((wave - whole)[:, 50 * SIZE :].square().mean()) for wave in (ours, theirs)]
     assert distance[0] < 0.1 * distance[1]
@@ -95,16 +95,16 @@ def test_a_seam_is_nearer_to_the_whole_than_upstreams_is() -> None:
 def test_the_carried_phase_speaks_as_upstreams_does_over_a_whole_mel() -> None:
     vocoder, (mel, noise) = make_hift(), random_inputs()
     carried = vocoder.finish(mel, noise, vocoder.init_state(1))
-    assert torch.allclose(carried, vocoder.whole(mel, noise)[1], atol=2e-3)
+    assert torch.allclose(carried, vocoder.render_whole(mel, noise)[1], atol=2e-3)
 
 
 def test_the_source_is_the_same_however_it_is_cut() -> None:
     f0 = 100 + 50 * torch.rand(1, 40, generator=torch.Generator().manual_seed(0))
     zero = torch.zeros(1, WAVES, dtype=torch.float64)
-    whole, phases = carried_sines(f0, zero, CONFIG, beginning=True)
+    whole, phases = continued_phase_sines(f0, zero, CONFIG, beginning=True)
     # The frame after the cut is known: only what comes after the last frame of a part is not.
-    first, _ = carried_sines(f0[:, :21], zero, CONFIG, beginning=True)
-    second, _ = carried_sines(f0[:, 20:], phases[:, 20], CONFIG, beginning=False)
+    first, _ = continued_phase_sines(f0[:, :21], zero, CONFIG, beginning=True)
+    second, _ = continued_phase_sines(f0[:, 20:], phases[:, 20], CONFIG, beginning=False)
     joined = torch.cat([first[:, : 20 * SIZE], second], 1)
     assert torch.allclose(joined, whole, atol=1e-5)
 
@@ -113,7 +113,9 @@ def test_the_source_is_upstreams_but_for_its_rounding() -> None:
     f0 = 100 + 50 * torch.rand(1, 40, generator=torch.Generator().manual_seed(0))
     zero = torch.zeros(1, WAVES, dtype=torch.float64)
     assert torch.allclose(
-        carried_sines(f0, zero, CONFIG, beginning=True)[0], interpolated_sines(f0, CONFIG), atol=5e-3
+        continued_phase_sines(f0, zero, CONFIG, beginning=True)[0],
+        interpolated_phase_sines(f0, CONFIG),
+        atol=5e-3,
     )
 
 
@@ -127,7 +129,7 @@ def test_a_row_alone_is_the_row_among_others() -> None:
         alone.append(vocoder.step(mel[..., 60:90], noise[:, 60 * SIZE : 90 * SIZE], state)[0])
     mel = torch.cat([mel[..., 60:90] for mel, _ in rows])
     noise = torch.cat([noise[:, 60 * SIZE : 90 * SIZE] for _, noise in rows])
-    together, _ = vocoder.step(mel, noise, join(states))
+    together, _ = vocoder.step(mel, noise, join_states(states))
     assert torch.allclose(together, torch.cat(alone), atol=2e-5)
 
 
@@ -148,22 +150,22 @@ def test_a_state_survives_a_pool_and_keeps_its_size() -> None:
 
 
 def test_the_fade_adds_up_to_one_and_upstreams_does_not() -> None:
-    rise, fall = equal_gain(3840, torch.device("cpu"))
+    rise, fall = equal_gain_weights(3840, torch.device("cpu"))
     assert torch.allclose(rise + fall, torch.ones(3840), atol=1e-6)
     steady = torch.full((1, 5000), 0.5)
-    assert torch.allclose(fade(steady[:, :3840], steady, (rise, fall)), steady, atol=1e-6)
+    assert torch.allclose(cross_fade(steady[:, :3840], steady, (rise, fall)), steady, atol=1e-6)
     hamming = torch.hamming_window(7680, periodic=False)
     assert float((hamming[:3840] + hamming[3840:]).mean()) == pytest.approx(1.08, abs=1e-3)
 
 
 def test_a_fade_longer_than_the_overlap_is_refused() -> None:
     with pytest.raises(ValueError, match=r"fade_frames is 9; allowed: 0\.\.8"):
-        HiftPolicy(fade_frames=9)
+        HiftV2Policy(fade_frames=9)
 
 
 def test_the_released_checkpoint_has_these_keys_and_shapes() -> None:
     manifest = json.loads((DATA / "manifest_cosyvoice2_0.5b.json").read_text("utf-8"))
     with torch.device("meta"):
-        vocoder = Hift(HiftConfig())
+        vocoder = HiftV2(HiftConfig())
     ours = {key: list(tensor.shape) for key, tensor in vocoder.state_dict().items()}
     assert ours == {key: shape for key, (shape, _) in manifest["hift.pt"]["tensors"].items()}

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.hift_layers import HiftConfig  # noqa: E402
 from vivavoce.models.cosyvoice.hift_v3 import HiftV3, HiftV3State, NoiseTable  # noqa: E402
-from vivavoce.models.cosyvoice.layers import load  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join, scatter, tensors  # noqa: E402
+from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join_states, scatter, tensors  # noqa: E402
 
 torch.set_num_threads(1)
 DATA = Path(__file__).parents[2] / "golden" / "data"
@@ -19,13 +19,13 @@ CONFIG = HiftConfig(base_channels=16, f0_channels=12)
 RULE = WeightRule(
     "", (("f0_predictor.classifier.weight", 150.0), ("conv_post.parametrizations.weight.original0", 0.1))
 )
-WAVES, SIZE, FRAMES = CONFIG.waves, CONFIG.frame_samples, 60
+WAVES, SIZE, FRAMES = CONFIG.sine_count, CONFIG.samples_per_frame, 60
 
 
 def make_hift() -> HiftV3:
     vocoder = HiftV3(CONFIG)
     shapes = {key: tuple(tensor.shape) for key, tensor in vocoder.state_dict().items()}
-    load(vocoder, {key: torch.from_numpy(value) for key, value in weights(shapes, RULE).items()})
+    load_weights(vocoder, {key: torch.from_numpy(value) for key, value in rule_weights(shapes, RULE).items()})
     return vocoder
 
 
@@ -91,14 +91,14 @@ def test_a_row_alone_is_the_row_among_others() -> None:
     rows = [prepared(vocoder, seed) for seed in range(3)]
     alone = [vocoder.step(mel, noise, state)[0] for state, mel, noise in rows]
     states, mels, noises = zip(*rows, strict=True)
-    together, _ = vocoder.step(torch.cat(mels), torch.cat(noises), join(states))
+    together, _ = vocoder.step(torch.cat(mels), torch.cat(noises), join_states(states))
     assert torch.allclose(together, torch.cat(alone), atol=2e-5)
 
 
 def test_a_state_survives_a_pool_and_keeps_its_size() -> None:
     vocoder = make_hift()
     state, mel, noise = prepared(vocoder, 0)
-    pool = join([prepared(vocoder, seed)[0] for seed in (5, 6, 7)])
+    pool = join_states([prepared(vocoder, seed)[0] for seed in (5, 6, 7)])
     scatter(pool, [1], state)
     expected, later = vocoder.step(mel, noise, state)
     answer, _ = vocoder.step(mel, noise, gather(pool, [1]))
@@ -113,15 +113,15 @@ def test_a_first_chunk_within_the_lookahead_is_refused() -> None:
 
 
 def test_the_noise_begins_as_upstreams_table_does() -> None:
-    first = NoiseTable(9).session().take(1)[0, 0, :3]
+    first = NoiseTable(9).open_reader().read(1)[0, 0, :3]
     assert first.tolist() == pytest.approx([0.92282599, 0.47744751, 0.82705182], abs=1e-8)
 
 
 def test_the_noise_is_the_same_however_it_is_read_and_for_every_session() -> None:
-    table = NoiseTable(WAVES, begins_at=100)
-    whole = table.session().take(1000)
-    reader = table.session()
-    assert torch.equal(torch.cat([reader.take(count) for count in (1, 7, 480, 512)], 1), whole)
+    table = NoiseTable(WAVES, skipped_draws=100)
+    whole = table.open_reader().read(1000)
+    reader = table.open_reader()
+    assert torch.equal(torch.cat([reader.read(count) for count in (1, 7, 480, 512)], 1), whole)
 
 
 def test_the_released_checkpoint_has_these_keys_and_shapes() -> None:

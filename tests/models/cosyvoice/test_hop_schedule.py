@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from vivavoce.models.cosyvoice.hop_schedule import Chunk, HopSchedule
+from vivavoce.models.cosyvoice.hop_schedule import HopSchedule, SpeechIdChunk
 
 
 def test_hops_double_up_to_their_longest() -> None:
@@ -14,25 +14,25 @@ def test_hops_double_up_to_their_longest() -> None:
 def test_a_chunk_waits_for_the_ids_ahead() -> None:
     schedule = HopSchedule()
     assert schedule.next(27, ended=False) is None
-    assert schedule.next(28, ended=False) == Chunk(0, 25, 28, final=False)
+    assert schedule.next(28, ended=False) == SpeechIdChunk(0, 25, 28, final=False)
 
 
 def test_the_first_chunk_fills_what_the_prompt_left_of_a_block() -> None:
-    assert HopSchedule(prompt_ids=37).next(1000, ended=False) == Chunk(0, 38, 41, final=False)
-    assert HopSchedule(prompt_ids=50).next(1000, ended=False) == Chunk(0, 25, 28, final=False)
+    assert HopSchedule(prompt_ids=37).next(1000, ended=False) == SpeechIdChunk(0, 38, 41, final=False)
+    assert HopSchedule(prompt_ids=50).next(1000, ended=False) == SpeechIdChunk(0, 25, 28, final=False)
 
 
 def test_the_last_chunk_has_all_that_is_left_even_nothing() -> None:
     schedule = HopSchedule()
-    assert schedule.next(7, ended=True) == Chunk(0, 7, 7, final=True)
+    assert schedule.next(7, ended=True) == SpeechIdChunk(0, 7, 7, final=True)
     assert schedule.next(7, ended=True) is None
-    assert HopSchedule().next(0, ended=True) == Chunk(0, 0, 0, final=True)
+    assert HopSchedule().next(0, ended=True) == SpeechIdChunk(0, 0, 0, final=True)
 
 
 @given(st.integers(0, 700), st.integers(0, 100), st.lists(st.integers(0, 90), max_size=20))
 def test_every_id_is_spoken_once_and_however_they_came(total: int, prompt: int, came: list[int]) -> None:
     schedule = HopSchedule(prompt)
-    chunks: list[Chunk] = []
+    chunks: list[SpeechIdChunk] = []
     available = 0
     for more in [*came, total]:
         available = min(total, available + more)

@@ -7,12 +7,12 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 from torch import nn  # noqa: E402
 from vivavoce.models.cosyvoice.layers import (  # noqa: E402
     CausalConv,
-    JoinedProjection,
     Linear,
-    Pointwise,
-    load,
-    pair,
-    time_features,
+    PointwiseConv,
+    QkvProjection,
+    load_weights,
+    sinusoidal_time_features,
+    split_keys_values,
 )
 
 
@@ -28,32 +28,32 @@ def test_a_causal_convolution_is_torchs_with_the_past_padded() -> None:
     weights = random_weights(conv)
     padded = torch.nn.functional.pad(x.transpose(1, 2), (3, 0))
     expected = torch.nn.functional.conv1d(padded, **weights).transpose(1, 2)
-    load(conv, weights)
-    y, _ = conv(x, conv.context(2))
+    load_weights(conv, weights)
+    y, _ = conv(x, conv.initial_context(2))
     assert torch.allclose(y, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("edge", [1, 2, 5])
 def test_a_causal_convolution_goes_on_where_it_was(edge: int) -> None:
     conv, x = CausalConv(3, 5, 4), torch.randn(2, 9, 3)
-    load(conv, random_weights(conv))
-    whole, _ = conv(x, conv.context(2))
-    first, context = conv(x[:, :edge], conv.context(2))
+    load_weights(conv, random_weights(conv))
+    whole, _ = conv(x, conv.initial_context(2))
+    first, context = conv(x[:, :edge], conv.initial_context(2))
     second, _ = conv(x[:, edge:], context)
     assert torch.allclose(torch.cat([first, second], 1), whole, atol=1e-6)
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_joined_projection_is_its_three_parts(bias: bool) -> None:
-    joined, x = JoinedProjection(6, 4, bias, ("q", "k", "v")), torch.randn(2, 3, 6)
+    joined, x = QkvProjection(6, 4, bias, ("q", "k", "v")), torch.randn(2, 3, 6)
     weights = random_weights(joined)
     query, key, value = (
         torch.nn.functional.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
         for name in "qkv"
     )
-    load(joined, weights)
-    assert torch.allclose(joined.queries(x), query, atol=1e-5)
-    assert torch.allclose(joined.keys_values(x), torch.cat([key, value], 2), atol=1e-5)
+    load_weights(joined, weights)
+    assert torch.allclose(joined.project_queries(x), query, atol=1e-5)
+    assert torch.allclose(joined.project_keys_values(x), torch.cat([key, value], 2), atol=1e-5)
 
 
 @pytest.mark.parametrize("blocked", [True, False])
@@ -62,7 +62,7 @@ def test_a_product_is_torchs_in_either_layout(blocked: bool) -> None:
     linear, x = Linear(70, 130), torch.randn(3, 2, 70, dtype=dtype)
     weights = {key: tensor.to(dtype) for key, tensor in random_weights(linear).items()}
     expected = torch.nn.functional.linear(x, **weights)
-    load(linear, weights)
+    load_weights(linear, weights)
     assert linear.matrix is not None and linear.matrix.is_mkldnn == blocked
     assert torch.allclose(linear(x), expected, atol=1e-4)
     assert linear(x[:, :0]).shape == (3, 0, 130)
@@ -73,26 +73,26 @@ def test_a_row_s_product_is_the_same_to_the_bit_alone_and_among_a_few(rows: int)
     linear, x = Linear(2000, 64), torch.randn(rows, 1, 2000)
     weights = random_weights(linear)
     expected = torch.nn.functional.linear(x, **weights)
-    load(linear, weights)
+    load_weights(linear, weights)
     assert torch.allclose(linear(x), expected, atol=1e-3)
     assert torch.equal(linear(x), torch.cat([linear(row[None]) for row in x]))
 
 
 def test_a_convolution_of_one_frame_is_a_product() -> None:
-    pointwise, x = Pointwise(7, 5), torch.randn(2, 3, 7)
+    pointwise, x = PointwiseConv(7, 5), torch.randn(2, 3, 7)
     weights = random_weights(pointwise)
     expected = torch.nn.functional.conv1d(x.transpose(1, 2), **weights).transpose(1, 2)
-    load(pointwise, weights)
+    load_weights(pointwise, weights)
     assert torch.allclose(pointwise(x), expected, atol=1e-5)
 
 
 def test_nothing_is_held_twice() -> None:
     network = nn.ModuleList(
-        [Linear(3, 2), CausalConv(3, 5, 4), JoinedProjection(6, 4, True, ("q", "k", "v")), Pointwise(3, 2)]
+        [Linear(3, 2), CausalConv(3, 5, 4), QkvProjection(6, 4, True, ("q", "k", "v")), PointwiseConv(3, 2)]
     )
     weights = random_weights(network)
     numbers = sum(tensor.numel() for tensor in weights.values())
-    load(network, weights)
+    load_weights(network, weights)
     assert not weights
     held = [*network.parameters(), *network.buffers()]
     assert sum(tensor.numel() for tensor in held) == numbers
@@ -101,24 +101,24 @@ def test_nothing_is_held_twice() -> None:
 def test_load_names_what_is_missing_and_what_is_unknown() -> None:
     conv = CausalConv(3, 5, 4)
     with pytest.raises(RuntimeError, match=r"Missing key.*bias[\s\S]*Unexpected key.*other"):
-        load(conv, {"weight": torch.zeros(5, 3, 4), "other": torch.zeros(1)})
+        load_weights(conv, {"weight": torch.zeros(5, 3, 4), "other": torch.zeros(1)})
 
 
 def test_a_layer_without_its_layout_says_so() -> None:
     with pytest.raises(RuntimeError, match="prepare"):
         CausalConv(3, 5, 4)(torch.zeros(1, 2, 3), torch.zeros(1, 3, 3))
     with pytest.raises(RuntimeError, match="prepare"):
-        JoinedProjection(6, 4, True, ("q", "k", "v")).keys_values(torch.zeros(1, 2, 6))
+        QkvProjection(6, 4, True, ("q", "k", "v")).project_keys_values(torch.zeros(1, 2, 6))
 
 
 def test_pairs_are_keys_then_values() -> None:
     x = torch.arange(2 * 3 * 8).view(2, 3, 8)
-    assert torch.equal(pair(x)[:, 0], x[..., :4])
-    assert torch.equal(pair(x)[:, 1], x[..., 4:])
+    assert torch.equal(split_keys_values(x)[:, 0], x[..., :4])
+    assert torch.equal(split_keys_values(x)[:, 1], x[..., 4:])
 
 
 def test_time_features_are_sines_then_cosines() -> None:
-    features = time_features(torch.tensor([0.0, 0.001]), 8)
+    features = sinusoidal_time_features(torch.tensor([0.0, 0.001]), 8)
     assert features[0].tolist() == [0.0] * 4 + [1.0] * 4
     assert features[1, 0].item() == pytest.approx(0.841471, abs=1e-5)
     assert features[1, 3].item() == pytest.approx(1e-4, abs=1e-7)

@@ -4,13 +4,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.mel_speed import MelSpeed  # noqa: E402
+from vivavoce.models.cosyvoice.mel_speed import MelStretcher  # noqa: E402
 
 SPEEDS = pytest.mark.parametrize("speed", [0.5, 0.8, 1.0, 1.25, 1.7, 3.0])
 
 
 def in_pieces(mel: torch.Tensor, speed: float, edges: tuple[int, ...]) -> torch.Tensor:
-    changed, pieces, begin = MelSpeed(speed), [], 0
+    changed, pieces, begin = MelStretcher(speed), [], 0
     for end in (*edges, mel.shape[2]):
         pieces.append(changed.push(mel[..., begin:end]))
         begin = end
@@ -34,16 +34,16 @@ def test_where_the_frames_divide_it_is_upstreams_interpolation(speed: float) -> 
 
 
 def test_most_frames_do_not_wait_for_the_end() -> None:
-    changed = MelSpeed(1.25)
+    changed = MelStretcher(1.25)
     assert changed.push(torch.zeros(1, 80, 50)).shape[2] == 40
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, 11.0, float("nan")])
 def test_a_speed_that_cannot_be_is_refused(speed: float) -> None:
     with pytest.raises(ValueError, match=r"allowed: 0\.1 to 10"):
-        MelSpeed(speed)
+        MelStretcher(speed)
 
 
 def test_an_utterance_without_mel_has_no_end() -> None:
     with pytest.raises(ValueError, match="before any mel"):
-        MelSpeed(1.0).finish()
+        MelStretcher(1.0).finish()

@@ -9,22 +9,22 @@ torch = pytest.importorskip(
 )
 
 from vivavoce.models.cosyvoice import flow  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import Version, released  # noqa: E402
-from vivavoce.models.cosyvoice.hift import Hift  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion, released_config  # noqa: E402
+from vivavoce.models.cosyvoice.hift import HiftV2  # noqa: E402
 from vivavoce.models.cosyvoice.hift_layers import HiftConfig as DefaultHift  # noqa: E402
 from vivavoce.models.cosyvoice.hift_v3 import HiftV3  # noqa: E402
 from vivavoce.models.cosyvoice.networks import flow_config, hift_config, load_flow, load_lm, load_networks  # noqa: E402
-from vivavoce.models.cosyvoice.release.bundle import BundleFault, open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.release.bundle import InvalidBundleError, open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, write_random_bundle  # noqa: E402
 
 
-@pytest.mark.parametrize("version", Version)
-def test_a_bundle_becomes_three_networks(tmp_path: Path, version: Version) -> None:
-    write_random_bundle(tmp_path / "bundle", version, Size.TINY)
+@pytest.mark.parametrize("version", CosyVoiceVersion)
+def test_a_bundle_becomes_three_networks(tmp_path: Path, version: CosyVoiceVersion) -> None:
+    write_random_bundle(tmp_path / "bundle", version, BundleSize.TINY)
     bundle = open_bundle(tmp_path / "bundle")
     networks = load_networks(bundle)
-    assert networks.lm.config == bundle.geometry.lm
-    assert isinstance(networks.vocoder, Hift if version is Version.V2 else HiftV3)
+    assert networks.lm.config == bundle.network_config.lm
+    assert isinstance(networks.vocoder, HiftV2 if version is CosyVoiceVersion.V2 else HiftV3)
     for network in (networks.lm, networks.flow, networks.vocoder):
         assert not any(tensor.is_meta for tensor in network.state_dict().values())
         assert not any(tensor.is_meta for tensor in network.buffers())
@@ -32,25 +32,29 @@ def test_a_bundle_becomes_three_networks(tmp_path: Path, version: Version) -> No
 
 
 def test_the_released_sizes_are_the_networks_defaults() -> None:
-    assert flow_config(released(Version.V2)) == flow.V2
-    assert flow_config(released(Version.V3)) == flow.V3
-    assert hift_config(released(Version.V2)) == hift_config(released(Version.V3)) == DefaultHift()
+    assert flow_config(released_config(CosyVoiceVersion.V2)) == flow.V2_CONFIG
+    assert flow_config(released_config(CosyVoiceVersion.V3)) == flow.V3_CONFIG
+    assert (
+        hift_config(released_config(CosyVoiceVersion.V2))
+        == hift_config(released_config(CosyVoiceVersion.V3))
+        == DefaultHift()
+    )
 
 
 def test_a_tensor_that_went_missing_after_the_check_is_told(tmp_path: Path) -> None:
-    write_random_bundle(tmp_path / "bundle", Version.V2, Size.TINY)
+    write_random_bundle(tmp_path / "bundle", CosyVoiceVersion.V2, BundleSize.TINY)
     bundle = open_bundle(tmp_path / "bundle")
     weights = torch.load(tmp_path / "bundle" / "flow.pt", weights_only=True)
     del weights["encoder_proj.bias"]
     torch.save(weights, tmp_path / "bundle" / "flow.pt")
-    with pytest.raises(BundleFault, match=r"flow\.pt: .*encoder_proj\.bias"):
+    with pytest.raises(InvalidBundleError, match=r"flow\.pt: .*encoder_proj\.bias"):
         load_flow(bundle)
 
 
 def test_a_tensor_that_is_not_used_is_told(tmp_path: Path) -> None:
-    write_random_bundle(tmp_path / "bundle", Version.V3, Size.TINY)
+    write_random_bundle(tmp_path / "bundle", CosyVoiceVersion.V3, BundleSize.TINY)
     bundle = open_bundle(tmp_path / "bundle")
     weights = torch.load(tmp_path / "bundle" / "llm.pt", weights_only=True)
     torch.save(weights | {"extra": torch.zeros(1)}, tmp_path / "bundle" / "llm.pt")
-    with pytest.raises(BundleFault, match=r"llm\.pt: 1 tensors are not used, extra"):
+    with pytest.raises(InvalidBundleError, match=r"llm\.pt: 1 tensors are not used, extra"):
         load_lm(bundle)

@@ -6,13 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from vivavoce.models.cosyvoice.geometry import Version  # noqa: E402
-from vivavoce.models.cosyvoice.layers import Linear, load  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion  # noqa: E402
+from vivavoce.models.cosyvoice.layers import Linear, load_weights  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
-from vivavoce.models.cosyvoice.precision import Place, Precision, linear_of  # noqa: E402
-from vivavoce.models.cosyvoice.precision_trial import error_of  # noqa: E402
+from vivavoce.models.cosyvoice.precision import MatrixRole, Precision, linear_class  # noqa: E402
+from vivavoce.models.cosyvoice.precision_trial import logit_error  # noqa: E402
 from vivavoce.models.cosyvoice.release.bundle import open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.speech_lm import SpeechLm  # noqa: E402
 
 LOWER = [precision for precision in Precision if precision is not Precision.FP32]
@@ -20,12 +20,12 @@ LOWER = [precision for precision in Precision if precision is not Precision.FP32
 FAULT = {Precision.BF16: 4e-3, Precision.FP16: 6e-4, Precision.INT8: 1.1e-2}
 
 
-@pytest.fixture(scope="module", params=[Version.V2, Version.V3])
+@pytest.fixture(scope="module", params=[CosyVoiceVersion.V2, CosyVoiceVersion.V3])
 def lms(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[Precision, SpeechLm]:
     folder: Path = tmp_path_factory.mktemp("precision") / "bundle"
-    write_random_bundle(folder, request.param, Size.TINY, seed=5)
+    write_random_bundle(folder, request.param, BundleSize.TINY, seed=5)
     bundle = open_bundle(folder)
     return {precision: load_lm(bundle, precision) for precision in Precision}
 
@@ -38,14 +38,14 @@ def scores(lm: SpeechLm, ids: "torch.Tensor") -> "torch.Tensor":
 
 def product(precision: Precision, weight: "torch.Tensor", x: "torch.Tensor") -> "torch.Tensor":
     """With 0, 1, 2 and so on added."""
-    linear = linear_of(precision, Place.OTHER, 1)(weight.shape[1], weight.shape[0])
-    load(linear, {"weight": weight.clone(), "bias": torch.arange(len(weight)).float()})
+    linear = linear_class(precision, MatrixRole.OTHER, 1)(weight.shape[1], weight.shape[0])
+    load_weights(linear, {"weight": weight.clone(), "bias": torch.arange(len(weight)).float()})
     return linear(x)
 
 
 def multiplied(kind: type[Linear], weight: "torch.Tensor", x: "torch.Tensor") -> "torch.Tensor":
     linear = kind(weight.shape[1], weight.shape[0], bias=False)
-    load(linear, {"weight": weight.clone()})
+    load_weights(linear, {"weight": weight.clone()})
     return linear(x)
 
 
@@ -72,7 +72,7 @@ def test_one_large_channel_does_not_drown_the_others(precision: Precision) -> No
 
 @pytest.mark.parametrize("depth", [0, 1])
 def test_an_int8_product_is_the_same_to_the_bit_in_any_company(depth: int) -> None:
-    kind, weight, x = linear_of(Precision.INT8, Place.OTHER, depth), some(96, 128), some(9, 128)
+    kind, weight, x = linear_class(Precision.INT8, MatrixRole.OTHER, depth), some(96, 128), some(9, 128)
     together = multiplied(kind, weight, x)
     for row in range(len(x)):
         assert torch.equal(multiplied(kind, weight, x[row : row + 1])[0], together[row])
@@ -83,8 +83,8 @@ def test_a_processor_without_products_of_full_bytes_has_smaller_digits(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
     weight, x = some(96, 128), some(3, 128)
-    linear = linear_of(Precision.INT8, Place.OTHER, 1)(128, 96, bias=False)
-    load(linear, {"weight": weight.clone()})
+    linear = linear_class(Precision.INT8, MatrixRole.OTHER, 1)(128, 96, bias=False)
+    load_weights(linear, {"weight": weight.clone()})
     assert int(linear._planes(x, x.abs().amax(-1, keepdim=True)).max()) == 127
     exact = x @ weight.T
     assert (linear(x) - exact).std() < FAULT[Precision.INT8] * exact.std()
@@ -103,7 +103,7 @@ def test_the_distribution_of_the_next_id_stays(
 ) -> None:
     ids = torch.randint(6561, (4, 50), generator=torch.Generator().manual_seed(2))
     exact = scores(lms[Precision.FP32], ids).flatten(0, 1)
-    error = error_of(scores(lms[precision], ids).flatten(0, 1), exact)
+    error = logit_error(scores(lms[precision], ids).flatten(0, 1), exact)
     assert 0 < error.kl < most
     assert error.agreement >= 0.99
 
@@ -128,10 +128,10 @@ def test_nothing_is_left_of_the_float32_matrices(
     assert lower.head.matrix.shape.numel() == exact.head.matrix.shape.numel()
 
 
-@pytest.mark.parametrize(("place", "first"), [(Place.ATTENTION, 6), (Place.OTHER, 1)])
-def test_the_first_matrices_are_finer_in_int8(place: Place, first: int) -> None:
-    finer, coarser = linear_of(Precision.INT8, place, 0), linear_of(Precision.INT8, place, 1)
-    kinds = [linear_of(Precision.INT8, place, layer / 24) for layer in range(24)]
+@pytest.mark.parametrize(("place", "first"), [(MatrixRole.ATTENTION, 6), (MatrixRole.OTHER, 1)])
+def test_the_first_matrices_are_finer_in_int8(place: MatrixRole, first: int) -> None:
+    finer, coarser = linear_class(Precision.INT8, place, 0), linear_class(Precision.INT8, place, 1)
+    kinds = [linear_class(Precision.INT8, place, layer / 24) for layer in range(24)]
     assert kinds == [finer] * first + [coarser] * (24 - first)
     weight, x = some(96, 128), some(3, 128)
     exact = x @ weight.T
@@ -141,6 +141,6 @@ def test_the_first_matrices_are_finer_in_int8(place: Place, first: int) -> None:
 
 def test_identical_distributions_have_no_error() -> None:
     logits = 5 * some(10, 30)
-    error = error_of(logits, logits)
+    error = logit_error(logits, logits)
     assert (error.kl, error.agreement) == (0, 1)
-    assert error_of(-logits, logits).agreement < 0.5
+    assert logit_error(-logits, logits).agreement < 0.5

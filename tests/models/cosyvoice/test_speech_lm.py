@@ -11,28 +11,35 @@ torch = pytest.importorskip(
 )
 
 from torch import Tensor  # noqa: E402
-from vivavoce.models.cosyvoice.bistream import START, TURN, Kind, Unit  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import SpeechLmConfig, Version  # noqa: E402
-from vivavoce.models.cosyvoice.golden.weights import WeightRule, weights  # noqa: E402
+from vivavoce.models.cosyvoice.bistream import START_INPUT, TURN_INPUT, LmInput, LmInputKind  # noqa: E402
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion, SpeechLmConfig  # noqa: E402
+from vivavoce.models.cosyvoice.golden.weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.release.manifest import llm_shapes  # noqa: E402
-from vivavoce.models.cosyvoice.speech_lm import SpeechLm, embed, last_valid  # noqa: E402
+from vivavoce.models.cosyvoice.speech_lm import SpeechLm, embed_inputs, last_valid_hidden  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, scatter  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def tiny(version: Version) -> SpeechLmConfig:
+def tiny(version: CosyVoiceVersion) -> SpeechLmConfig:
     return SpeechLmConfig(
-        version, hidden=32, layers=2, heads=4, kv_heads=2, intermediate=48, text_rows=50, speech_codes=20
+        version,
+        hidden=32,
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        intermediate=48,
+        text_vocab_size=50,
+        codebook_size=20,
     )
 
 
-def tensors(version: Version) -> dict[str, Tensor]:
-    drawn = weights(llm_shapes(tiny(version)), WeightRule())
+def tensors(version: CosyVoiceVersion) -> dict[str, Tensor]:
+    drawn = rule_weights(llm_shapes(tiny(version)), WeightRule())
     return {key: torch.from_numpy(array) for key, array in drawn.items()}
 
 
-@pytest.fixture(scope="module", params=list(Version))
+@pytest.fixture(scope="module", params=list(CosyVoiceVersion))
 def lm(request: pytest.FixtureRequest) -> SpeechLm:
     return SpeechLm.load(tiny(request.param), tensors(request.param))
 
@@ -126,27 +133,33 @@ def test_memory_that_is_not_written_to_takes_no_room(lm: SpeechLm) -> None:
 
 
 def test_rows_of_different_lengths_are_embedded_together(lm: SpeechLm) -> None:
-    rows = [[START, Unit(Kind.TEXT, 7), TURN, Unit(Kind.SPEECH, 3)], [Unit(Kind.SPEECH, 5)], []]
-    x, valid = embed(lm, rows)
+    rows = [
+        [START_INPUT, LmInput(LmInputKind.TEXT, 7), TURN_INPUT, LmInput(LmInputKind.SPEECH, 3)],
+        [LmInput(LmInputKind.SPEECH, 5)],
+        [],
+    ]
+    x, valid = embed_inputs(lm, rows)
     assert x.shape == (3, 4, 32)
     assert valid.tolist() == [4, 1, 0]
     for row, units in enumerate(rows):
         for column, unit in enumerate(units):
-            alone, _ = embed(lm, [[unit]])
+            alone, _ = embed_inputs(lm, [[unit]])
             assert torch.equal(x[row, column], alone[0, 0])
     hidden = noise(3, 4, 32)
-    assert torch.equal(last_valid(hidden, valid)[:2], torch.stack((hidden[0, 3], hidden[1, 0])))
+    assert torch.equal(last_valid_hidden(hidden, valid)[:2], torch.stack((hidden[0, 3], hidden[1, 0])))
 
 
 def test_version_3_keeps_its_controls_among_the_speech_ids() -> None:
-    lm = SpeechLm.load(tiny(Version.V3), tensors(Version.V3))
-    x, _ = embed(lm, [[START, TURN, Unit(Kind.SPEECH, 20), Unit(Kind.SPEECH, 22)]])
+    lm = SpeechLm.load(tiny(CosyVoiceVersion.V3), tensors(CosyVoiceVersion.V3))
+    x, _ = embed_inputs(
+        lm, [[START_INPUT, TURN_INPUT, LmInput(LmInputKind.SPEECH, 20), LmInput(LmInputKind.SPEECH, 22)]]
+    )
     assert torch.equal(x[0, 0], x[0, 2])
     assert torch.equal(x[0, 1], x[0, 3])
 
 
-@pytest.mark.parametrize("version", Version)
-def test_every_tensor_is_used_and_a_missing_one_is_named(version: Version) -> None:
+@pytest.mark.parametrize("version", CosyVoiceVersion)
+def test_every_tensor_is_used_and_a_missing_one_is_named(version: CosyVoiceVersion) -> None:
     complete = tensors(version)
     SpeechLm.load(tiny(version), complete)
     assert complete == {}

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.state import gather, join, map_state, scatter, size_bytes, tensors  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join_states, map_state, scatter, size_bytes, tensors  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def test_a_pool_that_came_out_of_a_step_can_be_written_to() -> None:
 
 
 def test_join_puts_states_below_each_other() -> None:
-    assert join([state(1), state(2, 3)]).parts[0].kept.flatten().tolist() == [10, 20, 30]
+    assert join_states([state(1), state(2, 3)]).parts[0].kept.flatten().tolist() == [10, 20, 30]
 
 
 def test_tensors_come_in_the_order_of_the_fields() -> None:

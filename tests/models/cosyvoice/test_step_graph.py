@@ -11,7 +11,7 @@ torch = pytest.importorskip(
 
 from torch import Tensor  # noqa: E402
 from vivavoce.models.cosyvoice.devices import CPU  # noqa: E402
-from vivavoce.models.cosyvoice.step_graph import StepGraph, Tray, bucket, buckets  # noqa: E402
+from vivavoce.models.cosyvoice.step_graph import StagingBuffer, StepGraph, bucket, buckets  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -22,27 +22,41 @@ class Pair:
 
 def test_a_tray_is_one_piece_of_memory_that_looks_like_its_template() -> None:
     template = Pair(torch.tensor([True, False, True]), (torch.arange(5), torch.full((2, 3), 0.5).double()))
-    tray = Tray(template, CPU)
-    assert torch.equal(tray.there.flags, template.flags)
-    assert torch.equal(tray.there.numbers[0], template.numbers[0])
-    assert torch.equal(tray.there.numbers[1], template.numbers[1])
-    before = [tray.there.flags.data_ptr(), *(part.data_ptr() for part in tray.there.numbers)]
+    tray = StagingBuffer(template, CPU)
+    assert torch.equal(tray.on_device_tensors.flags, template.flags)
+    assert torch.equal(tray.on_device_tensors.numbers[0], template.numbers[0])
+    assert torch.equal(tray.on_device_tensors.numbers[1], template.numbers[1])
+    before = [
+        tray.on_device_tensors.flags.data_ptr(),
+        *(part.data_ptr() for part in tray.on_device_tensors.numbers),
+    ]
     tray.host.numbers[0].numpy()[2] = 7
     tray.host.flags[1] = True
-    tray.carry()
-    assert tray.there.numbers[0].tolist() == [0, 1, 7, 3, 4]
-    assert tray.there.flags.all()
-    assert [tray.there.flags.data_ptr(), *(part.data_ptr() for part in tray.there.numbers)] == before
-    assert len({part.untyped_storage().data_ptr() for part in (tray.there.flags, *tray.there.numbers)}) == 1
+    tray.upload()
+    assert tray.on_device_tensors.numbers[0].tolist() == [0, 1, 7, 3, 4]
+    assert tray.on_device_tensors.flags.all()
+    assert [
+        tray.on_device_tensors.flags.data_ptr(),
+        *(part.data_ptr() for part in tray.on_device_tensors.numbers),
+    ] == before
+    assert (
+        len(
+            {
+                part.untyped_storage().data_ptr()
+                for part in (tray.on_device_tensors.flags, *tray.on_device_tensors.numbers)
+            }
+        )
+        == 1
+    )
 
 
 def test_counts_are_rounded_up_to_few() -> None:
     assert [bucket(count, 8) for count in range(1, 9)] == [1, 2, 4, 4, 8, 8, 8, 8]
     assert [bucket(count, 6) for count in (4, 5, 6)] == [4, 6, 6]
-    assert bucket(3, 6144, least=256) == 256
+    assert bucket(3, 6144, min_count=256) == 256
     assert buckets(6) == [1, 2, 4, 6]
     assert buckets(1) == [1]
-    assert buckets(6144, least=256) == [256, 512, 1024, 2048, 4096, 6144]
+    assert buckets(6144, min_count=256) == [256, 512, 1024, 2048, 4096, 6144]
     for most in (1, 5, 8, 33):
         assert {bucket(count, most) for count in range(1, most + 1)} == set(buckets(most))
 

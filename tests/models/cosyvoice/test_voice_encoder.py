@@ -12,24 +12,33 @@ from numpy.typing import NDArray
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
 
 from vivavoce.models.cosyvoice.front_end import features
-from vivavoce.models.cosyvoice.front_end.prompts import instructed, without_words, zero_shot
-from vivavoce.models.cosyvoice.front_end.voice_encoder import PromptFault, VoiceEncoder, VoicePrompt, checked
-from vivavoce.models.cosyvoice.geometry import Version
-from vivavoce.models.cosyvoice.release.bundle import Bundle, open_bundle
-from vivavoce.models.cosyvoice.release.random_bundle import Size, write_random_bundle
+from vivavoce.models.cosyvoice.front_end.prompts import (
+    cross_lingual_prompt,
+    instruct_prompt,
+    zero_shot_prompt,
+)
+from vivavoce.models.cosyvoice.front_end.voice_encoder import (
+    VoiceEncoder,
+    VoicePrompt,
+    VoicePromptError,
+    check_recording,
+)
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
+from vivavoce.models.cosyvoice.release.bundle import CosyVoiceBundle, open_bundle
+from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, write_random_bundle
 
 
-@pytest.fixture(scope="module", params=list(Version))
-def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+@pytest.fixture(scope="module", params=list(CosyVoiceVersion))
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CosyVoiceBundle:
     folder = tmp_path_factory.mktemp("bundle") / "tiny"
-    write_random_bundle(folder, request.param, Size.TINY)
+    write_random_bundle(folder, request.param, BundleSize.TINY)
     return open_bundle(folder)
 
 
 @pytest.fixture(scope="module")
-def encoder(bundle: Bundle) -> VoiceEncoder:
+def encoder(bundle: CosyVoiceBundle) -> VoiceEncoder:
     return VoiceEncoder.load(
-        bundle.speaker_encoder, bundle.speech_tokenizer, bundle.version, bundle.recipe.mel_highest_hz
+        bundle.speaker_encoder, bundle.speech_tokenizer, bundle.version, bundle.yaml_config.mel_max_hz
     )
 
 
@@ -41,7 +50,7 @@ def voice(seconds: float, rate: int = 24_000) -> NDArray[np.float32]:
     return (0.2 * tones * (1 + np.sin(2 * np.pi * 3 * time)) / 2).astype(np.float32)
 
 
-def test_a_prompt_holds_ids_mel_and_embedding(encoder: VoiceEncoder, bundle: Bundle) -> None:
+def test_a_prompt_holds_ids_mel_and_embedding(encoder: VoiceEncoder, bundle: CosyVoiceBundle) -> None:
     prompt = encoder.enroll(voice(3.5), 24_000, " some words ")
     assert prompt.version is bundle.version
     assert prompt.transcript == "some words"
@@ -51,10 +60,10 @@ def test_a_prompt_holds_ids_mel_and_embedding(encoder: VoiceEncoder, bundle: Bun
     assert prompt.duration_s == pytest.approx(3.5, abs=0.04)
 
 
-def test_the_mel_is_that_of_the_last_whole_chunks(encoder: VoiceEncoder, bundle: Bundle) -> None:
+def test_the_mel_is_that_of_the_last_whole_chunks(encoder: VoiceEncoder, bundle: CosyVoiceBundle) -> None:
     samples = voice(3.5)
     prompt = encoder.enroll(samples, 24_000)
-    mel = features.mel_spectrogram(samples, bundle.recipe.mel_highest_hz)
+    mel = features.mel_spectrogram(samples, bundle.yaml_config.mel_max_hz)
     assert len(prompt.flow_ids) == 75
     np.testing.assert_array_equal(prompt.flow_ids, prompt.speech_ids[12:])
     np.testing.assert_array_equal(prompt.mel, mel[:, 24:174])
@@ -74,7 +83,9 @@ def test_any_usual_rate_and_int16_are_heard_alike(encoder: VoiceEncoder, rate: i
 
 def test_hearing_gives_the_ids_alone(encoder: VoiceEncoder) -> None:
     samples = voice(3)
-    np.testing.assert_array_equal(encoder.hear(samples, 24_000), encoder.enroll(samples, 24_000).speech_ids)
+    np.testing.assert_array_equal(
+        encoder.tokenize_speech(samples, 24_000), encoder.enroll(samples, 24_000).speech_ids
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,24 +107,26 @@ def test_hearing_gives_the_ids_alone(encoder: VoiceEncoder) -> None:
 def test_a_recording_over_a_limit_is_refused_with_the_limit(
     samples: NDArray[np.float32], rate: int, told: str
 ) -> None:
-    with pytest.raises(PromptFault) as caught:
-        checked(samples, rate)
+    with pytest.raises(VoicePromptError) as caught:
+        check_recording(samples, rate)
     assert told in str(caught.value)
 
 
 def test_a_transcript_has_a_limit(encoder: VoiceEncoder) -> None:
-    with pytest.raises(PromptFault, match="at most 1,000"):
+    with pytest.raises(VoicePromptError, match="at most 1,000"):
         encoder.enroll(voice(4), 24_000, "x" * 1001)
 
 
 def test_one_channel_in_two_dimensions_is_one_channel() -> None:
-    assert checked(voice(4)[:, None], 24_000).shape == (96_000,)
+    assert check_recording(voice(4)[:, None], 24_000).shape == (96_000,)
 
 
-def test_a_codec_of_another_size_is_noticed(bundle: Bundle) -> None:
-    small = VoiceEncoder.load(bundle.speaker_encoder, bundle.speech_tokenizer, bundle.version, None, codes=2)
-    with pytest.raises(PromptFault, match="same release"):
-        small.hear(voice(4), 24_000)
+def test_a_codec_of_another_size_is_noticed(bundle: CosyVoiceBundle) -> None:
+    small = VoiceEncoder.load(
+        bundle.speaker_encoder, bundle.speech_tokenizer, bundle.version, None, codebook_size=2
+    )
+    with pytest.raises(VoicePromptError, match="same release"):
+        small.tokenize_speech(voice(4), 24_000)
 
 
 def test_a_saved_prompt_is_the_same_one(encoder: VoiceEncoder, tmp_path: Path) -> None:
@@ -145,7 +158,7 @@ def test_a_damaged_prompt_is_refused(encoder: VoiceEncoder, tmp_path: Path) -> N
     whole = path.read_bytes()
     for kept in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:kept])
-        with pytest.raises(PromptFault, match="enrol again"):
+        with pytest.raises(VoicePromptError, match="enrol again"):
             VoicePrompt.load(path)
     for name, array in (
         ("mel", np.zeros((80, 7), np.float32)),
@@ -156,7 +169,7 @@ def test_a_damaged_prompt_is_refused(encoder: VoiceEncoder, tmp_path: Path) -> N
     ):
         path.write_bytes(whole)
         damage(path, **{name: array})
-        with pytest.raises(PromptFault):
+        with pytest.raises(VoicePromptError):
             VoicePrompt.load(path)
 
 
@@ -175,7 +188,7 @@ def test_a_prompt_with_code_is_refused_and_not_run(encoder: VoiceEncoder, tmp_pa
     encoder.enroll(voice(3.5), 24_000).save(path)
     damage(path, speech_ids=np.array([Malicious(witness)], dtype=object))
     witness.unlink(missing_ok=True)
-    with pytest.raises(PromptFault):
+    with pytest.raises(VoicePromptError):
         VoicePrompt.load(path)
     assert not witness.exists()
 
@@ -185,21 +198,21 @@ def test_a_prompt_that_would_unpack_to_gigabytes_is_refused(tmp_path: Path) -> N
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("mel.npy", bytes(20_000_000))
     (tmp_path / "bomb.npz").write_bytes(packed.getvalue())
-    with pytest.raises(PromptFault, match="at most 4,000,000"):
+    with pytest.raises(VoicePromptError, match="at most 4,000,000"):
         VoicePrompt.load(tmp_path / "bomb.npz")
 
 
-def test_what_stands_before_the_text(encoder: VoiceEncoder, bundle: Bundle) -> None:
+def test_what_stands_before_the_text(encoder: VoiceEncoder, bundle: CosyVoiceBundle) -> None:
     tokenizer = bundle.text_tokenizer()
-    greeting = "" if bundle.version is Version.V2 else "You are a helpful assistant.<|endofprompt|>"
+    greeting = "" if bundle.version is CosyVoiceVersion.V2 else "You are a helpful assistant.<|endofprompt|>"
     prompt = encoder.enroll(voice(3.5), 24_000, "the words<|endofprompt|>")
-    shot = zero_shot(tokenizer, prompt)
+    shot = zero_shot_prompt(tokenizer, prompt)
     assert tokenizer.decode(shot.text_ids) == f"{greeting}the words<|endofprompt|>"
     assert shot.text_ids.count(tokenizer.end_of_prompt) == bool(greeting)
     assert shot.speech_ids == tuple(prompt.speech_ids.tolist())
-    plain = without_words(tokenizer, bundle.version)
+    plain = cross_lingual_prompt(tokenizer, bundle.version)
     assert (tokenizer.decode(plain.text_ids), plain.speech_ids) == (greeting, ())
-    assert zero_shot(tokenizer, encoder.enroll(voice(3.5), 24_000)) == plain
-    told = instructed(tokenizer, bundle.version, "Say it slowly.")
+    assert zero_shot_prompt(tokenizer, encoder.enroll(voice(3.5), 24_000)) == plain
+    told = instruct_prompt(tokenizer, bundle.version, "Say it slowly.")
     assert tokenizer.decode(told.text_ids).endswith("Say it slowly.<|endofprompt|>")
     assert told.text_ids[-1] == tokenizer.end_of_prompt

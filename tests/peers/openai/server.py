@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
-from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, checked
-from vivavoce.models.cosyvoice.geometry import Version
+from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, check_recording
+from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
 from vivavoce.tts_engine.backend import SlotRequest
 from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -31,9 +31,9 @@ class Encoder:
     """Hears nothing but how long a recording is."""
 
     def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
-        ids = np.full(25, len(checked(samples, sample_rate)) % 6561, np.int32)
+        ids = np.full(25, len(check_recording(samples, sample_rate)) % 6561, np.int32)
         mel, embedding = np.zeros((80, 50), np.float32), np.ones(192, np.float32)
-        return VoicePrompt(Version.V2, transcript, ids, mel, embedding)
+        return VoicePrompt(CosyVoiceVersion.V2, transcript, ids, mel, embedding)
 
 
 class Tones(StandInBackend):
@@ -62,7 +62,7 @@ async def keep_calling(host: str, port: int) -> None:
 async def serve(folder: Path) -> None:
     """Serve until standard input ends."""
     keys = KeysFile(folder / "keys.json")
-    key = keys.add("client", (Scope.SPEAK, Scope.ENROL), KeyLimits())
+    key = keys.add("client", (Scope.SPEAK, Scope.ENROLL), KeyLimits())
     poor_key = keys.add("poor", (Scope.SPEAK,), KeyLimits(requests_per_minute=1))
     admin_key = keys.add("admin", (Scope.ADMIN,), KeyLimits())
     settings: dict[str, Any] = {
