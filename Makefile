@@ -8,7 +8,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 PIP    := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --progress-bar off
 
-.PHONY: setup run test test-pipecat-oldest test-pipecat-client lint bench clean
+PART_BENCH := PYTHONPATH=tests $(BIN)/python -m benches
+
+.PHONY: setup run test test-pipecat-oldest test-pipecat-client lint bench check-golden clean
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml Makefile
@@ -41,17 +43,23 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py
 
+# What an operator measures, then the parts that developers measure.
 bench: export OMP_WAIT_POLICY := PASSIVE
 bench: setup
-	$(BIN)/vivavoce bench resample
 	$(BIN)/vivavoce bench call
-	$(BIN)/vivavoce bench words
-	@if $(BIN)/python -c 'import sys; from vivavoce.gateway.bench import chromium as c; sys.exit(c.find_chromium() is None)'; \
-		then echo $(BIN)/vivavoce bench webrtc; $(BIN)/vivavoce bench webrtc; \
+	$(PART_BENCH) resample
+	$(PART_BENCH) words
+	@if $(BIN)/python -c 'import sys; sys.path.insert(0, "tests"); from shared import chromium as c; sys.exit(c.find_chromium() is None)'; \
+		then echo $(PART_BENCH) webrtc; $(PART_BENCH) webrtc; \
 		else echo 'Skipped: bench webrtc, which needs Chromium (apt-get install chromium)'; fi
 	@if $(BIN)/python -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec("pipecat") is None)'; \
-		then echo $(BIN)/vivavoce bench pipecat; $(BIN)/vivavoce bench pipecat; \
+		then echo $(PART_BENCH) pipecat; $(PART_BENCH) pipecat; \
 		else echo 'Skipped: bench pipecat, which needs Pipecat (make bench EXTRAS=dev,stt,pipecat)'; fi
+
+# The reference vectors of the CosyVoice networks; DATA names another folder of the same layout.
+DATA ?= tests/golden/data
+check-golden: setup
+	PYTHONPATH=tests $(BIN)/python -m golden $(DATA)
 
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist *.egg-info

@@ -32,14 +32,7 @@ from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
 from websockets.uri import parse_uri
 
 from ..tts_engine.chunk import Word
-from ..tts_engine.errors import (
-    BadRequest,
-    BadText,
-    Overloaded,
-    SynthesisFailed,
-    UnknownVoice,
-    VivavoceError,
-)
+from ..tts_engine.errors import BadRequest, BadText, Overloaded, SynthesisFailed, UnknownVoice, VivavoceError
 
 logger = logging.getLogger(__name__)
 

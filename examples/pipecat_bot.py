@@ -57,10 +57,11 @@ from pipecat.services.tts_service import TTSService
 from pipecat.transports.base_transport import BaseTransport, TransportParams
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
 from pipecat.workers.runner import WorkerRunner
+
 from vivavoce import Engine
-from vivavoce.adapters.pipecat_audiosocket import AudioSocketTransport, PipecatAudioSocketServer
-from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
-from vivavoce.adapters.pipecat_tts import VivavoceTTSService
+from vivavoce.adapters.pipecat.audiosocket.server import AudioSocketTransport, PipecatAudioSocketServer
+from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
+from vivavoce.adapters.pipecat.remote_tts_service import VivavoceWebsocketTTSService
 
 GREETING = "Hello, this is vivavoce. What can I do for you?"
 INSTRUCTION = (

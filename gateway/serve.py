@@ -20,27 +20,28 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from ..tts_engine.backends.process import ProcessPolicy
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.errors import UnknownVoice, VivavoceError
-from ..tts_engine.process_backend import ProcessPolicy
 from ..tts_engine.scheduler import SchedulerPolicy
-from . import calls_api
-from .access.access import AccessControl
+from .access.access_control import AccessControl
 from .access.keys import KeysFile, Scope
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
-from .agents import Agent, ScriptPolicy, make_agent
-from .apis.apis import SpeechApis
-from .audiosocket_server import AudioSocketCallServer, AudioSocketCallSettings
+from .apis.speech_apis import SpeechApis
 from .browser.calls import BrowserCalls, BrowserCallSettings
 from .browser.chat import ChatSettings
 from .browser.routes import routes as browser_routes
-from .call import CallerSpeechAction, CallSpeechOptions, make_speech_detector
-from .call_registry import CallRegistry
-from .clock import Clock
-from .http import HttpServer, Mount, make_app
+from .calls import api
+from .calls.agents import Agent, ScriptPolicy, make_agent
+from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
+from .calls.call import CallerSpeechAction, CallSpeechOptions, make_speech_detector
+from .calls.clock import Clock
+from .calls.registry import CallRegistry
 from .settings import Settings, SettingsError, is_loopback
 from .voice_registry import VoicePolicy, VoiceRegistry
+from .web.app import Mount, make_app
+from .web.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ class Gateway:
             mounts=[
                 *self._apis.mounts(),
                 Mount(
-                    calls_api.routes(self.call_registry, _make_speech(self.settings), self.voices),
+                    api.routes(self.call_registry, _make_speech(self.settings), self.voices),
                     Scope.CALLS,
                 ),
                 Mount(browser_routes(self.browser_calls), Scope.CALLS),

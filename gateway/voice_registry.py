@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ..tts_engine.cosyvoice.voices import BundleVoices
+from ..tts_engine.cosyvoice.bundle_voices import BundleVoices
 from ..tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice, VivavoceError
-from ..tts_engine.recording import RecordingLimits, read_recording
-from ..tts_engine.voice_store import StoredVoice, VoiceMetadata, VoicePrompt, VoiceStore, checked_id
-from ..tts_engine.voices import MULTIPLE_LANGUAGES, Voices
-from .access.access import ANONYMOUS_KEY_ID, Grant
+from ..tts_engine.voices.recording import RecordingLimits, read_recording
+from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoicePrompt, VoiceStore, checked_id
+from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voices
+from .access.access_control import ANONYMOUS_KEY_ID, Grant
 from .access.keys import Scope
 
 logger = logging.getLogger(__name__)

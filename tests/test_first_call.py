@@ -20,7 +20,7 @@ import soxr
 
 ROOT = Path(__file__).parents[1]
 START_S = 120
-VIVAVOCE = [sys.executable, "-c", "from vivavoce.gateway.cli import main; main()"]
+VIVAVOCE = [sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()"]
 SAID = (
     "hello and thank you for calling northwind energy "
     "every word you hear is spoken while it is still being written"

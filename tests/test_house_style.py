@@ -11,18 +11,18 @@ ROOT = Path(__file__).parents[1]
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
 # Where whatever a stranger's code raises ends one session or one connection, and no more.
 BOUNDARIES = {
-    "adapters/audiosocket_leg.py",
-    "adapters/pipecat_audiosocket.py",
-    "gateway/apis/dashscope.py",
-    "gateway/apis/dashscope_http.py",
-    "gateway/apis/openai.py",
-    "gateway/apis/speech_socket.py",
-    "gateway/audiosocket_server.py",
+    "adapters/audiosocket/asyncio_protocol.py",
+    "adapters/pipecat/audiosocket/server.py",
+    "gateway/apis/dashscope/socket_api.py",
+    "gateway/apis/dashscope/http_api.py",
+    "gateway/apis/openai/speech_api.py",
+    "gateway/apis/native_stream/socket_api.py",
+    "gateway/calls/audiosocket.py",
     "gateway/browser/leg.py",
-    "gateway/clock.py",
-    "tts_engine/cosyvoice/company.py",
+    "gateway/calls/clock.py",
+    "tts_engine/cosyvoice/fault_isolation.py",
     "tts_engine/engine.py",
-    "tts_engine/process_child.py",
+    "tts_engine/backends/process_child.py",
 }
 LONGEST_FUNCTION = 60  # lines
 

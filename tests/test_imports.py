@@ -23,14 +23,22 @@ MAY_IMPORT = {
     "gateway": {"gateway", "adapters", "tts_engine"},
     "": {"tts_engine"},  # the public face
 }
-PLUG_INS = ("adapters/pipecat_*.py", "adapters/webrtc.py", "adapters/client.py", "adapters/voice_activity.py")
+PLUG_INS = (
+    "adapters/pipecat_*.py",
+    "adapters/webrtc/peer.py",
+    "adapters/client.py",
+    "adapters/voice_activity.py",
+)
 TENSOR_PACKAGES = {"torch", "onnxruntime", "tensorrt", "onnx", "hibari", "TTS"}
 TENSOR_HOMES = ("models/*.py", "tts_engine/runner*.py", "tts_engine/*_runner.py")
 NOT_PROTOCOLS = {
-    "adapters/resample.py": {"soxr"},  # rates at which delay does not matter
-    "adapters/encoders.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
-    "adapters/tempo.py": {"av"},  # FFmpeg's filters, in memory
-    "adapters/audiosocket_leg.py": {"asyncio", "socket"},  # a connection of a server that others own
+    "adapters/audio/resample.py": {"soxr"},  # rates at which delay does not matter
+    "adapters/audio/encoders.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
+    "adapters/audio/tempo.py": {"av"},  # FFmpeg's filters, in memory
+    "adapters/audiosocket/asyncio_protocol.py": {
+        "asyncio",
+        "socket",
+    },  # a connection of a server that others own
 }
 PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
 # In the standard library, but a protocol core has no I/O, no clock, no scheduler and no log.
@@ -251,14 +259,14 @@ def test_every_file_keeps_to_its_side_of_the_walls(path: PurePosixPath) -> None:
     [
         ("tts_engine/engine.py", "from ..adapters.playout import Playout", "wrong arrow"),
         ("tts_engine/engine.py", "from .. import gateway", "wrong arrow"),
-        ("models/packaged.py", "from ..tts_engine.engine import Engine", "wrong arrow"),
+        ("models/hibari/voice.py", "from ..tts_engine.engine import Engine", "wrong arrow"),
         ("models/deep/net.py", "from ...tts_engine import engine", "wrong arrow"),
-        ("adapters/codecs.py", "from ..gateway import clock", "wrong arrow"),
-        ("adapters/codecs.py", "def f():\n    from ..models import packaged", "wrong arrow"),
+        ("adapters/audio/codecs.py", "from ..gateway import clock", "wrong arrow"),
+        ("adapters/audio/codecs.py", "def f():\n    from ..models import packaged", "wrong arrow"),
         ("gateway/serve.py", "from ..models.packaged import Voice", "wrong arrow"),
-        ("gateway/bench/call.py", "from ...models.packaged import Voice", "wrong arrow"),
+        ("gateway/cli/bench/call.py", "from ...models.packaged import Voice", "wrong arrow"),
         (
-            "models/packaged.py",
+            "models/hibari/voice.py",
             "if TYPE_CHECKING:\n    from ..tts_engine.engine import Engine",
             "wrong arrow",
         ),
@@ -268,33 +276,37 @@ def test_every_file_keeps_to_its_side_of_the_walls(path: PurePosixPath) -> None:
             "wrong arrow",
         ),
         ("__init__.py", "from .gateway.cli import main", "wrong arrow"),
-        ("gateway/serve.py", "import vivavoce.adapters.codecs", "absolute import"),
+        ("gateway/serve.py", "import vivavoce.adapters.audio.codecs", "absolute import"),
         ("gateway/serve.py", "from vivavoce import Engine", "absolute import"),
         ("gateway/serve.py", "import importlib\nimportlib.import_module('vivavoce.x')", "absolute import"),
         ("gateway/serve.py", "from adapters import codecs", "top-level import"),
         ("gateway/serve.py", "import tts_engine.engine", "top-level import"),
         ("tts_engine/engine.py", "import torch", "torch belongs"),
         ("tts_engine/scheduler.py", "from onnxruntime import InferenceSession", "onnxruntime belongs"),
-        ("gateway/http.py", "def f():\n    import torch.nn", "torch belongs"),
-        ("adapters/codecs.py", "import soxr", "standard library and numpy only"),
-        ("adapters/resample.py", "from scipy.signal import firwin", "standard library and numpy only"),
-        ("adapters/audiosocket.py", "import asyncio", "no I/O, no clock"),
-        ("adapters/playout.py", "from time import monotonic", "no I/O, no clock"),
-        ("adapters/playout.py", "import logging", "no I/O, no clock"),
-        ("adapters/codecs.py", "def f(p):\n    return open(p).read()", "open()"),
-        ("adapters/playout.py", "from ..tts_engine.stream import Stream", "values of the engine only"),
-        ("adapters/playout.py", "from ..tts_engine import engine", "values of the engine only"),
-        ("adapters/playout.py", "from .webrtc import Leg", "only the gateway mounts"),
-        ("gateway/http.py", "from ..adapters.webrtc import Leg", "inside a function"),
-        ("gateway/http.py", "from ..adapters import pipecat_tts", "inside a function"),
-        ("models/packaged.py", "import os\nhome = os.environ['HOME']", "environment"),
+        ("gateway/web/app.py", "def f():\n    import torch.nn", "torch belongs"),
+        ("adapters/audio/codecs.py", "import soxr", "standard library and numpy only"),
+        ("adapters/audio/resample.py", "from scipy.signal import firwin", "standard library and numpy only"),
+        ("adapters/audiosocket/protocol.py", "import asyncio", "no I/O, no clock"),
+        ("adapters/playback/playout.py", "from time import monotonic", "no I/O, no clock"),
+        ("adapters/playback/playout.py", "import logging", "no I/O, no clock"),
+        ("adapters/audio/codecs.py", "def f(p):\n    return open(p).read()", "open()"),
+        (
+            "adapters/playback/playout.py",
+            "from ..tts_engine.stream import Stream",
+            "values of the engine only",
+        ),
+        ("adapters/playback/playout.py", "from ..tts_engine import engine", "values of the engine only"),
+        ("adapters/playback/playout.py", "from .webrtc import Leg", "only the gateway mounts"),
+        ("gateway/web/app.py", "from ..adapters.webrtc import Leg", "inside a function"),
+        ("gateway/web/app.py", "from ..adapters import pipecat_tts", "inside a function"),
+        ("models/hibari/voice.py", "import os\nhome = os.environ['HOME']", "environment"),
         ("tts_engine/engine.py", "from os import getenv", "environment"),
         ("adapters/client.py", "import os\nkey = os.getenv('KEY')", "environment"),
         ("tts_engine/bundle.py", "import os.path\np = os.path.expandvars('$X')", "environment"),
         ("tts_engine/engine.py", "import socket", "no network"),
-        ("models/packaged.py", "import urllib.request", "no network"),
+        ("models/hibari/voice.py", "import urllib.request", "no network"),
         ("tts_engine/engine.py", "import click", "command line"),
-        ("models/packaged.py", "from rich.progress import Progress", "command line"),
+        ("models/hibari/voice.py", "from rich.progress import Progress", "command line"),
     ],
 )
 def test_a_planted_violation_is_found(path: str, source: str, complaint: str) -> None:
@@ -312,13 +324,19 @@ def test_a_planted_violation_is_found(path: str, source: str, complaint: str) ->
             "gateway/serve.py",
             "from ..adapters.playout import Playout\nfrom ..tts_engine.engine import Engine",
         ),
-        ("gateway/http.py", "def mount():\n    from ..adapters.webrtc import Leg"),
-        ("gateway/http.py", "if TYPE_CHECKING:\n    from ..adapters.webrtc import Leg"),
-        ("adapters/webrtc.py", "import asyncio\nimport aiortc\nfrom ..tts_engine.engine import Engine"),
-        ("adapters/codecs.py", "import audioop\nimport struct\nimport numpy as np\nfrom . import resample"),
-        ("adapters/playout.py", "from ..tts_engine.chunk import AudioChunk\nfrom ..tts_engine import errors"),
-        ("adapters/resample.py", "import soxr"),
-        ("models/packaged.py", "import onnxruntime\nfrom hibari import g2p"),
+        ("gateway/web/app.py", "def mount():\n    from ..adapters.webrtc import Leg"),
+        ("gateway/web/app.py", "if TYPE_CHECKING:\n    from ..adapters.webrtc import Leg"),
+        ("adapters/webrtc/peer.py", "import asyncio\nimport aiortc\nfrom ..tts_engine.engine import Engine"),
+        (
+            "adapters/audio/codecs.py",
+            "import audioop\nimport struct\nimport numpy as np\nfrom . import resample",
+        ),
+        (
+            "adapters/playback/playout.py",
+            "from ..tts_engine.chunk import AudioChunk\nfrom ..tts_engine import errors",
+        ),
+        ("adapters/audio/resample.py", "import soxr"),
+        ("models/hibari/voice.py", "import onnxruntime\nfrom hibari import g2p"),
         ("tts_engine/runner.py", "import onnxruntime\nfrom ..models import packaged"),
         ("tts_engine/engine.py", "import asyncio\nimport threading\nimport os\nn = os.cpu_count()"),
     ],
@@ -330,4 +348,4 @@ def test_what_the_design_allows_passes(path: str, source: str) -> None:
 def test_the_check_reads_the_whole_package() -> None:
     files = package_files()
     assert {layer_of(path) for path in files} == {"", *LAYERS}
-    assert PurePosixPath("gateway/bench/report.py") in files
+    assert PurePosixPath("gateway/cli/bench/report.py") in files

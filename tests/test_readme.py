@@ -14,9 +14,10 @@ from pathlib import Path
 
 import click
 import pytest
-from vivavoce.gateway import cli
-from vivavoce.gateway.agents import split_script
-from vivavoce.gateway.bench.api import run_server_process
+
+from vivavoce.gateway.calls.agents import split_script
+from vivavoce.gateway.cli import main
+from vivavoce.gateway.cli.bench.server_process import run_server_process
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.metrics import Metrics
 
@@ -55,7 +56,7 @@ def vivavoce_commands() -> Iterator[list[str]]:
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
     """The click command that ``words`` calls, and what is left for it."""
-    command: click.Command = cli._commands
+    command: click.Command = main._commands
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         command, words = command.commands[words[0]], words[1:]
     return command, words
@@ -99,7 +100,7 @@ def test_a_command_that_does_not_exist_would_be_found() -> None:
 
 def test_commands_are_shown() -> None:
     shown = {words[0] for words in vivavoce_commands() if words and not words[0].startswith("-")}
-    assert shown == set(cli._commands.commands)
+    assert shown == set(main._commands.commands)
 
 
 def test_make_targets_shown_exist() -> None:

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from speech_level import active_speech_level
+
+from shared.speech_level import active_speech_level
 
 RATE = 24_000
 

@@ -33,8 +33,8 @@ class CheckedBundle:
 def check_bundle(folder: Path) -> CheckedBundle:
     """Look at every file, key, shape and type of a folder, allocating none; raises BundleError."""
     with bundle_errors():
-        from ..models.cosyvoice.release.bundle import open_bundle
-        from ..models.cosyvoice.release.inventory import list_bundle_files
+        from ..models.cosyvoice.checkpoint.bundle import open_bundle
+        from ..models.cosyvoice.checkpoint.inventory import list_bundle_files
 
         bundle = open_bundle(folder)
         files = tuple(
@@ -46,8 +46,8 @@ def check_bundle(folder: Path) -> CheckedBundle:
 def random_bundle_bytes(version: int, size: str) -> int:
     """What the weights of a random bundle take on the disk."""
     with bundle_errors():
-        from ..models.cosyvoice.geometry import CosyVoiceVersion
-        from ..models.cosyvoice.release.random_bundle import BundleSize, weight_bytes
+        from ..models.cosyvoice.checkpoint.random_bundle import BundleSize, weight_bytes
+        from ..models.cosyvoice.config import CosyVoiceVersion
 
         return weight_bytes(CosyVoiceVersion(version), BundleSize(size))
 
@@ -64,8 +64,8 @@ def write_random_bundle(
     Raises BadRequest for a folder in use, BundleError where it cannot be written.
     """
     with bundle_errors():
-        from ..models.cosyvoice.geometry import CosyVoiceVersion
-        from ..models.cosyvoice.release import random_bundle
+        from ..models.cosyvoice.checkpoint import random_bundle
+        from ..models.cosyvoice.config import CosyVoiceVersion
 
         try:
             random_bundle.write_random_bundle(
@@ -83,9 +83,9 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
     Each is read again and compared, number by number. Raises BundleError.
     """
     with bundle_errors():
-        from ..models.cosyvoice.release.bundle import open_bundle
-        from ..models.cosyvoice.release.checkpoint import convert_to_safetensors
-        from ..models.cosyvoice.release.manifest import WEIGHT_FILES
+        from ..models.cosyvoice.checkpoint.bundle import open_bundle
+        from ..models.cosyvoice.checkpoint.tensor_shapes import WEIGHT_FILES
+        from ..models.cosyvoice.checkpoint.weight_files import convert_to_safetensors
 
         open_bundle(folder)
         sources = [folder / name for name in WEIGHT_FILES if (folder / name).exists()]
@@ -100,9 +100,9 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
 def bundle_errors() -> Iterator[None]:
     """What is wrong with a folder or the device it is for as BundleError; MissingExtra without torch."""
     try:
+        from ..models.cosyvoice.checkpoint.bundle import InvalidBundleError
+        from ..models.cosyvoice.checkpoint.weight_files import WeightFileError
         from ..models.cosyvoice.devices import DeviceError
-        from ..models.cosyvoice.release.bundle import InvalidBundleError
-        from ..models.cosyvoice.release.checkpoint import WeightFileError
     except ImportError as error:
         raise MissingExtra("CosyVoice", "cosyvoice") from error
     try:

@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .backend import Backend, Delivery, SlotRequest, SlotTurn, Stages, StepResult
+from .backends.base import Backend, Delivery, SlotRequest, SlotTurn, Stages, StepResult
 from .chunk import SAMPLE_RATE
 from .errors import BadRequest, MissingExtra, Overloaded
 from .metrics import Metrics
 from .scheduler import ComputeCost, SchedulerPolicy, admit, schedule
 from .session import Session
 from .stream import Stream
-from .voices import Voices
+from .voices.voices import Voices
 
 if TYPE_CHECKING:
+    from .backends.process import ProcessPolicy
     from .cosyvoice.policy import CosyVoicePolicy
-    from .process_backend import ProcessPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -362,13 +362,13 @@ def _load_backend(
 
 
 def _load_hibari() -> Backend:
-    from .packaged_backend import HibariBackend
+    from .backends.hibari import HibariBackend
 
     return HibariBackend.load()
 
 
 def _load_hibari_in_process(process: "ProcessPolicy") -> Backend:
-    from .process_backend import ProcessBackend
+    from .backends.process import ProcessBackend
 
     return ProcessBackend.start_backend(_load_hibari, process)
 
@@ -376,9 +376,9 @@ def _load_hibari_in_process(process: "ProcessPolicy") -> Backend:
 def _load_cosyvoice_in_process(
     bundle: Path, policy: "CosyVoicePolicy", voices: Path | None, process: "ProcessPolicy"
 ) -> Backend:
+    from .backends.process import ProcessBackend
     from .cosyvoice.backend import load_hosted_renderer
-    from .cosyvoice.front import CosyVoiceFrontEnd
-    from .process_backend import ProcessBackend
+    from .cosyvoice.front_end import CosyVoiceFrontEnd
 
     front = functools.partial(CosyVoiceFrontEnd.load, bundle, policy, voices)
     return ProcessBackend.start(functools.partial(load_hosted_renderer, bundle, policy), front, process)

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .backend import ALL_STAGES, Stage, Stages
+from .backends.base import ALL_STAGES, Stage, Stages
 from .chunk import SAMPLE_RATE
 from .errors import Overloaded
 from .session import Session

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .text import BoundaryKind, Segment
+from .segmenter import BoundaryKind, Segment
 
 # Silence after a segment, in seconds: what a listener takes for a comma, a full stop, a new thought.
 _PAUSES_S = {

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .backend import StepResult
+from .backends.base import StepResult
 from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from .errors import BadText, StreamClosed, SynthesisFailed
+from .segmenter import Segmenter
 from .session import Session
-from .text import Segmenter
 
 if TYPE_CHECKING:
     from .engine import Engine

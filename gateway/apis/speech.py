@@ -17,10 +17,10 @@ from typing import Self
 
 import numpy as np
 
-from ...adapters.encoders import AudioFormat, open_encoder
+from ...adapters.audio.encoders import AudioFormat, open_encoder
+from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
-from ...adapters.tempo import TimeStretcher
-from ...tts_engine.backend import Delivery
+from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import Word
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest

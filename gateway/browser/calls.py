@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from ..access.access import Grant
-from ..agents import Agent
-from ..call import CallerSpeechAction, CallSpeechOptions, SpeechDetector
-from ..call_registry import CallRegistry, CallUnknown
-from ..clock import Clock
+from ..access.access_control import Grant
+from ..calls.agents import Agent
+from ..calls.call import CallerSpeechAction, CallSpeechOptions, SpeechDetector
+from ..calls.clock import Clock
+from ..calls.registry import CallRegistry, CallUnknown
 from ..voice_registry import VoiceRegistry
 from .chat import ChatSettings
 from .leg import BrowserLeg, BrowserPeer
@@ -196,7 +196,7 @@ Connect = Callable[[str, BrowserLeg, BrowserCallSettings], Awaitable[BrowserPeer
 
 
 async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> BrowserPeer:
-    from ...adapters import webrtc
+    from ...adapters.webrtc import peer
 
-    policy = webrtc.WebRtcPeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
-    return await webrtc.WebRtcPeer.answer(offer_sdp, leg, policy)
+    policy = peer.WebRtcPeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
+    return await peer.WebRtcPeer.answer(offer_sdp, leg, policy)

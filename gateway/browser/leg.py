@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from ...adapters.playout import Playout
+from ...adapters.playback.playout import Playout
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded, VivavoceError
-from ..access.access import Grant
-from ..call import Call
-from ..call_messages import check_message_length, describe_error
-from .dialects import DataChannelDialect, PageDialect, detect_dialect
-from .session import PageChannel, PageChannelSettings
+from ..access.access_control import Grant
+from ..calls.call import Call
+from ..calls.messages import check_message_length, describe_error
+from .data_channel_dialects import DataChannelDialect, PageDialect, detect_dialect
+from .page_channel import PageChannel, PageChannelSettings
 
 if TYPE_CHECKING:
     from .calls import BrowserCalls

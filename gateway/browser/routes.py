@@ -22,10 +22,10 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.staticfiles import StaticFiles
 
-from ..access.guard import grant_of
-from ..call_messages import describe_validation_error
+from ..access.dependencies import grant_of
+from ..calls.messages import describe_validation_error
 from .calls import BrowserCalls, Candidates, Offer
-from .session import describe_voices
+from .page_channel import describe_voices
 
 T = TypeVar("T")
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
+from .config import CosyVoiceConfig, CosyVoiceVersion
 from .devices import CPU, DeviceError
-from .flow import Flow, FlowConfig, FlowPolicy
-from .flow_dit import DitConfig
-from .flow_encoder import EncoderConfig
-from .flow_unet import UnetConfig
-from .geometry import CosyVoiceConfig, CosyVoiceVersion
-from .hift import HiftV2
-from .hift_layers import HiftConfig
-from .hift_v3 import HiftV3
+from .flow.dit import DitConfig
+from .flow.encoder import EncoderConfig
+from .flow.flow import Flow, FlowConfig, FlowPolicy
+from .flow.unet import UnetConfig
 from .layers import load_weights
+from .lm.speech_lm import TEXT_EMBEDDING_KEY, SpeechLm
 from .precision import Precision
-from .release.bundle import CosyVoiceBundle, InvalidBundleError
-from .speech_lm import TEXT_EMBEDDING_KEY, SpeechLm
+from .vocoder.hift_v2 import HiftV2
+from .vocoder.hift_v3 import HiftV3
+from .vocoder.layers import HiftConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from vivavoce.adapters.prosody import Prosody, parse_prosody
 from vivavoce.adapters.ssml import MAX_ELEMENT_DEPTH, BadSsml, parse_ssml
 

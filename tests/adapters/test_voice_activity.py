@@ -5,7 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from vivavoce.adapters.resample import Downsampler
+
+from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.voice_activity import VoiceActivityChange, VoiceActivityDetector
 from vivavoce.tts_engine.engine import Engine
 

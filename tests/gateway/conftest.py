@@ -7,9 +7,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
+
+from shared.standin_backend import StandInBackend
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.recording_decoder import answer_bytes
-from vivavoce.tts_engine.standin_backend import StandInBackend
+from vivavoce.tts_engine.voices.recording_decoder import answer_bytes
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process for each recording takes a while; the decoder's own tests start them."""
-    monkeypatch.setattr("vivavoce.tts_engine.recording._decode_in_subprocess", answer_bytes)
+    monkeypatch.setattr("vivavoce.tts_engine.voices.recording._decode_in_subprocess", answer_bytes)
 
 
 @pytest.fixture(autouse=True)

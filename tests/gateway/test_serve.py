@@ -18,13 +18,14 @@ from uuid import UUID
 
 import pytest
 from aiortc import RTCPeerConnection
-from vivavoce.gateway.agents import KeysAgent, SilentAgent
-from vivavoce.gateway.call import Call
+
+from shared.standin_backend import StandInBackend
+from vivavoce.gateway.calls.agents import KeysAgent, SilentAgent
+from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.serve import AddressUnavailable, Gateway, serve
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
-from vivavoce.tts_engine.standin_backend import StandInBackend
 
 CALL_ID = b"\x01\x00\x10" + UUID(int=7).bytes
 
@@ -274,7 +275,7 @@ def test_a_server_whose_clock_stops_does_not_stay_up(monkeypatch: pytest.MonkeyP
     async def stopped(self: object) -> None:
         raise ArithmeticError("no time")
 
-    monkeypatch.setattr("vivavoce.gateway.clock.Clock.run", stopped)
+    monkeypatch.setattr("vivavoce.gateway.calls.clock.Clock.run", stopped)
     with pytest.raises(ArithmeticError, match="no time"):
         asyncio.run(serve(settings(), announce=lambda line: None))
 
@@ -285,7 +286,7 @@ def test_a_server_whose_clock_stops_does_not_stay_up(monkeypatch: pytest.MonkeyP
 def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     script.write_text("Hello.\n", encoding="utf-8")
-    command = [sys.executable, "-c", "from vivavoce.gateway.cli import main; main()", "serve"]
+    command = [sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()", "serve"]
     flags = ["--http-port", "0", "--audiosocket-port", "0", "--agent", f"script:{script}"]
     with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr

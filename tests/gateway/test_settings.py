@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+
 from vivavoce.gateway.settings import Settings, SettingsError, load_settings
 
 

@@ -11,21 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
-from recordings import recording
-from vivavoce.gateway.access.access import ANONYMOUS_KEY_ID, Grant
+
+from shared.recordings import recording
+from shared.standin_backend import StandInBackend
+from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.errors import ScopeMissing
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES, NewVoice, VoicePolicy, VoiceRegistry
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, check_recording
-from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
-from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
+from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
-from vivavoce.tts_engine.recording import RecordingLimits
-from vivavoce.tts_engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.voice_store import VoiceMetadata, VoiceStore
+from vivavoce.tts_engine.voices.recording import RecordingLimits
+from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vivavoce.models.cosyvoice.bistream import (
+
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.models.cosyvoice.lm.generation import (
     CompatBistreamGeneration,
     LmInput,
     LmInputKind,
@@ -16,7 +18,6 @@ from vivavoce.models.cosyvoice.bistream import (
     SpeechLengthRule,
     UnexpectedIdError,
 )
-from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
 
 GOLDEN = Path(__file__).parent / "data"
 CASES: list[dict[str, Any]] = json.loads((GOLDEN / "h_bistream.json").read_text("utf-8"))

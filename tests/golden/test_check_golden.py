@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
 
-from vivavoce.gateway.cli import main
+from vivavoce.gateway.cli.main import main
 
 GOLDEN = Path(__file__).parent / "data"
 

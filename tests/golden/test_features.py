@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
 from vivavoce.models.cosyvoice.front_end import features
 
 GOLDEN = Path(__file__).parent / "data"

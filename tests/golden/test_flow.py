@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.flow import NOISE_FRAMES, Flow  # noqa: E402
-from vivavoce.models.cosyvoice.golden import flow as reference_flow  # noqa: E402
+from golden.reference import flow as reference_flow  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import NOISE_FRAMES, Flow  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
 torch.set_num_threads(1)

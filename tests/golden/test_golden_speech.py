@@ -10,7 +10,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
 )
 
-from vivavoce.models.cosyvoice.golden.speech import cases  # noqa: E402
+from golden.reference.lm_and_front_end import cases  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.golden import hift as reference_hift_v2  # noqa: E402
-from vivavoce.models.cosyvoice.silent_ids import SilenceFilter  # noqa: E402
+from golden.reference import vocoder as reference_hift_v2  # noqa: E402
+from vivavoce.models.cosyvoice.lm.silence_filter import SilenceFilter  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
 torch.set_num_threads(1)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from vivavoce.models.cosyvoice.sampling import SamplingContext, sample_ids
+
+from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids
 
 GOLDEN = Path(__file__).parent / "data"
 END = 120  # of the codec of 120 sounds

@@ -13,8 +13,8 @@ pytest.importorskip(
     "tokenizers", reason="the CosyVoice voices need tokenizers: pip install 'vivavoce[cosyvoice]'"
 )
 
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer, read_tiktoken_ranks
-from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
 
 GOLDEN = Path(__file__).parent / "data"
 ROOT = Path(__file__).parents[2]

@@ -12,11 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from vivavoce.gateway.bench.chromium import BrowserTab, loopback_only, open_chromium
-from vivavoce.gateway.bench.webrtc import serve_browser_calls
+
+from benches.browser_calls import serve_browser_calls
+from shared.chromium import BrowserTab, loopback_only, open_chromium
+from shared.standin_backend import StandInBackend
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.standin_backend import StandInBackend
 
 BUNDLE = Path(os.environ["PIPECAT_CLIENT_BUNDLE"]).read_text(encoding="utf-8")
 TIMEOUT_S = 180.0

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vivavoce.gateway.bench.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
-from vivavoce.gateway.bench.webrtc import hang_up, probed_call, serve_browser_calls, start_call
+
+from benches.browser_calls import hang_up, probed_call, serve_browser_calls, start_call
+from shared.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
+from shared.standin_backend import StandInBackend
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.standin_backend import StandInBackend
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: apt-get install chromium")
 

@@ -20,20 +20,22 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from vivavoce.gateway.access.access import AccessControl, Grant
+
+from shared.standin_backend import StandInBackend
+from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
-from vivavoce.gateway.apis.audio_store import AudioStore
-from vivavoce.gateway.apis.dashscope import DashScopeSocketApi
-from vivavoce.gateway.apis.dashscope_http import DashScopeHttpApi
-from vivavoce.gateway.apis.request_log import RequestLog
-from vivavoce.gateway.http import HttpServer, Mount, make_app
+from vivavoce.gateway.apis.dashscope.audio_store import AudioStore
+from vivavoce.gateway.apis.dashscope.http_api import DashScopeHttpApi
+from vivavoce.gateway.apis.dashscope.socket_api import DashScopeSocketApi
 from vivavoce.gateway.serve import _bind
 from vivavoce.gateway.voice_registry import NewVoice
+from vivavoce.gateway.web.app import Mount, make_app
+from vivavoce.gateway.web.http_server import HttpServer
+from vivavoce.gateway.web.request_log import RequestLog
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import UnknownVoice
-from vivavoce.tts_engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.voice_store import StoredVoice, VoiceMetadata
+from vivavoce.tts_engine.voices.store import StoredVoice, VoiceMetadata
 
 HERE = Path(__file__).parent
 VERSIONS = ("1.25.24", "2.0.2")

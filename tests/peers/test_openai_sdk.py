@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vivavoce.gateway.apis.openapi import openapi_document
+
+from vivavoce.gateway.web.openapi.document import openapi_document
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("openai")

@@ -32,13 +32,19 @@ import httpx
 from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
 from av import AudioFrame, AudioResampler
-from vivavoce import Engine
-from vivavoce.adapters.audiosocket import AudioSocketAudio, AudioSocketConnection, AudioSocketRole, CallId
-from vivavoce.adapters.codecs import ulaw_decode, ulaw_encode
-from vivavoce.adapters.resample import Downsampler
-from vivavoce.gateway.bench.api import run_server_process
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+
+from vivavoce import Engine
+from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.resample import Downsampler
+from vivavoce.adapters.audiosocket.protocol import (
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketRole,
+    CallId,
+)
+from vivavoce.gateway.cli.bench.server_process import run_server_process
 
 pytestmark = [
     pytest.mark.asr,

@@ -20,7 +20,6 @@ with warnings.catch_warnings():
     )
     from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 
-from event_loop import in_loop
 from loguru import logger
 from pipecat.frames.frames import (
     EndFrame,
@@ -34,15 +33,22 @@ from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.tts_service import TTSService
 from pipecat.workers.runner import WorkerRunner
+
+from shared.event_loop import in_loop
+from shared.standin_backend import StandInBackend
 from vivavoce import Engine
-from vivavoce.adapters.audiosocket import AudioSocketAudio, AudioSocketConnection, AudioSocketRole, CallId
-from vivavoce.adapters.pipecat_audiosocket import AudioSocketTransport, PipecatAudioSocketServer
-from vivavoce.adapters.pipecat_remote_tts import VivavoceWebsocketTTSService
-from vivavoce.adapters.pipecat_tts import VivavoceTTSService
-from vivavoce.gateway.agents import llm_tokens
-from vivavoce.gateway.bench.api import run_server_process
+from vivavoce.adapters.audiosocket.protocol import (
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketRole,
+    CallId,
+)
+from vivavoce.adapters.pipecat.audiosocket.server import AudioSocketTransport, PipecatAudioSocketServer
+from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
+from vivavoce.adapters.pipecat.remote_tts_service import VivavoceWebsocketTTSService
+from vivavoce.gateway.calls.agents import llm_tokens
+from vivavoce.gateway.cli.bench.server_process import run_server_process
 from vivavoce.tts_engine.chunk import Word
-from vivavoce.tts_engine.standin_backend import StandInBackend
 
 TOKENS_PER_S = 40
 PACKET_S = 0.02

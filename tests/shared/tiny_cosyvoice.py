@@ -1,7 +1,8 @@
 """What tests of CosyVoice behind the engine share: how it speaks in them, and a recording to clone."""
 
 import numpy as np
-from vivavoce.models.cosyvoice.bistream import SpeechLengthRule
+
+from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy
 
 # Random weights end a sentence at random: two speech ids for each text id, always, and no pause.

@@ -6,7 +6,7 @@ import numpy as np
 def tone(frequency_hz: float, sample_rate: int, start: int, samples: int) -> bytes:
     """A part of an endless tone, as s16le."""
     time_s = (start + np.arange(samples)) / sample_rate
-    return np.rint(8_000 * np.sin(2 * np.pi * frequency_hz * time_s)).astype("<i2").tobytes()
+    return bytes(np.rint(8_000 * np.sin(2 * np.pi * frequency_hz * time_s)).astype("<i2").tobytes())
 
 
 def pitch_of(pcm: bytes, sample_rate: int = 24_000) -> float:

@@ -24,8 +24,8 @@ def v3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _bundle(tmp_path_factory: pytest.TempPathFactory, version: str) -> Path:
-    from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
-    from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, write_random_bundle
+    from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle
+    from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 
     path = tmp_path_factory.mktemp("bundles") / version
     write_random_bundle(path, CosyVoiceVersion[version], BundleSize.TINY, seed=1)

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from vivavoce.tts_engine.backend import SlotTurn, Stage, StepResult
+
+from shared.simulated_backend import SimulatedBackend, StepCostModel
+from vivavoce.tts_engine.backends.base import SlotTurn, Stage, StepResult
+from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine, EngineConfig
-from vivavoce.tts_engine.process_backend import ProcessBackend
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
-from vivavoce.tts_engine.simulated_backend import SimulatedBackend, StepCostModel
 from vivavoce.tts_engine.stream import Stream
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve. " * 50

@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vivavoce.tts_engine.backend import SlotTurn, StepResult
+
+from shared.standin_backend import WORD_S, StandInBackend
+from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
+from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import (
@@ -26,9 +29,7 @@ from vivavoce.tts_engine.errors import (
     SynthesisFailed,
     UnknownVoice,
 )
-from vivavoce.tts_engine.process_backend import ProcessBackend
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
-from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.tts_engine.stream import Stream
 
 TEXT = "One two three four, five six seven eight nine ten. Then eleven and twelve follow!"

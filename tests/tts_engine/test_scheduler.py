@@ -1,12 +1,13 @@
 """The scheduling policy and the admission arithmetic, without threads or clocks."""
 
 import pytest
-from vivavoce.tts_engine.backend import ALL_STAGES, Stage, Stages
+
+from vivavoce.tts_engine.backends.base import ALL_STAGES, Stage, Stages
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.errors import Overloaded
 from vivavoce.tts_engine.scheduler import ComputeCost, SchedulerPolicy, admit, schedule
+from vivavoce.tts_engine.segmenter import BoundaryKind, Segment
 from vivavoce.tts_engine.session import Session
-from vivavoce.tts_engine.text import BoundaryKind, Segment
 
 POLICY = SchedulerPolicy(max_unread_s=1.0, max_streams=4, max_load=0.8)
 

@@ -15,7 +15,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...models.cosyvoice.bistream import (
+from ...models.cosyvoice.checkpoint.bundle import open_bundle
+from ...models.cosyvoice.config import CosyVoiceVersion
+from ...models.cosyvoice.devices import find_device, separate_stream
+from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
+from ...models.cosyvoice.lm.generation import (
     BistreamGeneration,
     CompatBistreamGeneration,
     CompatOneShotGeneration,
@@ -24,23 +28,20 @@ from ...models.cosyvoice.bistream import (
     OneShotGeneration,
     SpecialIds,
 )
-from ...models.cosyvoice.devices import find_device, separate_stream
-from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
-from ...models.cosyvoice.geometry import CosyVoiceVersion
+from ...models.cosyvoice.lm.silence_filter import SilenceFilter
 from ...models.cosyvoice.networks import CosyVoiceNetworks, load_networks
-from ...models.cosyvoice.release.bundle import open_bundle
-from ...models.cosyvoice.silent_ids import SilenceFilter
-from ..backend import ALL_STAGES, SlotRequest, SlotTurn, Stage, Stages, StepResult
+from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, Stages, StepResult
+from ..backends.process_child import HostedBackend
 from ..bundles import bundle_errors
-from ..process_child import HostedBackend
-from ..text import Segmenter
-from .company import FaultIsolation
-from .front import CosyVoiceFrontEnd, PreparedRequest
+from ..segmenter import Segmenter
+from .fault_isolation import FaultIsolation
+from .front_end import CosyVoiceFrontEnd, PreparedRequest
 from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
-from .memory import max_sessions_in_memory
 from .policy import CosyVoicePolicy, Interleave
 from .render_runner import RenderInput, RenderRunner
-from .utterance import FRAMES_PER_ID, CosyVoiceSession, SentenceConfig
+from .sentence import SentenceConfig
+from .session import FRAMES_PER_ID, CosyVoiceSession
+from .session_capacity import max_sessions_in_memory
 
 
 class CosyVoiceRenderer:

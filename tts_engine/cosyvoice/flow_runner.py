@@ -15,9 +15,10 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from ...models.cosyvoice.attention_memory import CacheForm, slot_capacity
 from ...models.cosyvoice.devices import free_bytes, to_device
-from ...models.cosyvoice.flow import (
+from ...models.cosyvoice.flow.attention_memory import CacheForm, slot_capacity
+from ...models.cosyvoice.flow.encoder import FRAMES_PER_SPEECH_ID
+from ...models.cosyvoice.flow.flow import (
     BLOCK_FRAMES,
     BLOCK_IDS,
     FRAMES_PER_S,
@@ -27,8 +28,7 @@ from ...models.cosyvoice.flow import (
     release_memory_behind,
     state_bytes_per_s,
 )
-from ...models.cosyvoice.flow_encoder import FRAMES_PER_SPEECH_ID
-from ...models.cosyvoice.flow_graphs import FlowGraphs, PagedVoice, SequenceHandle
+from ...models.cosyvoice.flow.flow_graphs import FlowGraphs, PagedVoice, SequenceHandle
 
 VoiceT = TypeVar("VoiceT")
 SequenceT = TypeVar("SequenceT")

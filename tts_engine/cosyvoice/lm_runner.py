@@ -24,10 +24,10 @@ from itertools import takewhile
 
 import torch
 
-from ...models.cosyvoice.bistream import Generation, LmInput, LmPrompt, SamplingRequest
-from ...models.cosyvoice.decode_graphs import DecodeGraphs
-from ...models.cosyvoice.decoding import DecodeTurn, choose
-from ...models.cosyvoice.speech_lm import SpeechLm, SpeechLmState, embed_inputs
+from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs
+from ...models.cosyvoice.lm.decoding import DecodeTurn, choose
+from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
+from ...models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState, embed_inputs
 
 # Inputs of an ask that goes into a step with others: the last sound and a block of text.
 MAX_BATCHED_INPUTS = 8

@@ -24,44 +24,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...models.cosyvoice.devices import to_device, to_host
-from ...models.cosyvoice.flow import BLOCK_IDS, MEL_BANDS, Flow, FlowChunk, FlowState
-from ...models.cosyvoice.flow_encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
-from ...models.cosyvoice.hift import HiftV2, HiftV2State
-from ...models.cosyvoice.hift_v3 import HiftV3, HiftV3State, NoiseReader, NoiseTable
-from ...models.cosyvoice.hop_schedule import SpeechIdChunk
-from ...models.cosyvoice.mel_speed import MelStretcher
+from ...models.cosyvoice.flow.encoder import FRAMES_PER_SPEECH_ID
+from ...models.cosyvoice.flow.flow import BLOCK_IDS, MEL_BANDS, Flow, FlowChunk, FlowState
+from ...models.cosyvoice.flow.hop_schedule import SpeechIdChunk
+from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
 from ...models.cosyvoice.networks import CosyVoiceNetworks
 from ...models.cosyvoice.state import gather, join_states, tensors
+from ...models.cosyvoice.vocoder.hift_v2 import HiftV2, HiftV2State
+from ...models.cosyvoice.vocoder.hift_v3 import HiftV3, HiftV3State
+from ...models.cosyvoice.vocoder.noise_table import NoiseReader, NoiseTable
+from .conditioning import FlowPrompt
 from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_graphs
 from .policy import CosyVoicePolicy
 
 Samples = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FlowPrompt:
-    """What the flow is conditioned on.
-
-    id: names the value. embedding: (192,) float32. ids: (P,) of a recording, with mel: (80, 2 P); P may be 0.
-    """
-
-    id: str
-    embedding: NDArray[np.float32]
-    ids: NDArray[np.int32]
-    mel: NDArray[np.float32]
-
-    def truncated_to_last(self, max_ids: int) -> "FlowPrompt":
-        """With the end of the recording: at most so many ids, whole blocks and the lookahead of the last."""
-        count = (min(max_ids, len(self.ids)) - LOOKAHEAD_IDS) // BLOCK_IDS * BLOCK_IDS + LOOKAHEAD_IDS
-        first = len(self.ids) - count if count > LOOKAHEAD_IDS else len(self.ids)
-        return FlowPrompt(
-            self.id, self.embedding, self.ids[first:], self.mel[:, FRAMES_PER_SPEECH_ID * first :]
-        )
-
-    @property
-    def prompt_tail_ids(self) -> tuple[int, ...]:
-        """The ids that the first chunk has to speak again, unheard."""
-        return tuple(self.ids[len(self.ids) // BLOCK_IDS * BLOCK_IDS :].tolist())
 
 
 HarmonicVocoderState = HiftV2State | HiftV3State

@@ -1,5 +1,5 @@
 // One call from this page: the connection, what is heard of it, and what is said on it.
-// The data channel's messages are described in gateway/call_messages.py, and the page's own in gateway/browser/session.py.
+// The data channel's messages are described in gateway/calls/messages.py, and the page's own in gateway/browser/page_channel.py.
 
 const $ = (id) => document.getElementById(id);
 const TEXT_PIECE = 8_000; // characters in one message; well under what a data channel takes

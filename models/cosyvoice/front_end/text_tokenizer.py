@@ -21,7 +21,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from ..geometry import CosyVoiceVersion
+from ..config import CosyVoiceVersion
 
 END_OF_PROMPT = "<|endofprompt|>"
 

@@ -28,7 +28,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 
-from ..geometry import CosyVoiceVersion
+from ..config import CosyVoiceVersion
 from . import features
 
 Float = NDArray[np.float32]

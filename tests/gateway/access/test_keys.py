@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from vivavoce.gateway.access.errors import KeyRefused
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.keys_command import keys as command
+from vivavoce.gateway.cli.keys import keys as command
 from vivavoce.tts_engine.errors import BadRequest
 
 

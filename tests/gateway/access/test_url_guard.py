@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
 from vivavoce.gateway.access.errors import UrlRefused
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy, is_public
 

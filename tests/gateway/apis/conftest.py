@@ -15,24 +15,26 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from numpy.typing import ArrayLike
-from vivavoce.gateway.access.access import AccessControl
+
+from shared.standin_backend import StandInBackend
+from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
-from vivavoce.gateway.apis.openai import OpenAISpeechApi
-from vivavoce.gateway.apis.openai_voices import OpenAIVoicesApi
-from vivavoce.gateway.apis.openapi import OpenApiRoutes
-from vivavoce.gateway.apis.request_log import RequestLog
-from vivavoce.gateway.apis.speech_socket import NativeStreamApi
-from vivavoce.gateway.http import HttpServer, Mount, make_app
+from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
+from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
+from vivavoce.gateway.apis.openai.voices_api import OpenAIVoicesApi
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
+from vivavoce.gateway.web.app import Mount, make_app
+from vivavoce.gateway.web.http_server import HttpServer
+from vivavoce.gateway.web.openapi.document import OpenApiRoutes
+from vivavoce.gateway.web.request_log import RequestLog
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, check_recording
-from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
-from vivavoce.tts_engine.backend import SlotRequest, SlotTurn, StepResult
-from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
+from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult
+from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.metrics import Metrics
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
-from vivavoce.tts_engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.voice_store import VoiceStore
+from vivavoce.tts_engine.voices.store import VoiceStore
 
 TIMEOUT_S = 60.0
 SIX_WORDS = "One two three four five six."

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_loop import until
-from tones import pitch_of
+
+from shared.event_loop import until
+from shared.tones import pitch_of
 from vivavoce.adapters.client import (
     PoolPolicy,
     RemoteUtterance,
@@ -16,7 +17,7 @@ from vivavoce.adapters.client import (
     SpeechOptions,
     SpeechPiece,
 )
-from vivavoce.gateway.access.access import AccessControl
+from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import BadRequest, Overloaded, SynthesisFailed
 

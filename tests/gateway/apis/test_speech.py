@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from event_loop import until
-from tones import pitch_of
-from vivavoce.adapters.codecs import ulaw_decode
-from vivavoce.adapters.encoders import AudioFormat
+
+from shared.event_loop import until
+from shared.standin_backend import WORD_S, StandInBackend
+from shared.tones import pitch_of
+from vivavoce.adapters.audio.codecs import ulaw_decode
+from vivavoce.adapters.audio.encoders import AudioFormat
 from vivavoce.adapters.prosody import Prosody
 from vivavoce.gateway.apis.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
-from vivavoce.tts_engine.backend import SlotTurn, StepResult
+from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, StreamClosed, SynthesisFailed, UnknownVoice
 from vivavoce.tts_engine.metrics import Metrics
-from vivavoce.tts_engine.standin_backend import WORD_S, StandInBackend
 
 TEXT = "One two three four, five six seven eight nine ten."
 TIMEOUT_S = 30.0

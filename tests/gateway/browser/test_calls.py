@@ -11,24 +11,25 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from event_loop import until
+
+from shared.event_loop import until
+from shared.standin_backend import StandInBackend
 from vivavoce.adapters.voice_activity import VoiceActivityChange
-from vivavoce.gateway.access.access import AccessControl
+from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
+from vivavoce.gateway.browser import page_channel
 from vivavoce.gateway.browser import routes as browser_routes
-from vivavoce.gateway.browser import session
 from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
 from vivavoce.gateway.browser.chat import ChatSettings
 from vivavoce.gateway.browser.leg import BrowserLeg
 from vivavoce.gateway.browser.routes import PAGE_DIRECTORY, routes
-from vivavoce.gateway.call import Call, CallSpeechOptions
-from vivavoce.gateway.call_registry import CallRegistry
-from vivavoce.gateway.clock import Clock
-from vivavoce.gateway.http import Mount, make_app
+from vivavoce.gateway.calls.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
+from vivavoce.gateway.calls.call import Call, CallSpeechOptions
+from vivavoce.gateway.calls.clock import Clock
+from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.voice_registry import VoiceRegistry
+from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.standin_backend import StandInBackend
 
 TIMEOUT_S = 30.0
 OFFER = {"type": "offer", "sdp": "v=0"}
@@ -575,7 +576,7 @@ def test_more_text_than_anybody_hears_is_refused() -> None:
 def test_what_says_nothing_cannot_be_sent_without_end_either(
     nothing: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "MOST_WAITING", 1_000)
+    monkeypatch.setattr(page_channel, "MOST_WAITING", 1_000)
 
     async def scenario(house: House) -> None:
         peer = await house.call()
@@ -1030,7 +1031,7 @@ def test_a_conversation_that_breaks_ends_its_call(monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise ArithmeticError("no words")
 
-    monkeypatch.setattr(session, "answer", broken)
+    monkeypatch.setattr(page_channel, "answer", broken)
 
     async def scenario(house: House) -> None:
         peer = await house.call()

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from vivavoce.gateway.browser.chat import ChatFailed, ChatHistory, parse_token
 
 

@@ -5,7 +5,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from torch import nn  # noqa: E402
-from vivavoce.models.cosyvoice.layers import (  # noqa: E402
+
+from vivavoce.models.cosyvoice.layers import (
     CausalConv,
     Linear,
     PointwiseConv,

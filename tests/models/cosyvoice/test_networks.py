@@ -8,14 +8,14 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
 )
 
-from vivavoce.models.cosyvoice import flow  # noqa: E402
-from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion, released_config  # noqa: E402
-from vivavoce.models.cosyvoice.hift import HiftV2  # noqa: E402
-from vivavoce.models.cosyvoice.hift_layers import HiftConfig as DefaultHift  # noqa: E402
-from vivavoce.models.cosyvoice.hift_v3 import HiftV3  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.bundle import InvalidBundleError, open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion, released_config  # noqa: E402
+from vivavoce.models.cosyvoice.flow import flow  # noqa: E402
 from vivavoce.models.cosyvoice.networks import flow_config, hift_config, load_flow, load_lm, load_networks  # noqa: E402
-from vivavoce.models.cosyvoice.release.bundle import InvalidBundleError, open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
+from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3  # noqa: E402
+from vivavoce.models.cosyvoice.vocoder.layers import HiftConfig as DefaultHift  # noqa: E402
 
 
 @pytest.mark.parametrize("version", CosyVoiceVersion)

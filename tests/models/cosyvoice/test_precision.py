@@ -6,14 +6,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion  # noqa: E402
+from benches.cosyvoice.precision_error import logit_error  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.layers import Linear, load_weights  # noqa: E402
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
 from vivavoce.models.cosyvoice.precision import MatrixRole, Precision, linear_class  # noqa: E402
-from vivavoce.models.cosyvoice.precision_trial import logit_error  # noqa: E402
-from vivavoce.models.cosyvoice.release.bundle import open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.release.random_bundle import BundleSize, write_random_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.speech_lm import SpeechLm  # noqa: E402
 
 LOWER = [precision for precision in Precision if precision is not Precision.FP32]
 # Of a product's own size, root mean square.

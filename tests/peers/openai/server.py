@@ -14,17 +14,18 @@ from uuid import uuid4
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from shared.standin_backend import StandInBackend
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, check_recording
-from vivavoce.models.cosyvoice.geometry import CosyVoiceVersion
-from vivavoce.tts_engine.backend import SlotRequest
-from vivavoce.tts_engine.cosyvoice.voices import BundleVoices
+from vivavoce.tts_engine.backends.base import SlotRequest
+from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.metrics import Metrics
-from vivavoce.tts_engine.standin_backend import StandInBackend
-from vivavoce.tts_engine.voice_store import VoiceStore
+from vivavoce.tts_engine.voices.store import VoiceStore
 
 
 class Encoder:

@@ -1,0 +1,1 @@
+"""Codecs, encoders, resamplers and tempo change."""

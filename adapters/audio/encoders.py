@@ -1,0 +1,305 @@
+"""Speech as listeners ask for it: MP3, Opus in Ogg, AAC (ADTS), FLAC, WAV, PCM, G.711, while it is made.
+
+One encoder a task, in memory, through PyAV: no process, no file. What an encoder withholds is speech that
+somebody waits for, so each is set to withhold as little as its format allows: the first decodable byte comes
+after 100 ms of speech with MP3 and AAC, 40 ms with Opus and 20 ms with the others. The frames of MP3 and AAC
+last longer at lower rates: below 22 kHz, and MP3 at 32 kHz too, they withhold 140 to 300 ms. Their decoders
+play 46 and 43 ms of silence first and cannot know that in a stream; the others have the exact length.
+
+Not here: WAV files of known length and the laws themselves (``codecs``); whose thread encodes (the gateway).
+
+Source: FFmpeg 8 muxers mp3, ogg, adts, flac; RFC 7845 (Ogg Opus); RFC 4856 (audio/PCMU, audio/PCMA).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, assert_never, get_args
+
+import av
+import numpy as np
+
+from ...tts_engine.chunk import SAMPLE_RATE
+from ...tts_engine.errors import BadRequest
+from .codecs import alaw_encode, require_whole_samples, ulaw_encode, wav_stream_header
+from .resample import BUILT_IN_RATES, resampler_to
+
+Codec = Literal["pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"]
+SAMPLE_RATE_OF_KIND: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFormat:
+    """How speech is to be encoded; raises BadRequest for what cannot be.
+
+    sample_rate: Hz; of Opus it says nothing, as every decoder plays it at 48 kHz. bit_rate: bits a second of
+    MP3, Opus and AAC, None for what suits speech; the other formats have none and ignore it.
+    """
+
+    codec: Codec
+    sample_rate: int = SAMPLE_RATE
+    bit_rate: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.codec not in get_args(Codec):
+            raise BadRequest(f"got format {self.codec!r}; allowed are {', '.join(get_args(Codec))}")
+        if self.sample_rate not in SAMPLE_RATE_OF_KIND:
+            allowed = ", ".join(map(str, SAMPLE_RATE_OF_KIND))
+            raise BadRequest(f"got a sample rate of {self.sample_rate} Hz; allowed are {allowed}")
+        min_bit_rate, max_bit_rate = self._bit_rates
+        if self.bit_rate is not None and self.is_lossy and not min_bit_rate <= self.bit_rate <= max_bit_rate:
+            raise BadRequest(
+                f"got a bit rate of {self.bit_rate} for {self.codec} at {self.sample_rate} Hz; "
+                f"allowed are {min_bit_rate} to {max_bit_rate}"
+            )
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether a bit rate decides the quality."""
+        return self.codec in ("mp3", "opus", "aac")
+
+    @property
+    def is_cpu_intensive(self) -> bool:
+        """Whether encoding takes milliseconds a second of speech, and so belongs on a thread."""
+        return self.is_lossy or self.codec == "flac"
+
+    @property
+    def bits_per_second(self) -> int:
+        """The bit rate asked for, or the one that suits speech."""
+        if self.bit_rate is not None:
+            return self.bit_rate
+        _, max_bit_rate = self._bit_rates
+        return min({"mp3": 128_000, "aac": 64_000}.get(self.codec, 32_000), max_bit_rate)
+
+    @property
+    def bytes_per_second(self) -> int:
+        """How much a second of speech is, about: what silence and FLAC save is not reckoned with."""
+        match self.codec:
+            case "pcm" | "wav" | "flac":
+                return 2 * self.sample_rate
+            case "ulaw" | "alaw":
+                return self.sample_rate
+            case "mp3" | "opus" | "aac":
+                return self.bits_per_second // 8
+            case _:
+                assert_never(self.codec)
+
+    @property
+    def content_type(self) -> str:
+        """The media type of what the encoder gives out."""
+        match self.codec:
+            case "mp3":
+                return "audio/mpeg"
+            case "opus":
+                return "audio/ogg"
+            case "ulaw":
+                return f"audio/PCMU;rate={self.sample_rate}"
+            case "alaw":
+                return f"audio/PCMA;rate={self.sample_rate}"
+            case "pcm" | "wav" | "aac" | "flac":
+                return f"audio/{self.codec}"
+            case _:
+                assert_never(self.codec)
+
+    @property
+    def _bit_rates(self) -> tuple[int, int]:
+        match self.codec:
+            case "mp3" if self.sample_rate < 16_000:
+                return 8_000, 64_000
+            case "mp3" if self.sample_rate < 32_000:
+                return 8_000, 160_000
+            case "mp3":
+                return 32_000, 320_000
+            case "aac":
+                return 8_000, 6 * self.sample_rate  # 6,144 bits in a frame of 1,024 samples
+            case _:
+                return 6_000, 256_000
+
+
+class Encoder(Protocol):
+    """One utterance's encoder: 24 kHz s16le mono in, bytes of the format out; not for two threads at once."""
+
+    content_type: str
+
+    def push(self, pcm: bytes) -> bytes:
+        """Take speech and return what is ready; ValueError for part of a sample."""
+
+    def finish(self) -> bytes:
+        """Return the rest; nothing may be pushed afterwards."""
+
+
+def open_encoder(audio_format: AudioFormat) -> Encoder:
+    """A new encoder of that format."""
+    match audio_format.codec:
+        case "pcm":
+            return _SampleEncoder(audio_format, require_whole_samples)
+        case "wav":
+            return _SampleEncoder(
+                audio_format, require_whole_samples, wav_stream_header(audio_format.sample_rate)
+            )
+        case "ulaw":
+            return _SampleEncoder(audio_format, ulaw_encode)
+        case "alaw":
+            return _SampleEncoder(audio_format, alaw_encode)
+        case "mp3" | "opus" | "aac" | "flac":
+            return _FfmpegEncoder(audio_format)
+        case _:
+            assert_never(audio_format.codec)
+
+
+class _StreamingResampler(Protocol):
+    def push(self, pcm: bytes) -> bytes: ...
+
+    def drain(self) -> bytes: ...
+
+
+class _SampleEncoder:
+    """Samples one by one, behind a header or none."""
+
+    def __init__(
+        self, audio_format: AudioFormat, encode: Callable[[bytes], bytes], header: bytes = b""
+    ) -> None:
+        self.content_type = audio_format.content_type
+        self._resampler = _resampler_to(audio_format.sample_rate)
+        self._encode = encode
+        self._header = header
+
+    def push(self, pcm: bytes) -> bytes:
+        return self._with_header(self._resampler.push(pcm))
+
+    def finish(self) -> bytes:
+        return self._with_header(self._resampler.drain())
+
+    def _with_header(self, pcm: bytes) -> bytes:
+        header, self._header = self._header, b""
+        return header + self._encode(pcm)
+
+
+@dataclass(frozen=True, slots=True)
+class _FfmpegSettings:
+    """FFmpeg's names and settings for a format; sample_rate: what the codec is fed with."""
+
+    codec: str
+    container: str
+    sample_rate: int
+    codec_options: Mapping[str, str]
+    container_options: Mapping[str, str]
+
+
+def _ffmpeg_settings(audio_format: AudioFormat) -> _FfmpegSettings:
+    rate = audio_format.sample_rate
+    match audio_format.codec:
+        case "mp3":
+            # No tags before the first frame: a stream cannot go back to fill them in.
+            return _FfmpegSettings(
+                "libmp3lame",
+                "mp3",
+                rate,
+                {"compression_level": "7"},
+                {"write_xing": "0", "id3v2_version": "0"},
+            )
+        case "opus":
+            # Pages of 20 ms, in microseconds, instead of a second.
+            return _FfmpegSettings(
+                "libopus", "ogg", SAMPLE_RATE, {"frame_duration": "20"}, {"page_duration": "20000"}
+            )
+        case "aac":
+            return _FfmpegSettings("aac", "adts", rate, {}, {})
+        case _:
+            # Frames of 20 ms; no 8 KiB of room for tags before the first.
+            options = {"frame_size": str(rate // 50)}
+            return _FfmpegSettings("flac", "flac", rate, options, {"metadata_header_padding": "0"})
+
+
+class _FfmpegEncoder:
+    """A codec of FFmpeg's and its container, muxed into memory."""
+
+    def __init__(self, audio_format: AudioFormat) -> None:
+        settings = _ffmpeg_settings(audio_format)
+        self.content_type = audio_format.content_type
+        self._output = _MemoryFile()
+        self._container = av.open(
+            self._output,
+            "w",
+            format=settings.container,
+            container_options={**settings.container_options, "flush_packets": "1"},
+        )
+        stream = self._container.add_stream(
+            settings.codec, rate=settings.sample_rate, layout="mono", options=dict(settings.codec_options)
+        )
+        assert isinstance(stream, av.AudioStream)
+        self._stream = stream
+        if audio_format.is_lossy:
+            self._stream.bit_rate = audio_format.bits_per_second
+        # FFmpeg's resampler inside the codec context is quick and good, but telephones have their own.
+        self._input_rate = settings.sample_rate if settings.sample_rate == 8_000 else SAMPLE_RATE
+        self._resampler = resampler_to(self._input_rate)
+        self._samples = 0
+
+    def push(self, pcm: bytes) -> bytes:
+        self._encode(self._resampler.push(pcm))
+        return self._output.take()
+
+    def finish(self) -> bytes:
+        self._encode(self._resampler.drain())
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+        return self._output.take()
+
+    def _encode(self, pcm: bytes) -> None:
+        if not pcm:
+            return
+        frame = _frame(pcm, self._input_rate, self._samples)
+        self._samples += frame.samples
+        self._container.mux(self._stream.encode(frame))
+
+
+class _MemoryFile:
+    """The file that a container writes to: what was written since it was last taken. It cannot be rewound."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
+
+
+class _FfmpegResampler:
+    """24 kHz to any rate through FFmpeg's swresample, which withholds 2 ms at most where soxr does 40.
+
+    Flat to 0.8 of the lower Nyquist frequency, down by 22 dB at 1.05 of it and by over 80 at 1.2.
+    """
+
+    def __init__(self, sample_rate: int) -> None:
+        self._resampler = av.AudioResampler(format="s16", layout="mono", rate=sample_rate)
+        self._samples = 0
+
+    def push(self, pcm: bytes) -> bytes:
+        if not require_whole_samples(pcm):
+            return b""
+        frame = _frame(pcm, SAMPLE_RATE, self._samples)
+        self._samples += frame.samples
+        return self._taken(frame)
+
+    def drain(self) -> bytes:
+        return self._taken(None) if self._samples else b""
+
+    def _taken(self, frame: av.AudioFrame | None) -> bytes:
+        return b"".join(out.to_ndarray().tobytes() for out in self._resampler.resample(frame))
+
+
+def _resampler_to(sample_rate: int) -> _StreamingResampler:
+    return resampler_to(sample_rate) if sample_rate in BUILT_IN_RATES else _FfmpegResampler(sample_rate)
+
+
+def _frame(pcm: bytes, sample_rate: int, pts: int) -> av.AudioFrame:
+    samples = np.frombuffer(pcm, "<i2").reshape(1, -1)
+    frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+    frame.sample_rate = sample_rate
+    frame.pts = pts
+    return frame

@@ -1,0 +1,1 @@
+"""Asterisk's AudioSocket protocol."""

@@ -1,0 +1,1 @@
+"""DashScope's WebSocket protocol."""

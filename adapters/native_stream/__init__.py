@@ -1,0 +1,1 @@
+"""The protocol of vivavoce's own WebSocket."""

@@ -1,0 +1,1 @@
+"""OpenAI's speech API as values."""

@@ -1,0 +1,1 @@
+"""Pipecat services and transports."""

@@ -1,0 +1,1 @@
+"""A Pipecat transport for Asterisk's AudioSocket."""

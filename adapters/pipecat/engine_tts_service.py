@@ -1,0 +1,189 @@
+"""The engine as a text-to-speech service of a Pipecat pipeline: ``VivavoceTTSService``.
+
+What a pipeline hears and remembers is ``pipecat_service``'s; here is who speaks: an engine of this process.
+It is no transport and it opens no socket. The core never imports this module.
+
+Source: pipecat-ai 1.14.0, services/tts_service.py, read and measured.
+"""
+
+# Pipecat is typed, but for what its functions return.
+# mypy: disable-error-code="no-untyped-call"
+
+from typing import Any
+
+import soxr
+
+from ...tts_engine.backends.base import Delivery
+from ...tts_engine.chunk import SAMPLE_RATE
+from ...tts_engine.engine import Engine
+from ...tts_engine.errors import MissingExtra, SynthesisFailed, UnknownVoice
+from ...tts_engine.reading.multilingual.clause_normalizer import is_supported_language
+from ...tts_engine.stream import Stream
+from ...tts_engine.voices.voices import MULTIPLE_LANGUAGES
+from ..audio.resample import BUILT_IN_RATES, BlockResampler, Resampler, resampler_to
+from ..client import SpeechPiece
+from .audio_context import SpeechSource
+from .base_tts_service import LEAD_S, BaseVivavoceTTSService, VivavoceTTSSettings
+
+try:
+    from loguru import logger
+    from pipecat.processors.frame_processor import FrameProcessorSetup
+    from pipecat.services.settings import TTSSettings
+    from pipecat.utils.types import is_given
+except ModuleNotFoundError as error:
+    raise MissingExtra("the Pipecat service", "pipecat") from error
+
+__all__ = ["VivavoceTTSService", "VivavoceTTSSettings"]
+
+
+class _ResampledStream:
+    # A stream of the engine at the pipeline's rate, with a resampler of its own.
+
+    def __init__(self, stream: Stream, sample_rate: int) -> None:
+        self._stream = stream
+        self._resampler = _resampler(sample_rate)
+        self._ended = False
+
+    async def next_piece(self) -> SpeechPiece | None:
+        if self._ended:
+            return None
+        try:
+            chunk = await anext(self._stream)
+        except StopAsyncIteration:
+            raise SynthesisFailed("the engine was closed while it spoke") from None
+        pcm = self._resampler.push(chunk.pcm)
+        if chunk.final:
+            self._ended = True
+            pcm += self._resampler.drain()
+        return SpeechPiece(pcm, chunk.words)
+
+
+class VivavoceTTSService(BaseVivavoceTTSService):
+    """Speaks an LLM's tokens as they are written, in this process.
+
+    Words enter the LLM's context when they are heard. An interruption ends the engine's work within one step
+    and lets no audio frame follow the ``InterruptionFrame``. Text with nothing to say is 20 ms of silence.
+    At 8 kHz audio goes through a filter of 2 ms delay, so set ``PipelineParams(audio_out_sample_rate=8000)``
+    on telephones.
+
+    Audio is handed on at the pace at which it is heard, at most ``lead_s`` ahead, whatever the transport's
+    own queues would take: what an interruption cuts was hardly worth rendering, and the engine knows which
+    of its listeners runs dry first.
+
+    Voice and speed are of an utterance: a change counts from the next one on.
+
+    Example::
+
+        engine = await Engine.open()          # once a process
+        tts = VivavoceTTSService(engine=engine, settings=VivavoceTTSService.Settings(voice="heart"))
+        pipeline = Pipeline([transport.input(), stt, user, llm, tts, transport.output(), assistant])
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine | None = None,
+        lead_s: float = LEAD_S,
+        settings: VivavoceTTSSettings | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Initialize the service.
+
+        Args:
+            engine: The engine that speaks, shared by all calls of a process. Without one the service opens
+                its own when the pipeline is set up, which takes seconds and memory for each call, and closes
+                it at the end.
+            lead_s: Seconds of audio handed to the pipeline ahead of the listener before the next chunk, of
+                at most 0.8 s, is taken from the engine; ``math.inf`` to hand on all that is rendered, for
+                transports that want it faster than real time.
+            settings: Model, voice, language and speed.
+            **kwargs: Arguments of ``BaseVivavoceTTSService`` and ``TTSService``.
+        """
+        super().__init__(lead_s=lead_s, settings=settings, **kwargs)
+        self._vivavoce_engine = engine
+        self._vivavoce_own_engine: Engine | None = None
+        if engine is not None:
+            self._vivavoce_set_default_voice(engine)
+
+    async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]
+        """Set up the service, with an engine of its own if none was given.
+
+        Args:
+            setup: Configuration of the pipeline.
+
+        Raises:
+            BundleError: The model cannot be loaded; Pipecat reports the service as unusable.
+        """
+        await super().setup(setup)
+        if self._vivavoce_engine is None:
+            self._vivavoce_engine = self._vivavoce_own_engine = await Engine.open(str(self._settings.model))
+            self._vivavoce_set_default_voice(self._vivavoce_engine)
+
+    def _vivavoce_open_source(self) -> SpeechSource:
+        if self._vivavoce_engine is None:
+            raise SynthesisFailed("the service has no engine: it was not set up")
+        voice, speed, language = self._settings.voice, self._settings.speed, self._settings.language
+        stream = self._vivavoce_engine.stream(
+            voice=voice if isinstance(voice, str) else None,
+            speed=float(speed) if isinstance(speed, int | float) else 1.0,
+            delivery=Delivery(
+                language=language if isinstance(language, str) and is_supported_language(language) else None
+            ),
+        )
+        return SpeechSource(stream, _ResampledStream(stream, self.sample_rate).next_piece)
+
+    async def _update_settings(self, delta: TTSSettings) -> dict[str, Any]:  # type: ignore[override]
+        changed = await super()._update_settings(delta)
+        if changed:
+            self._vivavoce_warn_of_language()
+        return changed
+
+    def _vivavoce_settings_error(self) -> str | None:
+        voice, engine = self._settings.voice, self._vivavoce_engine
+        try:
+            if engine is not None:
+                engine.voices.get(voice if isinstance(voice, str) else None)
+        except UnknownVoice as error:
+            return str(error)
+        return super()._vivavoce_settings_error()
+
+    def _vivavoce_set_default_voice(self, engine: Engine) -> None:
+        settings = self._settings
+        if settings.voice is None:
+            settings.voice = engine.voices.default.id
+        if settings.language is None and settings.voice in engine.voices:
+            settings.language = engine.voices.get(str(settings.voice)).language
+        self._vivavoce_warn_of_language()
+
+    def _vivavoce_warn_of_language(self) -> None:
+        voice, language = self._settings.voice, self._settings.language
+        engine = self._vivavoce_engine
+        if engine is None or voice not in engine.voices or not is_given(language) or language is None:
+            return
+        voice_language = engine.voices.get(str(voice)).language
+        if voice_language == MULTIPLE_LANGUAGES:
+            if not is_supported_language(str(language)):
+                logger.warning(f"{self}: numbers in {language} will be read as in English")
+        elif _primary_subtag(voice_language) != _primary_subtag(str(language)):
+            logger.warning(
+                f"{self}: voice {voice!r} speaks {voice_language}, not {language}; text in that language will be "
+                f"read as if it were {voice_language}"
+            )
+
+    async def _vivavoce_teardown(self) -> None:
+        await super()._vivavoce_teardown()
+        engine, self._vivavoce_own_engine = self._vivavoce_own_engine, None
+        if engine is not None:
+            self._vivavoce_engine = None
+            await engine.aclose()
+
+
+def _resampler(sample_rate: int) -> Resampler:
+    if sample_rate in BUILT_IN_RATES:
+        return resampler_to(sample_rate)
+    stream = soxr.ResampleStream(SAMPLE_RATE, sample_rate, 1, dtype="int16", quality="HQ")
+    return BlockResampler(stream)
+
+
+def _primary_subtag(language: str) -> str:
+    return language.replace("_", "-").partition("-")[0].lower()

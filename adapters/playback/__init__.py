@@ -1,0 +1,1 @@
+"""Pacing of speech towards a listener, and the words that were heard."""

@@ -1,0 +1,278 @@
+"""The pacer of one listener: chunks of speech in, packets of ``ptime_ms`` out on an absolute schedule.
+
+Packet n is due at ``start + n * ptime``, speech or silence; who calls ``due(now)`` late changes nothing but
+which slots are skipped. Time is a number that comes in (monotonic seconds): no clock, no socket, no task is
+in here. Not for peers that pace themselves, and not a mixer.
+
+    slot         n        n+1      n+2                       n+5
+    due(now)     |--------|--------|####### stall ###########|--------|
+    sent         n        n+1      .                n+2 n+3  .        n+6      two at once at most;
+    skipped                                         n+4 n+5                    the others are counted
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+import numpy as np
+
+from ...tts_engine.chunk import AudioChunk
+from ..audio.resample import Resampler, resampler_to
+from .heard_words import DiscardResult, HeardWord, HeardWords
+
+LATE_AFTER_S: Final = 0.020
+UNDERRUN_AFTER_S: Final = 0.060  # of nothing while speech is expected; less is heard as a pause
+FADE_S: Final = 0.005
+MAX_FADE_DELAY_S: Final = 0.020  # after discard(); a later packet is silence
+MAX_LEAD_S: Final = 120.0  # who pushes more than this is not pacing
+
+
+@dataclass(frozen=True, slots=True)
+class PlayoutStats:
+    """Counters of one playout since its start.
+
+    ``packets``: sent, speech and silence. ``speech_packets``: those with any speech in them.
+    ``late_packets``: sent more than 20 ms after they were due. ``skipped_packets``: slots in which nothing
+    was sent, because a stall was too long to catch up. ``underruns``: times that more than 60 ms of nothing
+    was sent where speech was expected. ``discards``: barge-ins.
+    """
+
+    packets: int = 0
+    speech_packets: int = 0
+    late_packets: int = 0
+    skipped_packets: int = 0
+    underruns: int = 0
+    discards: int = 0
+
+
+class Playout:
+    """Paces the speech of one listener and knows which words have been heard.
+
+    ``push`` chunks as they come, ``finish`` when their stream ends, send what ``due(now)`` returns and come
+    again at ``next_due()``. A new stream begins a new utterance: word times count from the first ``push``
+    after ``finish`` or ``discard``. A word counts as heard when its middle has been sent. Not
+    thread-safe.
+
+    Args:
+        start: monotonic seconds at which the first packet is due.
+        sample_rate: of the packets, Hz.
+        ptime_ms: length of a packet.
+        resampler: 24 kHz to ``sample_rate``; by default the one that delays least.
+    """
+
+    paced_by_peer = False
+
+    def __init__(
+        self,
+        *,
+        start: float,
+        sample_rate: int = 8_000,
+        ptime_ms: int = 20,
+        resampler: Resampler | None = None,
+    ) -> None:
+        if ptime_ms <= 0 or sample_rate * ptime_ms % 1000:
+            raise ValueError(f"got packets of {ptime_ms} ms; at {sample_rate} Hz they must be whole samples")
+        self._start = start
+        self._sample_rate = sample_rate
+        self._ptime_s = ptime_ms / 1000
+        self._packet_samples = sample_rate * ptime_ms // 1000
+        self._silence = bytes(2 * self._packet_samples)
+        self._resampler = resampler_to(sample_rate) if resampler is None else resampler
+
+        self._slot = 0  # of the next packet
+        self._due_at = start  # start + slot * ptime
+        self._speech_until = -inf  # when the speech sent so far has been played
+
+        self._ready = bytearray()  # at the packets' rate; everything before _taken has been sent
+        self._ready_offset = 0
+        self._fade = b""  # the edge that discard() left
+        self._fade_by = start
+
+        self._position = 0  # samples of speech sent or dropped: the place of _taken
+        self._words = HeardWords(sample_rate)
+        self._marks: deque[tuple[int, str]] = deque()  # marks, by the place they end
+        self._reached_marks: list[str] = []
+
+        self._silent_samples = 0  # samples of nothing since speech was last sent where it is expected
+        self._speech_packets = self._late = self._skipped = self._underruns = self._discards = 0
+
+    @property
+    def stats(self) -> PlayoutStats:
+        """The counters so far."""
+        return PlayoutStats(
+            packets=self._slot - self._skipped,
+            speech_packets=self._speech_packets,
+            late_packets=self._late,
+            skipped_packets=self._skipped,
+            underruns=self._underruns,
+            discards=self._discards,
+        )
+
+    @property
+    def sample_rate(self) -> int:
+        """Of the packets, Hz."""
+        return self._sample_rate
+
+    def push(self, chunk: AudioChunk) -> None:
+        """Queue a chunk behind what is there, resampled at once.
+
+        Raises ValueError where more than 120 s would wait: who pushes that much does not pace.
+        """
+        if self._waiting_samples / self._sample_rate + chunk.seconds > MAX_LEAD_S:
+            raise ValueError(f"got speech for more than {MAX_LEAD_S:g} s ahead; push while lead_s() is small")
+        if self._words.open is None:
+            self._silent_samples = 0
+        self._words.push(chunk, position=self._position, end=self._end)
+        self._append(self._resampler.push(chunk.pcm))
+
+    def mark(self, name: str) -> None:
+        """Name the end of what was pushed so far; ``take_reached_marks`` tells when it has been sent."""
+        utterance = self._words.open
+        end = self._end if utterance is None else utterance.end_of_speech(self._sample_rate)
+        self._marks.append((end, name))
+        self._advance_marks()
+
+    def take_reached_marks(self) -> tuple[str, ...]:
+        """The marks sent since this was last asked, in order; a discarded one is never told."""
+        reached, self._reached_marks = tuple(self._reached_marks), []
+        return reached
+
+    def finish(self) -> None:
+        """End the utterance: nothing more of it comes, and silence after it is no underrun."""
+        if self._words.open is None:
+            return
+        self._append(self._resampler.drain())
+        self._words.finish(position=self._position, end=self._end)
+
+    def due(self, now: float) -> list[bytes]:
+        """Return the s16le packets whose time has come: none, one, or two to catch up.
+
+        What is more than two packets behind is skipped: the speech waits, the schedule goes on.
+        """
+        if now < self._due_at:
+            return []
+        packets = [self._next_packet(now)]
+        if now >= self._due_at:
+            packets.append(self._next_packet(now))
+            if now >= self._due_at:
+                self._skip_to(now)
+        return packets
+
+    def discard(self, now: float) -> DiscardResult:
+        """Drop everything not yet sent (barge-in) and say what was cut and what was heard.
+
+        Up to 5 ms of the edge fade out in the next packet, if that leaves within 20 ms; nothing else is sent.
+        """
+        self._fade = self._faded_edge()
+        self._fade_by = now + MAX_FADE_DELAY_S
+        fade_s = len(self._fade) / 2 / self._sample_rate
+        silent_at = self._due_at + fade_s if self._fade else max(now, self._speech_until)
+        discarded = self._words.discard(
+            position=self._position, cut=self._unplayed_samples(), silent_at=silent_at
+        )
+        self._drop_queue()
+        self._discards += 1
+        return discarded
+
+    def take_heard_words(self) -> tuple[HeardWord, ...]:
+        """The words heard since this was last asked, each once; of 2,000 not asked for, the newest."""
+        return self._words.take_heard_words()
+
+    def next_due(self) -> float:
+        """Monotonic seconds at which the next packet is due."""
+        return self._due_at
+
+    def lead_s(self, now: float) -> float:
+        """Seconds of speech not yet played: what waits, and what is left of the last packet at ``now``."""
+        return self._waiting_samples / self._sample_rate + max(0.0, self._speech_until - now)
+
+    def runs_dry_at(self, now: float) -> float:
+        """Monotonic seconds at which the listener has nothing left to hear; ``now`` if that is so now."""
+        if self._waiting_samples:
+            return max(now, self._due_at) + self._waiting_samples / self._sample_rate
+        return max(now, self._speech_until)
+
+    def _append(self, pcm: bytes) -> None:
+        del self._ready[: self._ready_offset]
+        self._ready_offset = 0
+        self._ready += pcm
+
+    @property
+    def _waiting_samples(self) -> int:
+        return (len(self._ready) - self._ready_offset) // 2
+
+    @property
+    def _end(self) -> int:
+        return self._position + self._waiting_samples
+
+    def _next_packet(self, now: float) -> bytes:
+        if now - self._due_at > LATE_AFTER_S:
+            self._late += 1
+        self._slot += 1
+        self._due_at = self._start + self._slot * self._ptime_s
+        edge = self._edge(now) if self._fade else b""
+        packet = (
+            edge + self._ready[self._ready_offset : self._ready_offset + 2 * self._packet_samples - len(edge)]
+        )
+        if not packet:
+            self._count_silence(self._packet_samples)
+            return self._silence
+        self._ready_offset += len(packet) - len(edge)
+        self._position += (len(packet) - len(edge)) // 2
+        self._words.advance(self._position)
+        if self._marks:
+            self._advance_marks()
+        self._speech_packets += 1
+        self._silent_samples = 0
+        missing = self._packet_samples - len(packet) // 2
+        self._speech_until = self._due_at - missing / self._sample_rate
+        if not missing:
+            return packet
+        self._count_silence(missing)
+        return packet + bytes(2 * missing)
+
+    def _edge(self, now: float) -> bytes:
+        edge, self._fade = self._fade, b""
+        return edge if now <= self._fade_by else b""
+
+    def _advance_marks(self) -> None:
+        while self._marks and self._marks[0][0] <= self._position:
+            self._reached_marks.append(self._marks.popleft()[1])
+
+    def _count_silence(self, samples: int) -> None:
+        if self._words.open is None and not self._waiting_samples:
+            return
+        limit = int(UNDERRUN_AFTER_S * self._sample_rate)
+        if self._silent_samples <= limit < self._silent_samples + samples:
+            self._underruns += 1
+        self._silent_samples += samples
+
+    def _skip_to(self, now: float) -> None:
+        slot = int((now - self._start) / self._ptime_s) + 1
+        skipped = slot - self._slot
+        self._slot = slot
+        self._due_at = self._start + slot * self._ptime_s
+        self._skipped += skipped
+        self._count_silence(skipped * self._packet_samples)
+
+    def _unplayed_samples(self) -> int:
+        utterance = self._words.open
+        if utterance is None:
+            return self._waiting_samples
+        return max(self._waiting_samples, utterance.end_of_speech(self._sample_rate) - self._position)
+
+    def _faded_edge(self) -> bytes:
+        if self._speech_until < self._due_at or not self._waiting_samples:
+            return b""
+        samples = min(self._waiting_samples, int(FADE_S * self._sample_rate))
+        edge = np.frombuffer(self._ready, "<i2", samples, self._ready_offset)
+        return np.rint(edge * np.linspace(1, 0, samples)).astype("<i2").tobytes()
+
+    def _drop_queue(self) -> None:
+        self._position += self._waiting_samples
+        self._ready.clear()
+        self._ready_offset = 0
+        self._resampler.reset()
+        self._marks.clear()
+        self._silent_samples = 0

@@ -1,0 +1,1 @@
+"""WebRTC peers on aiortc."""

@@ -1,0 +1,183 @@
+"""Who asks, and what they may do: a request's headers become a ``Grant``, or a refusal.
+
+Keys are taken from every header that the clients of these APIs use:
+
+    Authorization: Bearer KEY      OpenAI, DashScope, our own
+    Authorization: Basic ...       a browser asked for user and password; the password is the key
+    X-API-Key, xi-api-key          Cartesia, ElevenLabs
+    Cookie: vivavoce=TICKET        the page, once its key was good
+
+Without a file of keys the house is open: everyone who can reach it may do everything, which is why ``serve``
+then listens on loopback only, unless told otherwise in so many words.
+"""
+
+import base64
+import binascii
+import functools
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+
+from .errors import KeyRefused, ScopeMissing
+from .keys import ApiKey, KeyLimits, KeysFile, Scope
+from .origins import Origins
+from .rate_limits import KeyRateLimiter
+
+PAGE_COOKIE_NAME = "vivavoce"
+PAGE_TICKET_LIFETIME_S = 12 * 3600  # a working day
+_MAX_TICKETS = 10_000
+ANONYMOUS_KEY_ID = "-"  # whoever asks in an open house
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a request may do and use. key_id: for logs, metrics and ownership; "-" in an open house.
+
+    A connection may last for hours: whatever is charged is refused once the key is revoked (``check_not_revoked``
+    raises KeyRefused then).
+    """
+
+    key_id: str
+    scopes: frozenset[Scope]
+    rate_limiter: KeyRateLimiter = field(
+        default_factory=lambda: KeyRateLimiter(KeyLimits()), compare=False, repr=False
+    )
+    check_not_revoked: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
+
+    def allows(self, scope: Scope) -> bool:
+        """Whether the key may do that."""
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+    def require(self, scope: Scope) -> None:
+        """Raise ScopeMissing unless the key may do that."""
+        if not self.allows(scope):
+            raise ScopeMissing(
+                f"this key lacks the scope {scope.value!r}; it has {_format_scopes(self.scopes)}"
+            )
+
+    def charge_request(self) -> None:
+        """Count one request; raises RateLimited, KeyRefused."""
+        self.check_not_revoked()
+        self.rate_limiter.charge_request()
+
+    def charge_characters(self, characters: int) -> None:
+        """Count text to be spoken; raises RateLimited, KeyRefused."""
+        self.check_not_revoked()
+        self.rate_limiter.charge_characters(characters)
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Hold one of the streams that the key may have open; raises RateLimited."""
+        with self.rate_limiter.stream():
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class _PageTicket:
+    key: str
+    expires_at: float
+
+
+class AccessControl:
+    """The door of one server; belongs to its event loop."""
+
+    def __init__(
+        self,
+        keys: KeysFile | None,
+        origins: Origins | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.origins = origins or Origins()
+        self._keys = keys
+        self._clock = clock
+        self._rate_limiters: dict[str, KeyRateLimiter] = {}
+        self._tickets: dict[str, _PageTicket] = {}
+        self._anonymous_grant = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
+
+    @classmethod
+    def open_to_all(cls, origins: Origins | None = None) -> "AccessControl":
+        """Everyone may do everything."""
+        return cls(None, origins)
+
+    def grant(self, headers: Mapping[str, str]) -> Grant:
+        """What the sender of these headers (lower-case names) may do; raises KeyRefused or OriginRefused.
+
+        A good key in a header is proof enough; a cookie, and an open house, count for our own pages only.
+        """
+        if self._keys is None:
+            self.origins.check(headers)
+            return self._anonymous_grant
+        key = _key_in_headers(headers)
+        if key is None:
+            self.origins.check(headers)
+            key = self._key_of_ticket(headers)
+        if key is None:
+            raise KeyRefused()
+        return self._grant_of(self._keys.check(key), functools.partial(self._keys.check, key))
+
+    def issue_page_ticket(self, headers: Mapping[str, str]) -> str | None:
+        """A cookie's value that stands for the key of these headers for a while; None if there is no key.
+
+        Raises KeyRefused.
+        """
+        key = _key_in_headers(headers)
+        if key is None or self._keys is None:
+            return None
+        self._keys.check(key)
+        self._drop_expired_tickets()
+        ticket = secrets.token_urlsafe(32)
+        self._tickets[ticket] = _PageTicket(key, self._clock() + PAGE_TICKET_LIFETIME_S)
+        return ticket
+
+    def _grant_of(self, key: ApiKey, check_not_revoked: Callable[[], object]) -> Grant:
+        rate_limiter = self._rate_limiters.get(key.id)
+        if rate_limiter is None or rate_limiter.limits != key.limits:
+            rate_limiter = self._rate_limiters[key.id] = KeyRateLimiter(key.limits, self._clock)
+        return Grant(key.id, frozenset(key.scopes), rate_limiter, check_not_revoked)
+
+    def _key_of_ticket(self, headers: Mapping[str, str]) -> str | None:
+        ticket = self._tickets.get(_cookie(headers))
+        if ticket is None or ticket.expires_at < self._clock():
+            return None
+        return ticket.key
+
+    def _drop_expired_tickets(self) -> None:
+        now = self._clock()
+        while self._tickets:
+            oldest, ticket = next(iter(self._tickets.items()))
+            if ticket.expires_at >= now and len(self._tickets) < _MAX_TICKETS:
+                return
+            del self._tickets[oldest]
+
+
+def _key_in_headers(headers: Mapping[str, str]) -> str | None:
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return value.strip()
+        case "basic":
+            return _password(value)
+        case _:
+            return headers.get("x-api-key") or headers.get("xi-api-key") or None
+
+
+def _password(value: str) -> str:
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _cookie(headers: Mapping[str, str]) -> str:
+    try:
+        morsel = SimpleCookie(headers.get("cookie", "")).get(PAGE_COOKIE_NAME)
+    except CookieError:
+        return ""
+    return morsel.value if morsel is not None else ""
+
+
+def _format_scopes(scopes: frozenset[Scope]) -> str:
+    return ", ".join(sorted(scopes)) or "none"

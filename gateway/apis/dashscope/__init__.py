@@ -1,0 +1,1 @@
+"""DashScope's CosyVoice API over WebSocket and HTTP."""

@@ -1,0 +1,1 @@
+"""vivavoce's own WebSocket API, which takes text as it is written."""

@@ -1,0 +1,216 @@
+"""Who speaks on calls that nobody drives: a script, an answer to keys, or nobody.
+
+An agent is one object for all calls with ``async def run(call)``; what belongs to one call lives in that run.
+When ``run`` returns, it has nothing more to say: a phone's call ends after what was said last has been
+heard, a browser's stays up for what is typed there.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from ...tts_engine.errors import BadRequest
+from .call import Call, UtteranceOutcome
+
+_TOKEN = re.compile(r"\s*[^\W\d_]{1,6}|\s*\d{1,3}|\s*[^\w\s]|\s*_|\s+")
+_MAX_DIGITS = 40
+_MAX_CALLER_SPEECH_S = 10.0  # of a caller who interrupts; what goes on for longer is a noise
+_RETRY_DELAY_S = 1.0  # before the next utterance is tried; a script that loops must not hammer a full house
+
+
+class Agent(Protocol):
+    """Drives calls."""
+
+    async def run(self, call: Call) -> None:
+        """Drive one call; cancelled when the call ends first."""
+        ...
+
+
+class SilentAgent:
+    """Says nothing and holds the line."""
+
+    async def run(self, call: Call) -> None:
+        """Wait for the caller to hang up."""
+        await call.wait_closed()
+
+
+def llm_tokens(text: str) -> list[str]:
+    """Cut ``text`` as a language model would write it: words with the space before them, long ones in pieces.
+
+    Joined they are ``text`` again, character for character.
+    """
+    return _TOKEN.findall(text)
+
+
+def split_script(script: str) -> list[str]:
+    """The paragraphs of a script; blank lines part them, line ends inside one are spaces."""
+    return [" ".join(part.split()) for part in re.split(r"\n[^\S\n]*\n", script) if part.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptPolicy:
+    """How a script is read: language-model tokens a second, seconds between utterances."""
+
+    tokens_per_s: float
+    pause_s: float
+
+
+class ScriptAgent:
+    """Speaks a text at the pace at which a language model writes; who interrupts hears the next utterance."""
+
+    def __init__(self, script: str, policy: ScriptPolicy) -> None:
+        self._utterances = split_script(script)
+        self._policy = policy
+
+    async def run(self, call: Call) -> None:
+        """Say every utterance once, each when the one before has been heard."""
+        for number, text in enumerate(self._utterances):
+            if number:
+                await asyncio.sleep(self._policy.pause_s)
+                await call.wait_caller_silent(_MAX_CALLER_SPEECH_S)
+            outcome = await call.speak(at_pace(llm_tokens(text), self._policy.tokens_per_s))
+            if outcome is UtteranceOutcome.CUT_SHORT:
+                return
+            if outcome is UtteranceOutcome.FAILED:
+                await asyncio.sleep(_RETRY_DELAY_S)
+            await call.wait_played()
+
+
+class LoopingScriptAgent(ScriptAgent):
+    """Speaks a text again and again until the caller hangs up."""
+
+    async def run(self, call: Call) -> None:
+        """Say the script, pause, begin anew."""
+        while True:
+            await super().run(call)
+            await asyncio.sleep(self._policy.pause_s)
+
+
+async def at_pace(
+    tokens: list[str], tokens_per_s: float, *, now: Callable[[], float] = time.monotonic
+) -> AsyncGenerator[str, None]:
+    """Yield tokens on an absolute schedule, the first at once."""
+    start = now()
+    for number, token in enumerate(tokens):
+        wait_s = start + number / tokens_per_s - now()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        yield token
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReply:
+    """What is said to a key ("" for nothing), and whether the call ends with it."""
+
+    text: str
+    ends_call: bool = False
+
+
+class KeyMenu:
+    """What the line answers to keys: pure, one key in, one reply out."""
+
+    MENU = (
+        "Press 1 for the time, 2 to have digits read back, 0 to hear this again, "
+        "star to interrupt me, or pound to hang up."
+    )
+
+    def __init__(self, local_time: Callable[[], datetime]) -> None:
+        self._local_time = local_time
+        self._typed_digits: list[str] | None = None  # digits being typed, None outside of the entry
+
+    def greet(self) -> KeyReply:
+        """What is said first."""
+        return KeyReply(f"Hello. {self.MENU}")
+
+    def reply_to(self, digit: str) -> KeyReply:
+        """Answer one key: ``0-9 * # A-D``."""
+        return (
+            self._reply_to_menu_key(digit)
+            if self._typed_digits is None
+            else self._reply_to_entry_key(self._typed_digits, digit)
+        )
+
+    def _reply_to_menu_key(self, digit: str) -> KeyReply:
+        match digit:
+            case "0":
+                return KeyReply(self.MENU)
+            case "1":
+                return KeyReply(f"You pressed 1. It is {self._local_time():%I:%M %p}.".replace(" 0", " "))
+            case "2":
+                self._typed_digits = []
+                return KeyReply("You pressed 2. Type your digits, then pound.")
+            case "*":
+                return KeyReply("")
+            case "#":
+                return KeyReply("You pressed pound. Goodbye.", ends_call=True)
+            case _:
+                return KeyReply(f"You pressed {digit}. {self.MENU}")
+
+    def _reply_to_entry_key(self, typed_digits: list[str], digit: str) -> KeyReply:
+        if digit == "*":
+            return KeyReply("")
+        if digit != "#":
+            typed_digits.append(digit)
+            return KeyReply("") if len(typed_digits) < _MAX_DIGITS else self._read_back(typed_digits)
+        return self._read_back(typed_digits)
+
+    def _read_back(self, typed_digits: list[str]) -> KeyReply:
+        self._typed_digits = None
+        return KeyReply(f"You typed {', '.join(typed_digits)}." if typed_digits else "You typed nothing.")
+
+
+class KeysAgent:
+    """Answers keys; a key pressed while it speaks interrupts it at once."""
+
+    def __init__(self, local_time: Callable[[], datetime] = datetime.now) -> None:
+        self._local_time = local_time
+
+    async def run(self, call: Call) -> None:
+        """Greet, then answer one key after another until the caller ends it."""
+        menu = KeyMenu(self._local_time)
+        reply = menu.greet()
+        while not reply.ends_call:
+            reply = menu.reply_to(await _say_until_key(call, reply.text))
+        await call.speak(reply.text)
+        await call.finish()
+
+
+async def _say_until_key(call: Call, text: str) -> str:
+    async with asyncio.TaskGroup() as tasks:
+        if text:
+            tasks.create_task(call.speak(text))
+        digit = await call.next_key()
+        call.discard()
+    return digit
+
+
+def make_agent(choice: str, policy: ScriptPolicy, *, loops: bool) -> Agent:
+    """The agent for ``script:FILE``, ``keys`` or ``none``.
+
+    Raises:
+        BadRequest: the script cannot be read or says nothing.
+    """
+    match choice.partition(":"):
+        case ("script", _, name):
+            return _script_agent(Path(name), policy, LoopingScriptAgent if loops else ScriptAgent)
+        case ("keys", _, _):
+            return KeysAgent()
+        case _:
+            return SilentAgent()
+
+
+def _script_agent(file: Path, policy: ScriptPolicy, kind: type[ScriptAgent]) -> ScriptAgent:
+    try:
+        script = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise BadRequest(f"agent: cannot read the script {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadRequest(f"agent: the script {file} is not UTF-8 text") from None
+    if not script.strip():
+        raise BadRequest(f"agent: the script {file} is empty")
+    return kind(script, policy)

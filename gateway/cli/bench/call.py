@@ -1,0 +1,498 @@
+"""The call bench: how soon a phone hears, how many calls speak at once, how barge-in works.
+
+The gateway (``talker.py``) and the phones (``load.py``) are two processes of their own; this one starts them,
+watches the memory of the first, and does the sums when both have ended. All three read one monotonic clock.
+
+TTFA: from the push of the text that completes the first clause to the first audible sample at the phone, that
+is, arrival of its packet plus its place in it. A comma after a word completes a clause, a full stop does with
+the token after it ("2." may yet become "2.5"); the time from the punctuation itself is reported, too.
+Late: a packet over 20 ms after its slot in the schedule that the phone can fit, or one that never came.
+Underrun: more than 60 ms of nothing inside an utterance. The gateway's playout counts them, as it knows a
+speaker's pause from a starved queue; independent of it, holes between arrivals are counted at the phone.
+Barge-in: from discard() to the arrival of the last packet with anything audible in it.
+"""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+from uuid import UUID
+
+import numpy as np
+from rich.console import Console
+
+from . import call_server, load_generator
+from .report import BenchFailed, BenchFigure, BenchReport
+from .trace import (
+    OnsetDelay,
+    PacketTrace,
+    UtteranceTimes,
+    correlation,
+    count_arrival_gaps,
+    measure_barge_in,
+    measure_lateness,
+    measure_onset,
+    percentile,
+    samples_after,
+)
+
+READY_TIMEOUT_S = 120.0  # to load and cut the voice for the first time on a slow machine
+END_TIMEOUT_S = 60.0  # to write what was heard
+DIAL_INTERVAL_S = 0.05  # twenty new calls a second
+SETTLE_S = 2.0  # after the last call was dialled, until the calls are measured
+CALL_COUNTS = (25, 50, 75, 100, 125, 150, 175, 200, 250, 300)
+MAX_LATE_SHARE = 0.001  # share of packets
+MIN_CORRELATION = 0.98  # correlation below which an utterance has something of another one in it
+
+
+class CallBenchPart(StrEnum):
+    """What can be measured alone."""
+
+    TTFA = "ttfa"
+    LOAD = "load"
+    CALLS = "calls"
+    KNEE = "knee"
+    BARGE_IN = "barge-in"
+
+
+DEFAULT_PARTS = (CallBenchPart.TTFA, CallBenchPart.LOAD, CallBenchPart.CALLS, CallBenchPart.BARGE_IN)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSetup:
+    """One run of talker and phones.
+
+    ``count``: see ``talker.make_load_agent``; ``seconds``: after the last phone was dialled.
+    """
+
+    part: call_server.SpeechPattern
+    count: int
+    phones: int
+    ramp_s: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What one run left behind.
+
+    ``rss_mb``: the most that the gateway held resident while phones were up; ``others_share``: processor time
+    of everything else on the machine meanwhile, of one core.
+    """
+
+    traces: tuple[PacketTrace, ...]
+    utterances: tuple[UtteranceTimes, ...]
+    record: call_server.LoadRecord
+    phones: load_generator.PhoneLoadResult
+    peak_rss_mb: float
+    other_cpu_share: float
+
+    def utterances_by_call(self) -> dict[UUID, list[UtteranceTimes]]:
+        """In the order in which they were begun."""
+        by_call: dict[UUID, list[UtteranceTimes]] = {}
+        for utterance in self.utterances:
+            by_call.setdefault(utterance.call, []).append(utterance)
+        return by_call
+
+    def measured_utterances(self) -> Iterator[tuple[PacketTrace, UtteranceTimes, float]]:
+        """Each measured utterance with its call's trace, and when the next one began."""
+        traces = {trace.call: trace for trace in self.traces}
+        for call, utterances in self.utterances_by_call().items():
+            nexts = [following.started for _, following in pairwise(utterances)]
+            for utterance, before in zip(utterances, [*nexts, self.phones.ended], strict=True):
+                if utterance.number >= 0 and call in traces:
+                    yield traces[call], utterance, before
+
+
+def measure(
+    *,
+    parts: Sequence[CallBenchPart] = DEFAULT_PARTS,
+    utterances: int = 30,
+    speaking: int = 50,
+    calls: int = 100,
+    seconds: float = 30.0,
+) -> BenchReport:
+    """Run the parts and return their figures.
+
+    ``utterances`` of the one call, calls ``speaking`` under load, ``calls`` at once, ``seconds`` of each.
+    Raises BenchFailed where the gateway or the phones ended before their time.
+    """
+    console = Console(stderr=True)
+    steps: dict[CallBenchPart, Callable[[], list[BenchFigure]]] = {
+        CallBenchPart.TTFA: lambda: _measure_one_call(utterances),
+        CallBenchPart.LOAD: lambda: _measure_under_load(speaking, seconds),
+        CallBenchPart.CALLS: lambda: _measure_simultaneous_calls(calls, seconds),
+        CallBenchPart.KNEE: lambda: _find_capacity(calls, seconds, console),
+        CallBenchPart.BARGE_IN: lambda: _measure_barge_in(),
+    }
+    figures: list[BenchFigure] = []
+    for part in parts:
+        with console.status(f"bench call: {part}"):
+            figures += steps[part]()
+    return BenchReport(
+        "call",
+        tuple(figures),
+        {"parts": " ".join(parts), "calls": calls, "speaking": speaking, "seconds": seconds},
+    )
+
+
+# Parts
+
+
+def _measure_one_call(utterances: int) -> list[BenchFigure]:
+    run = run_load(LoadSetup(call_server.SpeechPattern.ALONE, utterances, 1, 0.0, 60.0 + 8.0 * utterances))
+    onsets = measure_onsets(run)
+    return [
+        *_ttfa_figures("TTFA, 1 call", onsets, {50: 45.0, 95: 90.0}),
+        *_from_punctuation_figures("TTFA from the punctuation, 1 call", onsets),
+        BenchFigure("utterances, 1 call", len(onsets), ""),
+    ]
+
+
+def _measure_under_load(speaking: int, seconds: float) -> list[BenchFigure]:
+    phones = speaking + max(10, speaking * 4 // 5)  # some are always between two utterances
+    run = run_load(
+        LoadSetup(call_server.SpeechPattern.RANDOM, speaking, phones, 1.0, max(seconds, 30.0) + SETTLE_S)
+    )
+    onsets = measure_onsets(run)
+    name = f"{speaking} calls speaking"
+    return [
+        *_ttfa_figures(f"TTFA, {name}", onsets, {95: 200.0}),
+        *_from_punctuation_figures(f"TTFA from the punctuation, {name}", onsets),
+        BenchFigure(f"utterances, {name}", len(onsets), ""),
+        BenchFigure(f"utterances that failed, {name}", run.record.failed, "", at_most=0),
+        BenchFigure("calls that spoke at once, on average", round(mean_calls_speaking(run), 1), ""),
+        BenchFigure("utterances without a free call", run.record.unassigned, ""),
+        *_cost_figures(name, run),
+    ]
+
+
+def _measure_simultaneous_calls(calls: int, seconds: float) -> list[BenchFigure]:
+    run = run_load(_simultaneous_setup(calls, seconds))
+    at_once = summarize_simultaneous_calls(run)
+    name = f"{calls} calls"
+    return [
+        BenchFigure(
+            "calls speaking at once without an underrun",
+            calls if at_once.meets_targets else 0,
+            "",
+            at_least=calls,
+        ),
+        BenchFigure(
+            f"packets late or never sent, {name}", 100 * at_once.late_share, "%", at_most=100 * MAX_LATE_SHARE
+        ),
+        BenchFigure(f"underruns in the gateway, {name}", at_once.underruns, "", at_most=0),
+        BenchFigure(f"holes over 60 ms at the phones, {name}", at_once.count_arrival_gaps, "", at_most=0),
+        BenchFigure(f"utterances that failed, {name}", run.record.failed, "", at_most=0),
+        BenchFigure(f"worst packet, {name}", 1000 * at_once.max_lateness_s, "ms"),
+        BenchFigure(
+            f"packets with speech in them, {name}, least of all calls", 100 * at_once.min_speech_share, "%"
+        ),
+        BenchFigure(f"resident memory, {name}", run.peak_rss_mb, "MB", at_most=600.0),
+        *_cost_figures(name, run),
+    ]
+
+
+def _find_capacity(calls: int, seconds: float, console: Console) -> list[BenchFigure]:
+    capacity = 0
+    for call_count in (call_count for call_count in CALL_COUNTS if call_count >= calls):
+        at_once = summarize_simultaneous_calls(run_load(_simultaneous_setup(call_count, seconds)))
+        console.print(
+            f"{call_count} calls: {at_once.underruns} underruns, {100 * at_once.late_share:.3f} % of packets late"
+        )
+        if not at_once.meets_targets:
+            break
+        capacity = call_count
+    return [BenchFigure("most calls at once without an underrun", capacity, "")]
+
+
+def _measure_barge_in() -> list[BenchFigure]:
+    run = run_load(LoadSetup(call_server.SpeechPattern.BARGE_IN, 12, 8, 4.0, 120.0))
+    barge_ins = [
+        measure_barge_in(trace, utterance.discarded, before=before)
+        for trace, utterance, before in run.measured_utterances()
+        if utterance.discarded is not None
+    ]
+    last_ms = [1000 * barge_in.last_audible_s for barge_in in barge_ins]
+    return [
+        BenchFigure(
+            "barge-in, discard to last audible packet, worst", max(last_ms, default=float("inf")), "ms", 25.0
+        ),
+        BenchFigure("barge-in, discard to last audible packet, p50", percentile(last_ms, 50), "ms"),
+        BenchFigure("barge-ins", len(barge_ins), ""),
+        BenchFigure(
+            "packets of an old utterance",
+            sum(barge_in.stale_packets for barge_in in barge_ins),
+            "",
+            at_most=0,
+        ),
+        BenchFigure("utterances with something of an old one", count_mixed_utterances(run), "", at_most=0),
+    ]
+
+
+def _simultaneous_setup(calls: int, seconds: float) -> LoadSetup:
+    return LoadSetup(
+        call_server.SpeechPattern.AT_ONCE, calls, calls, calls * DIAL_INTERVAL_S, seconds + SETTLE_S
+    )
+
+
+# Sums
+
+
+def measure_onsets(run: LoadResult) -> list[OnsetDelay]:
+    """One for each measured utterance that was said in full before the phones hung up."""
+    return [
+        measure_onset(trace, utterance, before=before)
+        for trace, utterance, before in run.measured_utterances()
+        if utterance.ended is not None
+    ]
+
+
+def mean_calls_speaking(run: LoadResult) -> float:
+    """Calls that spoke at once, on average from the end of the first utterance to the end of the run."""
+    spoken = [one for one in run.utterances if one.clause_pushed is not None]
+    start = min((one.ended for one in spoken if one.ended is not None), default=run.phones.ended)
+    if start >= run.phones.ended:
+        return 0.0
+    overlaps = [
+        min(one.ended or run.phones.ended, run.phones.ended) - max(one.clause_pushed or start, start)
+        for one in spoken
+    ]
+    return sum(overlap for overlap in overlaps if overlap > 0) / (run.phones.ended - start)
+
+
+@dataclass(frozen=True, slots=True)
+class SimultaneousCalls:
+    """How calls that speak at once fared. ``least_speech``: share of audible packets of the quietest call."""
+
+    late_share: float
+    max_lateness_s: float
+    underruns: int
+    count_arrival_gaps: int
+    min_speech_share: float
+    failed: int
+    calls: int
+    audible_calls: int
+
+    @property
+    def meets_targets(self) -> bool:
+        """Whether every call was heard, none had an underrun, and packets were in time."""
+        whole = self.audible_calls == self.calls and self.failed == 0
+        return (
+            whole
+            and self.underruns == 0
+            and self.count_arrival_gaps == 0
+            and self.late_share < MAX_LATE_SHARE
+        )
+
+
+def summarize_simultaneous_calls(run: LoadResult) -> SimultaneousCalls:
+    """Sums over all calls, from two seconds after the last was dialled to the end."""
+    window = (run.phones.connected + SETTLE_S, run.phones.ended)
+    traces = [trace.between(*window) for trace in run.traces]
+    schedules = [measure_lateness(trace.arrived) for trace in traces]
+    slots = sum(schedule.packets + schedule.skipped for schedule in schedules)
+    missed = sum(schedule.late + schedule.skipped for schedule in schedules)
+    speech = [float(np.mean(trace.audible)) if len(trace.arrived) else 0.0 for trace in traces]
+    return SimultaneousCalls(
+        late_share=missed / slots if slots else 1.0,
+        max_lateness_s=max((schedule.max_s for schedule in schedules), default=0.0),
+        underruns=sum(call.underruns for call in run.record.calls),
+        count_arrival_gaps=sum(count_arrival_gaps(trace.arrived) for trace in traces),
+        min_speech_share=min(speech, default=0.0),
+        failed=run.record.failed,
+        calls=len(run.record.calls),
+        audible_calls=sum(share > 0.5 for share in speech),
+    )
+
+
+def count_mixed_utterances(run: LoadResult) -> int:
+    """Utterances after a barge-in that do not begin as the clean reading of the same text does."""
+    clean = {
+        utterance.text: samples_after(trace, utterance.started, 3.0)
+        for trace, utterance, _ in run.measured_utterances()
+        if utterance.discarded is None
+    }
+    mixed_count = 0
+    for trace, utterance, _ in run.measured_utterances():
+        if utterance.discarded is None or utterance.clause_pushed is None:
+            continue
+        heard = samples_after(trace, utterance.started, utterance.discarded - utterance.clause_pushed - 0.1)
+        mixed_count += correlation(heard, clean[utterance.text]) < MIN_CORRELATION
+    return mixed_count
+
+
+def _ttfa_figures(name: str, onsets: Sequence[OnsetDelay], targets_ms: dict[int, float]) -> list[BenchFigure]:
+    heard = [1000 * onset.from_clause_s for onset in onsets if onset.from_clause_s is not None]
+    return [
+        *(
+            BenchFigure(f"{name}, p{percent}", percentile(heard, percent), "ms", targets_ms.get(percent))
+            for percent in (50, 95)
+        ),
+        BenchFigure(f"{name}, not heard", len(onsets) - len(heard), "", at_most=0),
+    ]
+
+
+def _from_punctuation_figures(name: str, onsets: Sequence[OnsetDelay]) -> list[BenchFigure]:
+    heard = [1000 * onset.from_punctuation_s for onset in onsets if onset.from_punctuation_s is not None]
+    return [BenchFigure(f"{name}, p{percent}", percentile(heard, percent), "ms") for percent in (50, 95)]
+
+
+def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
+    return [
+        BenchFigure(f"processor of the gateway, {name}", 100 * run.record.cpu_share, "% of a core"),
+        BenchFigure(f"processor of the phones, {name}", 100 * run.phones.cpu_share, "% of a core"),
+        BenchFigure(f"processor of everything else, {name}", 100 * run.other_cpu_share, "% of a core"),
+    ]
+
+
+# Processes
+
+
+def run_load(setup: LoadSetup) -> LoadResult:
+    """Start the gateway, then the phones; wait for both; read what they left."""
+    with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder, contextlib.ExitStack() as stack:
+        notes, heard = Path(folder, "notes.json"), Path(folder, "heard.npz")
+        gateway = stack.enter_context(_BenchProcess(Path(folder), *_gateway_arguments(setup, notes)))
+        port = int(gateway.read_line(READY_TIMEOUT_S)["port"])
+        phones = stack.enter_context(_BenchProcess(Path(folder), *_phone_arguments(setup, port, heard)))
+        connected = phones.read_line(setup.ramp_s + READY_TIMEOUT_S)["connected"]
+        usage = _CpuUsage.now(gateway.pid, phones.pid)
+        rss_mb = _peak_resident_mb(gateway.pid, connected + setup.seconds, phones)
+        others_share = _CpuUsage.now(gateway.pid, phones.pid).other_cpu_share_since(usage)
+        done = load_generator.PhoneLoadResult(**phones.read_line(END_TIMEOUT_S))
+        gateway.finish(END_TIMEOUT_S)
+        book, utterances = call_server.read_load_record(notes)
+        return LoadResult(
+            tuple(load_generator.load_traces(heard)), tuple(utterances), book, done, rss_mb, others_share
+        )
+
+
+def _gateway_arguments(setup: LoadSetup, notes: Path) -> list[str]:
+    limits = ["--count", str(setup.count), "--calls", str(setup.phones)]
+    return ["vivavoce.gateway.cli.bench.call_server", setup.part, *limits, "--out", str(notes)]
+
+
+def _phone_arguments(setup: LoadSetup, port: int, heard: Path) -> list[str]:
+    times = ["--ramp", str(setup.ramp_s), "--seconds", str(setup.seconds)]
+    calls = ["--calls", str(setup.phones)]
+    return [
+        "vivavoce.gateway.cli.bench.load_generator",
+        "127.0.0.1",
+        str(port),
+        *calls,
+        *times,
+        "--out",
+        str(heard),
+    ]
+
+
+def _peak_resident_mb(pid: int, until: float, phones: "_BenchProcess") -> float:
+    peak_mb = resident_mb(pid)
+    while time.monotonic() < until and not phones.wait_output(0.5):
+        peak_mb = max(peak_mb, resident_mb(pid))
+    return peak_mb
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in MB (10^6 bytes); 0 where the system does not tell or it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _CpuUsage:
+    """Processor seconds used until ``moment``: by the whole machine, and by some of its processes."""
+
+    moment: float
+    machine_s: float
+    processes_s: float
+
+    @classmethod
+    def now(cls, *pids: int) -> Self:
+        """Zeros where the system does not tell."""
+        try:
+            machine = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+            processes = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+        except OSError:
+            return cls(time.monotonic(), 0.0, 0.0)
+        tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        busy = sum(int(machine[field]) for field in (1, 2, 3, 6, 7))  # user, nice, system, irq, softirq
+        used = sum(int(fields[11]) + int(fields[12]) for fields in processes)  # utime, stime
+        return cls(time.monotonic(), busy * tick_s, used * tick_s)
+
+    def other_cpu_share_since(self, start: Self) -> float:
+        """Share of a core that went to other processes."""
+        others_s = (self.machine_s - start.machine_s) - (self.processes_s - start.processes_s)
+        return max(0.0, others_s / (self.moment - start.moment))
+
+
+class _BenchProcess:
+    """A process of the bench that prints JSON lines; as a context it is ended with the block."""
+
+    def __init__(self, folder: Path, module: str, *arguments: str) -> None:
+        self._module = module
+        self._errors = folder / f"{module}.stderr"
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},  # idle threads must not spin on two cores
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self.pid = self._process.pid
+
+    def __enter__(self) -> "_BenchProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._stdin.close()
+        self._stdout.close()
+        self._process.wait()
+
+    def wait_output(self, within_s: float) -> bool:
+        """Whether a line can be read, or the process has ended, within that time."""
+        return bool(select.select([self._stdout], [], [], within_s)[0])
+
+    def read_line(self, within_s: float) -> dict[str, float]:
+        """The next line; raises BenchFailed if there is none in time."""
+        line = self._stdout.readline() if self.wait_output(within_s) else b""
+        if not line:
+            raise BenchFailed(
+                f"{self._module} said nothing for {within_s:g} s or ended: {self._last_error_line()}"
+            )
+        message: dict[str, float] = json.loads(line)
+        return message
+
+    def finish(self, within_s: float) -> None:
+        """Close its standard input and wait for a clean end; raises BenchFailed."""
+        self._stdin.close()
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        if code != 0:
+            raise BenchFailed(f"{self._module} did not end cleanly ({code}): {self._last_error_line()}")
+
+    def _last_error_line(self) -> str:
+        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line.strip()), "no message")

@@ -1,0 +1,354 @@
+"""The server of the call bench: the real gateway, and agents that speak like a language model and note when.
+
+Run as ``python -m vivavoce.gateway.cli.bench.call_server PART ...``: it prints one JSON line when it answers calls,
+serves until its standard input closes, then writes what it noted to a file. The phones (``load.py``) are in
+another process.
+
+It changes nothing in the gateway but the limits, so that a full house is the bench's decision.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from uuid import UUID
+
+from ...calls.agents import at_pace, llm_tokens
+from ...calls.call import Call, UtteranceOutcome
+from ...serve import Gateway, tune_process
+from ...settings import Settings
+from .trace import UtteranceTimes
+
+TOKENS_PER_S = 50.0  # a fast hosted language model
+WARM_UP_UTTERANCES = 2  # utterances of a call that are not measured
+PAUSE_S = (0.3, 0.8)  # of silence between utterances: no onset keeps step with the packets' clock
+BARGE_IN_S = (0.7, 3.0)  # after an utterance began
+SILENCE_AFTER_BARGE_IN_S = 0.7  # after a barge-in, in which nothing may be heard
+RETRY_S = 1.0  # after the engine has refused an utterance
+_CLAUSE_ENDS = frozenset(",.;:!?—")
+
+
+class SpeechPattern(StrEnum):
+    """What the talker does with its calls."""
+
+    ALONE = "alone"  # one utterance after another with pauses between
+    RANDOM = "random"  # utterances begin at random moments on calls that are free
+    AT_ONCE = "at-once"  # every call speaks without a pause
+    BARGE_IN = "barge-in"  # utterances are discarded while they are heard
+
+
+@dataclass(slots=True)
+class UtteranceRecord:
+    """An utterance being noted; see ``Utterance``."""
+
+    call: str
+    number: int
+    text: str
+    started: float
+    punctuation_pushed: float | None = None
+    clause_pushed: float | None = None
+    discarded: float | None = None
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class CallCounters:
+    """A call's counters when it ended; see ``PlayoutStats``."""
+
+    call: str
+    packets: int
+    late_packets: int
+    skipped_packets: int
+    underruns: int
+
+
+@dataclass(slots=True)
+class LoadRecord:
+    """Everything noted by one talker.
+
+    ``refused``: utterances for which no call was free; ``failed``: those that the engine refused or gave up.
+    """
+
+    utterances: list[UtteranceRecord] = field(default_factory=list)
+    calls: list[CallCounters] = field(default_factory=list)
+    unassigned: int = 0
+    failed: int = 0
+    cpu_share: float = 0.0
+    started: tuple[float, float] | None = None  # moment and processor time at the first call
+
+    def open_encoded_stream(self, call: Call, number: int, text: str) -> UtteranceRecord:
+        """Begin to note one utterance."""
+        utterance = UtteranceRecord(call.call_id, number, text, time.monotonic())
+        self.utterances.append(utterance)
+        return utterance
+
+    def close_call(self, call: Call) -> None:
+        """Keep a call's counters, and the processor time since the first call began."""
+        if self.started is not None:
+            self.cpu_share = (_cpu_s() - self.started[1]) / (time.monotonic() - self.started[0])
+        stats = call.playout.stats
+        self.calls.append(
+            CallCounters(
+                call.call_id, stats.packets, stats.late_packets, stats.skipped_packets, stats.underruns
+            )
+        )
+
+    def write(self, path: Path) -> None:
+        """Write all of it as JSON."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+
+def read_load_record(path: Path) -> tuple[LoadRecord, list[UtteranceTimes]]:
+    """Read what ``LoadRecord.write`` wrote, the utterances as values."""
+    record = json.loads(path.read_text(encoding="utf-8"))
+    notes = [UtteranceRecord(**utterance) for utterance in record.pop("utterances")]
+    calls = [CallCounters(**utterance) for utterance in record.pop("calls")]
+    utterances = [
+        UtteranceTimes(**(asdict(utterance) | {"call": UUID(utterance.call)})) for utterance in notes
+    ]
+    return LoadRecord(notes, calls, **record), utterances
+
+
+def utterance_texts() -> list[str]:
+    """The utterances that are spoken, each with a first clause of 3 to 10 words."""
+    return files(__package__).joinpath("talk.txt").read_text(encoding="utf-8").splitlines()
+
+
+def first_clause_tokens(tokens: Sequence[str]) -> tuple[int, int]:
+    """Which token is the punctuation of the first clause, and which one completes the clause.
+
+    A comma after a word does so itself; after a full stop only the next token tells an end from "2.5".
+    """
+    mark = next(index for index, token in enumerate(tokens) if token.strip() in _CLAUSE_ENDS)
+    return mark, mark if tokens[mark].strip() == "," else mark + 1
+
+
+async def timed_tokens(utterance: UtteranceRecord) -> AsyncIterator[str]:
+    """The utterance's text as a language model writes it; notes when its first clause was pushed."""
+    tokens = llm_tokens(utterance.text)
+    punctuated, complete = first_clause_tokens(tokens)
+    number = 0
+    async for token in at_pace(tokens, TOKENS_PER_S):
+        if number == punctuated:
+            utterance.punctuation_pushed = time.monotonic()
+        if number == complete:
+            utterance.clause_pushed = time.monotonic()
+        yield token
+        number += 1
+    if utterance.clause_pushed is None:  # the end of the text completes the clause, too
+        utterance.clause_pushed = time.monotonic()
+
+
+class LoadAgent:
+    """Base of the bench's agents: knows the texts and keeps notes. One object for all calls."""
+
+    def __init__(self, record: LoadRecord) -> None:
+        self.record = record
+        self.random = random.Random(0)
+        self.texts = utterance_texts()
+
+    async def run(self, call: Call) -> None:
+        """Drive one call and keep its counters."""
+        self.record.started = self.record.started or (time.monotonic(), _cpu_s())
+        try:
+            await self.talk(call)
+        finally:
+            self.record.close_call(call)
+
+    async def talk(self, call: Call) -> None:
+        """What this agent does."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Let go of what all calls share."""
+
+    async def speak_until_played(self, call: Call, number: int, text: str) -> UtteranceRecord:
+        """Say one utterance until its last packet has been sent."""
+        utterance = self.record.open_encoded_stream(call, number, text)
+        await self.speak(call, utterance)
+        await call.wait_played()
+        utterance.ended = time.monotonic()
+        return utterance
+
+    async def speak(self, call: Call, utterance: UtteranceRecord) -> UtteranceOutcome:
+        """Say one utterance until its last audio is in the playout; counts it if it fails."""
+        outcome = await call.speak(timed_tokens(utterance))
+        self.record.failed += outcome is UtteranceOutcome.FAILED
+        return outcome
+
+
+class SequentialAgent(LoadAgent):
+    """Says ``utterances`` one after another, then hangs up."""
+
+    def __init__(self, record: LoadRecord, *, utterances: int) -> None:
+        super().__init__(record)
+        self._utterances = utterances
+
+    async def talk(self, call: Call) -> None:
+        """Speak and pause in turn; the warm-up has negative numbers."""
+        for number in range(-WARM_UP_UTTERANCES, self._utterances):
+            await asyncio.sleep(self.random.uniform(*PAUSE_S))
+            await self.speak_until_played(call, number, self.texts[number % len(self.texts)])
+
+
+class PoissonAgent(LoadAgent):
+    """Open loop: utterances begin as a Poisson process, each on a call that is free and has been silent.
+
+    ``speaking``: calls that speak on average, by Little's law for utterances of ``UTTERANCE_S``.
+    """
+
+    UTTERANCE_S = 4.6  # of speech, on average over ``talk.txt``
+    START_S = 2.0  # until every phone has dialled
+
+    def __init__(self, record: LoadRecord, *, speaking: int) -> None:
+        super().__init__(record)
+        self._rate_hz = speaking / self.UTTERANCE_S
+        self._free_calls: list[tuple[float, asyncio.Queue[str]]] = []
+        self._assigning: asyncio.Task[None] | None = None
+
+    async def talk(self, call: Call) -> None:
+        """Wait for the next utterance that falls to this call, and say it; until the phone hangs up."""
+        if self._assigning is None:
+            self._assigning = asyncio.create_task(self._assign_utterances())
+        inbox: asyncio.Queue[str] = asyncio.Queue()
+        number = 0
+        while True:
+            self._free_calls.append((time.monotonic(), inbox))
+            await self.speak_until_played(call, number, await inbox.get())
+            number += 1
+
+    async def aclose(self) -> None:
+        """Deal out no more."""
+        if self._assigning is not None:
+            self._assigning.cancel()
+            await asyncio.wait({self._assigning})
+
+    async def _assign_utterances(self) -> None:
+        due = time.monotonic() + self.START_S
+        while True:
+            due += self.random.expovariate(self._rate_hz)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            self._assign(self.random.choice(self.texts))
+
+    def _assign(self, text: str) -> None:
+        if self._free_calls and time.monotonic() - self._free_calls[0][0] >= PAUSE_S[0]:
+            _, inbox = self._free_calls.pop(0)
+            inbox.put_nowait(text)
+        else:
+            self.record.unassigned += 1
+
+
+class ContinuousAgent(LoadAgent):
+    """Speaks on every call without a pause until the phone hangs up."""
+
+    async def talk(self, call: Call) -> None:
+        """Say one utterance after another; the next is being written while the last is heard."""
+        number = self.random.randrange(len(self.texts))
+        while True:
+            utterance = self.record.open_encoded_stream(call, number, self._paragraph(number))
+            match await self.speak(call, utterance):
+                case UtteranceOutcome.CUT_SHORT:
+                    return  # the call is ending
+                case UtteranceOutcome.FAILED:
+                    await asyncio.sleep(RETRY_S)
+            number += 1
+
+    def _paragraph(self, number: int) -> str:
+        return " ".join(self.texts[(number + step) % len(self.texts)] for step in range(3))
+
+
+class BargeInAgent(LoadAgent):
+    """Two utterances in full, ``barge_ins`` more that are discarded while they are heard, then hangs up."""
+
+    TEXTS = (0, 9)  # of ``talk.txt``, in turn, so that what is left of one can be told from the other
+
+    def __init__(self, record: LoadRecord, *, barge_ins: int) -> None:
+        super().__init__(record)
+        self._barge_ins = barge_ins
+
+    async def talk(self, call: Call) -> None:
+        """Two clean readings, then one interruption after another."""
+        for number in range(2):
+            await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
+            await self.speak_until_played(call, number, self._text(number))
+        for number in range(2, 2 + self._barge_ins):
+            await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
+            await self._interrupt(call, number)
+        await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
+
+    async def _interrupt(self, call: Call, number: int) -> None:
+        utterance = self.record.open_encoded_stream(call, number, self._text(number))
+        speaking = asyncio.create_task(self.speak(call, utterance))
+        await asyncio.sleep(self.random.uniform(*BARGE_IN_S))
+        utterance.discarded = time.monotonic()
+        call.discard()
+        await speaking
+
+    def _text(self, number: int) -> str:
+        return self.texts[self.TEXTS[number % 2]]
+
+
+def make_load_agent(part: SpeechPattern, record: LoadRecord, count: int) -> LoadAgent:
+    """The agent of a part; ``count`` is utterances, calls speaking, or barge-ins of a call."""
+    match part:
+        case SpeechPattern.ALONE:
+            return SequentialAgent(record, utterances=count)
+        case SpeechPattern.RANDOM:
+            return PoissonAgent(record, speaking=count)
+        case SpeechPattern.AT_ONCE:
+            return ContinuousAgent(record)
+        case SpeechPattern.BARGE_IN:
+            return BargeInAgent(record, barge_ins=count)
+
+
+async def talk(part: SpeechPattern, count: int, calls: int, out: Path) -> None:
+    """Answer calls until standard input closes, then write the notes."""
+    settings = Settings(
+        audiosocket_port=0,
+        http_port=0,
+        max_calls=calls,
+        max_streams=calls + 8,
+        log_level="WARNING",
+        drain_s=0,
+    )
+    record = LoadRecord()
+    agent = make_load_agent(part, record, count)
+    gateway = await Gateway.open(settings, agent=agent)
+    try:
+        tune_process()
+        print(json.dumps({"port": gateway.addresses.audiosocket[1]}), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    finally:
+        await agent.aclose()
+        await gateway.aclose()
+    record.write(out)
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve one part of the bench from the command line."""
+    parser = argparse.ArgumentParser(
+        prog="vivavoce.gateway.cli.bench.call_server", description="server of a bench"
+    )
+    parser.add_argument("part", type=SpeechPattern, choices=list(SpeechPattern))
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--calls", type=int, default=1, help="calls that may be up at once")
+    parser.add_argument("--out", type=Path, required=True)
+    asyncio.run(talk(**vars(parser.parse_args(arguments))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

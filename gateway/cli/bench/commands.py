@@ -1,0 +1,138 @@
+"""The commands ``vivavoce bench call | serve | api | device`` and their options; each imports its bench when it runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..options import AS_JSON, DEVICE, PRECISIONS, SIZE, VERSION, WEIGHTS
+
+if TYPE_CHECKING:
+    from .report import BenchReport
+
+
+@click.group()
+def bench() -> None:
+    """Measure this machine against what must be reached."""
+
+
+_CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
+
+
+@bench.command("call")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_CALL_PARTS),
+    help="Only this; may be repeated.  [default: all but knee]",
+)
+@click.option("--utterances", type=click.IntRange(1), default=30, show_default=True, help="Of the one call.")
+@click.option("--speaking", type=click.IntRange(1), default=50, show_default=True, help="Calls under load.")
+@click.option("--calls", type=click.IntRange(1), default=100, show_default=True, help="Calls at once.")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a part.")
+@AS_JSON
+def bench_call(
+    parts: tuple[str, ...], utterances: int, speaking: int, calls: int, seconds: float, as_json: bool
+) -> None:
+    """Calls: time to first audio, calls at once, barge-in, memory."""
+    from . import call
+
+    report = call.measure(
+        parts=[call.CallBenchPart(part) for part in parts] or call.DEFAULT_PARTS,
+        utterances=utterances,
+        speaking=speaking,
+        calls=calls,
+        seconds=seconds,
+    )
+    print_report(report, as_json)
+
+
+@bench.command("serve")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Speak with this checkpoint.  [default: the packaged voice]",
+)
+@click.option("--size", type=click.Choice(["tiny", "full"]), help="Speak with random weights of that size.")
+@DEVICE
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="Requests a second, at random.",
+)
+@click.option("--streams", type=click.IntRange(1), default=32, show_default=True, help="Let in at once.")
+@click.option("--requests", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--voice", metavar="ID", help="[default: the first one]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Draw the waits; needs matplotlib."
+)
+@AS_JSON
+def bench_serve(
+    bundle: Path | None,
+    size: str | None,
+    device: str | None,
+    rate: float,
+    streams: int,
+    requests: int,
+    voice: str | None,
+    seed: int,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """A server under open-loop load: first byte, first audible sample, underruns."""
+    from .serve import RequestLoadOptions, measure
+
+    plan = RequestLoadOptions(rate, streams, requests, voice, seed)
+    print_report(measure(plan, bundle=bundle, size=size, device=device or "auto", plot=plot), as_json)
+
+
+_API_PARTS = ("openai", "leaving", "dashscope")
+
+
+@bench.command("api")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_API_PARTS),
+    help="Only this; may be repeated.  [default: all]",
+)
+@AS_JSON
+def bench_api(parts: tuple[str, ...], as_json: bool) -> None:
+    """Speech APIs: first byte, and what becomes of clients that leave."""
+    from .openai_api import ApiBenchPart, measure
+
+    print_report(measure([ApiBenchPart(part) for part in parts]), as_json)
+
+
+@bench.command("device")
+@DEVICE
+@SIZE
+@VERSION
+@WEIGHTS
+@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of the LM.")
+@AS_JSON
+def bench_device(
+    device: str | None, size: str, version: str, bundle: Path | None, precision: str, as_json: bool
+) -> None:
+    """CosyVoice on a graphics card: a token, and chunks of the flow in one step."""
+    from .bundle_weights import BenchWeights
+    from .device import measure
+
+    weights = BenchWeights(bundle, size, int(version))
+    print_report(measure(device or "auto", weights, precision), as_json)
+
+
+def print_report(report: "BenchReport", as_json: bool) -> None:
+    """Print a table, or one JSON object."""
+    from rich.console import Console
+
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        report.print_table(Console())

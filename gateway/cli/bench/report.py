@@ -1,0 +1,94 @@
+"""A bench's result: figures with their targets, as a table on the screen or as JSON.
+
+A bench module has ``measure(...) -> Report``; its command line is in ``gateway/cli/bench/commands.py``. Load
+generators run in a process of their own; figures carry units; nothing is rounded into a hit.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+
+from ....tts_engine.errors import VivavoceError
+
+
+class BenchFailed(VivavoceError):
+    """A process of a bench did not start, or ended before its time; the message is its last word."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchFigure:
+    """One measured number. ``at_most``/``at_least`` is its target, None where it is only reported."""
+
+    name: str
+    value: float
+    unit: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the target is met; None without a target."""
+        if self.at_most is not None:
+            return bool(self.value <= self.at_most)
+        if self.at_least is not None:
+            return bool(self.value >= self.at_least)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """Figures of one bench run, with what was run and on how many cores."""
+
+    bench: str
+    figures: tuple[BenchFigure, ...]
+    settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+    def as_json(self) -> str:
+        """One JSON object: bench, machine, settings, figures with ``reached``."""
+        return json.dumps(
+            {
+                "bench": self.bench,
+                "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
+                "settings": dict(self.settings),
+                "figures": [
+                    asdict(figure) | {"value": float(figure.value), "reached": figure.reached}
+                    for figure in self.figures
+                ],
+            },
+            indent=2,
+        )
+
+    def print_table(self, console: Console) -> None:
+        """The same as a table for people."""
+        settings = ", ".join(f"{key} {value}" for key, value in self.settings.items())
+        table = Table(title=f"bench {self.bench} ({os.cpu_count()} cores; {settings})", title_justify="left")
+        for heading in ("figure", "measured", "must reach", ""):
+            table.add_column(heading, justify="right" if heading == "measured" else "left")
+        for figure in self.figures:
+            table.add_row(
+                figure.name, f"{figure.value:,.4g} {figure.unit}", _target_text(figure), _verdict_text(figure)
+            )
+        console.print(table)
+
+
+def _target_text(figure: BenchFigure) -> str:
+    if figure.at_most is not None:
+        return f"<= {figure.at_most:,.4g} {figure.unit}"
+    if figure.at_least is not None:
+        return f">= {figure.at_least:,.4g} {figure.unit}"
+    return ""
+
+
+def _verdict_text(figure: BenchFigure) -> str:
+    match figure.reached:
+        case None:
+            return ""
+        case True:
+            return "reached"
+        case False:
+            return "MISSED"

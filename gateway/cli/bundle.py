@@ -1,0 +1,111 @@
+"""``vivavoce bundle``: checkpoint folders of CosyVoice, checked, made at random, converted."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...tts_engine.bundles import (
+    CheckedBundle,
+    CheckedFile,
+    check_bundle,
+    convert_bundle,
+    random_bundle_bytes,
+    write_random_bundle,
+)
+from ...tts_engine.errors import BundleError
+from .options import AS_JSON, VERSION
+
+if TYPE_CHECKING:  # rich is imported where it is used, and --help answers at once
+    from rich.table import Table
+
+_FOLDER_ARGUMENT = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+
+
+@click.group()
+def bundle() -> None:
+    """CosyVoice checkpoint folders: check, convert, make at random."""
+
+
+@bundle.command()
+@_FOLDER_ARGUMENT
+@AS_JSON
+def check(folder: Path, as_json: bool) -> None:
+    """Compare every file, key, shape and type in DIR with what its release must hold."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("reading"):
+        checked = _check_folder(folder)
+    if as_json:
+        click.echo(json.dumps(asdict(checked), indent=2))
+        return
+    console = Console()
+    console.print(_summary_line(checked), highlight=False)
+    console.print(_table(checked.files))
+
+
+def _check_folder(folder: Path) -> CheckedBundle:
+    try:
+        return check_bundle(folder)
+    except BundleError as error:
+        faults = str(error).splitlines()
+        if len(faults) == 1:
+            raise
+        raise BundleError("\n  ".join([f"{folder} has {len(faults)} faults:", *faults])) from error
+
+
+@bundle.command()
+@_FOLDER_ARGUMENT
+@click.option("--size", type=click.Choice(["tiny", "full"]), default="tiny", show_default=True)
+@VERSION
+@click.option("--seed", type=int, default=0, show_default=True)
+def random(folder: Path, size: str, version: str, seed: int) -> None:
+    """Write random weights into DIR in the released layout, for tests and benches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("writing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("", total=random_bundle_bytes(int(version), size))
+        write_random_bundle(folder, int(version), size, seed, lambda count: progress.advance(bar, count))
+    console.print(f"{folder}: CosyVoice {version}, {size}, seed {seed}; it speaks noise", highlight=False)
+
+
+@bundle.command()
+@_FOLDER_ARGUMENT
+def convert(folder: Path) -> None:
+    """Write the weights in DIR as safetensors, and compare them."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("converting"):
+        files = list(convert_bundle(folder))
+    Console().print(_table(files))
+    console.print("These are used from now on; the .pt files may go.", highlight=False)
+
+
+def _summary_line(bundle: CheckedBundle) -> str:
+    size = sum(file.size_bytes for file in bundle.files)
+    return f"CosyVoice {bundle.version}; {_format_size(size)}; speaks {', '.join(bundle.languages)}"
+
+
+def _table(files: Iterable[CheckedFile]) -> "Table":
+    from rich.table import Table
+
+    table = Table("file", "size", "checked")
+    table.columns[1].justify = "right"
+    for file in files:
+        table.add_row(file.name, _format_size(file.size_bytes), file.checked)
+    return table
+
+
+def _format_size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.4g} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"

@@ -1,0 +1,89 @@
+"""``vivavoce keys add | list | revoke``: the file of keys, changed while servers that read it run."""
+
+import time
+from pathlib import Path
+
+import click
+
+from ..access.keys import ApiKey, KeyLimits, KeysFile, Scope
+
+_KEYS_FILE_OPTION = click.option(
+    "--keys-file",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="VIVAVOCE_KEYS_FILE",
+    metavar="FILE",
+    help="Where the keys' hashes are kept; also VIVAVOCE_KEYS_FILE.",
+)
+_POSITIVE_INTEGER = click.IntRange(min=1)
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke API keys."""
+
+
+@keys.command()
+@click.argument("name")
+@_KEYS_FILE_OPTION
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    default=("speak",),
+    show_default=True,
+    help="What it may do; may be given several times.",
+)
+@click.option("--requests-per-minute", type=_POSITIVE_INTEGER, metavar="N", help="[default: no limit]")
+@click.option("--characters-per-minute", type=_POSITIVE_INTEGER, metavar="N", help="[default: no limit]")
+@click.option(
+    "--streams", type=_POSITIVE_INTEGER, metavar="N", help="Utterances at once.  [default: no limit]"
+)
+def add(
+    name: str,
+    keys_file: Path,
+    scopes: tuple[str, ...],
+    requests_per_minute: int | None,
+    characters_per_minute: int | None,
+    streams: int | None,
+) -> None:
+    """Make a key for NAME and print it; it is shown this once."""
+    limits = KeyLimits(requests_per_minute, characters_per_minute, streams)
+    click.echo(KeysFile(keys_file).add(name, tuple(Scope(scope) for scope in dict.fromkeys(scopes)), limits))
+
+
+@keys.command("list")
+@_KEYS_FILE_OPTION
+def list_keys(keys_file: Path) -> None:
+    """List the keys: id, name, scopes, limits, since when."""
+    for key in KeysFile(keys_file):
+        click.echo(_format_key(key))
+
+
+@keys.command()
+@click.argument("id")
+@_KEYS_FILE_OPTION
+def revoke(id: str, keys_file: Path) -> None:
+    """Refuse the key ID from now on, in servers that run as well."""
+    key = KeysFile(keys_file).revoke(id)
+    click.echo(f"{key.id} ({key.name}) is revoked")
+
+
+def _format_key(key: ApiKey) -> str:
+    limits = key.limits
+    allowed = (
+        (limits.requests_per_minute, "requests/min"),
+        (limits.characters_per_minute, "characters/min"),
+        (limits.streams, "streams"),
+    )
+    parts = [key.id, key.name, ",".join(key.scopes)]
+    parts += [f"{limit} {unit}" for limit, unit in allowed if limit is not None]
+    parts.append(f"made {_format_date(key.created_at)}")
+    if key.revoked_at is not None:
+        parts.append(f"revoked {_format_date(key.revoked_at)}")
+    return "  ".join(parts)
+
+
+def _format_date(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(unix_s))

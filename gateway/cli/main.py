@@ -1,0 +1,178 @@
+"""The command line: ``vivavoce serve | say | phone | keys | voices | bundle | bench``.
+
+Each command imports what it needs when it runs, so that ``--help`` and mistakes answer at once. Errors become
+one sentence on standard error and a non-zero exit code here, and nowhere else; results go to standard output.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from ... import __version__
+from ...tts_engine.errors import VivavoceError
+from .bench.commands import bench
+from .bundle import bundle
+from .keys import keys
+from .options import AS_JSON, DEVICE, PRECISIONS
+from .voices import voices
+
+_MAX_LOG_BYTES = 10_000_000
+_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and exit: 0, or one sentence and a code that says the kind of failure."""
+    try:
+        _commands.main(args=arguments, prog_name="vivavoce", standalone_mode=False)
+    except click.ClickException as error:
+        _exit_with_error(error.format_message(), error.exit_code)
+    except VivavoceError as error:
+        _exit_with_error(str(error), 1)
+    except (KeyboardInterrupt, click.Abort):
+        _exit_with_error("Interrupted.", _EXIT_INTERRUPTED)
+    sys.exit(0)
+
+
+def _exit_with_error(sentence: str, code: int) -> NoReturn:
+    click.echo(f"vivavoce: {sentence}", err=True)
+    sys.exit(code)
+
+
+@click.group("vivavoce", context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="vivavoce %(version)s")
+def _commands() -> None:
+    """Streaming text-to-speech for live conversations."""
+
+
+_commands.add_command(bench)
+_commands.add_command(bundle)
+_commands.add_command(keys)
+_commands.add_command(voices)
+
+_FILE_PATH = click.Path(path_type=Path)
+_BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
+
+
+@_commands.command()
+@click.option("--config", "config_file", type=_FILE_PATH, metavar="FILE", help="Settings as TOML.")
+@click.option("--host", help="Address of HTTP.  [default: 127.0.0.1]")
+@click.option("--http-port", metavar="PORT", help="0: any free one.  [default: 8080]")
+@click.option("--audiosocket-host", metavar="HOST", help="Address for Asterisk.  [default: 127.0.0.1]")
+@click.option("--audiosocket-port", metavar="PORT", help="0: any free one.  [default: 9092]")
+@click.option("--agent", metavar="script:FILE|keys|none", help="Who answers.  [default: keys or greeting]")
+@click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
+@click.option("--precision", metavar="fp32|bf16|fp16|int8", help="Of CosyVoice.  [default: fp32]")
+@DEVICE
+@click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
+@click.option("--max-calls", metavar="N", help="More are refused at once.  [default: 100]")
+@click.option("--max-streams", metavar="N", help="Utterances at once.  [default: 100]")
+@click.option(
+    "--audiosocket-rate", metavar="HZ", help="8000, or 24000 for Asterisk 22.7 and later.  [default: 8000]"
+)
+@click.option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR.  [default: INFO]")
+@click.option(
+    "--listen-beyond-loopback", is_flag=True, default=None, help="Allow addresses that others can reach."
+)
+@click.option("--keys-file", type=_FILE_PATH, metavar="FILE", help="Ask for API keys, those of this file.")
+@click.option("--without-keys", is_flag=True, default=None, help="Let all who can reach it use it.")
+def serve(config_file: Path | None, **flags: object) -> None:
+    """Answer phones, browsers and programs until SIGTERM or Control-C."""
+    from ..settings import load_settings
+
+    settings = load_settings(config_file, flags)
+    _configure_logging(settings.log_level, settings.log_file)
+    from ..serve import serve as serve_calls
+
+    asyncio.run(serve_calls(settings, announce=click.echo))
+
+
+def _configure_logging(level: str, file: Path | None) -> None:
+    """Log to standard error, or to a file of which five older ones are kept."""
+    import logging
+    from logging.handlers import RotatingFileHandler
+
+    handler: logging.Handler = logging.StreamHandler()
+    if file is not None:
+        try:
+            handler = RotatingFileHandler(file, maxBytes=_MAX_LOG_BYTES, backupCount=5, encoding="utf-8")
+        except OSError as error:
+            raise VivavoceError(f"log_file: cannot write {file}: {error.strerror}") from None
+    logging.basicConfig(
+        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[handler]
+    )
+    for name in ("uvicorn", "aioice"):
+        logging.getLogger(name).setLevel("WARNING")  # their INFO is about themselves
+
+
+@_commands.command()
+@click.argument("text", required=False)
+@click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
+@click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
+@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice.")
+@DEVICE
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    envvar="VIVAVOCE_VOICE_STORE",
+    metavar="DIR",
+    help="Enrolled voices; also VIVAVOCE_VOICE_STORE.",
+)
+@click.option("--voice", metavar="ID", help="Voice.  [default: the first one]")
+@click.option("--speed", type=click.FloatRange(0.5, 2.0), default=1.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--sample-rate", type=click.Choice(["24000", "8000"]), default="24000", show_default=True)
+def say(
+    text: str | None,
+    out: str,
+    bundle: str,
+    precision: str,
+    device: str | None,
+    store: Path | None,
+    voice: str | None,
+    speed: float,
+    seed: int,
+    sample_rate: str,
+) -> None:
+    """Speak TEXT, or standard input as it arrives."""
+    from . import say as speaking
+
+    options = speaking.SayOptions(
+        out=out,
+        voice=voice,
+        speed=speed,
+        seed=seed,
+        sample_rate=int(sample_rate),
+        bundle=bundle,
+        voices=store,
+        precision=precision,
+        device=device or "auto",
+    )
+    asyncio.run(speaking.say(text, options))
+
+
+@_commands.command()
+@click.argument("host")
+@click.argument("port", type=click.IntRange(1, 65_535))
+@click.option("--seconds", type=float, default=30.0, show_default=True, help="How long to listen.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.wav", help="Record what is heard.")
+@click.option("--calls", type=int, default=1, show_default=True, help="Calls at once.")
+@click.option("--dtmf", default="", metavar="12#", help="Keys to press.")
+@AS_JSON
+def phone(
+    host: str, port: int, seconds: float, out: Path | None, calls: int, dtmf: str, as_json: bool
+) -> None:
+    """Call an AudioSocket server as Asterisk does, and listen."""
+    from rich.console import Console
+
+    from .phone import listen
+
+    console = Console(stderr=True)
+    report = listen(host, port, seconds=seconds, out=out, calls=calls, dtmf=dtmf, progress=console)
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        report.print_table(Console())

@@ -1,0 +1,392 @@
+"""The built-in caller: dials an AudioSocket gateway as Asterisk does, listens, and records what it hears.
+
+One thread and one selector carry every call, so that a hundred phones cost little beside the gateway.
+A phone sends its 0x01 and UUID, then 20 ms of silence on an absolute schedule, and the digits it is told to.
+Arrival is when the kernel took the packet (SO_TIMESTAMPNS), not when this thread got round to reading it.
+
+It is not a bridge: it never plays what it hears, and it hangs up as Asterisk does, by closing the connection.
+
+Source: app_audiosocket and chan_audiosocket of Asterisk, which connect within 2 s and hang up by closing.
+"""
+
+import heapq
+import random
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ...adapters.audiosocket.protocol import (
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketProtocolError,
+    AudioSocketRole,
+    CallId,
+    Dtmf,
+    Hangup,
+    encode,
+)
+from ...tts_engine.errors import BadRequest, VivavoceError
+from .received_audio import (
+    ReceivedCall,
+    ReceivedCallSummary,
+    ReceivedPacket,
+    summarize_call,
+    write_packet_times,
+    write_wav,
+)
+
+PTIME_S = 0.020  # one packet of silence each, as a phone's RTP makes Asterisk send
+SAMPLE_RATE = 8000  # Hz, of the silence that the phone sends
+CONNECT_TIMEOUT_S = 2.0  # as Asterisk
+DIGITS = "0123456789*#ABCD"
+_FIRST_DIGIT_S = 1.0  # after the connection
+_DIGIT_EVERY_S = 0.3
+_RECEIVE_BYTES = 65_536
+_SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
+_TIMESPEC = struct.Struct("@ll")
+
+
+class PhoneFailed(VivavoceError):
+    """The call could not be made, or its recording could not be written."""
+
+
+@dataclass(slots=True)
+class SimulatedPhone:
+    """One call in progress. ``arrivals`` are (monotonic s, bytes) as read; they are parsed after the call."""
+
+    call_id: UUID
+    sock: socket.socket
+    connection: AudioSocketConnection
+    connected: float
+    next_silence: float
+    digits: str
+    next_digit: float
+    arrivals: list[tuple[float, bytes]] = field(default_factory=list)
+    ended: float | None = None
+    reason: str = ""
+
+    @property
+    def next_due(self) -> float:
+        """When this line has something to send, monotonic s."""
+        return min(self.next_silence, self.next_digit) if self.digits else self.next_silence
+
+
+class PhoneSimulator:
+    """Many phones on one thread. Dial with ``dial``, let time pass with ``run``, read what each ``heard``."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._selector = selectors.DefaultSelector()
+        self._phones: dict[UUID, SimulatedPhone] = {}
+        self._schedule: list[tuple[float, UUID]] = []
+        self._random = random.Random(0)
+        self._silence = encode(AudioSocketAudio(SAMPLE_RATE, bytes(round(SAMPLE_RATE * PTIME_S) * 2)))
+
+    def dial(self, *, digits: str = "") -> UUID:
+        """Connect one more phone; ``digits`` are pressed from one second on.
+
+        Raises:
+            PhoneFailed: nobody answers there.
+            BadRequest: a digit that no phone has.
+        """
+        check_digits(digits)
+        sock = self._connect()
+        now = time.monotonic()
+        phase_s = self._random.uniform(0, PTIME_S)  # phones do not tick together
+        connection = AudioSocketConnection(AudioSocketRole.CALLER)
+        phone_call = SimulatedPhone(
+            uuid4(), sock, connection, now, now + phase_s, digits, now + _FIRST_DIGIT_S
+        )
+        self._phones[phone_call.call_id] = phone_call
+        self._selector.register(sock, selectors.EVENT_READ, phone_call)
+        self._send(phone_call, connection.send(CallId(phone_call.call_id)), now)
+        heapq.heappush(self._schedule, (phone_call.next_due, phone_call.call_id))
+        return phone_call.call_id
+
+    def _connect(self) -> socket.socket:
+        host, port = self._address
+        try:
+            sock = socket.create_connection(self._address, timeout=CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise PhoneFailed(
+                f"nobody answers at {host}:{port} ({error.strerror or error}); is `vivavoce serve` running?"
+            ) from error
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _enable_kernel_timestamps(sock)
+        sock.setblocking(False)
+        return sock
+
+    @property
+    def open_calls(self) -> int:
+        """Calls that nobody has hung up yet."""
+        return sum(phone_call.ended is None for phone_call in self._phones.values())
+
+    def run(self, until: float) -> None:
+        """Send and receive until then (monotonic s), or until the last call has ended."""
+        while self._schedule and (now := time.monotonic()) < until:
+            wait_s = max(0.0, min(self._schedule[0][0], until) - now)
+            for key, _ in self._selector.select(wait_s):
+                self._receive(key.data)
+            self._send_due(time.monotonic())
+
+    def _send_due(self, now: float) -> None:
+        while self._schedule and self._schedule[0][0] <= now:
+            _, call = heapq.heappop(self._schedule)
+            phone_call = self._phones[call]
+            if phone_call.ended is not None:
+                continue
+            self._send_next(phone_call, now)
+            heapq.heappush(self._schedule, (phone_call.next_due, call))
+
+    def _send_next(self, phone_call: SimulatedPhone, now: float) -> None:
+        if phone_call.digits and phone_call.next_digit <= phone_call.next_silence:
+            digit, phone_call.digits = phone_call.digits[0], phone_call.digits[1:]
+            phone_call.next_digit += _DIGIT_EVERY_S
+            self._send(phone_call, phone_call.connection.send(Dtmf(digit)), now)
+            return
+        phone_call.next_silence += PTIME_S
+        self._send(phone_call, self._silence, now)
+
+    def _send(self, phone_call: SimulatedPhone, message: bytes, now: float) -> None:
+        try:
+            sent = phone_call.sock.send(message)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._end(phone_call, now, f"the gateway dropped the connection ({error.strerror or error})")
+            return
+        if sent < len(message):  # Asterisk fails the call at a short write, too
+            self._end(phone_call, now, "the gateway stopped reading")
+
+    def _receive(self, phone_call: SimulatedPhone) -> None:
+        if phone_call.ended is not None:
+            return
+        try:
+            data, ancillary, _, _ = phone_call.sock.recvmsg(_RECEIVE_BYTES, socket.CMSG_SPACE(_TIMESPEC.size))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(
+                phone_call, time.monotonic(), f"the gateway reset the connection ({error.strerror or error})"
+            )
+            return
+        if not data:
+            self._end(phone_call, time.monotonic(), "the gateway hung up")
+            return
+        phone_call.arrivals.append((_arrival_time(ancillary), data))
+
+    def _end(self, phone_call: SimulatedPhone, now: float, reason: str) -> None:
+        if phone_call.ended is not None:
+            return
+        phone_call.ended, phone_call.reason = now, reason
+        self._selector.unregister(phone_call.sock)
+        phone_call.sock.close()
+
+    def close(self) -> None:
+        """Hang up every call as Asterisk does, by closing, and let go of the selector."""
+        for phone_call in self._phones.values():
+            self._end(phone_call, time.monotonic(), "we hung up")
+        self._selector.close()
+
+    def received_calls(self) -> list[ReceivedCall]:
+        """What each phone heard so far, in the order of dialling."""
+        return [_received_call(phone_call) for phone_call in self._phones.values()]
+
+
+def check_digits(digits: str) -> None:
+    """Raises BadRequest for a key that no phone has."""
+    wrong = [digit for digit in digits if digit not in DIGITS]
+    if wrong:
+        raise BadRequest(f"{wrong[0]!r} is not a key of a phone; keys are {DIGITS}")
+
+
+def _enable_kernel_timestamps(sock: socket.socket) -> None:
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    except OSError:
+        return  # elsewhere than on Linux arrival is when we read
+
+
+def _arrival_time(ancillary: list[tuple[int, int, bytes]]) -> float:
+    now = time.monotonic()
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack(data)
+            waited_s = time.time() - (seconds + nanoseconds / 1e9)
+            return now - min(max(float(waited_s), 0.0), 1.0)  # a stepped wall clock moves no packet farther
+    return now
+
+
+def _received_call(phone_call: SimulatedPhone) -> ReceivedCall:
+    packets: list[ReceivedPacket] = []
+    reason = phone_call.reason
+    try:
+        for arrived, event in _received_events(phone_call):
+            match event:
+                case AudioSocketAudio(sample_rate=sample_rate, payload=payload):
+                    packets.append(ReceivedPacket(arrived, sample_rate, payload))
+                case Hangup():
+                    reason = "the gateway hung up"
+    except AudioSocketProtocolError as error:
+        reason = f"the gateway broke the protocol: {error}"
+    ended = time.monotonic() if phone_call.ended is None else phone_call.ended
+    return ReceivedCall(phone_call.call_id, phone_call.connected, tuple(packets), ended, reason)
+
+
+def _received_events(phone_call: SimulatedPhone) -> Iterator[tuple[float, object]]:
+    connection = AudioSocketConnection(AudioSocketRole.CALLER)
+    for arrived, data in phone_call.arrivals:
+        connection.receive_data(data)
+        for event in connection.events():
+            yield arrived, event
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneReport:
+    """The figures of every call of one run."""
+
+    calls: tuple[ReceivedCallSummary, ...]
+
+    def as_json(self) -> str:
+        """One JSON object with a list of calls."""
+        return f'{{"calls": [{", ".join(summary.as_json() for summary in self.calls)}]}}'
+
+    def print_table(self, console: Console) -> None:
+        """The same as a table for people: all figures of one call, or one row each of several."""
+        if len(self.calls) == 1:
+            console.print(_one_call_table(self.calls[0]))
+        else:
+            console.print(_many_calls_table(self.calls))
+        for summary in self.calls:
+            if summary.recording is not None:
+                console.print(f"recorded to {summary.recording}", soft_wrap=True)
+
+
+def _one_call_table(summary: ReceivedCallSummary) -> Table:
+    table = Table(title=f"call {summary.call}", title_justify="left", show_header=False)
+    for name, value in (
+        ("ended", f"{summary.reason}, after {summary.duration_s:.1f} s"),
+        ("first packet", _ms(summary.first_packet_ms)),
+        ("first audible sample", _ms(summary.first_audible_ms)),
+        ("speech", f"{summary.speech_s:.1f} s"),
+        ("packets", f"{summary.packets} at {summary.sample_rate or 0} Hz"),
+        ("between packets, p50 / p99", _inter_arrival(summary)),
+        ("gaps over 40 / 60 / 100 ms", _gaps(summary)),
+    ):
+        table.add_row(name, value)
+    return table
+
+
+def _many_calls_table(summaries: Sequence[ReceivedCallSummary]) -> Table:
+    table = Table(title=f"{len(summaries)} calls", title_justify="left")
+    for heading in ("call", "audible after", "speech", "packets", "gaps >40/60/100 ms", "ended"):
+        table.add_column(heading)
+    for summary in summaries:
+        table.add_row(
+            summary.call[:8],
+            _ms(summary.first_audible_ms),
+            f"{summary.speech_s:.1f} s",
+            str(summary.packets),
+            _gaps(summary),
+            summary.reason,
+        )
+    return table
+
+
+def _inter_arrival(summary: ReceivedCallSummary) -> str:
+    return f"{_ms(summary.inter_arrival_p50_ms)} / {_ms(summary.inter_arrival_p99_ms)}"
+
+
+def _gaps(summary: ReceivedCallSummary) -> str:
+    return f"{summary.gaps_over_40_ms} / {summary.gaps_over_60_ms} / {summary.gaps_over_100_ms}"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} ms"
+
+
+def listen(
+    host: str,
+    port: int,
+    *,
+    seconds: float = 30.0,
+    out: Path | None = None,
+    calls: int = 1,
+    dtmf: str = "",
+    progress: Console | None = None,
+) -> PhoneReport:
+    """Make ``calls`` calls at once, listen for ``seconds`` or until the gateway hangs up, and report.
+
+    ``out`` is a WAV, with packet times beside it (``heard.wav``, ``heard.packets.csv``); several calls are
+    numbered (``heard-1.wav``). Control-C hangs up early and still reports. ``progress``: where to show it.
+
+    Raises:
+        PhoneFailed: nobody answers, or a recording cannot be written.
+        BadRequest: seconds, calls or digits that make no sense.
+    """
+    _check_arguments(seconds, calls, dtmf)
+    if out is not None and not out.parent.is_dir():
+        raise PhoneFailed(f"cannot write {out}: there is no folder {out.parent}")
+    simulator = PhoneSimulator(host, port)
+    try:
+        _run_calls(simulator, seconds, calls, dtmf, progress or Console(quiet=True))
+    except KeyboardInterrupt:
+        pass  # hanging up early is a normal end of a call
+    finally:
+        simulator.close()
+    return PhoneReport(
+        tuple(
+            _summarize_and_save(heard, path)
+            for heard, path in _with_recording_paths(simulator.received_calls(), out)
+        )
+    )
+
+
+def _check_arguments(seconds: float, calls: int, dtmf: str) -> None:
+    if seconds <= 0:
+        raise BadRequest(f"got {seconds} s to listen; more than 0 is needed")
+    if calls < 1:
+        raise BadRequest(f"got {calls} calls; at least 1 is needed")
+    check_digits(dtmf)
+
+
+def _run_calls(simulator: PhoneSimulator, seconds: float, calls: int, dtmf: str, console: Console) -> None:
+    for _ in range(calls):
+        simulator.dial(digits=dtmf)
+    start = time.monotonic()
+    columns = (TextColumn("listening to {task.fields[lines]} call(s)"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("", total=seconds, lines=calls)
+        while simulator.open_calls and (now := time.monotonic()) < start + seconds:
+            simulator.run(min(now + 0.5, start + seconds))
+            bar.update(task, completed=time.monotonic() - start, lines=simulator.open_calls, refresh=True)
+
+
+def _with_recording_paths(
+    heard: list[ReceivedCall], out: Path | None
+) -> Iterator[tuple[ReceivedCall, Path | None]]:
+    for number, received in enumerate(heard, start=1):
+        if out is None or len(heard) == 1:
+            yield received, out
+        else:
+            yield received, out.with_name(f"{out.stem}-{number}{out.suffix}")
+
+
+def _summarize_and_save(heard: ReceivedCall, path: Path | None) -> ReceivedCallSummary:
+    if path is None:
+        return summarize_call(heard)
+    try:
+        write_wav(path, heard.packets)
+        write_packet_times(path.with_suffix(".packets.csv"), heard)
+    except OSError as error:
+        raise PhoneFailed(f"cannot write {error.filename or path}: {error.strerror or error}") from error
+    return summarize_call(heard, path)

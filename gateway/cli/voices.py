@@ -1,0 +1,115 @@
+"""``vivavoce voices add | list | remove``: the store of voices, changed while servers that read it run."""
+
+import hashlib
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...tts_engine.errors import BadRequest
+from .options import AS_JSON
+
+if TYPE_CHECKING:  # onnxruntime comes with it, and --help answers at once
+    from ...tts_engine.voices.store import StoredVoice, VoiceStore
+
+_STORE_OPTION = click.option(
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    envvar="VIVAVOCE_VOICE_STORE",
+    metavar="DIR",
+    help="Where voices are kept; also VIVAVOCE_VOICE_STORE.",
+)
+_ROW_FORMAT = "{:<24} {:<24} {:>7}  {:<6} {:<10}  {}"
+
+
+@click.group()
+def voices() -> None:
+    """Enrol, list and remove voices."""
+
+
+@voices.command()
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path))
+@_STORE_OPTION
+@click.option(
+    "--bundle", type=click.Path(path_type=Path), required=True, metavar="DIR", help="CosyVoice 2 or 3."
+)
+@click.option(
+    "--transcript", default="", metavar="TEXT", help="What is said in FILE; the voice is nearer with it."
+)
+@click.option("--language", default="", metavar="CODE", help="That is spoken in it, such as en-GB.")
+@click.option(
+    "--consent", default="", metavar="TEXT", help="What the speaker agreed to; kept with the voice."
+)
+def add(
+    name: str, file: Path, folder: Path, bundle: Path, transcript: str, language: str, consent: str
+) -> None:
+    """Make FILE, 3 to 30 seconds of one person speaking, the voice NAME."""
+    from ...tts_engine.voices.enrolment import enroll
+    from ...tts_engine.voices.recording import read_recording_file
+    from ...tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
+
+    with VoiceStore(folder, None) as store:
+        if store.find(checked_id(name)) is not None:
+            raise BadRequest(f"there is a voice {name!r} already; remove it first or take another name")
+        recording = read_recording_file(file)
+        prompt = enroll(bundle, recording, transcript)
+        about = VoiceMetadata(
+            language=language,
+            consent=consent,
+            provenance=f"command line, {file.name}",
+            source=_sha256_of(file),
+        )
+        voice = store.add(prompt, name=name, about=about, voice_id=name)
+    click.echo(f"{voice.id}: {recording.duration_s:.1f} s, CosyVoice {voice.version}, {voice.bytes:,} bytes")
+
+
+@voices.command("list")
+@_STORE_OPTION
+@AS_JSON
+def list_voices(folder: Path, as_json: bool) -> None:
+    """List the voices: id, name, release, language, since when, whose, from where."""
+    with _open_existing_store(folder) as store:
+        stored_voices = store.list()
+    if as_json:
+        click.echo(json.dumps([asdict(voice) for voice in stored_voices], indent=2))
+        return
+    for voice in stored_voices:
+        click.echo(_format_voice(voice))
+
+
+@voices.command()
+@click.argument("id")
+@_STORE_OPTION
+def remove(id: str, folder: Path) -> None:
+    """Delete the voice ID, and its recording's traces with it."""
+    with _open_existing_store(folder) as store:
+        voice = store.remove(id)
+    click.echo(f"{voice.id} ({voice.name}) is removed")
+
+
+def _open_existing_store(folder: Path) -> "VoiceStore":
+    from ...tts_engine.voices.store import VoiceStore
+
+    if not folder.is_dir():
+        raise BadRequest(f"{folder}: no such folder; 'vivavoce voices add' makes one")
+    return VoiceStore(folder, None)
+
+
+def _sha256_of(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _format_voice(voice: "StoredVoice") -> str:
+    day = time.strftime("%Y-%m-%d", time.gmtime(voice.created_at))
+    release = f"v{voice.version}"
+    owner = f"key {voice.about.owner}, " if voice.about.owner else ""
+    return _ROW_FORMAT.format(
+        voice.id, voice.name, release, voice.language or "-", day, owner + voice.about.provenance
+    ).rstrip()

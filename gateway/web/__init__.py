@@ -1,0 +1,1 @@
+"""The HTTP application: routes, back-pressure, request log, sockets and streamed answers."""

@@ -1,0 +1,339 @@
+"""Files of weights: what is in them, without loading it; and loading it, without executing anything.
+
+A ``.pt`` file is a zip of a pickle and raw numbers. The pickle is only ever read by a reader that knows
+tensors and containers and refuses everything else; for a look at keys and shapes the numbers stay on the
+disk. A ``.safetensors`` file holds no code at all.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:67-75 (which file goes where, the ``generator.``
+prefix).
+"""
+
+import errno
+import pickle
+import stat
+import struct
+import zipfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from .tensor_shapes import TensorShape
+
+TIED_KEY = "llm.model.lm_head.weight"
+
+_GENERATOR_PREFIX = "generator."
+_OLD_WEIGHT_NORM_KEYS = {
+    ".weight_g": ".parametrizations.weight.original0",
+    ".weight_v": ".parametrizations.weight.original1",
+}
+_MAX_KEYS_NAMED = 4
+_TENSORS_PER_MAPPING = 12  # a layer of the language model
+_MAX_PICKLE_BYTES = 16_000_000  # of the pickle alone, which names the tensors; a release has 0.1 MB
+_GIT_LFS_POINTER = b"version https://git-lfs"
+
+
+class WeightFileError(ValueError):
+    """A file of weights cannot be used; the message names it, what was found and what is expected."""
+
+
+def weight_path(folder: Path, name: str) -> Path:
+    """The file that holds ``name`` (e.g. llm.pt): a converted one where there is one."""
+    converted = (folder / name).with_suffix(".safetensors")
+    return converted if converted.exists() else folder / name
+
+
+def check_weight_file(path: Path, expected: Mapping[str, TensorShape]) -> None:
+    """Compare a file's keys, shapes and types with what is expected.
+
+    Raises WeightFileError, which names all that differs. Reads headers only. A converted file may lack the
+    tied head of the language model.
+    """
+    found = describe_tensors(path)
+    missing = [key for key in expected if key not in found and not _may_lack(path, key)]
+    unknown = [key for key in found if key not in expected]
+    other = [
+        f"{key} is {_shape_and_type(*found[key])}, expected {_shape_and_type(shape, torch.float32)}"
+        for key, shape in expected.items()
+        if key in found and found[key] != (shape, torch.float32)
+    ]
+    if missing or unknown or other:
+        raise WeightFileError(
+            f"{path.name}: {'; '.join(_differences(missing, unknown, other))}; {_release_hint(path)}"
+        )
+
+
+def load_weight_file(path: Path, memory_mapped: Collection[str] = ()) -> dict[str, Tensor]:
+    """Every tensor, on the CPU, under today's names; raises WeightFileError.
+
+    mapped: keys of tensors that stay in the file, of which a page is read when it is first used. The file
+    may be replaced meanwhile, but not written over.
+    """
+    read, mapping = (
+        (_read_safetensors, _map_safetensors)
+        if path.suffix == ".safetensors"
+        else (_read_pickle, _map_pickle)
+    )
+    try:
+        tensors = _with_current_keys(read(path))
+        for key in memory_mapped:
+            tensors.pop(key)  # before the other is there
+            tensors[key] = _with_current_keys(mapping(path))[key]
+    except (OSError, SafetensorError) as error:
+        raise WeightFileError(f"{path.name}: {error}; {_download_hint(path)}") from error
+    return tensors
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    return _read_tensor_table(path, "cpu")
+
+
+def _map_pickle(path: Path) -> dict[str, Tensor]:
+    """Whoever keeps one of these keeps the mapping, but of what is not touched only addresses."""
+    return cast(dict[str, Tensor], torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+
+
+def _map_safetensors(path: Path) -> dict[str, Tensor]:
+    return load_file(path)
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    """A copy of each, a few of them mapped at a time: all of a mapping that was read counts as memory."""
+    with safe_open(path, framework="pt") as file:
+        keys = list(file.keys())
+    tensors = {}
+    for some in _batched(keys, _TENSORS_PER_MAPPING):
+        with safe_open(path, framework="pt") as file:
+            tensors.update({key: file.get_tensor(key).clone() for key in some})
+    return tensors
+
+
+def read_pickled_data(path: Path, device: str = "cpu") -> Any:
+    """Tensors and plain containers of a ``.pt`` file, nothing else; raises WeightFileError.
+
+    device: or "meta", which leaves the numbers on the disk.
+    """
+    _check_archive(path)
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise WeightFileError(
+            f"{path.name}: its pickle is damaged or asks for code to be run ({_first_line(error)}); expected "
+            "tensors only; load this file with nothing, and get it from its publisher"
+        ) from error
+    except _DAMAGED_FILE_ERRORS as error:
+        raise WeightFileError(f"{path.name}: {_first_line(error)}; {_download_hint(path)}") from error
+
+
+# What reading a damaged pickle may end in.
+_DAMAGED_FILE_ERRORS = (
+    OSError,
+    RuntimeError,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    MemoryError,
+    struct.error,
+)
+
+
+def convert_to_safetensors(source: Path) -> Path:
+    """Write a ``.pt`` file as ``.safetensors`` beside it, equal to it or not at all; the new path.
+
+    Raises WeightFileError, and OSError where it cannot be written.
+    """
+    target = source.with_suffix(".safetensors")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; remove it")
+    tensors = _with_current_keys(_read_tensor_table(source, "cpu"))
+    tensors.pop(TIED_KEY, None)
+    partial = target.with_suffix(".partial")
+    try:
+        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial)
+        _verify_conversion(partial, tensors)
+        partial.replace(target)
+    except SafetensorError as error:
+        raise WeightFileError(f"{target.name}: {error}; is there room on the disk?") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _verify_conversion(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    with safe_open(path, framework="pt") as file:
+        different = set(file.keys()) ^ set(tensors)
+        # Bit by bit: a number that is none equals itself too.
+        different |= {
+            key
+            for key, tensor in tensors.items()
+            if not _same_bits(file.get_tensor(key), tensor.contiguous())
+        }
+    if different:
+        raise WeightFileError(
+            f"{path.name}: {', '.join(_abbreviate(sorted(different)))} came back changed; try again"
+        )
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    return (
+        one.dtype == other.dtype and one.shape == other.shape and torch.equal(*map(_as_bytes, (one, other)))
+    )
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def describe_tensors(path: Path) -> dict[str, tuple[TensorShape, torch.dtype]]:
+    """The shape and type of every tensor in a file, under today's names; raises WeightFileError."""
+    if path.suffix == ".safetensors":
+        return _describe_safetensors(path)
+    tensors = _with_current_keys(_read_tensor_table(path, "meta"))
+    _check_data_size(path, tensors)
+    return {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in tensors.items()}
+
+
+def _describe_safetensors(path: Path) -> dict[str, tuple[TensorShape, torch.dtype]]:
+    try:
+        require_file(path)
+        with safe_open(path, framework="pt") as file:
+            slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - no mapping
+            return {
+                key: (tuple(part.get_shape()), _SAFETENSORS_TYPES.get(part.get_dtype(), torch.bool))
+                for key, part in slices.items()
+            }
+    except (OSError, SafetensorError) as error:
+        raise WeightFileError(f"{path.name}: {error}; {_download_hint(path)}") from error
+
+
+_SAFETENSORS_TYPES = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F64": torch.float64,
+    "I64": torch.int64,
+}
+
+
+def _check_archive(path: Path) -> None:
+    """A file that ends early, or is a stand-in for one that was not downloaded, has no table at its end."""
+    try:
+        require_file(path)
+        with path.open("rb") as file:
+            start = file.read(len(_GIT_LFS_POINTER))
+            size = path.stat().st_size
+    except OSError as error:
+        raise WeightFileError(f"{path.name}: {error.strerror}; {_download_hint(path)}") from error
+    if start == _GIT_LFS_POINTER:
+        raise WeightFileError(
+            f"{path.name}: a Git LFS pointer of {size} bytes, not the file; run git lfs pull"
+        )
+    entries = _entries(path)
+    if entries is None:
+        raise WeightFileError(
+            f"{path.name}: {size:,} bytes that are no complete PyTorch archive; {_download_hint(path)}"
+        )
+    packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+    pickled = sum(entry.file_size for entry in entries if entry.filename.endswith(".pkl"))
+    # Nothing that unpacks to more than the file holds is even begun with.
+    if packed or pickled > _MAX_PICKLE_BYTES or sum(entry.file_size for entry in entries) > size:
+        raise WeightFileError(
+            f"{path.name}: an archive packed as PyTorch does not pack any (a pickle of {pickled:,} bytes); "
+            f"{_download_hint(path)}"
+        )
+
+
+def require_file(path: Path) -> None:
+    """Raises OSError unless it is a plain file: reading from a pipe would wait for ever."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is no plain file", str(path))
+
+
+def _entries(path: Path) -> list[zipfile.ZipInfo] | None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.infolist()
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError):
+        return None
+
+
+def _check_data_size(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """The raw numbers in the archive must suffice for the tensors; tied ones are stored once."""
+    stored = sum(entry.file_size for entry in _entries(path) or () if "/data/" in entry.filename)
+    needed = sum(t.numel() * t.element_size() for key, t in tensors.items() if key != TIED_KEY)
+    if stored < needed:
+        raise WeightFileError(
+            f"{path.name}: holds {stored:,} bytes of numbers, expected {needed:,}; {_download_hint(path)}"
+        )
+
+
+def _read_tensor_table(path: Path, device: str) -> dict[str, Tensor]:
+    read = read_pickled_data(path, device)
+    if not isinstance(read, dict) or not all(isinstance(value, Tensor) for value in read.values()):
+        raise WeightFileError(f"{path.name}: found no table of tensors; expected the weights of one network")
+    return read
+
+
+def _with_current_keys(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Today's names: without the prefix that training leaves, with today's words for weight norm."""
+    return {_current_key(key): tensor for key, tensor in tensors.items()}
+
+
+def _current_key(key: str) -> str:
+    key = key.removeprefix(_GENERATOR_PREFIX)
+    for old, new in _OLD_WEIGHT_NORM_KEYS.items():
+        if key.endswith(old):
+            return key.removesuffix(old) + new
+    return key
+
+
+def _may_lack(path: Path, key: str) -> bool:
+    return path.suffix == ".safetensors" and key == TIED_KEY
+
+
+def _differences(missing: list[str], unknown: list[str], other: list[str]) -> Iterator[str]:
+    for keys, what in ((missing, "missing"), (unknown, "unknown")):
+        if keys:
+            yield f"{len(keys)} keys {what} ({', '.join(_abbreviate(keys))})"
+    if other:
+        yield (
+            f"{len(other)} tensors of another kind ({', '.join(_abbreviate(other))})"
+            if other[1:]
+            else other[0]
+        )
+
+
+def _batched(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (keys[start : start + size] for start in range(0, len(keys), size))
+
+
+def _abbreviate(keys: list[str]) -> Iterator[str]:
+    yield from keys[:_MAX_KEYS_NAMED]
+    if len(keys) > _MAX_KEYS_NAMED:
+        yield "..."
+
+
+def _shape_and_type(shape: TensorShape, dtype: torch.dtype) -> str:
+    return f"{list(shape)} {str(dtype).removeprefix('torch.')}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200] or type(error).__name__
+
+
+def _release_hint(path: Path) -> str:
+    return f"is {path.name} of the same release as the yaml beside it?"
+
+
+def _download_hint(path: Path) -> str:
+    return f"download {path.name} again and compare its size with the publisher's"

@@ -1,0 +1,1 @@
+"""CosyVoice's flow: speech ids to mel spectrogram."""

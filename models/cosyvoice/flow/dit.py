@@ -1,0 +1,261 @@
+"""The v3 velocity estimator: a diffusion transformer with block-wise attention. No solver.
+
+    [x, prompt mel, mu, speaker] 320 -> linear -> + two grouped convolutions over 31 frames
+    22 x ( attention, feed-forward; each normed, scaled, shifted and gated by the solver time )
+    -> norm, scale, shift -> 80
+
+Positions are rotary, and turn the first head only: upstream rotates before it splits the heads. The weights
+have learned it so.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 flow/DiT/{dit,modules}.py (after F5-TTS), RotaryEmbedding of
+x-transformers 2.11.24; keys as in flow.pt under ``decoder.estimator``.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..layers import Linear, QkvProjection, sinusoidal_time_features, split_keys_values
+from .attention_memory import (
+    AttentionMemory,
+    AttentionPlan,
+    CacheForm,
+    attend,
+    layer_memories,
+    read_history,
+    write_chunk,
+)
+
+MEL_BANDS = 80
+TIME_WIDTH = 256
+POSITION_KERNEL = 31
+POSITION_GROUPS = 16
+# What the solver time gives each block: shift, scale, gate of attention, shift, scale, gate of the
+# feed-forward.
+MODULATION_PARTS = 6
+NORM_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class DitConfig:
+    """Sizes of the estimator; defaults are the released ones."""
+
+    width: int = 1024
+    depth: int = 22
+    heads: int = 16
+    head_dim: int = 64
+    feed_forward_factor: int = 2
+    in_channels: int = 320
+
+    @property
+    def inner(self) -> int:
+        return self.heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class DitState:
+    """What one solver step remembers. Batch-first: a row is one half of the guidance pair of one session.
+
+    ``first``, ``second``: (N, 30, C), contexts of the position convolutions. ``kept``: (N, depth, P, W, D),
+    see ``attention_memory``: keys (turned already) and values (P 2) or modulated inputs (P 1), D 1024.
+    """
+
+    first_context: Tensor
+    second_context: Tensor
+    cache: AttentionMemory
+
+
+class _GroupedConv(nn.Sequential):
+    """A grouped causal convolution over 31 frames, and Mish."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(nn.Conv1d(width, width, POSITION_KERNEL, groups=POSITION_GROUPS), nn.Mish())
+
+    def run(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        """x: (N, T, C) -> (N, T, C) and the next context."""
+        with_context = torch.cat([context, x], 1)
+        return self(with_context.transpose(1, 2)).transpose(1, 2), with_context[:, x.shape[1] :].contiguous()
+
+
+class _PositionConvs(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv1 = _GroupedConv(width)
+        self.conv2 = _GroupedConv(width)
+
+
+class _InputEmbed(nn.Module):
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.proj = Linear(inputs, width)
+        self.conv_pos_embed = _PositionConvs(width)
+
+
+class _TimeEmbed(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.time_mlp = nn.Sequential(Linear(TIME_WIDTH, width), nn.SiLU(), Linear(width, width))
+
+
+class _Modulation(nn.Module):
+    """A linear layer on the time embedding; the layer norm that it modulates has no weights."""
+
+    def __init__(self, width: int, parts: int) -> None:
+        super().__init__()
+        self.parts = parts
+        self.linear = Linear(width, parts * width)
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        return self.linear(F.silu(embedding)).view(len(embedding), self.parts, -1)  # type: ignore[no-any-return]
+
+
+class _DitFeedForward(nn.Module):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.ff = nn.ModuleList([nn.Sequential(Linear(width, inner)), nn.Identity(), Linear(inner, width)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.ff[2](F.gelu(self.ff[0](x), approximate="tanh"))
+        return y
+
+
+class _DitAttention(QkvProjection):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__(width, inner, True, ("to_q", "to_k", "to_v"))
+        self.to_out = nn.ModuleList([Linear(inner, width)])
+
+
+class _RotaryAngles:
+    """Cosines and sines of frames' positions, for the first head."""
+
+    def __init__(self, positions: Tensor, rates: Tensor) -> None:
+        angles = (positions[..., None] * rates).repeat_interleave(2, -1)
+        self.cos, self.sin = angles.cos(), angles.sin()
+
+    def rotate(self, x: Tensor) -> None:
+        """Turn the first channels of x (N, T, D), in place."""
+        head = x[..., : self.cos.shape[-1]]
+        even, odd = head[..., ::2], head[..., 1::2]
+        head.copy_(head * self.cos + torch.stack([-odd, even], -1).flatten(-2) * self.sin)
+
+
+class _DitBlock(nn.Module):
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.heads = config.heads
+        self.attn_norm = _Modulation(width, MODULATION_PARTS)
+        self.attn = _DitAttention(width, config.inner)
+        self.ff = _DitFeedForward(width, width * config.feed_forward_factor)
+
+    def forward(
+        self,
+        x: Tensor,
+        modulation: Tensor,
+        cache: AttentionMemory,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
+        angles: tuple[_RotaryAngles, _RotaryAngles],
+    ) -> Tensor:
+        """x: (N, T, C). modulation: (N or 1, 6, C). kept: (N, P, W, D), written in place. turns: of history
+        and chunk.
+        """
+        shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation[:, :, None].unbind(1)
+        inputs = modulate(x, scale, shift)
+        query, new_values = self.attn.project_queries(inputs), self._project(inputs, angles[1])
+        angles[1].rotate(query)
+        history_and_chunk = read_history(
+            cache, plan, cache_form, lambda history, _: self._project(history, angles[0]), x.shape[1]
+        )
+        attended = self.attn.to_out[0](attend(query, new_values, history_and_chunk, plan, self.heads))
+        if history_and_chunk is not cache:
+            write_chunk(cache, inputs[:, None] if cache_form is CacheForm.INPUTS else new_values, plan)
+        if plan.frame_mask is not None:
+            attended = attended * plan.frame_mask
+        x = torch.addcmul(x, gate, attended)
+        return torch.addcmul(x, ff_gate, self.ff(modulate(x, ff_scale, ff_shift)))
+
+    def _project(self, inputs: Tensor, angles: _RotaryAngles) -> Tensor:
+        projected = self.attn.project_keys_values(inputs)
+        angles.rotate(projected)
+        return split_keys_values(projected)
+
+
+def modulate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Layer norm without weights, then the solver time's scale and shift."""
+    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON), 1 + scale)
+
+
+class _RotaryFrequencies(nn.Module):
+    inv_freq: Tensor
+
+    def __init__(self, head_dim: int) -> None:
+        super().__init__()
+        rates = 1.0 / (10000 ** (torch.arange(0, head_dim, 2).float() / head_dim))
+        self.register_buffer("inv_freq", rates)
+
+
+class FlowDit(nn.Module):
+    """The v3 estimator: ``step`` on a chunk of frames, any number of rows."""
+
+    def __init__(self, config: DitConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.time_embed = _TimeEmbed(config.width)
+        self.input_embed = _InputEmbed(config.in_channels, config.width)
+        self.rotary_embed = _RotaryFrequencies(config.head_dim)
+        self.transformer_blocks = nn.ModuleList([_DitBlock(config) for _ in range(config.depth)])
+        self.norm_out = _Modulation(config.width, 2)
+        self.proj_out = Linear(config.width, MEL_BANDS)
+
+    def time_embedding(self, t: Tensor) -> Tensor:
+        """(N,) solver times in 0..1 -> (N, C)."""
+        y: Tensor = self.time_embed.time_mlp(sinusoidal_time_features(t, TIME_WIDTH))
+        return y
+
+    def time_offsets(self, t: Tensor) -> Tensor:
+        """Every block's shifts, scales and gates, then the last norm's scale, shift: (N, 6 depth + 2, C)."""
+        embedding = self.time_embedding(t)
+        parts = [block.get_submodule("attn_norm")(embedding) for block in self.transformer_blocks]
+        return torch.cat([*parts, self.norm_out(embedding)], 1)
+
+    def init_state(self, rows: int, frames: int, cache_form: CacheForm, dtype: torch.dtype) -> DitState:
+        """A beginning, with room for ``frames``."""
+        config, rates = self.config, self.rotary_embed.inv_freq
+        parts, depth = (2, config.inner) if cache_form is CacheForm.KEYS_VALUES else (1, config.width)
+        cache = torch.empty(rows, config.depth, parts, frames, depth, dtype=dtype, device=rates.device)
+        first, second = (rates.new_zeros(rows, POSITION_KERNEL - 1, config.width) for _ in range(2))
+        return DitState(first, second, cache)
+
+    def step(
+        self,
+        x: Tensor,
+        conditions: Tensor,
+        offsets: Tensor,
+        state: DitState,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
+    ) -> tuple[Tensor, DitState]:
+        """The velocity of a chunk.
+
+        x: (N, T, 80). conditions: (N, T, 240) mu, speaker, prompt mel. offsets: (N or 1, 6 depth + 2, C).
+        Returns (N, T, 80). The state's buffer is written in place.
+        """
+        mu, speaker, prompt = conditions.chunk(3, 2)
+        x = self.input_embed.proj(torch.cat([x, prompt, mu, speaker], 2))
+        convs = self.input_embed.conv_pos_embed
+        placed, first = convs.conv1.run(x, state.first_context)
+        placed, second = convs.conv2.run(placed, state.second_context)
+        x = x + placed
+        angles = tuple(
+            _RotaryAngles(where, self.rotary_embed.inv_freq)
+            for where in (plan.history_positions, plan.positions)
+        )
+        memories = zip(self.transformer_blocks, layer_memories(state.cache), strict=True)
+        for index, (block, memory) in enumerate(memories):
+            modulation = offsets[:, MODULATION_PARTS * index : MODULATION_PARTS * (index + 1)]
+            x = block(x, modulation, memory, plan, cache_form, angles)
+        scale, shift = offsets[:, -2:, None].unbind(1)
+        return self.proj_out(modulate(x, scale, shift)), DitState(first, second, state.cache)

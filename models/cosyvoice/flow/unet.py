@@ -1,0 +1,283 @@
+"""The v2 velocity estimator: a one-level U-Net of causal convolutions and block-wise attention.
+
+All at 50 frames a second, so that everything but attention inside a block is causal:
+
+    [x, mu, speaker, prompt mel] 320 -> resnet -> attention x4 -> conv     (kept for the skip)
+                                        12 x (resnet -> attention x4)
+                     [middle, skip] 512 -> resnet -> attention x4 -> conv -> conv, norm -> 80
+
+Channels-last inside: (N, T, C). The solver time enters every resnet as an offset, computed once per solver
+step.
+
+Source: FunAudioLLM/CosyVoice@ace7c47 flow/decoder.py (CausalConditionalDecoder), matcha/models/components/
+{decoder,transformer}.py@dd9105b; keys as in flow.pt under ``decoder.estimator``.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..layers import (
+    CausalConv,
+    Linear,
+    PointwiseConv,
+    QkvProjection,
+    sinusoidal_time_features,
+    split_keys_values,
+)
+from .attention_memory import (
+    AttentionMemory,
+    AttentionPlan,
+    CacheForm,
+    attend,
+    layer_memories,
+    read_history,
+    write_chunk,
+)
+
+TIME_WIDTH_FACTOR = 4
+FEED_FORWARD_FACTOR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class UnetConfig:
+    """Sizes of the estimator; defaults are the released ones."""
+
+    in_channels: int = 320
+    out_channels: int = 80
+    channels: int = 256
+    attention_head_dim: int = 64
+    blocks: int = 4
+    mid_blocks: int = 12
+    heads: int = 8
+
+    @property
+    def inner(self) -> int:
+        return self.heads * self.attention_head_dim
+
+    @property
+    def attention_layers(self) -> int:
+        return self.blocks * (self.mid_blocks + 2)
+
+
+@dataclass(frozen=True, slots=True)
+class UnetState:
+    """What one solver step remembers. Batch-first: a row is one half of the guidance pair of one session.
+
+    ``convs``: (N, 2, C) for each convolution, in the order in which they run.
+    ``kept``: (N, layers, P, W, D), see ``attention_memory``: keys and values (P 2, D 512) or normed inputs (P
+    1, D 256).
+    """
+
+    convs: tuple[Tensor, ...]
+    cache: AttentionMemory
+
+
+class _ConvNorm(nn.Module):
+    """Causal convolution, layer norm over channels, Mish."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.block = nn.ModuleDict({"0": CausalConv(inputs, outputs, 3), "2": nn.LayerNorm(outputs)})
+
+    def forward(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        x, context = self.block["0"](x, context)
+        return F.mish(self.block["2"](x)), context
+
+
+class _Resnet(nn.Module):
+    def __init__(self, inputs: int, outputs: int, time_width: int) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Mish(), Linear(time_width, outputs))
+        self.block1 = _ConvNorm(inputs, outputs)
+        self.block2 = _ConvNorm(outputs, outputs)
+        self.res_conv = PointwiseConv(inputs, outputs)
+
+    def forward(self, x: Tensor, offset: Tensor, contexts: "_UnetContexts") -> Tensor:
+        """``offset``: (N or 1, 1, C), what the solver time adds."""
+        h = contexts.run(self.block1, x) + offset
+        h = contexts.run(self.block2, h)
+        y: Tensor = h + self.res_conv(x)
+        return y
+
+
+class _UnetAttention(QkvProjection):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__(width, inner, False, ("to_q", "to_k", "to_v"))
+        self.to_out = nn.ModuleList([Linear(inner, width)])
+
+
+class _GeluProjection(nn.Module):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.proj = Linear(width, inner)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(self.proj(x))
+
+
+class _UnetFeedForward(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        inner = width * FEED_FORWARD_FACTOR
+        self.net = nn.ModuleDict({"0": _GeluProjection(width, inner), "2": Linear(inner, width)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.net["2"](self.net["0"](x))
+        return y
+
+
+class _TransformerBlock(nn.Module):
+    def __init__(self, config: UnetConfig) -> None:
+        super().__init__()
+        width = config.channels
+        self.heads = config.heads
+        self.norm1 = nn.LayerNorm(width)
+        self.attn1 = _UnetAttention(width, config.inner)
+        self.norm3 = nn.LayerNorm(width)
+        self.ff = _UnetFeedForward(width)
+
+    def forward(
+        self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, cache_form: CacheForm
+    ) -> Tensor:
+        """x: (N, T, C). kept: (N, P, W, D), written in place."""
+        normed = self.norm1(x)
+        new_values = split_keys_values(self.attn1.project_keys_values(normed))
+        history_and_chunk = read_history(cache, plan, cache_form, self._project, x.shape[1])
+        attended = attend(self.attn1.project_queries(normed), new_values, history_and_chunk, plan, self.heads)
+        if history_and_chunk is not cache:
+            write_chunk(cache, normed[:, None] if cache_form is CacheForm.INPUTS else new_values, plan)
+        x = x + self.attn1.to_out[0](attended)
+        y: Tensor = x + self.ff(self.norm3(x))
+        return y
+
+    def _project(self, inputs: Tensor, _positions: Tensor) -> Tensor:
+        return split_keys_values(self.attn1.project_keys_values(inputs))
+
+
+class _UnetContexts:
+    """Hands out convolution contexts in the order of the convolutions, and takes the next ones in."""
+
+    def __init__(self, held: tuple[Tensor, ...]) -> None:
+        self._held = iter(held)
+        self.following: list[Tensor] = []
+
+    def run(self, layer: nn.Module, x: Tensor) -> Tensor:
+        y, context = layer(x, next(self._held))
+        self.following.append(context)
+        return y  # type: ignore[no-any-return]
+
+
+class _UnetLevel(nn.ModuleList):
+    """A resnet, attention layers, and at the outer levels a convolution."""
+
+    def __init__(self, inputs: int, config: UnetConfig, *, with_conv: bool) -> None:
+        width = config.channels
+        layers = nn.ModuleList([_TransformerBlock(config) for _ in range(config.blocks)])
+        parts = [_Resnet(inputs, width, width * TIME_WIDTH_FACTOR), layers]
+        super().__init__([*parts, CausalConv(width, width, 3)] if with_conv else parts)
+
+    @property
+    def resnet(self) -> _Resnet:
+        return cast(_Resnet, self[0])
+
+    @property
+    def transformers(self) -> nn.ModuleList:
+        return cast(nn.ModuleList, self[1])
+
+    @property
+    def conv(self) -> nn.Module | None:
+        return self[2] if len(self) == 3 else None
+
+
+class FlowUnet(nn.Module):
+    """The v2 estimator: ``step`` on a chunk of frames, any number of rows."""
+
+    def __init__(self, config: UnetConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, time_width = config.channels, config.channels * TIME_WIDTH_FACTOR
+        self.time_mlp = nn.ModuleDict(
+            {
+                "linear_1": Linear(config.in_channels, time_width),
+                "linear_2": Linear(time_width, time_width),
+            }
+        )
+        self.down_blocks = nn.ModuleList([_UnetLevel(config.in_channels, config, with_conv=True)])
+        self.mid_blocks = nn.ModuleList(
+            [_UnetLevel(width, config, with_conv=False) for _ in range(config.mid_blocks)]
+        )
+        self.up_blocks = nn.ModuleList([_UnetLevel(2 * width, config, with_conv=True)])
+        self.final_block = _ConvNorm(width, width)
+        self.final_proj = PointwiseConv(width, config.out_channels)
+
+    def _levels(self) -> list["_UnetLevel"]:
+        levels = [*self.down_blocks, *self.mid_blocks, *self.up_blocks]
+        return [level for level in levels if isinstance(level, _UnetLevel)]
+
+    def time_embedding(self, t: Tensor) -> Tensor:
+        """(N,) solver times in 0..1 -> (N, 4 C)."""
+        h = F.silu(self.time_mlp["linear_1"](sinusoidal_time_features(t, self.config.in_channels)))
+        y: Tensor = self.time_mlp["linear_2"](h)
+        return y
+
+    def time_offsets(self, t: Tensor) -> Tensor:
+        """What the solver time adds in every resnet: (N, resnets, C)."""
+        embedding = self.time_embedding(t)
+        return torch.stack([level.resnet.mlp(embedding) for level in self._levels()], 1)
+
+    def init_state(self, rows: int, frames: int, cache_form: CacheForm, dtype: torch.dtype) -> UnetState:
+        """A beginning, with room for ``frames``."""
+        convs = [module for module in self.modules() if isinstance(module, CausalConv)]
+        contexts = tuple(conv.initial_context(rows) for conv in convs)
+        parts, depth = (
+            (2, self.config.inner) if cache_form is CacheForm.KEYS_VALUES else (1, self.config.channels)
+        )
+        cache = torch.empty(
+            rows,
+            self.config.attention_layers,
+            parts,
+            frames,
+            depth,
+            dtype=dtype,
+            device=contexts[0].device,
+        )
+        return UnetState(contexts, cache)
+
+    def step(
+        self,
+        x: Tensor,
+        conditions: Tensor,
+        offsets: Tensor,
+        state: UnetState,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
+    ) -> tuple[Tensor, UnetState]:
+        """The velocity of a chunk.
+
+        x: (N, T, 80). conditions: (N, T, 240) mu, speaker, prompt mel. offsets: (N or 1, resnets, C).
+        Returns (N, T, 80). The state's buffer is written in place.
+        """
+        contexts = _UnetContexts(state.convs)
+        layers = iter(layer_memories(state.cache))
+        levels = self._levels()
+        x = torch.cat([x, conditions], 2)
+        skip = x
+        for index, level in enumerate(levels):
+            if index == len(levels) - 1:
+                x = torch.cat([x, skip], 2)
+            x = level.resnet(x, offsets[:, index, None], contexts)
+            for transformer in level.transformers:
+                x = transformer(x, next(layers), plan, cache_form)
+            if index == 0:
+                skip = x
+            if level.conv is not None:
+                x = contexts.run(level.conv, x)
+        x = contexts.run(self.final_block, x)
+        y: Tensor = self.final_proj(x)
+        if plan.frame_mask is not None:
+            y = y * plan.frame_mask
+        return y, UnetState(tuple(contexts.following), state.cache)

@@ -1,1 +1,0 @@
-"""Comparison with reference vectors: what upstream's networks answer at reduced sizes."""

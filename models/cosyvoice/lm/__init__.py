@@ -1,0 +1,1 @@
+"""CosyVoice's language model: text ids to speech ids."""

@@ -1,0 +1,1 @@
+"""CosyVoice's vocoders: mel spectrogram to samples."""

@@ -1,0 +1,1 @@
+"""The packaged voice (hibari-tts) as streaming steps."""

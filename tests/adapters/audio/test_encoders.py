@@ -1,0 +1,243 @@
+"""Encoders: what comes out is the speech that went in, soon, whole, and in any split."""
+
+import io
+from itertools import pairwise
+from typing import get_args
+
+import av
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from vivavoce.adapters.audio import codecs
+from vivavoce.adapters.audio.encoders import SAMPLE_RATE_OF_KIND, AudioFormat, Codec, open_encoder
+from vivavoce.tts_engine.errors import BadRequest
+
+CODECS = get_args(Codec)
+LOSSY = ("mp3", "opus", "aac")
+CONTAINERS = {"wav": "wav", "mp3": "mp3", "opus": "ogg", "aac": "aac", "flac": "flac"}
+FEED = 480  # samples at 24 kHz, 20 ms
+
+
+def voiced(seconds: float) -> NDArray[np.int16]:
+    """Something like a vowel whose pitch and loudness move, s16 at 24 kHz."""
+    time = np.arange(round(seconds * 24_000)) / 24_000
+    phase = 2 * np.pi * np.cumsum(120 + 20 * np.sin(2 * np.pi * 1.5 * time)) / 24_000
+    wave = sum(np.sin(harmonic * phase) / harmonic for harmonic in range(1, 15))
+    return (6_000 * wave * (0.6 + 0.4 * np.sin(2 * np.pi * 3 * time))).astype("<i2")
+
+
+def encoded(audio: AudioFormat, samples: NDArray[np.int16], feed: int = FEED) -> bytes:
+    encoder = open_encoder(audio)
+    pushed = [encoder.push(samples[at : at + feed].tobytes()) for at in range(0, len(samples), feed)]
+    return b"".join([*pushed, encoder.finish()])
+
+
+def decoded(audio: AudioFormat, data: bytes) -> tuple[NDArray[np.float64], int]:
+    """Samples in [-1, 1] and their rate."""
+    match audio.codec:
+        case "pcm":
+            pcm = data[: len(data) // 2 * 2]
+        case "ulaw":
+            pcm = codecs.ulaw_decode(data)
+        case "alaw":
+            pcm = codecs.alaw_decode(data)
+        case _:
+            return _decoded_container(data, CONTAINERS[audio.codec])
+    return np.frombuffer(pcm, "<i2") / 32_768, audio.sample_rate
+
+
+def _decoded_container(data: bytes, container: str) -> tuple[NDArray[np.float64], int]:
+    with av.open(io.BytesIO(data), format=container) as file:
+        rate = file.streams.audio[0].rate
+        as_float = av.AudioResampler(format="fltp", layout="mono", rate=rate)
+        parts = [out.to_ndarray()[0] for frame in file.decode(audio=0) for out in as_float.resample(frame)]
+    return np.concatenate(parts or [np.zeros(0)]).astype(np.float64), rate
+
+
+def lag_and_likeness(
+    heard: NDArray[np.float64], rate: int, samples: NDArray[np.int16]
+) -> tuple[float, float]:
+    """Milliseconds by which ``heard`` is late, and its correlation with what was said when aligned."""
+    time = np.arange(round(len(samples) * rate / 24_000)) * 24_000 / rate
+    said = np.interp(time, np.arange(len(samples)), samples)
+    size = 2 ** int(np.ceil(np.log2(len(heard) + len(said))))
+    across = np.fft.irfft(np.fft.rfft(heard, size) * np.conj(np.fft.rfft(said, size)), size)
+    lag = int(np.argmax(across))
+    length = min(len(said), len(heard) - lag)
+    return 1_000 * lag / rate, float(np.corrcoef(heard[lag : lag + length], said[:length])[0, 1])
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_decoded_is_what_was_said(codec: Codec) -> None:
+    samples = voiced(2.0)
+    for rate in (8_000, 16_000, 24_000, 48_000):
+        audio = AudioFormat(codec, rate)
+        heard, rate_out = decoded(audio, encoded(audio, samples))
+        lag_ms, likeness = lag_and_likeness(heard, rate_out, samples)
+        assert rate_out == (48_000 if codec == "opus" else rate)
+        assert likeness > 0.98, (rate, lag_ms, likeness)
+        longest_lag = {"mp3": 1_106, "aac": 1_025}.get(codec, 0) / rate * 1_000
+        assert lag_ms <= longest_lag + 0.2, (rate, lag_ms)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec not in ("mp3", "aac")])
+@pytest.mark.parametrize("rate", SAMPLE_RATE_OF_KIND)
+def test_the_length_is_exact(codec: Codec, rate: int) -> None:
+    audio = AudioFormat(codec, rate)
+    samples = voiced(1.0)[:-7]
+    heard, rate_out = decoded(audio, encoded(audio, samples))
+    assert abs(len(heard) - len(samples) * rate_out / 24_000) <= 2
+
+
+@pytest.mark.parametrize("codec", ["mp3", "aac"])
+@pytest.mark.parametrize("rate", SAMPLE_RATE_OF_KIND)
+def test_mp3_and_aac_lose_nothing_and_add_two_frames_and_a_bit_at_most(codec: Codec, rate: int) -> None:
+    audio = AudioFormat(codec, rate)
+    samples = voiced(1.0)
+    heard, _ = decoded(audio, encoded(audio, samples))
+    frame = 1_024 if codec == "aac" else 1_152 if rate >= 32_000 else 576
+    delay = 1_024 if codec == "aac" else 1_105
+    assert rate <= len(heard) <= rate + delay + 2 * frame
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_any_split_of_the_speech_gives_the_same_samples(codec: Codec) -> None:
+    samples = voiced(0.7)
+    audio = AudioFormat(codec, 16_000)
+    expected, _ = decoded(audio, encoded(audio, samples, len(samples)))
+    for feed in (1, 333, 5_000):
+        heard, _ = decoded(audio, encoded(audio, samples if feed > 1 else samples[:999], feed))
+        if feed > 1:
+            assert np.array_equal(heard, expected), feed
+
+
+@pytest.mark.parametrize(
+    ("codec", "rate", "most_ms"),
+    [
+        *[
+            (codec, rate, 60)
+            for codec in CODECS
+            if codec not in ("mp3", "aac")
+            for rate in SAMPLE_RATE_OF_KIND
+        ],
+        *[("mp3", rate, 120) for rate in (22_050, 24_000, 44_100, 48_000)],
+        *[("aac", rate, 120) for rate in SAMPLE_RATE_OF_KIND if rate >= 22_050],
+        *[("mp3", rate, 300) for rate in (8_000, 16_000, 32_000)],  # what their frames allow
+        *[("aac", rate, 260) for rate in (8_000, 16_000)],
+    ],
+)
+def test_the_first_decodable_byte_comes_soon(codec: Codec, rate: int, most_ms: int) -> None:
+    assert first_decodable_ms(AudioFormat(codec, rate)) <= most_ms
+
+
+def first_decodable_ms(audio: AudioFormat) -> float:
+    """Milliseconds of speech, fed 20 at a time, until a decoder that knows the format gives out a sample."""
+    encoder, data, samples = open_encoder(audio), b"", voiced(1.0)
+    for start, stop in pairwise(range(0, len(samples) + 1, FEED)):
+        data += encoder.push(samples[start:stop].tobytes())
+        if data and decodes(audio, data):
+            return stop / 24
+    raise AssertionError("nothing in a second")
+
+
+def decodes(audio: AudioFormat, data: bytes) -> bool:
+    try:
+        samples, _ = decoded(audio, data)
+    except av.FFmpegError:
+        return False
+    return len(samples) > 0
+
+
+@pytest.mark.parametrize("codec", LOSSY)
+def test_the_bit_rate_asked_for_is_kept_to(codec: Codec) -> None:
+    samples = voiced(2.0)
+    for bit_rate in (32_000, 64_000):
+        bits = 8 * len(encoded(AudioFormat(codec, 24_000, bit_rate), samples)) / 2.0
+        pages = 12_000 if codec == "opus" else 0  # the headers of 50 Ogg pages a second
+        assert 0.7 * bit_rate < bits - pages < 1.4 * bit_rate
+
+
+@pytest.mark.parametrize("codec", LOSSY)
+def test_the_edges_of_every_bit_rate_are_encoded_and_what_is_beyond_is_refused(codec: Codec) -> None:
+    edges = {
+        "mp3": {8_000: (8_000, 64_000), 24_000: (8_000, 160_000), 48_000: (32_000, 320_000)},
+        "aac": {8_000: (8_000, 48_000), 24_000: (8_000, 144_000), 48_000: (8_000, 288_000)},
+        "opus": dict.fromkeys((8_000, 24_000, 48_000), (6_000, 256_000)),
+    }[codec]
+    for rate, (least, most) in edges.items():
+        for bit_rate in (least, most):
+            audio = AudioFormat(codec, rate, bit_rate)
+            assert len(decoded(audio, encoded(audio, voiced(0.5)))[0])
+        for bit_rate in (least - 1, most + 1):
+            with pytest.raises(BadRequest, match=rf"got a bit rate of {bit_rate} .* {least} to {most}"):
+                AudioFormat(codec, rate, bit_rate)
+
+
+def test_a_format_without_a_bit_rate_ignores_one() -> None:
+    assert AudioFormat("pcm", bit_rate=1).bit_rate == 1
+
+
+@pytest.mark.parametrize("rate", [0, -1, 7_999, 23_999, 96_000])
+def test_another_sample_rate_is_refused(rate: int) -> None:
+    with pytest.raises(BadRequest, match=f"got a sample rate of {rate} Hz; allowed are 8000, .*, 48000"):
+        AudioFormat("wav", rate)
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(BadRequest, match="got format 'ogg'; allowed are pcm, wav, mp3"):
+        AudioFormat("ogg")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_part_of_a_sample_is_refused(codec: Codec) -> None:
+    with pytest.raises(ValueError, match="must be even"):
+        open_encoder(AudioFormat(codec)).push(b"\0\0\0")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_nothing_said_is_a_header_or_nothing(codec: Codec) -> None:
+    encoder = open_encoder(AudioFormat(codec))
+    assert encoder.push(b"") + encoder.finish() == encoded(AudioFormat(codec), voiced(0))
+    assert len(encoded(AudioFormat(codec), voiced(0))) < 100
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_encoder_may_be_dropped_at_any_time(codec: Codec) -> None:
+    open_encoder(AudioFormat(codec))
+    encoder = open_encoder(AudioFormat(codec))
+    encoder.push(bytes(9_600))
+    del encoder
+
+
+def test_a_wav_stream_says_that_its_length_is_not_known() -> None:
+    data = encoded(AudioFormat("wav", 8_000), voiced(0.1))
+    assert data[:44] == codecs.wav_stream_header(8_000)
+    assert codecs.read_wav(data).sample_rate == 8_000
+
+
+def test_an_mp3_begins_with_a_frame_and_an_aac_with_an_adts_header() -> None:
+    assert encoded(AudioFormat("mp3"), voiced(0.2))[:2] == b"\xff\xf3"  # MPEG-2 Layer III, no tag before it
+    assert encoded(AudioFormat("aac"), voiced(0.2))[:2] == b"\xff\xf1"
+
+
+def test_media_types_are_those_that_clients_know() -> None:
+    assert {codec: AudioFormat(codec, 8_000).content_type for codec in CODECS} == {
+        "pcm": "audio/pcm",
+        "wav": "audio/wav",
+        "mp3": "audio/mpeg",
+        "opus": "audio/ogg",
+        "aac": "audio/aac",
+        "flac": "audio/flac",
+        "ulaw": "audio/PCMU;rate=8000",
+        "alaw": "audio/PCMA;rate=8000",
+    }
+
+
+def test_the_rate_of_a_format_is_about_what_its_encoder_gives_out() -> None:
+    pcm = (8_000 * np.sin(np.arange(96_000) / 20)).astype("<i2").tobytes()
+    for codec in set(CODECS) - {"flac"}:
+        audio = AudioFormat(codec, 8_000 if codec in ("ulaw", "alaw") else 24_000)
+        encoder = open_encoder(audio)
+        size = len(encoder.push(pcm) + encoder.finish())
+        assert 0.4 < size / 4 / audio.bytes_per_second < 1.6, codec

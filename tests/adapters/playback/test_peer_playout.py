@@ -1,0 +1,274 @@
+"""The playout of a peer that paces itself, against peers that play, report, and drop as real ones do."""
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
+from vivavoce.adapters.playback.playout import Playout
+from vivavoce.adapters.playback.transport import Transport
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
+
+RATE = 8_000
+WORD_S = 0.25
+CHUNK_WORDS = 2
+
+
+class OnClear(Enum):
+    """What a peer does with the marks that wait in a queue it is told to drop."""
+
+    ECHO = "echo"  # Twilio
+    FORGET = "forget"  # chan_websocket
+
+
+class Peer:
+    """Plays 20 ms at a time in real time, from a queue of audio and marks, on the test's clock."""
+
+    def __init__(self, on_clear: OnClear, delay_s: float) -> None:
+        self.played = 0  # samples of speech
+        self.reports: deque[tuple[float, str]] = deque()  # when they arrive with us
+        self._queue: deque[bytes | str] = deque()
+        self._on_clear = on_clear
+        self._delay_s = delay_s
+
+    def take(self, outgoing: list[PeerMedia | PeerMark | PeerClear], now: float) -> None:
+        for item in outgoing:
+            match item:
+                case PeerMedia(pcm):
+                    assert len(pcm) % 320 == 0
+                    self._queue.extend(pcm[start : start + 320] for start in range(0, len(pcm), 320))
+                case PeerMark(name):
+                    assert len(name) <= 24 and name.isascii()
+                    self._queue.append(name)
+                case PeerClear():
+                    for waiting in self._queue:
+                        if isinstance(waiting, str) and self._on_clear is OnClear.ECHO:
+                            self.reports.append((now + self._delay_s, waiting))
+                    self._queue.clear()
+
+    def play_20_ms(self, now: float) -> None:
+        self._report(now)
+        if self._queue:
+            self._queue.popleft()
+            self.played += 160
+        self._report(now + 0.02)
+
+    @property
+    def held_s(self) -> float:
+        return sum(len(item) for item in self._queue if isinstance(item, bytes)) / 2 / RATE
+
+    def _report(self, now: float) -> None:
+        while self._queue and isinstance(self._queue[0], str):
+            self.reports.append((now + self._delay_s, str(self._queue.popleft())))
+
+
+class Line:
+    """A playout and its peer on one virtual clock."""
+
+    def __init__(self, on_clear: OnClear = OnClear.ECHO, delay_s: float = 0.0) -> None:
+        self.now = 100.0
+        self.playout = PeerPlayout(sample_rate=RATE)
+        self.peer = Peer(on_clear, delay_s)
+        self._index = self._words = 0
+
+    def push_words(self, count: int) -> None:
+        """Chunks of two words, a quarter of a second each."""
+        for _ in range(0, count, CHUNK_WORDS):
+            samples = round(CHUNK_WORDS * WORD_S * SAMPLE_RATE)
+            words = tuple(
+                Word(str(number), number * WORD_S, (number + 1) * WORD_S, 2 * number, 2 * number + 1)
+                for number in range(self._words, self._words + CHUNK_WORDS)
+            )
+            start = self._index * samples
+            text = (0, 2 * self._words + 2 * CHUNK_WORDS)
+            nothing = Provenance(None, None, 0.0, 0.0)
+            pcm = b"\1\0" * samples
+            self.playout.push(
+                AudioChunk(pcm, self._index, (start, start + samples), text, words, nothing, False)
+            )
+            self._index += 1
+            self._words += CHUNK_WORDS
+
+    def new_utterance(self) -> None:
+        self._index = self._words = 0
+
+    def run(self, seconds: float, *, check: Callable[[], None] = lambda: None) -> None:
+        for _ in range(round(seconds / 0.02)):
+            while self.peer.reports and self.peer.reports[0][0] <= self.now:
+                self.playout.mark_played(self.peer.reports.popleft()[1], self.now)
+            self.playout.advance(self.now)
+            self.peer.take(self.playout.commands_due(self.now), self.now)
+            self.peer.play_20_ms(self.now)
+            self.now += 0.02
+            check()
+
+
+def test_all_speech_is_played_and_every_word_is_heard_once_in_order() -> None:
+    line = Line()
+    line.push_words(20)
+    line.playout.finish()
+    line.run(6.0)
+    assert [heard.word.text for heard in line.playout.take_heard_words()] == [
+        str(number) for number in range(20)
+    ]
+    assert line.peer.played == pytest.approx(20 * WORD_S * RATE, abs=160)
+    assert line.playout.lead_s(line.now) == 0
+    assert line.playout.runs_dry_at(line.now) == line.now
+
+
+def test_the_peer_never_holds_more_than_allowed() -> None:
+    line = Line()
+    line.push_words(40)
+    line.playout.finish()
+    line.run(8.0, check=lambda: within(line.peer.held_s, 1.05))
+
+
+def within(value: float, most: float) -> None:
+    assert value <= most
+
+
+@pytest.mark.parametrize("on_clear", OnClear)
+@pytest.mark.parametrize("delay_s", [0.0, 0.04])
+def test_a_barge_in_tells_the_words_heard_within_one(on_clear: OnClear, delay_s: float) -> None:
+    for step in range(25):
+        line = Line(on_clear, delay_s)
+        line.push_words(16)
+        line.playout.finish()
+        line.run(0.1 + step * 0.14)
+        cut = line.playout.discard(line.now)
+        really_heard = sum((number + 0.5) * WORD_S * RATE <= line.peer.played for number in range(16))
+        assert abs(len(cut.words) - really_heard) <= 1
+        left_s = 16 * WORD_S - line.peer.played / RATE
+        assert cut.cut_ms == pytest.approx(1000 * left_s, abs=65)
+
+
+@pytest.mark.parametrize("on_clear", OnClear)
+def test_after_a_barge_in_old_marks_do_not_move_the_new_speech(on_clear: OnClear) -> None:
+    line = Line(on_clear, delay_s=0.04)
+    line.push_words(16)
+    line.run(1.0)
+    line.playout.discard(line.now)
+    line.playout.take_heard_words()
+    line.new_utterance()
+    line.push_words(8)
+    line.playout.finish()
+    played_before = line.peer.played
+    line.run(0.3)
+    (heard,) = line.playout.take_heard_words()
+    assert (heard.utterance, heard.word.text) == (1, "0")
+    line.run(3.0)
+    assert [word.word.text for word in line.playout.take_heard_words()] == [
+        str(number) for number in range(1, 8)
+    ]
+    assert line.peer.played - played_before == pytest.approx(8 * WORD_S * RATE, abs=160)
+
+
+def test_nothing_is_cleared_where_nothing_is_held() -> None:
+    line = Line()
+    assert line.playout.discard(line.now).utterance == -1
+    assert line.playout.commands_due(line.now) == []
+    line.push_words(2)
+    line.playout.finish()
+    line.run(2.0)
+    assert line.playout.discard(line.now).cut_ms == 0
+    assert line.playout.commands_due(line.now) == []
+
+
+def test_text_that_comes_late_is_counted_from_when_it_is_played() -> None:
+    line = Line()
+    line.push_words(2)
+    line.run(3.0)
+    line.push_words(2)
+    line.run(0.2)
+    assert [heard.word.text for heard in line.playout.take_heard_words()] == ["0", "1", "2"]
+
+
+def test_a_report_of_a_mark_that_was_dropped_or_never_asked_says_nothing() -> None:
+    line = Line()
+    line.push_words(8)
+    dropped = [item.name for item in line.playout.commands_due(line.now) if isinstance(item, PeerMark)]
+    line.playout.discard(line.now)
+    line.playout.commands_due(line.now)
+    line.new_utterance()
+    line.push_words(8)
+    line.run(0.1)
+    lead_s = line.playout.lead_s(line.now)
+    for name in (*dropped, "m99"):
+        line.playout.mark_played(name, line.now)
+    line.playout.advance(line.now)
+    assert line.playout.lead_s(line.now) == lead_s
+    assert lead_s == pytest.approx(8 * WORD_S - 0.1, abs=0.03)
+
+
+def both() -> list[Transport]:
+    return [Playout(start=100.0), PeerPlayout()]
+
+
+@pytest.mark.parametrize("transport", both(), ids=["we pace", "the peer paces"])
+def test_either_owner_is_a_transport(transport: Transport) -> None:
+    assert transport.sample_rate == 8_000
+    assert transport.paced_by_peer == isinstance(transport, PeerPlayout)
+    transport.mark("at once")
+    transport.discard(100.0)
+    transport.finish()
+    assert transport.take_heard_words() == ()
+    assert transport.lead_s(100.0) == 0
+    assert transport.runs_dry_at(100.0) == 100.0
+
+
+def test_marks_are_reached_in_order_and_those_discarded_never() -> None:
+    line = Line()
+    line.push_words(2)
+    line.playout.mark("first")
+    line.push_words(8)
+    line.playout.mark("second")
+    line.run(0.3)
+    assert line.playout.take_reached_marks() == ()
+    line.run(0.7)
+    assert line.playout.take_reached_marks() == ("first",)
+    line.playout.discard(line.now)
+    line.run(4.0)
+    assert line.playout.take_reached_marks() == ()
+
+
+def test_our_own_playout_reaches_its_marks_when_the_speech_before_them_is_sent() -> None:
+    line = Line()
+    playout = Playout(start=line.now)
+    line.playout = playout  # type: ignore[assignment]
+    line.push_words(2)
+    playout.mark("first")
+    line.push_words(2)
+    playout.mark("second")
+    playout.finish()
+    for packet in range(60):
+        playout.due(line.now + packet * 0.02)
+        if packet == 20:
+            assert playout.take_reached_marks() == ()
+        if packet == 40:
+            assert playout.take_reached_marks() == ("first",)
+    assert playout.take_reached_marks() == ("second",)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.floats(0, 1.5), st.booleans()), max_size=8),
+    st.sampled_from(OnClear),
+)
+def test_whatever_happens_words_come_once_in_order_and_leads_are_never_negative(
+    steps: list[tuple[int, float, bool]], on_clear: OnClear
+) -> None:
+    line = Line(on_clear, delay_s=0.03)
+    heard: list[tuple[int, int]] = []
+    for words, seconds, discards in steps:
+        line.push_words(words)
+        line.run(seconds, check=lambda: within(0.0, line.playout.lead_s(line.now)))
+        heard += [(word.utterance, int(word.word.text)) for word in line.playout.take_heard_words()]
+        if discards:
+            line.playout.discard(line.now)
+            line.new_utterance()
+            heard += [(word.utterance, int(word.word.text)) for word in line.playout.take_heard_words()]
+    assert heard == sorted(set(heard))

@@ -1,0 +1,137 @@
+"""Benches of single parts, for developers: ``PYTHONPATH=tests python -m benches NAME``; ``--help`` lists them.
+
+What an operator measures is ``vivavoce bench``.
+"""
+
+from pathlib import Path
+
+import click
+
+from vivavoce.gateway.cli.bench.commands import print_report
+from vivavoce.gateway.cli.options import AS_JSON, PRECISIONS, SIZE, VERSION, WEIGHTS
+
+
+@click.group()
+def _benches() -> None:
+    """Measure one part of vivavoce."""
+
+
+@_benches.command("resample")
+@click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of audio.")
+@AS_JSON
+def bench_resample(seconds: float, as_json: bool) -> None:
+    """24 to 8 kHz: delay, response, processor time."""
+    from benches.resample import measure
+
+    print_report(measure(seconds), as_json)
+
+
+@_benches.command("words")
+@click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
+@click.option("--verbose", is_flag=True, help="Show what was heard differently.")
+@AS_JSON
+def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
+    """Words wrong in call-centre sentences, by speech recognition."""
+    from benches.word_errors import measure
+
+    print_report(measure(limit, _print_line if verbose else None), as_json)
+
+
+@_benches.command("schedule")
+@click.option(
+    "--rate",
+    "rates",
+    type=click.FloatRange(0, 50, min_open=True),
+    multiple=True,
+    metavar="R",
+    help="Requests a second; may be repeated.  [default: about where a queue saturates]",
+)
+@click.option("--requests", type=click.IntRange(8), default=1000, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@AS_JSON
+def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: bool) -> None:
+    """Who is served next: our order, a queue and round robin, on a virtual clock."""
+    from benches.schedule import measure
+
+    print_report(measure(rates or None, requests=requests, seed=seed), as_json)
+
+
+@_benches.command("webrtc")
+@click.option("--calls", type=click.IntRange(1), default=5, show_default=True, help="Of --seconds each.")
+@click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a call.")
+@AS_JSON
+def bench_webrtc(calls: int, seconds: float, as_json: bool) -> None:
+    """Browser calls, in a real Chromium: first sound, loss, concealment, interruption."""
+    from benches.browser_calls import measure
+
+    print_report(measure(calls=calls, seconds=seconds), as_json)
+
+
+_PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
+
+
+@_benches.command("pipecat")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_PIPECAT_PARTS),
+    help="Only this; may be repeated.  [default: all]",
+)
+@AS_JSON
+def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
+    """Pipecat bots: first audio beside Piper, what a conversation remembers, many calls."""
+    from benches.pipecat_calls import PipecatBenchPart, measure
+
+    print_report(measure([PipecatBenchPart(part) for part in parts or _PIPECAT_PARTS]), as_json)
+
+
+@_benches.command("precision")
+@SIZE
+@VERSION
+@WEIGHTS
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=PRECISIONS,
+    help="Only this; may be repeated.  [default: fp32, bf16, int8]",
+)
+@AS_JSON
+def bench_precision(
+    size: str, version: str, bundle: Path | None, precisions: tuple[str, ...], as_json: bool
+) -> None:
+    """CosyVoice's language model in 16 and 8 bits: time, error and memory beside fp32."""
+    from benches.cosyvoice import precision
+    from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
+
+    chosen = precisions or precision.DEFAULT_PRECISIONS
+    print_report(precision.measure(chosen, BenchWeights(bundle, size, int(version))), as_json)
+
+
+_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
+
+
+@_benches.command("cosyvoice")
+@SIZE
+@VERSION
+@WEIGHTS
+@click.option("--parts", metavar="PART,...", help=f"Of {', '.join(_COSYVOICE_PARTS)}.  [default: all]")
+@AS_JSON
+def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | None, as_json: bool) -> None:
+    """CosyVoice: language model, flow, vocoder, first packet, memory."""
+    from benches.cosyvoice.components import measure
+    from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
+
+    chosen = parts.split(",") if parts else _COSYVOICE_PARTS
+    if unknown := sorted(set(chosen) - set(_COSYVOICE_PARTS)):
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_COSYVOICE_PARTS)}.")
+    print_report(measure(chosen, BenchWeights(bundle, size, int(version))), as_json)
+
+
+def _print_line(line: str) -> None:
+    click.echo(line, err=True)
+
+
+if __name__ == "__main__":
+    _benches(prog_name="python -m benches")

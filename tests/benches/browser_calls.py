@@ -1,0 +1,398 @@
+"""The browser bench: what somebody hears who calls from a real Chromium, over loopback.
+
+The gateway runs here, the browser is a process of its own, and the page is the one that callers get. Times
+are the browser's: sound is timed where the page hands it to the sound card, the card's delay added.
+
+Audible after the token: tokens at 40 a second over the data channel; from the send of the one that completes
+the first clause to the first sample above -50 dBFS.
+Stops: from the click, or from the first audible sample of somebody speaking into the microphone, to the last
+sample above -50 dBFS.
+Lost, concealed: what the browser itself reports of a call (getStats). Left behind: tasks, open files, threads
+and resident memory of this process, after calls that each spoke and hung up.
+"""
+
+import asyncio
+import base64
+import contextlib
+import gc
+import os
+import socket
+import statistics
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from shared.chromium import BrowserTab, Chromium, loopback_only, open_chromium
+from vivavoce.gateway.access.access_control import AccessControl
+from vivavoce.gateway.access.keys import Scope
+from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
+from vivavoce.gateway.browser.routes import routes
+from vivavoce.gateway.calls.agents import llm_tokens
+from vivavoce.gateway.calls.clock import Clock
+from vivavoce.gateway.calls.registry import CallRegistry
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.gateway.cli.received_audio import audible_span
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import load_settings
+from vivavoce.gateway.voice_registry import VoiceRegistry
+from vivavoce.gateway.web.app import Mount, make_app
+from vivavoce.gateway.web.http_server import HttpServer
+from vivavoce.tts_engine.engine import Engine
+
+TOKENS_PER_S = 40
+WARM_UP_CALLS = 5
+_UTTERANCES = 20  # timed
+_INTERRUPTIONS = 10  # of each kind
+_SHORT_CALLS = 50  # calls, and closed
+_END_TIMEOUT_S = 30.0
+_MAX_CALLS = 100
+_LONG_TEXT = (
+    "Thank you for calling, this is a long story that I tell without a pause for breath. "
+    "It goes on, and on, and on, so that there is always something to hear and to interrupt. "
+)
+_INTERJECTION = "Wait, stop, please."
+_SENTENCES = (
+    "Good morning, this is the reservation desk of the hotel.",
+    "Of course, I can move your booking to Friday.",
+    "One moment, I look it up for you right now.",
+    "Your parcel is here, you may collect it today.",
+    "I am sorry, that number is not in our files.",
+)
+# Before the page's own scripts: what it builds is kept where the bench finds it, and the microphone is ours.
+_PAGE_PROBE_SCRIPT = """
+window.bench = { heard: [], audible: false };
+{
+for (const kind of ["first-sound", "stopped", "onset", "offset"])
+  document.addEventListener("vivavoce:" + kind, ({ detail }) => bench.heard.push([kind, detail]));
+for (const [name, key] of [["AudioContext", "context"], ["RTCPeerConnection", "connection"]]) {
+  const Original = window[name];
+  window[name] = class extends Original { constructor(...a) { super(...a); bench[key] = this; } };
+}
+const send = RTCDataChannel.prototype.send;
+RTCDataChannel.prototype.send = function (data) {
+  if (bench.channel !== this) this.addEventListener("message", ({ data }) => {
+    const { type } = JSON.parse(data);
+    if (type === "speech_finished" || type === "error") bench.heard.push([type, {}]);
+  });
+  bench.channel = this;
+  return send.call(this, data);
+};
+const room = new (Object.getPrototypeOf(AudioContext))({ latencyHint: "interactive" });
+const voice = room.createMediaStreamDestination();
+navigator.mediaDevices.getUserMedia = async () => voice.stream;
+for (const kind of ["onset", "offset"])
+  document.addEventListener("vivavoce:" + kind, () => { bench.audible = kind === "onset"; });
+bench.untilAudible = async () => {
+  while (!bench.audible) await new Promise((done) => setTimeout(done, 5));
+};
+bench.soundsAt = (time) => { // when what is played at ``time`` is heard, on performance's clock
+  const { contextTime, performanceTime } = bench.context.getOutputTimestamp();
+  return performanceTime + 1000 * (time - contextTime);
+};
+bench.next = async (kind, withinMs = 30000) => {
+  for (let waited = 0; waited < withinMs; waited += 5) {
+    const found = bench.heard.find(([other]) => other === kind);
+    if (found) return found[1];
+    await new Promise((done) => setTimeout(done, 5));
+  }
+  throw new Error(`no ${kind} within ${withinMs} ms`);
+};
+bench.say = async (tokens, completes, everyMs) => {
+  bench.heard.length = 0;
+  const start = performance.now();
+  let completedAt = 0;
+  for (let i = 0; i < tokens.length; i++) {
+    const wait = start + i * everyMs - performance.now();
+    if (wait > 0) await new Promise((done) => setTimeout(done, wait));
+    if (i === completes) completedAt = performance.now();
+    bench.channel.send(JSON.stringify({ type: "text", text: tokens[i] }));
+  }
+  bench.channel.send(JSON.stringify({ type: "end" }));
+  const { time } = await bench.next("onset");
+  return bench.soundsAt(time) - completedAt;
+};
+bench.speakInto = async (base64, sampleRate) => {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const samples = Float32Array.from(new Int16Array(bytes.buffer), (value) => value / 32768);
+  const buffer = new AudioBuffer({ length: samples.length, sampleRate });
+  buffer.copyToChannel(samples, 0);
+  const source = new AudioBufferSourceNode(room, { buffer });
+  await room.resume();
+  source.connect(voice);
+  await bench.untilAudible();
+  bench.heard.length = 0;
+  const spokenAt = performance.now();
+  source.start();
+  const { time } = await bench.next("offset");
+  return bench.soundsAt(time) - spokenAt;
+};
+bench.interrupt = async () => {
+  await bench.untilAudible();
+  bench.heard.length = 0;
+  const pressedAt = performance.now();
+  document.getElementById("interrupt").click();
+  const { time } = await bench.next("offset");
+  return bench.soundsAt(time) - pressedAt;
+};
+bench.inbound = async () => {
+  for (const entry of (await bench.connection.getStats()).values())
+    if (entry.type === "inbound-rtp" && entry.kind === "audio")
+      return { lost: entry.packetsLost, received: entry.packetsReceived, concealed: entry.concealedSamples,
+        jitterMs: 1000 * entry.jitterBufferDelay / Math.max(1, entry.jitterBufferEmittedCount) };
+};
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserReceiverStats:
+    """What a browser reports of one call. ``concealed``: samples at 48 kHz."""
+
+    lost: int
+    received: int
+    concealed: int
+    jitter_ms: float
+    underruns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFootprint:
+    """What this process holds."""
+
+    tasks: int
+    files: int
+    threads: int
+    resident_mb: float
+
+    @classmethod
+    def now(cls) -> "ProcessFootprint":
+        """Counted after a collection; threads of the executor, which never end, are left out."""
+        gc.collect()
+        threads = [one for one in threading.enumerate() if not one.name.startswith("asyncio_")]
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[1])
+        return cls(
+            tasks=len(asyncio.all_tasks()),
+            files=len(os.listdir("/proc/self/fd")),
+            threads=len(threads),
+            resident_mb=pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
+        )
+
+
+@contextlib.asynccontextmanager
+async def serve_browser_calls(
+    engine: Engine, settings: BrowserCallSettings | None = None
+) -> AsyncIterator[tuple[BrowserCalls, str]]:
+    """Browser calls and their page on loopback; yields them and the page's URL."""
+    clock = Clock(metrics=engine.metrics)
+    ticking = asyncio.create_task(clock.run())
+    settings = settings or BrowserCallSettings(greeting="")
+    registry = CallRegistry(engine, max_calls=_MAX_CALLS)
+    voices = VoiceRegistry(engine.voices)
+    calls = BrowserCalls(engine=engine, clock=clock, registry=registry, voices=voices, settings=settings)
+    app = make_app(
+        unready=lambda: None,
+        registry=engine.metrics.registry,
+        access=AccessControl.open_to_all(),
+        mounts=[Mount(routes(calls), Scope.CALLS)],
+    )
+    sock = socket.create_server(("127.0.0.1", 0))
+    http = HttpServer(app, sock)
+    answering = asyncio.create_task(http.run_until_closed())
+    try:
+        await http.wait_started(answering)
+        yield calls, f"http://127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        await calls.aclose()
+        http.close()
+        await answering
+        ticking.cancel()
+        await asyncio.wait({ticking})
+
+
+@contextlib.asynccontextmanager
+async def probed_call(browser: Chromium, url: str) -> AsyncIterator[BrowserTab]:
+    """A tab that is on a call, with ``bench`` in its window."""
+    tab = await browser.new_tab()
+    await tab.add_init_script(_PAGE_PROBE_SCRIPT)
+    await tab.open(url)
+    await start_call(tab)
+    try:
+        yield tab
+    finally:
+        await tab.close()
+
+
+async def start_call(tab: BrowserTab) -> None:
+    """Press Call, and wait until it is answered and messages can be sent."""
+    await tab.run("document.getElementById('call').click()")
+    await tab.wait_until("document.body.dataset.state === 'live' && bench.channel")
+
+
+async def hang_up(tab: BrowserTab) -> None:
+    """Press Hang up."""
+    await tab.run("document.getElementById('call').click(); delete bench.channel")
+    await tab.wait_until("document.body.dataset.state === 'idle'")
+
+
+def measure(*, calls: int = 5, seconds: float = 30.0) -> BenchReport:
+    """Call and return the figures; ``calls`` of ``seconds`` are listened to. Raises BrowserFailed."""
+    figures = asyncio.run(_measure(calls, seconds))
+    return BenchReport(
+        "webrtc",
+        tuple(figures),
+        {
+            "utterances": _UTTERANCES,
+            "calls": calls,
+            "seconds": seconds,
+            "interruptions": _INTERRUPTIONS,
+            "opened": _SHORT_CALLS,
+        },
+    )
+
+
+async def _measure(calls: int, seconds: float) -> list[BenchFigure]:
+    console = Console(stderr=True)
+    figures: list[BenchFigure] = []
+    with loopback_only():
+        async with _run_gateway() as (gateway, url):
+            async with open_chromium() as browser:
+                with console.status("bench webrtc: from the token to the ear"):
+                    async with probed_call(browser, url) as tab:
+                        figures += await _measure_latency(tab, _UTTERANCES)
+                with console.status("bench webrtc: interruptions"):
+                    interjection = await _synthesize_interjection(gateway.engine)
+                    async with probed_call(browser, url) as tab:
+                        figures += await _measure_stops(tab, _INTERRUPTIONS, interjection)
+            stats = []
+            for number in range(calls):
+                with console.status(f"bench webrtc: call {number + 1} of {calls}"):
+                    stats.append(await _measure_call(gateway.browser_calls, url, seconds))
+            figures += _receiver_figures(stats, seconds)
+            with console.status(f"bench webrtc: {_SHORT_CALLS} calls opened and closed"):
+                figures += await _measure_leaks(gateway.browser_calls, url, _SHORT_CALLS)
+    return figures
+
+
+@contextlib.asynccontextmanager
+async def _run_gateway() -> AsyncIterator[tuple[Gateway, str]]:
+    """The server as it is served, on free ports; yields it and the page's URL."""
+    settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0, "agent": "none", "greeting": ""})
+    async with contextlib.aclosing(await Gateway.open(settings)) as gateway:
+        host, port = gateway.addresses.http
+        yield gateway, f"http://{host}:{port}"
+
+
+async def _measure_latency(tab: BrowserTab, utterances: int) -> list[BenchFigure]:
+    took_ms = []
+    for number in range(utterances + 1):
+        tokens = llm_tokens(_SENTENCES[number % len(_SENTENCES)] + " ")
+        completes = next(index for index, token in enumerate(tokens) if "," in token)
+        took_ms.append(await tab.run(f"bench.say({tokens!r}, {completes}, {1000 / TOKENS_PER_S})"))
+        await tab.run("bench.next('speech_finished')")
+        await asyncio.sleep(1.0)
+    took_ms = took_ms[1:]  # the first one opens the loudspeaker
+    return [
+        BenchFigure("audible after the token, p50", _percentile(took_ms, 50), "ms", at_most=150.0),
+        BenchFigure("audible after the token, p95", _percentile(took_ms, 95), "ms"),
+    ]
+
+
+async def _measure_stops(tab: BrowserTab, interruptions: int, interjection: str) -> list[BenchFigure]:
+    after_button_ms, after_speech_ms = [], []
+    for _ in range(interruptions):
+        after_button_ms.append(await _measure_stop(tab, "bench.interrupt()"))
+        after_speech_ms.append(await _measure_stop(tab, f"bench.speakInto({interjection!r}, 24000)"))
+    return [
+        BenchFigure("sound stops after Interrupt, worst", max(after_button_ms), "ms", at_most=100.0),
+        BenchFigure("sound stops after Interrupt, p50", _percentile(after_button_ms, 50), "ms"),
+        BenchFigure("sound stops after the caller speaks, worst", max(after_speech_ms), "ms", at_most=150.0),
+        BenchFigure("sound stops after the caller speaks, p50", _percentile(after_speech_ms, 50), "ms"),
+    ]
+
+
+async def _measure_stop(tab: BrowserTab, script: str) -> float:
+    while True:
+        await tab.run(f"bench.say([{_LONG_TEXT!r}], 0, 0)")
+        await asyncio.sleep(0.8)
+        took_ms = float(await tab.run(script))
+        await asyncio.sleep(1.5)  # the interjection ends, and the gate opens again
+        if took_ms > 0:  # else it met a pause of the speaker's, and there was nothing to stop
+            return took_ms
+
+
+async def _measure_call(calls: BrowserCalls, url: str, seconds: float) -> BrowserReceiverStats:
+    async with open_chromium() as browser, probed_call(browser, url) as tab:
+        text = _LONG_TEXT * (1 + int(seconds / 8))
+        await tab.run(f"bench.say([{text!r}], 0, 0)")
+        await asyncio.sleep(seconds)
+        inbound: dict[str, Any] = await tab.run("bench.inbound()")
+        *_, listed = calls.registry  # one that a closed browser left may not be over yet
+        return BrowserReceiverStats(
+            lost=inbound["lost"],
+            received=inbound["received"],
+            concealed=inbound["concealed"],
+            jitter_ms=inbound["jitterMs"],
+            underruns=listed.call.playout.stats.underruns,
+        )
+
+
+def _receiver_figures(stats: list[BrowserReceiverStats], seconds: float) -> list[BenchFigure]:
+    if not stats:
+        return []
+    name = f"{len(stats)} calls of {seconds:g} s"
+    concealed = [one.concealed for one in stats]
+    return [
+        BenchFigure(f"packets lost, {name}", sum(one.lost for one in stats), "", at_most=0),
+        BenchFigure(f"packets received, {name}", sum(one.received for one in stats), ""),
+        BenchFigure(f"concealed samples, median of {name}", statistics.median(concealed), "", at_most=0),
+        BenchFigure(f"concealed samples, worst of {name}", max(concealed), ""),
+        BenchFigure(f"underruns, {name}", sum(one.underruns for one in stats), "", at_most=0),
+        BenchFigure(f"jitter buffer, mean of {name}", statistics.mean(one.jitter_ms for one in stats), "ms"),
+    ]
+
+
+async def _measure_leaks(calls: BrowserCalls, url: str, call_count: int) -> list[BenchFigure]:
+    async with open_chromium() as browser, probed_call(browser, url) as tab:
+        await hang_up(tab)
+        for _ in range(WARM_UP_CALLS):
+            await _brief_call(tab, calls)
+        before = ProcessFootprint.now()
+        for _ in range(call_count):
+            await _brief_call(tab, calls)
+        after = ProcessFootprint.now()
+    name = f"after {call_count} calls opened and closed"
+    return [
+        BenchFigure(f"tasks more {name}", after.tasks - before.tasks, "", at_most=0),
+        BenchFigure(f"open files more {name}", after.files - before.files, "", at_most=0),
+        BenchFigure(f"threads more {name}", after.threads - before.threads, "", at_most=0),
+        BenchFigure(
+            f"resident memory more {name}", after.resident_mb - before.resident_mb, "MB", at_most=10.0
+        ),
+    ]
+
+
+async def _brief_call(tab: BrowserTab, calls: BrowserCalls) -> None:
+    await start_call(tab)
+    await tab.run("bench.say(['Hello. '], 0, 0)")
+    await hang_up(tab)
+    await asyncio.wait_for(calls.wait_idle(), _END_TIMEOUT_S)
+
+
+async def _synthesize_interjection(engine: Engine) -> str:
+    """Somebody saying something, from its first audible sample on, as base64 of s16le at 24 kHz."""
+    async with engine.stream() as stream:
+        stream.push_text(_INTERJECTION)
+        stream.end_input()
+        pcm = b"".join([chunk.pcm async for chunk in stream])
+    span = audible_span(pcm)
+    assert span is not None
+    return base64.b64encode(pcm[2 * span[0] : 2 * span[1]]).decode("ascii")
+
+
+def _percentile(values: list[float], percent: float) -> float:
+    return float(np.percentile(values, percent))

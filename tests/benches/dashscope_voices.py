@@ -1,0 +1,133 @@
+"""DashScope: whose speech arrives at whom, and what an idle socket costs, with a server of tone voices."""
+
+import asyncio
+import contextlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from shared.standin_backend import StandInBackend
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.cli.bench.dashscope_api import POOL_SIZE, TASK_COUNT, open_pool, run_tasks
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
+from vivavoce.tts_engine.engine import Engine
+
+IDLE_SOCKETS: Final = 500
+
+
+PITCHES_HZ: Final = tuple(range(300, 3300, 150))
+
+
+_IDLE_CLOSED_S: Final = (58.0, 64.0)
+
+
+async def voice_isolation_figures() -> list[BenchFigure]:
+    """100 tasks over 20 sockets, each socket with a voice of its own: what arrives at whom."""
+    async with _tone_server_process() as (address, _, key), open_pool(address, POOL_SIZE, key) as sockets:
+        heard = await asyncio.gather(
+            *(
+                run_tasks(socket, "one two three four", TASK_COUNT // POOL_SIZE, f"tone-{pitch}")
+                for socket, pitch in zip(sockets, PITCHES_HZ, strict=True)
+            )
+        )
+    mixed = sum(
+        task.failed or not _is_single_tone(task.pcm, pitch)
+        for tasks, pitch in zip(heard, PITCHES_HZ, strict=True)
+        for task in tasks
+    )
+    return [BenchFigure("DashScope, 100 tasks of 20 voices: failed or mixed up", mixed, "", at_most=0)]
+
+
+async def idle_socket_figures() -> list[BenchFigure]:
+    """500 sockets with a key and without a task: what each costs, and when they are closed."""
+    async with _tone_server_process() as (address, pid, key):
+        async with open_pool(address, POOL_SIZE, key):
+            pass  # what the first sockets alone cost is not theirs
+        before = _resident_kb(pid)
+        opened = time.perf_counter()
+        async with open_pool(address, IDLE_SOCKETS, key) as sockets:
+            await asyncio.sleep(1.0)
+            each_kb = (_resident_kb(pid) - before) / IDLE_SOCKETS
+            closed = await asyncio.gather(*(_closed_after_s(socket, opened) for socket in sockets))
+    early, late = _IDLE_CLOSED_S
+    punctual = sum(early <= after_s <= late and code == 1000 for after_s, code in closed)
+    return [
+        BenchFigure("DashScope, 500 idle sockets with keys: memory of each", each_kb, "kB", at_most=60.0),
+        BenchFigure(
+            "DashScope, 500 idle sockets: closed with 1000 after 60 s", punctual, "", at_least=IDLE_SOCKETS
+        ),
+    ]
+
+
+async def _closed_after_s(socket: ClientConnection, opened: float) -> tuple[float, int | None]:
+    try:
+        async with asyncio.timeout(90.0):
+            await socket.recv()
+    except (ConnectionClosed, TimeoutError):
+        pass
+    return time.perf_counter() - opened, socket.close_code
+
+
+def _is_single_tone(pcm: bytes, pitch_hz: int) -> bool:
+    """Whether every tenth of a second is that tone or silence."""
+    samples = np.frombuffer(pcm, "<i2").astype(np.float64)
+    pieces = samples[: len(samples) // 2400 * 2400].reshape(-1, 2400)
+    loud = pieces[np.abs(pieces).max(axis=1) > 1_000]
+    peaks = np.argmax(np.abs(np.fft.rfft(loud * np.hanning(2400), axis=1)), axis=1) * 10.0
+    return bool(len(loud) >= 6 and (np.abs(peaks - pitch_hz) <= 20).all())
+
+
+@contextlib.asynccontextmanager
+async def _tone_server_process() -> AsyncIterator[tuple[str, int, str]]:
+    """A server of tones that asks for keys: host:port, process id, a key."""
+    with tempfile.TemporaryDirectory() as folder:
+        keys = Path(folder) / "keys.json"
+        key = KeysFile(keys).add("bench", (Scope.SPEAK,), KeyLimits())
+        command = [sys.executable, "-m", __name__, str(keys)]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            ready = await process.stdout.readline()
+            yield ready.decode().strip(), process.pid, key
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+def _resident_kb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+async def _serve_tone_voices(keys: Path) -> None:
+    settings = Settings(http_port=0, audiosocket_port=0, agent="none", keys_file=keys)
+    async with (
+        await Engine.open(backend=StandInBackend(PITCHES_HZ, slots=TASK_COUNT)) as engine,
+        contextlib.aclosing(await Gateway.open(settings, engine=engine)) as gateway,
+    ):
+        host, port = gateway.addresses.http
+        print(f"{host}:{port}", flush=True)
+        await asyncio.Event().wait()
+
+
+def measure() -> BenchReport:
+    """Both, in a server process of their own."""
+    figures = [*asyncio.run(voice_isolation_figures()), *asyncio.run(idle_socket_figures())]
+    return BenchReport("DashScope's sockets", tuple(figures))
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve_tone_voices(Path(sys.argv[1])))

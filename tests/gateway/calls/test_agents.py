@@ -1,0 +1,285 @@
+"""Agents: what they say, when, and what interrupts them."""
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Coroutine
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vivavoce.gateway.calls.agents import (
+    KeyMenu,
+    KeyReply,
+    KeysAgent,
+    LoopingScriptAgent,
+    ScriptAgent,
+    ScriptPolicy,
+    SilentAgent,
+    at_pace,
+    llm_tokens,
+    make_agent,
+    split_script,
+)
+from vivavoce.gateway.calls.call import UtteranceOutcome
+from vivavoce.tts_engine.errors import BadRequest
+
+RunVirtually = Callable[[Coroutine[Any, Any, None]], None]
+POLICY = ScriptPolicy(tokens_per_s=40, pause_s=0.5)
+AFTERNOON = datetime(2026, 3, 4, 15, 7)
+
+
+class FakeCall:
+    """Speaks each text for ``speech_s`` and keeps a diary of (seconds, what)."""
+
+    def __init__(self, speech_s: float = 1.0) -> None:
+        self.diary: list[tuple[float, str]] = []
+        self.outcome = UtteranceOutcome.SPOKEN
+        self.closed = asyncio.Event()
+        self._start = asyncio.get_running_loop().time()
+        self._speech_s = speech_s
+        self._keys: asyncio.Queue[str] = asyncio.Queue()
+        self._interrupted = asyncio.Event()
+
+    def note(self, what: str) -> None:
+        self.diary.append((round(asyncio.get_running_loop().time() - self._start, 3), what))
+
+    @property
+    def said(self) -> list[str]:
+        return [what.removeprefix("say ") for _, what in self.diary if what.startswith("say ")]
+
+    async def speak(self, text: str | AsyncIterable[str]) -> UtteranceOutcome:
+        interrupted = self._interrupted
+        if not isinstance(text, str):
+            text = "".join([delta async for delta in text])
+        self.note(f"say {text}")
+        try:
+            await asyncio.wait_for(interrupted.wait(), self._speech_s)
+        except TimeoutError:
+            return self.outcome
+        return UtteranceOutcome.DISCARDED
+
+    async def wait_played(self) -> None:
+        self.note("played")
+
+    def discard(self) -> None:
+        self.note("discard")
+        self._interrupted.set()
+        self._interrupted = asyncio.Event()
+
+    async def wait_caller_silent(self, timeout_s: float) -> None:
+        pass
+
+    async def finish(self) -> None:
+        self.note("finish")
+
+    def press(self, digit: str) -> None:
+        self._keys.put_nowait(digit)
+
+    async def key(self) -> str:
+        return await self._keys.get()
+
+    async def wait_closed(self) -> None:
+        await self.closed.wait()
+
+
+@given(st.text())
+def test_tokens_joined_are_the_text(text: str) -> None:
+    assert "".join(llm_tokens(text)) == text
+
+
+def test_tokens_carry_the_space_before_them_and_are_short() -> None:
+    tokens = llm_tokens("Your appointment, at 10:30, costs $1250.")
+    assert tokens[:4] == ["Your", " appoin", "tment", ","]
+    assert tokens[-4:] == [" $", "125", "0", "."]
+    assert max(map(len, tokens)) <= 7
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("One.\n\nTwo.\n", ["One.", "Two."]),
+        ("One,\nstill one.\n \t\n\n\nTwo.", ["One, still one.", "Two."]),
+        ("\r\nOne.\r\n\r\nTwo.\r\n", ["One.", "Two."]),
+        ("  \n\n", []),
+    ],
+)
+def test_blank_lines_part_utterances(script: str, expected: list[str]) -> None:
+    assert split_script(script) == expected
+
+
+def test_tokens_come_on_an_absolute_schedule(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        start, times = loop.time(), []
+        async for _ in at_pace(["a"] * 5, 10.0, now=loop.time):
+            times.append(round(loop.time() - start, 3))
+            await asyncio.sleep(0.03)  # who takes them is slow; the pace stays
+        assert times == [0.0, 0.1, 0.2, 0.3, 0.4]
+
+    run_virtually(scenario())
+
+
+def test_a_script_is_said_once_with_pauses_after_what_was_played(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        call = FakeCall()
+        await ScriptAgent("One.\n\nTwo.", POLICY).run(call)
+        assert [what for _, what in call.diary] == ["say One.", "played", "say Two.", "played"]
+        played, second = call.diary[1][0], call.diary[2][0]
+        assert second - played >= POLICY.pause_s
+
+    run_virtually(scenario())
+
+
+def test_a_script_stops_when_the_call_is_ending(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        call = FakeCall()
+        call.outcome = UtteranceOutcome.CUT_SHORT
+        await ScriptAgent("One.\n\nTwo.", POLICY).run(call)
+        assert call.said == ["One."]
+
+    run_virtually(scenario())
+
+
+def test_a_script_that_loops_begins_anew(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        call = FakeCall()
+        running = asyncio.create_task(LoopingScriptAgent("One.\n\nTwo.", POLICY).run(call))
+        await asyncio.sleep(7)
+        running.cancel()
+        await asyncio.wait({running})
+        assert call.said[:4] == ["One.", "Two.", "One.", "Two."]
+
+    run_virtually(scenario())
+
+
+def test_a_script_that_loops_does_not_hammer_a_full_house(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        call = FakeCall(speech_s=0.0)
+        call.outcome = UtteranceOutcome.FAILED
+        running = asyncio.create_task(LoopingScriptAgent("One.", ScriptPolicy(1000, 0.0)).run(call))
+        await asyncio.sleep(10)
+        running.cancel()
+        await asyncio.wait({running})
+        assert 5 <= len(call.said) <= 11
+
+    run_virtually(scenario())
+
+
+def test_nobody_says_nothing_until_the_caller_hangs_up(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        call = FakeCall()
+        asyncio.get_running_loop().call_later(60, call.closed.set)
+        await SilentAgent().run(call)
+        assert call.diary == []
+
+    run_virtually(scenario())
+
+
+def menu() -> KeyMenu:
+    return KeyMenu(lambda: AFTERNOON)
+
+
+def answers(keys: str) -> list[str]:
+    line = menu()
+    return [line.reply_to(key).text for key in keys]
+
+
+def test_the_menu_is_said_first_and_again_at_0() -> None:
+    assert KeyMenu.MENU in menu().greet().text
+    assert answers("0") == [KeyMenu.MENU]
+
+
+def test_1_tells_the_time() -> None:
+    assert answers("1") == ["You pressed 1. It is 3:07 PM."]
+
+
+def test_2_reads_back_what_is_typed_up_to_pound_with_its_zeros() -> None:
+    assert answers("20417#") == ["You pressed 2. Type your digits, then pound.", "", "", "", "",
+                                 "You typed 0, 4, 1, 7."]  # fmt: skip
+    assert answers("2#")[-1] == "You typed nothing."
+
+
+def test_after_the_digits_the_menu_is_back() -> None:
+    assert answers("25#1")[-1] == "You pressed 1. It is 3:07 PM."
+
+
+def test_too_many_digits_are_read_back_unasked() -> None:
+    replies = answers("2" + "7" * 41)
+    assert replies[40].startswith("You typed 7, 7")
+    assert replies[40].count("7") == 40
+    assert replies[41] == f"You pressed 7. {KeyMenu.MENU}"
+
+
+def test_other_keys_are_named() -> None:
+    assert answers("7A") == [f"You pressed 7. {KeyMenu.MENU}", f"You pressed A. {KeyMenu.MENU}"]
+
+
+def test_star_only_interrupts_also_while_digits_are_typed() -> None:
+    assert answers("*") == [""]
+    assert answers("21*2#")[-1] == "You typed 1, 2."
+
+
+def test_pound_ends_the_call() -> None:
+    assert menu().reply_to("#") == KeyReply("You pressed pound. Goodbye.", ends_call=True)
+
+
+def test_a_key_interrupts_what_is_being_said_at_once(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        call = FakeCall(speech_s=10.0)
+        loop = asyncio.get_running_loop()
+        loop.call_later(2.0, call.press, "1")
+        loop.call_later(3.0, call.press, "*")
+        loop.call_later(20.0, call.press, "#")
+        await KeysAgent(lambda: AFTERNOON).run(call)
+        greeting = menu().greet().text
+        assert call.diary == [
+            (0.0, f"say {greeting}"),
+            (2.0, "discard"),
+            (2.0, "say You pressed 1. It is 3:07 PM."),
+            (3.0, "discard"),
+            (20.0, "discard"),
+            (20.0, "say You pressed pound. Goodbye."),
+            (30.0, "finish"),
+        ]
+
+    run_virtually(scenario())
+
+
+def test_keys_pressed_ahead_are_all_taken(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        call = FakeCall()
+        for key in "20417##":
+            call.press(key)
+        await KeysAgent(lambda: AFTERNOON).run(call)
+        assert call.said[-1] == "You pressed pound. Goodbye."
+        assert asyncio.get_running_loop().time() < 1010
+
+    run_virtually(scenario())
+
+
+def test_the_choice_makes_the_agent(tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("Hello.", encoding="utf-8")
+    assert isinstance(make_agent("keys", POLICY, loops=False), KeysAgent)
+    assert isinstance(make_agent("none", POLICY, loops=False), SilentAgent)
+    assert type(make_agent(f"script:{script}", POLICY, loops=False)) is ScriptAgent
+    assert type(make_agent(f"script:{script}", POLICY, loops=True)) is LoopingScriptAgent
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "cannot read the script"),
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (b" \n\n", "is empty"),
+    ],
+)
+def test_a_script_that_is_none_is_one_sentence(content: bytes | None, sentence: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    if content is not None:
+        script.write_bytes(content)
+    with pytest.raises(BadRequest, match=sentence):
+        make_agent(f"script:{script}", POLICY, loops=False)

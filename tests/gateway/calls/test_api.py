@@ -1,0 +1,785 @@
+"""The calls API over real sockets: a gateway, a phone, and a program that holds the call."""
+
+import asyncio
+import importlib.util
+import json
+import uuid
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from shared.standin_backend import StandInBackend
+from vivavoce.adapters.audio.resample import Downsampler
+from vivavoce.adapters.audiosocket.protocol import (
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketRole,
+    CallId,
+    Dtmf,
+    Hangup,
+)
+from vivavoce.gateway.access.errors import RateLimited
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.calls import api
+from vivavoce.gateway.calls.agents import SilentAgent
+from vivavoce.gateway.calls.api import UtteranceQueue
+from vivavoce.gateway.calls.call import CallSpeechOptions
+from vivavoce.gateway.calls.messages import (
+    MAX_TEXT_CHARACTERS,
+    MAX_WAITING_CHARACTERS,
+    BadCallMessage,
+    parse_client_message,
+)
+from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand, TextDelta
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import Overloaded
+
+
+class Phone:
+    """A caller: sends what it is told, keeps what it hears."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.call_id = str(uuid.uuid4())
+        self.heard = bytearray()
+        self.hung_up = asyncio.Event()
+        self._writer = writer
+        self._connection = AudioSocketConnection(AudioSocketRole.CALLER)
+        self.send(CallId(uuid.UUID(self.call_id)))
+        self._listening = asyncio.create_task(self._listen(reader))
+
+    def send(self, message: CallId | AudioSocketAudio | Dtmf | Hangup) -> None:
+        self._writer.write(self._connection.send(message))
+
+    async def aclose(self) -> None:
+        self._listening.cancel()
+        self._writer.close()
+        await asyncio.gather(self._listening, return_exceptions=True)
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(4096):
+            self._connection.receive_data(data)
+            for event in self._connection.events():
+                if isinstance(event, AudioSocketAudio):
+                    self.heard += event.payload
+                elif isinstance(event, Hangup):
+                    self.hung_up.set()
+        self.hung_up.set()
+
+
+class House:
+    """A gateway with its addresses."""
+
+    def __init__(self, gateway: Gateway, headers: dict[str, str]) -> None:
+        self.gateway = gateway
+        self.headers = headers
+        self.phones: list[Phone] = []
+        host, port = gateway.addresses.http
+        self.base = f"{host}:{port}/v1/calls"
+
+    async def phone(self) -> Phone:
+        phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket))
+        self.phones.append(phone)
+        while phone.call_id not in [line.call.call_id for line in self.gateway.audiosocket_server.registry]:
+            await asyncio.sleep(0.005)
+        return phone
+
+    @asynccontextmanager
+    async def socket(self, call_id: str, query: str = "") -> AsyncIterator[ClientConnection]:
+        url = f"ws://{self.base}/{call_id}/socket{query}"
+        async with connect(url, additional_headers=self.headers) as socket:
+            yield socket
+
+    @asynccontextmanager
+    async def http(self) -> AsyncIterator[httpx.AsyncClient]:
+        async with httpx.AsyncClient(
+            base_url=f"http://{self.base}", timeout=20, follow_redirects=True, headers=self.headers
+        ) as client:
+            yield client
+
+
+@asynccontextmanager
+async def house(keys_file: Path | None = None, key: str = "") -> AsyncIterator[House]:
+    settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with await Engine.open(backend=StandInBackend()) as engine:
+        gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
+        opened = House(gateway, headers)
+        try:
+            yield opened
+        finally:
+            for phone in opened.phones:
+                await phone.aclose()
+            await gateway.aclose()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 120))
+
+
+async def say(socket: ClientConnection, *texts: str) -> None:
+    for text in texts:
+        await socket.send(json.dumps({"type": "text", "text": text}))
+    await socket.send(json.dumps({"type": "end"}))
+
+
+async def until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
+    """Messages up to the first of that type."""
+    messages = []
+    while True:
+        message = json.loads(await socket.recv())
+        messages.append(message)
+        if message["type"] == kind:
+            return messages
+
+
+async def until_free(opened: House, phone: Phone) -> None:
+    """Until the call's holder has let go of it, which its leaving is noticed by."""
+    while opened.gateway.audiosocket_server.registry.get(phone.call_id).attached:
+        await asyncio.sleep(0.01)
+
+
+def test_a_program_holds_a_call_speaks_and_learns_what_was_heard() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                started = (await until(socket, "started"))[0]
+                assert started["call"] == phone.call_id
+                assert started["kind"] == "audiosocket"
+                await say(socket, "Hel", "lo ", "there, my fri", "end.")
+                told = await until(socket, "speech_finished")
+                assert told[0] == {"type": "speech_started", "utterance": 0}
+                assert [message["text"] for message in told if message["type"] == "word"] == [
+                    "Hello",
+                    "there",
+                    "my",
+                    "friend",
+                ]
+                assert told[-1] == {"type": "speech_finished", "utterance": 0, "outcome": "spoken"}
+            assert np.abs(np.frombuffer(bytes(phone.heard), "<i2")).max() > 4000
+
+    run(test())
+
+
+def test_utterances_are_said_one_after_the_other() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "First one.")
+                await say(socket, "Second one.")
+                told = await until(socket, "speech_finished") + await until(socket, "speech_finished")
+                words = [
+                    (message["utterance"], message["text"]) for message in told if message["type"] == "word"
+                ]
+                assert words == [(0, "First"), (0, "one"), (1, "Second"), (1, "one")]
+
+    run(test())
+
+
+def test_flush_speaks_without_a_full_stop() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "text", "text": "one moment please"}))
+                await socket.send(json.dumps({"type": "flush"}))
+                told = await until(socket, "word")
+                assert told[-1]["text"] == "one"
+
+    run(test())
+
+
+def test_discard_stops_and_tells_what_was_heard() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                text = "one two three four five six seven eight nine ten eleven twelve " * 4
+                await say(socket, text)
+                await say(socket, "never said.")
+                await until(socket, "word")
+                await until(socket, "word")
+                await socket.send(json.dumps({"type": "discard"}))
+                told = await until(socket, "discarded")
+                words = [message["text"] for message in told if message["type"] == "word"]
+                heard = told[-1]["heard"].split()
+                assert heard == text.split()[: len(heard)]
+                assert 2 <= len(heard) <= 2 + len(words)
+                assert told[-1]["cut_ms"] > 300
+                await say(socket, "Back again.")
+                told = await until(socket, "speech_finished")
+                assert [message["text"] for message in told if message["type"] == "word"] == ["Back", "again"]
+
+    run(test())
+
+
+def test_keys_and_the_caller_s_audio_come_out() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id, "?audio=in") as socket:
+                await until(socket, "started")
+                phone.send(Dtmf("7"))
+                assert (await until(socket, "dtmf"))[-1]["digit"] == "7"
+                phone.send(AudioSocketAudio(8000, b"\x01\x02" * 160))
+                assert await socket.recv() == b"\x01\x02" * 160
+
+    run(test())
+
+
+def test_hanging_up_ends_the_call_and_tells_so() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "hang_up"}))
+                await until(socket, "hung_up")
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+            await phone.hung_up.wait()
+
+    run(test())
+
+
+def test_a_caller_that_hangs_up_is_told_of() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await phone.aclose()
+                await until(socket, "hung_up")
+
+    run(test())
+
+
+def test_a_call_is_held_by_one_program_at_a_time() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                async with opened.socket(phone.call_id) as second:
+                    assert "held by another" in (await until(second, "error"))[-1]["message"]
+                    with pytest.raises(ConnectionClosed) as closed:
+                        await second.recv()
+                    assert closed.value.rcvd is not None and closed.value.rcvd.code == 4409
+                async with opened.http() as client:
+                    answer = await client.post(f"/{phone.call_id}/speech", content="Hello.")
+                    assert answer.status_code == 409
+            await until_free(opened, phone)
+            async with opened.socket(phone.call_id) as third:
+                await until(third, "started")
+
+    run(test())
+
+
+def test_next_waits_for_a_call_that_nobody_holds() -> None:
+    async def test() -> None:
+        async with house() as opened, opened.socket("next") as socket:
+            waiting = asyncio.create_task(until(socket, "started"))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            phone = await opened.phone()
+            assert (await waiting)[-1]["call"] == phone.call_id
+
+    run(test())
+
+
+def test_who_no_longer_waits_for_a_call_is_forgotten_and_holds_none() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            before = len(asyncio.all_tasks())
+            async with opened.socket("next"), opened.socket("next") as impatient:
+                await impatient.send(json.dumps({"type": "text", "text": "Are you there?"}))
+                await asyncio.sleep(0.05)
+            while len(asyncio.all_tasks()) > before:
+                await asyncio.sleep(0.01)
+
+    run(test())
+
+
+def test_what_is_sent_while_a_call_is_waited_for_is_said_on_it() -> None:
+    async def test() -> None:
+        async with house() as opened, opened.socket("next") as socket:
+            await say(socket, "One ", "two.")
+            await asyncio.sleep(0.05)
+            await opened.phone()
+            told = await until(socket, "speech_finished")
+            assert [message["text"] for message in told if message["type"] == "word"] == ["One", "two"]
+
+    run(test())
+
+
+def test_calls_are_listed_and_spoken_on_over_http() -> None:
+    async def test() -> None:
+        async def body() -> AsyncIterator[bytes]:
+            for byte in "Grüße. Good day.".encode():
+                yield bytes([byte])
+
+        async with house() as opened, opened.http() as client:
+            assert (await client.get("")).json() == {"calls": []}
+            phone = await opened.phone()
+            (listed,) = (await client.get("")).json()["calls"]
+            assert listed["call"] == phone.call_id
+            assert listed["held"] is False
+            assert (await client.get(f"/{phone.call_id}")).json()["peer"].startswith("127.0.0.1:")
+            spoken = await client.post(f"/{phone.call_id}/speech", content=body())
+            assert spoken.json()["outcome"] == "spoken"
+            cut = (await client.post(f"/{phone.call_id}/discard")).json()
+            assert cut == {"cut_ms": 0.0, "heard": "", "words": []}
+            assert (await client.delete(f"/{phone.call_id}")).status_code == 200
+            await phone.hung_up.wait()
+            assert (await client.get(f"/{phone.call_id}")).status_code == 404
+
+    run(test())
+
+
+def test_discard_over_http_cuts_what_is_being_said() -> None:
+    async def test() -> None:
+        async with house() as opened, opened.http() as client:
+            phone = await opened.phone()
+            text = "one two three four five six seven eight nine ten " * 6
+            speaking = asyncio.create_task(client.post(f"/{phone.call_id}/speech", content=text))
+            while not any(phone.heard):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)
+            cut = (await client.post(f"/{phone.call_id}/discard")).json()
+            assert 500 < cut["cut_ms"] < 12_000
+            assert text.startswith(cut["heard"]) and cut["words"] == cut["heard"].split()
+            assert (await speaking).json()["outcome"] == "discarded"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ("no json", "JSON"),
+        ("[]", "message"),
+        ('{"type": "sing"}', "type"),
+        ('{"type": "text"}', "text"),
+        ('{"type": "text", "text": 5}', "text"),
+        ('{"type": "text", "text": "a", "loud": true}', "loud"),
+        ('{"type": "speech", "speed": 9}', "speed"),
+        ('{"type": "on_speech", "action": "shout"}', "action"),
+        (json.dumps({"type": "text", "text": "x" * (MAX_TEXT_CHARACTERS + 1)}), "text"),
+        ("[" * (8 * MAX_TEXT_CHARACTERS + 1), "characters; at most"),
+    ],
+)
+def test_a_bad_message_is_named(message: str, named: str) -> None:
+    with pytest.raises(BadCallMessage, match=named):
+        parse_client_message(message)
+
+
+def test_bad_messages_are_answered_and_the_call_goes_on() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                for bad in (b"\x00\x01", "{", json.dumps({"type": "text", "text": "x" * 1_000_000})):
+                    await socket.send(bad)
+                    assert (await until(socket, "error"))[-1]["message"]
+                await say(socket, "Still here.")
+                assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
+
+    run(test())
+
+
+def test_an_unknown_call_and_an_unknown_voice_are_said_so() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            async with opened.socket("nobody") as socket:
+                assert "no call 'nobody'" in (await until(socket, "error"))[-1]["message"]
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "speech", "voice": "nobody"}))
+                await say(socket, "Hello.")
+                await socket.send(json.dumps({"type": "speech", "voice": "alloy"}))  # an alias
+                await say(socket, "Hello.")
+                assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
+
+    run(test())
+
+
+def test_too_much_waiting_text_is_refused_and_what_came_before_is_said() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "First words here.")
+                for _ in range(6):
+                    await socket.send(json.dumps({"type": "text", "text": "word " * 12_000}))
+                told = await until(socket, "error")
+                assert "waiting" in told[-1]["message"]
+                assert opened.gateway.unready() is None
+
+    run(test())
+
+
+# With a key that has limits
+
+
+def limited(tmp_path: Path, characters_per_minute: int) -> dict[str, Any]:
+    """A house whose one program may have so much said."""
+    file = tmp_path / "keys.json"
+    limits = KeyLimits(characters_per_minute=characters_per_minute)
+    return {"keys_file": file, "key": KeysFile(file).add("program", (Scope.CALLS,), limits)}
+
+
+def words(told: list[dict[str, Any]]) -> list[str]:
+    return [message["text"] for message in told if message["type"] == "word"]
+
+
+def test_text_that_a_key_may_have_said_is_said_to_the_last_character(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(**limited(tmp_path, 27)) as opened, opened.http() as client:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "One ", "two.", " Three")
+                told = await until(socket, "speech_finished")
+                assert words(told) == ["One", "two", "Three"]
+            answer = await client.post(f"/{phone.call_id}/speech", content="Over HTTP.")
+            while answer.status_code == 409:  # the program is still being let go of
+                answer = await client.post(f"/{phone.call_id}/speech", content="Over HTTP.")
+            assert answer.json()["outcome"] == "spoken"
+
+    run(test())
+
+
+def test_text_that_is_too_much_for_a_key_is_refused_and_the_call_goes_on(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(**limited(tmp_path, 20)) as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "One two", " far too much for a key of twenty characters", " hole")
+                await say(socket, "Three.")
+                told = await until(socket, "speech_finished") + await until(socket, "speech_finished")
+                (error,) = [message for message in told if message["type"] == "error"]
+                assert "allowed 20 characters a minute" in error["message"]
+                assert 0 < error["retry_after_s"] <= 60
+                assert words(told) == ["One", "two", "Three"]
+                await socket.send(json.dumps({"type": "hang_up"}))
+                await until(socket, "hung_up")
+
+    run(test())
+
+
+def test_after_a_flush_text_is_taken_again() -> None:
+    taken: list[int] = []
+
+    def charge(characters: int) -> None:
+        if characters > 5:
+            raise RateLimited("too much", 3.0)
+        taken.append(characters)
+
+    meter = CharacterQuota(charge)
+    assert meter.accept("five.")
+    with pytest.raises(RateLimited, match=r"too much; from here on .* flush or end") as refused:
+        meter.accept("sixsix")
+    assert refused.value.retry_after_s == 3.0
+    assert [meter.accept(delta) for delta in ("one", TextCommand.FLUSH, "four")] == [False, True, True]
+    with pytest.raises(RateLimited):
+        meter.accept("sixsix")
+    meter.end()
+    assert meter.accept("")
+    assert taken == [5, 4, 0]
+
+
+def test_what_was_refused_for_want_of_room_is_not_charged() -> None:
+    charged: list[int] = []
+
+    async def test() -> None:
+        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, charged.append)  # type: ignore[arg-type]
+        with pytest.raises(BadCallMessage):
+            speaker.push("x" * (MAX_WAITING_CHARACTERS + 1))
+        for _ in range(1_000):
+            speaker.push("Hm.")
+            speaker.end()
+        with pytest.raises(BadCallMessage):
+            speaker.push("Hm.")
+        await speaker.aclose()
+
+    run(test())
+    assert charged == [3] * 1_000
+
+
+def test_a_body_that_is_too_much_for_a_key_is_spoken_as_far_as_it_goes(tmp_path: Path) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"One two three. "
+        await asyncio.sleep(0.3)
+        yield b"And this is too much."
+
+    async def test() -> None:
+        async with house(**limited(tmp_path, 30)) as opened, opened.http() as client:
+            phone = await opened.phone()
+            refused = await client.post(f"/{phone.call_id}/speech", content=body())
+            assert refused.status_code == 429
+            assert 0 < int(refused.headers["retry-after"]) <= 60
+            sentence = "this key is allowed 30 characters a minute; 15 characters of this text were taken"
+            assert refused.json() == {"error": sentence}
+            assert np.abs(np.frombuffer(bytes(phone.heard), "<i2")).max() > 4000
+            refused = await client.post(f"/{phone.call_id}/speech", content="All of this is too much.")
+            assert refused.status_code == 429
+            assert "; 0 characters of this text were taken" in refused.json()["error"]
+            answer = await client.post(f"/{phone.call_id}/speech", content="Four.")
+            assert answer.json()["outcome"] == "spoken"
+
+    run(test())
+
+
+def test_who_holds_a_call_with_a_key_that_is_revoked_has_nothing_more_said(tmp_path: Path) -> None:
+    async def test() -> None:
+        secured = limited(tmp_path, 1_000)
+        async with house(**secured) as opened, opened.http() as client:
+            phone, second = await opened.phone(), await opened.phone()
+            revoked = asyncio.Event()
+
+            async def body() -> AsyncIterator[bytes]:
+                yield b"One. "
+                await revoked.wait()
+                yield b"Two."
+
+            posting = asyncio.create_task(client.post(f"/{second.call_id}/speech", content=body()))
+            async with opened.socket(phone.call_id) as socket:
+                await say(socket, "One.")
+                await until(socket, "speech_finished")
+                while not any(second.heard):
+                    await asyncio.sleep(0.01)
+                KeysFile(secured["keys_file"]).revoke(secured["key"][3:11])
+                revoked.set()
+                await say(socket, "Two.", " Three.")
+                assert "no valid API key" in (await until(socket, "error"))[-1]["message"]
+                assert (await posting).status_code == 401
+                await say(socket, "Four.")
+                assert "no valid API key" in (await until(socket, "error"))[-1]["message"]
+                assert not phone.hung_up.is_set()
+
+    run(test())
+
+
+async def nobody() -> None:
+    """Is told of a failure."""
+
+
+def nothing(characters: int) -> None:
+    """What text costs."""
+
+
+class Deaf:
+    """A call on which nothing that is said comes to an end."""
+
+    async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("silent", [TextCommand.FLUSH, ""], ids=["flush", "text"])
+def test_what_says_nothing_cannot_be_sent_without_end_either(silent: TextDelta) -> None:
+    async def test() -> None:
+        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
+        with pytest.raises(BadCallMessage, match="characters are waiting"):
+            for _ in range(MAX_WAITING_CHARACTERS + 1):
+                speaker.push(silent)
+        await speaker.aclose()
+
+    run(test())
+
+
+def test_text_that_could_not_be_spoken_waits_no_longer() -> None:
+    class Mute:
+        async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
+            """Fails before it has read anything, as in a full house."""
+
+    async def test() -> None:
+        speaker = UtteranceQueue(Mute(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
+        for _ in range(8):
+            speaker.push("word " * 12_000)
+            speaker.end()
+            while speaker._buffers:
+                await asyncio.sleep(0)
+        await speaker.aclose()
+
+    run(test())
+
+
+def test_who_holds_a_call_is_told_of_what_could_not_be_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise Overloaded("full", reason="streams", retry_after_s=1.0)
+
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                with monkeypatch.context() as patch:
+                    patch.setattr(opened.gateway.engine, "stream", full)
+                    await say(socket, "Never heard.")
+                    assert "could not be spoken" in (await until(socket, "error"))[-1]["message"]
+                await say(socket, "Heard.")
+                assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
+
+    run(test())
+
+
+def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
+    voices: list[str | None] = []
+
+    class Attentive:
+        async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
+            voices.append(speech.voice)
+
+    async def test() -> None:
+        speaker = UtteranceQueue(Attentive(), CallSpeechOptions("first"), nobody, nothing)  # type: ignore[arg-type]
+        for voice in ("second", "third"):
+            speaker.push("Hm. ")
+            speaker.speech = CallSpeechOptions(voice)
+            speaker.push("And so on.")
+            speaker.end()
+        while len(voices) < 2:
+            await asyncio.sleep(0)
+        await speaker.aclose()
+
+    run(test())
+    assert voices == ["first", "second"]
+
+
+def test_utterances_cannot_be_begun_without_end() -> None:
+    async def test() -> None:
+        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
+        with pytest.raises(BadCallMessage, match="1000 utterances"):
+            for _ in range(1_001):
+                speaker.push("Hm.")
+                speaker.end()
+        await speaker.aclose()
+
+    run(test())
+
+
+def test_an_error_of_ours_ends_the_hold_and_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(message: str) -> None:
+        raise ArithmeticError("a fault of ours")
+
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                monkeypatch.setattr(api, "parse", broken)
+                await say(socket, "Hello.")
+                with pytest.raises(ConnectionClosed) as closed:
+                    await until(socket, "nothing")
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
+            assert not opened.gateway.audiosocket_server.registry.get(phone.call_id).attached
+            assert not phone.hung_up.is_set()
+
+    run(test())
+    assert "a fault of ours" in caplog.text
+
+
+def test_a_request_that_is_broken_off_ends_its_speech_and_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            _, writer = await asyncio.open_connection(*opened.gateway.addresses.http)
+            writer.write(
+                f"POST /v1/calls/{phone.call_id}/speech HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+                "content-length: 100\r\n\r\nOne two three four ".encode()
+            )
+            line = opened.gateway.audiosocket_server.registry.get(phone.call_id)
+            while not line.attached:
+                await asyncio.sleep(0.01)
+            writer.close()
+            while line.attached:
+                await asyncio.sleep(0.01)
+            assert not phone.hung_up.is_set()
+
+    run(test())
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_a_holder_that_leaves_in_mid_sentence_leaves_the_call_up() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "text", "text": "one two three four five six seven, "}))
+                await until(socket, "word")
+            await until_free(opened, phone)
+            assert not phone.hung_up.is_set()
+            async with opened.socket(phone.call_id) as socket:
+                await until(socket, "started")
+
+    run(test())
+
+
+async def spoken_question() -> bytes:
+    """A sentence of the packaged voice, s16le at 8 kHz."""
+    async with await Engine.open() as engine, engine.stream() as stream:
+        stream.push_text("Excuse me, could you please stop talking?")
+        stream.end_input()
+        down = Downsampler()
+        return b"".join([down.push(chunk.pcm) async for chunk in stream])
+
+
+def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
+    async def test() -> None:
+        question = await spoken_question()
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "on_speech", "action": "discard"}))
+                await say(socket, "one two three four five six seven eight nine ten eleven twelve " * 4)
+                await until(socket, "word")
+                for start in range(0, len(question), 320):
+                    phone.send(AudioSocketAudio(8000, question[start : start + 320]))
+                told = [message["type"] for message in await until(socket, "discarded")]
+                assert told[-2:] == ["caller_speaking", "discarded"]
+                for _ in range(50):
+                    phone.send(AudioSocketAudio(8000, bytes(320)))
+                await until(socket, "caller_silent")
+
+    run(test())
+
+
+def test_the_example_holds_a_call_and_answers_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[3] / "examples" / "hold_a_call.py"
+    spec = importlib.util.spec_from_file_location("hold_a_call", path)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+
+    printed = ""
+
+    async def until_printed(text: str) -> None:
+        nonlocal printed
+        while text not in printed:
+            await asyncio.sleep(0.01)
+            printed += capsys.readouterr().out
+
+    async def test() -> None:
+        async with house() as opened:
+            holding = asyncio.create_task(example.hold(f"ws://{opened.base}/next/socket"))
+            phone = await opened.phone()
+            await until_printed("Hello")
+            phone.send(Dtmf("7"))
+            await until_printed("That was key")
+            await phone.aclose()
+            await holding
+
+    run(test())
+    assert "interrupted after: Hello" in printed
+    assert "the caller hung up" in printed + capsys.readouterr().out

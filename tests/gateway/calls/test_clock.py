@@ -1,0 +1,223 @@
+"""The clock of all calls, on virtual time."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from vivavoce.gateway.calls.clock import PERIOD_S, Clock
+from vivavoce.tts_engine.metrics import Metrics
+
+
+class Leg:
+    def __init__(self) -> None:
+        self.ticks: list[float] = []
+        self.failure: Exception | None = None
+
+    def tick(self, now: float) -> int:
+        self.ticks.append(now)
+        return 1
+
+    def fail(self, error: Exception) -> None:
+        self.failure = error
+
+
+class FaultyLeg(Leg):
+    def tick(self, now: float) -> int:
+        super().tick(now)
+        raise ValueError("no packet")
+
+
+def manual_clock(phases: int = 4) -> tuple[Clock, Metrics]:
+    """A clock at second 0 that the test advances."""
+    metrics = Metrics()
+    return Clock(metrics=metrics, phases=phases, now=lambda: 0.0), metrics
+
+
+async def run_for(seconds: float, clock: Clock) -> None:
+    task = asyncio.create_task(clock.run())
+    await asyncio.sleep(seconds)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def spaces(leg: Leg) -> list[float]:
+    return [round(after - before, 6) for before, after in zip(leg.ticks, leg.ticks[1:], strict=False)]
+
+
+def test_legs_spread_evenly_over_the_phases() -> None:
+    clock, _ = manual_clock()
+    legs = [Leg() for _ in range(10)]
+    starts = [clock.join(leg) for leg in legs]
+    phases = Counter(round(start * 1000) % 20 for start in starts)
+    assert sorted(phases) == [0, 5, 10, 15]
+    assert sorted(phases.values()) == [2, 2, 3, 3]
+
+
+def test_a_leg_that_left_makes_room_in_its_phase() -> None:
+    clock, _ = manual_clock()
+    legs = [Leg() for _ in range(4)]
+    starts = [clock.join(leg) for leg in legs]
+    clock.leave(legs[2])
+    assert clock.join(Leg()) == starts[2]
+
+
+def test_the_first_line_lies_ahead_and_is_the_first_tick(run_virtually: Callable) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        clock = Clock(metrics=Metrics(), now=loop.time)
+        task = asyncio.create_task(clock.run())
+        for _ in range(9):
+            await asyncio.sleep(0.0031)
+            leg = Leg()
+            start = clock.join(leg)
+            assert loop.time() < start <= loop.time() + PERIOD_S + 1e-9
+            await asyncio.sleep(0.05)
+            assert next(tick for tick in leg.ticks if tick >= start - 1e-9) == pytest.approx(start)
+        task.cancel()
+        await asyncio.wait({task})
+
+    run_virtually(scenario())
+
+
+def test_every_leg_ticks_once_a_period(run_virtually: Callable) -> None:
+    async def scenario() -> None:
+        clock = Clock(metrics=Metrics(), now=asyncio.get_running_loop().time)
+        legs = [Leg() for _ in range(7)]
+        for leg in legs:
+            clock.join(leg)
+        await run_for(1.0, clock)
+        for leg in legs:
+            assert set(spaces(leg)) == {PERIOD_S}
+            assert len(leg.ticks) in (50, 51)
+
+    run_virtually(scenario())
+
+
+def test_errors_of_sleep_do_not_add_up(run_virtually: Callable) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def oversleep(seconds: float) -> None:
+            await asyncio.sleep(seconds + 0.0009)
+
+        clock = Clock(metrics=Metrics(), now=loop.time, sleep=oversleep)
+        leg = Leg()
+        start = clock.join(leg)
+        await run_for(20.0, clock)
+        last = leg.ticks[-1]
+        assert len(leg.ticks) == pytest.approx(1000, abs=1)
+        assert (last - start) % PERIOD_S == pytest.approx(0.0009, abs=1e-6)
+
+    run_virtually(scenario())
+
+
+def test_a_stall_is_followed_by_one_tick_and_no_burst(run_virtually: Callable) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        clock = Clock(metrics=Metrics(), now=loop.time)
+        legs = [Leg() for _ in range(4)]
+        starts = [clock.join(leg) for leg in legs]
+        loop.call_later(0.2005, loop.pass_time, 0.130)
+        await run_for(0.6, clock)
+        for leg, start in zip(legs, starts, strict=True):
+            stalled = max(spaces(leg))
+            assert 0.110 <= stalled <= 0.150
+            assert spaces(leg).count(stalled) == 1
+            assert min(spaces(leg)) > 0.0
+            off_the_grid = (leg.ticks[-1] - start + 1e-6) % PERIOD_S
+            assert off_the_grid == pytest.approx(0.0, abs=1e-5)
+
+    run_virtually(scenario())
+
+
+def test_after_a_stall_each_leg_is_ticked_once_at_the_true_time() -> None:
+    clock, _ = manual_clock()
+    legs = [Leg() for _ in range(4)]
+    for leg in legs:
+        clock.join(leg)
+    clock.advance(0.0)
+    for leg in legs:
+        leg.ticks.clear()
+    clock.advance(10.0)
+    assert [leg.ticks for leg in legs] == [[10.0]] * 4
+    clock.advance(10.0)
+    assert [leg.ticks for leg in legs] == [[10.0]] * 4
+
+
+def test_a_leg_that_raises_is_ended_alone() -> None:
+    clock, metrics = manual_clock(phases=1)
+    before, faulty, after = Leg(), FaultyLeg(), Leg()
+    for leg in (before, faulty, after):
+        clock.join(leg)
+    clock.advance(0.0)
+    clock.advance(0.020)
+    assert isinstance(faulty.failure, ValueError)
+    assert faulty.ticks == [0.0]
+    assert before.ticks == after.ticks == [0.0, 0.020]
+    assert before.failure is after.failure is None
+    assert metrics.registry.get_sample_value("vivavoce_packets_total") == 4
+
+
+def test_a_leg_may_leave_while_it_is_ticked() -> None:
+    clock, _ = manual_clock(phases=1)
+
+    class LeavingLeg(Leg):
+        def tick(self, now: float) -> int:
+            clock.leave(self)
+            return super().tick(now)
+
+    leaving, staying = LeavingLeg(), Leg()
+    clock.join(leaving)
+    clock.join(staying)
+    clock.advance(0.0)
+    clock.advance(0.020)
+    assert leaving.ticks == [0.0]
+    assert staying.ticks == [0.0, 0.020]
+
+
+def test_leaving_twice_is_no_error() -> None:
+    clock, _ = manual_clock()
+    leg = Leg()
+    clock.join(leg)
+    clock.leave(leg)
+    clock.leave(leg)
+
+
+def test_nobody_seated_costs_no_wake_ups(run_virtually: Callable) -> None:
+    async def scenario() -> None:
+        wakes = 0
+
+        async def counted(seconds: float) -> None:
+            nonlocal wakes
+            wakes += 1
+            await asyncio.sleep(seconds)
+
+        clock = Clock(metrics=Metrics(), now=asyncio.get_running_loop().time, sleep=counted)
+        await run_for(10.0, clock)
+        assert wakes == 0
+        leg = Leg()
+        clock.join(leg)
+        await run_for(0.1, clock)
+        assert wakes > 0
+        clock.leave(leg)
+        wakes = 0
+        await run_for(10.0, clock)
+        assert wakes <= 1
+
+    run_virtually(scenario())
+
+
+def test_a_leg_that_joins_late_does_not_disturb_the_others(run_virtually: Callable) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        clock = Clock(metrics=Metrics(), now=loop.time)
+        first = Leg()
+        clock.join(first)
+        # Just when the line has passed and its tick is still to come.
+        loop.call_later(0.1, clock.join, Leg())
+        await run_for(0.3, clock)
+        assert set(spaces(first)) == {PERIOD_S}
+
+    run_virtually(scenario())

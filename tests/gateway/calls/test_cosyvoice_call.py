@@ -1,0 +1,73 @@
+"""A call on which a CosyVoice bundle speaks, and ``say`` with one."""
+
+import asyncio
+import wave
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from vivavoce.gateway.cli.main import main  # noqa: E402
+from vivavoce.gateway.cli.phone import PhoneReport, listen  # noqa: E402
+from vivavoce.gateway.serve import Gateway  # noqa: E402
+from vivavoce.gateway.settings import Settings  # noqa: E402
+from vivavoce.tts_engine.bundles import write_random_bundle  # noqa: E402
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundles") / str(request.param)
+    write_random_bundle(folder, request.param, "tiny", 1)
+    return folder
+
+
+def loudest(file: Path) -> int:
+    with wave.open(str(file)) as recorded:
+        samples = np.frombuffer(recorded.readframes(recorded.getnframes()), "<i2")
+    return int(np.abs(samples.astype(np.int32)).max())
+
+
+def test_a_call_hears_a_bundle_speak(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "script.txt").write_text("Hi.", "utf-8")
+    settings = Settings(
+        http_port=0, audiosocket_port=0, bundle=str(bundle), agent=f"script:{tmp_path / 'script.txt'}"
+    )
+
+    def call(host: str, port: int) -> PhoneReport:
+        console = Console(file=StringIO())
+        return listen(host, port, seconds=30, out=tmp_path / "heard.wav", calls=1, dtmf="", progress=console)
+
+    async def serve() -> None:
+        gateway = await Gateway.open(settings)
+        assert gateway.engine.voices.default.id == "nobody"
+        await asyncio.to_thread(call, *gateway.addresses.audiosocket)
+        await gateway.aclose()
+
+    asyncio.run(serve())
+    assert loudest(tmp_path / "heard.wav") > 300
+
+
+def test_say_speaks_with_a_bundle(bundle: Path, tmp_path: Path) -> None:
+    file = tmp_path / "said.wav"
+    with pytest.raises(SystemExit) as ended:
+        main(["say", "--bundle", str(bundle), "--voice", "nobody", "Good morning.", "-o", str(file)])
+    assert ended.value.code == 0
+    assert loudest(file) > 300
+
+
+def test_say_leaves_the_file_as_it_was_when_the_bundle_cannot_speak(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "said.wav"
+    file.write_bytes(b"precious")
+    with pytest.raises(SystemExit) as ended:
+        main(["say", "--bundle", str(tmp_path), "Good morning.", "-o", str(file)])
+    assert ended.value.code == 1
+    assert "no cosyvoice2.yaml or cosyvoice3.yaml" in capsys.readouterr().err
+    assert file.read_bytes() == b"precious"

@@ -1,0 +1,265 @@
+"""The command line: flags, exit codes, one sentence for each failure. Commands run in this process."""
+
+import json
+import subprocess
+import sys
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+from vivavoce import __version__
+from vivavoce.gateway.cli import main
+from vivavoce.gateway.cli.bench import call as call_bench
+from vivavoce.gateway.cli.bench import commands
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.tts_engine.chunk import SAMPLE_RATE
+
+
+def command_paths(group: click.Group, *path: str) -> Iterator[list[str]]:
+    """Every command below a group, as it is typed."""
+    for name, command in group.commands.items():
+        yield [*path, name]
+        if isinstance(command, click.Group):
+            yield from command_paths(command, *path, name)
+
+
+def exit_code(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main.main(arguments)
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+@pytest.mark.parametrize("command", list(command_paths(main._commands)), ids=" ".join)
+def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(*command, "--help") == 0
+    assert f"Usage: vivavoce {' '.join(command)}" in capsys.readouterr().out
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("--version") == 0
+    assert capsys.readouterr().out == f"vivavoce {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["dance"], "No such command 'dance'."),
+        (["say", "Hello"], "Missing option '-o' / '--out'."),
+        (["say", "-o", "x.wav", "--speed", "9", "Hello"], "Invalid value for '--speed'"),
+        (["serve", "--colour", "red"], "No such option '--colour'."),
+        (["serve", "--http-port", "many"], "http_port (--http-port): got 'many'; allowed is a port from 0"),
+        (["serve", "--host", "0.0.0.0"], "host: got '0.0.0.0', which other machines can reach"),
+        (["serve", "--audiosocket-host", "::"], "audiosocket_host: got '::', which other machines can reach"),
+        (
+            ["serve", "--precision", "half"],
+            "precision (--precision): got 'half'; allowed is fp32, bf16, fp16",
+        ),
+        (
+            ["serve", "--precision", "int8", "--http-port", "0", "--audiosocket-port", "0"],
+            "precision is 'int8'; only a CosyVoice bundle has others than fp32",
+        ),
+        (["say", "-o", "x.wav", "--precision", "half", "Hello"], "Invalid value for '--precision'"),
+        (["serve", "--device", "gpu"], "device (--device): got 'gpu'; allowed is auto, cpu, cuda or cuda:N"),
+        (
+            ["say", "-o", "x.wav", "--device", "cuda", "Hello"],
+            "device is 'cuda'; only a CosyVoice bundle computes on others than cpu",
+        ),
+        (
+            ["say", "-o", "x.wav", "--precision", "int8", "Hello"],
+            "precision is 'int8'; only a CosyVoice bundle has others than fp32",
+        ),
+        (["serve", "--agent", "cat"], "agent (--agent): got 'cat'; allowed is script:FILE, keys or none."),
+        (
+            ["serve", "--agent", "script:/absent.txt"],
+            "agent: cannot read the script /absent.txt: No such file",
+        ),
+        (["serve", "--config", "/absent.toml"], "--config /absent.toml: cannot read it: No such file"),
+        (["phone", "127.0.0.1", "1"], "nobody answers at 127.0.0.1:1"),
+        (["phone", "127.0.0.1", "1", "--dtmf", "x"], "'x' is not a key of a phone"),
+        (["bench", "call", "--part", "x"], "Invalid value for '--part'"),
+    ],
+)
+def test_a_failure_is_one_sentence_and_a_code(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(*arguments) != 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"vivavoce: {sentence}")
+    assert said.err.count("\n") == 1
+
+
+def test_control_c_is_one_word_and_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*args: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(call_bench, "measure", interrupted)
+    assert exit_code("bench", "call") == 130
+    assert capsys.readouterr().err.strip() == "vivavoce: Interrupted."
+
+
+def test_a_bench_gets_its_flags_and_prints_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: dict[str, object] = {}
+
+    def measure(**named: object) -> BenchReport:
+        asked.update(named)
+        return BenchReport("call", (BenchFigure("TTFA", 12.0, "ms", at_most=45.0),))
+
+    monkeypatch.setattr(call_bench, "measure", measure)
+    assert exit_code("bench", "call", "--part", "ttfa", "--utterances", "3", "--calls", "7", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["figures"][0]["reached"] is True
+    assert asked == {"parts": ["ttfa"], "utterances": 3, "speaking": 50, "calls": 7, "seconds": 30.0}
+    assert exit_code("bench", "call") == 0
+    assert "TTFA" in capsys.readouterr().out
+    assert asked["parts"] == call_bench.DEFAULT_PARTS
+
+
+def test_the_parts_of_the_call_bench_are_those_that_it_has() -> None:
+    assert list(commands._CALL_PARTS) == list(call_bench.CallBenchPart)
+
+
+def spoken_words(samples: "np.ndarray[tuple[int], np.dtype[np.int16]]", sample_rate: int) -> float:
+    """How many words of 0.2 s are in it."""
+    return float(np.count_nonzero(np.abs(samples.astype(int)) > 300)) / (0.2 * sample_rate)
+
+
+@pytest.mark.parametrize("sample_rate", [24000, 8000])
+@pytest.mark.usefixtures("stand_in_voice")
+def test_say_writes_a_wav_of_the_text(
+    sample_rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.wav"
+    code = exit_code("say", "one two three", "-o", str(out), "--sample-rate", str(sample_rate))
+    assert code == 0
+    with wave.open(str(out)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (sample_rate, 1, 2)
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    assert spoken_words(samples, sample_rate) == pytest.approx(3, abs=0.4)
+    assert len(samples) * (SAMPLE_RATE // sample_rate) % 480 == 0  # whole 20 ms: no tail is missing
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "s of speech in" in said.err
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+def test_say_takes_the_voice_asked_for(tmp_path: Path) -> None:
+    out = tmp_path / "out.wav"
+    assert exit_code("say", "one two three", "-o", str(out), "--voice", "tone-880") == 0
+    with wave.open(str(out)) as file:
+        samples = np.frombuffer(file.readframes(SAMPLE_RATE // 2), "<i2")
+    assert np.argmax(np.abs(np.fft.rfft(samples))) * 2 == 880
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+def test_an_unknown_voice_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("say", "one", "-o", str(tmp_path / "out.wav"), "--voice", "bob") == 1
+    assert "'bob'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+def test_nothing_to_say_is_a_short_silence_and_no_error(tmp_path: Path) -> None:
+    out = tmp_path / "out.wav"
+    assert exit_code("say", "", "-o", str(out)) == 0
+    with wave.open(str(out)) as file:
+        assert 0 < file.getnframes() < SAMPLE_RATE
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+def test_a_place_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code("say", "one", "-o", str(tmp_path / "absent" / "out.wav")) == 1
+    assert capsys.readouterr().err.endswith("out.wav: No such file or directory\n")
+
+
+@pytest.mark.usefixtures("stand_in_voice")
+def test_too_much_text_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("say", "a" * 200_001, "-o", str(tmp_path / "out.wav")) == 1
+    assert "200001 characters in one stream, at most 200000" in capsys.readouterr().err
+
+
+STAND_IN_SAY = """
+import sys
+from vivavoce.gateway import cli
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.standin_backend import StandInBackend
+real_open = Engine.open
+async def open_stand_in(*args, **named):
+    return await real_open(backend=StandInBackend())
+Engine.open = open_stand_in
+cli.main(sys.argv[1:])
+"""
+
+
+def start_say(*arguments: str, stdin: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-c", STAND_IN_SAY, "say", *arguments],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_text_on_a_pipe_is_spoken_while_it_is_still_being_written() -> None:
+    with start_say("-o", "-") as say:
+        assert say.stdin and say.stdout
+        say.stdin.write("Onë two. ".encode()[:4])
+        say.stdin.flush()
+        say.stdin.write("Onë two. ".encode()[4:] + b"And ")
+        say.stdin.flush()
+        first = say.stdout.read(int(0.4 * SAMPLE_RATE) * 2)  # while standard input is open
+        say.stdin.write(b"three.")
+        say.stdin.close()
+        rest = say.stdout.read()
+        assert say.wait() == 0
+    assert spoken_words(np.frombuffer(first + rest, "<i2"), SAMPLE_RATE) == pytest.approx(4, abs=0.4)
+
+
+def test_text_in_a_plain_file_is_spoken_too(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("One two.")
+    with text.open() as file, start_say("-o", "-", stdin=file.fileno()) as say:
+        assert say.stdout
+        pcm = say.stdout.read()
+        assert say.wait() == 0
+    assert spoken_words(np.frombuffer(pcm, "<i2"), SAMPLE_RATE) == pytest.approx(2, abs=0.4)
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    with start_say("-o", "-", "word " * 500) as say:
+        assert say.stdout and say.stderr
+        say.stdout.read(1000)
+        say.stdout.close()
+        assert say.wait() == 0
+        assert b"Traceback" not in say.stderr.read()
+
+
+def test_a_log_file_is_written_and_begun_anew(tmp_path: Path) -> None:
+    log = tmp_path / "vivavoce.log"
+    script = (
+        "import logging; from pathlib import Path; from vivavoce.gateway import cli; cli._MAX_LOG_BYTES = 2000;"
+        f"cli._configure_logging('INFO', Path({str(log)!r}));"
+        "[logging.getLogger('vivavoce').info('line %d', n) for n in range(400)]"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "line 399" in log.read_text() and log.stat().st_size <= 2000
+    assert sorted(path.name for path in tmp_path.iterdir())[-1] == "vivavoce.log.5"
+
+
+def test_a_log_file_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VIVAVOCE_LOG_FILE", str(tmp_path / "nowhere" / "log"))
+    assert exit_code("serve") == 1
+    assert capsys.readouterr().err.startswith("vivavoce: log_file: cannot write ")

@@ -1,0 +1,158 @@
+"""The HTTP routes, asked in process, and the server around them on a real socket."""
+
+import asyncio
+import json
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI, WebSocket
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from vivavoce.gateway.access.access_control import AccessControl
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.web.app import Mount, make_app
+from vivavoce.gateway.web.http_server import HttpServer
+from vivavoce.tts_engine.errors import Overloaded
+from vivavoce.tts_engine.metrics import Metrics
+
+
+def get(path: str, *, reason: str | None = None, metrics: Metrics | None = None) -> httpx.Response:
+    app = make_app(
+        unready=lambda: reason, registry=(metrics or Metrics()).registry, access=AccessControl.open_to_all()
+    )
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            return await client.get(path)
+
+    return asyncio.run(ask())
+
+
+def test_a_process_that_answers_is_healthy_also_when_it_is_not_ready() -> None:
+    assert get("/healthz", reason="shutting down").status_code == 200
+
+
+def test_ready_means_that_a_call_may_come() -> None:
+    assert (get("/readyz").status_code, get("/readyz").json()) == (200, {"status": "ready"})
+
+
+def test_unready_says_why() -> None:
+    answer = get("/readyz", reason="full")
+    assert (answer.status_code, answer.json()) == (503, {"status": "unready", "reason": "full"})
+
+
+def test_metrics_are_those_of_the_engine_in_the_text_format() -> None:
+    metrics = Metrics()
+    metrics.refusals.labels("calls").inc(3)
+    answer = get("/metrics", metrics=metrics)
+    assert 'vivavoce_refusals_total{reason="calls"} 3.0' in answer.text.splitlines()
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+
+
+def test_no_pages_that_load_scripts_from_elsewhere() -> None:
+    assert {get(path).status_code for path in ("/docs", "/redoc", "/openapi.json")} == {404}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("POST", "/healthz", 405),
+        ("GET", "/full", 503),
+        ("GET", "/../etc/passwd", 404),
+    ],
+)
+def test_whatever_is_refused_is_refused_in_one_shape(method: str, path: str, status: int) -> None:
+    router = APIRouter()
+
+    @router.get("/full")
+    async def full() -> None:
+        raise Overloaded("all lines are busy", reason="calls", retry_after_s=4.2)
+
+    app = make_app(
+        unready=lambda: None,
+        registry=Metrics().registry,
+        access=AccessControl.open_to_all(),
+        mounts=[Mount(router, Scope.CALLS)],
+    )
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
+            return await client.request(method, path)
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    assert answer.headers.get("retry-after") == ("5" if status == 503 else None)
+    assert answer.headers.get("allow") == ("GET" if status == 405 else None)
+
+
+def test_a_socket_is_refused_in_that_shape_too_and_nothing_of_it_is_in_the_log(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    key = keys.add("caller", (Scope.CALLS,), KeyLimits())
+    router = APIRouter()
+
+    @router.websocket("/socket")
+    async def socket_of(socket: WebSocket, audio: Literal["in", "none"] = "none") -> None:
+        """Is never reached."""
+
+    app = make_app(
+        unready=lambda: None,
+        registry=Metrics().registry,
+        access=AccessControl(keys),
+        mounts=[Mount(router, Scope.CALLS)],
+    )
+
+    async def refusals() -> list[tuple[int, str]]:
+        found = []
+        async with serving(app) as base:
+            for query, sent in (("", "no key"), ("?audio=loud", key)):
+                with pytest.raises(InvalidStatus) as refused:
+                    url = f"ws://{base}/socket{query}"
+                    await connect(url, additional_headers={"x-api-key": sent}, proxy=None)
+                answer = refused.value.response
+                found.append((answer.status_code, json.loads(answer.body or b"")["error"]))
+        return found
+
+    (no_key, no_audio) = asyncio.run(refusals())
+    assert (no_key[0], no_key[1][:16]) == (401, "no valid API key")
+    assert (no_audio[0], no_audio[1][:12]) == (422, "query.audio:")
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@asynccontextmanager
+async def serving(app: FastAPI) -> AsyncIterator[str]:
+    """The server's address."""
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = HttpServer(app, sock)
+    task = asyncio.create_task(server.run_until_closed())
+    await server.wait_started(task)
+    yield f"127.0.0.1:{sock.getsockname()[1]}"
+    server.close()
+    await task
+
+
+async def served(app: FastAPI) -> tuple[httpx.Response, bool]:
+    before = signal.getsignal(signal.SIGTERM)
+    async with serving(app) as base, httpx.AsyncClient(trust_env=False) as client:
+        kept = signal.getsignal(signal.SIGTERM) is before
+        return await client.get(f"http://{base}/healthz"), kept
+
+
+def test_the_server_answers_on_its_socket_and_leaves_signals_alone() -> None:
+    answer, signals_kept = asyncio.run(
+        served(
+            make_app(unready=lambda: None, registry=Metrics().registry, access=AccessControl.open_to_all())
+        )
+    )
+    assert answer.json() == {"status": "ok"}
+    assert signals_kept

@@ -1,0 +1,110 @@
+"""Attention in blocks with a memory, against attention with a mask over everything."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
+
+from vivavoce.models.cosyvoice.flow.attention_memory import (  # noqa: E402
+    CacheForm,
+    attend,
+    make_plan,
+    read_history,
+    write_chunk,
+)
+
+BLOCK, HEADS, WIDTH = 4, 2, 6
+
+
+def masked(q: torch.Tensor, kv: torch.Tensor, window: int | None = None) -> torch.Tensor:
+    """Attention over everything, under a mask that is written down frame by frame."""
+    length = q.shape[1]
+    frame = torch.arange(length)
+    end = (frame // BLOCK + 1) * BLOCK
+    seen = frame[None] < end[:, None]
+    if window is not None:
+        # The last block may be cut short; its window reaches back from where it really ends.
+        seen &= frame[None] >= torch.minimum(end, torch.tensor(length))[:, None] - window
+    split = [x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in (q, kv[:, 0], kv[:, 1])]
+    out = torch.nn.functional.scaled_dot_product_attention(*split, attn_mask=seen)
+    return out.transpose(1, 2).flatten(2)
+
+
+def in_chunks(q: torch.Tensor, kv: torch.Tensor, edges: tuple[int, ...], capacity: int) -> torch.Tensor:
+    kept = torch.full((len(q), 2, capacity, WIDTH), float("nan"))
+    out, begin = [], 0
+    for end in (*edges, q.shape[1]):
+        plan = make_plan([begin] * len(q), end - begin, block=BLOCK, capacity=capacity)
+        out.append(attend(q[:, begin:end], kv[:, :, begin:end], kept, plan, HEADS))
+        begin = end
+    return torch.cat(out, 1)
+
+
+def random_inputs(rows: int, length: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        torch.randn(rows, length, WIDTH, generator=generator),
+        torch.randn(rows, 2, length, WIDTH, generator=generator),
+    )
+
+
+@pytest.mark.parametrize("edges", [(), (4,), (8,), (4, 8, 12), (12, 16)])
+@pytest.mark.parametrize("window", [None, 4, 8, 12])
+def test_any_split_is_attended_as_under_the_mask(edges: tuple[int, ...], window: int | None) -> None:
+    q, kv = random_inputs(2, 18)
+    assert torch.allclose(in_chunks(q, kv, edges, window or 18), masked(q, kv, window), atol=1e-6)
+
+
+def test_rows_at_different_places_are_attended_as_if_alone() -> None:
+    kept = torch.full((2, 2, 20, WIDTH), float("nan"))
+    q, kv = random_inputs(2, 16)
+    ahead = make_plan([0], 8, block=BLOCK, capacity=20)
+    attend(q[1:, :8], kv[1:, :, :8], kept[1:], ahead, HEADS)
+    plan = make_plan([0, 8], 8, block=BLOCK, capacity=20)
+    fresh_q = torch.cat([q[:1, :8], q[1:, 8:]])
+    fresh_kv = torch.cat([kv[:1, :, :8], kv[1:, :, 8:]])
+    both = attend(fresh_q, fresh_kv, kept, plan, HEADS)
+    assert torch.allclose(both[:1], masked(q[:1, :8], kv[:1, :, :8]), atol=1e-6)
+    assert torch.allclose(both[1:], masked(q[1:], kv[1:])[:, 8:], atol=1e-6)
+
+
+def test_what_lies_behind_a_rows_end_is_not_seen() -> None:
+    q, kv = random_inputs(2, 7)
+    plan = make_plan([0, 0], 7, block=BLOCK, capacity=8, valid=(7, 5))
+    both = attend(q, kv, torch.full((2, 2, 8, WIDTH), float("nan")), plan, HEADS)
+    assert torch.allclose(both[1:, :5], masked(q[1:, :5], kv[1:, :, :5]), atol=1e-6)
+    assert plan.frame_mask is not None
+    assert plan.frame_mask[..., 0].sum(1).tolist() == [7, 5]
+
+
+def test_a_plan_names_the_frame_in_every_slot_of_a_ring() -> None:
+    (third,) = make_plan([8], 4, block=BLOCK, capacity=8).blocks[0].parts
+    (last,) = make_plan([12], 4, block=BLOCK, capacity=8).blocks[0].parts
+    assert third.positions.tolist() == [8, 9, 10, 11, 4, 5, 6, 7]
+    assert last.positions.tolist() == [8, 9, 10, 11, 12, 13, 14, 15]
+    assert (third.slot, last.slot) == (0, 4)
+
+
+def test_inputs_that_are_kept_are_projected_again() -> None:
+    matrix = torch.randn(2 * WIDTH, 3, generator=torch.Generator().manual_seed(1))
+    inputs = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(2))
+
+    def project(x: torch.Tensor, _positions: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x, matrix).unflatten(-1, (2, -1)).transpose(1, 2)
+
+    q, _ = random_inputs(1, 12)
+    kv = project(inputs, torch.empty(0))
+    kept, out = torch.zeros(1, 1, 12, 3), []
+    for begin in (0, 4, 8):
+        plan = make_plan([begin], 4, block=BLOCK, capacity=12)
+        working = read_history(kept, plan, CacheForm.INPUTS, project, 4)
+        out.append(attend(q[:, begin : begin + 4], kv[:, :, begin : begin + 4], working, plan, HEADS))
+        write_chunk(kept, inputs[:, None, begin : begin + 4], plan)
+    assert torch.allclose(torch.cat(out, 1), masked(q, kv), atol=1e-6)
+
+
+@pytest.mark.parametrize(("begin", "together"), [(0, [16, 4]), (4, [16, 4]), (8, [4, 4, 4, 4, 4])])
+def test_blocks_are_attended_together_until_the_ring_comes_around(begin: int, together: list[int]) -> None:
+    plan = make_plan([begin], 20, block=BLOCK, capacity=24)
+    assert [block.stop - block.start for block in plan.blocks] == together
+    masks = [part.mask for block in plan.blocks for part in block.parts]
+    assert [mask is not None for mask in masks] == [length > BLOCK for length in together]

@@ -1,0 +1,48 @@
+"""When the flow runs: hops that double, a session's own, and every id once."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vivavoce.models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
+
+
+def test_hops_double_up_to_their_longest() -> None:
+    schedule = HopSchedule()
+    hops = [chunk.stop - chunk.start for _ in range(5) if (chunk := schedule.next(1000, ended=False))]
+    assert hops == [25, 50, 100, 100, 100]
+
+
+def test_a_chunk_waits_for_the_ids_ahead() -> None:
+    schedule = HopSchedule()
+    assert schedule.next(27, ended=False) is None
+    assert schedule.next(28, ended=False) == SpeechIdChunk(0, 25, 28, final=False)
+
+
+def test_the_first_chunk_fills_what_the_prompt_left_of_a_block() -> None:
+    assert HopSchedule(prompt_ids=37).next(1000, ended=False) == SpeechIdChunk(0, 38, 41, final=False)
+    assert HopSchedule(prompt_ids=50).next(1000, ended=False) == SpeechIdChunk(0, 25, 28, final=False)
+
+
+def test_the_last_chunk_has_all_that_is_left_even_nothing() -> None:
+    schedule = HopSchedule()
+    assert schedule.next(7, ended=True) == SpeechIdChunk(0, 7, 7, final=True)
+    assert schedule.next(7, ended=True) is None
+    assert HopSchedule().next(0, ended=True) == SpeechIdChunk(0, 0, 0, final=True)
+
+
+@given(st.integers(0, 700), st.integers(0, 100), st.lists(st.integers(0, 90), max_size=20))
+def test_every_id_is_spoken_once_and_however_they_came(total: int, prompt: int, came: list[int]) -> None:
+    schedule = HopSchedule(prompt)
+    chunks: list[SpeechIdChunk] = []
+    available = 0
+    for more in [*came, total]:
+        available = min(total, available + more)
+        while (chunk := schedule.next(available, ended=False)) is not None:
+            chunks.append(chunk)
+    while (chunk := schedule.next(total, ended=True)) is not None:
+        chunks.append(chunk)
+    assert [chunk.start for chunk in chunks[1:]] == [chunk.stop for chunk in chunks[:-1]]
+    assert (chunks[0].start, chunks[-1].stop) == (0, total)
+    assert [chunk.final for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    at_once = HopSchedule(prompt)
+    assert chunks == [at_once.next(total, ended=True) for _ in chunks]

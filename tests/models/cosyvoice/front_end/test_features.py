@@ -1,0 +1,61 @@
+"""Features of speech: a tone lies in its band, silence at the floor, and rates change lengths exactly."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from vivavoce.models.cosyvoice.front_end import features
+
+
+def tone(hz: float, rate: int, seconds: float = 1.0) -> NDArray[np.float64]:
+    return 0.5 * np.sin(2 * np.pi * hz * np.arange(round(rate * seconds)) / rate)
+
+
+def test_a_higher_tone_lies_in_a_higher_band() -> None:
+    low = features.mel_spectrogram(tone(300, 24_000), 8000)
+    high = features.mel_spectrogram(tone(3000, 24_000), 8000)
+    assert low[:, 25].argmax() < high[:, 25].argmax()
+
+
+def test_version_2_does_not_hear_what_lies_above_8_kilohertz() -> None:
+    hiss = tone(10_000, 24_000)
+    assert features.mel_spectrogram(hiss, 8000)[:, 10:40].max() < -3
+    assert features.mel_spectrogram(hiss, None)[:, 10:40].max() > -1
+
+
+def test_mel_frames_are_counted_by_whole_hops() -> None:
+    assert features.mel_spectrogram(np.zeros(features.MIN_MEL_SAMPLES), 8000).shape == (80, 1)
+    assert features.mel_spectrogram(np.zeros(4800), 8000).shape == (80, 10)
+    assert features.mel_spectrogram(np.zeros(4799), 8000).shape == (80, 9)
+
+
+def test_silence_is_the_floor_of_each_feature() -> None:
+    silence = np.zeros(16_000)
+    assert features.mel_spectrogram(silence, 8000) == pytest.approx(math.log(1e-5), abs=1e-5)
+    assert features.whisper_log_mel(silence) == pytest.approx((-10 + 4) / 4)
+    assert features.kaldi_filter_bank(silence) == pytest.approx(math.log(np.finfo(np.float32).eps))
+
+
+def test_whisper_keeps_eight_decades_below_the_loudest_point() -> None:
+    mel = features.whisper_log_mel(np.concatenate([tone(440, 16_000), np.zeros(16_000)]))
+    assert mel.max() - mel.min() == pytest.approx(2)
+    assert mel.shape == (128, 200)
+
+
+def test_a_window_makes_one_row_of_the_filter_bank() -> None:
+    assert features.kaldi_filter_bank(np.zeros(features.MIN_FILTER_BANK_SAMPLES)).shape == (1, 80)
+    assert features.kaldi_filter_bank(np.zeros(16_000)).shape == (98, 80)
+
+
+@pytest.mark.parametrize("rate", [16_000, 22_050, 32_000, 44_100, 48_000, 192_000])
+def test_a_tone_keeps_its_pitch_and_level_at_another_rate(rate: int) -> None:
+    resampled = features.resample(tone(1000, rate), rate, 24_000)
+    assert len(resampled) == 24_000
+    np.testing.assert_allclose(resampled[200:-200], tone(1000, 24_000)[200:-200], atol=2e-3)
+
+
+def test_the_same_rate_changes_nothing() -> None:
+    samples = tone(440, 24_000).astype(np.float32)
+    assert np.array_equal(features.resample(samples, 24_000, 24_000), samples)

@@ -1,0 +1,129 @@
+"""Sessions that speak together: each says what it would alone, however its text came."""
+
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes  # noqa: E402
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion, SpeechLmConfig  # noqa: E402
+from vivavoce.models.cosyvoice.lm.decoding import DecodeTurn, advance  # noqa: E402
+from vivavoce.models.cosyvoice.lm.generation import (
+    BistreamGeneration,
+    CompatBistreamGeneration,
+    Generation,
+    LmPrompt,
+    OneShotGeneration,
+    SpecialIds,
+)
+from vivavoce.models.cosyvoice.lm.sampling import PeekableUniforms, seeded_uniforms  # noqa: E402
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, with_row_cleared  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CONFIG = SpeechLmConfig(
+    CosyVoiceVersion.V2,
+    hidden=32,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    intermediate=48,
+    text_vocab_size=50,
+    codebook_size=40,
+)
+IDS = SpecialIds(CosyVoiceVersion.V2, 40)
+PROMPT = LmPrompt((3, 4, 5, 6, 7, 8), tuple(range(18)))
+
+
+@pytest.fixture(scope="module")
+def lm() -> SpeechLm:
+    rule = WeightRule("", (("llm_decoder.weight", 6.0),))
+    drawn = rule_weights(llm_shapes(CONFIG), rule)
+    return SpeechLm.load(CONFIG, {key: torch.from_numpy(array) for key, array in drawn.items()})
+
+
+def generations() -> list[Generation]:
+    return [OneShotGeneration(IDS, PROMPT), BistreamGeneration(IDS, PROMPT), BistreamGeneration(IDS)]
+
+
+def alone(lm: SpeechLm, generation: Generation, text: range, seed: int) -> list[int]:
+    state = lm.init_state(1, 500)
+    turn = DecodeTurn(generation, seeded_uniforms(seed))
+    generation.push_text(text)
+    generation.end_text()
+    for _ in range(300):
+        state = advance(lm, state, [turn])
+    return generation.decoded
+
+
+def test_sessions_say_the_same_in_company(lm: SpeechLm) -> None:
+    text = range(10, 21)
+    expected = [alone(lm, generation, text, seed) for seed, generation in enumerate(generations())]
+    turns: list[DecodeTurn | None] = [
+        None,
+        *(DecodeTurn(g, seeded_uniforms(n)) for n, g in enumerate(generations())),
+    ]
+    state = lm.init_state(len(turns), 500)
+    for step in range(400):
+        for row, turn in enumerate(turns):
+            if turn and step == 7 * row:  # they come one after another
+                turn.generation.push_text(text)
+                turn.generation.end_text()
+        state = advance(lm, state, turns)
+    decoded = [turn.generation.decoded for turn in turns if turn]
+    assert decoded == expected
+    assert all(turn.generation.finished for turn in turns if turn)
+    assert state.lengths[0] == 0
+
+
+def test_a_row_is_used_again_as_new(lm: SpeechLm) -> None:
+    expected = alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 21), seed=1)
+    state = lm.init_state(2, 500)
+    for first_text in (range(20, 40), range(10, 21)):
+        turn = DecodeTurn(BistreamGeneration(IDS, PROMPT), seeded_uniforms(1))
+        turn.generation.push_text(first_text)
+        turn.generation.end_text()
+        while not turn.generation.finished:
+            state = advance(lm, state, [None, turn])
+        state = with_row_cleared(state, 1)
+    assert turn.generation.decoded == expected
+    assert state.lengths.tolist() == [0, 0]
+
+
+def test_text_in_pieces_is_spoken_as_text_at_once(lm: SpeechLm) -> None:
+    whole = alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 31), seed=5)
+    generation = BistreamGeneration(IDS, PROMPT)
+    turn = DecodeTurn(generation, seeded_uniforms(5))
+    state = lm.init_state(1, 500)
+    for id in range(10, 31):
+        generation.push_text([id])
+        for _ in range(id % 4):
+            state = advance(lm, state, [turn])
+    generation.end_text()
+    for _ in range(300):
+        state = advance(lm, state, [turn])
+    assert generation.decoded == whole
+
+
+def test_a_forced_answer_draws_nothing(lm: SpeechLm) -> None:
+    generation = CompatBistreamGeneration(IDS, LmPrompt((), tuple(range(14))))
+    generation.push_text(range(5))
+    generation.decoded.append(9)
+    state = lm.init_state(1, 100)
+
+    class Untouched:
+        def random(self) -> float:
+            raise AssertionError("a forced answer wants no random number")
+
+    ask = generation.ask()
+    assert ask is not None
+    assert ask.forced == IDS.fill
+    advance(lm, state, [DecodeTurn(generation, PeekableUniforms(Untouched()))])
+    assert generation.decoded == [9, IDS.fill]
+
+
+def test_nobody_asking_is_no_step(lm: SpeechLm) -> None:
+    state = lm.init_state(2, 10)
+    assert advance(lm, state, [None, DecodeTurn(BistreamGeneration(IDS), seeded_uniforms(0))]) is state

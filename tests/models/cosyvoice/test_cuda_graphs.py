@@ -1,0 +1,123 @@
+"""Steps whose tensors stay in place: carried, padded and replayed, they are the plain steps."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from torch import Tensor  # noqa: E402
+
+from vivavoce.models.cosyvoice.cuda_graphs import StagingBuffer, StepGraph, bucket, buckets  # noqa: E402
+from vivavoce.models.cosyvoice.devices import CPU  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Pair:
+    flags: Tensor
+    numbers: tuple[Tensor, Tensor]
+
+
+def test_a_tray_is_one_piece_of_memory_that_looks_like_its_template() -> None:
+    template = Pair(torch.tensor([True, False, True]), (torch.arange(5), torch.full((2, 3), 0.5).double()))
+    tray = StagingBuffer(template, CPU)
+    assert torch.equal(tray.on_device_tensors.flags, template.flags)
+    assert torch.equal(tray.on_device_tensors.numbers[0], template.numbers[0])
+    assert torch.equal(tray.on_device_tensors.numbers[1], template.numbers[1])
+    before = [
+        tray.on_device_tensors.flags.data_ptr(),
+        *(part.data_ptr() for part in tray.on_device_tensors.numbers),
+    ]
+    tray.host.numbers[0].numpy()[2] = 7
+    tray.host.flags[1] = True
+    tray.upload()
+    assert tray.on_device_tensors.numbers[0].tolist() == [0, 1, 7, 3, 4]
+    assert tray.on_device_tensors.flags.all()
+    assert [
+        tray.on_device_tensors.flags.data_ptr(),
+        *(part.data_ptr() for part in tray.on_device_tensors.numbers),
+    ] == before
+    assert (
+        len(
+            {
+                part.untyped_storage().data_ptr()
+                for part in (tray.on_device_tensors.flags, *tray.on_device_tensors.numbers)
+            }
+        )
+        == 1
+    )
+
+
+def test_counts_are_rounded_up_to_few() -> None:
+    assert [bucket(count, 8) for count in range(1, 9)] == [1, 2, 4, 4, 8, 8, 8, 8]
+    assert [bucket(count, 6) for count in (4, 5, 6)] == [4, 6, 6]
+    assert bucket(3, 6144, min_count=256) == 256
+    assert buckets(6) == [1, 2, 4, 6]
+    assert buckets(1) == [1]
+    assert buckets(6144, min_count=256) == [256, 512, 1024, 2048, 4096, 6144]
+    for most in (1, 5, 8, 33):
+        assert {bucket(count, most) for count in range(1, most + 1)} == set(buckets(most))
+
+
+def test_a_replay_computes_with_what_is_there_now() -> None:
+    x = torch.ones(2)
+    graph = StepGraph(lambda: 2 * x, CPU, None)
+    assert graph.replay().tolist() == [2, 2]
+    x.fill_(3)
+    assert graph.replay().tolist() == [6, 6]
+
+
+class Cuda:
+    """Stands in for what of ``torch.cuda`` records a graph, and notes in which order it is used."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def stream(self, name: str) -> Any:
+        cuda = self
+
+        class Stream:
+            def wait_stream(self, other: Any) -> None:
+                cuda.log.append(f"{name} waits")
+
+            def __enter__(self) -> None:
+                cuda.log.append(f"on {name}")
+
+            def __exit__(self, *_: object) -> None:
+                cuda.log.append(f"off {name}")
+
+        return Stream()
+
+
+def test_a_graph_is_warmed_up_apart_recorded_once_and_only_replayed_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda = Cuda()
+
+    class Graph:
+        def replay(self) -> None:
+            cuda.log.append("replay")
+
+    def recording(graph: Graph, pool: object, stream: object, capture_error_mode: str) -> Any:
+        assert (pool, capture_error_mode) == ((0, 1), "thread_local")
+        return cuda.stream("recording")
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: cuda.stream("side"))
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: cuda.stream("main"))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", recording)
+
+    def run() -> Tensor:
+        cuda.log.append("run")
+        return torch.ones(1)
+
+    graph = StepGraph(run, torch.device("cuda"), (0, 1))  # type: ignore[arg-type]
+    recorded = ["side waits", "on side", "run", "run", "off side", "main waits"]
+    recorded += ["on recording", "run", "off recording"]
+    assert cuda.log == recorded
+    assert graph.replay() is graph.replay()
+    assert cuda.log == [*recorded, "replay", "replay"]

@@ -1,0 +1,171 @@
+"""The v2 vocoder in steps: one source however it is cut, equal-gain fades, any company."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
+
+from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join_states, scatter, tensors  # noqa: E402
+from vivavoce.models.cosyvoice.vocoder.hift_v2 import (
+    HiftV2,
+    HiftV2Policy,
+    HiftV2State,
+    continued_phase_sines,
+    cross_fade,
+    equal_gain_weights,
+    interpolated_phase_sines,
+)
+from vivavoce.models.cosyvoice.vocoder.layers import HiftConfig  # noqa: E402
+
+torch.set_num_threads(1)
+DATA = Path(__file__).parents[3] / "golden" / "data"
+CONFIG = HiftConfig(base_channels=16, f0_channels=12)
+RULE = WeightRule(
+    "", (("f0_predictor.classifier.weight", 150.0), ("conv_post.parametrizations.weight.original0", 0.1))
+)
+WAVES, SIZE, FRAMES = CONFIG.sine_count, CONFIG.samples_per_frame, 120
+EXACT = HiftV2Policy(context_frames=16, overlap_frames=28, fade_frames=4)
+
+
+def make_hift(policy: HiftV2Policy | None = None) -> HiftV2:
+    vocoder = HiftV2(CONFIG, policy)
+    shapes = {key: tuple(tensor.shape) for key, tensor in vocoder.state_dict().items()}
+    load_weights(vocoder, {key: torch.from_numpy(value) for key, value in rule_weights(shapes, RULE).items()})
+    return vocoder
+
+
+def random_inputs(seed: int = 0, frames: int = FRAMES) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    mel = torch.randn(1, 80, frames, generator=generator)
+    return mel, torch.randn(1, frames * SIZE, WAVES, generator=generator)
+
+
+def stepped(
+    vocoder: HiftV2,
+    mel: torch.Tensor,
+    noise: torch.Tensor,
+    edges: tuple[int, ...],
+    state: HiftV2State,
+    begin: int = 0,
+) -> torch.Tensor:
+    pieces = []
+    for end in edges:
+        samples, state = vocoder.step(mel[..., begin:end], noise[:, begin * SIZE : end * SIZE], state)
+        pieces.append(samples)
+        begin = end
+    pieces.append(vocoder.finish(mel[..., begin:], noise[:, begin * SIZE :], state))
+    return torch.cat(pieces, 1)
+
+
+@pytest.mark.parametrize("edges", [(60,), (50, 100), (10, 20, 30, 40, 90), (3, 60, 119)])
+def test_with_a_wide_overlap_any_split_gives_the_samples_of_the_whole(edges: tuple[int, ...]) -> None:
+    vocoder, (mel, noise) = make_hift(EXACT), random_inputs()
+    expected = vocoder.finish(mel, noise, vocoder.init_state(1))
+    answer = stepped(vocoder, mel, noise, edges, vocoder.init_state(1))
+    assert torch.allclose(answer, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("edges", [(50,), (50, 100), (25, 50, 75)])
+def test_by_default_a_seam_touches_only_what_lies_around_it(edges: tuple[int, ...]) -> None:
+    vocoder, (mel, noise) = make_hift(), random_inputs()
+    expected = vocoder.finish(mel, noise, vocoder.init_state(1))
+    answer = stepped(vocoder, mel, noise, edges, vocoder.init_state(1))
+    assert answer.shape == expected.shape
+    error = (answer - expected)[0].abs().view(FRAMES, SIZE).amax(1)
+    near = {frame for edge in edges for frame in range(edge - 8 - 16, edge - 8 + 4)}
+    assert all(error[frame] < 2e-5 for frame in range(FRAMES) if frame not in near)
+
+
+def test_a_seam_is_nearer_to_the_whole_than_upstreams_is() -> None:
+    vocoder, (mel, noise) = make_hift(), random_inputs()
+    ours = stepped(vocoder, mel, noise, (60,), vocoder.init_state(1))
+    samples, cache = vocoder.compat_step(mel[..., :60], noise[:, : 60 * SIZE], vocoder.init_compat_state(1))
+    last = vocoder.compat_finish(mel[..., 60:], noise[:, 52 * SIZE :], cache)
+    theirs = torch.cat([samples, last], 1)
+    whole = vocoder.render_whole(mel, noise)[1]
+    assert theirs.shape == whole.shape
+    distance = [float((wave - whole)[:, 50 * SIZE :].square().mean()) for wave in (ours, theirs)]
+    assert distance[0] < 0.1 * distance[1]
+
+
+def test_the_carried_phase_speaks_as_upstreams_does_over_a_whole_mel() -> None:
+    vocoder, (mel, noise) = make_hift(), random_inputs()
+    carried = vocoder.finish(mel, noise, vocoder.init_state(1))
+    assert torch.allclose(carried, vocoder.render_whole(mel, noise)[1], atol=2e-3)
+
+
+def test_the_source_is_the_same_however_it_is_cut() -> None:
+    f0 = 100 + 50 * torch.rand(1, 40, generator=torch.Generator().manual_seed(0))
+    zero = torch.zeros(1, WAVES, dtype=torch.float64)
+    whole, phases = continued_phase_sines(f0, zero, CONFIG, beginning=True)
+    # The frame after the cut is known: only what comes after the last frame of a part is not.
+    first, _ = continued_phase_sines(f0[:, :21], zero, CONFIG, beginning=True)
+    second, _ = continued_phase_sines(f0[:, 20:], phases[:, 20], CONFIG, beginning=False)
+    joined = torch.cat([first[:, : 20 * SIZE], second], 1)
+    assert torch.allclose(joined, whole, atol=1e-5)
+
+
+def test_the_source_is_upstreams_but_for_its_rounding() -> None:
+    f0 = 100 + 50 * torch.rand(1, 40, generator=torch.Generator().manual_seed(0))
+    zero = torch.zeros(1, WAVES, dtype=torch.float64)
+    assert torch.allclose(
+        continued_phase_sines(f0, zero, CONFIG, beginning=True)[0],
+        interpolated_phase_sines(f0, CONFIG),
+        atol=5e-3,
+    )
+
+
+def test_a_row_alone_is_the_row_among_others() -> None:
+    vocoder = make_hift()
+    rows = [random_inputs(seed) for seed in range(3)]
+    alone, states = [], []
+    for mel, noise in rows:
+        _, state = vocoder.step(mel[..., :60], noise[:, : 60 * SIZE], vocoder.init_state(1))
+        states.append(state)
+        alone.append(vocoder.step(mel[..., 60:90], noise[:, 60 * SIZE : 90 * SIZE], state)[0])
+    mel = torch.cat([mel[..., 60:90] for mel, _ in rows])
+    noise = torch.cat([noise[:, 60 * SIZE : 90 * SIZE] for _, noise in rows])
+    together, _ = vocoder.step(mel, noise, join_states(states))
+    assert torch.allclose(together, torch.cat(alone), atol=2e-5)
+
+
+def test_a_state_survives_a_pool_and_keeps_its_size() -> None:
+    vocoder = make_hift(EXACT)
+    (mel, noise), (other, hiss) = random_inputs(), random_inputs(1)
+    _, pool = vocoder.step(
+        other[..., :60].expand(4, -1, -1), hiss[:, : 60 * SIZE].expand(4, -1, -1), vocoder.init_state(4)
+    )
+    _, state = vocoder.step(mel[..., :60], noise[:, : 60 * SIZE], vocoder.init_state(1))
+    scatter(pool, [2], state)
+    taken = gather(pool, [2])
+    _, later = vocoder.step(mel[..., 60:90], noise[:, 60 * SIZE : 90 * SIZE], taken)
+    assert [tensor.shape for tensor in tensors(later)] == [tensor.shape for tensor in tensors(state)]
+    rest = stepped(vocoder, mel, noise, (90,), gather(pool, [2]), begin=60)
+    whole = vocoder.finish(mel, noise, vocoder.init_state(1))
+    assert torch.allclose(rest, whole[:, (60 - 28) * SIZE :], atol=2e-5)
+
+
+def test_the_fade_adds_up_to_one_and_upstreams_does_not() -> None:
+    rise, fall = equal_gain_weights(3840, torch.device("cpu"))
+    assert torch.allclose(rise + fall, torch.ones(3840), atol=1e-6)
+    steady = torch.full((1, 5000), 0.5)
+    assert torch.allclose(cross_fade(steady[:, :3840], steady, (rise, fall)), steady, atol=1e-6)
+    hamming = torch.hamming_window(7680, periodic=False)
+    assert float((hamming[:3840] + hamming[3840:]).mean()) == pytest.approx(1.08, abs=1e-3)
+
+
+def test_a_fade_longer_than_the_overlap_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"fade_frames is 9; allowed: 0\.\.8"):
+        HiftV2Policy(fade_frames=9)
+
+
+def test_the_released_checkpoint_has_these_keys_and_shapes() -> None:
+    manifest = json.loads((DATA / "manifest_cosyvoice2_0.5b.json").read_text("utf-8"))
+    with torch.device("meta"):
+        vocoder = HiftV2(HiftConfig())
+    ours = {key: list(tensor.shape) for key, tensor in vocoder.state_dict().items()}
+    assert ours == {key: shape for key, (shape, _) in manifest["hift.pt"]["tensors"].items()}

@@ -1,0 +1,91 @@
+"""The streaming vocoder against the formula computed at once, in float64, over the whole utterance."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from vivavoce.models.hibari import harmonic_vocoder as vocoder
+
+FRAMES = 60
+
+
+SILENCE = np.zeros_like(vocoder.noise_table())
+
+
+def spectrum_and_f0() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    rng = np.random.default_rng(1)
+    spectrum = rng.normal(-4, 1, (FRAMES, vocoder.PARTS * vocoder.BINS)).astype(np.float32)
+    f0 = np.where((np.arange(FRAMES) % 23) < 15, 120 + 3 * np.arange(FRAMES), 0).astype(np.float32)
+    f0[:4] = f0[-4:] = 0
+    return spectrum, f0
+
+
+def render(cuts: list[int], noise: NDArray[np.float32] = SILENCE, noise_row: int = 0) -> NDArray[np.float32]:
+    spectrum, f0 = spectrum_and_f0()
+    state, parts, first = vocoder.init_state(noise_row=noise_row), [], 0
+    for stop in [*cuts, FRAMES]:
+        samples, state = vocoder.step(spectrum[first:stop], f0, state, noise)
+        parts.append(samples)
+        first = stop
+    return np.concatenate([*parts, vocoder.finish(state)])[vocoder.DELAY_FRAMES * vocoder.HOP :]
+
+
+def at_once() -> NDArray[np.float64]:
+    """The module's formula, sample by sample and frame by frame, without state."""
+    spectrum, f0 = spectrum_and_f0()
+    hop, window = vocoder.HOP, vocoder.WINDOW
+    centres = (np.arange(FRAMES) + 0.5) * hop
+    frequency = np.interp(np.arange(FRAMES * hop) + 0.5, centres, f0.astype(np.float64))
+    voiced = frequency > 40
+    angle = 2 * np.pi * np.cumsum(np.maximum(frequency, 40)) / vocoder.SAMPLE_RATE
+    pulses = np.zeros(FRAMES * hop)
+    for sample in np.flatnonzero(voiced):
+        harmonics = np.arange(1, int(11_000 // frequency[sample]) + 1)
+        pulses[sample] = np.cos(harmonics * angle[sample]).sum()
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    padded = np.pad(pulses, window // 2)
+    out = np.zeros(FRAMES * hop + window)
+    weight = np.zeros_like(out)
+    for frame in range(FRAMES):
+        place = slice(frame * hop, frame * hop + window)
+        source = np.fft.rfft(padded[place] * hann / (window / 4))
+        harmonic, theta, _, free, phi = spectrum[frame].astype(np.float64).reshape(5, -1)
+        mixed = np.exp(harmonic + 1j * np.pi * np.tanh(theta)) * source + np.exp(free + 1j * phi)
+        out[place] += np.fft.irfft(mixed, window) * hann
+        weight[place] += hann**2
+    return (out / 1.5)[window // 2 : window // 2 + FRAMES * hop]
+
+
+def test_the_samples_are_those_of_the_formula() -> None:
+    expected = at_once()
+    rendered = render([])
+    assert len(rendered) == len(expected)
+    assert np.abs(rendered - expected).max() < 1e-3 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("cuts", [[1], [1, 2, 3], [30], [7, 20, 21, 55], list(range(1, FRAMES))])
+@pytest.mark.parametrize("noise_row", [0, vocoder.NOISE_ROWS - 20])
+def test_any_split_into_steps_gives_the_same_samples(cuts: list[int], noise_row: int) -> None:
+    whole = render([], vocoder.noise_table(), noise_row)
+    split = render(cuts, vocoder.noise_table(), noise_row)
+    assert np.abs(whole - split).max() < 1e-6
+
+
+def test_samples_given_out_do_not_depend_on_later_frames() -> None:
+    spectrum, f0 = spectrum_and_f0()
+    first, _ = vocoder.step(spectrum[:20], f0, vocoder.init_state(), vocoder.noise_table())
+    changed = spectrum.copy()
+    changed[20:] = 0
+    again, _ = vocoder.step(changed[:20], f0, vocoder.init_state(), vocoder.noise_table())
+    assert np.array_equal(first, again)
+
+
+def test_the_noise_is_complex_normal_and_begins_where_it_is_told() -> None:
+    table = vocoder.noise_table()
+    assert abs(float(table.mean())) < 1e-3
+    assert abs(float(table.std()) - 1) < 1e-3
+    assert np.array_equal(render([9], table, 5), render([9], table, 5))
+    assert not np.array_equal(render([9], table, 5), render([9], table, 6))
+    noise_alone = render([], table) - render([])
+    shifted = render([], np.roll(table[: vocoder.NOISE_ROWS], 3, axis=0), 3) - render([])
+    assert np.abs(noise_alone - shifted).max() < 1e-6

@@ -1,0 +1,149 @@
+"""A voice without weights whose steps cost what they are told to: for scheduling, tested and simulated.
+
+It behaves as a token model and a renderer do: text allows speech ids (5 words 15 of them while text is still
+coming, all of them once it has ended), ids make pieces of sound of a second each, which need a few ids more
+than they say. Steps take no time by themselves; ``sleep`` may make them.
+
+    words       w w w w w | w w w w w | end
+    ids         15 allowed  30          all
+    pieces      |<- 25 ->|3|            silence, 1 s each
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vivavoce.tts_engine.backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+from vivavoce.tts_engine.chunk import SAMPLE_RATE
+from vivavoce.tts_engine.segmenter import BoundaryKind, Segmenter
+from vivavoce.tts_engine.voices.voices import Voice, Voices
+
+IDS_PER_S = 25
+PIECE_IDS = 25
+LOOKAHEAD_IDS = 3
+WORDS_OF_A_BLOCK, IDS_OF_A_BLOCK = 5, 15
+
+
+@dataclass(frozen=True, slots=True)
+class StepCostModel:
+    """Seconds of a step: so much, and so much more for each row."""
+
+    decode_s: float = 0.002
+    decode_row_s: float = 0.000_05
+    render_s: float = 0.012
+    render_row_s: float = 0.004
+
+    def of(self, stage: Stage, rows: int) -> float:
+        """What a step of so many rows takes."""
+        if stage is Stage.DECODE:
+            return self.decode_s + rows * self.decode_row_s
+        return self.render_s + rows * self.render_row_s
+
+
+@dataclass(slots=True)
+class _SimulatedSlot:
+    ids_per_word: float
+    words: int = 0
+    ended: bool = False
+    ids: int = 0
+    pieces: int = 0
+
+    @property
+    def total(self) -> int:
+        return round(self.words * self.ids_per_word)
+
+    @property
+    def allowed(self) -> int:
+        return self.total if self.ended else self.words // WORDS_OF_A_BLOCK * IDS_OF_A_BLOCK
+
+    @property
+    def is_chunk_ready(self) -> bool:
+        """Whether a piece can be rendered."""
+        said = self.pieces * PIECE_IDS
+        if self.ended and self.ids >= self.total:
+            return said < self.total
+        return self.ids >= said + PIECE_IDS + LOOKAHEAD_IDS
+
+    @property
+    def is_drained(self) -> bool:
+        return self.ids >= self.allowed and not self.is_chunk_ready
+
+
+class SimulatedBackend:
+    """Rows for each stage, and a cost. speech_s_per_word: how long a word is said, in seconds."""
+
+    workers = (ALL_STAGES,)
+    warm_up_text = ""
+
+    def __init__(
+        self,
+        cost: StepCostModel,
+        *,
+        rows: Mapping[Stage, int],
+        slots: int,
+        speech_s_per_word: float = 0.25,
+        sleep: Callable[[float], None] | None = None,
+    ) -> None:
+        self.cost = cost
+        self.slots = self.memory_slots = slots
+        self.voices = Voices((Voice("silence", "zxx", "nothing, as long as speech"),))
+        self._rows = rows
+        self._ids_per_word = speech_s_per_word * IDS_PER_S
+        self._sleep = sleep
+        self._open: dict[int, _SimulatedSlot] = {}
+        self._next_slot = 0
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """Clauses and sentences."""
+        return Segmenter()
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot."""
+        self._next_slot += 1
+        self._open[self._next_slot] = _SimulatedSlot(self._ids_per_word)
+        return self._next_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Give a slot back."""
+        del self._open[slot]
+
+    def close(self) -> None:
+        """Forget every slot."""
+        self._open.clear()
+
+    def max_batch_size(self, stage: Stage) -> int:
+        """As it was made."""
+        return self._rows[stage]
+
+    def stage(self, slot: int) -> Stage:
+        """RENDER when the ids of the next piece are there."""
+        return Stage.RENDER if self._open[slot].is_chunk_ready else Stage.DECODE
+
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        """One id, or one piece of silence, for each slot; all in one stage."""
+        stage = self.stage(turns[0].slot)
+        cost_s = self.cost.of(stage, len(turns))
+        if self._sleep is not None:
+            self._sleep(cost_s)
+        return [_step_slot(self._open[turn.slot], turn, stage, cost_s / len(turns)) for turn in turns]
+
+
+def words_needed(piece: int, words: int) -> int:
+    """Words that must be written before a piece can be rendered, of so many in all; pieces count from 0."""
+    ids = (piece + 1) * PIECE_IDS + LOOKAHEAD_IDS
+    return min(words, -(-ids // IDS_OF_A_BLOCK) * WORDS_OF_A_BLOCK)
+
+
+def _step_slot(slot: _SimulatedSlot, turn: SlotTurn, stage: Stage, cost_s: float) -> StepResult:
+    if turn.segment is not None:
+        slot.words += len(turn.segment.words)
+        slot.ended = turn.segment.ending is BoundaryKind.SENTENCE
+    samples = 0
+    if stage is Stage.RENDER:
+        ids = min(PIECE_IDS, slot.total - slot.pieces * PIECE_IDS) if slot.ended else PIECE_IDS
+        samples = ids * SAMPLE_RATE // IDS_PER_S
+        slot.pieces += 1
+    elif slot.ids < slot.allowed:
+        slot.ids += 1
+    return StepResult(np.zeros(samples, np.float32), (), slot.is_drained, device_s=cost_s)

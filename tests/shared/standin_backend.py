@@ -1,0 +1,100 @@
+"""A voice without weights: every word is a tone. For tests of everything around a voice.
+
+A voice is named after its pitch ("tone-440"), so that a listener can tell whose speech it hears; a word lasts
+0.2 s, which makes lengths, word times and cuts exact.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vivavoce.tts_engine.backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, Word
+from vivavoce.tts_engine.segmenter import Segment, Segmenter
+from vivavoce.tts_engine.voices.voices import Voice, Voices
+
+WORD_S = 0.2
+AMPLITUDE = 0.25
+
+
+@dataclass(slots=True)
+class _ToneSlot:
+    pitch_hz: float
+    samples: int = 0
+    segment: Segment | None = None
+    pause_s: float = 0.0
+    word: int = 0
+
+
+class StandInBackend:
+    """Tones for words, one word a step; ``pitches_hz`` names the voices."""
+
+    def __init__(
+        self,
+        pitches_hz: Sequence[int] = (440,),
+        *,
+        workers: int = 1,
+        max_batch_size: int = 1,
+        slots: int = 256,
+    ) -> None:
+        voices = (Voice(f"tone-{pitch}", "zxx", f"a tone of {pitch} Hz") for pitch in pitches_hz)
+        self.voices = Voices(tuple(voices))
+        self.warm_up_text = "Hello."
+        self.workers = (ALL_STAGES,) * workers
+        self._batch = max_batch_size
+        self.slots = self.memory_slots = slots
+        self._open: dict[int, _ToneSlot] = {}
+        self._next_slot = 0
+
+    @property
+    def open_slots(self) -> int:
+        """Slots that are taken."""
+        return len(self._open)
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """Clauses and sentences."""
+        return Segmenter()
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot."""
+        self._next_slot += 1
+        self._open[self._next_slot] = _ToneSlot(float(request.voice.removeprefix("tone-")))
+        return self._next_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Give a slot back."""
+        del self._open[slot]
+
+    def close(self) -> None:
+        """Forget every slot."""
+        self._open.clear()
+
+    def max_batch_size(self, stage: Stage) -> int:
+        """As it was made."""
+        return self._batch
+
+    def stage(self, slot: int) -> Stage:
+        """Sound, always."""
+        return Stage.RENDER
+
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        """Sound one word of each turn's slot."""
+        return [_render_tone(self._open[turn.slot], turn) for turn in turns]
+
+
+def _render_tone(slot: _ToneSlot, turn: SlotTurn) -> StepResult:
+    if turn.segment is not None:
+        slot.segment, slot.pause_s, slot.word = turn.segment, turn.pause_s, 0
+    assert slot.segment is not None
+    word = slot.segment.words[slot.word]
+    slot.word += 1
+    done = slot.word == len(slot.segment.words)
+    begins = slot.samples
+    time_s = (begins + np.arange(round(WORD_S * SAMPLE_RATE))) / SAMPLE_RATE
+    samples = (AMPLITUDE * np.sin(2 * np.pi * slot.pitch_hz * time_s)).astype(np.float32)
+    if done:
+        samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
+    slot.samples += len(samples)
+    start_s = begins / SAMPLE_RATE
+    return StepResult(samples, (Word("", start_s, start_s + WORD_S, word.start, word.stop),), done)

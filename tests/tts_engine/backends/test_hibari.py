@@ -1,0 +1,174 @@
+"""The packaged voice behind the engine: real speech, streamed, the same for the same text."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.speech_level import active_speech_level
+from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
+from vivavoce.tts_engine.engine import Engine
+
+TEXT = (
+    "Good morning, and thank you for waiting. Your PIN is 0417, and your order arrives on March 3rd. "
+    "Is there anything else?"
+)
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[HibariBackend]:
+    backend = HibariBackend.load()
+    yield backend
+    backend.close()
+
+
+@asynccontextmanager
+async def engine_of(backend: HibariBackend) -> AsyncIterator[Engine]:
+    engine = await Engine.open(backend=backend)
+    yield engine
+    await engine.aclose()
+
+
+async def speak(engine: Engine, text: str, *, split: int = 0, **how: Any) -> list[AudioChunk]:
+    async with engine.stream(**how) as stream:
+        size = split or len(text)
+        for start in range(0, len(text), size):
+            stream.push_text(text[start : start + size])
+            await asyncio.sleep(0)
+        stream.end_input()
+        return [chunk async for chunk in stream]
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 60))
+
+
+def samples_of(chunks: list[AudioChunk]) -> np.ndarray:
+    return np.frombuffer(b"".join(chunk.pcm for chunk in chunks), "<i2")
+
+
+def sound(chunks: list[AudioChunk]) -> list[object]:
+    """All of the chunks but what they cost."""
+    return [(chunk.pcm, chunk.samples, chunk.text, chunk.words, chunk.final) for chunk in chunks]
+
+
+def test_any_split_of_the_text_and_any_company_give_the_same_chunks(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            alone = await speak(engine, TEXT, seed=7)
+            among = await asyncio.gather(
+                *(speak(engine, TEXT, split=split, seed=7) for split in (1, 2, 5, 11))
+            )
+            for chunks in among:
+                assert sound(chunks) == sound(alone)
+
+    run(test())
+
+
+def test_the_seed_decides_the_breath(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            one, other = (
+                await speak(engine, "Hello there.", seed=1),
+                await speak(engine, "Hello there.", seed=2),
+            )
+            assert [chunk.samples for chunk in one] != [] and sound(one) != sound(other)
+
+    run(test())
+
+
+def test_the_first_chunk_is_short_and_begins_with_speech(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            first, *_ = await speak(engine, TEXT)
+            most = (STEP_FRAMES[0] + 12) * 0.0125  # the onset may come 12 frames before its nominal time
+            assert first.seconds <= most
+            audible = np.flatnonzero(np.abs(samples_of([first])) > 32767 * 10 ** (-50 / 20))
+            assert audible[0] <= 0.005 * SAMPLE_RATE
+
+    run(test())
+
+
+def test_every_word_of_the_text_has_its_time(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            chunks = await speak(engine, TEXT)
+            words = [word for chunk in chunks for word in chunk.words]
+            assert [word.text for word in words] == [word.strip(".,?") for word in TEXT.split()]
+            assert all(TEXT[word.text_start : word.text_stop] == word.text for word in words)
+            starts = [word.start_s for word in words]
+            assert starts == sorted(starts)
+            assert all(0 < word.stop_s - word.start_s < 2.5 for word in words)
+            for chunk in chunks:
+                begins = [word for word in chunk.words if word.start_s >= chunk.samples[1] / SAMPLE_RATE]
+                assert not begins or chunk.final or chunk.words[-1] in begins
+
+    run(test())
+
+
+def test_there_is_a_pause_after_a_sentence_and_none_at_the_end(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            chunks = await speak(engine, "Hello there. Goodbye now.")
+            samples = samples_of(chunks).astype(float)
+            loud = np.flatnonzero(np.abs(samples) > 100)
+            gaps = np.diff(loud)
+            assert 0.3 < gaps.max() / SAMPLE_RATE < 0.5
+            assert (len(samples) - loud[-1]) / SAMPLE_RATE < 0.06
+
+    run(test())
+
+
+def test_speech_stands_at_minus_20_dbfs(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            samples = samples_of(await speak(engine, TEXT)).astype(np.float32) / 32768
+            assert active_speech_level(samples, SAMPLE_RATE) == pytest.approx(-20, abs=1.0)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x00\x01\x07\x1b[31mhello\x7f",
+        "hello \ud83d there",
+        "\u0645\u0631\u062d\u0628\u0627 hello",
+        "\U0001f600 hi \U0001f600",
+    ],
+)
+def test_strange_characters_are_passed_over(backend: HibariBackend, text: str) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            chunks = await speak(engine, text)
+            assert chunks[-1].final
+            assert samples_of(chunks).astype(float).std() > 100
+
+    run(test())
+
+
+def test_text_in_a_script_that_the_voice_cannot_read_is_silence(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            chunks = await speak(
+                engine, "\u4f60\u597d\uff0c\u4e16\u754c\u3002 \u0645\u0631\u062d\u0628\u0627."
+            )
+            assert chunks[-1].final
+            assert not samples_of(chunks).any()
+
+    run(test())
+
+
+def test_a_very_long_word_is_spoken_in_bounded_pieces(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine, engine.stream() as stream:
+            stream.push_text("a" * 100_000)
+            stream.end_input()
+            first = await anext(stream)
+            assert first.seconds < 2
+
+    run(test())

@@ -1,0 +1,371 @@
+"""A voice in a process of its own: the same samples, and what becomes of it when either process dies."""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import importlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.simulated_backend import SimulatedBackend, StepCostModel
+from shared.standin_backend import StandInBackend
+from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage
+from vivavoce.tts_engine.backends.hibari import HibariBackend
+from vivavoce.tts_engine.backends.process import ProcessBackend, ProcessPolicy
+from vivavoce.tts_engine.backends.process_child import ErrorMessage
+from vivavoce.tts_engine.chunk import AudioChunk
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import BundleError, Overloaded, SynthesisFailed
+from vivavoce.tts_engine.segmenter import Segmenter
+
+TEXT = "One two three four, five six seven eight nine ten. Then eleven and twelve follow!"
+TIMEOUT_S = 30.0
+TONES = functools.partial(StandInBackend, (440, 660))
+
+
+def simulated(*, decode_s: float = 0.0, sleep: Callable[[Any], Any] = time.sleep) -> ProcessBackend:
+    return ProcessBackend.start_backend(
+        functools.partial(
+            SimulatedBackend,
+            StepCostModel(decode_s, 0.0, 0.0, 0.0),
+            rows={Stage.DECODE: 4, Stage.RENDER: 2},
+            slots=8,
+            sleep=sleep,
+        )
+    )
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 2 * TIMEOUT_S))
+
+
+async def speak(engine: Engine, text: str = TEXT, **how: Any) -> list[AudioChunk]:
+    async with engine.stream(**how) as stream:
+        stream.push_text(text)
+        stream.end_input()
+        return [chunk async for chunk in stream]
+
+
+def heard(chunks: list[AudioChunk]) -> list[object]:
+    """All of the chunks but what they cost."""
+    return [(chunk.pcm, chunk.samples, chunk.text, chunk.words, chunk.final) for chunk in chunks]
+
+
+def is_gone(pid: int) -> bool:
+    """Also a process that nobody has waited for is still there."""
+    return not Path(f"/proc/{pid}").exists()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    gives_up = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < gives_up
+        time.sleep(0.01)
+
+
+def kill(pid: int) -> None:
+    """Kill a child of this process, and wait until it is dead and can be buried."""
+    os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):  # it is buried already
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def niceness_of(pid: int) -> set[int]:
+    """Of every thread, above this one's."""
+    tasks = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
+    return {os.getpriority(os.PRIO_PROCESS, task) - os.getpriority(os.PRIO_PROCESS, 0) for task in tasks}
+
+
+@pytest.mark.parametrize("load", [TONES, HibariBackend.load], ids=["tones", "packaged"])
+def test_it_says_bit_for_bit_what_it_says_in_this_process(load: Callable[[], Any]) -> None:
+    async def said(backend: Any) -> list[object]:
+        async with await Engine.open(backend=backend) as engine:
+            return [
+                heard(await speak(engine, seed=seed, speed=speed)) for seed, speed in ((0, 1.0), (7, 1.3))
+            ]
+
+    async def test() -> None:
+        assert await said(ProcessBackend.start_backend(load)) == await said(load())
+
+    run(test())
+
+
+TELLS_OF_ENDS = """
+from vivavoce.tts_engine.standin_backend import StandInBackend
+
+class TellsOfEnds(StandInBackend):
+    def __init__(self, note):
+        super().__init__()
+        self.note = note
+
+    def close_slot(self, slot):
+        super().close_slot(slot)
+        with self.note.open("a") as note:
+            note.write("closed ")
+"""
+
+
+def test_what_a_cancelled_session_held_there_is_free_though_nobody_speaks_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tells_of_ends.py").write_text(TELLS_OF_ENDS)
+    monkeypatch.syspath_prepend(tmp_path)
+    ends = tmp_path / "ends"
+    load = functools.partial(importlib.import_module("tells_of_ends").TellsOfEnds, ends)
+
+    async def test() -> None:
+        async with await Engine.open(backend=ProcessBackend.start_backend(load)) as engine:
+            wait_until(lambda: ends.read_text().split() == ["closed"] * 2)  # to look at it, to warm it up
+            stream = engine.stream()
+            stream.push_text(TEXT * 20)
+            await anext(stream)
+            stream.cancel()
+            wait_until(lambda: ends.read_text().split() == ["closed"] * 3)
+
+    run(test())
+
+
+def test_the_bundles_voice_is_opened_in_a_process_on_demand() -> None:
+    async def test() -> None:
+        async with await Engine.open(process=ProcessPolicy(niceness=3)) as engine:
+            backend = engine._backend
+            assert isinstance(backend, ProcessBackend)
+            assert niceness_of(backend.pid) == {3}
+            assert (await speak(engine, "Hello."))[-1].final
+        assert is_gone(backend.pid)
+
+    run(test())
+
+
+def test_stages_and_batches_are_the_childs() -> None:
+    backend = simulated()
+    here = SimulatedBackend(StepCostModel(), rows={Stage.DECODE: 4, Stage.RENDER: 2}, slots=8)
+    request = SlotRequest("silence", 1.0, 0)
+    slot, slot_here = backend.open_slot(request), here.open_slot(request)
+    assert [backend.max_batch_size(stage) for stage in Stage] == [
+        here.max_batch_size(stage) for stage in Stage
+    ]
+    (segment, *_) = [*Segmenter().push("one two three four five six. "), *Segmenter().flush()]
+    told: list[tuple[Stage, Stage]] = [(backend.stage(slot), here.stage(slot_here))]
+    for step in range(40):
+        begun = segment if step == 0 else None
+        backend.step(0, [SlotTurn(slot, begun)])
+        here.step(0, [SlotTurn(slot_here, begun)])
+        told.append((backend.stage(slot), here.stage(slot_here)))
+    assert all(there is known for there, known in told)
+    assert {there for there, _ in told} == set(Stage)
+    backend.close()
+
+
+def test_a_process_killed_in_mid_step_fails_its_session_and_the_next_is_spoken_by_a_fresh_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        backend = simulated(decode_s=3600.0)
+        engine = Engine(backend, *_defaults())
+        spoken = asyncio.create_task(speak(engine))
+        first = backend.pid
+        await asyncio.to_thread(wait_until, lambda: backend._child._steps > 0)
+        kill(first)
+        with pytest.raises(SynthesisFailed, match="the voice's process died"):
+            await spoken
+        assert engine.active_streams == backend.open_slots == 0
+        assert is_gone(first)
+        assert f"the voice's process {first} died: signal 9" in caplog.text
+        async with engine.stream() as stream:
+            stream.push_text(TEXT)
+            await asyncio.to_thread(wait_until, lambda: backend.pid != first and backend._child._steps > 0)
+            assert not is_gone(backend.pid)
+            kill(backend.pid)  # or its step would last an hour
+            with pytest.raises(SynthesisFailed):
+                await anext(stream)
+        await engine.aclose()
+        assert is_gone(backend.pid)
+
+    run(test())
+
+
+def _defaults() -> tuple[Any, Any]:
+    from vivavoce.tts_engine.engine import EngineConfig
+    from vivavoce.tts_engine.metrics import Metrics
+
+    return EngineConfig(), Metrics()
+
+
+def test_a_process_that_died_while_nobody_spoke_is_not_noticed_by_who_speaks_next() -> None:
+    async def test() -> None:
+        backend = ProcessBackend.start_backend(TONES)
+        async with await Engine.open(backend=backend) as engine:
+            alone, first = heard(await speak(engine)), backend.pid
+            waiting = engine.stream()
+            kill(first)
+            assert heard(await speak(engine)) == alone
+            assert backend.pid != first and is_gone(first)
+            waiting.push_text("Hello. ")
+            assert (await anext(waiting)).pcm
+            waiting.cancel()
+
+    run(test())
+
+
+def test_a_session_that_outlives_its_process_fails_and_its_neighbours_do_not() -> None:
+    async def test() -> None:
+        backend = ProcessBackend.start_backend(TONES)
+        async with await Engine.open(backend=backend) as engine, engine.stream() as begun:
+            begun.push_text("Hello there. ")
+            begun.flush()
+            await anext(begun)
+            await anext(begun)
+            kill(backend.pid)
+            assert (await speak(engine))[-1].final
+            begun.push_text("Are you there? ")
+            begun.end_input()
+            with pytest.raises(SynthesisFailed, match="process died"):
+                await anext(begun)
+            assert (await speak(engine))[-1].final
+        assert backend.open_slots == 0
+
+    run(test())
+
+
+def test_a_voice_that_dies_again_and_again_is_refused_until_the_time_is_over() -> None:
+    backend = ProcessBackend.start_backend(TONES, ProcessPolicy(max_starts=1, start_window_s=1000))
+    request = SlotRequest("tone-440", 1.0, 0)
+    (segment,) = Segmenter().push("Hello there. And ")
+
+    def step() -> None:
+        slot = backend.open_slot(request)
+        backend.step(0, [SlotTurn(slot, segment)])
+        backend.close_slot(slot)
+
+    step()
+    for _ in range(2):
+        kill(backend.pid)
+        wait_until(backend._child.has_ended)
+        if backend.pid and len(backend._start_times) == 1:
+            step()
+    with pytest.raises(Overloaded, match="died 2 times in 1000 s") as refusal:
+        backend.open_slot(request)
+    assert 900 < refusal.value.retry_after_s <= 1000
+    backend.close()
+
+
+def test_what_a_step_raises_ends_its_session_and_not_the_process() -> None:
+    async def test() -> None:
+        backend = simulated(sleep=_numbers_only)
+        engine = Engine(backend, *_defaults())
+        for _ in range(2):
+            with pytest.raises(SynthesisFailed, match="must be str"):
+                await speak(engine)
+        assert not is_gone(backend.pid)
+        await engine.aclose()
+
+    run(test())
+
+
+_numbers_only = bytes.fromhex  # raises TypeError for the seconds that it is given
+
+
+@pytest.mark.parametrize(
+    ("load", "complaint"),
+    [
+        (lambda: StandInBackend(), "in a process of its own: .*pickle"),
+        (functools.partial(StandInBackend, ("flat",), nothing=1), "nothing"),
+        (functools.partial(StandInBackend, workers=9), "9 workers; at most 8"),
+        (functools.partial(os._exit, 3), "died as it started: exit status 3"),
+    ],
+    ids=["not to be pickled", "raises", "too many workers", "dies"],
+)
+def test_a_voice_that_cannot_be_loaded_there_is_one_clear_error(
+    load: Callable[[], Any], complaint: str
+) -> None:
+    with pytest.raises(BundleError, match=complaint):
+        ProcessBackend.start_backend(load)
+
+
+def test_errors_of_ours_cross_as_they_are_and_others_by_their_words() -> None:
+    crossed = [
+        ErrorMessage.from_exception(error, SynthesisFailed).to_exception()
+        for error in (
+            BundleError("no file"),
+            Overloaded("full", reason="streams", retry_after_s=1.0),
+            KeyError(),
+        )
+    ]
+    assert [(type(error), str(error)) for error in crossed] == [
+        (BundleError, "no file"),
+        (SynthesisFailed, "full"),
+        (SynthesisFailed, "KeyError"),
+    ]
+
+
+def test_a_dozen_starts_leave_no_descriptor_thread_or_process_behind() -> None:
+    def left() -> tuple[int, int]:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    ProcessBackend.start_backend(TONES).close()  # multiprocessing keeps a helper of its own from then on
+    before, pids = left(), []
+    for number in range(12):
+        if number % 3:
+            backend = ProcessBackend.start_backend(TONES)
+            pids.append(backend.pid)
+            if number % 3 == 2:
+                kill(backend.pid)
+            backend.close()
+            backend.close()
+        else:
+            with pytest.raises(BundleError):
+                ProcessBackend.start_backend(functools.partial(os._exit, 3))
+    assert all(now <= then for now, then in zip(left(), before, strict=True))
+    assert all(is_gone(pid) for pid in pids)
+
+
+ABANDONS = """
+import functools, os, sys, time
+from vivavoce.tts_engine.process_backend import ProcessBackend
+from vivavoce.tts_engine.standin_backend import StandInBackend
+if __name__ == "__main__":
+    backend = ProcessBackend.start_backend(functools.partial(StandInBackend, (440,)))
+    print(backend.pid, flush=True)
+    if sys.argv[1:] == ["stays"]:
+        time.sleep(3600)
+    sys.stdin.read()
+"""
+
+
+def ignored_by(pid: int) -> set[int]:
+    """Signals that a process ignores."""
+    (mask,) = re.findall(r"SigIgn:\s+(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return {number for number in range(1, 32) if int(mask, 16) >> (number - 1) & 1}
+
+
+@pytest.mark.parametrize("how", ["leaves", "stays"])
+def test_the_process_ends_with_its_parent(how: str, tmp_path: Path) -> None:
+    program = tmp_path / "abandons.py"
+    program.write_text(ABANDONS)
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", program, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout
+        pid = int(parent.stdout.readline())
+        # A terminal and a supervisor send them to both; the parent may still want to speak.
+        ignored = ignored_by(pid)
+        if how == "stays":
+            parent.kill()
+        assert parent.stdin
+        parent.stdin.close()
+        assert parent.wait(TIMEOUT_S) == (-signal.SIGKILL if how == "stays" else 0)
+    wait_until(lambda: is_gone(pid))
+    assert {signal.SIGINT, signal.SIGTERM} <= ignored

@@ -1,0 +1,620 @@
+"""CosyVoice behind the engine, on small random weights: what it says is noise, how it says it is tested."""
+
+import asyncio
+import importlib.util
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from shared.tiny_cosyvoice import BRIEF, recording  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
+from vivavoce.tts_engine.backends.base import Delivery, DeliveryMode, SlotRequest, SlotTurn  # noqa: E402
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.policy import Interleave  # noqa: E402
+from vivavoce.tts_engine.engine import Engine  # noqa: E402
+from vivavoce.tts_engine.errors import BadRequest, BundleError, MissingExtra, SynthesisFailed, UnknownVoice
+from vivavoce.tts_engine.stream import Stream  # noqa: E402
+from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore  # noqa: E402
+
+SAMPLES_PER_ID = 960
+TEXT = "Well, who is it, at night? It is me."
+SHORT = "Well, it is me."
+FINAL_SILENCE = SAMPLE_RATE // 50
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def backend(folder: Path) -> CosyVoiceBackend:
+    return CosyVoiceBackend.load(folder, BRIEF)
+
+
+@pytest.fixture(scope="module")
+def v2_backend(v2_folder: Path) -> CosyVoiceBackend:
+    """For what has nothing to do with the release."""
+    return CosyVoiceBackend.load(v2_folder, BRIEF)
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 300))
+
+
+async def collect(stream: Stream) -> list[AudioChunk]:
+    return [chunk async for chunk in stream]
+
+
+async def speak(engine: Engine, pieces: Sequence[str], **how: Any) -> list[AudioChunk]:
+    async with engine.stream(**how) as stream:
+        for piece in pieces:
+            stream.push_text(piece)
+            await asyncio.sleep(0)
+        stream.end_input()
+        return await collect(stream)
+
+
+def pcm(chunks: Sequence[AudioChunk]) -> bytes:
+    return b"".join(chunk.pcm for chunk in chunks)
+
+
+def heard(chunks: Sequence[AudioChunk]) -> list[object]:
+    return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in chunks]
+
+
+def words_of(chunks: Sequence[AudioChunk]) -> list[Word]:
+    return [word for chunk in chunks for word in chunk.words]
+
+
+def spoken_ids(chunks: Sequence[AudioChunk]) -> int:
+    return max(chunk.provenance.speech_ids[1] for chunk in chunks if chunk.provenance.speech_ids)
+
+
+def test_every_speech_id_is_40_ms_of_sound(backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            chunks = await speak(engine, [TEXT])
+            ranges = [chunk.provenance.speech_ids for chunk in chunks[:-1]]
+            assert all(ranges)
+            assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
+            assert chunks[-1].samples[1] == SAMPLES_PER_ID * spoken_ids(chunks) + FINAL_SILENCE
+            assert max(abs(np.frombuffer(pcm(chunks), "<i2"))) > 300
+
+    run(test())
+
+
+def test_a_sentence_has_2_to_20_speech_ids_for_each_of_its_text_ids(folder: Path) -> None:
+    backend = CosyVoiceBackend.load(folder)
+    text_ids = len(backend._tokenizer.encode_plain(SHORT))
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            assert 2 * text_ids <= spoken_ids(await speak(engine, [SHORT])) <= 20 * text_ids
+
+    run(test())
+
+
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.sets(st.integers(1, len(TEXT) - 1)))
+def test_any_split_of_the_text_gives_the_same_chunks(backend: CosyVoiceBackend, cuts: set[int]) -> None:
+    edges = [0, *sorted(cuts), len(TEXT)]
+    pieces = [TEXT[start:stop] for start, stop in pairwise(edges)]
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            assert heard(await speak(engine, pieces, seed=3)) == heard(await speak(engine, [TEXT], seed=3))
+
+    run(test())
+
+
+def test_text_that_comes_while_speech_is_read_gives_the_same_chunks(backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            whole = await speak(engine, [TEXT])
+            async with engine.stream() as stream:
+                reading = asyncio.create_task(collect(stream))
+                for character in TEXT:
+                    stream.push_text(character)
+                    await asyncio.sleep(0.005)
+                stream.end_input()
+                assert heard(await reading) == heard(whole)
+
+    run(test())
+
+
+def test_speech_begins_before_the_sentence_is_written(v2_backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
+            stream.push_text("Once upon a time, in a land beyond the sea, ")
+            chunk = await anext(stream)
+            assert chunk.words[0].text == "Once"
+            assert not chunk.final
+
+    run(test())
+
+
+def test_a_flush_speaks_the_words_that_the_model_held_back(v2_backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
+            stream.push_text("Once upon a time, ")
+            stream.flush()
+            told = []
+            while told[-1:] != ["time"]:
+                told += [word.text for word in (await anext(stream)).words]
+            stream.push_text("and then")
+            stream.end_input()
+            told += [word.text for word in words_of(await collect(stream))]
+            assert told == ["Once", "upon", "a", "time", "and", "then"]
+
+    run(test())
+
+
+def test_hops_do_not_change_what_is_heard_in_version_3(tmp_path: Path) -> None:
+    write_random_bundle(tmp_path / "bundle", CosyVoiceVersion.V3, BundleSize.TINY, seed=1)
+    whole = CosyVoiceBackend.load(tmp_path / "bundle", replace(BRIEF, first_hop=10_000, max_hop=10_000))
+    hopping = CosyVoiceBackend.load(tmp_path / "bundle", BRIEF)
+
+    async def samples(backend: CosyVoiceBackend) -> np.ndarray:
+        async with await Engine.open(backend=backend) as engine:
+            voice = engine.voices.enroll(recording(), 16_000, "a tone").id
+            return np.frombuffer(pcm(await speak(engine, [TEXT], voice=voice)), "<i2").astype(np.int32)
+
+    async def test() -> None:
+        at_once, in_hops = await samples(whole), await samples(hopping)
+        assert len(at_once) == len(in_hops)
+        assert np.abs(at_once - in_hops).max() < 33  # of 32767; a phase adds up rounding errors
+
+    run(test())
+
+
+def test_sessions_side_by_side_say_what_each_says_alone(backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            alone = [await speak(engine, [SHORT], seed=seed) for seed in range(3)]
+            together = await asyncio.gather(*(speak(engine, [SHORT], seed=seed) for seed in range(3)))
+            assert len({pcm(chunks) for chunks in alone}) == 3
+            for one, among in zip(alone, together, strict=True):
+                assert [chunk.samples for chunk in among] == [chunk.samples for chunk in one]
+                assert words_of(among) == words_of(one)
+                here, there = (np.frombuffer(pcm(chunks), "<i2").astype(int) for chunks in (one, among))
+                assert np.abs(here - there).max() <= 4  # 1e-4 of full scale, and rounding
+
+    run(test())
+
+
+def test_the_words_are_told_once_each_in_order_and_within_the_sound(v2_backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine:
+            chunks = await speak(engine, [TEXT])
+            words = words_of(chunks)
+            assert [word.text for word in words] == TEXT.replace(",", "").replace("?", "").replace(
+                ".", ""
+            ).split()
+            starts = [word.start_s for word in words]
+            assert starts == sorted(starts)
+            assert all(word.start_s <= word.stop_s for word in words)
+            assert words[-1].stop_s <= chunks[-1].samples[1] / SAMPLE_RATE
+            for chunk in chunks:
+                assert all(word.start_s <= chunk.samples[1] / SAMPLE_RATE + 0.001 for word in chunk.words)
+
+    run(test())
+
+
+@pytest.mark.parametrize("speed", [0.5, 1.7, 2.0])
+def test_speed_changes_how_long_it_takes(backend: CosyVoiceBackend, speed: float) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            chunks = await speak(engine, [SHORT], speed=speed)
+            length = chunks[-1].samples[1] - FINAL_SILENCE
+            assert length == pytest.approx(SAMPLES_PER_ID * spoken_ids(chunks) / speed, abs=SAMPLES_PER_ID)
+            assert words_of(chunks)[-1].stop_s <= chunks[-1].samples[1] / SAMPLE_RATE
+
+    run(test())
+
+
+def test_a_sentence_is_followed_by_a_pause_and_the_last_one_by_none(folder: Path) -> None:
+    backend = CosyVoiceBackend.load(folder, replace(BRIEF, pause_share=0.5))
+
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            chunks = await speak(engine, ["It is me. It is me."])
+            silence = chunks[-1].samples[1] - SAMPLES_PER_ID * spoken_ids(chunks) - FINAL_SILENCE
+            assert silence == round(0.5 * 0.32 * SAMPLE_RATE)
+
+    run(test())
+
+
+def test_a_cancelled_session_is_gone_within_a_step(v2_backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine:
+            rendered = 0
+            step = v2_backend.step
+
+            def counted(worker: int, turns: Sequence[SlotTurn]) -> Any:
+                nonlocal rendered
+                rendered += 1
+                return step(worker, turns)
+
+            v2_backend.step = counted  # type: ignore[method-assign]
+            try:
+                for chunks in range(3):
+                    async with engine.stream() as stream:
+                        stream.push_text(TEXT * 20)
+                        for _ in range(chunks):
+                            await anext(stream)
+                        with engine.lock:  # no step is begun between the two
+                            before = rendered
+                            stream.cancel()
+                    while v2_backend.open_slots:
+                        await asyncio.sleep(0.001)
+                    assert rendered <= before + 2  # the one under way, and one that was begun meanwhile
+            finally:
+                v2_backend.step = step  # type: ignore[method-assign]
+            assert engine.active_streams == 0
+
+    run(test())
+
+
+def test_a_slot_used_before_says_what_a_new_one_says(folder: Path) -> None:
+    policy = replace(BRIEF, slots=1)
+
+    async def test() -> None:
+        async with await Engine.open(backend=CosyVoiceBackend.load(folder, policy)) as engine:
+            first = await speak(engine, [SHORT])
+            await speak(engine, [TEXT], seed=9)
+            async with engine.stream() as stream:
+                stream.push_text(TEXT)
+                await anext(stream)
+            while engine.active_streams:
+                await asyncio.sleep(0.001)
+            assert heard(await speak(engine, [SHORT])) == heard(first)
+
+    run(test())
+
+
+def test_a_failure_ends_its_own_session_alone(v2_backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine:
+            bad = engine.voices.enroll(recording(317.0), 16_000)
+            begin = v2_backend._renderer.begin_sentence
+
+            def failing(flow_prompt: Any, *how: Any) -> Any:
+                if flow_prompt.id == bad.id:
+                    raise RuntimeError("no such throat")
+                return begin(flow_prompt, *how)
+
+            v2_backend._renderer.begin_sentence = failing  # type: ignore[method-assign]
+            try:
+                good = asyncio.create_task(speak(engine, [TEXT]))
+                with pytest.raises(SynthesisFailed, match="no such throat"):
+                    await speak(engine, [SHORT], voice=bad.id)
+                assert (await good)[-1].final
+            finally:
+                v2_backend._renderer.begin_sentence = begin  # type: ignore[method-assign]
+            assert v2_backend.open_slots == 0
+            assert (await speak(engine, [SHORT], voice=bad.id))[-1].final
+            engine.voices.remove(bad.id)
+
+    run(test())
+
+
+def test_text_without_end_is_spoken_in_sentences_of_bounded_length(v2_backend: CosyVoiceBackend) -> None:
+    text = "and on and on " * 15
+
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine:
+            chunks = await speak(engine, [text])
+            assert [word.text for word in words_of(chunks)] == text.split()
+            text_ids = len(v2_backend._tokenizer.encode_plain(text))
+            assert 2 * text_ids <= spoken_ids(chunks) <= 3 * text_ids
+
+    run(test())
+
+
+STRANGE = {"endless": "x" * 120, "kana": "ツ" * 20, "runes": "ᚠᛇᚻ" * 8, "smiles": "\U0001f642" * 9 + "a"}
+
+
+@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
+def test_strange_text_is_spoken_or_passed_over(v2_backend: CosyVoiceBackend, text: str) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine:
+            assert (await speak(engine, [text]))[-1].final
+            assert v2_backend.open_slots == 0
+
+    run(test())
+
+
+def test_50_000_characters_are_taken_on_without_being_rendered_ahead(v2_backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
+            stream.push_text("Nobody writes this much. " * 2000)
+            stream.end_input()
+            assert not (await anext(stream)).final
+            await asyncio.sleep(0.2)
+            assert stream._session.unread_s < 1.0 + 0.04 * BRIEF.max_hop
+            assert v2_backend.open_slots == 1
+
+    run(test())
+
+
+@pytest.mark.parametrize("interleave", Interleave)
+def test_every_way_of_feeding_text_speaks(v2_folder: Path, interleave: Interleave) -> None:
+    policy = replace(BRIEF, interleave=interleave, slots=2, memory_ids=450)
+    backend = CosyVoiceBackend.load(v2_folder, policy)
+
+    async def test() -> None:
+        try:
+            async with await Engine.open(backend=backend) as engine:
+                assert (await speak(engine, [SHORT]))[-1].final
+        except SynthesisFailed as failure:
+            # Upstream has no bound and no answer to an id that is no sound: its process ends with the same.
+            assert interleave is Interleave.COMPAT_BISTREAM
+            assert isinstance(failure.__cause__, ValueError)
+        assert backend.open_slots == 0
+
+    run(test())
+
+
+class TestVoices:
+    """Who speaks, and how."""
+
+    def test_the_speakers_of_the_bundle_are_there_and_the_first_is_the_default(
+        self, v2_backend: CosyVoiceBackend
+    ) -> None:
+        assert v2_backend.voices.default.id == "nobody"
+        assert "nobody" in v2_backend.voices
+        assert "somebody" not in v2_backend.voices
+        with pytest.raises(UnknownVoice, match="loaded: nobody"):
+            v2_backend.voices.get("somebody")
+
+    def test_an_enrolled_voice_speaks_and_is_forgotten_when_removed(self, backend: CosyVoiceBackend) -> None:
+        async def test() -> None:
+            async with await Engine.open(backend=backend) as engine:
+                voice = engine.voices.enroll(recording(), 16_000, "a tone that wobbles")
+                assert engine.voices.enroll(recording(), 16_000, "a tone that wobbles") == voice
+                assert [each.id for each in engine.voices] == ["nobody", voice.id]
+                mine = await speak(engine, [SHORT], voice=voice.id)
+                assert chunks_are_whole(mine)
+                assert pcm(mine) != pcm(await speak(engine, [SHORT]))
+                engine.voices.remove(voice.id)
+                assert [each.id for each in engine.voices] == ["nobody"]
+                with pytest.raises(UnknownVoice):
+                    engine.stream(voice=voice.id)
+                with pytest.raises(UnknownVoice):
+                    engine.voices.remove("nobody")
+
+        run(test())
+
+    @pytest.mark.parametrize(
+        ("samples", "rate", "says"),
+        [
+            (np.zeros(80_000, np.float32), 16_000, "silent"),
+            (recording(seconds=1.0), 16_000, "1.0 s long; 3 to 30 s"),
+            (recording(seconds=40.0), 16_000, "40.0 s long; 3 to 30 s"),
+            (recording(), 8_000, "8,000 Hz; 16,000 to 192,000 Hz"),
+            (np.stack([recording()] * 2, 1), 16_000, "one channel"),
+            (recording() + np.float32(np.nan), 16_000, "NaN"),
+        ],
+    )
+    def test_a_recording_that_cannot_be_used_is_refused_with_the_limit(
+        self, v2_backend: CosyVoiceBackend, samples: np.ndarray, rate: int, says: str
+    ) -> None:
+        before = len(v2_backend.voices)
+        with pytest.raises(BadRequest, match=says):
+            v2_backend.voices.enroll(samples, rate)
+        assert len(v2_backend.voices) == before
+
+    def test_modes_and_sampling_change_what_is_said(self, backend: CosyVoiceBackend) -> None:
+        async def test() -> None:
+            async with await Engine.open(backend=backend) as engine:
+                voice = engine.voices.enroll(recording(), 16_000, "a tone that wobbles").id
+                ways = [
+                    Delivery(),
+                    Delivery(mode=DeliveryMode.CROSS_LINGUAL),
+                    Delivery(instruction="softly"),
+                    Delivery(temperature=3.0, top_k=200, top_p=1.0),
+                    Delivery(repetition_window=0),
+                ]
+                spoken = [pcm(await speak(engine, [SHORT], voice=voice, delivery=way)) for way in ways]
+                assert len(set(spoken)) == len(ways)
+                told = Delivery(mode=DeliveryMode.ZERO_SHOT)
+                assert pcm(await speak(engine, [SHORT], voice=voice, delivery=told)) == spoken[0]
+                engine.voices.remove(voice)
+
+        run(test())
+
+    @pytest.mark.parametrize(
+        ("delivery", "says"),
+        [
+            (Delivery(mode=DeliveryMode.ZERO_SHOT), "needs a voice with a recording"),
+            (Delivery(mode=DeliveryMode.INSTRUCT), "an instruction goes with instruct"),
+            (
+                Delivery(mode=DeliveryMode.CROSS_LINGUAL, instruction="softly"),
+                "an instruction goes with instruct",
+            ),
+            (Delivery(instruction="softly " * 100), "700 characters; at most 500"),
+            (Delivery(temperature=0.0), "temperature"),
+            (Delivery(top_p=1.5), "top_p"),
+            (Delivery(top_k=0), "top_k"),
+        ],
+    )
+    def test_a_delivery_that_cannot_be_given_is_refused_at_once(
+        self, v2_backend: CosyVoiceBackend, delivery: Delivery, says: str
+    ) -> None:
+        async def test() -> None:
+            async with await Engine.open(backend=v2_backend) as engine:
+                with pytest.raises(BadRequest, match=says):
+                    engine.stream(delivery=delivery)
+                assert (engine.active_streams, v2_backend.open_slots) == (0, 0)
+
+        run(test())
+
+    def test_a_prompt_that_the_model_could_not_remember_is_refused(self, v2_folder: Path) -> None:
+        backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, memory_ids=450))
+        voice = backend.voices.enroll(recording(), 16_000, "a tone " * 50)
+        with pytest.raises(BadRequest, match="the model remembers 450"):
+            backend.open_slot(SlotRequest(voice.id, 1.0, 0))
+        assert backend.open_slots == 0
+
+    def test_a_recording_is_said_again_in_another_voice(self, backend: CosyVoiceBackend) -> None:
+        async def test() -> None:
+            async with await Engine.open(backend=backend) as engine:
+                async with await engine.convert(recording(500.0, 4.0), 16_000) as stream:
+                    chunks = await collect(stream)
+                assert spoken_ids(chunks) == 100
+                assert chunks_are_whole(chunks)
+                with pytest.raises(BadRequest, match="3 to 30 s"):
+                    await engine.convert(recording(500.0, 1.0), 16_000)
+                assert backend.open_slots == 0
+
+        run(test())
+
+    def test_a_voice_on_file_speaks_as_the_enrolled_one(self, folder: Path, tmp_path: Path) -> None:
+        async def test() -> None:
+            backend = CosyVoiceBackend.load(folder, BRIEF, voices=tmp_path)
+            async with await Engine.open(backend=backend) as engine:
+                assert isinstance(backend.voices.store, VoiceStore)
+                stored = backend.voices.store.add(
+                    backend.voices.encode_prompt(recording(), 16_000, "a tone"), name="Anna"
+                )
+                enrolled = engine.voices.enroll(recording(), 16_000, "a tone")
+                assert engine.voices.get(stored.id).description == "Anna"
+                on_file = await speak(engine, [SHORT], voice=stored.id)
+                assert heard(on_file) == heard(await speak(engine, [SHORT], voice=enrolled.id))
+                backend.voices.store.remove(stored.id)
+                with pytest.raises(UnknownVoice):
+                    engine.stream(voice=stored.id)
+
+        run(test())
+
+    @pytest.mark.parametrize(
+        ("enrolled", "asked", "read"),
+        [("de-AT", None, "de"), ("de-AT", "fr", "fr"), ("pt", None, "en"), ("", None, "en")],
+    )
+    def test_text_without_a_language_is_read_in_that_of_the_voice(
+        self, v2_folder: Path, tmp_path: Path, enrolled: str, asked: str | None, read: str
+    ) -> None:
+        async def test() -> None:
+            backend = CosyVoiceBackend.load(v2_folder, BRIEF, voices=tmp_path)
+            async with await Engine.open(backend=backend) as engine:
+                assert isinstance(backend.voices.store, VoiceStore)
+                prompt = backend.voices.encode_prompt(recording(), 16_000, "a tone")
+                voice = backend.voices.store.add(prompt, name="Anna", about=VoiceMetadata(enrolled)).id
+                found = await speak(engine, ["21 x"], voice=voice, delivery=Delivery(language=asked))
+                assert heard(found) == heard(
+                    await speak(engine, ["21 x"], voice=voice, delivery=Delivery(language=read))
+                )
+                other = Delivery(language="it")
+                assert heard(found) != heard(await speak(engine, ["21 x"], voice=voice, delivery=other))
+
+        run(test())
+
+    def test_a_voice_on_file_is_read_before_the_lock_that_others_wait_for_is_taken(
+        self, v2_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def test() -> None:
+            backend = CosyVoiceBackend.load(v2_folder, BRIEF, voices=tmp_path)
+            async with await Engine.open(backend=backend) as engine:
+                store = backend.voices.store
+                assert isinstance(store, VoiceStore)
+                voice = store.add(backend.voices.encode_prompt(recording(), 16_000, "a tone"), name="Anna").id
+                looks: list[bool] = []
+                for name in ("find", "get"):
+                    monkeypatch.setattr(store, name, _watched(getattr(store, name), engine, looks))
+                engine.stream(voice=voice).cancel()
+                assert looks == [False, False]
+
+        run(test())
+
+
+def _watched(look: Callable[[str], object], engine: Engine, looks: list[bool]) -> Callable[[str], object]:
+    """Notes at each look whether the engine's lock is held."""
+
+    def watched(voice_id: str) -> object:
+        looks.append(engine.lock._is_owned())  # type: ignore[attr-defined]
+        return look(voice_id)
+
+    return watched
+
+
+def chunks_are_whole(chunks: Sequence[AudioChunk]) -> bool:
+    return chunks[-1].samples[1] == SAMPLES_PER_ID * spoken_ids(chunks) + FINAL_SILENCE
+
+
+def test_a_bundle_is_opened_by_its_folder(folder: Path) -> None:
+    async def test() -> None:
+        async with await Engine.open(str(folder)) as engine:
+            assert engine.voices.default.id == "nobody"
+            assert engine.active_streams == 0
+
+    run(test())
+
+
+def test_a_bundle_without_speakers_waits_for_a_voice(v2_folder: Path, tmp_path: Path) -> None:
+    for path in v2_folder.iterdir():
+        if path.name != "spk2info.pt":
+            (tmp_path / path.name).symlink_to(path)
+
+    async def test() -> None:
+        async with await Engine.open(backend=CosyVoiceBackend.load(tmp_path, BRIEF)) as engine:
+            with pytest.raises(UnknownVoice, match="no voice is loaded; enrol one"):
+                engine.stream()
+            voice = engine.voices.enroll(recording(), 16_000)
+            assert engine.voices.default == voice
+            assert (await speak(engine, [SHORT]))[-1].final
+
+    run(test())
+
+
+def test_a_damaged_bundle_is_told_with_its_faults(v2_folder: Path, tmp_path: Path) -> None:
+    for path in v2_folder.iterdir():
+        if path.name != "hift.pt":
+            (tmp_path / path.name).symlink_to(path)
+    with pytest.raises(BundleError, match=r"hift\.pt"):
+        run(opened(tmp_path))
+
+
+async def opened(folder: Path) -> None:
+    await Engine.open(str(folder))
+
+
+def test_without_torch_the_pip_line_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'vivavoce\[cosyvoice\]'"):
+        run(opened(folder))
+
+
+def test_memory_stays_as_it_is_over_many_utterances(v2_folder: Path) -> None:
+    def resident_mb() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+    async def test() -> None:
+        backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=2))
+        async with await Engine.open(backend=backend) as engine:
+            for seed in range(6):
+                await speak(engine, [SHORT], seed=seed)
+            before = resident_mb()
+            for seed in range(12):
+                async with engine.stream(seed=seed) as stream:
+                    stream.push_text(SHORT)
+                    stream.end_input()
+                    if seed % 3:
+                        await collect(stream)
+                    else:
+                        await anext(stream)
+            assert resident_mb() - before < 15
+            assert backend.open_slots == 0
+
+    run(test())

@@ -1,0 +1,295 @@
+"""CosyVoice on a device that is not the CPU, simulated: what is computed where, and what is waited for.
+
+``Elsewhere`` lends tensors on ``meta`` numbers after all, in the CPU's memory. Where one of them meets one of
+the CPU's, or is looked at from the host other than by a copy, a real device would fail or wait, and the
+simulation fails or counts. It says nothing of speed, or of CUDA's own arithmetic.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
+
+from torch import Tensor  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
+
+from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
+from vivavoce.models.cosyvoice.devices import CPU, DeviceError, find_device, to_device, to_host  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import FlowChunk  # noqa: E402
+from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
+from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
+from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402
+from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
+from vivavoce.tts_engine.cosyvoice import lm_runner, policy  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.fault_isolation import FaultIsolation  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, GraphFlowRunner  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
+from vivavoce.tts_engine.errors import BundleError  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ELSEWHERE = torch.device("meta")
+BRIEF = CosyVoicePolicy(length=SpeechLengthRule(2, 2), pause_share=0.0, device="cpu")
+TEXTS = ("Well, who is it, at night?", "It is me.", "Nobody said so.")
+COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
+
+
+class Far(Tensor):
+    """A tensor that says it is elsewhere."""
+
+    near: Tensor
+
+    @staticmethod
+    def __new__(cls, near: Tensor) -> "Far":
+        far: Far = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            near.size(),
+            strides=near.stride(),
+            storage_offset=near.storage_offset(),
+            dtype=near.dtype,
+            device=ELSEWHERE,
+        )
+        far.near = near
+        return far
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(f"{func}: called outside of the simulation")
+
+
+class Elsewhere(TorchDispatchMode):
+    """Computes for tensors that are elsewhere; waits: what had to come to the host before it could go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[str] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        far = [tensor for tensor in given if isinstance(tensor, Far)]
+        asked = kwargs.get("device")
+        if asked is not None:
+            kwargs = {**kwargs, "device": CPU}
+        self._check(func, given)
+        if func.overloadpacket is torch.ops.aten._fused_sdp_choice:
+            return 0  # the plain one, which every device has
+        answer = func(*tree_map(_near, args), **tree_map(_near, kwargs))
+        lands = bool(far) if asked is None else torch.device(asked) == ELSEWHERE
+        into = given[0] if func.overloadpacket is torch.ops.aten.copy_ else None
+        if into is not None and not isinstance(into, Far):
+            lands, answer = False, into
+        if far and (
+            not lands or not isinstance(answer, Tensor | tuple | list) or _depends_on_numbers(func, far)
+        ):
+            self.waits.append(str(func))
+        if lands and func.overloadpacket in COPIES and not isinstance(given[-1], Far):
+            asynchronous = kwargs.get("non_blocking") or args[2:] == (True,)
+            self.waits += [] if asynchronous else [f"{func}, to the device"]
+        return tree_map(lambda one: _far(one, far), answer) if lands else answer
+
+    def _check(self, func: Any, given: list[Tensor]) -> None:
+        for tensor in given:
+            assert isinstance(tensor, Far) or not tensor.is_meta, f"{func}: made by torch.tensor(device=...)"
+        kinds = {isinstance(tensor, Far) for tensor in given if tensor.ndim or isinstance(tensor, Far)}
+        assert len(kinds) < 2 or func.overloadpacket in COPIES, f"{func}: tensors of two devices"
+
+
+def _depends_on_numbers(func: Any, far: list[Any]) -> bool:
+    """Whether the shape of the answer is known only once the numbers are."""
+    aten = torch.ops.aten
+    if func.overloadpacket in (aten.index, aten.index_put_):
+        return any(tensor.dtype == torch.bool for tensor in far[1:])
+    return func.overloadpacket in (aten.nonzero, aten.masked_select)
+
+
+def _near(value: Any) -> Any:
+    return value.near if isinstance(value, Far) else value
+
+
+def _far(answer: Any, given: list[Any]) -> Any:
+    """The wrapper of an answer: the one that was given, where it was changed in place."""
+    if not isinstance(answer, Tensor):
+        return answer
+    changed = [tensor for tensor in given if tensor.near is answer]
+    return changed[0] if changed else Far(answer)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Elsewhere]:
+    with torch.inference_mode(), Elsewhere() as mode:
+        yield mode
+
+
+@pytest.fixture(scope="module", params=CosyVoiceVersion, ids=lambda version: version.name)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundles") / request.param.name
+    write_random_bundle(path, request.param, BundleSize.TINY, seed=1)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path) -> CosyVoiceBundle:
+    return open_bundle(folder)
+
+
+def backend_on(device: torch.device, bundle: CosyVoiceBundle) -> CosyVoiceBackend:
+    tokenizer = bundle.text_tokenizer()
+    front = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, BRIEF, None)
+    return CosyVoiceBackend(front, bundle.version, load_networks(bundle, device=device), tokenizer, BRIEF)
+
+
+def speak(backend: CosyVoiceBackend) -> tuple[list[np.ndarray], int]:
+    """Every text at once; samples of each, and how many steps it took."""
+    waiting, heard = {}, {}
+    for seed, text in enumerate(TEXTS):
+        request = SlotRequest("nobody", 1.0, seed)
+        slot, segmenter = backend.open_slot(request), backend.segmenter(request)
+        waiting[slot] = [*segmenter.push(text), *segmenter.flush()]
+        heard[slot] = []
+    current: set[int] = set()
+    steps = 0
+    while any(waiting.values()) or current:
+        for stage in Stage:
+            slots = [
+                slot
+                for slot in waiting
+                if backend.stage(slot) is stage and (slot in current or waiting[slot])
+            ][: backend.max_batch_size(stage)]
+            turns = [SlotTurn(slot, None if slot in current else waiting[slot].pop(0)) for slot in slots]
+            if not turns:
+                continue
+            steps += 1
+            for slot, result in zip(slots, backend.step(0, turns), strict=True):
+                assert isinstance(result, StepResult), result
+                heard[slot].append(result.samples)
+                (current.discard if result.segment_done else current.add)(slot)
+    return [np.concatenate(samples) for samples in heard.values()], steps
+
+
+def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
+    bundle: CosyVoiceBundle, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = speak(backend_on(CPU, bundle))
+    assert not elsewhere.waits
+    monkeypatch.delattr(lm_runner, "choose")  # there it is recorded steps that choose
+    backend = backend_on(ELSEWHERE, bundle)
+    elsewhere.waits.clear()
+    said, steps = speak(backend)
+    assert set(elsewhere.waits) == {"aten.copy_.default"}
+    assert len(elsewhere.waits) <= steps  # for a few ids at once, or a chunk of samples
+    for one, other in zip(said, expected, strict=True):
+        assert one.shape == other.shape
+        # Products that are not oneDNN's round otherwise, and the phase of a voice adds that up.
+        assert np.abs(one - other).max() < 2e-3
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda far: far.sum().item(),
+        lambda far: int(far.max()),
+        lambda far: far.cpu(),
+        lambda far: to_host(far),
+        lambda far: far[far > 0],
+        lambda far: far.copy_(torch.ones(3)),
+        lambda far: far + torch.ones(3),
+        lambda far: far @ torch.ones(3),
+        lambda far: far[torch.tensor([1])],
+        lambda far: far + torch.tensor([1.0], device=ELSEWHERE),
+    ],
+)
+def test_the_simulation_finds_what_a_device_would_wait_for_or_refuse(
+    elsewhere: Elsewhere, look: Callable[[Tensor], object]
+) -> None:
+    far = to_device(torch.arange(3.0), ELSEWHERE)
+    try:
+        look(far)
+    except AssertionError:
+        return
+    assert elsewhere.waits
+
+
+def test_a_device_is_found_by_its_name() -> None:
+    cards = torch.cuda.device_count()
+    assert find_device("cpu") == CPU
+    assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(DeviceError, match=f"device is 'cuda:{cards}'; torch can use {cards} such devices"):
+        find_device(f"cuda:{cards}")
+    for name in ("gpu", "cuda:", "cuda:x", "mps", ""):
+        with pytest.raises(DeviceError, match="it must be auto, cpu, cuda or cuda:N"):
+            find_device(name)
+
+
+def test_a_device_that_is_not_there_is_told_before_anything_is_loaded(folder: Path) -> None:
+    absent = f"cuda:{torch.cuda.device_count()}"
+    with pytest.raises(BundleError, match=f"device is '{absent}'"):
+        CosyVoiceBackend.load(folder, CosyVoicePolicy(device=absent))
+
+
+def test_int8_is_refused_elsewhere(bundle: CosyVoiceBundle) -> None:
+    with pytest.raises(DeviceError, match="int8 is for a CPU, and the device is meta; take bf16 or fp16"):
+        load_lm(bundle, Precision.INT8, ELSEWHERE)
+
+
+def test_a_card_has_room_for_more_and_remembers_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert policy_for("int8", "cpu") == CosyVoicePolicy(precision=Precision.INT8, device="cpu")
+    monkeypatch.setattr(policy, "find_device", lambda name: torch.device("cuda", 1))
+    on_card = policy_for("bf16", "cuda:1")
+    assert (on_card.slots, on_card.max_render_rows, on_card.device) == (32, 4, "cuda:1")
+    assert on_card.overlap
+    assert (on_card.flow.dtype, on_card.precision) == (torch.float16, Precision.BF16)
+
+
+def test_recorded_and_plain_flow_are_one_to_their_caller(bundle: CosyVoiceBundle) -> None:
+    flow = load_flow(bundle)
+    ids = torch.arange(53)[None] % 20
+    speaker = flow.project_speaker(torch.ones(1, 192))
+    voice = flow.prefill(ids, torch.zeros(1, 80, 106), speaker)[0]
+    plain = EagerFlowRunner(flow, 0.1)
+    recorded = GraphFlowRunner(flow, 0.1, rows=2, sentences=1, max_prompt_ids=50, max_hop=50)
+    chunk = FlowChunk(ids[:, :25], ids[:, :3], torch.zeros(1, 80, 50))
+    mels = []
+    for runner in (plain, recorded):
+        kept = runner.prepare_voice(voice)
+        assert runner.prepared_voice_ids(kept) == 50
+        mels.append(runner.step(chunk, [runner.open_sentence(kept)]))
+    torch.testing.assert_close(*mels, atol=1e-4, rtol=0)
+    assert (plain.copied_voice_ids(50), recorded.copied_voice_ids(50)) == (50, 0)
+    assert recorded.memory_ids == 42 * 25  # 40 s of a sentence, and its voice
+    assert recorded.memory_ids < plain.memory_ids
+
+
+def test_a_failed_step_keeps_nobody_elses_memory() -> None:
+    class Memory:
+        pass
+
+    freed: list[str] = []
+
+    def run(parts: object) -> dict[int, None]:
+        memory = Memory()
+        weakref.finalize(memory, freed.append, "memory")
+        raise ValueError("nothing came of it")
+
+    company = FaultIsolation({1: 1}, free_memory=lambda row: None)
+    assert company.run_batch({1: None}, run) == {}
+    assert str(company.failed[1]) == "nothing came of it"
+    assert freed == ["memory"]

@@ -1,0 +1,74 @@
+"""A CosyVoice bundle in every precision: chosen by its name, spoken end to end, alone and in company."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
+
+from shared.tiny_cosyvoice import BRIEF
+from vivavoce.models.cosyvoice.precision import Precision
+from vivavoce.tts_engine.backends.process import ProcessPolicy
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import BadRequest
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 300))
+
+
+async def heard(engine: Engine, seed: int = 0) -> np.ndarray:
+    async with engine.stream(seed=seed) as stream:
+        stream.push_text("It is me.")
+        stream.end_input()
+        pcm = b"".join([chunk.pcm async for chunk in stream])
+    return np.frombuffer(pcm, "<i2") / 32768
+
+
+@pytest.mark.parametrize("precision", Precision)
+def test_streams_are_spoken_in_it(v3_folder: Path, precision: Precision) -> None:
+    async def test() -> None:
+        backend = CosyVoiceBackend.load(v3_folder, replace(BRIEF, precision=precision))
+        async with await Engine.open(backend=backend) as engine:
+            alone = [await heard(engine, seed) for seed in range(3)]
+            together = await asyncio.gather(*(heard(engine, seed) for seed in range(3)))
+        assert all(samples.any() for samples in (*alone, *together))
+        if precision in (Precision.FP32, Precision.INT8):  # rounding to 16 bits depends on the company
+            for one, among in zip(alone, together, strict=True):
+                assert one.shape == among.shape
+                assert np.abs(one - among).max() < 1e-4 + 1 / 32768
+
+    run(test())
+
+
+def test_its_name_chooses_it_here_and_in_a_process_of_its_own(v3_folder: Path) -> None:
+    async def said(**how: Any) -> np.ndarray:
+        async with await Engine.open(str(v3_folder), **how) as engine:
+            return await heard(engine)
+
+    async def test() -> None:
+        here = await said(precision="int8")
+        assert np.array_equal(here, await said(precision="int8", process=ProcessPolicy()))
+        assert not np.array_equal(here, await said())
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("bundle", "precision", "sentence"),
+    [
+        ("default", "int8", "precision is 'int8'; only a CosyVoice bundle has others than fp32"),
+        ("default", "half", "precision is 'half'; only a CosyVoice bundle has others than fp32"),
+        ("nowhere", "half", "precision is 'half'; it must be fp32, bf16, fp16, int8"),
+    ],
+)
+def test_what_a_voice_does_not_have_is_refused(bundle: str, precision: str, sentence: str) -> None:
+    with pytest.raises(BadRequest) as error:
+        asyncio.run(Engine.open(bundle, precision=precision))
+    assert str(error.value) == sentence

@@ -1,0 +1,269 @@
+"""Uploads: what is read, what is refused and in which words, and that no file costs more than it may."""
+
+import io
+import math
+import struct
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from vivavoce.tts_engine.errors import BadRequest
+from vivavoce.tts_engine.voices import recording_decoder
+from vivavoce.tts_engine.voices.recording import RecordingLimits, read_recording, read_recording_file
+from vivavoce.tts_engine.voices.recording_decoder import RecordingRefused, decode
+
+LIMITS = RecordingLimits()
+
+
+def tone(seconds: float, sample_rate: int, channels: int = 1, level: float = 0.5) -> NDArray[np.float32]:
+    time_s = np.arange(round(seconds * sample_rate)) / sample_rate
+    one = level * np.sin(2 * np.pi * 440 * time_s)
+    return np.repeat(one[None].astype(np.float32), channels, axis=0)
+
+
+def encoded(
+    samples: NDArray[np.float32], sample_rate: int, container: str, codec: str, pictures: str | None = None
+) -> bytes:
+    layout = {1: "mono", 2: "stereo", 6: "5.1"}[len(samples)]
+    file = io.BytesIO()
+    with av.open(file, "w", format=container) as output:
+        stream = output.add_stream(codec, rate=sample_rate, layout=layout)
+        if pictures is not None:
+            track = output.add_stream(pictures, rate=10)
+            track.width = track.height = 64
+            track.pix_fmt = "yuv420p"
+            picture = av.VideoFrame.from_ndarray(np.zeros((96, 64), np.uint8), format="yuv420p")
+            for _ in range(10):
+                output.mux(track.encode(picture))
+        frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout=layout)
+        frame.sample_rate = sample_rate
+        context = stream.codec_context
+        resampler = av.AudioResampler(context.format, layout, sample_rate, context.frame_size or None)
+        for piece in [*resampler.resample(frame), *resampler.resample(None)]:
+            output.mux(stream.encode(piece))
+        output.mux(stream.encode(None))
+        if pictures is not None:
+            output.mux(track.encode(None))
+    return file.getvalue()
+
+
+def wav(samples: NDArray[np.float32], sample_rate: int, codec: str = "pcm_s16le") -> bytes:
+    return encoded(samples, sample_rate, "wav", codec)
+
+
+KINDS = {
+    "wav": ("wav", "pcm_s16le", 44_100),
+    "wav of 24 bits": ("wav", "pcm_s24le", 48_000),
+    "wav of floats": ("wav", "pcm_f32le", 16_000),
+    "wav of 8 bits": ("wav", "pcm_u8", 22_050),
+    "aiff": ("aiff", "pcm_s16be", 44_100),
+    "flac": ("flac", "flac", 24_000),
+    "mp3": ("mp3", "libmp3lame", 44_100),
+    "ogg opus": ("ogg", "libopus", 48_000),
+    "m4a": ("ipod", "aac", 44_100),
+    "aac": ("adts", "aac", 44_100),
+    "webm": ("webm", "libopus", 48_000),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_usual_kind_of_file_is_read(kind: str) -> None:
+    container, codec, sample_rate = KINDS[kind]
+    samples, rate = decode(encoded(tone(4, sample_rate), sample_rate, container, codec), LIMITS)
+    assert rate == sample_rate
+    assert len(samples) / rate == pytest.approx(4, abs=0.06)
+    middle = samples[rate : 2 * rate]
+    spectrum = np.abs(np.fft.rfft(middle * np.hanning(rate)))
+    assert np.argmax(spectrum) == 440
+    assert np.abs(middle).max() == pytest.approx(0.5, abs=0.03)  # LAME leaves some room
+
+
+def test_samples_come_back_as_they_were_from_the_process_that_decodes() -> None:
+    samples = tone(3.5, 16_000)
+    recording = read_recording(wav(samples, 16_000, "pcm_f32le"))
+    assert np.array_equal(recording.samples, samples[0])
+    assert recording.sample_rate == 16_000
+    assert recording.duration_s == 3.5
+
+
+def test_two_channels_are_averaged() -> None:
+    both = np.stack([tone(3, 16_000)[0], np.zeros(48_000, np.float32)])
+    samples, _ = decode(wav(both, 16_000, "pcm_f32le"), LIMITS)
+    assert np.allclose(samples, both[0] / 2)
+
+
+@pytest.mark.parametrize(("container", "pictures"), [("mp4", "libx264"), ("webm", "libvpx")])
+def test_of_a_video_the_sound_is_taken(container: str, pictures: str) -> None:
+    codec = "aac" if container == "mp4" else "libopus"
+    samples, rate = decode(encoded(tone(4, 48_000), 48_000, container, codec, pictures), LIMITS)
+    assert len(samples) / rate == pytest.approx(4, abs=0.06)
+
+
+def test_what_a_lossy_codec_overshoots_is_scaled_back() -> None:
+    square = np.sign(tone(4, 44_100)) * np.float32(0.98)
+    samples, _ = decode(encoded(square, 44_100, "mp3", "libmp3lame"), LIMITS)
+    assert np.abs(samples).max() == 1
+
+
+def test_a_streamed_wav_that_claims_no_end_is_read_to_its_end() -> None:
+    file = bytearray(wav(tone(4, 16_000), 16_000))
+    place = file.index(b"data") + 4
+    file[4:8] = file[place : place + 4] = b"\xff" * 4
+    assert len(decode(bytes(file), LIMITS)[0]) == 64_000
+
+
+def test_a_wav_that_claims_less_than_it_holds_is_as_long_as_it_claims() -> None:
+    file = bytearray(wav(tone(40, 16_000), 16_000))
+    place = file.index(b"data") + 4
+    file[place : place + 4] = struct.pack("<I", 2 * 16_000 * 5)
+    assert len(decode(bytes(file), LIMITS)[0]) == 80_000
+
+
+def with_nan() -> bytes:
+    samples = tone(4, 16_000)
+    samples[0, 777] = np.nan
+    return wav(samples, 16_000, "pcm_f32le")
+
+
+REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "short": (lambda: wav(tone(2.9, 16_000), 16_000), "2.9 s long; at least 3 s"),
+    "long": (lambda: wav(tone(30.1, 16_000), 16_000), "longer than 30 s"),
+    "low": (lambda: wav(tone(4, 8_000), 8_000), "8,000 Hz; 16,000 to 192,000 Hz"),
+    "surround": (lambda: wav(tone(4, 16_000, 6), 16_000), "6 channels; 1 to 2"),
+    "nan": (with_nan, "NaN or infinite"),
+    "unscaled": (lambda: wav(tone(4, 16_000, level=9_000), 16_000, "pcm_f32le"), r"reaches 9000; numbers"),
+    "no samples": (lambda: wav(tone(1, 16_000), 16_000)[:78], "0.0 s long"),
+    "text": (lambda: b"<html>not found</html>" * 50, "no recording that can be read; WAV"),
+    "zeros": (lambda: bytes(100_000), "no recording that can be read"),
+    "playlist": (
+        lambda: b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n",
+        "no recording that can be read",
+    ),
+    "concatenation": (lambda: b"ffconcat version 1.0\nfile /etc/passwd\n", "no recording that can be read"),
+    "matroska of ac3": (
+        lambda: encoded(tone(4, 48_000), 48_000, "matroska", "ac3"),
+        "codec that is not read",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_used_is_refused_with_the_limit(case: str) -> None:
+    make, sentence = REFUSED[case]
+    with pytest.raises(RecordingRefused, match=sentence):
+        decode(make(), LIMITS)
+
+
+def test_a_playlist_or_a_concatenation_never_opens_what_it_names(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.wav"
+    secret.write_bytes(wav(tone(4, 16_000), 16_000))
+    for text in (
+        f"ffconcat version 1.0\nfile {secret}\n",
+        f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{secret.as_uri()}\n#EXT-X-ENDLIST\n",
+        f'<?xml version="1.0"?><MPD type="static"><BaseURL>{secret.as_uri()}</BaseURL></MPD>',
+        f"v=0\nc=IN IP4 127.0.0.1\na={secret.as_uri()}\n",
+    ):
+        with pytest.raises(RecordingRefused, match="no recording"):
+            decode(text.encode(), LIMITS)
+
+
+def test_minutes_are_refused_after_their_first_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    minutes = encoded(np.zeros((1, 300 * 16_000), np.float32), 16_000, "flac", "flac")
+    decoded = []
+    mono = recording_decoder._mono
+    monkeypatch.setattr(
+        recording_decoder, "_mono", lambda frame: decoded.append(frame.samples) or mono(frame)
+    )
+    with pytest.raises(RecordingRefused, match="longer than 30 s"):
+        decode(minutes, LIMITS)
+    assert sum(decoded) <= 31 * 16_000
+
+
+def test_a_file_over_the_limit_of_bytes_is_not_looked_at() -> None:
+    with pytest.raises(BadRequest, match="has 1,001 bytes; at most 1,000"):
+        read_recording(bytes(1001), RecordingLimits(max_bytes=1000))
+
+
+def test_nothing_is_no_recording() -> None:
+    with pytest.raises(BadRequest, match="empty"):
+        read_recording(b"")
+
+
+def test_damage_in_the_middle_is_told_with_its_place() -> None:
+    file = bytearray(encoded(tone(8, 44_100), 44_100, "mp3", "libmp3lame"))
+    file[30_000:31_000] = np.random.default_rng(1).bytes(1000)
+    with pytest.raises(RecordingRefused, match=r"damaged \d\.\d s from its beginning"):
+        decode(bytes(file), LIMITS)
+
+
+def test_names_that_are_not_unicode_do_not_matter() -> None:
+    file = wav(tone(4, 16_000), 16_000)
+    title = (
+        b"LIST" + struct.pack("<I", 20) + b"INFOINAM" + struct.pack("<I", 8) + b"\xe9t\xe9 \xff\xfe\xe9\x00"
+    )
+    at = file.index(b"data")
+    assert len(decode(file[:at] + title + file[at:], LIMITS)[0]) == 64_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines a process's memory")
+def test_a_header_that_unfolds_to_a_gigabyte_is_not_unfolded() -> None:
+    def box(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I4s", 8 + len(content), name) + content
+
+    packed = zlib.compress(bytes(1 << 24), 9)
+    header = box(b"cmov", box(b"dcom", b"zlib") + box(b"cmvd", struct.pack(">I", 1 << 30) + packed))
+    file = box(b"ftyp", b"qt  \0\0\0\0qt  ") + box(b"moov", header) + box(b"mdat", bytes(100))
+    with pytest.raises(BadRequest, match="more memory to decode"):
+        read_recording(file)
+
+
+def test_a_decoder_that_dies_is_a_refusal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    dying = tmp_path / "decoder.py"
+    dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    monkeypatch.setattr("vivavoce.tts_engine.voices.recording._DECODER", dying)
+    with pytest.raises(BadRequest, match="breaks its decoder"):
+        read_recording(wav(tone(4, 16_000), 16_000))
+
+
+def test_a_file_of_the_operators_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
+    (tmp_path / "anna.wav").write_bytes(wav(tone(4, 16_000), 16_000))
+    assert read_recording_file(tmp_path / "anna.wav").duration_s == 4
+    with pytest.raises(BadRequest, match=r"nobody\.wav: No such file"):
+        read_recording_file(tmp_path / "nobody.wav")
+
+
+SEEDS = tuple(
+    encoded(
+        tone(3.2, 16_000 if container == "wav" else 48_000),
+        16_000 if container == "wav" else 48_000,
+        container,
+        codec,
+    )
+    for container, codec in (("wav", "pcm_s16le"), ("mp3", "libmp3lame"), ("ogg", "libopus"), ("ipod", "aac"))
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_damaged_files_are_samples_or_a_refusal(data: st.DataObject) -> None:
+    file = bytearray(data.draw(st.sampled_from(SEEDS)))
+    for _ in range(data.draw(st.integers(1, 20))):
+        # Headers decide most; damage falls on them more often.
+        place = min(len(file) - 1, math.floor(len(file) * data.draw(st.floats(0, 1)) ** 4))
+        file[place] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(file)))
+    try:
+        samples, rate = decode(bytes(file[:cut]), LIMITS)
+    except RecordingRefused:
+        return
+    assert samples.ndim == 1
+    assert LIMITS.min_duration_s <= len(samples) / rate <= LIMITS.max_duration_s
+    assert np.abs(samples).max() <= 1

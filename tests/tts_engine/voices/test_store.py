@@ -1,0 +1,533 @@
+"""Voices on file: kept whole through threads, processes, crashes, damage and full disks."""
+
+import contextlib
+import errno
+import multiprocessing
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt
+from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
+from vivavoce.tts_engine.voices.prompt_cache import PromptCache, prompt_size_bytes
+from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore, VoiceStoreLimits
+
+
+def prompt(seed: int = 0, version: CosyVoiceVersion = CosyVoiceVersion.V2, chunks: int = 1) -> VoicePrompt:
+    random = np.random.default_rng(seed)
+    return VoicePrompt(
+        version,
+        f"voice {seed} speaks",
+        random.integers(0, 6561, 25 * chunks, dtype=np.int32),
+        random.standard_normal((80, 50 * chunks), dtype=np.float32),
+        random.standard_normal(192, dtype=np.float32),
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[VoiceStore]:
+    with VoiceStore(tmp_path / "voices", 2) as opened:
+        yield opened
+
+
+def contents(store: VoiceStore) -> set[str]:
+    return {path.name for path in (store.folder / "contents").iterdir()}
+
+
+def test_a_voice_comes_back_as_it_was_put(store: VoiceStore) -> None:
+    about = VoiceMetadata("en-GB", "key-1", "I agree.", "upload anna.wav", "ab" * 32)
+    added = store.add(prompt(1), name="Anna", about=about, voice_id="anna")
+    assert (added.id, added.name, added.language, added.about) == ("anna", "Anna", "en-GB", about)
+    assert (added.content, added.version, added.transcript) == (prompt(1).id, 2, "voice 1 speaks")
+    assert store.find("anna") == added
+    assert store.list() == (added,)
+    with VoiceStore(store.folder, 2) as again:
+        assert again.find("anna") == added
+        assert again.get("anna").id == prompt(1).id
+
+
+def test_two_ids_share_a_content_and_the_file_goes_with_the_last(store: VoiceStore) -> None:
+    first, second = (store.add(prompt(1), name="Anna").id for _ in range(2))
+    assert first != second
+    assert contents(store) == {f"{prompt(1).id}.npz"}
+    store.remove(first)
+    assert store.get(second).id == prompt(1).id
+    store.remove(second)
+    assert contents(store) == set()
+    with pytest.raises(UnknownVoice):
+        store.get(second)
+
+
+def test_a_voice_that_was_removed_is_gone_though_it_is_in_memory(store: VoiceStore) -> None:
+    voice = store.add(prompt(1), name="Anna")
+    store.get(voice.id)
+    with VoiceStore(store.folder, 2) as other_process:
+        other_process.remove(voice.id)
+    with pytest.raises(UnknownVoice):
+        store.get(voice.id)
+
+
+def test_a_voice_is_renamed_and_given_another_recording(tmp_path: Path) -> None:
+    now = [100.0]
+    with VoiceStore(tmp_path, 2, clock=lambda: now[0]) as store:
+        store.add(prompt(1), name="Anna", about=VoiceMetadata(consent="yes"), voice_id="anna")
+        now[0] = 200.0
+        assert store.rename("anna", "Anna K.").name == "Anna K."
+        now[0] = 300.0
+        after = store.replace("anna", prompt(2))
+        assert (after.created_at, after.changed_at, after.about.consent) == (100.0, 300.0, "yes")
+        assert (after.name, after.transcript) == ("Anna K.", "voice 2 speaks")
+        assert store.get("anna").id == prompt(2).id
+        assert contents(store) == {f"{prompt(2).id}.npz"}
+        for change in (lambda: store.rename("bo", "Bo"), lambda: store.replace("bo", prompt(1))):
+            with pytest.raises(UnknownVoice):
+                change()
+        assert contents(store) == {f"{prompt(2).id}.npz"}
+
+
+def test_voices_are_listed_by_owner_name_and_release(store: VoiceStore) -> None:
+    for number, owner in enumerate(("key-1", "key-2", "key-1")):
+        store.add(prompt(number), name=str(number), about=VoiceMetadata(owner=owner))
+    store.add(prompt(3, CosyVoiceVersion.V3), name="2")
+
+    def names(*arguments: object, **named: object) -> list[str]:
+        return [voice.name for voice in store.list(*arguments, **named)]  # type: ignore[arg-type]
+
+    assert names(["key-1"]) == ["0", "2"]
+    assert names(["key-1", ""]) == ["0", "2", "2"]
+    assert names([]) == []
+    assert names() == ["0", "1", "2", "2"]
+    assert names(version=2) == ["0", "1", "2"]
+    assert names(name="2") == ["2", "2"]
+    assert names(["key-1"], name="2") == ["2"]
+    assert names(name="'; DROP TABLE voices") == []
+    assert names(most=2) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "bad", ["", ".", "..", "../anna", "a/b", "a\\b", "a b", "a\0b", "-a", "é", "a" * 129, "a\n"]
+)
+def test_an_id_that_could_be_a_path_is_refused(store: VoiceStore, bad: str) -> None:
+    with pytest.raises(BadRequest, match=r"voice id .* are allowed"):
+        store.add(prompt(), name="Anna", voice_id=bad)
+    assert store.find(bad) is None
+    with pytest.raises(UnknownVoice):
+        store.get(bad)
+    assert contents(store) == set()
+
+
+def test_an_id_is_given_once(store: VoiceStore) -> None:
+    store.add(prompt(1), name="Anna", voice_id="anna")
+    with pytest.raises(BadRequest, match="'anna' already"):
+        store.add(prompt(2), name="Anna", voice_id="anna")
+    assert store.get("anna").id == prompt(1).id
+    assert len(contents(store)) == 1
+
+
+def test_a_prompt_of_another_release_is_refused_with_a_sentence(store: VoiceStore) -> None:
+    store.add(prompt(1, CosyVoiceVersion.V3), name="Anna", voice_id="anna")
+    with pytest.raises(BadRequest, match="enrolled with CosyVoice 3, and CosyVoice 2 is loaded"):
+        store.get("anna")
+    with VoiceStore(store.folder, None) as any_release:
+        assert any_release.get("anna").version is CosyVoiceVersion.V3
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("", "0 characters"), ("a" * 201, "201"), ("a\nb", "printable")]
+)
+def test_a_name_is_short_and_printable(store: VoiceStore, name: str, sentence: str) -> None:
+    with pytest.raises(BadRequest, match=sentence):
+        store.add(prompt(), name=name)
+    assert contents(store) <= {f"{prompt().id}.npz"}
+    assert store.list() == ()
+
+
+@pytest.mark.parametrize("language", ["english", "e", "en_GB", "en-", "../en"])
+def test_a_language_is_a_code(store: VoiceStore, language: str) -> None:
+    with pytest.raises(BadRequest, match="language is"):
+        store.add(prompt(), name="Anna", about=VoiceMetadata(language))
+
+
+def test_half_a_character_is_no_text(store: VoiceStore) -> None:
+    half = "\ud83d"
+    for voice, about in (
+        (prompt(), VoiceMetadata(consent=half)),
+        (prompt(), VoiceMetadata(owner=half)),
+        (replace(prompt(), transcript=half), VoiceMetadata()),
+    ):
+        with pytest.raises(BadRequest, match="half of a character"):
+            store.add(voice, name="Anna", about=about)
+    with pytest.raises(BadRequest, match="printable"):
+        store.add(prompt(), name=half)
+    assert store.find(half) is None
+    assert store.list(name=half) == store.list() == ()
+
+
+def test_what_is_removed_is_not_left_in_the_index(store: VoiceStore) -> None:
+    store.add(prompt(1), name="Anna", about=VoiceMetadata(consent="a secret of hers"), voice_id="anna")
+    assert b"a secret of hers" in b"".join(file.read_bytes() for file in store.folder.glob("index*"))
+    store.remove("anna")
+    store.close()
+    assert b"a secret of hers" not in b"".join(file.read_bytes() for file in store.folder.glob("index*"))
+
+
+def test_a_note_has_a_limit(store: VoiceStore) -> None:
+    with pytest.raises(BadRequest, match="consent has 10,001 characters"):
+        store.add(prompt(), name="Anna", about=VoiceMetadata(consent="a" * 10_001))
+
+
+# Limits and full disks
+
+
+def test_the_limits_hold_and_say_themselves(tmp_path: Path) -> None:
+    with VoiceStore(tmp_path, 2, VoiceStoreLimits(max_voices=3, max_voices_per_owner=1)) as store:
+        store.add(prompt(1), name="1", about=VoiceMetadata(owner="key-1"))
+        with pytest.raises(BadRequest, match="this key has 1 voices, of 1 allowed"):
+            store.add(prompt(2), name="2", about=VoiceMetadata(owner="key-1"))
+        store.add(prompt(3), name="3")
+        kept = store.add(prompt(4), name="4")
+        with pytest.raises(BadRequest, match="has 3 voices, of 3 allowed"):
+            store.add(prompt(5), name="5")
+        assert len(contents(store)) == 3
+        store.remove(kept.id)
+        store.add(prompt(5), name="5")
+
+
+def test_bytes_are_counted_once_a_content(tmp_path: Path) -> None:
+    with VoiceStore(tmp_path / "first", 2) as measuring:
+        size = measuring.add(prompt(1), name="1").bytes
+    with VoiceStore(tmp_path / "second", 2, VoiceStoreLimits(max_bytes=2 * size)) as store:
+        for name in ("1", "again", "and again"):
+            store.add(prompt(1), name=name)
+        store.add(prompt(2), name="2")
+        with pytest.raises(BadRequest, match=f"has {2 * size:,} bytes, of {2 * size:,} allowed"):
+            store.add(prompt(3), name="3")
+        assert len(contents(store)) == 2
+        assert len(store.list()) == 4
+
+
+def test_a_full_disk_changes_nothing(store: VoiceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.add(prompt(1), name="Anna", voice_id="anna")
+
+    def full(self: VoicePrompt, path: Path) -> None:
+        path.write_bytes(b"half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VoicePrompt, "save", full)
+        with pytest.raises(Overloaded, match=r"No space left on device\); nothing was changed"):
+            store.add(prompt(2), name="Bo")
+    assert contents(store) == {f"{prompt(1).id}.npz"}
+    assert [voice.id for voice in store.list()] == ["anna"]
+    store.add(prompt(2), name="Bo")
+
+
+def test_a_full_index_changes_nothing(store: VoiceStore) -> None:
+    (pages,) = store._write_connection.execute("PRAGMA page_count").fetchone()
+    store._write_connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(Overloaded, match="full"):
+        store.add(prompt(1), name="Anna", about=VoiceMetadata(consent="a" * 9_999, provenance="b" * 9_999))
+    assert store.list() == ()
+    store._write_connection.execute("PRAGMA max_page_count = 1000000")
+    store.add(prompt(1), name="Anna")
+    with VoiceStore(store.folder, 2) as again:
+        assert len(contents(again)) == 1
+
+
+# Crashes and damage
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+CRASHES = {
+    "in the middle of the file": lambda patch: patch.setattr(VoicePrompt, "save", _half_a_file),
+    "before the file has its name": lambda patch: patch.setattr(Path, "replace", _crash),
+    "between file and row": lambda patch: patch.setattr(
+        "vivavoce.tts_engine.voices.store.checked_name", _crash
+    ),
+}
+
+
+def _half_a_file(self: VoicePrompt, path: Path) -> None:
+    path.write_bytes(b"PK\x03\x04")
+    raise Crash
+
+
+def _crash(*arguments: object) -> None:
+    raise Crash
+
+
+def _crashed(folder: Path, crash: str) -> None:
+    """A process that ends in the middle of adding: no rollback, no tidying."""
+    with pytest.MonkeyPatch.context() as patch:
+        store = VoiceStore(folder, 2)
+        patch.setattr(Path, "unlink", lambda path, missing_ok=False: None)
+        CRASHES[crash](patch)
+        try:
+            store.add(prompt(2), name="Bo", voice_id="bo")
+        except Crash:
+            os._exit(0)
+    os._exit(1)
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_a_crash_leaves_whole_voices_and_no_litter(tmp_path: Path, crash: str) -> None:
+    with VoiceStore(tmp_path, 2) as store:
+        store.add(prompt(1), name="Anna", voice_id="anna")
+    process = multiprocessing.get_context("spawn").Process(target=_crashed, args=(tmp_path, crash))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+    assert len(list((tmp_path / "contents").iterdir())) == 2
+    with VoiceStore(tmp_path, 2) as store:
+        assert [voice.id for voice in store.list()] == ["anna"]
+        assert contents(store) == {f"{prompt(1).id}.npz"}
+        assert store.get("anna").id == prompt(1).id
+        store.add(prompt(2), name="Bo", voice_id="bo")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:1000]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-4000] + bytes(4000)),
+        lambda path: prompt(7).save(path),
+        lambda path: path.unlink(),
+    ],
+    ids=["cut", "empty", "overwritten", "another's", "gone"],
+)
+def test_a_damaged_file_is_told_and_mended_by_enrolling_again(
+    store: VoiceStore, damage: Callable[[Path], None]
+) -> None:
+    store.add(prompt(1), name="Anna", voice_id="anna")
+    store.add(prompt(2), name="Bo", voice_id="bo")
+    damage(store.folder / "contents" / f"{prompt(1).id}.npz")
+    with pytest.raises(BundleError, match=r"voice 'anna'.*enrol"):
+        store.get("anna")
+    assert store.get("bo").id == prompt(2).id
+    store.replace("anna", prompt(1))
+    assert store.get("anna").id == prompt(1).id
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "index.sqlite").write_bytes(b"something else " * 100)
+    with pytest.raises(BundleError, match="no index of voices, or a damaged one"):
+        VoiceStore(tmp_path, 2)
+    (tmp_path / "file").touch()
+    with pytest.raises(Overloaded):
+        VoiceStore(tmp_path / "file", 2)
+
+
+def test_a_store_of_a_later_format_is_refused_untouched(tmp_path: Path) -> None:
+    VoiceStore(tmp_path, 2).close()
+    index = sqlite3.connect(tmp_path / "index.sqlite")
+    index.execute("PRAGMA user_version = 99")
+    index.close()
+    (tmp_path / "contents" / "unknown.npz").touch()
+    with pytest.raises(BundleError, match=r"format 99, made by a later vivavoce; this one knows up to \d"):
+        VoiceStore(tmp_path, 2)
+    assert (tmp_path / "contents" / "unknown.npz").exists()
+
+
+def test_a_store_of_an_earlier_format_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vivavoce.tts_engine.voices import index
+
+    with VoiceStore(tmp_path, 2) as store:
+        store.add(prompt(1), name="Anna", voice_id="anna")
+    later = (
+        *index._MIGRATIONS,
+        "CREATE TABLE heard (id TEXT); INSERT INTO heard SELECT id FROM voices",
+    )
+    monkeypatch.setattr(index, "_MIGRATIONS", later)
+    for _ in range(2):
+        with VoiceStore(tmp_path, 2) as store:
+            assert store._read_connection.execute("SELECT id FROM heard").fetchall() == [("anna",)]
+            assert store.get("anna").id == prompt(1).id
+    monkeypatch.setattr(index, "_MIGRATIONS", (*later, "CREATE TABLE more (id TEXT); nonsense"))
+    with pytest.raises(Overloaded):
+        VoiceStore(tmp_path, 2)
+    monkeypatch.setattr(index, "_MIGRATIONS", later)
+    VoiceStore(tmp_path, 2).close()  # half a migration was none
+
+
+# Memory
+
+
+def test_a_hundred_threads_that_ask_for_one_cold_voice_load_it_once(
+    store: VoiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add(prompt(1), name="Anna", voice_id="anna")
+    loads, everyone = [], threading.Barrier(100)
+    load = VoicePrompt.load
+
+    def counted(path: Path) -> VoicePrompt:
+        loads.append(path)
+        return load(path)
+
+    monkeypatch.setattr(VoicePrompt, "load", counted)
+
+    def ask(_: int) -> VoicePrompt:
+        everyone.wait(30)
+        return store.get("anna")
+
+    with ThreadPoolExecutor(100) as threads:
+        answers = set(map(id, threads.map(ask, range(100))))
+    assert len(loads) == 1
+    assert len(answers) == 1
+
+
+def test_who_asks_while_a_voice_is_loaded_waits_for_that_load() -> None:
+    cache, loading, go_on, loads = PromptCache(1 << 20), threading.Event(), threading.Event(), []
+
+    def load() -> VoicePrompt:
+        loads.append(1)
+        loading.set()
+        assert go_on.wait(30)
+        return prompt(1)
+
+    with ThreadPoolExecutor(8) as threads:
+        first = threads.submit(cache.get, "anna", load)
+        assert loading.wait(30)
+        others = [threads.submit(cache.get, "anna", load) for _ in range(7)]
+        assert cache.get("bo", lambda: prompt(2)).id == prompt(2).id  # nobody waits for another voice
+        go_on.set()
+        assert all(other.result(30) is first.result(30) for other in others)
+    assert len(loads) == 1
+
+
+def test_a_failed_load_is_told_to_all_who_wait_and_not_remembered() -> None:
+    cache, loading, go_on, loads = PromptCache(1 << 20), threading.Event(), threading.Event(), []
+
+    def fail() -> VoicePrompt:
+        loads.append(1)
+        loading.set()
+        assert go_on.wait(30)
+        raise BundleError("damaged")
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(cache.get, "anna", fail)
+        assert loading.wait(30)
+        second = threads.submit(cache.get, "anna", fail)
+        while not cache._loading["anna"]._condition._waiters:  # type: ignore[attr-defined]
+            time.sleep(0.001)
+        go_on.set()
+        for asked in (first, second):
+            with pytest.raises(BundleError):
+                asked.result(30)
+    assert len(loads) == 1
+    assert cache.get("anna", lambda: prompt(1)).id == prompt(1).id
+
+
+def test_an_error_that_nobody_foresaw_leaves_nobody_waiting() -> None:
+    cache = PromptCache(1 << 20)
+
+    def fail() -> VoicePrompt:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        cache.get("anna", fail)
+    assert cache.get("anna", lambda: prompt(1)).id == prompt(1).id
+
+
+def test_memory_holds_the_voices_used_last_within_its_bytes() -> None:
+    size = prompt_size_bytes(prompt(0))
+    cache = PromptCache(3 * size)
+    for number in range(3):
+        cache.get(str(number), lambda number=number: prompt(number))  # type: ignore[misc]
+    cache.get("0", lambda: pytest.fail("is held"))
+    cache.get("3", lambda: prompt(3))
+    assert [key in cache for key in "0123"] == [True, False, True, True]
+    assert cache.used_bytes == 3 * size
+    cache.get("large", lambda: prompt(4, chunks=4))
+    assert cache.used_bytes == 0
+    assert "large" not in cache
+
+
+def test_a_store_holds_no_more_in_memory_than_its_limit(tmp_path: Path) -> None:
+    size = prompt_size_bytes(prompt(0))
+    with VoiceStore(tmp_path, 2, VoiceStoreLimits(max_cache_bytes=2 * size)) as store:
+        for number in range(5):
+            assert store.get(store.add(prompt(number), name=str(number)).id).id == prompt(number).id
+            assert store.cache.used_bytes <= 2 * size
+
+
+# Several processes
+
+
+def _come_and_go(folder: Path, number: int, rounds: int) -> None:
+    with VoiceStore(folder, 2) as store:
+        for turn in range(rounds):
+            shared = store.add(prompt(turn % 2), name="shared")
+            own = store.add(prompt(100 + number), name="own", voice_id=f"own-{number}")
+            assert store.get(shared.id).id == prompt(turn % 2).id
+            assert store.get(own.id).id == prompt(100 + number).id
+            for voice in store.list():
+                with contextlib.suppress(UnknownVoice):
+                    store.get(voice.id)
+            store.remove(shared.id)
+            store.remove(own.id)
+        store.add(prompt(number % 2), name="last", voice_id=f"last-{number}")
+
+
+def test_processes_that_add_and_remove_the_same_contents_break_no_voice(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_come_and_go, args=(tmp_path / "new", n, 12)) for n in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * 4
+    with VoiceStore(tmp_path / "new", 2) as store:
+        assert {voice.id for voice in store.list()} == {f"last-{number}" for number in range(4)}
+        assert contents(store) == {f"{prompt(number).id}.npz" for number in range(2)}
+        assert all(store.get(voice.id) for voice in store.list())
+
+
+def test_threads_that_add_and_remove_the_same_content_break_no_voice(store: VoiceStore) -> None:
+    def come_and_go(_: int) -> None:
+        for _ in range(10):
+            voice = store.add(prompt(1), name="Anna")
+            assert store.get(voice.id).id == prompt(1).id
+            store.cache = PromptCache(0)  # so that files are read
+            assert store.get(voice.id).id == prompt(1).id
+            store.remove(voice.id)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(come_and_go, range(8)))
+    assert store.list() == ()
+    assert contents(store) == set()
+
+
+def test_a_lock_that_is_never_had_is_a_refusal(store: VoiceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vivavoce.tts_engine.voices.index._LOCK_TIMEOUT_S", 0.05)
+    with VoiceStore(store.folder, 2) as impatient:
+        store._write_connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Overloaded, match="locked") as refusal:
+            impatient.add(prompt(1), name="Anna")
+        assert refusal.value.retry_after_s > 0
+        assert impatient.list() == ()  # who looks does not wait for who writes
+        store._write_connection.execute("ROLLBACK")
+        impatient.add(prompt(1), name="Anna")
+
+
+def test_other_people_of_the_machine_read_nothing(store: VoiceStore) -> None:
+    assert store.folder.stat().st_mode & 0o077 == 0
+
+
+def test_equal_prompts_are_one_content_and_others_are_not() -> None:
+    assert prompt(1).id == prompt(1).id
+    assert prompt(1).id != replace(prompt(1), transcript="something else").id

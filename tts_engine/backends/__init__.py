@@ -1,0 +1,1 @@
+"""Voice engines behind one interface."""

@@ -1,0 +1,158 @@
+"""The packaged voice as a backend: one slot a step, one set of networks a worker."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...models.hibari import voice as hibari_voice
+from ..chunk import SAMPLE_RATE, Word
+from ..reading.normalizer import SpokenWord
+from ..reading.unicode_scripts import WrittenWord, group_written_words
+from ..segmenter import Segment, Segmenter
+from ..voices.voices import Voice, Voices
+from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+
+VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
+# Frames of 12.5 ms a step: 0.2 s so that the first sound comes soon, then larger, because a step costs
+# about half a millisecond whatever its size.
+STEP_FRAMES = (16, 32, 64)
+_MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
+_SLOTS = 1024  # a slot holds under 100 kB between steps
+
+
+@dataclass(slots=True)
+class _LineRendering:
+    """A line on its way. untold: its words that have not been reported yet."""
+
+    utterance: hibari_voice.EncodedLine
+    state: hibari_voice.HibariRenderState
+    unreported_words: list[WrittenWord]
+    starts_at_s: float
+
+
+@dataclass(slots=True)
+class _HibariSlot:
+    request: SlotRequest
+    noise: np.random.Generator
+    samples: int = 0
+    lines: list[tuple[hibari_voice.PhonemeLine, list[SpokenWord]]] = field(default_factory=list)
+    rendering: _LineRendering | None = None
+    pause_s: float = 0.0
+    steps: int = 0  # of the segment
+
+
+class HibariBackend:
+    """hibari's "heart" on CPU. At most one worker a core, at most two."""
+
+    voices = Voices((VOICE,))
+    warm_up_text = "Thank you for calling, how can I help you today?"
+    slots = memory_slots = _SLOTS
+
+    def __init__(self, voices: Sequence[hibari_voice.HibariVoice]) -> None:
+        self._voices = voices
+        self._slots: dict[int, _HibariSlot] = {}
+        self._next_slot = 0
+        self.workers = (ALL_STAGES,) * len(voices)
+
+    @classmethod
+    def load(cls) -> "HibariBackend":
+        """Load the voice from the installed package."""
+        voice = hibari_voice.HibariVoice.load()
+        workers = min(_MAX_WORKERS, os.cpu_count() or 1)
+        return cls([voice, *(voice.for_another_thread() for _ in range(workers - 1))])
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """Clauses and sentences."""
+        return Segmenter()
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot."""
+        self._next_slot += 1
+        self._slots[self._next_slot] = _HibariSlot(request, np.random.default_rng(request.seed))
+        return self._next_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Give a slot back."""
+        del self._slots[slot]
+
+    def close(self) -> None:
+        """Forget every slot."""
+        self._slots.clear()
+
+    def max_batch_size(self, stage: Stage) -> int:
+        """One."""
+        return 1
+
+    def stage(self, slot: int) -> Stage:
+        """Sound, always."""
+        return Stage.RENDER
+
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        """Render one step of one slot."""
+        (turn,) = turns
+        return [_render(self._voices[worker], self._slots[turn.slot], turn)]
+
+
+def _render(voice: hibari_voice.HibariVoice, slot: _HibariSlot, turn: SlotTurn) -> StepResult:
+    if turn.segment is not None:
+        _begin_segment(voice, slot, turn.segment, turn.pause_s)
+    if not slot.lines:
+        return StepResult(np.zeros(0, np.float32), (), segment_done=True)
+    if slot.rendering is None:
+        slot.rendering = _start_line(voice, slot)
+    rendering = slot.rendering
+    first = rendering.state.decoded_frames
+    frames = STEP_FRAMES[min(slot.steps, len(STEP_FRAMES) - 1)]
+    samples, rendering.state = voice.step(rendering.utterance, rendering.state, frames)
+    slot.steps += 1
+    words = _words_begun(rendering)
+    done = hibari_voice.is_finished(rendering.utterance, rendering.state) and _end_line(slot)
+    if done:
+        samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
+    slot.samples += len(samples)
+    return StepResult(samples, words, done, mel_frames=(first, rendering.state.decoded_frames))
+
+
+def _begin_segment(
+    voice: hibari_voice.HibariVoice, slot: _HibariSlot, segment: Segment, pause_s: float
+) -> None:
+    words = [hibari_voice.SpelledWord(word.text, word.punctuation) for word in segment.words]
+    rest = list(segment.words)
+    slot.lines = []
+    for line in voice.phonemizer.phonemize(words):
+        spoken, rest = rest[: len(line.words)], rest[len(line.words) :]
+        if line.has_phonemes:
+            slot.lines.append((line, spoken))
+    slot.pause_s, slot.steps = pause_s, 0
+
+
+def _start_line(voice: hibari_voice.HibariVoice, slot: _HibariSlot) -> _LineRendering:
+    line, spoken = slot.lines[0]
+    utterance = voice.encode(line, slot.request.speed)
+    state = hibari_voice.init_state(utterance, slot.noise)
+    return _LineRendering(utterance, state, group_written_words(spoken), slot.samples / SAMPLE_RATE)
+
+
+def _end_line(slot: _HibariSlot) -> bool:
+    """Forget the line just rendered; whether it was the segment's last."""
+    slot.lines.pop(0)
+    slot.rendering = None
+    return not slot.lines
+
+
+def _words_begun(rendering: _LineRendering) -> tuple[Word, ...]:
+    """Words of the line that begin in what has been rendered so far and were not told yet."""
+    times = hibari_voice.word_times(rendering.utterance, rendering.state)
+    rendered_s = rendering.state.samples / SAMPLE_RATE
+    whole = hibari_voice.is_finished(rendering.utterance, rendering.state)
+    begun = []
+    while rendering.unreported_words and (
+        whole or times[rendering.unreported_words[0].spoken_range[0]][0] < rendered_s
+    ):
+        word = rendering.unreported_words.pop(0)
+        start_s = rendering.starts_at_s + times[word.spoken_range[0]][0]
+        stop_s = rendering.starts_at_s + times[word.spoken_range[-1]][1]
+        begun.append(Word("", start_s, stop_s, word.start, word.stop))
+    return tuple(begun)

@@ -1,0 +1,398 @@
+"""A backend whose steps run in a process of their own: rendering never holds the gateway's interpreter.
+
+    gateway                                  child (``process_child``)
+    Front: voices, segmenters, orders        Renderer: weights, slots
+    step: |order| ---------- pipe ---------> open, step
+          waits, no interpreter held <------ samples, the slot's next stage
+    close |slot|  ---------- pipe ---------> close
+
+Nothing but ``step`` waits for the child: slots are opened there with their first step, and what the scheduler
+asks under its lock is answered from what the child told last. A child that dies fails the sessions it had
+begun; the next one to speak starts a fresh child.
+"""
+
+import logging
+import multiprocessing
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import util
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Protocol
+
+from ..errors import BundleError, Overloaded, SynthesisFailed
+from ..segmenter import Segmenter
+from ..voices.voices import Voices
+from . import process_child
+from .base import Backend, SlotRequest, SlotTurn, Stage, StepResult
+from .process_child import CloseMessage, ErrorMessage, HostedBackend, ReadyMessage, StepMessage, StepReply
+
+logger = logging.getLogger(__name__)
+
+_MAX_WORKERS = 8  # pipes made before it is known how many are needed
+_EXIT_TIMEOUT_S = (
+    5.0  # a child that reads the end of its orders ends at once, unless its machine stands still
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPolicy:
+    """How the process is run.
+
+    niceness: above this one's own; a raised one lets what sends audio go first on a busy core. max_starts:
+    within ``start_window_s`` seconds; a voice that dies more often is not started again until they are over.
+    """
+
+    niceness: int = 0
+    max_starts: int = 3
+    start_window_s: float = 60.0
+
+
+class BackendFrontEnd(Protocol):
+    """What of a backend needs no tensors and stays beside the gateway."""
+
+    @property
+    def voices(self) -> Voices:
+        """As of a backend."""
+
+    @property
+    def warm_up_text(self) -> str:
+        """As of a backend."""
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """As of a backend."""
+
+    def prepare_request(self, request: SlotRequest) -> object:
+        """What the renderer opens a slot with; it is pickled. Raises BadRequest."""
+
+    def close(self) -> None:
+        """Let go of the voices."""
+
+
+class StaticFrontEnd:
+    """The front of a voice whose voices never change; a request is its own order."""
+
+    def __init__(self, voices: Voices, warm_up_text: str) -> None:
+        self.voices, self.warm_up_text = voices, warm_up_text
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """Clauses and sentences."""
+        return Segmenter()
+
+    def prepare_request(self, request: SlotRequest) -> SlotRequest:
+        """The request."""
+        return request
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(slots=True)
+class _SlotState:
+    """A slot here. child: in which it is open; None before its first step."""
+
+    prepared_request: object
+    stage: Stage
+    child: "_ChildProcess | None" = None
+
+
+class ProcessBackend:
+    """A ``Backend`` over a child process. Built by ``start`` or ``start_backend``."""
+
+    def __init__(
+        self, load: bytes, front: Callable[[ReadyMessage], BackendFrontEnd], policy: ProcessPolicy
+    ) -> None:
+        self._pickled_load, self._policy = load, policy
+        self._start_times: deque[float] = deque(maxlen=policy.max_starts + 1)
+        self._start_lock = threading.Lock()
+        self._send_lock = threading.Lock()  # makes the order of orders that in which they are sent
+        self._slots: dict[int, _SlotState] = {}
+        self._last_slot = 0
+        self._child = self._start_child()
+        ready = self._child.ready
+        self.workers, self.slots = ready.workers, ready.slots
+        self._max_batch_sizes, self._first_stage = ready.max_batch_sizes, ready.first_stage
+        with ExitStack() as undo:
+            undo.callback(self._child.end)
+            self._front_end = front(ready)
+            undo.pop_all()
+        self.voices, self.warm_up_text = self._front_end.voices, self._front_end.warm_up_text
+
+    @classmethod
+    def start(
+        cls,
+        load: Callable[[], HostedBackend],
+        front: Callable[[], BackendFrontEnd],
+        policy: ProcessPolicy | None = None,
+    ) -> "ProcessBackend":
+        """Start a child that renders what ``load``, which is pickled, makes there; ``front`` is made here.
+
+        Raises BundleError, also for what cannot be pickled.
+        """
+        return cls(_pickled(load), lambda ready: front(), policy or ProcessPolicy())
+
+    @classmethod
+    def start_backend(
+        cls, load: Callable[[], Backend], policy: ProcessPolicy | None = None
+    ) -> "ProcessBackend":
+        """As ``start``, of a whole backend whose voices never change."""
+        pickled_loader = _pickled(_BackendLoader(load))
+        return cls(
+            pickled_loader,
+            lambda ready: StaticFrontEnd(Voices(ready.voices), ready.warm_up_text),
+            policy or ProcessPolicy(),
+        )
+
+    @property
+    def pid(self) -> int:
+        """Of the child, also when it has ended."""
+        return self._child.pid
+
+    @property
+    def open_slots(self) -> int:
+        """Slots that are taken."""
+        return len(self._slots)
+
+    @property
+    def memory_slots(self) -> int:
+        """As the renderer said after its last step."""
+        return self._child.memory_slots
+
+    def max_batch_size(self, stage: Stage) -> int:
+        """As the renderer says."""
+        return self._max_batch_sizes[stage]
+
+    def stage(self, slot: int) -> Stage:
+        """As the renderer said after the slot's last step."""
+        return self._slots[slot].stage
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """As the front says."""
+        return self._front_end.segmenter(request)
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Take a slot; raises BadRequest, and Overloaded while a voice that died may not be started."""
+        order = self._front_end.prepare_request(request)
+        if self._child.has_ended():
+            self._check_starts()
+        self._last_slot += 1
+        self._slots[self._last_slot] = _SlotState(order, self._first_stage)
+        return self._last_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Give a slot back, also in the child if it knows of it."""
+        slot_state = self._slots.pop(slot)
+        if slot_state.child is not None:
+            slot_state.child.close_slot(slot, self._send_lock)
+
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        """Have a step rendered; sessions that a dead child had begun fail."""
+        begun_in = [self._slots[turn.slot].child for turn in turns]
+        if all(child is not None and child.has_ended() for child in begun_in):
+            return [_process_died()] * len(turns)
+        child = self._live_child()
+        here = [turn for turn in turns if self._slots[turn.slot].child in (None, child)]
+        results = dict(
+            zip((turn.slot for turn in here), self._step_in_child(child, worker, here), strict=True)
+        )
+        return [results.get(turn.slot) or _process_died() for turn in turns]
+
+    def close(self) -> None:
+        """End the child, and forget every slot."""
+        self._child.end()
+        self._slots.clear()
+        self._front_end.close()
+
+    def _step_in_child(
+        self, child: "_ChildProcess", worker: int, turns: Sequence[SlotTurn]
+    ) -> list[StepResult | Exception]:
+        if not turns:
+            return []
+        try:
+            answer = child.step(worker, lambda: self._step_message(child, worker, turns), self._send_lock)
+        except SynthesisFailed as error:
+            return [error] * len(turns)
+        for turn, stage in zip(turns, answer.stages, strict=True):
+            self._slots[turn.slot].stage = stage
+        return [
+            result.to_exception() if isinstance(result, ErrorMessage) else result for result in answer.results
+        ]
+
+    def _step_message(self, child: "_ChildProcess", worker: int, turns: Sequence[SlotTurn]) -> StepMessage:
+        opened = []
+        for turn in turns:
+            slot_state = self._slots[turn.slot]
+            if slot_state.child is None:
+                opened.append((turn.slot, slot_state.prepared_request))
+                slot_state.child, slot_state.prepared_request = child, None
+        return StepMessage(worker, tuple(turns), tuple(opened))
+
+    def _live_child(self) -> "_ChildProcess":
+        with self._start_lock:
+            if self._child.has_ended():
+                self._check_starts()
+                self._child = self._start_child()
+                logger.warning("the voice's process was started again, as process %d", self._child.pid)
+            return self._child
+
+    def _start_child(self) -> "_ChildProcess":
+        self._start_times.append(time.monotonic())
+        return _ChildProcess(self._pickled_load, self._policy.niceness)
+
+    def _check_starts(self) -> None:
+        """Raise Overloaded if the voice was started again too often."""
+        policy = self._policy
+        if len(self._start_times) <= policy.max_starts:
+            return
+        wait_s = self._start_times[0] + policy.start_window_s - time.monotonic()
+        if wait_s > 0:
+            raise Overloaded(
+                f"the voice's process died {policy.max_starts + 1} times in {policy.start_window_s:g} s",
+                reason="process",
+                retry_after_s=wait_s,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _BackendLoader:
+    """Makes a whole backend, there."""
+
+    load: Callable[[], Backend]
+
+    def __call__(self) -> HostedBackend:
+        return process_child.host_backend(self.load)
+
+
+class _ChildProcess:
+    """One process and its pipes. Steps wait for it; the last that leaves it when it has died buries it.
+
+    Attributes:
+        ready: what it said when it had loaded.
+        room: as it said last.
+    """
+
+    def __init__(self, load: bytes, niceness: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        child_requests, requests = context.Pipe(duplex=False)
+        pairs = [context.Pipe(duplex=False) for _ in range(_MAX_WORKERS)]
+        replies, child_replies = [own_end for own_end, _ in pairs], [child_end for _, child_end in pairs]
+        process = context.Process(
+            target=process_child.child_main,
+            args=(load, niceness, child_requests, child_replies),
+            name="vivavoce-voice",
+            daemon=True,
+        )
+        self._process, self._requests, self._replies = process, requests, replies
+        self._lock = threading.Lock()
+        self._steps = 0
+        self._has_ended = False
+        try:
+            process.start()
+        finally:
+            for child_end in (child_requests, *child_replies):
+                child_end.close()
+        assert process.pid is not None
+        self.pid = process.pid
+        # Also where nobody closes the engine: multiprocessing's own clean-up would wait for the child.
+        self._finalizer = util.Finalize(self, _end_process, args=(process, requests, replies), exitpriority=1)
+        self.ready = self._receive_ready()
+        self.memory_slots = self.ready.memory_slots
+
+    def has_ended(self) -> bool:
+        """Whether no step can be had of it any more."""
+        with self._lock:
+            if not self._has_ended and not self._steps and not self._process.is_alive():
+                self._record_death()
+            return self._has_ended
+
+    def step(self, worker: int, order: Callable[[], StepMessage], send_lock: threading.Lock) -> StepReply:
+        """Send an order and wait for its answer; raises SynthesisFailed if the process has died.
+
+        telling: held while the order is made and sent, so that orders arrive as they were made.
+        """
+        with self._using_pipes():
+            with send_lock:
+                self._requests.send(order())
+            answer: StepReply = self._replies[worker].recv()
+            self.memory_slots = answer.memory_slots
+            return answer
+
+    def close_slot(self, slot: int, send_lock: threading.Lock) -> None:
+        """Send word that a slot is given back; a process that has died needs none."""
+        with suppress(SynthesisFailed), self._using_pipes(), send_lock:
+            self._requests.send(CloseMessage(slot))
+
+    def end(self) -> None:
+        """End it; no step is running."""
+        with self._lock:
+            self._has_ended = True
+            self._finalizer()
+
+    @contextmanager
+    def _using_pipes(self) -> Iterator[None]:
+        """Its pipes are open inside; raises SynthesisFailed if it has died."""
+        with self._lock:
+            if self._has_ended:
+                raise _process_died()
+            self._steps += 1
+        died = False
+        try:
+            yield
+        except (EOFError, OSError):
+            died = True
+            raise _process_died() from None
+        finally:
+            self._end_use(died)
+
+    def _end_use(self, died: bool) -> None:
+        with self._lock:
+            self._steps -= 1
+            self._has_ended = self._has_ended or died
+            if self._has_ended and not self._steps:
+                self._record_death()
+
+    def _record_death(self) -> None:
+        self._has_ended = True
+        logger.error("the voice's process %d died: %s", self.pid, self._finalizer())
+
+    def _receive_ready(self) -> ReadyMessage:
+        try:
+            message: ReadyMessage | ErrorMessage = self._replies[0].recv()
+        except (EOFError, OSError):
+            raise BundleError(f"the voice's process died as it started: {self._finalizer()}") from None
+        if isinstance(message, ErrorMessage):
+            self.end()
+            raise message.to_exception()
+        for unused in self._replies[len(message.workers) :]:
+            unused.close()
+        return message
+
+
+def _end_process(process: SpawnProcess, requests: Connection, replies: Sequence[Connection]) -> str:
+    """End a process, which may be dead, and free what is held of it; answers how it ended."""
+    requests.close()
+    process.join(_EXIT_TIMEOUT_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    for connection in replies:
+        connection.close()
+    code = process.exitcode
+    process.close()
+    return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+
+
+def _pickled(load: Callable[[], HostedBackend]) -> bytes:
+    try:
+        return pickle.dumps(load)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise BundleError(f"the voice cannot be loaded in a process of its own: {error}") from None
+
+
+def _process_died() -> SynthesisFailed:
+    return SynthesisFailed("the voice's process died")

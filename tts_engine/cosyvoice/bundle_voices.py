@@ -1,0 +1,155 @@
+"""The voices that a CosyVoice bundle speaks with: its named speakers, enrolled ones, and those on file.
+
+Ids are apart from content: where two have the same id, the bundle's speaker goes before the enrolled voice,
+and that before the one on file.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder, VoicePrompt, VoicePromptError
+from ..errors import BadRequest, UnknownVoice
+from ..reading.multilingual.clause_normalizer import is_supported_language
+from ..voices.store import StoredVoice, VoiceStore
+from ..voices.voices import MULTIPLE_LANGUAGES, Voice, Voices
+
+Samples = NDArray[np.float32]
+_MAX_ENROLLED = 256  # in memory, 490 kB each at most; more belong on file
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpeakerProfile:
+    """Who speaks. content: the same for the same sound. prompt: the recording, where there is one."""
+
+    content_hash: str
+    embedding: Samples
+    prompt: VoicePrompt | None
+
+
+class BundleVoices(Voices):
+    """Voices that can be added to.
+
+    speakers: the bundle's, by name, (192,) float32 each. encoder: loads the one that hears recordings.
+    library: voices on file; whoever keeps one there adds and removes it there.
+    """
+
+    def __init__(
+        self,
+        speakers: Mapping[str, Samples],
+        encoder: Callable[[], VoiceEncoder],
+        languages: tuple[str, ...],
+        store: VoiceStore | None = None,
+    ) -> None:
+        description = f"speaks {', '.join(languages)}"
+        super().__init__(tuple(Voice(name, MULTIPLE_LANGUAGES, description) for name in speakers))
+        self._description = description
+        self._profiles = {
+            name: SpeakerProfile(hashlib.sha256(embedding.tobytes()).hexdigest()[:32], embedding, None)
+            for name, embedding in speakers.items()
+        }
+        self.store = store
+        self._enrolled: frozenset[str] = frozenset()
+        self._load_encoder = encoder
+        self._encoder: VoiceEncoder | None = None
+        self._encoder_lock = threading.Lock()  # an encoder hears one recording at a time
+        self._change_lock = threading.Lock()
+
+    def __contains__(self, voice_id: object) -> bool:
+        return isinstance(voice_id, str) and self._find_voice(voice_id) is not None
+
+    def get(self, voice_id: str | None) -> Voice:
+        """The voice of that id, or the default for None; raises UnknownVoice."""
+        if voice_id is None:
+            return self.default
+        return self._find_voice(voice_id) or super().get(voice_id)
+
+    @property
+    def default(self) -> Voice:
+        """The bundle's first speaker, else the oldest voice on file that is nobody's in particular."""
+        if not self._voices and self.store is not None:
+            for stored in self.store.list([""], version=self.store.version, max_count=1):
+                return _voice_from_store(stored)
+        return super().default
+
+    def speaker_profile(self, voice_id: str) -> SpeakerProfile:
+        """Who speaks with a voice, from its file if need be; raises UnknownVoice, and what is wrong there."""
+        if voice_id in self._profiles:
+            return self._profiles[voice_id]
+        if self.store is None:
+            raise UnknownVoice(f"no voice {voice_id!r}; it was removed")
+        return _profile_from_prompt(self.store.get(voice_id))
+
+    def encode_prompt(self, samples: Samples, sample_rate: int, transcript: str = "") -> VoicePrompt:
+        """What ``enroll`` makes of a recording, for a library to keep; limits and time as there."""
+        with _prompt_faults_as_bad_request(), self._encoder_lock:
+            return self._loaded_encoder().enroll(samples, sample_rate, transcript)
+
+    def enroll(self, samples: Samples, sample_rate: int, transcript: str = "") -> Voice:
+        """Make a voice of a recording and keep it in memory; the same recording is the same voice."""
+        return self.register_prompt(self.encode_prompt(samples, sample_rate, transcript))
+
+    def register_prompt(self, prompt: VoicePrompt) -> Voice:
+        """Make a voice of what ``encode`` made, until it is removed; the same prompt is the same voice."""
+        voice = Voice(prompt.id, MULTIPLE_LANGUAGES, f"enrolled; {self._description}")
+        with self._change_lock:
+            if voice.id not in self._voices and len(self._enrolled) >= _MAX_ENROLLED:
+                raise BadRequest(f"{_MAX_ENROLLED} voices are enrolled, and no more may be; remove some")
+            self._enrolled = self._enrolled | {voice.id}
+            self._profiles = {**self._profiles, voice.id: _profile_from_prompt(prompt)}
+            self._voices = {**self._voices, voice.id: voice}
+        return voice
+
+    def remove(self, voice_id: str) -> None:
+        """Forget a voice that was enrolled here; streams that speak with it go on."""
+        with self._change_lock:
+            if voice_id not in self._enrolled:
+                raise UnknownVoice(f"no voice {voice_id!r} was enrolled; enrolled: {len(self._enrolled)}")
+            self._enrolled = self._enrolled - {voice_id}
+            self._profiles = {name: profile for name, profile in self._profiles.items() if name != voice_id}
+            self._voices = {name: voice for name, voice in self._voices.items() if name != voice_id}
+
+    def tokenize_speech(self, samples: Samples, sample_rate: int) -> tuple[int, ...]:
+        """What is said in a recording, in speech ids."""
+        with _prompt_faults_as_bad_request(), self._encoder_lock:
+            return tuple(self._loaded_encoder().tokenize_speech(samples, sample_rate).tolist())
+
+    def close(self) -> None:
+        """Let go of the library."""
+        if self.store is not None:
+            self.store.close()
+
+    def _find_voice(self, voice_id: str) -> Voice | None:
+        if voice_id in self._voices:
+            return self._voices[voice_id]
+        stored = self.store.find(voice_id) if self.store else None
+        return _voice_from_store(stored) if stored else None
+
+    def _loaded_encoder(self) -> VoiceEncoder:
+        """The encoder, which takes a gigabyte, and which a house without enrolment never needs."""
+        if self._encoder is None:
+            self._encoder = self._load_encoder()
+        return self._encoder
+
+
+def _voice_from_store(stored: StoredVoice) -> Voice:
+    """With the language that it was enrolled with, which its text is read in, if that is one of ours."""
+    language = stored.language if is_supported_language(stored.language) else MULTIPLE_LANGUAGES
+    return Voice(stored.id, language, stored.name)
+
+
+def _profile_from_prompt(prompt: VoicePrompt) -> SpeakerProfile:
+    return SpeakerProfile(prompt.id, prompt.embedding, prompt)
+
+
+@contextmanager
+def _prompt_faults_as_bad_request() -> Iterator[None]:
+    try:
+        yield
+    except VoicePromptError as fault:
+        raise BadRequest(str(fault)) from fault

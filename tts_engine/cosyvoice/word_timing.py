@@ -1,0 +1,96 @@
+"""When the words of a sentence are heard: an estimate, because the model does not say.
+
+What is known for certain is when the model was given a word; it cannot have said it before. From there on
+words take as long as they usually do, and once the sentence's length is known, the words that are left share
+what is left of it:
+
+    given       1 2 3          4 5 6
+    speech ids  |--- 15 -------|--- 15 ------|------------ the rest ---------|
+    words       1      2       3          4           5             6
+
+Positions are speech ids, 25 a second, from the sentence's beginning. Source: the 5:15 interleave of
+FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:551-661.
+"""
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
+from ..segmenter import SpokenWord
+
+IDS_PER_S = 25
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWord:
+    """A word of the text, and the speech ids in which it is heard."""
+
+    word: WrittenWord
+    start: float
+    stop: float
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingWord:
+    """A word, its usual length in speech ids, and which text id it begins with, as far as lengths tell."""
+
+    word: WrittenWord
+    length: float
+    text_id: float
+
+
+class WordTimeEstimator:
+    """The words of one sentence, each told once."""
+
+    def __init__(self) -> None:
+        self._text_ids = 0
+        self._pending: deque[_PendingWord] = deque()
+        self._remaining_length = 0.0  # of all waiting words
+        self._text_ids_given = [0]  # text ids, and from which speech id on
+        self._given_at_speech_id = [0]
+        self._position = 0.0
+
+    def add(self, spoken: Sequence[SpokenWord], text_ids: int) -> None:
+        """Words of the next so many text ids, as they are spoken."""
+        words = group_written_words(spoken)
+        lengths = [
+            IDS_PER_S * estimate_seconds(spoken[place] for place in word.spoken_range) for word in words
+        ]
+        share = text_ids / sum(lengths) if lengths else 0.0
+        text_id = float(self._text_ids)
+        for word, length in zip(words, lengths, strict=True):
+            self._pending.append(_PendingWord(word, length, text_id))
+            text_id += share * length
+        self._remaining_length += sum(lengths)
+        self._text_ids += text_ids
+
+    def note_text_given(self, text_ids: int, position: int) -> None:
+        """The model is given so many more text ids, before it says the speech id at ``position``."""
+        self._text_ids_given.append(self._text_ids_given[-1] + text_ids)
+        self._given_at_speech_id.append(position)
+
+    def take_words_until(self, until: float, total: float | None) -> Iterator[TimedWord]:
+        """Words that begin before ``until`` and were not told yet. total: of the sentence, once known."""
+        time_scale = (
+            1.0 if total is None else max(0.0, total - self._position) / max(self._remaining_length, 1e-9)
+        )
+        is_past_end = total is not None and until >= total
+        while self._pending:
+            waiting = self._pending[0]
+            begin = max(self._position, self._earliest_position(waiting))
+            if begin >= until and not is_past_end:
+                return
+            self._pending.popleft()
+            self._remaining_length -= waiting.length
+            self._position = begin + time_scale * waiting.length
+            if total is not None:
+                begin, self._position = min(begin, total), min(self._position, total)
+            yield TimedWord(waiting.word, begin, self._position)
+
+    def _earliest_position(self, waiting: _PendingWord) -> float:
+        """Where the model was given the text id that the word begins with; infinite before that."""
+        step = bisect_right(self._text_ids_given, waiting.text_id)
+        return self._given_at_speech_id[step] if step < len(self._given_at_speech_id) else math.inf

@@ -1,0 +1,99 @@
+"""TODO."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .reading.clause_boundaries import BoundaryKind
+from .reading.multilingual.clause_normalizer import LanguageGrammars
+from .reading.normalizer import ClauseNormalizer, NormalizedClause, SpokenWord, TextNormalizer
+from .reading.unicode_scripts import estimate_seconds
+from .segmenter import Segment, Segmenter, best_cut
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationPolicy:
+    """How much a model that speaks clause after clause says in one go.
+
+    ``target_s``: after about so many seconds of speech the clause under way is the last; ``max_s``: no
+    generation is longer, if a clause has to be cut for it.
+    """
+
+    target_s: float = 15.0
+    max_s: float = 25.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target_s <= self.max_s:
+            raise ValueError(f"{self}: expected 0 < target_s <= max_s")
+
+
+class GenerationSegmenter(Segmenter):
+    """For a model that goes on speaking while its sentence is still being written.
+
+    Every clause is given at once. A segment that ends in CLAUSE or CUT leaves the sentence, and the model's
+    generation, open; one that ends in SENTENCE or PARAGRAPH ends both. Where the end comes without words, as
+    at a flush after a comma, it is a segment of no words.
+    """
+
+    def __init__(
+        self, policy: GenerationPolicy = GenerationPolicy(), clauses: ClauseNormalizer | None = None
+    ) -> None:
+        super().__init__(
+            reader=TextNormalizer(clause_normalizer=clauses or LanguageGrammars.load(()).clause_normalizer())
+        )
+        self._generation_policy = policy
+        self._open_generation_s = 0.0  # of the generation that is open; 0: none is
+
+    def flush(self) -> list[Segment]:
+        """Speak what is buffered and end the sentence."""
+        segments = [segment for piece in self._reader.flush() for segment in self._add(piece)]
+        return segments + list(self._end_generation(self._start, BoundaryKind.SENTENCE))
+
+    def _add(self, piece: NormalizedClause) -> Iterator[Segment]:
+        self._pending_words += piece.words
+        if self._pending_words:
+            yield from self._emit(piece.stop, piece.ending)
+        elif not _leaves_generation_open(piece.ending):
+            yield from self._end_generation(piece.stop, piece.ending)
+
+    def _emit(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
+        while (
+            len(self._pending_words) > 1
+            and estimate_seconds(self._pending_words) > self._generation_policy.max_s
+        ):
+            max_count = _count_within(self._pending_words, self._generation_policy.max_s)
+            count = best_cut(self._pending_words, max_count)
+            yield from self._extend_generation(
+                count, self._pending_words[count - 1].stop, BoundaryKind.FORCED
+            )
+        yield from self._extend_generation(len(self._pending_words), stop, ending)
+
+    def _extend_generation(self, count: int, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
+        more_s = estimate_seconds(self._pending_words[:count])
+        if self._open_generation_s + more_s > self._generation_policy.max_s:
+            yield from self._end_generation(self._start, BoundaryKind.SENTENCE)
+        self._open_generation_s += more_s
+        if _leaves_generation_open(ending) and self._open_generation_s >= self._generation_policy.target_s:
+            ending = BoundaryKind.SENTENCE
+        if not _leaves_generation_open(ending):
+            self._open_generation_s = 0.0
+        yield self._segment(count, stop, ending)
+
+    def _end_generation(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
+        """A segment of no words, if a generation is open."""
+        if self._open_generation_s:
+            yield Segment((), self._start, stop, ending)
+            self._start, self._open_generation_s = stop, 0.0
+
+
+def _leaves_generation_open(ending: BoundaryKind) -> bool:
+    return ending in (BoundaryKind.CLAUSE, BoundaryKind.FORCED)
+
+
+def _count_within(words: list[SpokenWord], max_s: float) -> int:
+    """How many of the first words take at most so long; at least one."""
+    said_s = 0.0
+    for count, word in enumerate(words):
+        said_s += estimate_seconds([word])
+        if said_s > max_s:
+            return max(count, 1)
+    return len(words)

@@ -1,0 +1,1 @@
+"""English: numbers, money, dates, codes and vocabulary."""

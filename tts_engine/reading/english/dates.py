@@ -1,0 +1,231 @@
+"""Recognisers of dates and times of day.
+
+American English: the month first, as "March third", and the day first only where that is written out.
+"""
+
+import re
+
+from ..tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
+from . import number_words as numbers
+from . import vocabulary
+
+
+def _hour_words(hour: int, minute: int, am_pm: bool) -> str:
+    if minute:
+        return f"{numbers.cardinal(hour)} {'oh ' if minute < 10 else ''}{numbers.cardinal(minute)}"
+    if am_pm:
+        return numbers.cardinal(hour)
+    return f"{numbers.cardinal(hour)} o'clock" if 1 <= hour <= 12 else f"{numbers.cardinal(hour)} hundred"
+
+
+def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
+    hour, minute, second = int(match.group(1)), int(match.group(2)), match.group(3)
+    if hour > 24 or minute > 59:
+        return None
+    words = _hour_words(hour, minute, bool(match.group(4) or second))
+    if second:
+        words += f" and {numbers.cardinal(int(second))} second{'' if int(second) == 1 else 's'}"
+    scan.emit(words, match.start(), match.end(3) if second else match.end(2))
+    return _finish_time(scan, match, 4)
+
+
+def _read_hour(scan: ScanState, match: re.Match[str]) -> int | None:
+    hour = int(match.group(1))
+    if not 1 <= hour <= 12:
+        return None
+    scan.emit(numbers.cardinal(hour), match.start(), match.end(1))
+    return _finish_time(scan, match, 2)
+
+
+def _read_first_hour_of_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """The 4 of 4-5pm."""
+    if not 1 <= int(match.group()) <= 12:
+        return None
+    scan.emit(numbers.cardinal(int(match.group())), match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _finish_time(scan: ScanState, match: re.Match[str], am_pm: int) -> int:
+    scan.context.note_number()
+    letters = match.group(am_pm)
+    if not letters:
+        return match.end()
+    for at in range(match.start(am_pm), match.end(am_pm)):
+        if scan.view[at].isalpha():
+            scan.emit(scan.letter_name(scan.view[at]), at, at + 1)
+    scan.words[-1].stop = match.end()
+    if letters.endswith(".") and scan.next_word(match.end()) not in vocabulary.WORDS_AFTER_AM_PM:
+        end_sentence_if_capital_follows(scan, match.end())
+    return match.end()
+
+
+MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
+    r"|Nov(?:ember)?|Dec(?:ember)?|january|february|april|june|july|august|september|october|november|december)"
+)
+ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
+WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
+
+
+def _month_name(written: str) -> str:
+    return vocabulary.MONTH_NAMES.get(written.lower(), written)
+
+
+def _read_month_day(scan: ScanState, match: re.Match[str]) -> int | None:
+    month, day, last_day, year = match.groups()
+    days = [int(one[:2].rstrip("snrt")) for one in (day, last_day) if one]
+    if not all(1 <= one <= 31 for one in days):
+        return None
+    scan.emit(_month_name(month), match.start(1), match.end(1))
+    scan.emit(numbers.ordinal(days[0]), match.start(2), match.end(2))
+    if last_day:
+        scan.emit(f"to {numbers.ordinal(days[1])}", match.start(3), match.end(3))
+    if year:
+        scan.punctuate(",")
+        scan.emit(numbers.year(int(year)), match.start(4), match.end(4))
+    scan.context.note_number()
+    scan.context.after_number = not year
+    return match.end()
+
+
+def _read_month_year(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit(_month_name(match.group(1)), match.start(1), match.end(1))
+    scan.emit(numbers.year(int(match.group(2))), match.start(2), match.end(2))
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_month_of_year(scan: ScanState, match: re.Match[str]) -> int:
+    """04/2027."""
+    scan.emit(vocabulary.MONTHS[int(match.group(1)) - 1], match.start(), match.end(1))
+    scan.emit(numbers.year(int(match.group(2))), match.start(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_month_range(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit(_month_name(match.group(1)), match.start(1), match.end(1))
+    scan.emit("to", match.end(1), match.start(2))
+    scan.emit(_month_name(match.group(2)), match.start(2), match.end(2))
+    scan.context.note_word(match.group(2))
+    return match.end()
+
+
+def _read_fiscal_year(scan: ScanState, match: re.Match[str]) -> int:
+    number = int(match.group(1))
+    scan.emit("fiscal year", match.start(), match.start(1))
+    scan.emit(numbers.year(number) if number > 99 else numbers.cardinal(number), match.start(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_day_month(scan: ScanState, match: re.Match[str]) -> int | None:
+    day, month, year = match.groups()
+    if not 1 <= int(day) <= 31:
+        return None
+    article = "" if scan.context.previous_word == "the" else "the "
+    scan.emit(f"{article}{numbers.ordinal(int(day))} of", match.start(1), match.start(2) - 1)
+    scan.emit(_month_name(month), match.start(2), match.end(2))
+    if year:
+        scan.emit(numbers.year(int(year)), match.start(3), match.end(3))
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_abbreviated_month(scan: ScanState, match: re.Match[str]) -> int | None:
+    """A month's abbreviation with its full stop, outside a date."""
+    name = _month_name(match.group(1))
+    scan.emit(name, match.start(), match.end())
+    scan.context.note_word(name)
+    if match.group().endswith("."):
+        end_sentence_if_capital_follows(scan, match.end())
+    return match.end()
+
+
+def _read_weekday(scan: ScanState, match: re.Match[str]) -> int:
+    name = vocabulary.WEEKDAY_NAMES[match.group(1).lower()]
+    scan.emit(name, match.start(), match.end())
+    scan.context.note_word(name)
+    return match.end()
+
+
+def _read_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit(vocabulary.WEEKDAY_NAMES[match.group(1).lower()], match.start(1), match.end(1))
+    scan.emit("to", match.end(1), match.start(2))
+    scan.emit(vocabulary.WEEKDAY_NAMES[match.group(2).lower()], match.start(2), match.end(2))
+    scan.context.note_word("day")
+    return match.end()
+
+
+def _read_working_week(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit("Monday to Friday", match.start(), match.end())
+    scan.context.note_word("day")
+    return match.end()
+
+
+def _date_words(year: int, month: int, day: int) -> str | None:
+    if not (1 <= month <= 12 and 1 <= day <= 31 and 1000 <= year <= 2999):
+        return None
+    return f"{vocabulary.MONTHS[month - 1]} {numbers.ordinal(day)} {numbers.year(year)}"
+
+
+def _read_iso_date(scan: ScanState, match: re.Match[str]) -> int | None:
+    year, month, day = (int(match.group(place)) for place in (1, 3, 4))
+    return _finish_date(scan, match, _date_words(year, month, day))
+
+
+def _read_slash_date(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Month first, as in the United States; the day first where only that is possible."""
+    first, second, year = int(match.group(1)), int(match.group(2)), int(match.group(3))
+    if len(match.group(3)) == 2:
+        year += 1900 if year > 50 else 2000
+    month, day = (first, second) if first <= 12 else (second, first)
+    return _finish_date(scan, match, _date_words(year, month, day))
+
+
+def _read_dotted_date(scan: ScanState, match: re.Match[str]) -> int | None:
+    """18.11.2025: the day first, as where dates have dots."""
+    if scan.context.previous_word == "version":
+        return None
+    day, month, year = (int(group) for group in match.groups())
+    return _finish_date(scan, match, _date_words(year, month, day))
+
+
+def _finish_date(scan: ScanState, match: re.Match[str], words: str | None) -> int | None:
+    if words is None:
+        return None
+    scan.emit(words, match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+_AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
+LETTER_RULES = compile_rules(
+    (
+        rf"({MONTH})\.? +(\d{{1,2}}{ORDINAL_SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{ORDINAL_SUFFIX}?))?(?![\d%]|[:.,]\d|/)"
+        r"(?:,? +([12]\d{3})(?![\w-]))?",
+        _read_month_day,
+    ),
+    (rf"({MONTH})\.?,? +([12]\d{{3}})(?![\w,-])", _read_month_year),
+    (r"(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.(?=\s|$|,)", _read_abbreviated_month),
+    (r"(Sept)(?:\.|(?!\w))", _read_abbreviated_month),
+    (rf"({MONTH})\.? ?[-–] ?({MONTH})(?![\w.]| \d)", _read_month_range),
+    (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
+    (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
+    (r"M[-–]F(?=,? +\d)", _read_working_week),
+    (rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}})))", _read_weekday),
+)
+DIGIT_RULES = compile_rules(
+    (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
+    (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
+    (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
+    (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/-])", _read_slash_date),
+    (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
+    (rf"(\d{{1,2}})(?<!\d\d\d) ?({_AM_PM})", _read_hour),
+    (rf"\d{{1,2}}(?= ?[-–] ?\d{{1,2}}(?::\d\d)? ?(?:{_AM_PM}))", _read_first_hour_of_range),
+    (
+        rf"(\d{{1,2}})(?:{ORDINAL_SUFFIX})? +(?:of +)?({MONTH})\.?(?![\w])(?:,? +([12]\d{{3}})(?!\w))?",
+        _read_day_month,
+    ),
+)

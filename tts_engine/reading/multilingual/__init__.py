@@ -1,0 +1,1 @@
+"""Languages other than English, from tables and number grammars."""

@@ -1,0 +1,186 @@
+"""What a text is written in: which characters stand without blanks, how long they take, how words join.
+
+Facts about characters, not about languages; a language is guessed from them where nobody names one.
+Source: Unicode 15.1 blocks (Scripts.txt).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+HAN = "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+BOPOMOFO = "\u3105-\u312f"
+HANGUL = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"
+# Thai, Lao, Tibetan, Burmese, Khmer: blanks between phrases only.
+_PHRASE_SPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
+NO_SPACE_SCRIPTS = f"{HAN}{KANA}{BOPOMOFO}"  # blanks beside these mean nothing
+WIDE_MARKS = "。！？；：，、"
+
+_IGNORES_SPACES = re.compile(f"[{NO_SPACE_SCRIPTS}{WIDE_MARKS}]")
+_UNSPACED = re.compile(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}]")
+_SYLLABIC = re.compile(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}{HANGUL}]")
+_LANGUAGE_OF_SCRIPT = ((re.compile(f"[{KANA}]"), "ja"), (re.compile(f"[{HANGUL}]"), "ko"))
+_HAN = re.compile(f"[{HAN}{BOPOMOFO}]")
+_CYRILLIC = re.compile("[\u0400-\u052f]")
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
+_LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
+_MIN_PHRASE_WORDS = 3
+_LETTERS_PER_SYLLABLE = 3  # about as much is said with three letters as with one syllable
+_WRITTEN_IN_HAN = frozenset({"zh", "ja", "ko"})
+_LETTER = re.compile(r"[^\W\d_]")
+
+_CHARACTER_SECONDS = (  # a character at a brisk conversational pace
+    (re.compile(f"[{HAN}]"), 0.23),
+    (re.compile(f"[{HANGUL}]"), 0.17),
+    (re.compile(f"[{KANA}{BOPOMOFO}]"), 0.13),
+)
+_LETTER_SECONDS = 0.075
+_PAUSE_SECONDS = 0.25
+
+
+class PositionedWord(Protocol):
+    """Something said, where it is written."""
+
+    @property
+    def text(self) -> str:
+        """Without punctuation."""
+
+    @property
+    def punctuation(self) -> str:
+        """What follows it."""
+
+    @property
+    def start(self) -> int:
+        """Where it begins in the text."""
+
+    @property
+    def stop(self) -> int:
+        """Where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenWord:
+    """A word of the text. ``said``: the spoken words that say it; ``start``/``stop``: where it stands."""
+
+    spoken_range: range
+    start: int
+    stop: int
+
+
+def ignores_spaces(character: str) -> bool:
+    """Whether blanks beside it mean nothing."""
+    return bool(_IGNORES_SPACES.match(character))
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether words follow each other without blanks in its script."""
+    return bool(_UNSPACED.match(character))
+
+
+def nth_syllabic_position(text: str, nth: int) -> int | None:
+    """Where the ``most``-th character of text that takes much time stands; None if there are fewer."""
+    if text.isascii():
+        return None
+    for count, match in enumerate(_SYLLABIC.finditer(text), 1):
+        if count == nth:
+            return match.start()
+    return None
+
+
+def join_words(words: Sequence[PositionedWord]) -> str:
+    """Words as they are written: blanks between those of spaced scripts, none beside Han and kana."""
+    parts: list[str] = []
+    for index, word in enumerate(words):
+        if index and not _are_joined(words[index - 1], word):
+            parts.append(" ")
+        parts += (word.text, word.punctuation)
+    return "".join(parts)
+
+
+def group_written_words(words: Sequence[PositionedWord]) -> list[WrittenWord]:
+    """The words of the text behind spoken ones: "0417" is said in four, "$5" in two.
+
+    Spoken words are of one written word where their characters touch; of a script without blanks, where they
+    are the same.
+    """
+    found: list[WrittenWord] = []
+    for position, word in enumerate(words):
+        last = found[-1] if found else None
+        if last and (word.start < last.stop or _are_adjacent(words[position - 1], word)):
+            found[-1] = replace(
+                last,
+                spoken_range=range(last.spoken_range.start, position + 1),
+                stop=max(last.stop, word.stop),
+            )
+        else:
+            found.append(WrittenWord(range(position, position + 1), word.start, word.stop))
+    return found
+
+
+def _are_adjacent(left: PositionedWord, right: PositionedWord) -> bool:
+    spaced = not (is_unspaced(left.text[-1]) or is_unspaced(right.text[0]))
+    return spaced and left.stop == right.start
+
+
+def _are_joined(left: PositionedWord, right: PositionedWord) -> bool:
+    """Whether two words stand together."""
+    last, first = (left.text + left.punctuation)[-1], right.text[0]
+    if _IGNORES_SPACES.match(last) or _IGNORES_SPACES.match(first):
+        return True
+    if last == ">" and not left.text.startswith("</"):
+        return True
+    if right.text.startswith("</"):
+        return True
+    return left.stop == right.start and bool(_SYLLABIC.match(last) and _SYLLABIC.match(first))
+
+
+def estimate_seconds(words: Iterable[PositionedWord]) -> float:
+    """About how long it takes to say them; within a third of it at usual pace."""
+    return sum(_word_seconds(word.text) + _PAUSE_SECONDS * bool(word.punctuation) for word in words)
+
+
+def _word_seconds(text: str) -> float:
+    if text.isascii():
+        return _LETTER_SECONDS * (len(text) + 1)
+    counts = [(len(script.findall(text)), each) for script, each in _CHARACTER_SECONDS]
+    others = len(text) - sum(count for count, _ in counts)
+    return sum(count * each for count, each in counts) + _LETTER_SECONDS * others
+
+
+def full_stop_after(word: PositionedWord) -> str:
+    """The mark that ends a sentence after this word."""
+    return "。" if _IGNORES_SPACES.match(word.text[-1]) else "."
+
+
+def detect_language(text: str, *, voice_language: str, before: str, latin_language: str) -> str:
+    """The language of a clause by its script; of what came ``before`` where it has no letters.
+
+    ``latin``: what Latin letters are taken for, where there are words of them: "5 km" in a Chinese text is
+    Chinese. A script that nobody here reads is "".
+    """
+    if text.isascii():
+        return latin_language if _has_phrase(text) else before or latin_language
+    letters, syllabic = len(_LATIN.findall(text)), len(_SYLLABIC.findall(text))
+    others = len(_LETTER.findall(text)) - syllabic - letters
+    if not letters + syllabic + others:
+        return before
+    if syllabic and (voice_language in _WRITTEN_IN_HAN or _LETTERS_PER_SYLLABLE * syllabic >= letters):
+        return _syllabic_language(text, (voice_language, before))
+    if letters >= others:
+        return latin_language if _has_phrase(text) else before or latin_language
+    return "ru" if _CYRILLIC.search(text) else ""
+
+
+def _has_phrase(text: str) -> bool:
+    return len(_LATIN_WORD.findall(text)) >= _MIN_PHRASE_WORDS
+
+
+def _syllabic_language(text: str, likely: tuple[str, ...]) -> str:
+    for script, language in _LANGUAGE_OF_SCRIPT:
+        if script.search(text):
+            return language
+    if not _HAN.search(text):
+        return ""
+    return next((language for language in likely if language in _WRITTEN_IN_HAN), "zh")

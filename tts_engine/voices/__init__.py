@@ -1,0 +1,1 @@
+"""Voices: loaded, stored on file, enrolled from recordings."""
