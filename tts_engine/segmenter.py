@@ -7,15 +7,12 @@ is ``normalize.py``, where a cut is safe is ``clauses.py``; here is which of the
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .generation_segmenter import GenerationPolicy, GenerationSegmenter
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer, normalize
 from .reading.unicode_scripts import full_stop_after, join_words
 
 __all__ = [
     "BoundaryKind",
-    "GenerationPolicy",
-    "GenerationSegmenter",
     "Segment",
     "SegmentPolicy",
     "Segmenter",
