@@ -1,15 +1,17 @@
-"""Habits of the house that a machine can check: docstrings, short functions, few broad excepts, no state."""
+"""Rules of the code style that a program can check: names, docstrings, lengths, excepts, state, structure."""
 
 import ast
+import re
 import statistics
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
+import structure
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ("models", "tts_engine", "adapters", "gateway")
-# Where whatever a stranger's code raises ends one session or one connection, and no more.
+MODULES = {module.path: module for module in structure.modules(ROOT)}
+# Files that catch every exception, so that an error ends one session or one connection and no more.
 BOUNDARIES = {
     "adapters/audiosocket/asyncio_protocol.py",
     "adapters/pipecat/audiosocket/server.py",
@@ -24,16 +26,11 @@ BOUNDARIES = {
     "tts_engine/engine.py",
     "tts_engine/backends/process_child.py",
 }
-LONGEST_FUNCTION = 60  # lines
+MAX_FUNCTION_LINES = 60
+# A module docstring names the thing; it does not begin with a question.
+QUESTION = re.compile(r"(What|Who|Whose|How|Whether|Where|When|Why)\b")
 
-
-def files() -> list[PurePosixPath]:
-    found = [ROOT / "__init__.py"] + [file for layer in LAYERS for file in (ROOT / layer).rglob("*.py")]
-    return [PurePosixPath(file.relative_to(ROOT).as_posix()) for file in sorted(found)]
-
-
-def tree_of(path: PurePosixPath) -> ast.Module:
-    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+PATHS = sorted(MODULES)
 
 
 def public_definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -45,12 +42,6 @@ def public_definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.Function
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from the first statement that is not the docstring to the end."""
-    body = function.body[1:] if ast.get_docstring(function) else function.body
-    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
 def broad_excepts(tree: ast.Module) -> list[int]:
@@ -80,51 +71,83 @@ def module_state(tree: ast.Module) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("path", files(), ids=str)
-def test_a_module_says_what_it_is(path: PurePosixPath) -> None:
-    assert ast.get_docstring(tree_of(path))
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_a_module_has_a_docstring_that_names_it(path: PurePosixPath) -> None:
+    docstring = ast.get_docstring(MODULES[path].tree)
+    assert docstring
+    assert not QUESTION.match(docstring), docstring.splitlines()[0]
 
 
-@pytest.mark.parametrize("path", files(), ids=str)
+@pytest.mark.parametrize("path", PATHS, ids=str)
 def test_public_classes_and_functions_have_a_docstring(path: PurePosixPath) -> None:
-    silent = [
+    undocumented = [
         f"{node.lineno}: {node.name}"
-        for node in public_definitions(tree_of(path))
+        for node in public_definitions(MODULES[path].tree)
         if not ast.get_docstring(node)
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-@pytest.mark.parametrize("path", files(), ids=str)
+@pytest.mark.parametrize("path", PATHS, ids=str)
 def test_no_function_is_long(path: PurePosixPath) -> None:
     long = [
-        f"{one.lineno}: {one.name}" for one in functions(tree_of(path)) if body_lines(one) > LONGEST_FUNCTION
+        f"{function.lineno}: {function.name}"
+        for function in functions(MODULES[path].tree)
+        if structure.body_lines(function) > MAX_FUNCTION_LINES
     ]
     assert long == []
 
 
 def test_functions_are_short() -> None:
-    lengths = sorted(body_lines(function) for path in files() for function in functions(tree_of(path)))
+    lengths = structure.function_lengths(list(MODULES.values()))
     assert statistics.median(lengths) < 9
     assert lengths[len(lengths) * 9 // 10] < 35
 
 
-@pytest.mark.parametrize("path", [path for path in files() if str(path) not in BOUNDARIES], ids=str)
-def test_only_the_boundaries_catch_everything(path: PurePosixPath) -> None:
-    assert broad_excepts(tree_of(path)) == []
+def test_a_public_class_name_is_defined_once() -> None:
+    assert structure.duplicate_classes(list(MODULES.values())) == {}
 
 
-@pytest.mark.parametrize("path", files(), ids=str)
-def test_no_module_holds_state(path: PurePosixPath) -> None:
-    assert module_state(tree_of(path)) == []
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    assert structure.circles(list(MODULES.values())) == []
 
 
-def test_the_checks_find_what_they_look_for() -> None:
-    tree = ast.parse(
+def test_a_folder_holds_few_files() -> None:
+    folders = structure.folders(list(MODULES.values()))
+    assert {
+        folder: files for folder, (files, _) in folders.items() if files > structure.MAX_FOLDER_FILES
+    } == {}
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if str(path) not in BOUNDARIES], ids=str)
+def test_only_the_boundaries_catch_every_exception(path: PurePosixPath) -> None:
+    assert broad_excepts(MODULES[path].tree) == []
+
+
+def test_the_boundaries_are_files() -> None:
+    assert {path for path in BOUNDARIES if PurePosixPath(path) not in MODULES} == set()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_a_module_holds_no_state(path: PurePosixPath) -> None:
+    assert module_state(MODULES[path].tree) == []
+
+
+def test_the_checks_find_violations() -> None:
+    text = (
         "CACHE = {}\nRATES = {8: 1}\nseen = [1]\nclass A:\n"
         "    def f(self):\n        try:\n            pass\n        except Exception:\n            pass\n"
     )
+    tree = ast.parse(text)
     assert module_state(tree) == [1, 3]
     assert broad_excepts(tree) == [8]
     assert [node.name for node in public_definitions(tree) if not ast.get_docstring(node)] == ["A"]
-    assert [body_lines(function) for function in functions(tree)] == [4]
+    assert [structure.body_lines(function) for function in functions(tree)] == [4]
+
+
+def test_the_structure_checks_find_violations() -> None:
+    sources = {"a/x.py": "from .y import f\nclass A: ...", "a/y.py": "from .x import A\nclass A: ..."}
+    found = [structure.Module(PurePosixPath(path), text, ast.parse(text)) for path, text in sources.items()]
+    assert structure.circles(found) == [["a.x", "a.y"]]
+    assert structure.duplicate_classes(found) == {"A": ["a/x.py", "a/y.py"]}
+    assert QUESTION.match("What a session is.")
