@@ -19,4 +19,4 @@ if [ ! -e "$made" ] || [ pyproject.toml -nt "$made" ] || [ .venv/pyvenv.cfg -nt 
     touch "$made"
 fi
 [ "$("$beside/bin/python" -c 'from importlib.metadata import version; print(version("pipecat-ai"))')" = "$version" ]
-exec "$beside/bin/python" -m pytest -q tests/adapters/test_pipecat_*.py tests/gateway/apis/test_pipecat_*.py tests/peers/test_pipecat_*.py "$@"
+exec "$beside/bin/python" -m pytest -q tests/adapters/pipecat tests/gateway/apis/native_stream/test_pipecat_service.py tests/peers/test_pipecat_*.py "$@"
