@@ -1,23 +1,28 @@
-"""What tests of every folder share; with ``TESTS_MUST_NOT_SKIP=1``, as in CI, a skipped test is a failed one.
+"""Configuration of all tests; with ``TESTS_MUST_NOT_SKIP=1``, as in CI, a skipped test fails.
 
-A test that is skipped for want of an extra looks green while it proves nothing. Only tests that need a device
-that the machine may lack (``gpu``) are allowed to be skipped there.
+A test that is skipped because an extra is missing looks green and proves nothing. Only tests of a device that the
+machine may lack (``gpu``) may be skipped in CI.
 """
 
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-# A deadline for each example is a wall-time assertion, which a busy machine fails at random.
+# A deadline for each example would assert wall time, which fails at random on a busy machine.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+# Child processes of tests import ``benches`` and ``shared`` as the tests do.
+_PATHS = (str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONPATH"] = os.pathsep.join(_PATHS)
 
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """For tests of many small steps, in which threads of torch's are in each other's way."""
+    """Limit torch to one thread, which is faster for many small steps."""
     import torch
 
     threads = torch.get_num_threads()
@@ -38,7 +43,7 @@ def pytest_runtest_makereport(
     expected_to_fail = hasattr(report, "wasxfail")
     if _skips_fail() and report.skipped and not expected_to_fail and item.get_closest_marker("gpu") is None:
         report.outcome = "failed"
-        report.longrepr = f"skipped, where nothing may be: {report.longrepr}"
+        report.longrepr = f"skipped, which TESTS_MUST_NOT_SKIP forbids: {report.longrepr}"
     return report
 
 
@@ -49,5 +54,5 @@ def pytest_make_collect_report(
     report = yield
     if _skips_fail() and report.outcome == "skipped":
         report.outcome = "failed"
-        report.longrepr = f"{collector.nodeid} skipped, where nothing may be: {report.longrepr}"
+        report.longrepr = f"{collector.nodeid} skipped, which TESTS_MUST_NOT_SKIP forbids: {report.longrepr}"
     return report

@@ -1,6 +1,6 @@
-"""The whole way, as a new user goes it: `vivavoce serve` with the example script, and `vivavoce phone`.
+"""The first steps of a new user: `vivavoce serve` with the example script, and `vivavoce phone`.
 
-Takes as long as the script does. Whisper tiny.en writes down what was recorded, at 8 kHz as Asterisk gets it.
+Takes as long as the script. Whisper tiny.en transcribes the recording, at 8 kHz as Asterisk receives it.
 """
 
 import json
@@ -30,7 +30,7 @@ DIGITS = ("127.50", "2026", "12", "10.30", "48213", "0417", "5550142", "7")
 
 @contextmanager
 def gateway(*options: str) -> Iterator[int]:
-    """A gateway in a process of its own, on free ports; gives its AudioSocket port and checks how it ends."""
+    """A gateway in its own process on free ports; yields its AudioSocket port and checks its exit code."""
     process = subprocess.Popen(
         [*VIVAVOCE, "serve", "--http-port", "0", "--audiosocket-port", "0", *options],
         stdout=subprocess.PIPE,
@@ -92,15 +92,15 @@ def whisper() -> Callable[[Path], str]:
     return transcribe
 
 
-def test_keys_are_answered_and_pound_ends_the_call() -> None:
+def test_keys_are_answered_and_the_pound_key_ends_the_call() -> None:
     with gateway("--agent", "keys") as port:
         summary = call(port, "--seconds", "120", "--dtmf", "1#")
     assert summary["reason"] == "the gateway hung up"
     assert float(str(summary["speech_s"])) > 0.5
 
 
-def test_nobody_at_the_other_end_is_one_sentence_and_a_failure() -> None:
+def test_a_failed_connection_is_one_sentence_and_a_failure() -> None:
     done = subprocess.run([*VIVAVOCE, "phone", "127.0.0.1", "9"], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "nobody answers at 127.0.0.1:9" in done.stderr
+    assert "cannot connect to 127.0.0.1:9" in done.stderr

@@ -17,7 +17,7 @@ import pytest
 
 from vivavoce.gateway.calls.agents import split_script
 from vivavoce.gateway.cli import main
-from vivavoce.gateway.cli.bench.server_process import run_server_process
+from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.metrics import Metrics
 

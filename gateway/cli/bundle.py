@@ -1,4 +1,4 @@
-"""``vivavoce bundle``: checkpoint folders of CosyVoice, checked, made at random, converted."""
+"""``vivavoce bundle check | random | convert``: checkpoint folders of CosyVoice."""
 
 import json
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from ...tts_engine.bundles import (
 from ...tts_engine.errors import BundleError
 from .options import AS_JSON, VERSION
 
-if TYPE_CHECKING:  # rich is imported where it is used, and --help answers at once
+if TYPE_CHECKING:  # rich is imported where it is used, so that --help is fast
     from rich.table import Table
 
 _FOLDER_ARGUMENT = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
@@ -27,14 +27,14 @@ _FOLDER_ARGUMENT = click.argument("folder", type=click.Path(path_type=Path), met
 
 @click.group()
 def bundle() -> None:
-    """CosyVoice checkpoint folders: check, convert, make at random."""
+    """Check and convert CosyVoice checkpoint folders, or create random ones."""
 
 
 @bundle.command()
 @_FOLDER_ARGUMENT
 @AS_JSON
 def check(folder: Path, as_json: bool) -> None:
-    """Compare every file, key, shape and type in DIR with what its release must hold."""
+    """Compare every file, key, shape and type in DIR with the release's."""
     from rich.console import Console
 
     with Console(stderr=True).status("reading"):
@@ -63,7 +63,7 @@ def _check_folder(folder: Path) -> CheckedBundle:
 @VERSION
 @click.option("--seed", type=int, default=0, show_default=True)
 def random(folder: Path, size: str, version: str, seed: int) -> None:
-    """Write random weights into DIR in the released layout, for tests and benches."""
+    """Write random weights in the released layout into DIR, for tests and benches."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -78,14 +78,14 @@ def random(folder: Path, size: str, version: str, seed: int) -> None:
 @bundle.command()
 @_FOLDER_ARGUMENT
 def convert(folder: Path) -> None:
-    """Write the weights in DIR as safetensors, and compare them."""
+    """Convert the weights in DIR to safetensors and compare both."""
     from rich.console import Console
 
     console = Console(stderr=True)
     with console.status("converting"):
         files = list(convert_bundle(folder))
     Console().print(_table(files))
-    console.print("These are used from now on; the .pt files may go.", highlight=False)
+    console.print("vivavoce now loads these; the .pt files can be deleted.", highlight=False)
 
 
 def _summary_line(bundle: CheckedBundle) -> str:

@@ -1,4 +1,4 @@
-"""``vivavoce keys add | list | revoke``: the file of keys, changed while servers that read it run."""
+"""``vivavoce keys add | list | revoke``: edit the keys file. Running servers that use it read the change."""
 
 import time
 from pathlib import Path
@@ -13,14 +13,14 @@ _KEYS_FILE_OPTION = click.option(
     required=True,
     envvar="VIVAVOCE_KEYS_FILE",
     metavar="FILE",
-    help="Where the keys' hashes are kept; also VIVAVOCE_KEYS_FILE.",
+    help="The file with the keys' hashes; also VIVAVOCE_KEYS_FILE.",
 )
 _POSITIVE_INTEGER = click.IntRange(min=1)
 
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke API keys."""
+    """Create, list and revoke API keys."""
 
 
 @keys.command()
@@ -33,7 +33,7 @@ def keys() -> None:
     multiple=True,
     default=("speak",),
     show_default=True,
-    help="What it may do; may be given several times.",
+    help="A permission of the key; repeatable.",
 )
 @click.option("--requests-per-minute", type=_POSITIVE_INTEGER, metavar="N", help="[default: no limit]")
 @click.option("--characters-per-minute", type=_POSITIVE_INTEGER, metavar="N", help="[default: no limit]")
@@ -48,7 +48,7 @@ def add(
     characters_per_minute: int | None,
     streams: int | None,
 ) -> None:
-    """Make a key for NAME and print it; it is shown this once."""
+    """Create a key for NAME and print it. It cannot be shown again."""
     limits = KeyLimits(requests_per_minute, characters_per_minute, streams)
     click.echo(KeysFile(keys_file).add(name, tuple(Scope(scope) for scope in dict.fromkeys(scopes)), limits))
 
@@ -56,7 +56,7 @@ def add(
 @keys.command("list")
 @_KEYS_FILE_OPTION
 def list_keys(keys_file: Path) -> None:
-    """List the keys: id, name, scopes, limits, since when."""
+    """List the keys: id, name, scopes, limits, creation date."""
     for key in KeysFile(keys_file):
         click.echo(_format_key(key))
 
@@ -65,7 +65,7 @@ def list_keys(keys_file: Path) -> None:
 @click.argument("id")
 @_KEYS_FILE_OPTION
 def revoke(id: str, keys_file: Path) -> None:
-    """Refuse the key ID from now on, in servers that run as well."""
+    """Revoke the key ID, also in running servers."""
     key = KeysFile(keys_file).revoke(id)
     click.echo(f"{key.id} ({key.name}) is revoked")
 

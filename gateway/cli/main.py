@@ -1,7 +1,7 @@
 """The command line: ``vivavoce serve | say | phone | keys | voices | bundle | bench``.
 
-Each command imports what it needs when it runs, so that ``--help`` and mistakes answer at once. Errors become
-one sentence on standard error and a non-zero exit code here, and nowhere else; results go to standard output.
+A command imports its modules when it runs, so that ``--help`` and usage errors are fast. This module turns
+errors into one sentence on standard error and a non-zero exit code. Results go to standard output.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and exit: 0, or one sentence and a code that says the kind of failure."""
+    """Run one command and exit with 0, or print one sentence and exit with click's code, 1 or 130."""
     try:
         _commands.main(args=arguments, prog_name="vivavoce", standalone_mode=False)
     except click.ClickException as error:
@@ -63,22 +63,24 @@ _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 @click.option("--http-port", metavar="PORT", help="0: any free one.  [default: 8080]")
 @click.option("--audiosocket-host", metavar="HOST", help="Address for Asterisk.  [default: 127.0.0.1]")
 @click.option("--audiosocket-port", metavar="PORT", help="0: any free one.  [default: 9092]")
-@click.option("--agent", metavar="script:FILE|keys|none", help="Who answers.  [default: keys or greeting]")
+@click.option(
+    "--agent", metavar="script:FILE|keys|none", help="What answers calls.  [default: keys or greeting]"
+)
 @click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
-@click.option("--precision", metavar="fp32|bf16|fp16|int8", help="Of CosyVoice.  [default: fp32]")
+@click.option("--precision", metavar="fp32|bf16|fp16|int8", help="Of CosyVoice's weights.  [default: fp32]")
 @DEVICE
 @click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
-@click.option("--max-calls", metavar="N", help="More are refused at once.  [default: 100]")
+@click.option("--max-calls", metavar="N", help="Calls at once; more are refused.  [default: 100]")
 @click.option("--max-streams", metavar="N", help="Utterances at once.  [default: 100]")
 @click.option(
     "--audiosocket-rate", metavar="HZ", help="8000, or 24000 for Asterisk 22.7 and later.  [default: 8000]"
 )
 @click.option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR.  [default: INFO]")
 @click.option(
-    "--listen-beyond-loopback", is_flag=True, default=None, help="Allow addresses that others can reach."
+    "--listen-beyond-loopback", is_flag=True, default=None, help="Allow addresses that other machines reach."
 )
-@click.option("--keys-file", type=_FILE_PATH, metavar="FILE", help="Ask for API keys, those of this file.")
-@click.option("--without-keys", is_flag=True, default=None, help="Let all who can reach it use it.")
+@click.option("--keys-file", type=_FILE_PATH, metavar="FILE", help="Require an API key from this file.")
+@click.option("--without-keys", is_flag=True, default=None, help="Serve without keys beyond loopback.")
 def serve(config_file: Path | None, **flags: object) -> None:
     """Answer phones, browsers and programs until SIGTERM or Control-C."""
     from ..settings import load_settings
@@ -91,7 +93,7 @@ def serve(config_file: Path | None, **flags: object) -> None:
 
 
 def _configure_logging(level: str, file: Path | None) -> None:
-    """Log to standard error, or to a file of which five older ones are kept."""
+    """Log to standard error, or to a file that is rotated at 10 MB; five older files are kept."""
     import logging
     from logging.handlers import RotatingFileHandler
 
@@ -105,14 +107,16 @@ def _configure_logging(level: str, file: Path | None) -> None:
         level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[handler]
     )
     for name in ("uvicorn", "aioice"):
-        logging.getLogger(name).setLevel("WARNING")  # their INFO is about themselves
+        logging.getLogger(name).setLevel("WARNING")  # their INFO lines report every connection
 
 
 @_commands.command()
 @click.argument("text", required=False)
 @click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
 @click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
-@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice.")
+@click.option(
+    "--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice's weights."
+)
 @DEVICE
 @click.option(
     "--store",
@@ -158,14 +162,14 @@ def say(
 @click.argument("host")
 @click.argument("port", type=click.IntRange(1, 65_535))
 @click.option("--seconds", type=float, default=30.0, show_default=True, help="How long to listen.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.wav", help="Record what is heard.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.wav", help="Record the call.")
 @click.option("--calls", type=int, default=1, show_default=True, help="Calls at once.")
 @click.option("--dtmf", default="", metavar="12#", help="Keys to press.")
 @AS_JSON
 def phone(
     host: str, port: int, seconds: float, out: Path | None, calls: int, dtmf: str, as_json: bool
 ) -> None:
-    """Call an AudioSocket server as Asterisk does, and listen."""
+    """Call an AudioSocket server like Asterisk, and record the answer."""
     from rich.console import Console
 
     from .phone import listen

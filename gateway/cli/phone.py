@@ -1,10 +1,9 @@
-"""The built-in caller: dials an AudioSocket gateway as Asterisk does, listens, and records what it hears.
+"""``vivavoce phone``: calls an AudioSocket server like Asterisk does, and records what arrives.
 
-One thread and one selector carry every call, so that a hundred phones cost little beside the gateway.
-A phone sends its 0x01 and UUID, then 20 ms of silence on an absolute schedule, and the digits it is told to.
-Arrival is when the kernel took the packet (SO_TIMESTAMPNS), not when this thread got round to reading it.
-
-It is not a bridge: it never plays what it hears, and it hangs up as Asterisk does, by closing the connection.
+One thread and one selector carry all calls, so that a hundred phones take little processor time beside the
+gateway under test. A phone sends its UUID (message 0x01), then 20 ms packets of silence on an absolute
+schedule, and the requested digits. A packet's arrival time is the kernel's (SO_TIMESTAMPNS), not the time of
+the read. It hangs up by closing the connection. It plays nothing and bridges nothing.
 
 Source: app_audiosocket and chan_audiosocket of Asterisk, which connect within 2 s and hang up by closing.
 """
@@ -44,14 +43,14 @@ from .received_audio import (
     write_wav,
 )
 
-PTIME_S = 0.020  # one packet of silence each, as a phone's RTP makes Asterisk send
-SAMPLE_RATE = 8000  # Hz, of the silence that the phone sends
-CONNECT_TIMEOUT_S = 2.0  # as Asterisk
+PTIME_S = 0.020  # packet length of the silence sent, as of most phones behind Asterisk
+SAMPLE_RATE = 8000  # Hz, of the silence sent
+CONNECT_TIMEOUT_S = 2.0  # as in Asterisk
 DIGITS = "0123456789*#ABCD"
 _FIRST_DIGIT_S = 1.0  # after the connection
 _DIGIT_EVERY_S = 0.3
 _RECEIVE_BYTES = 65_536
-_SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
+_SO_TIMESTAMPNS = 35  # Linux; the socket module does not define it
 _TIMESPEC = struct.Struct("@ll")
 
 
@@ -61,27 +60,28 @@ class PhoneFailed(VivavoceError):
 
 @dataclass(slots=True)
 class SimulatedPhone:
-    """One call in progress. ``arrivals`` are (monotonic s, bytes) as read; they are parsed after the call."""
+    """One call in progress. Times are monotonic seconds."""
 
     call_id: UUID
     sock: socket.socket
-    connection: AudioSocketConnection
+    connection: AudioSocketConnection  # the caller's side; encodes what is sent
     connected: float
-    next_silence: float
-    digits: str
-    next_digit: float
+    next_silence: float  # when the next packet of silence is due
+    digits: str  # keys still to press
+    next_digit: float  # when the next key is due
+    # (arrival, bytes) of each read; parsed after the call, to keep the loop short
     arrivals: list[tuple[float, bytes]] = field(default_factory=list)
     ended: float | None = None
-    reason: str = ""
+    reason: str = ""  # why the call ended
 
     @property
     def next_due(self) -> float:
-        """When this line has something to send, monotonic s."""
+        """When the next message is due, monotonic seconds."""
         return min(self.next_silence, self.next_digit) if self.digits else self.next_silence
 
 
 class PhoneSimulator:
-    """Many phones on one thread. Dial with ``dial``, let time pass with ``run``, read what each ``heard``."""
+    """Simulates phones on one thread: ``dial`` connects one, ``run`` sends and receives for all of them."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -92,16 +92,14 @@ class PhoneSimulator:
         self._silence = encode(AudioSocketAudio(SAMPLE_RATE, bytes(round(SAMPLE_RATE * PTIME_S) * 2)))
 
     def dial(self, *, digits: str = "") -> UUID:
-        """Connect one more phone; ``digits`` are pressed from one second on.
+        """Connect a phone, which presses ``digits`` from one second after the connection on.
 
-        Raises:
-            PhoneFailed: nobody answers there.
-            BadRequest: a digit that no phone has.
+        Raises PhoneFailed if the connection fails, BadRequest for an invalid digit.
         """
         check_digits(digits)
         sock = self._connect()
         now = time.monotonic()
-        phase_s = self._random.uniform(0, PTIME_S)  # phones do not tick together
+        phase_s = self._random.uniform(0, PTIME_S)  # spreads the phones over the 20 ms
         connection = AudioSocketConnection(AudioSocketRole.CALLER)
         phone_call = SimulatedPhone(
             uuid4(), sock, connection, now, now + phase_s, digits, now + _FIRST_DIGIT_S
@@ -118,7 +116,7 @@ class PhoneSimulator:
             sock = socket.create_connection(self._address, timeout=CONNECT_TIMEOUT_S)
         except OSError as error:
             raise PhoneFailed(
-                f"nobody answers at {host}:{port} ({error.strerror or error}); is `vivavoce serve` running?"
+                f"cannot connect to {host}:{port} ({error.strerror or error}); is `vivavoce serve` running?"
             ) from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _enable_kernel_timestamps(sock)
@@ -127,11 +125,11 @@ class PhoneSimulator:
 
     @property
     def open_calls(self) -> int:
-        """Calls that nobody has hung up yet."""
+        """Number of calls that have not ended."""
         return sum(phone_call.ended is None for phone_call in self._phones.values())
 
     def run(self, until: float) -> None:
-        """Send and receive until then (monotonic s), or until the last call has ended."""
+        """Send and receive until ``until`` (monotonic seconds), or until the last call has ended."""
         while self._schedule and (now := time.monotonic()) < until:
             wait_s = max(0.0, min(self._schedule[0][0], until) - now)
             for key, _ in self._selector.select(wait_s):
@@ -164,7 +162,7 @@ class PhoneSimulator:
         except OSError as error:
             self._end(phone_call, now, f"the gateway dropped the connection ({error.strerror or error})")
             return
-        if sent < len(message):  # Asterisk fails the call at a short write, too
+        if sent < len(message):  # Asterisk also ends the call after a short write
             self._end(phone_call, now, "the gateway stopped reading")
 
     def _receive(self, phone_call: SimulatedPhone) -> None:
@@ -192,28 +190,28 @@ class PhoneSimulator:
         phone_call.sock.close()
 
     def close(self) -> None:
-        """Hang up every call as Asterisk does, by closing, and let go of the selector."""
+        """Hang up every call by closing its connection, and close the selector."""
         for phone_call in self._phones.values():
             self._end(phone_call, time.monotonic(), "we hung up")
         self._selector.close()
 
     def received_calls(self) -> list[ReceivedCall]:
-        """What each phone heard so far, in the order of dialling."""
+        """The audio that each phone has received so far, in the order of dialling."""
         return [_received_call(phone_call) for phone_call in self._phones.values()]
 
 
 def check_digits(digits: str) -> None:
-    """Raises BadRequest for a key that no phone has."""
+    """Raise BadRequest for a digit that is not on a phone."""
     wrong = [digit for digit in digits if digit not in DIGITS]
     if wrong:
-        raise BadRequest(f"{wrong[0]!r} is not a key of a phone; keys are {DIGITS}")
+        raise BadRequest(f"got digit {wrong[0]!r}; allowed are {DIGITS}")
 
 
 def _enable_kernel_timestamps(sock: socket.socket) -> None:
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     except OSError:
-        return  # elsewhere than on Linux arrival is when we read
+        return  # not on Linux: the arrival time is the time of the read
 
 
 def _arrival_time(ancillary: list[tuple[int, int, bytes]]) -> float:
@@ -222,7 +220,9 @@ def _arrival_time(ancillary: list[tuple[int, int, bytes]]) -> float:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _TIMESPEC.size:
             seconds, nanoseconds = _TIMESPEC.unpack(data)
             waited_s = time.time() - (seconds + nanoseconds / 1e9)
-            return now - min(max(float(waited_s), 0.0), 1.0)  # a stepped wall clock moves no packet farther
+            return now - min(
+                max(float(waited_s), 0.0), 1.0
+            )  # bounds the error when the wall clock is stepped
     return now
 
 
@@ -252,16 +252,16 @@ def _received_events(phone_call: SimulatedPhone) -> Iterator[tuple[float, object
 
 @dataclass(frozen=True, slots=True)
 class PhoneReport:
-    """The figures of every call of one run."""
+    """The figures of all calls of one run."""
 
     calls: tuple[ReceivedCallSummary, ...]
 
     def as_json(self) -> str:
-        """One JSON object with a list of calls."""
+        """One JSON object with the list ``calls``."""
         return f'{{"calls": [{", ".join(summary.as_json() for summary in self.calls)}]}}'
 
     def print_table(self, console: Console) -> None:
-        """The same as a table for people: all figures of one call, or one row each of several."""
+        """Print a table: every figure of a single call, or one row for each of several."""
         if len(self.calls) == 1:
             console.print(_one_call_table(self.calls[0]))
         else:
@@ -326,16 +326,16 @@ def listen(
 ) -> PhoneReport:
     """Make ``calls`` calls at once, listen for ``seconds`` or until the gateway hangs up, and report.
 
-    ``out`` is a WAV, with packet times beside it (``heard.wav``, ``heard.packets.csv``); several calls are
-    numbered (``heard-1.wav``). Control-C hangs up early and still reports. ``progress``: where to show it.
+    ``out`` names a WAV file; packet times go into a CSV file beside it (``heard.wav``,
+    ``heard.packets.csv``). Recordings of several calls are numbered (``heard-1.wav``). Control-C hangs up
+    early and still reports. ``progress`` shows a progress bar.
 
-    Raises:
-        PhoneFailed: nobody answers, or a recording cannot be written.
-        BadRequest: seconds, calls or digits that make no sense.
+    Raises PhoneFailed if a connection fails or a recording cannot be written, BadRequest for invalid
+    arguments.
     """
     _check_arguments(seconds, calls, dtmf)
     if out is not None and not out.parent.is_dir():
-        raise PhoneFailed(f"cannot write {out}: there is no folder {out.parent}")
+        raise PhoneFailed(f"cannot write {out}: the folder {out.parent} does not exist")
     simulator = PhoneSimulator(host, port)
     try:
         _run_calls(simulator, seconds, calls, dtmf, progress or Console(quiet=True))
@@ -353,7 +353,7 @@ def listen(
 
 def _check_arguments(seconds: float, calls: int, dtmf: str) -> None:
     if seconds <= 0:
-        raise BadRequest(f"got {seconds} s to listen; more than 0 is needed")
+        raise BadRequest(f"got {seconds} seconds; more than 0 is needed")
     if calls < 1:
         raise BadRequest(f"got {calls} calls; at least 1 is needed")
     check_digits(dtmf)

@@ -1,7 +1,6 @@
-"""What a phone heard: packets with their arrival times, and the figures that follow from them.
+"""Audio received by a simulated phone: packets with arrival times, and the figures computed from them.
 
-Pure: no sockets and no clock, so that a test can write down a trace and know the answer.
-Times are ``time.monotonic()`` seconds; audio is s16le mono.
+Pure functions without sockets or clocks. Times are ``time.monotonic()`` seconds; audio is s16le mono.
 """
 
 import csv
@@ -16,19 +15,19 @@ import numpy as np
 
 from ...adapters.audio.codecs import wav_file
 
-AUDIBLE_DBFS = -50.0  # quieter than this is silence to a listener on a phone
-JITTER_BUFFER_S = 0.060  # what a phone waits for a late packet before it plays nothing
+AUDIBLE_DBFS = -50.0  # quieter audio counts as silence
+JITTER_BUFFER_S = 0.060  # a later packet leaves a gap in what the phone plays
 _FULL_SCALE = 32_768
 AUDIBLE_LEVEL = round(_FULL_SCALE * 10 ** (AUDIBLE_DBFS / 20))
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPacket:
-    """One audio message as it arrived. ``arrived``: monotonic s; ``pcm``: s16le mono."""
+    """One audio message as it arrived."""
 
-    arrived_at: float
-    sample_rate: int
-    pcm: bytes
+    arrived_at: float  # monotonic seconds
+    sample_rate: int  # Hz
+    pcm: bytes  # s16le mono
 
     @property
     def seconds(self) -> float:
@@ -38,37 +37,34 @@ class ReceivedPacket:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedCall:
-    """One call from the phone's side.
-
-    ``connected`` and ``ended`` are monotonic s; ``reason`` says who ended it.
-    """
+    """One call from the phone's side."""
 
     call: UUID
-    connected_at: float
+    connected_at: float  # monotonic seconds
     packets: tuple[ReceivedPacket, ...]
-    ended_at: float
-    reason: str
+    ended_at: float  # monotonic seconds
+    reason: str  # which side ended it, and why
 
 
 def audible_span(pcm: bytes) -> tuple[int, int] | None:
-    """(first, one past the last) sample above -50 dBFS, or None in silence."""
+    """(first, one past the last) sample above -50 dBFS, or None if all is silence."""
     loud = np.flatnonzero(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)) >= AUDIBLE_LEVEL)
     return (int(loud[0]), int(loud[-1]) + 1) if len(loud) else None
 
 
 def audible_at(packet: ReceivedPacket) -> float | None:
-    """When a packet's first audible sample is heard (arrival plus its place inside), or None in silence."""
+    """Time of a packet's first audible sample: arrival plus its offset. None if all is silence."""
     span = audible_span(packet.pcm)
     return None if span is None else packet.arrived_at + span[0] / packet.sample_rate
 
 
 def first_audible_at(packets: Sequence[ReceivedPacket]) -> float | None:
-    """When the first audible sample is heard, or None if all is silence."""
+    """Time of the first audible sample, or None if all is silence."""
     return next((at for at in map(audible_at, packets) if at is not None), None)
 
 
 def speech_s(packets: Sequence[ReceivedPacket]) -> float:
-    """Seconds of packets with something audible in them."""
+    """Seconds of audio in packets that contain an audible sample."""
     return sum(packet.seconds for packet in packets if audible_span(packet.pcm) is not None)
 
 
@@ -79,25 +75,23 @@ def gaps_s(packets: Sequence[ReceivedPacket]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedCallSummary:
-    """The figures of one call; times run from the connection, None where nothing came.
+    """The figures of one call; None where nothing arrived."""
 
-    ``inter_arrival`` is between packets of audio, silence included; ``speech_s`` counts audible packets only.
-    """
-
-    call: str
-    reason: str
+    call: str  # UUID
+    reason: str  # which side ended it, and why
     duration_s: float
     packets: int
-    sample_rate: int | None
-    first_packet_ms: float | None
-    first_audible_ms: float | None
-    speech_s: float
+    sample_rate: int | None  # Hz, of the first packet
+    first_packet_ms: float | None  # from the connection on
+    first_audible_ms: float | None  # from the connection on
+    speech_s: float  # audible packets only
+    # Between the arrivals of successive packets, silent ones included:
     inter_arrival_p50_ms: float | None
     inter_arrival_p99_ms: float | None
     gaps_over_40_ms: int
     gaps_over_60_ms: int
     gaps_over_100_ms: int
-    recording: str | None = None
+    recording: str | None = None  # path of the WAV file
 
     def as_json(self) -> str:
         """The same as one JSON object."""
@@ -105,7 +99,7 @@ class ReceivedCallSummary:
 
 
 def summarize_call(received: ReceivedCall, recording: Path | None = None) -> ReceivedCallSummary:
-    """The figures of one call; ``recording`` is where its WAV lies."""
+    """Compute the figures of one call; ``recording`` is the path of its WAV file."""
     gaps = gaps_s(received.packets)
     start = received.packets[0].arrived_at if received.packets else None
     return ReceivedCallSummary(
@@ -139,12 +133,12 @@ def _count_over(gaps: Sequence[float], limit_s: float) -> int:
 
 
 def play_through_jitter_buffer(packets: Sequence[ReceivedPacket]) -> list[tuple[float, ReceivedPacket]]:
-    """(s of silence before it, packet) as a phone with a 60 ms jitter buffer plays what arrives.
+    """(seconds of silence before it, packet) as a phone with a 60 ms jitter buffer plays them.
 
-    A packet later than the buffer covers is played when it comes, and the schedule starts anew from it:
+    A packet that the buffer does not cover is played on arrival, and the schedule restarts from it:
 
         arrivals  |p0|p1|p2|..............|p3|p4|
-        heard     |p0|p1|p2|   silence    |p3|p4|
+        played    |p0|p1|p2|   silence    |p3|p4|
     """
     played: list[tuple[float, ReceivedPacket]] = []
     runs_dry_at = packets[0].arrived_at if packets else 0.0
@@ -157,9 +151,9 @@ def play_through_jitter_buffer(packets: Sequence[ReceivedPacket]) -> list[tuple[
 
 
 def write_wav(path: Path, packets: Sequence[ReceivedPacket]) -> None:
-    """Record what was heard, silence where nothing came in time, at the first packet's sample rate.
+    """Write a WAV file at the first packet's sample rate, with silence where packets were late.
 
-    Raises OSError; a packet of another rate than the first is left out as silence of its length.
+    A packet of another sample rate is replaced by silence of its length. Raises OSError.
     """
     sample_rate = packets[0].sample_rate if packets else 8000
     parts = []
@@ -175,7 +169,7 @@ def _silence(seconds: float, sample_rate: int) -> bytes:
 
 
 def write_packet_times(path: Path, received: ReceivedCall) -> None:
-    """One line a packet: arrival after the connection, place in the WAV, rate, bytes, audible or not."""
+    """Write a CSV line a packet: arrival since the connection, position in the WAV, rate, bytes, audible."""
     at_s = 0.0
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)

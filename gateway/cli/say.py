@@ -1,4 +1,4 @@
-"""``vivavoce say``: text in, a WAV file or a raw pipe out, both as they come."""
+"""``vivavoce say``: streams text to a voice and its speech to a WAV file or, as raw s16le, to a pipe."""
 
 import asyncio
 import codecs
@@ -24,39 +24,36 @@ _READ_BYTES = 4096
 
 
 class OutputNotWritable(VivavoceError):
-    """The output cannot be written; the message says where and why."""
+    """The output cannot be written; the message names the file and the system's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class SayOptions:
-    """What is wanted: where to (a WAV file, or "-": raw s16le on standard output), how, at how many Hz.
+    """Output, voice and engine of one ``say``."""
 
-    bundle, voices, precision, device: who speaks, as ``Engine.open`` has them.
-    """
-
-    out: str
-    voice: str | None
-    speed: float
+    out: str  # path of a WAV file, or "-" for raw s16le on standard output
+    voice: str | None  # id; None is the engine's default
+    speed: float  # 0.5 to 2.0
     seed: int
-    sample_rate: int
+    sample_rate: int  # Hz of the output: 24000 or 8000
+    # As in ``Engine.open``:
     bundle: str = "default"
-    voices: Path | None = None
+    voices: Path | None = None  # folder of the voice store
     precision: str = "fp32"
     device: str = "auto"
 
 
 class PcmSink(Protocol):
-    """Takes s16le."""
+    """Writes s16le samples."""
 
     def write(self, pcm: bytes) -> None:
-        """Take more of it; raises OSError."""
+        """Append samples; raises OSError."""
 
 
 async def say(text: str | None, options: SayOptions) -> None:
-    """Speak ``text``, or standard input where there is none, as it arrives.
+    """Speak ``text``, or standard input as it arrives if ``text`` is None.
 
-    Raises:
-        VivavoceError: the text, the voice or the output is at fault.
+    Raises VivavoceError when the text, the voice or the output is invalid.
     """
     async with (
         await Engine.open(
@@ -64,7 +61,7 @@ async def say(text: str | None, options: SayOptions) -> None:
         ) as engine,
         engine.stream(voice=options.voice, speed=options.speed, seed=options.seed) as stream,
     ):
-        # Opened last, so that whatever keeps the voice from speaking leaves a file as it was.
+        # Opened last: an error before this point leaves an existing file untouched.
         with _open_sink(options) as sink:
             async with TextFeed(stream, standard_input() if text is None else text) as feed:
                 await _write_speech(stream, feed, sink, options)
@@ -78,7 +75,7 @@ async def _write_speech(stream: Stream, feed: TextFeed, sink: PcmSink, options: 
     with console.status("speaking") as status:
         async for chunk in stream:
             if feed.has_failed:
-                break  # the sentence about it shall not wait for an hour of speech
+                break  # report the error now, not after the speech that is still queued
             sink.write(resampler.push(chunk.pcm))
             spoken_s += chunk.seconds
             status.update(f"{spoken_s:.1f} s of speech")
@@ -89,7 +86,7 @@ async def _write_speech(stream: Stream, feed: TextFeed, sink: PcmSink, options: 
 @contextlib.contextmanager
 def _open_sink(options: SayOptions) -> Iterator[PcmSink]:
     try:
-        with contextlib.suppress(BrokenPipeError):  # a reader that has enough is no error
+        with contextlib.suppress(BrokenPipeError):  # the reader closed the pipe, which is not an error
             if options.out == "-":
                 yield _StandardOutput()
             else:
@@ -106,7 +103,7 @@ class _StandardOutput:
 
 
 class GrowingWavFile:
-    """A WAV file that grows; whenever it is closed, it is whole."""
+    """A WAV file written incrementally; closing it writes the final length into the header."""
 
     def __init__(self, path: Path, sample_rate: int) -> None:
         self._sample_rate = sample_rate
@@ -129,7 +126,7 @@ class GrowingWavFile:
 
 
 async def standard_input() -> AsyncIterator[str]:
-    """Standard input in the pieces in which it arrives, until it ends."""
+    """Standard input as it arrives, decoded as UTF-8, until its end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while True:
         await _wait_readable(_STDIN)
@@ -146,7 +143,7 @@ async def _wait_readable(descriptor: int) -> None:
     try:
         loop.add_reader(descriptor, readable.set)
     except PermissionError:
-        return  # epoll takes no plain files, and they never block
+        return  # epoll refuses regular files, whose reads never block
     try:
         await readable.wait()
     finally:

@@ -1,4 +1,7 @@
-"""``vivavoce voices add | list | remove``: the store of voices, changed while servers that read it run."""
+"""``vivavoce voices add | list | remove``: edit a voice store.
+
+Running servers that use it read the change.
+"""
 
 import hashlib
 import json
@@ -12,7 +15,7 @@ import click
 from ...tts_engine.errors import BadRequest
 from .options import AS_JSON
 
-if TYPE_CHECKING:  # onnxruntime comes with it, and --help answers at once
+if TYPE_CHECKING:  # importing it loads onnxruntime, which would slow down --help
     from ...tts_engine.voices.store import StoredVoice, VoiceStore
 
 _STORE_OPTION = click.option(
@@ -22,7 +25,7 @@ _STORE_OPTION = click.option(
     required=True,
     envvar="VIVAVOCE_VOICE_STORE",
     metavar="DIR",
-    help="Where voices are kept; also VIVAVOCE_VOICE_STORE.",
+    help="Folder of the voice store; also VIVAVOCE_VOICE_STORE.",
 )
 _ROW_FORMAT = "{:<24} {:<24} {:>7}  {:<6} {:<10}  {}"
 
@@ -40,23 +43,21 @@ def voices() -> None:
     "--bundle", type=click.Path(path_type=Path), required=True, metavar="DIR", help="CosyVoice 2 or 3."
 )
 @click.option(
-    "--transcript", default="", metavar="TEXT", help="What is said in FILE; the voice is nearer with it."
+    "--transcript", default="", metavar="TEXT", help="The words spoken in FILE; improves similarity."
 )
-@click.option("--language", default="", metavar="CODE", help="That is spoken in it, such as en-GB.")
-@click.option(
-    "--consent", default="", metavar="TEXT", help="What the speaker agreed to; kept with the voice."
-)
+@click.option("--language", default="", metavar="CODE", help="Language of FILE, such as en-GB.")
+@click.option("--consent", default="", metavar="TEXT", help="The speaker's consent; stored with the voice.")
 def add(
     name: str, file: Path, folder: Path, bundle: Path, transcript: str, language: str, consent: str
 ) -> None:
-    """Make FILE, 3 to 30 seconds of one person speaking, the voice NAME."""
+    """Enrol FILE, 3 to 30 seconds of one person speaking, as the voice NAME."""
     from ...tts_engine.voices.enrolment import enroll
     from ...tts_engine.voices.recording import read_recording_file
     from ...tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
     with VoiceStore(folder, None) as store:
         if store.find(checked_id(name)) is not None:
-            raise BadRequest(f"there is a voice {name!r} already; remove it first or take another name")
+            raise BadRequest(f"a voice {name!r} already exists; remove it first or choose another name")
         recording = read_recording_file(file)
         prompt = enroll(bundle, recording, transcript)
         about = VoiceMetadata(
@@ -73,7 +74,7 @@ def add(
 @_STORE_OPTION
 @AS_JSON
 def list_voices(folder: Path, as_json: bool) -> None:
-    """List the voices: id, name, release, language, since when, whose, from where."""
+    """List the voices: id, name, release, language, creation date, owner, origin."""
     with _open_existing_store(folder) as store:
         stored_voices = store.list()
     if as_json:
@@ -87,7 +88,7 @@ def list_voices(folder: Path, as_json: bool) -> None:
 @click.argument("id")
 @_STORE_OPTION
 def remove(id: str, folder: Path) -> None:
-    """Delete the voice ID, and its recording's traces with it."""
+    """Delete the voice ID and everything derived from its recording."""
     with _open_existing_store(folder) as store:
         voice = store.remove(id)
     click.echo(f"{voice.id} ({voice.name}) is removed")
@@ -97,7 +98,7 @@ def _open_existing_store(folder: Path) -> "VoiceStore":
     from ...tts_engine.voices.store import VoiceStore
 
     if not folder.is_dir():
-        raise BadRequest(f"{folder}: no such folder; 'vivavoce voices add' makes one")
+        raise BadRequest(f"{folder}: no such folder; 'vivavoce voices add' creates it")
     return VoiceStore(folder, None)
 
 

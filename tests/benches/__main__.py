@@ -1,4 +1,4 @@
-"""Benches of single parts, for developers: ``PYTHONPATH=tests python -m benches NAME``; ``--help`` lists them.
+"""Benches of single parts, for developers: ``PYTHONPATH=tests python -m benches NAME``.
 
 What an operator measures is ``vivavoce bench``.
 """
@@ -20,7 +20,7 @@ def _benches() -> None:
 @click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of audio.")
 @AS_JSON
 def bench_resample(seconds: float, as_json: bool) -> None:
-    """24 to 8 kHz: delay, response, processor time."""
+    """The 24 to 8 kHz resampler: delay, frequency response, processor time."""
     from benches.resample import measure
 
     print_report(measure(seconds), as_json)
@@ -28,10 +28,10 @@ def bench_resample(seconds: float, as_json: bool) -> None:
 
 @_benches.command("words")
 @click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
-@click.option("--verbose", is_flag=True, help="Show what was heard differently.")
+@click.option("--verbose", is_flag=True, help="Show every difference.")
 @AS_JSON
 def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
-    """Words wrong in call-centre sentences, by speech recognition."""
+    """Word errors in call-centre sentences, by speech recognition."""
     from benches.word_errors import measure
 
     print_report(measure(limit, _print_line if verbose else None), as_json)
@@ -50,7 +50,7 @@ def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
 @click.option("--seed", type=int, default=0, show_default=True)
 @AS_JSON
 def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: bool) -> None:
-    """Who is served next: our order, a queue and round robin, on a virtual clock."""
+    """Scheduling orders on a virtual clock: playout deadline, first come, round robin."""
     from benches.schedule import measure
 
     print_report(measure(rates or None, requests=requests, seed=seed), as_json)
@@ -61,7 +61,7 @@ def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: 
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a call.")
 @AS_JSON
 def bench_webrtc(calls: int, seconds: float, as_json: bool) -> None:
-    """Browser calls, in a real Chromium: first sound, loss, concealment, interruption."""
+    """Browser calls in Chromium: first sound, loss, concealment, interruption."""
     from benches.browser_calls import measure
 
     print_report(measure(calls=calls, seconds=seconds), as_json)
@@ -76,11 +76,11 @@ _PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
     "parts",
     multiple=True,
     type=click.Choice(_PIPECAT_PARTS),
-    help="Only this; may be repeated.  [default: all]",
+    help="Only this; repeatable.  [default: all]",
 )
 @AS_JSON
 def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
-    """Pipecat bots: first audio beside Piper, what a conversation remembers, many calls."""
+    """Pipecat bots: first audio beside Piper, context after interruptions, many calls."""
     from benches.pipecat_calls import PipecatBenchPart, measure
 
     print_report(measure([PipecatBenchPart(part) for part in parts or _PIPECAT_PARTS]), as_json)
@@ -95,13 +95,13 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     "precisions",
     multiple=True,
     type=PRECISIONS,
-    help="Only this; may be repeated.  [default: fp32, bf16, int8]",
+    help="Only this; repeatable.  [default: fp32, bf16, int8]",
 )
 @AS_JSON
 def bench_precision(
     size: str, version: str, bundle: Path | None, precisions: tuple[str, ...], as_json: bool
 ) -> None:
-    """CosyVoice's language model in 16 and 8 bits: time, error and memory beside fp32."""
+    """CosyVoice's language model in 16 and 8 bits: time, error and memory against fp32."""
     from benches.cosyvoice import precision
     from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 
@@ -125,12 +125,21 @@ def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | N
 
     chosen = parts.split(",") if parts else _COSYVOICE_PARTS
     if unknown := sorted(set(chosen) - set(_COSYVOICE_PARTS)):
-        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_COSYVOICE_PARTS)}.")
+        raise click.BadParameter(f"got {unknown[0]!r}; allowed are {', '.join(_COSYVOICE_PARTS)}.")
     print_report(measure(chosen, BenchWeights(bundle, size, int(version))), as_json)
 
 
 def _print_line(line: str) -> None:
     click.echo(line, err=True)
+
+
+@_benches.command("dashscope-voices")
+@AS_JSON
+def bench_dashscope_voices(as_json: bool) -> None:
+    """DashScope: isolation of 20 voices, memory of 500 idle sockets. Takes over a minute."""
+    from benches.dashscope_voices import measure
+
+    print_report(measure(), as_json)
 
 
 if __name__ == "__main__":

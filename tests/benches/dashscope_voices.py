@@ -1,4 +1,4 @@
-"""DashScope: whose speech arrives at whom, and what an idle socket costs, with a server of tone voices."""
+"""DashScope with a server of tone voices: isolation of the clients' speech, and the cost of idle sockets."""
 
 import asyncio
 import contextlib
@@ -17,49 +17,62 @@ from websockets.exceptions import ConnectionClosed
 
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.cli.bench.dashscope_api import POOL_SIZE, TASK_COUNT, open_pool, run_tasks
+from vivavoce.gateway.cli.bench.api_clients import DashScopeClient
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import VivavoceError
 
+TASK_COUNT: Final = 100
 IDLE_SOCKETS: Final = 500
-
-
-PITCHES_HZ: Final = tuple(range(300, 3300, 150))
-
-
+PITCHES_HZ: Final = tuple(range(300, 3300, 150))  # of the 20 voices
 _IDLE_CLOSED_S: Final = (58.0, 64.0)
 
 
 async def voice_isolation_figures() -> list[BenchFigure]:
-    """100 tasks over 20 sockets, each socket with a voice of its own: what arrives at whom."""
-    async with _tone_server_process() as (address, _, key), open_pool(address, POOL_SIZE, key) as sockets:
-        heard = await asyncio.gather(
-            *(
-                run_tasks(socket, "one two three four", TASK_COUNT // POOL_SIZE, f"tone-{pitch}")
-                for socket, pitch in zip(sockets, PITCHES_HZ, strict=True)
-            )
-        )
+    """100 tasks of 20 clients at once, each with its own voice: count those that hear another voice."""
+    async with _tone_server_process() as (url, _, key):
+        client = DashScopeClient(url, key)
+        await client.open(len(PITCHES_HZ))
+        heard = await asyncio.gather(*(_speak_tasks(client, pitch) for pitch in PITCHES_HZ))
+        await client.aclose()
     mixed = sum(
-        task.failed or not _is_single_tone(task.pcm, pitch)
-        for tasks, pitch in zip(heard, PITCHES_HZ, strict=True)
-        for task in tasks
+        not _is_single_tone(pcm, pitch)
+        for recordings, pitch in zip(heard, PITCHES_HZ, strict=True)
+        for pcm in recordings
     )
     return [BenchFigure("DashScope, 100 tasks of 20 voices: failed or mixed up", mixed, "", at_most=0)]
 
 
+async def _speak_tasks(client: DashScopeClient, pitch_hz: int) -> list[bytes]:
+    recordings = []
+    for _ in range(TASK_COUNT // len(PITCHES_HZ)):
+        try:
+            pieces = client.speak(_words("one two three four"), f"tone-{pitch_hz}")
+            recordings.append(b"".join([audio async for audio in pieces]))
+        except VivavoceError:
+            recordings.append(b"")  # counts as mixed up
+    return recordings
+
+
+async def _words(text: str) -> AsyncIterator[str]:
+    yield text
+
+
 async def idle_socket_figures() -> list[BenchFigure]:
-    """500 sockets with a key and without a task: what each costs, and when they are closed."""
-    async with _tone_server_process() as (address, pid, key):
-        async with open_pool(address, POOL_SIZE, key):
-            pass  # what the first sockets alone cost is not theirs
+    """500 sockets with a key and without a task: memory of each, and when the server closes them."""
+    async with _tone_server_process() as (url, pid, key):
+        warm_up = DashScopeClient(url, key)
+        await warm_up.open(len(PITCHES_HZ))  # what the server allocates once
+        await warm_up.aclose()
         before = _resident_kb(pid)
         opened = time.perf_counter()
-        async with open_pool(address, IDLE_SOCKETS, key) as sockets:
-            await asyncio.sleep(1.0)
-            each_kb = (_resident_kb(pid) - before) / IDLE_SOCKETS
-            closed = await asyncio.gather(*(_closed_after_s(socket, opened) for socket in sockets))
+        client = DashScopeClient(url, key)
+        await client.open(IDLE_SOCKETS)
+        await asyncio.sleep(1.0)
+        each_kb = (_resident_kb(pid) - before) / IDLE_SOCKETS
+        closed = await asyncio.gather(*(_closed_after_s(socket, opened) for socket in client.idle))
     early, late = _IDLE_CLOSED_S
     punctual = sum(early <= after_s <= late and code == 1000 for after_s, code in closed)
     return [
@@ -80,7 +93,7 @@ async def _closed_after_s(socket: ClientConnection, opened: float) -> tuple[floa
 
 
 def _is_single_tone(pcm: bytes, pitch_hz: int) -> bool:
-    """Whether every tenth of a second is that tone or silence."""
+    """Whether every tenth of a second is that tone or silence, and at least six are the tone."""
     samples = np.frombuffer(pcm, "<i2").astype(np.float64)
     pieces = samples[: len(samples) // 2400 * 2400].reshape(-1, 2400)
     loud = pieces[np.abs(pieces).max(axis=1) > 1_000]
@@ -90,7 +103,7 @@ def _is_single_tone(pcm: bytes, pitch_hz: int) -> bool:
 
 @contextlib.asynccontextmanager
 async def _tone_server_process() -> AsyncIterator[tuple[str, int, str]]:
-    """A server of tones that asks for keys: host:port, process id, a key."""
+    """A server with tone voices that requires keys: its URL, process id and a key."""
     with tempfile.TemporaryDirectory() as folder:
         keys = Path(folder) / "keys.json"
         key = KeysFile(keys).add("bench", (Scope.SPEAK,), KeyLimits())
@@ -99,7 +112,7 @@ async def _tone_server_process() -> AsyncIterator[tuple[str, int, str]]:
         try:
             assert process.stdout is not None
             ready = await process.stdout.readline()
-            yield ready.decode().strip(), process.pid, key
+            yield f"http://{ready.decode().strip()}", process.pid, key
         finally:
             process.terminate()
             await process.wait()
@@ -124,7 +137,7 @@ async def _serve_tone_voices(keys: Path) -> None:
 
 
 def measure() -> BenchReport:
-    """Both, in a server process of their own."""
+    """Run both, each with a server process of its own."""
     figures = [*asyncio.run(voice_isolation_figures()), *asyncio.run(idle_socket_figures())]
     return BenchReport("DashScope's sockets", tuple(figures))
 

@@ -44,7 +44,7 @@ from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketRole,
     CallId,
 )
-from vivavoce.gateway.cli.bench.server_process import run_server_process
+from vivavoce.gateway.cli.bench.processes import run_server_process
 
 pytestmark = [
     pytest.mark.asr,

@@ -47,7 +47,7 @@ from vivavoce.adapters.pipecat.audiosocket.server import AudioSocketTransport, P
 from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
 from vivavoce.adapters.pipecat.remote_tts_service import VivavoceWebsocketTTSService
 from vivavoce.gateway.calls.agents import llm_tokens
-from vivavoce.gateway.cli.bench.server_process import run_server_process
+from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.tts_engine.chunk import Word
 
 TOKENS_PER_S = 40

@@ -1,7 +1,4 @@
-"""Whose weights a bench of CosyVoice runs, and the targets that are held to those of the released size.
-
-Not a bench.
-"""
+"""The weights for a CosyVoice bench, and its targets, which apply to weights of the released size only."""
 
 import contextlib
 import tempfile
@@ -15,12 +12,12 @@ from ....tts_engine.bundles import CheckedBundle, write_random_bundle
 from ....tts_engine.cosyvoice.device_timings import Measurement
 from .report import BenchFigure
 
-_RELEASED_BYTES = 1_000_000_000  # a bundle with less is a reduced one
+_RELEASED_BYTES = 1_000_000_000  # a smaller bundle has reduced networks
 
 
 @dataclass(frozen=True, slots=True)
 class BenchWeights:
-    """Those of a bundle, or without one random ones of a size and version, made for the bench."""
+    """A bundle's weights, or random ones of a size and version, written for the bench."""
 
     bundle: Path | None = None
     size: str = "full"
@@ -31,7 +28,7 @@ class BenchWeights:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """Where they are; random ones are gone afterwards. Raises BundleError."""
+        """The bundle's folder; random weights are deleted afterwards. Raises BundleError."""
         if self.bundle is not None:
             yield self.bundle
             return
@@ -43,13 +40,13 @@ class BenchWeights:
 
 @dataclass(frozen=True, slots=True)
 class FigureTargets:
-    """Bounds of figures, by name."""
+    """Targets of figures by name."""
 
     at_most: Mapping[str, float] = field(default_factory=dict)
     at_least: Mapping[str, float] = field(default_factory=dict)
 
     def figures(self, measured: Iterable[Measurement]) -> tuple[BenchFigure, ...]:
-        """What was measured, each with its bound where it has one."""
+        """The measurements as figures, with their targets."""
         return tuple(
             BenchFigure(
                 one.name, one.value, one.unit, self.at_most.get(one.name), self.at_least.get(one.name)
@@ -59,5 +56,5 @@ class FigureTargets:
 
 
 def is_released(checked: CheckedBundle) -> bool:
-    """Whether a bundle has the released size, which targets are of."""
+    """Whether a bundle has the released size."""
     return sum(file.size_bytes for file in checked.files) > _RELEASED_BYTES

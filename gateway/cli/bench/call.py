@@ -1,23 +1,20 @@
-"""The call bench: how soon a phone hears, how many calls speak at once, how barge-in works.
+"""``vivavoce bench call``: time to first audio, simultaneous calls and barge-in, measured at the phones.
 
-The gateway (``talker.py``) and the phones (``load.py``) are two processes of their own; this one starts them,
-watches the memory of the first, and does the sums when both have ended. All three read one monotonic clock.
+The gateway (``call_server``) and the phones (``load_generator``) are two processes; this one starts them,
+samples the gateway's memory, and computes the figures when both have ended. All three use the same monotonic
+clock.
 
-TTFA: from the push of the text that completes the first clause to the first audible sample at the phone, that
-is, arrival of its packet plus its place in it. A comma after a word completes a clause, a full stop does with
-the token after it ("2." may yet become "2.5"); the time from the punctuation itself is reported, too.
-Late: a packet over 20 ms after its slot in the schedule that the phone can fit, or one that never came.
-Underrun: more than 60 ms of nothing inside an utterance. The gateway's playout counts them, as it knows a
-speaker's pause from a starved queue; independent of it, holes between arrivals are counted at the phone.
-Barge-in: from discard() to the arrival of the last packet with anything audible in it.
+TTFA is the time from the push of the text that completes the first clause to the first audible sample at the
+phone: its packet's arrival plus its offset. A comma completes a clause; a full stop does so with the token
+after it, because "2." may become "2.5". The time from the punctuation itself is reported as well.
+
+A packet is late if it arrives over 20 ms after its slot in the fitted schedule, or never. An underrun is more
+than 60 ms without audio inside an utterance; the gateway's playout counts these, because it can tell a pause
+of the speaker from an empty queue, and the phones count gaps between arrivals independently. Barge-in is
+measured from discard() to the arrival of the last audible packet.
 """
 
 import contextlib
-import json
-import os
-import select
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,14 +22,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
 from uuid import UUID
 
 import numpy as np
 from rich.console import Console
 
 from . import call_server, load_generator
-from .report import BenchFailed, BenchFigure, BenchReport
+from .processes import READY_TIMEOUT_S, BenchProcess, CpuUsage, resident_mb
+from .report import BenchFigure, BenchReport
 from .trace import (
     OnsetDelay,
     PacketTrace,
@@ -46,17 +43,16 @@ from .trace import (
     samples_after,
 )
 
-READY_TIMEOUT_S = 120.0  # to load and cut the voice for the first time on a slow machine
 END_TIMEOUT_S = 60.0  # to write what was heard
 DIAL_INTERVAL_S = 0.05  # twenty new calls a second
 SETTLE_S = 2.0  # after the last call was dialled, until the calls are measured
 CALL_COUNTS = (25, 50, 75, 100, 125, 150, 175, 200, 250, 300)
 MAX_LATE_SHARE = 0.001  # share of packets
-MIN_CORRELATION = 0.98  # correlation below which an utterance has something of another one in it
+MIN_CORRELATION = 0.98  # below this an utterance contains part of another one
 
 
 class CallBenchPart(StrEnum):
-    """What can be measured alone."""
+    """A part that can be measured alone."""
 
     TTFA = "ttfa"
     LOAD = "load"
@@ -70,42 +66,35 @@ DEFAULT_PARTS = (CallBenchPart.TTFA, CallBenchPart.LOAD, CallBenchPart.CALLS, Ca
 
 @dataclass(frozen=True, slots=True)
 class LoadSetup:
-    """One run of talker and phones.
-
-    ``count``: see ``talker.make_load_agent``; ``seconds``: after the last phone was dialled.
-    """
+    """One run of the gateway and the phones."""
 
     part: call_server.SpeechPattern
-    count: int
+    count: int  # as in ``call_server.make_load_agent``
     phones: int
-    ramp_s: float
-    seconds: float
+    ramp_s: float  # time over which the phones dial
+    seconds: float  # after the last phone has dialled
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What one run left behind.
-
-    ``rss_mb``: the most that the gateway held resident while phones were up; ``others_share``: processor time
-    of everything else on the machine meanwhile, of one core.
-    """
+    """The results of one run."""
 
     traces: tuple[PacketTrace, ...]
     utterances: tuple[UtteranceTimes, ...]
     record: call_server.LoadRecord
     phones: load_generator.PhoneLoadResult
-    peak_rss_mb: float
-    other_cpu_share: float
+    peak_rss_mb: float  # resident memory of the gateway while phones were connected
+    other_cpu_share: float  # cores used by other processes meanwhile
 
     def utterances_by_call(self) -> dict[UUID, list[UtteranceTimes]]:
-        """In the order in which they were begun."""
+        """The utterances of each call in the order of their starts."""
         by_call: dict[UUID, list[UtteranceTimes]] = {}
         for utterance in self.utterances:
             by_call.setdefault(utterance.call, []).append(utterance)
         return by_call
 
     def measured_utterances(self) -> Iterator[tuple[PacketTrace, UtteranceTimes, float]]:
-        """Each measured utterance with its call's trace, and when the next one began."""
+        """Each measured utterance with its call's trace and the start of the next utterance."""
         traces = {trace.call: trace for trace in self.traces}
         for call, utterances in self.utterances_by_call().items():
             nexts = [following.started for _, following in pairwise(utterances)]
@@ -124,8 +113,8 @@ def measure(
 ) -> BenchReport:
     """Run the parts and return their figures.
 
-    ``utterances`` of the one call, calls ``speaking`` under load, ``calls`` at once, ``seconds`` of each.
-    Raises BenchFailed where the gateway or the phones ended before their time.
+    ``utterances`` counts those of the single call, ``speaking`` the calls under load, ``calls`` those at
+    once; ``seconds`` is the length of a part. Raises BenchFailed if the gateway or the phones end early.
     """
     console = Console(stderr=True)
     steps: dict[CallBenchPart, Callable[[], list[BenchFigure]]] = {
@@ -160,7 +149,7 @@ def _measure_one_call(utterances: int) -> list[BenchFigure]:
 
 
 def _measure_under_load(speaking: int, seconds: float) -> list[BenchFigure]:
-    phones = speaking + max(10, speaking * 4 // 5)  # some are always between two utterances
+    phones = speaking + max(10, speaking * 4 // 5)  # some calls are always between two utterances
     run = run_load(
         LoadSetup(call_server.SpeechPattern.RANDOM, speaking, phones, 1.0, max(seconds, 30.0) + SETTLE_S)
     )
@@ -171,8 +160,8 @@ def _measure_under_load(speaking: int, seconds: float) -> list[BenchFigure]:
         *_from_punctuation_figures(f"TTFA from the punctuation, {name}", onsets),
         BenchFigure(f"utterances, {name}", len(onsets), ""),
         BenchFigure(f"utterances that failed, {name}", run.record.failed, "", at_most=0),
-        BenchFigure("calls that spoke at once, on average", round(mean_calls_speaking(run), 1), ""),
-        BenchFigure("utterances without a free call", run.record.unassigned, ""),
+        BenchFigure("calls speaking at once, mean", round(mean_calls_speaking(run), 1), ""),
+        BenchFigure("utterances for which no call was free", run.record.unassigned, ""),
         *_cost_figures(name, run),
     ]
 
@@ -192,12 +181,10 @@ def _measure_simultaneous_calls(calls: int, seconds: float) -> list[BenchFigure]
             f"packets late or never sent, {name}", 100 * at_once.late_share, "%", at_most=100 * MAX_LATE_SHARE
         ),
         BenchFigure(f"underruns in the gateway, {name}", at_once.underruns, "", at_most=0),
-        BenchFigure(f"holes over 60 ms at the phones, {name}", at_once.count_arrival_gaps, "", at_most=0),
+        BenchFigure(f"gaps over 60 ms at the phones, {name}", at_once.arrival_gaps, "", at_most=0),
         BenchFigure(f"utterances that failed, {name}", run.record.failed, "", at_most=0),
         BenchFigure(f"worst packet, {name}", 1000 * at_once.max_lateness_s, "ms"),
-        BenchFigure(
-            f"packets with speech in them, {name}, least of all calls", 100 * at_once.min_speech_share, "%"
-        ),
+        BenchFigure(f"packets with speech, {name}, quietest call", 100 * at_once.min_speech_share, "%"),
         BenchFigure(f"resident memory, {name}", run.peak_rss_mb, "MB", at_most=600.0),
         *_cost_figures(name, run),
     ]
@@ -207,8 +194,9 @@ def _find_capacity(calls: int, seconds: float, console: Console) -> list[BenchFi
     capacity = 0
     for call_count in (call_count for call_count in CALL_COUNTS if call_count >= calls):
         at_once = summarize_simultaneous_calls(run_load(_simultaneous_setup(call_count, seconds)))
+        late_percent = 100 * at_once.late_share
         console.print(
-            f"{call_count} calls: {at_once.underruns} underruns, {100 * at_once.late_share:.3f} % of packets late"
+            f"{call_count} calls: {at_once.underruns} underruns, {late_percent:.3f} % of packets late"
         )
         if not at_once.meets_targets:
             break
@@ -231,12 +219,14 @@ def _measure_barge_in() -> list[BenchFigure]:
         BenchFigure("barge-in, discard to last audible packet, p50", percentile(last_ms, 50), "ms"),
         BenchFigure("barge-ins", len(barge_ins), ""),
         BenchFigure(
-            "packets of an old utterance",
+            "audible packets over 25 ms after a discard",
             sum(barge_in.stale_packets for barge_in in barge_ins),
             "",
             at_most=0,
         ),
-        BenchFigure("utterances with something of an old one", count_mixed_utterances(run), "", at_most=0),
+        BenchFigure(
+            "utterances that contain part of the discarded one", count_mixed_utterances(run), "", at_most=0
+        ),
     ]
 
 
@@ -250,7 +240,7 @@ def _simultaneous_setup(calls: int, seconds: float) -> LoadSetup:
 
 
 def measure_onsets(run: LoadResult) -> list[OnsetDelay]:
-    """One for each measured utterance that was said in full before the phones hung up."""
+    """The onset of each measured utterance that was complete before the phones hung up."""
     return [
         measure_onset(trace, utterance, before=before)
         for trace, utterance, before in run.measured_utterances()
@@ -259,7 +249,7 @@ def measure_onsets(run: LoadResult) -> list[OnsetDelay]:
 
 
 def mean_calls_speaking(run: LoadResult) -> float:
-    """Calls that spoke at once, on average from the end of the first utterance to the end of the run."""
+    """Mean number of calls speaking at once, from the end of the first utterance to the end of the run."""
     spoken = [one for one in run.utterances if one.clause_pushed is not None]
     start = min((one.ended for one in spoken if one.ended is not None), default=run.phones.ended)
     if start >= run.phones.ended:
@@ -273,31 +263,26 @@ def mean_calls_speaking(run: LoadResult) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SimultaneousCalls:
-    """How calls that speak at once fared. ``least_speech``: share of audible packets of the quietest call."""
+    """Figures of calls that speak at once."""
 
-    late_share: float
+    late_share: float  # of all slots
     max_lateness_s: float
-    underruns: int
-    count_arrival_gaps: int
-    min_speech_share: float
-    failed: int
+    underruns: int  # counted by the gateway
+    arrival_gaps: int  # over 60 ms, counted at the phones
+    min_speech_share: float  # share of audible packets of the quietest call
+    failed: int  # utterances
     calls: int
-    audible_calls: int
+    audible_calls: int  # calls with over half of their packets audible
 
     @property
     def meets_targets(self) -> bool:
-        """Whether every call was heard, none had an underrun, and packets were in time."""
+        """Whether every call was audible, none had an underrun or gap, and packets were in time."""
         whole = self.audible_calls == self.calls and self.failed == 0
-        return (
-            whole
-            and self.underruns == 0
-            and self.count_arrival_gaps == 0
-            and self.late_share < MAX_LATE_SHARE
-        )
+        return whole and self.underruns == 0 and self.arrival_gaps == 0 and self.late_share < MAX_LATE_SHARE
 
 
 def summarize_simultaneous_calls(run: LoadResult) -> SimultaneousCalls:
-    """Sums over all calls, from two seconds after the last was dialled to the end."""
+    """Figures over all calls from two seconds after the last connection to the end."""
     window = (run.phones.connected + SETTLE_S, run.phones.ended)
     traces = [trace.between(*window) for trace in run.traces]
     schedules = [measure_lateness(trace.arrived) for trace in traces]
@@ -308,7 +293,7 @@ def summarize_simultaneous_calls(run: LoadResult) -> SimultaneousCalls:
         late_share=missed / slots if slots else 1.0,
         max_lateness_s=max((schedule.max_s for schedule in schedules), default=0.0),
         underruns=sum(call.underruns for call in run.record.calls),
-        count_arrival_gaps=sum(count_arrival_gaps(trace.arrived) for trace in traces),
+        arrival_gaps=sum(count_arrival_gaps(trace.arrived) for trace in traces),
         min_speech_share=min(speech, default=0.0),
         failed=run.record.failed,
         calls=len(run.record.calls),
@@ -317,7 +302,7 @@ def summarize_simultaneous_calls(run: LoadResult) -> SimultaneousCalls:
 
 
 def count_mixed_utterances(run: LoadResult) -> int:
-    """Utterances after a barge-in that do not begin as the clean reading of the same text does."""
+    """Utterances after a barge-in that differ at their start from the whole reading of the same text."""
     clean = {
         utterance.text: samples_after(trace, utterance.started, 3.0)
         for trace, utterance, _ in run.measured_utterances()
@@ -360,16 +345,16 @@ def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
 
 
 def run_load(setup: LoadSetup) -> LoadResult:
-    """Start the gateway, then the phones; wait for both; read what they left."""
+    """Start the gateway, then the phones; wait for both; read their files."""
     with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder, contextlib.ExitStack() as stack:
         notes, heard = Path(folder, "notes.json"), Path(folder, "heard.npz")
-        gateway = stack.enter_context(_BenchProcess(Path(folder), *_gateway_arguments(setup, notes)))
+        gateway = stack.enter_context(BenchProcess(Path(folder), *_gateway_arguments(setup, notes)))
         port = int(gateway.read_line(READY_TIMEOUT_S)["port"])
-        phones = stack.enter_context(_BenchProcess(Path(folder), *_phone_arguments(setup, port, heard)))
+        phones = stack.enter_context(BenchProcess(Path(folder), *_phone_arguments(setup, port, heard)))
         connected = phones.read_line(setup.ramp_s + READY_TIMEOUT_S)["connected"]
-        usage = _CpuUsage.now(gateway.pid, phones.pid)
+        usage = CpuUsage.now(gateway.pid, phones.pid)
         rss_mb = _peak_resident_mb(gateway.pid, connected + setup.seconds, phones)
-        others_share = _CpuUsage.now(gateway.pid, phones.pid).other_cpu_share_since(usage)
+        others_share = CpuUsage.now(gateway.pid, phones.pid).other_cpu_share_since(usage)
         done = load_generator.PhoneLoadResult(**phones.read_line(END_TIMEOUT_S))
         gateway.finish(END_TIMEOUT_S)
         book, utterances = call_server.read_load_record(notes)
@@ -397,102 +382,8 @@ def _phone_arguments(setup: LoadSetup, port: int, heard: Path) -> list[str]:
     ]
 
 
-def _peak_resident_mb(pid: int, until: float, phones: "_BenchProcess") -> float:
+def _peak_resident_mb(pid: int, until: float, phones: "BenchProcess") -> float:
     peak_mb = resident_mb(pid)
     while time.monotonic() < until and not phones.wait_output(0.5):
         peak_mb = max(peak_mb, resident_mb(pid))
     return peak_mb
-
-
-def resident_mb(pid: int) -> float:
-    """Resident memory of a process in MB (10^6 bytes); 0 where the system does not tell or it is gone."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    except OSError:
-        return 0.0
-    line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
-    return int(line.split()[1]) * 1024 / 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class _CpuUsage:
-    """Processor seconds used until ``moment``: by the whole machine, and by some of its processes."""
-
-    moment: float
-    machine_s: float
-    processes_s: float
-
-    @classmethod
-    def now(cls, *pids: int) -> Self:
-        """Zeros where the system does not tell."""
-        try:
-            machine = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-            processes = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
-        except OSError:
-            return cls(time.monotonic(), 0.0, 0.0)
-        tick_s = 1 / os.sysconf("SC_CLK_TCK")
-        busy = sum(int(machine[field]) for field in (1, 2, 3, 6, 7))  # user, nice, system, irq, softirq
-        used = sum(int(fields[11]) + int(fields[12]) for fields in processes)  # utime, stime
-        return cls(time.monotonic(), busy * tick_s, used * tick_s)
-
-    def other_cpu_share_since(self, start: Self) -> float:
-        """Share of a core that went to other processes."""
-        others_s = (self.machine_s - start.machine_s) - (self.processes_s - start.processes_s)
-        return max(0.0, others_s / (self.moment - start.moment))
-
-
-class _BenchProcess:
-    """A process of the bench that prints JSON lines; as a context it is ended with the block."""
-
-    def __init__(self, folder: Path, module: str, *arguments: str) -> None:
-        self._module = module
-        self._errors = folder / f"{module}.stderr"
-        with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},  # idle threads must not spin on two cores
-            )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        self.pid = self._process.pid
-
-    def __enter__(self) -> "_BenchProcess":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._stdin.close()
-        self._stdout.close()
-        self._process.wait()
-
-    def wait_output(self, within_s: float) -> bool:
-        """Whether a line can be read, or the process has ended, within that time."""
-        return bool(select.select([self._stdout], [], [], within_s)[0])
-
-    def read_line(self, within_s: float) -> dict[str, float]:
-        """The next line; raises BenchFailed if there is none in time."""
-        line = self._stdout.readline() if self.wait_output(within_s) else b""
-        if not line:
-            raise BenchFailed(
-                f"{self._module} said nothing for {within_s:g} s or ended: {self._last_error_line()}"
-            )
-        message: dict[str, float] = json.loads(line)
-        return message
-
-    def finish(self, within_s: float) -> None:
-        """Close its standard input and wait for a clean end; raises BenchFailed."""
-        self._stdin.close()
-        try:
-            code = self._process.wait(within_s)
-        except subprocess.TimeoutExpired:
-            code = None
-        if code != 0:
-            raise BenchFailed(f"{self._module} did not end cleanly ({code}): {self._last_error_line()}")
-
-    def _last_error_line(self) -> str:
-        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
-        return next((line for line in reversed(lines) if line.strip()), "no message")

@@ -1,10 +1,8 @@
-"""The server of the call bench: the real gateway, and agents that speak like a language model and note when.
+"""The gateway process of the call bench: agents speak like a language model and record the times.
 
-Run as ``python -m vivavoce.gateway.cli.bench.call_server PART ...``: it prints one JSON line when it answers calls,
-serves until its standard input closes, then writes what it noted to a file. The phones (``load.py``) are in
-another process.
-
-It changes nothing in the gateway but the limits, so that a full house is the bench's decision.
+``python -m vivavoce.gateway.cli.bench.call_server PATTERN ...`` prints one JSON line when it accepts calls,
+serves until its standard input closes, then writes its records to a file. The phones (``load_generator``) are
+another process. The gateway is the real one; only its limits are raised to what the bench asks for.
 """
 
 import argparse
@@ -28,26 +26,26 @@ from ...settings import Settings
 from .trace import UtteranceTimes
 
 TOKENS_PER_S = 50.0  # a fast hosted language model
-WARM_UP_UTTERANCES = 2  # utterances of a call that are not measured
-PAUSE_S = (0.3, 0.8)  # of silence between utterances: no onset keeps step with the packets' clock
-BARGE_IN_S = (0.7, 3.0)  # after an utterance began
-SILENCE_AFTER_BARGE_IN_S = 0.7  # after a barge-in, in which nothing may be heard
-RETRY_S = 1.0  # after the engine has refused an utterance
+WARM_UP_UTTERANCES = 2  # of each call, not measured
+PAUSE_S = (0.3, 0.8)  # between utterances; random, so that onsets are not in phase with the packets
+BARGE_IN_S = (0.7, 3.0)  # from the start of an utterance to its discard
+SILENCE_AFTER_BARGE_IN_S = 0.7  # any sound in this time is a fault
+RETRY_S = 1.0  # after the engine refused an utterance
 _CLAUSE_ENDS = frozenset(",.;:!?—")
 
 
 class SpeechPattern(StrEnum):
-    """What the talker does with its calls."""
+    """The way in which the agents speak on their calls."""
 
     ALONE = "alone"  # one utterance after another with pauses between
-    RANDOM = "random"  # utterances begin at random moments on calls that are free
+    RANDOM = "random"  # utterances start at random times on free calls
     AT_ONCE = "at-once"  # every call speaks without a pause
-    BARGE_IN = "barge-in"  # utterances are discarded while they are heard
+    BARGE_IN = "barge-in"  # utterances are discarded while they are playing
 
 
 @dataclass(slots=True)
 class UtteranceRecord:
-    """An utterance being noted; see ``Utterance``."""
+    """The record of one utterance while it is spoken; ``UtteranceTimes`` documents the fields."""
 
     call: str
     number: int
@@ -61,7 +59,7 @@ class UtteranceRecord:
 
 @dataclass(slots=True)
 class CallCounters:
-    """A call's counters when it ended; see ``PlayoutStats``."""
+    """A call's counters at its end; ``PlayoutStats`` documents them."""
 
     call: str
     packets: int
@@ -72,26 +70,23 @@ class CallCounters:
 
 @dataclass(slots=True)
 class LoadRecord:
-    """Everything noted by one talker.
-
-    ``refused``: utterances for which no call was free; ``failed``: those that the engine refused or gave up.
-    """
+    """The records of one run."""
 
     utterances: list[UtteranceRecord] = field(default_factory=list)
     calls: list[CallCounters] = field(default_factory=list)
-    unassigned: int = 0
-    failed: int = 0
-    cpu_share: float = 0.0
-    started: tuple[float, float] | None = None  # moment and processor time at the first call
+    unassigned: int = 0  # utterances for which no call was free
+    failed: int = 0  # utterances that the engine refused or failed
+    cpu_share: float = 0.0  # cores used since the first call
+    started: tuple[float, float] | None = None  # monotonic and processor seconds at the first call
 
-    def open_encoded_stream(self, call: Call, number: int, text: str) -> UtteranceRecord:
-        """Begin to note one utterance."""
+    def start_utterance(self, call: Call, number: int, text: str) -> UtteranceRecord:
+        """Add the record of an utterance that starts now."""
         utterance = UtteranceRecord(call.call_id, number, text, time.monotonic())
         self.utterances.append(utterance)
         return utterance
 
     def close_call(self, call: Call) -> None:
-        """Keep a call's counters, and the processor time since the first call began."""
+        """Add a call's counters and update the processor time."""
         if self.started is not None:
             self.cpu_share = (_cpu_s() - self.started[1]) / (time.monotonic() - self.started[0])
         stats = call.playout.stats
@@ -102,12 +97,12 @@ class LoadRecord:
         )
 
     def write(self, path: Path) -> None:
-        """Write all of it as JSON."""
+        """Write the records as JSON."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
 def read_load_record(path: Path) -> tuple[LoadRecord, list[UtteranceTimes]]:
-    """Read what ``LoadRecord.write`` wrote, the utterances as values."""
+    """Read a file written by ``LoadRecord.write``."""
     record = json.loads(path.read_text(encoding="utf-8"))
     notes = [UtteranceRecord(**utterance) for utterance in record.pop("utterances")]
     calls = [CallCounters(**utterance) for utterance in record.pop("calls")]
@@ -118,21 +113,21 @@ def read_load_record(path: Path) -> tuple[LoadRecord, list[UtteranceTimes]]:
 
 
 def utterance_texts() -> list[str]:
-    """The utterances that are spoken, each with a first clause of 3 to 10 words."""
-    return files(__package__).joinpath("talk.txt").read_text(encoding="utf-8").splitlines()
+    """The texts to speak, each with a first clause of 3 to 10 words."""
+    return files(__package__).joinpath("utterances.txt").read_text(encoding="utf-8").splitlines()
 
 
 def first_clause_tokens(tokens: Sequence[str]) -> tuple[int, int]:
-    """Which token is the punctuation of the first clause, and which one completes the clause.
+    """Indices of the first clause's punctuation and of the token that completes the clause.
 
-    A comma after a word does so itself; after a full stop only the next token tells an end from "2.5".
+    A comma completes its clause. After a full stop the next token does, because "2." may become "2.5".
     """
     mark = next(index for index, token in enumerate(tokens) if token.strip() in _CLAUSE_ENDS)
     return mark, mark if tokens[mark].strip() == "," else mark + 1
 
 
 async def timed_tokens(utterance: UtteranceRecord) -> AsyncIterator[str]:
-    """The utterance's text as a language model writes it; notes when its first clause was pushed."""
+    """Yield the text at a language model's pace and record when its first clause was pushed."""
     tokens = llm_tokens(utterance.text)
     punctuated, complete = first_clause_tokens(tokens)
     number = 0
@@ -143,12 +138,12 @@ async def timed_tokens(utterance: UtteranceRecord) -> AsyncIterator[str]:
             utterance.clause_pushed = time.monotonic()
         yield token
         number += 1
-    if utterance.clause_pushed is None:  # the end of the text completes the clause, too
+    if utterance.clause_pushed is None:  # the end of the text completes the clause
         utterance.clause_pushed = time.monotonic()
 
 
 class LoadAgent:
-    """Base of the bench's agents: knows the texts and keeps notes. One object for all calls."""
+    """Base class of the bench's agents; one object serves all calls."""
 
     def __init__(self, record: LoadRecord) -> None:
         self.record = record
@@ -156,7 +151,7 @@ class LoadAgent:
         self.texts = utterance_texts()
 
     async def run(self, call: Call) -> None:
-        """Drive one call and keep its counters."""
+        """Speak on one call and record its counters."""
         self.record.started = self.record.started or (time.monotonic(), _cpu_s())
         try:
             await self.talk(call)
@@ -164,49 +159,49 @@ class LoadAgent:
             self.record.close_call(call)
 
     async def talk(self, call: Call) -> None:
-        """What this agent does."""
+        """Speak on one call until it ends."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Let go of what all calls share."""
+        """Release what the calls share."""
 
     async def speak_until_played(self, call: Call, number: int, text: str) -> UtteranceRecord:
-        """Say one utterance until its last packet has been sent."""
-        utterance = self.record.open_encoded_stream(call, number, text)
+        """Speak one utterance and wait until its last packet has been sent."""
+        utterance = self.record.start_utterance(call, number, text)
         await self.speak(call, utterance)
         await call.wait_played()
         utterance.ended = time.monotonic()
         return utterance
 
     async def speak(self, call: Call, utterance: UtteranceRecord) -> UtteranceOutcome:
-        """Say one utterance until its last audio is in the playout; counts it if it fails."""
+        """Speak one utterance and wait until its last audio is in the playout; count a failure."""
         outcome = await call.speak(timed_tokens(utterance))
         self.record.failed += outcome is UtteranceOutcome.FAILED
         return outcome
 
 
 class SequentialAgent(LoadAgent):
-    """Says ``utterances`` one after another, then hangs up."""
+    """Speaks ``utterances`` one after another, then hangs up."""
 
     def __init__(self, record: LoadRecord, *, utterances: int) -> None:
         super().__init__(record)
         self._utterances = utterances
 
     async def talk(self, call: Call) -> None:
-        """Speak and pause in turn; the warm-up has negative numbers."""
+        """Speak and pause in turn; warm-up utterances have negative numbers."""
         for number in range(-WARM_UP_UTTERANCES, self._utterances):
             await asyncio.sleep(self.random.uniform(*PAUSE_S))
             await self.speak_until_played(call, number, self.texts[number % len(self.texts)])
 
 
 class PoissonAgent(LoadAgent):
-    """Open loop: utterances begin as a Poisson process, each on a call that is free and has been silent.
+    """Open loop: utterances start as a Poisson process, each on a free call that has been silent for 0.3 s.
 
-    ``speaking``: calls that speak on average, by Little's law for utterances of ``UTTERANCE_S``.
+    ``speaking`` calls speak on average, by Little's law for utterances of ``UTTERANCE_S``.
     """
 
-    UTTERANCE_S = 4.6  # of speech, on average over ``talk.txt``
-    START_S = 2.0  # until every phone has dialled
+    UTTERANCE_S = 4.6  # mean length of the speech in ``utterances.txt``
+    START_S = 2.0  # every phone has dialled by then
 
     def __init__(self, record: LoadRecord, *, speaking: int) -> None:
         super().__init__(record)
@@ -215,7 +210,7 @@ class PoissonAgent(LoadAgent):
         self._assigning: asyncio.Task[None] | None = None
 
     async def talk(self, call: Call) -> None:
-        """Wait for the next utterance that falls to this call, and say it; until the phone hangs up."""
+        """Speak each utterance that is assigned to this call, until the phone hangs up."""
         if self._assigning is None:
             self._assigning = asyncio.create_task(self._assign_utterances())
         inbox: asyncio.Queue[str] = asyncio.Queue()
@@ -226,7 +221,7 @@ class PoissonAgent(LoadAgent):
             number += 1
 
     async def aclose(self) -> None:
-        """Deal out no more."""
+        """Stop assigning utterances."""
         if self._assigning is not None:
             self._assigning.cancel()
             await asyncio.wait({self._assigning})
@@ -247,13 +242,13 @@ class PoissonAgent(LoadAgent):
 
 
 class ContinuousAgent(LoadAgent):
-    """Speaks on every call without a pause until the phone hangs up."""
+    """Speaks without a pause until the phone hangs up."""
 
     async def talk(self, call: Call) -> None:
-        """Say one utterance after another; the next is being written while the last is heard."""
+        """Speak one utterance after another; the next is pushed while the last one plays."""
         number = self.random.randrange(len(self.texts))
         while True:
-            utterance = self.record.open_encoded_stream(call, number, self._paragraph(number))
+            utterance = self.record.start_utterance(call, number, self._paragraph(number))
             match await self.speak(call, utterance):
                 case UtteranceOutcome.CUT_SHORT:
                     return  # the call is ending
@@ -266,16 +261,16 @@ class ContinuousAgent(LoadAgent):
 
 
 class BargeInAgent(LoadAgent):
-    """Two utterances in full, ``barge_ins`` more that are discarded while they are heard, then hangs up."""
+    """Speaks two whole utterances, then ``barge_ins`` that are discarded while they play, then hangs up."""
 
-    TEXTS = (0, 9)  # of ``talk.txt``, in turn, so that what is left of one can be told from the other
+    TEXTS = (0, 9)  # in turn; different, so that leftovers of one are recognised in the other
 
     def __init__(self, record: LoadRecord, *, barge_ins: int) -> None:
         super().__init__(record)
         self._barge_ins = barge_ins
 
     async def talk(self, call: Call) -> None:
-        """Two clean readings, then one interruption after another."""
+        """Speak two whole utterances, then interrupt one after another."""
         for number in range(2):
             await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
             await self.speak_until_played(call, number, self._text(number))
@@ -285,7 +280,7 @@ class BargeInAgent(LoadAgent):
         await asyncio.sleep(SILENCE_AFTER_BARGE_IN_S)
 
     async def _interrupt(self, call: Call, number: int) -> None:
-        utterance = self.record.open_encoded_stream(call, number, self._text(number))
+        utterance = self.record.start_utterance(call, number, self._text(number))
         speaking = asyncio.create_task(self.speak(call, utterance))
         await asyncio.sleep(self.random.uniform(*BARGE_IN_S))
         utterance.discarded = time.monotonic()
@@ -297,7 +292,7 @@ class BargeInAgent(LoadAgent):
 
 
 def make_load_agent(part: SpeechPattern, record: LoadRecord, count: int) -> LoadAgent:
-    """The agent of a part; ``count`` is utterances, calls speaking, or barge-ins of a call."""
+    """The agent of a pattern; ``count`` is utterances, calls speaking, or barge-ins a call."""
     match part:
         case SpeechPattern.ALONE:
             return SequentialAgent(record, utterances=count)
@@ -309,8 +304,8 @@ def make_load_agent(part: SpeechPattern, record: LoadRecord, count: int) -> Load
             return BargeInAgent(record, barge_ins=count)
 
 
-async def talk(part: SpeechPattern, count: int, calls: int, out: Path) -> None:
-    """Answer calls until standard input closes, then write the notes."""
+async def serve_load(part: SpeechPattern, count: int, calls: int, out: Path) -> None:
+    """Answer calls until standard input closes, then write the records to ``out``."""
     settings = Settings(
         audiosocket_port=0,
         http_port=0,
@@ -338,15 +333,15 @@ def _cpu_s() -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve one part of the bench from the command line."""
+    """Parse the arguments and serve."""
     parser = argparse.ArgumentParser(
         prog="vivavoce.gateway.cli.bench.call_server", description="server of a bench"
     )
     parser.add_argument("part", type=SpeechPattern, choices=list(SpeechPattern))
     parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--calls", type=int, default=1, help="calls that may be up at once")
+    parser.add_argument("--calls", type=int, default=1, help="max_calls of the gateway")
     parser.add_argument("--out", type=Path, required=True)
-    asyncio.run(talk(**vars(parser.parse_args(arguments))))
+    asyncio.run(serve_load(**vars(parser.parse_args(arguments))))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The commands ``vivavoce bench call | serve | api | device`` and their options; each imports its bench when it runs."""
+"""The commands ``vivavoce bench call | serve | device``; each imports its bench when it runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def bench() -> None:
-    """Measure this machine against what must be reached."""
+    """Measure this machine: calls, speech requests, a graphics card."""
 
 
 _CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
@@ -25,9 +25,11 @@ _CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
     "parts",
     multiple=True,
     type=click.Choice(_CALL_PARTS),
-    help="Only this; may be repeated.  [default: all but knee]",
+    help="Only this; repeatable.  [default: all but knee]",
 )
-@click.option("--utterances", type=click.IntRange(1), default=30, show_default=True, help="Of the one call.")
+@click.option(
+    "--utterances", type=click.IntRange(1), default=30, show_default=True, help="Of the single call."
+)
 @click.option("--speaking", type=click.IntRange(1), default=50, show_default=True, help="Calls under load.")
 @click.option("--calls", type=click.IntRange(1), default=100, show_default=True, help="Calls at once.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a part.")
@@ -48,7 +50,25 @@ def bench_call(
     print_report(report, as_json)
 
 
+_SERVE_PARTS = ("load", "first-byte", "disconnect")
+_SERVE_APIS = ("native", "openai", "dashscope")
+
+
 @bench.command("serve")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(_SERVE_PARTS),
+    help="Only this; repeatable.  [default: load]",
+)
+@click.option(
+    "--api",
+    "apis",
+    multiple=True,
+    type=click.Choice(_SERVE_APIS),
+    help="Over this API; repeatable.  [default: native]",
+)
 @click.option(
     "--bundle",
     type=click.Path(path_type=Path),
@@ -64,7 +84,13 @@ def bench_call(
     show_default=True,
     help="Requests a second, at random.",
 )
-@click.option("--streams", type=click.IntRange(1), default=32, show_default=True, help="Let in at once.")
+@click.option(
+    "--streams",
+    type=click.IntRange(1),
+    default=32,
+    show_default=True,
+    help="Streams at once; more are refused.",
+)
 @click.option("--requests", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--voice", metavar="ID", help="[default: the first one]")
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -73,6 +99,8 @@ def bench_call(
 )
 @AS_JSON
 def bench_serve(
+    parts: tuple[str, ...],
+    apis: tuple[str, ...],
     bundle: Path | None,
     size: str | None,
     device: str | None,
@@ -84,30 +112,21 @@ def bench_serve(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """A server under open-loop load: first byte, first audible sample, underruns."""
-    from .serve import RequestLoadOptions, measure
+    """A server over any speech API: waits and underruns under load, first byte, disconnecting clients."""
+    from .api_clients import SpeechApi
+    from .open_loop import RequestLoadOptions
+    from .serve import ServeBenchPart, measure
 
-    plan = RequestLoadOptions(rate, streams, requests, voice, seed)
-    print_report(measure(plan, bundle=bundle, size=size, device=device or "auto", plot=plot), as_json)
-
-
-_API_PARTS = ("openai", "leaving", "dashscope")
-
-
-@bench.command("api")
-@click.option(
-    "--part",
-    "parts",
-    multiple=True,
-    type=click.Choice(_API_PARTS),
-    help="Only this; may be repeated.  [default: all]",
-)
-@AS_JSON
-def bench_api(parts: tuple[str, ...], as_json: bool) -> None:
-    """Speech APIs: first byte, and what becomes of clients that leave."""
-    from .openai_api import ApiBenchPart, measure
-
-    print_report(measure([ApiBenchPart(part) for part in parts]), as_json)
+    report = measure(
+        RequestLoadOptions(rate, streams, requests, voice, seed),
+        parts=[ServeBenchPart(part) for part in parts or _SERVE_PARTS[:1]],
+        apis=[SpeechApi(api) for api in apis or _SERVE_APIS[:1]],
+        bundle=bundle,
+        size=size,
+        device=device or "auto",
+        plot=plot,
+    )
+    print_report(report, as_json)
 
 
 @bench.command("device")

@@ -1,7 +1,7 @@
-"""CosyVoice on a graphics card: a token of one session, and chunks of the flow in one step, by the clock.
+"""``vivavoce bench device``: CosyVoice on a graphics card: a token of the language model, chunks of the flow.
 
-Without a card nothing is measured, and that is said: a CPU's figures would tell nothing of a card's. How many
-streams a card serves is ``vivavoce bench serve --device cuda``.
+Nothing is measured without a card. ``vivavoce bench serve --device cuda`` measures how many streams a card
+serves.
 """
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from ....tts_engine.cosyvoice.device_timings import card_name_of, measure_device
 from .bundle_weights import BenchWeights, FigureTargets, is_released
 from .report import BenchFigure, BenchReport
 
-# On an H100, at the released size.
+# For an H100 and the released size.
 _TARGETS = FigureTargets(
     at_most={"LM, a token of one session, context 120": 1.5},
     at_least={"flow, one after another against in one step": 3},
@@ -19,7 +19,7 @@ _TARGETS = FigureTargets(
 
 
 def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
-    """Measure them on a device; raises BundleError, MissingExtra."""
+    """Measure on ``device``; raises BundleError, MissingExtra."""
     name = card_name_of(device)
     figures: tuple[BenchFigure, ...] = ()
     if name:

@@ -1,4 +1,4 @@
-"""A server's engine watched from outside, by its metrics: how long it works on for a client that is gone."""
+"""Observes a server's engine through its metrics: whether it renders, and how much it rendered."""
 
 import contextlib
 import http.client
@@ -9,25 +9,30 @@ from urllib.parse import urlsplit
 from .report import BenchFailed
 
 TIMEOUT_S = 30.0
-_SETTLED_AFTER_S = 1.0  # without anything new: it has ended
+_SETTLED_AFTER_S = 1.0  # without new speech: rendering has stopped
 
 
 class EngineWatch:
-    """One connection to a server, for its numbers alone. rendered_s: seconds of speech when it was opened."""
+    """Reads ``/metrics`` over a connection of its own. Counts speech from its construction on."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
         self.initial_rendered_s = self._metric("vivavoce_audio_seconds_total")
 
     def idle_after_ms(self, disconnected_at: float) -> float:
-        """From ``left``, of ``perf_counter``, until the engine has no stream."""
+        """Milliseconds from ``disconnected_at`` (``perf_counter``) until the engine has no stream.
+
+        Raises BenchFailed after 30 s.
+        """
         while self._metric("vivavoce_active_streams"):
             if time.perf_counter() > disconnected_at + TIMEOUT_S:
-                raise BenchFailed(f"the engine still speaks to nobody after {TIMEOUT_S:g} s")
+                raise BenchFailed(
+                    f"the engine still has a stream {TIMEOUT_S:g} s after its client disconnected"
+                )
         return 1_000 * (time.perf_counter() - disconnected_at)
 
     def rendered_until_settled(self, stopped_at: float) -> tuple[float, float]:
-        """Seconds of speech rendered since this was opened, and ms from ``stopped`` to the last of it."""
+        """Seconds of speech rendered since construction, and ms from ``stopped_at`` to the last of it."""
         rendered, last_growth_at = self.initial_rendered_s, stopped_at
         while time.perf_counter() < last_growth_at + _SETTLED_AFTER_S:
             now = self._metric("vivavoce_audio_seconds_total")
@@ -46,5 +51,5 @@ class EngineWatch:
 
 
 def open_connection(url: str) -> contextlib.closing[http.client.HTTPConnection]:
-    """A connection that is kept."""
+    """A kept-alive connection to the server."""
     return contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S))

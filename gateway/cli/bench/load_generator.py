@@ -1,10 +1,9 @@
-"""The load generator of the call bench: phones in a process of their own, and what they heard as arrays.
+"""The load generator of the call bench: simulated phones in a process of their own.
 
-Run as ``python -m vivavoce.gateway.cli.bench.load_generator HOST PORT ...``: it dials, listens, writes one ``.npz`` with
-every call's arrival times and samples, and prints one JSON line when all calls are up and one at the end.
-Nothing is parsed before the last call has ended, so that its own work does not decide the result.
-
-It is not a traffic shaper: the network between is the loopback interface.
+``python -m vivavoce.gateway.cli.bench.load_generator HOST PORT ...`` dials, listens, writes every call's
+arrival times and samples to one ``.npz`` file, and prints one JSON line when all calls are connected and one
+at the end. It parses nothing until the last call has ended, so that its own work does not delay arrivals. The
+network is the loopback interface; it shapes no traffic.
 """
 
 import argparse
@@ -26,27 +25,27 @@ from .trace import PacketTrace
 
 @dataclass(frozen=True, slots=True)
 class PhoneLoadOptions:
-    """How a load generator dials: ``calls`` spread evenly over ``ramp_s``, then ``seconds`` of listening."""
+    """The calls of one run."""
 
     host: str
     port: int
     calls: int
-    ramp_s: float
-    seconds: float
-    out: Path
+    ramp_s: float  # the calls are dialled evenly over this time
+    seconds: float  # of listening after the last call is connected
+    out: Path  # the ``.npz`` file
 
 
 @dataclass(frozen=True, slots=True)
 class PhoneLoadResult:
-    """What a load generator says at its end. ``cpu_share``: of one core, while the calls were up."""
+    """The result line of a run."""
 
-    connected: float
-    ended: float
-    cpu_share: float
+    connected: float  # monotonic seconds, when the last call was connected
+    ended: float  # monotonic seconds
+    cpu_share: float  # cores used while calls were up
 
 
 def run_phones(options: PhoneLoadOptions) -> PhoneLoadResult:
-    """Dial, listen, hang up, write the traces; raises PhoneFailed if nobody answers."""
+    """Dial, listen, hang up and write the traces; raises PhoneFailed if a connection fails."""
     simulator = PhoneSimulator(options.host, options.port)
     start, cpu = time.monotonic(), _cpu_s()
     for number in range(options.calls):
@@ -72,7 +71,7 @@ def _print_message(message: dict[str, float]) -> None:
 
 
 def save_traces(path: Path, calls: Sequence[ReceivedCall]) -> None:
-    """Write the calls that heard anything, as arrays."""
+    """Write the calls that received packets as arrays."""
     arrays: dict[str, np.ndarray] = {}
     for heard in calls:
         if not heard.packets:
@@ -85,7 +84,7 @@ def save_traces(path: Path, calls: Sequence[ReceivedCall]) -> None:
 
 
 def load_traces(path: Path) -> list[PacketTrace]:
-    """Read what ``save_traces`` wrote."""
+    """Read a file written by ``save_traces``."""
     with np.load(path) as arrays:
         calls = [name.partition("/")[0] for name in arrays if name.endswith("/arrived")]
         return [
@@ -100,7 +99,7 @@ def load_traces(path: Path) -> list[PacketTrace]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one plan from the command line; 0, or 1 after one sentence on stderr."""
+    """Parse the arguments and run; returns 0, or 1 after an error on standard error."""
     parser = argparse.ArgumentParser(
         prog="vivavoce.gateway.cli.bench.load_generator", description="phones for a bench"
     )

@@ -1,7 +1,6 @@
-"""A bench's result: figures with their targets, as a table on the screen or as JSON.
+"""The result of a bench: figures with units and targets, as a table or as JSON.
 
-A bench module has ``measure(...) -> Report``; its command line is in ``gateway/cli/bench/commands.py``. Load
-generators run in a process of their own; figures carry units; nothing is rounded into a hit.
+Every bench module has ``measure(...) -> BenchReport``. Load generators run in a process of their own.
 """
 
 import json
@@ -17,18 +16,18 @@ from ....tts_engine.errors import VivavoceError
 
 
 class BenchFailed(VivavoceError):
-    """A process of a bench did not start, or ended before its time; the message is its last word."""
+    """A bench's process or server failed; the message is its last error line."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchFigure:
-    """One measured number. ``at_most``/``at_least`` is its target, None where it is only reported."""
+    """One measured number."""
 
     name: str
     value: float
-    unit: str
-    at_most: float | None = None
-    at_least: float | None = None
+    unit: str  # "" for a count or ratio
+    at_most: float | None = None  # upper target; None without one
+    at_least: float | None = None  # lower target; None without one
 
     @property
     def reached(self) -> bool | None:
@@ -42,9 +41,9 @@ class BenchFigure:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """Figures of one bench run, with what was run and on how many cores."""
+    """The figures of one bench run."""
 
-    bench: str
+    bench: str  # name of the command
     figures: tuple[BenchFigure, ...]
     settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
@@ -64,7 +63,7 @@ class BenchReport:
         )
 
     def print_table(self, console: Console) -> None:
-        """The same as a table for people."""
+        """Print a table with a verdict for each figure that has a target."""
         settings = ", ".join(f"{key} {value}" for key, value in self.settings.items())
         table = Table(title=f"bench {self.bench} ({os.cpu_count()} cores; {settings})", title_justify="left")
         for heading in ("figure", "measured", "must reach", ""):

@@ -1,7 +1,7 @@
-"""What phones heard of a talker that noted what it did: onsets, pauses, lateness, what came after a barge-in.
+"""Analysis of a call's packets against the recorded utterances: onset delay, lateness, gaps, barge-in.
 
-Pure: a trace of arrivals and a list of utterances in, numbers out. Times are monotonic seconds of one
-machine, on which CLOCK_MONOTONIC is the same for every process.
+Pure functions of arrival times and utterance times. Times are monotonic seconds; CLOCK_MONOTONIC is common to
+all processes of a machine.
 """
 
 from collections.abc import Sequence
@@ -17,51 +17,45 @@ from ..received_audio import AUDIBLE_LEVEL, ReceivedCall
 PACKET_S = 0.020
 LATE_AFTER_S = 0.020
 UNDERRUN_AFTER_S = 0.060
-STALE_S = 0.025  # after a discard; what comes later should have been dropped
-QUIET_BEFORE_S = 0.100  # an onset is one only if nothing was heard for this long before
+STALE_S = 0.025  # after a discard; audible packets later than this should have been dropped
+QUIET_BEFORE_S = 0.100  # silence that an onset needs before it to be measured
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class UtteranceTimes:
-    """What the talker noted of one utterance. Moments that did not come are None.
-
-    ``punctuated``: push of the token with the punctuation of the first clause; ``clause``: push of the token
-    that completes it, the same one for a comma, the next one for a full stop. ``ended``: all is played.
-    """
+    """The recorded times of one utterance, monotonic seconds; None for events that did not happen."""
 
     call: UUID
-    number: int
+    number: int  # of the call's utterances; negative for the warm-up
     text: str
     started: float
-    punctuation_pushed: float | None = None
-    clause_pushed: float | None = None
+    punctuation_pushed: float | None = None  # the token with the first clause's punctuation
+    clause_pushed: float | None = None  # the token that completes the clause; after a full stop the next one
     discarded: float | None = None
-    ended: float | None = None
+    ended: float | None = None  # the last packet was sent
 
 
 @dataclass(frozen=True, slots=True)
 class PacketTrace:
-    """One call's packets as arrays.
-
-    ``arrived``: (n,); ``first``, ``last``: (n,), when the first and last audible sample of each packet are
-    heard, NaN in silence; ``pcm``: (n, samples).
-    """
+    """One call's packets as arrays."""
 
     call: UUID
-    sample_rate: int
-    arrived: FloatArray
-    first_audible_at: FloatArray
-    last_audible: FloatArray
-    pcm: NDArray[np.int16]
+    sample_rate: int  # Hz
+    arrived: FloatArray  # (n,) monotonic seconds
+    first_audible_at: FloatArray  # (n,) time of the packet's first audible sample, NaN in silence
+    last_audible_at: FloatArray  # (n,) time of its last audible sample, NaN in silence
+    pcm: NDArray[np.int16]  # (n, samples a packet)
 
     @classmethod
     def from_received_call(cls, heard: ReceivedCall) -> Self:
-        """Raises ValueError if packets differ in length or rate: this bench drives one kind of call."""
+        """Build from a phone's recording; raises ValueError if packets differ in length or sample rate."""
         shapes = {(packet.sample_rate, len(packet.pcm)) for packet in heard.packets}
         if len(shapes) != 1:
-            raise ValueError(f"got packets of {sorted(shapes)} (Hz, bytes) in one call; one kind is expected")
+            raise ValueError(
+                f"got packets of {sorted(shapes)} (Hz, bytes) in one call; exactly one kind is allowed"
+            )
         ((sample_rate, size),) = shapes
         pcm = np.frombuffer(b"".join(packet.pcm for packet in heard.packets), "<i2").reshape(-1, size // 2)
         arrived = np.array([packet.arrived_at for packet in heard.packets])
@@ -69,7 +63,7 @@ class PacketTrace:
 
     @classmethod
     def from_arrays(cls, call: UUID, sample_rate: int, arrived: FloatArray, pcm: NDArray[np.int16]) -> Self:
-        """Build from arrival times and samples."""
+        """Build from arrival times (n,) and samples (n, samples a packet)."""
         loud = np.abs(pcm.astype(np.int32)) >= AUDIBLE_LEVEL
         any_loud = loud.any(axis=1)
         first = arrived + loud.argmax(axis=1) / sample_rate
@@ -85,7 +79,7 @@ class PacketTrace:
 
     @property
     def audible(self) -> NDArray[np.bool_]:
-        """Which packets have anything audible in them."""
+        """(n,) True for packets with an audible sample."""
         return ~np.isnan(self.first_audible_at)
 
     def between(self, start: float, stop: float) -> "PacketTrace":
@@ -96,24 +90,24 @@ class PacketTrace:
             self.sample_rate,
             self.arrived[inside],
             self.first_audible_at[inside],
-            self.last_audible[inside],
+            self.last_audible_at[inside],
             self.pcm[inside],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class OnsetDelay:
-    """How soon an utterance was heard, in seconds from two moments; None where nothing was heard of it."""
+    """Delay of an utterance's first audible sample; None if nothing of it was heard."""
 
-    from_clause_s: float | None
-    from_punctuation_s: float | None
+    from_clause_s: float | None  # after the push that completed the first clause
+    from_punctuation_s: float | None  # after the push of its punctuation
 
 
 def measure_onset(trace: PacketTrace, utterance: UtteranceTimes, *, before: float) -> OnsetDelay:
     """Match an utterance with the first audible sample after its first clause was pushed.
 
-    ``before``: when the next utterance of that call began; what is heard later belongs to that one. An
-    utterance whose call was not silent for 100 ms before the push cannot be measured: it counts as unheard.
+    ``before`` is the start of the call's next utterance; later samples belong to that one. An utterance
+    counts as not heard if its call was not silent for 100 ms before the push.
     """
     nothing = OnsetDelay(None, None)
     if utterance.clause_pushed is None or utterance.punctuation_pushed is None:
@@ -130,25 +124,25 @@ def measure_onset(trace: PacketTrace, utterance: UtteranceTimes, *, before: floa
 
 @dataclass(frozen=True, slots=True)
 class PacketLateness:
-    """How well a call kept its schedule: packets heard, over 20 ms late, and slots in which none was sent."""
+    """A call's packets against their 20 ms schedule."""
 
     packets: int
-    late: int
-    skipped: int
-    max_s: float
+    late: int  # over 20 ms late
+    skipped: int  # slots without a packet
+    max_s: float  # lateness of the latest packet
 
     @property
     def late_share(self) -> float:
-        """Slots whose packet came over 20 ms late or not at all, of all slots."""
+        """Share of slots whose packet was over 20 ms late or missing."""
         slots = self.packets + self.skipped
         return (self.late + self.skipped) / slots if slots else 0.0
 
 
 def measure_lateness(arrived: FloatArray) -> PacketLateness:
-    """Fit the schedule that the phone can know and count what misses it.
+    """Fit a 20 ms schedule to arrival times (n,) and count the packets that miss it.
 
-    Packet i's slot is the latest one that no later packet contradicts. A packet that is late while the next
-    ones are in time is late; when all later ones have moved, slots were skipped and a new schedule begins:
+    The slot of a packet is the latest one that no later packet contradicts. A packet is late if the following
+    ones are in time; if all following ones have moved, slots were skipped and a new schedule begins:
 
         arrivals   0   20   40        85 86  100 120    |  0   20   40             100  120
         lateness   0    0    0        25  6    0   0    |  0    0    0  (2 skipped)  0    0
@@ -163,20 +157,20 @@ def measure_lateness(arrived: FloatArray) -> PacketLateness:
 
 
 def count_arrival_gaps(arrived: FloatArray) -> int:
-    """Times that a phone heard nothing for over 60 ms after a packet had been played."""
+    """Gaps of over 60 ms between the end of one packet and the arrival of the next."""
     return int((np.diff(arrived) - PACKET_S > UNDERRUN_AFTER_S).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class BargeInDelay:
-    """After a discard: seconds to the arrival of the last audible packet, and audible packets after 25 ms."""
+    """Audible packets after a discard."""
 
-    last_audible_s: float
-    stale_packets: int
+    last_audible_s: float  # from the discard to the arrival of the last audible packet
+    stale_packets: int  # audible packets that arrived over 25 ms after the discard
 
 
 def measure_barge_in(trace: PacketTrace, discarded: float, *, before: float) -> BargeInDelay:
-    """What a phone heard of the old utterance from ``discarded`` until the next one began at ``before``."""
+    """Count audible packets between the discard and the start of the next utterance at ``before``."""
     arrived = trace.arrived[trace.audible]
     arrived = arrived[(arrived >= discarded) & (arrived < before)]
     if not len(arrived):
@@ -185,7 +179,7 @@ def measure_barge_in(trace: PacketTrace, discarded: float, *, before: float) -> 
 
 
 def samples_after(trace: PacketTrace, moment: float, seconds: float) -> NDArray[np.int16]:
-    """The samples heard from the first audible one after ``moment`` on, at most ``seconds``."""
+    """Up to ``seconds`` of samples from the first audible one after ``moment`` on."""
     samples = trace.pcm[trace.arrived >= moment].reshape(-1)
     loud = np.flatnonzero(np.abs(samples.astype(np.int32)) >= AUDIBLE_LEVEL)
     start = int(loud[0]) if len(loud) else len(samples)
@@ -193,9 +187,9 @@ def samples_after(trace: PacketTrace, moment: float, seconds: float) -> NDArray[
 
 
 def correlation(heard: NDArray[np.int16], clean: NDArray[np.int16]) -> float:
-    """Correlation of two readings from their onsets on: 1 when equal; over the shorter one's length.
+    """Correlation of two recordings from their onsets on, over the shorter length; 1 if equal.
 
-    Samples of zero are left out: the silence that fills a hole belongs to no reading.
+    Zero samples are left out, because they fill gaps.
     """
     heard, clean = heard[heard != 0], clean[clean != 0]
     length = min(len(heard), len(clean))
@@ -207,5 +201,5 @@ def correlation(heard: NDArray[np.int16], clean: NDArray[np.int16]) -> float:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Linear between ranks; infinite for no values, so that a bench without results reaches no target."""
+    """Percentile with linear interpolation; infinite without values, so that no target is reached."""
     return float(np.percentile(values, percent)) if len(values) else float("inf")

@@ -1,4 +1,4 @@
-"""``vivavoce bundle``: whole folders are described; damaged ones are refused, every fault in words."""
+"""``vivavoce bundle``: complete folders are described; every fault of a damaged one is reported."""
 
 import json
 import os
@@ -69,7 +69,7 @@ Faults = Callable[[Path], list[str]]
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_random_bundle_is_whole_and_described(
+def test_a_random_bundle_is_complete_and_described(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
 ) -> None:
     assert run("random", tmp_path / "new", "--version", str(version)) == 0
@@ -87,7 +87,7 @@ def test_a_random_bundle_is_whole_and_described(
     assert sizes["llm.pt"] == (tmp_path / "new" / "llm.pt").stat().st_size
 
 
-def test_a_folder_in_use_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_files_is_left_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("keep")
     assert run("random", tmp_path) == 1
     assert "is not an empty folder" in capsys.readouterr().err
@@ -95,7 +95,7 @@ def test_a_folder_in_use_is_left_as_it_is(tmp_path: Path, capsys: pytest.Capture
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_a_disk_that_is_too_small_is_told_before_anything_is_written(
+def test_a_full_disk_is_reported_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usage = type(shutil.disk_usage("/"))(10**10, 9 * 10**9, 10**9)
@@ -105,7 +105,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_written(
     assert list((tmp_path / "full").iterdir()) == []
 
 
-def test_writing_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object, **named: object) -> None:
         raise KeyboardInterrupt
 
@@ -125,7 +125,7 @@ def test_converted_weights_are_equal_and_used(damaged: Path, capsys: pytest.Capt
     assert "no .pt file is left to convert" in capsys.readouterr().err
 
 
-def test_a_conversion_that_comes_back_changed_is_thrown_away(
+def test_a_conversion_that_differs_is_deleted(
     damaged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from vivavoce.models.cosyvoice.checkpoint import weight_files
@@ -148,7 +148,7 @@ def test_a_damaged_folder_is_not_converted(damaged: Path, capsys: pytest.Capture
     assert not list(damaged.glob("*.safetensors"))
 
 
-def test_every_fault_of_a_half_downloaded_folder_is_told(damaged: Path, faults: Faults) -> None:
+def test_every_fault_of_a_partial_download_is_reported(damaged: Path, faults: Faults) -> None:
     (damaged / "llm.pt").unlink()
     (damaged / "flow.pt").write_bytes((damaged / "flow.pt").read_bytes()[:5000])
     (damaged / "speech_tokenizer_v2.onnx").write_bytes(b"")
@@ -165,7 +165,7 @@ def test_every_fault_of_a_half_downloaded_folder_is_told(damaged: Path, faults: 
     assert all("download" in line for line in told)
 
 
-def test_a_folder_of_another_kind_is_told_so(tmp_path: Path, damaged: Path, faults: Faults) -> None:
+def test_a_folder_that_is_not_a_bundle_is_reported(tmp_path: Path, damaged: Path, faults: Faults) -> None:
     assert "no cosyvoice2.yaml or cosyvoice3.yaml" in faults(tmp_path)[0]
     assert "no such folder" in faults(tmp_path / "nowhere")[0]
     assert "no such folder" in faults(damaged / YAML)[0]
@@ -177,7 +177,7 @@ def test_a_folder_of_another_kind_is_told_so(tmp_path: Path, damaged: Path, faul
 
 
 @pytest.mark.parametrize("name", ["llm.pt", "campplus.onnx", YAML, "CosyVoice-BlankEN/vocab.json"])
-def test_what_is_no_plain_file_is_not_waited_for(damaged: Path, faults: Faults, name: str) -> None:
+def test_a_file_that_is_not_regular_is_not_read(damaged: Path, faults: Faults, name: str) -> None:
     (damaged / name).unlink()
     os.mkfifo(damaged / name)
     assert any(line.startswith(f"{name}: is no plain file") for line in faults(damaged))
@@ -186,7 +186,7 @@ def test_what_is_no_plain_file_is_not_waited_for(damaged: Path, faults: Faults, 
     assert any(line.startswith(f"{name}: is a folder") for line in faults(damaged))
 
 
-def test_a_file_that_may_not_be_read_is_told(
+def test_an_unreadable_file_is_reported(
     damaged: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_open = Path.open
@@ -204,7 +204,7 @@ def test_a_file_that_may_not_be_read_is_told(
     ]
 
 
-def test_all_that_differs_in_a_file_is_told_at_once(damaged: Path, faults: Faults) -> None:
+def test_all_differences_in_a_file_are_reported_together(damaged: Path, faults: Faults) -> None:
     weights = torch.load(damaged / "hift.pt", weights_only=True)
     weights["conv_post.bias"] = torch.zeros(17)
     weights["conv_pre.bias"] = weights["conv_pre.bias"].half()
@@ -230,7 +230,7 @@ class Malicious:
 
 
 @pytest.mark.parametrize("name", ["llm.pt", "spk2info.pt"])
-def test_code_in_a_pickle_never_runs(damaged: Path, tmp_path: Path, faults: Faults, name: str) -> None:
+def test_code_in_a_pickle_is_not_executed(damaged: Path, tmp_path: Path, faults: Faults, name: str) -> None:
     witness = tmp_path / "was here"
     torch.save({"llm_decoder.weight": Malicious(witness)}, damaged / name)
     (told,) = faults(damaged)
@@ -241,7 +241,7 @@ def test_code_in_a_pickle_never_runs(damaged: Path, tmp_path: Path, faults: Faul
     assert not witness.exists()
 
 
-def test_tags_of_the_yaml_never_run(
+def test_yaml_tags_are_not_executed(
     damaged: Path, tmp_path: Path, faults: Faults, capsys: pytest.CaptureFixture[str]
 ) -> None:
     witness = tmp_path / "was here"
@@ -267,7 +267,7 @@ def test_tags_of_the_yaml_never_run(
     ],
     ids=["deep yaml", "yaml of copies", "deep json", "many layers", "deep vocabulary", "list", "gap"],
 )
-def test_files_that_blow_up_are_refused_in_a_line(
+def test_decompression_bombs_are_refused_with_one_line(
     damaged: Path, faults: Faults, name: str, content: str
 ) -> None:
     (damaged / name).write_text(content, "utf-8")
@@ -276,7 +276,7 @@ def test_files_that_blow_up_are_refused_in_a_line(
     assert all(len(line) < 1000 for line in told)
 
 
-def test_numbers_stay_on_the_disk_until_the_check_is_over(tmp_path: Path, faults: Faults) -> None:
+def test_weights_are_not_loaded_before_the_check_is_done(tmp_path: Path, faults: Faults) -> None:
     """A folder of 300 MB is refused for a missing file; no process that refuses it grows by much."""
     folder = tmp_path / "large"
     assert run("random", folder, "--version", "2") == 0

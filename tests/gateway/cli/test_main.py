@@ -40,7 +40,7 @@ def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixtur
     assert f"Usage: vivavoce {' '.join(command)}" in capsys.readouterr().out
 
 
-def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("--version") == 0
     assert capsys.readouterr().out == f"vivavoce {__version__}\n"
 
@@ -79,8 +79,8 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
             "agent: cannot read the script /absent.txt: No such file",
         ),
         (["serve", "--config", "/absent.toml"], "--config /absent.toml: cannot read it: No such file"),
-        (["phone", "127.0.0.1", "1"], "nobody answers at 127.0.0.1:1"),
-        (["phone", "127.0.0.1", "1", "--dtmf", "x"], "'x' is not a key of a phone"),
+        (["phone", "127.0.0.1", "1"], "cannot connect to 127.0.0.1:1"),
+        (["phone", "127.0.0.1", "1", "--dtmf", "x"], "got digit 'x'"),
         (["bench", "call", "--part", "x"], "Invalid value for '--part'"),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_failure_is_one_sentence_and_a_code(
     assert said.err.count("\n") == 1
 
 
-def test_control_c_is_one_word_and_130(
+def test_control_c_prints_one_word_and_exits_with_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*args: object, **named: object) -> None:
@@ -105,7 +105,7 @@ def test_control_c_is_one_word_and_130(
     assert capsys.readouterr().err.strip() == "vivavoce: Interrupted."
 
 
-def test_a_bench_gets_its_flags_and_prints_json(
+def test_a_bench_receives_its_flags_and_prints_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: dict[str, object] = {}
@@ -124,7 +124,7 @@ def test_a_bench_gets_its_flags_and_prints_json(
     assert asked["parts"] == call_bench.DEFAULT_PARTS
 
 
-def test_the_parts_of_the_call_bench_are_those_that_it_has() -> None:
+def test_the_part_option_lists_the_parts_of_the_call_bench() -> None:
     assert list(commands._CALL_PARTS) == list(call_bench.CallBenchPart)
 
 
@@ -152,7 +152,7 @@ def test_say_writes_a_wav_of_the_text(
 
 
 @pytest.mark.usefixtures("stand_in_voice")
-def test_say_takes_the_voice_asked_for(tmp_path: Path) -> None:
+def test_say_uses_the_requested_voice(tmp_path: Path) -> None:
     out = tmp_path / "out.wav"
     assert exit_code("say", "one two three", "-o", str(out), "--voice", "tone-880") == 0
     with wave.open(str(out)) as file:
@@ -175,9 +175,7 @@ def test_nothing_to_say_is_a_short_silence_and_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("stand_in_voice")
-def test_a_place_that_cannot_be_written_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unwritable_output_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("say", "one", "-o", str(tmp_path / "absent" / "out.wav")) == 1
     assert capsys.readouterr().err.endswith("out.wav: No such file or directory\n")
 
@@ -190,9 +188,9 @@ def test_too_much_text_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFix
 
 STAND_IN_SAY = """
 import sys
-from vivavoce.gateway import cli
+from vivavoce.gateway.cli import main as cli
 from vivavoce.tts_engine.engine import Engine
-from vivavoce.tts_engine.standin_backend import StandInBackend
+from shared.standin_backend import StandInBackend
 real_open = Engine.open
 async def open_stand_in(*args, **named):
     return await real_open(backend=StandInBackend())
@@ -225,7 +223,7 @@ def test_text_on_a_pipe_is_spoken_while_it_is_still_being_written() -> None:
     assert spoken_words(np.frombuffer(first + rest, "<i2"), SAMPLE_RATE) == pytest.approx(4, abs=0.4)
 
 
-def test_text_in_a_plain_file_is_spoken_too(tmp_path: Path) -> None:
+def test_text_from_a_regular_file_is_spoken(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("One two.")
     with text.open() as file, start_say("-o", "-", stdin=file.fileno()) as say:
@@ -235,7 +233,7 @@ def test_text_in_a_plain_file_is_spoken_too(tmp_path: Path) -> None:
     assert spoken_words(np.frombuffer(pcm, "<i2"), SAMPLE_RATE) == pytest.approx(2, abs=0.4)
 
 
-def test_a_reader_that_has_enough_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     with start_say("-o", "-", "word " * 500) as say:
         assert say.stdout and say.stderr
         say.stdout.read(1000)
@@ -244,10 +242,11 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         assert b"Traceback" not in say.stderr.read()
 
 
-def test_a_log_file_is_written_and_begun_anew(tmp_path: Path) -> None:
+def test_a_log_file_is_rotated(tmp_path: Path) -> None:
     log = tmp_path / "vivavoce.log"
     script = (
-        "import logging; from pathlib import Path; from vivavoce.gateway import cli; cli._MAX_LOG_BYTES = 2000;"
+        "import logging; from pathlib import Path; from vivavoce.gateway.cli import main as cli;"
+        "cli._MAX_LOG_BYTES = 2000;"
         f"cli._configure_logging('INFO', Path({str(log)!r}));"
         "[logging.getLogger('vivavoce').info('line %d', n) for n in range(400)]"
     )

@@ -1,4 +1,4 @@
-"""The phone against gateways of a few lines, over loopback."""
+"""The simulated phone against scripted servers on loopback."""
 
 import json
 import socket
@@ -67,7 +67,7 @@ def messages(received: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def test_a_phone_says_who_it_is_and_then_sends_silence_every_20_ms() -> None:
+def test_a_phone_sends_its_id_and_then_silence_every_20_ms() -> None:
     received: list[bytes] = []
     with gateway(lambda call: received.append(read_to_the_end(call))) as (host, port):
         report = listen(host, port, seconds=1.0)
@@ -92,7 +92,7 @@ def test_digits_are_pressed_in_order() -> None:
     assert pressed == [b"1", b"#", b"*"]
 
 
-def test_the_phone_hears_and_records(tmp_path: Path) -> None:
+def test_the_phone_records_what_arrives(tmp_path: Path) -> None:
     def script(call: socket.socket) -> None:
         call.recv(19)
         call.sendall(SILENCE + SILENCE + LOUD + LOUD + HANG_UP)
@@ -129,7 +129,7 @@ def test_a_packet_is_timed_when_it_arrives_not_when_it_is_read() -> None:
     assert heard.packets[0].arrived_at < sent_at + 0.2
 
 
-def test_several_calls_are_numbered_and_each_hears_its_own(tmp_path: Path) -> None:
+def test_several_recordings_are_numbered_and_separate(tmp_path: Path) -> None:
     def script(call: socket.socket) -> None:
         own = call.recv(19)[3:] * 20  # the call's UUID as audio
         call.sendall(b"\x10\x01\x40" + own)
@@ -145,7 +145,7 @@ def test_several_calls_are_numbered_and_each_hears_its_own(tmp_path: Path) -> No
             assert recording.readframes(160).hex() == summary.call.replace("-", "") * 20
 
 
-def test_a_message_split_anywhere_is_heard_whole() -> None:
+def test_a_message_split_anywhere_is_received_whole() -> None:
     def script(call: socket.socket) -> None:
         call.recv(19)
         call.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -158,7 +158,7 @@ def test_a_message_split_anywhere_is_heard_whole() -> None:
     assert (summary.packets, summary.speech_s) == (1, 0.02)
 
 
-def test_garbage_ends_with_a_reason_and_keeps_what_came_before() -> None:
+def test_garbage_ends_the_call_with_a_reason_and_keeps_earlier_audio() -> None:
     def script(call: socket.socket) -> None:
         call.recv(19)
         call.sendall(LOUD + b"HTTP/1.1 400 Bad Request\r\n")
@@ -169,7 +169,7 @@ def test_garbage_ends_with_a_reason_and_keeps_what_came_before() -> None:
     assert summary.reason.startswith("the gateway broke the protocol: ")
 
 
-def test_a_reset_is_told_from_a_hang_up() -> None:
+def test_a_reset_is_distinguished_from_a_hang_up() -> None:
     def script(call: socket.socket) -> None:
         call.recv(19)
         call.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # close with a reset
@@ -179,7 +179,7 @@ def test_a_reset_is_told_from_a_hang_up() -> None:
     assert "connection" in summary.reason
 
 
-def test_a_gateway_that_does_not_read_fails_the_call_as_it_would_in_asterisk() -> None:
+def test_a_gateway_that_does_not_read_fails_the_call_as_in_asterisk() -> None:
     held = threading.Event()
 
     def script(call: socket.socket) -> None:
@@ -201,15 +201,15 @@ def test_a_gateway_that_does_not_read_fails_the_call_as_it_would_in_asterisk() -
     assert heard.reason == "the gateway stopped reading"
 
 
-def test_nobody_there_is_one_sentence() -> None:
+def test_a_failed_connection_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(PhoneFailed, match=rf"^nobody answers at 127.0.0.1:{port} .*vivavoce serve"):
+    with pytest.raises(PhoneFailed, match=rf"^cannot connect to 127.0.0.1:{port} .*vivavoce serve"):
         listen("127.0.0.1", port, seconds=1)
 
 
 def test_a_recording_without_a_folder_is_refused_before_the_call(tmp_path: Path) -> None:
-    with pytest.raises(PhoneFailed, match=r"^cannot write .*nowhere/heard.wav: there is no folder"):
+    with pytest.raises(PhoneFailed, match=r"^cannot write .*nowhere/heard.wav: the folder .* does not exist"):
         listen("127.0.0.1", 9, seconds=0.1, out=tmp_path / "nowhere" / "heard.wav")
 
 
@@ -224,11 +224,9 @@ def test_a_recording_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("seconds", "calls", "dtmf", "complaint"),
-    [(0, 1, "", "0 s to listen"), (1, 0, "", "0 calls"), (1, 1, "12x", "'x' is not a key")],
+    [(0, 1, "", "0 seconds"), (1, 0, "", "0 calls"), (1, 1, "12x", "got digit 'x'")],
 )
-def test_options_that_make_no_sense_are_refused(
-    seconds: float, calls: int, dtmf: str, complaint: str
-) -> None:
+def test_invalid_options_are_refused(seconds: float, calls: int, dtmf: str, complaint: str) -> None:
     with pytest.raises(BadRequest, match=complaint):
         listen("127.0.0.1", 9, seconds=seconds, calls=calls, dtmf=dtmf)
 

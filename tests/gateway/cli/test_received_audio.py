@@ -1,4 +1,4 @@
-"""Traces written down by hand, and what a phone makes of them."""
+"""The figures of a received call, on hand-made packets."""
 
 import csv
 import wave
@@ -35,7 +35,7 @@ def packets(*arrivals_ms: float, pcm: bytes = SILENCE) -> tuple[ReceivedPacket, 
     return tuple(ReceivedPacket(at / 1000, 8000, pcm) for at in arrivals_ms)
 
 
-def test_audible_begins_at_minus_50_dbfs() -> None:
+def test_the_threshold_of_audible_samples_is_minus_50_dbfs() -> None:
     assert audible_span(loud(level=103)) is None
     assert audible_span(loud(level=104)) == (0, 160)
     assert audible_span(loud(level=-104)) == (0, 160)
@@ -46,7 +46,7 @@ def test_the_span_runs_from_the_first_to_past_the_last_audible_sample() -> None:
     assert audible_span(loud(40, 90)) == (40, 90)
 
 
-def test_an_onset_counts_the_place_inside_the_packet() -> None:
+def test_an_onset_includes_the_offset_inside_the_packet() -> None:
     trace = [*packets(0, 20), ReceivedPacket(0.040, 8000, loud(80))]
     assert first_audible_at(trace) == pytest.approx(0.050)
 
@@ -64,16 +64,16 @@ def test_gaps_are_between_arrivals() -> None:
     assert gaps_s(packets(0, 20, 95)) == pytest.approx([0.020, 0.075])
 
 
-def test_a_packet_within_the_jitter_buffer_is_played_without_a_hole() -> None:
+def test_a_packet_within_the_jitter_buffer_is_played_without_a_gap() -> None:
     assert [silence for silence, _ in play_through_jitter_buffer(packets(0, 20, 79, 80))] == [0, 0, 0, 0]
 
 
-def test_a_packet_later_than_the_jitter_buffer_leaves_a_hole_and_a_new_schedule() -> None:
+def test_a_packet_later_than_the_jitter_buffer_leaves_a_gap_and_restarts_the_schedule() -> None:
     silences = [silence for silence, _ in play_through_jitter_buffer(packets(0, 20, 240, 260, 280))]
     assert silences == pytest.approx([0, 0, 0.200, 0, 0])
 
 
-def test_the_recording_holds_what_was_heard_with_the_hole_in_it(tmp_path: Path) -> None:
+def test_the_recording_contains_the_gap(tmp_path: Path) -> None:
     trace = [*packets(0, 20, pcm=loud()), *packets(240, pcm=loud(level=700))]
     write_wav(tmp_path / "heard.wav", trace)
     with wave.open(str(tmp_path / "heard.wav")) as recording:
@@ -85,7 +85,7 @@ def test_the_recording_holds_what_was_heard_with_the_hole_in_it(tmp_path: Path) 
     assert set(samples[1920:]) == {700}
 
 
-def test_a_recording_of_nothing_is_an_empty_wav(tmp_path: Path) -> None:
+def test_a_recording_without_packets_is_an_empty_wav(tmp_path: Path) -> None:
     write_wav(tmp_path / "heard.wav", ())
     with wave.open(str(tmp_path / "heard.wav")) as recording:
         assert recording.getnframes() == 0
@@ -100,7 +100,7 @@ def test_a_packet_of_another_rate_keeps_its_length_in_the_recording(tmp_path: Pa
         assert recording.getnframes() == 960
 
 
-def test_packet_times_stand_beside_the_recording(tmp_path: Path) -> None:
+def test_packet_times_are_written_beside_the_recording(tmp_path: Path) -> None:
     heard = ReceivedCall(
         CALL,
         10.0,

@@ -1,4 +1,4 @@
-"""``vivavoce voices``: enrol with a bundle's encoders, list, remove; mistakes are one sentence."""
+"""``vivavoce voices``: enrol, list and remove; errors are one sentence."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_a_voice_is_enrolled_listed_and_removed(
         assert [voice.id for voice in opened.list()] == ["bo"]
 
 
-def test_the_command_enrols_as_a_server_does(bundles: Path, speech: Path, tmp_path: Path) -> None:
+def test_the_command_enrols_like_the_server(bundles: Path, speech: Path, tmp_path: Path) -> None:
     store, words = tmp_path / "voices", "Some words."
     assert (
         voices("add", "anna", speech, "--bundle", bundles / "v3", "--store", store, "--transcript", words)
@@ -119,16 +119,14 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(
         assert [voice.id for voice in opened.list()] == ["taken"]
 
 
-def test_a_folder_that_is_no_bundle_is_told(
+def test_a_folder_that_is_not_a_bundle_is_reported(
     speech: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert voices("add", "anna", speech, "--bundle", tmp_path, "--store", tmp_path / "voices") == 1
     assert "no cosyvoice2.yaml or cosyvoice3.yaml" in capsys.readouterr().err
 
 
-def test_a_store_that_is_not_there_is_not_made_by_looking(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_listing_does_not_create_a_missing_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert voices("list", "--store", tmp_path / "voices") == 1
     assert "no such folder" in capsys.readouterr().err
     assert not (tmp_path / "voices").exists()

@@ -1,184 +1,307 @@
-"""The call bench's arithmetic, on traces written down by hand."""
+"""The call bench: records of its gateway, traces of its phones, and the figures computed from both."""
 
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 import numpy as np
 import pytest
 
-from vivavoce.gateway.cli.bench.trace import (
-    OnsetDelay,
-    PacketTrace,
-    UtteranceTimes,
-    correlation,
-    count_arrival_gaps,
-    measure_barge_in,
-    measure_lateness,
-    measure_onset,
-    percentile,
-    samples_after,
+from vivavoce.gateway.calls.agents import llm_tokens
+from vivavoce.gateway.calls.call import Call, UtteranceOutcome
+from vivavoce.gateway.cli.bench import call, load_generator
+from vivavoce.gateway.cli.bench.call import (
+    LoadResult,
+    LoadSetup,
+    SimultaneousCalls,
+    count_mixed_utterances,
+    mean_calls_speaking,
+    measure,
+    measure_onsets,
+    resident_mb,
+    run_load,
+    summarize_simultaneous_calls,
 )
+from vivavoce.gateway.cli.bench.call_server import (
+    CallCounters,
+    LoadRecord,
+    PoissonAgent,
+    SpeechPattern,
+    UtteranceRecord,
+    first_clause_tokens,
+    read_load_record,
+    timed_tokens,
+    utterance_texts,
+)
+from vivavoce.gateway.cli.bench.report import BenchFailed
+from vivavoce.gateway.cli.bench.trace import PacketTrace, UtteranceTimes
 from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket
 
-CALL = UUID(int=1)
+CALL = UUID(int=5)
 
 
-def trace(arrivals_ms: list[float], loud: dict[int, tuple[int, int]]) -> PacketTrace:
-    """A call of 8 kHz packets; ``loud`` maps a packet to the samples of it that are audible."""
-    pcm = np.zeros((len(arrivals_ms), 160), np.int16)
-    for index, (start, stop) in loud.items():
-        pcm[index, start:stop] = 3000
-    return PacketTrace.from_arrays(CALL, 8000, np.array(arrivals_ms) / 1000, pcm)
+# The gateway process
 
 
-def utterance(punctuated_ms: float, clause_ms: float) -> UtteranceTimes:
-    return UtteranceTimes(CALL, 0, "Well, then.", 0.0, punctuated_ms / 1000, clause_ms / 1000)
+@pytest.mark.parametrize("text", utterance_texts())
+def test_first_clauses_are_short_and_plain(text: str) -> None:
+    tokens = llm_tokens(text)
+    mark, _ = first_clause_tokens(tokens)
+    clause = "".join(tokens[:mark])
+    assert 3 <= len(clause.split()) <= 10
+    assert clause.replace(" ", "").isalpha()
 
 
-EVERY_20_MS = [20.0 * index for index in range(50)]
+def test_a_comma_completes_a_clause_and_a_full_stop_needs_the_next_token() -> None:
+    assert first_clause_tokens(["Well", ",", " then", "."]) == (1, 1)
+    assert first_clause_tokens(["Done", ".", " Next"]) == (1, 2)
 
 
-def test_first_and_last_audible_samples_are_timed_inside_their_packet() -> None:
-    heard = trace([0, 20, 40], {1: (80, 120)})
-    assert heard.audible.tolist() == [False, True, False]
-    assert heard.first_audible_at[1] == pytest.approx(0.030)
-    assert heard.last_audible[1] == pytest.approx(0.035)
+def test_the_pushes_of_punctuation_and_clause_are_recorded_and_the_text_is_unchanged() -> None:
+    note = UtteranceRecord(str(CALL), 0, "It is done. What is next?", 0.0)
+    seen: list[tuple[str, bool, bool]] = []
+
+    async def push() -> None:
+        async for token in timed_tokens(note):
+            seen.append((token, note.punctuation_pushed is not None, note.clause_pushed is not None))
+
+    asyncio.run(push())
+    assert "".join(token for token, _, _ in seen) == note.text
+    assert seen[2] == (" done", False, False)
+    assert seen[3] == (".", True, False)
+    assert seen[4] == (" What", True, True)
 
 
-def test_a_trace_is_made_of_what_a_phone_heard() -> None:
-    loud = np.full(160, 900, "<i2").tobytes()
+def test_the_end_of_the_text_completes_a_clause() -> None:
+    note = UtteranceRecord(str(CALL), 0, "It is done.", 0.0)
+
+    async def push() -> None:
+        async for _ in timed_tokens(note):
+            pass
+
+    asyncio.run(push())
+    assert note.clause_pushed is not None and note.punctuation_pushed is not None
+    assert note.clause_pushed >= note.punctuation_pushed
+
+
+class NoCall:
+    """A call on which speaking takes until ``release`` is set."""
+
+    def __init__(self) -> None:
+        self.call_id = str(CALL)
+        self.spoken = 0
+        self.release = asyncio.Event()
+
+    async def speak(self, tokens: object) -> UtteranceOutcome:
+        self.spoken += 1
+        await self.release.wait()
+        return UtteranceOutcome.SPOKEN
+
+    async def wait_played(self) -> None:
+        pass
+
+
+def test_random_utterances_are_assigned_to_free_calls_and_counted_when_none_is_free() -> None:
+    async def deal() -> tuple[int, int]:
+        talker = PoissonAgent(LoadRecord(), speaking=1000)
+        talker.START_S = 0.35  # type: ignore[misc]  # calls must have been silent for 0.3 s
+        call = NoCall()
+        talking = asyncio.create_task(talker.talk(cast(Call, call)))
+        while talker.record.unassigned < 3:
+            await asyncio.sleep(0.01)
+        talking.cancel()
+        await talker.aclose()
+        return call.spoken, talker.record.unassigned
+
+    spoken, refused = asyncio.run(deal())
+    assert spoken == 1
+    assert refused >= 3
+
+
+def test_a_load_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    note = UtteranceRecord(str(CALL), 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)
+    book = LoadRecord([note], [CallCounters(str(CALL), 100, 2, 1, 4)], unassigned=2, cpu_share=0.5)
+    book.write(tmp_path / "notes.json")
+    read, utterances = read_load_record(tmp_path / "notes.json")
+    assert (read.calls, read.unassigned, read.cpu_share) == (book.calls, 2, 0.5)
+    assert utterances == [UtteranceTimes(CALL, 3, "Well, then.", 1.0, 1.5, 1.6, None, 4.0)]
+
+
+# The phones
+
+
+def test_traces_are_read_as_they_were_written(tmp_path: Path) -> None:
+    pcm = np.arange(160, dtype="<i2").tobytes()
     heard = ReceivedCall(
-        CALL, 0.0, (ReceivedPacket(0.1, 8000, bytes(320)), ReceivedPacket(0.12, 8000, loud)), 1.0, ""
+        CALL, 0.0, (ReceivedPacket(0.5, 8000, pcm), ReceivedPacket(0.52, 8000, bytes(320))), 1.0, ""
     )
-    assert PacketTrace.from_received_call(heard).first_audible_at[1] == pytest.approx(0.12)
-    assert PacketTrace.from_received_call(heard).pcm.shape == (2, 160)
+    load_generator.save_traces(tmp_path / "heard.npz", [heard, ReceivedCall(UUID(int=6), 0.0, (), 1.0, "")])
+    (trace,) = load_generator.load_traces(tmp_path / "heard.npz")
+    assert (trace.call, trace.sample_rate, trace.arrived.tolist()) == (CALL, 8000, [0.5, 0.52])
+    assert trace.pcm[0].tolist() == list(range(160))
+    assert trace.audible.tolist() == [True, False]
 
 
-def test_a_call_of_mixed_packets_is_refused() -> None:
-    heard = ReceivedCall(
-        CALL, 0.0, (ReceivedPacket(0.1, 8000, bytes(320)), ReceivedPacket(0.12, 24000, bytes(960))), 1.0, ""
+def test_phones_without_a_server_print_an_error_and_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert load_generator.main(["127.0.0.1", "9", "--out", str(tmp_path / "heard.npz")]) == 1
+    assert capsys.readouterr().err.startswith("cannot connect to 127.0.0.1:9 ")
+
+
+# The figures
+
+
+def run_of(
+    *traces: PacketTrace,
+    utterances: tuple[UtteranceTimes, ...] = (),
+    underruns: int = 0,
+    calls: int | None = None,
+) -> LoadResult:
+    book = LoadRecord(calls=[CallCounters(str(trace.call), 1, 0, 0, underruns) for trace in traces][:calls])
+    return LoadResult(traces, utterances, book, load_generator.PhoneLoadResult(-2.0, 100.0, 0.1), 300.0, 0.0)
+
+
+def steady(call: int, *, packets: int = 200, level: int = 3000) -> PacketTrace:
+    arrived = np.arange(packets) * 0.020
+    return PacketTrace.from_arrays(UUID(int=call), 8000, arrived, np.full((packets, 160), level, np.int16))
+
+
+def test_calls_with_packets_in_time_meet_the_targets() -> None:
+    at_once = summarize_simultaneous_calls(run_of(steady(1), steady(2)))
+    assert at_once.meets_targets
+    assert (at_once.underruns, at_once.arrival_gaps, at_once.audible_calls) == (0, 0, 2)
+
+
+def test_one_underrun_misses_the_targets() -> None:
+    assert not summarize_simultaneous_calls(run_of(steady(1), underruns=1)).meets_targets
+
+
+def test_one_failed_utterance_misses_the_targets() -> None:
+    run = run_of(steady(1))
+    run.record.failed = 1
+    assert not summarize_simultaneous_calls(run).meets_targets
+
+
+def test_one_gap_at_a_phone_misses_the_targets_without_a_counted_underrun() -> None:
+    late = steady(1)
+    late = replace(late, arrived=np.where(np.arange(200) >= 100, late.arrived + 0.1, late.arrived))
+    at_once = summarize_simultaneous_calls(run_of(late))
+    assert at_once.arrival_gaps == 1
+    assert at_once.late_share == pytest.approx(5 / 205)  # five slots without a packet
+    assert not at_once.meets_targets
+
+
+def test_late_packets_count_over_all_calls_together() -> None:
+    late = steady(1)
+    late.arrived[50] += 0.030
+    at_once = summarize_simultaneous_calls(run_of(late, steady(2)))
+    assert at_once.late_share == pytest.approx(1 / 400)
+    assert at_once.max_lateness_s == pytest.approx(0.030)
+
+
+def test_a_silent_call_does_not_count_as_speaking() -> None:
+    at_once = summarize_simultaneous_calls(run_of(steady(1), steady(2, level=0)))
+    assert (at_once.audible_calls, at_once.min_speech_share) == (1, 0.0)
+    assert not at_once.meets_targets
+
+
+def test_only_the_time_in_which_all_calls_were_up_counts() -> None:
+    run = run_of(steady(1))
+    run.traces[0].arrived[10] += 0.05
+    assert summarize_simultaneous_calls(run).late_share > 0
+    assert (
+        summarize_simultaneous_calls(
+            replace(run, phones=load_generator.PhoneLoadResult(-1.0, 100.0, 0.1))
+        ).late_share
+        == 0
+    )  # from 1 s on
+
+
+def test_calls_without_packets_miss_the_targets() -> None:
+    assert not SimultaneousCalls(0.0, 0.0, 0, 0, 0.0, failed=0, calls=1, audible_calls=0).meets_targets
+    assert summarize_simultaneous_calls(run_of()).late_share == 1.0
+
+
+def spoken(
+    number: int, clause: float, *, ended: float | None, discarded: float | None = None
+) -> UtteranceTimes:
+    return UtteranceTimes(CALL, number, "Well, then.", clause - 0.1, clause, clause, discarded, ended)
+
+
+def burst(*starts_and_stops: tuple[float, float]) -> PacketTrace:
+    """20 s of one call with noise (always the same) in the given spans, silence elsewhere."""
+    pcm = np.zeros(20 * 8000, np.int16)
+    noise = np.random.default_rng(3).normal(0, 3000, 8 * 8000).astype(np.int16)
+    noise[0] = 3000
+    for start, stop in starts_and_stops:
+        pcm[round(start * 8000) : round(stop * 8000)] = noise[: round(stop * 8000) - round(start * 8000)]
+    return PacketTrace.from_arrays(CALL, 8000, np.arange(1000) * 0.020, pcm.reshape(-1, 160))
+
+
+def test_onsets_exclude_the_warm_up_and_unfinished_utterances() -> None:
+    trace = burst((1.05, 2.0), (4.05, 5.0), (7.05, 8.0))
+    notes = (spoken(-1, 1.0, ended=2.0), spoken(0, 4.0, ended=5.0), spoken(1, 7.0, ended=None))
+    (onset,) = measure_onsets(run_of(trace, utterances=notes))
+    assert onset.from_clause_s == pytest.approx(0.050)
+
+
+def test_mean_calls_speaking_is_speech_time_over_time() -> None:
+    notes = (
+        spoken(0, 10.0, ended=20.0),  # over when the count begins
+        spoken(1, 15.0, ended=60.0),
+        spoken(2, 60.0, ended=None),  # cut by the end of the run
+        spoken(3, 20.0, ended=40.0),
     )
-    with pytest.raises(ValueError, match=r"\(8000, 320\), \(24000, 960\)"):
-        PacketTrace.from_received_call(heard)
+    assert mean_calls_speaking(run_of(utterances=notes)) == pytest.approx((40 + 40 + 20) / 80)
+    assert mean_calls_speaking(run_of()) == 0.0
 
 
-def test_ttfa_runs_from_the_push_to_the_first_audible_sample() -> None:
-    heard = trace(EVERY_20_MS, {20: (40, 160), 21: (0, 160)})  # the first at 405 ms
-    onset = measure_onset(heard, utterance(340, 360), before=10.0)
-    assert onset.from_clause_s == pytest.approx(0.045)
-    assert onset.from_punctuation_s == pytest.approx(0.065)
+def test_an_utterance_after_a_barge_in_is_compared_with_its_whole_reading() -> None:
+    notes = (spoken(0, 1.0, ended=3.0), spoken(1, 5.0, ended=None, discarded=6.5))
+    clean = burst((1.05, 3.0), (5.05, 6.5))
+    assert count_mixed_utterances(run_of(clean, utterances=notes)) == 0
+    dirty = burst((1.05, 3.0), (5.05, 6.5))
+    dirty.pcm[255:300] += np.random.default_rng(4).normal(0, 3000, (45, 160)).astype(np.int16)
+    assert count_mixed_utterances(run_of(dirty, utterances=notes)) == 1
 
 
-def test_speech_of_the_utterance_before_is_no_onset() -> None:
-    heard = trace(EVERY_20_MS, {15: (0, 160), 20: (0, 160)})  # still heard at 300 ms, 40 ms before the push
-    assert measure_onset(heard, utterance(340, 360), before=10.0) == OnsetDelay(None, None)
+# The processes
 
 
-def test_speech_that_ended_long_before_is_not_in_the_way() -> None:
-    heard = trace(EVERY_20_MS, {2: (0, 160), 20: (0, 160)})
-    assert measure_onset(heard, utterance(340, 360), before=10.0).from_clause_s == pytest.approx(0.040)
+def test_the_bench_runs_and_reports() -> None:
+    report = measure(parts=[call.CallBenchPart.CALLS], calls=2, seconds=2.0)
+    figures = {figure.name: figure.value for figure in report.figures}
+    assert figures["calls speaking at once without an underrun"] in (0, 2)
+    assert figures["resident memory, 2 calls"] > 50
+    assert figures["packets with speech, 2 calls, quietest call"] > 5
+    assert figures["processor of the phones, 2 calls"] > 0
 
 
-def test_an_onset_after_the_next_utterance_began_is_not_taken_for_this_one() -> None:
-    heard = trace(EVERY_20_MS, {20: (0, 160)})
-    assert measure_onset(heard, utterance(340, 360), before=0.390) == OnsetDelay(None, None)
+def test_a_barge_in_is_measured() -> None:
+    run = run_load(LoadSetup(SpeechPattern.BARGE_IN, 2, 1, 0.0, 60.0))
+    discarded = [utterance for utterance in run.utterances if utterance.discarded is not None]
+    assert len(discarded) == 2
+    assert count_mixed_utterances(run) == 0
 
 
-def test_an_utterance_whose_clause_was_never_complete_has_no_onset() -> None:
-    heard = trace(EVERY_20_MS, {20: (0, 160)})
-    assert measure_onset(heard, UtteranceTimes(CALL, 0, "", 0.0), before=10.0) == OnsetDelay(None, None)
+def test_a_gateway_that_does_not_start_ends_the_bench_with_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VIVAVOCE_NO_SUCH_KEY", "1")
+    monkeypatch.setenv("VIVAVOCE_SPEED", "7")
+    monkeypatch.setattr(call, "READY_TIMEOUT_S", 900.0)
+    start = time.monotonic()
+    with pytest.raises(BenchFailed, match="call_server"):
+        measure(parts=[call.CallBenchPart.CALLS], calls=1, seconds=1.0)
+    assert time.monotonic() - start < 300  # it does not wait for READY_TIMEOUT_S
 
 
-def test_packets_in_time_are_not_late() -> None:
-    result = measure_lateness(np.array(EVERY_20_MS) / 1000 + 5.0)
-    assert (result.packets, result.late, result.skipped) == (50, 0, 0)
-    assert result.late_share == 0.0
+def test_resident_memory_of_this_process_is_known() -> None:
+    assert resident_mb(0) == 0.0
+    import os
 
-
-def test_jitter_of_a_few_milliseconds_is_not_late() -> None:
-    jitter = np.random.default_rng(1).uniform(0, 8, 50)
-    result = measure_lateness((np.array(EVERY_20_MS) + jitter) / 1000)
-    assert (result.late, result.skipped) == (0, 0)
-    assert 0.001 < result.max_s < 0.008
-
-
-def test_packets_that_come_together_after_a_stall_are_late_by_their_slots() -> None:
-    arrivals = [0, 20, 40, 105, 106, 107, 120, 140]  # 60, 80 and 100 came late by 45, 26 and 7
-    result = measure_lateness(np.array(arrivals) / 1000)
-    assert (result.late, result.skipped) == (2, 0)
-    assert result.max_s == pytest.approx(0.045)
-    assert result.late_share == pytest.approx(2 / 8)
-
-
-def test_slots_in_which_nothing_was_sent_are_counted() -> None:
-    result = measure_lateness(np.array([0, 20, 40, 120, 140, 160]) / 1000)  # 60, 80 and 100 never came
-    assert (result.late, result.skipped) == (0, 3)
-    assert result.late_share == pytest.approx(3 / 9)
-
-
-def test_a_late_start_is_nobodys_fault() -> None:
-    assert measure_lateness(np.array([9.0, 9.02, 9.04])).late_share == 0.0
-
-
-def test_no_packets_are_not_late() -> None:
-    assert measure_lateness(np.array([])).late_share == 0.0
-
-
-def test_a_gap_is_nothing_to_hear_for_over_60_ms_after_a_packet_has_played() -> None:
-    assert count_arrival_gaps(np.array([0, 20, 99, 119]) / 1000) == 0
-    assert count_arrival_gaps(np.array([0, 20, 101, 121]) / 1000) == 1
-
-
-def test_barge_in_is_timed_to_the_arrival_of_the_last_audible_packet() -> None:
-    heard = trace(EVERY_20_MS, {index: (0, 160) for index in range(10, 16)})  # the last arrives at 300 ms
-    result = measure_barge_in(heard, 0.283, before=1.0)
-    assert result.last_audible_s == pytest.approx(0.017)
-    assert result.stale_packets == 0
-
-
-def test_what_is_heard_25_ms_after_a_barge_in_is_stale() -> None:
-    heard = trace(EVERY_20_MS, {14: (0, 160), 15: (0, 160), 22: (0, 10)})
-    result = measure_barge_in(heard, 0.283, before=1.0)
-    assert result.last_audible_s == pytest.approx(0.157)
-    assert result.stale_packets == 1
-
-
-def test_the_next_utterance_is_not_stale() -> None:
-    heard = trace(EVERY_20_MS, {14: (0, 160), 40: (0, 160)})
-    assert measure_barge_in(heard, 0.290, before=0.700).stale_packets == 0
-
-
-def test_silence_after_a_barge_in_took_no_time() -> None:
-    assert measure_barge_in(trace(EVERY_20_MS, {}), 0.283, before=1.0).last_audible_s == 0.0
-
-
-def test_speech_after_a_moment_starts_at_its_first_audible_sample() -> None:
-    heard = trace(EVERY_20_MS, {5: (0, 160), 20: (100, 160), 21: (0, 160)})
-    samples = samples_after(heard, 0.300, seconds=0.020)
-    assert len(samples) == 160
-    assert samples[0] == 3000
-
-
-def test_the_same_reading_is_alike_and_a_mixed_one_is_not() -> None:
-    random = np.random.default_rng(2)
-    clean = random.normal(0, 3000, 4000).astype(np.int16)
-    mixed = (clean + random.normal(0, 3000, 4000)).astype(np.int16)
-    assert correlation(clean, clean) == pytest.approx(1.0)
-    assert correlation(mixed, clean) < 0.8
-    assert correlation(clean[:0], clean) == 0.0
-
-
-def test_a_hole_in_a_reading_makes_it_no_other_one() -> None:
-    clean = np.random.default_rng(2).normal(0, 3000, 4000).astype(np.int16)
-    late = np.concatenate([clean[:1000], np.zeros(640, np.int16), clean[1000:]])
-    assert correlation(late, clean) == pytest.approx(1.0)
-
-
-def test_no_values_reach_no_target() -> None:
-    assert percentile([], 50) == float("inf")
-    assert percentile([1.0, 2.0, 3.0], 50) == 2.0
-
-
-def test_between_cuts_by_arrival() -> None:
-    heard = trace(EVERY_20_MS, {3: (0, 160)})
-    assert heard.between(0.050, 0.070).arrived.tolist() == [0.06]
-    assert heard.between(0.050, 0.070).audible.tolist() == [True]
+    assert 10 < resident_mb(os.getpid()) < 10_000

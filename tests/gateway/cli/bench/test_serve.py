@@ -1,22 +1,57 @@
-"""The serve bench: what it makes of pieces and times, and one small run against a real server."""
+"""The serve bench: its figures, its clients against a gateway of tones, and a run against a real server."""
 
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from vivavoce.adapters.client import SpeechPiece
-from vivavoce.gateway.cli.bench.report import BenchReport
-from vivavoce.gateway.cli.bench.serve import (
+from shared.standin_backend import StandInBackend
+from vivavoce.gateway.cli.bench import commands
+from vivavoce.gateway.cli.bench.api_clients import SpeechApi, open_client
+from vivavoce.gateway.cli.bench.disconnect import disconnect_figures
+from vivavoce.gateway.cli.bench.first_byte import first_byte_figures
+from vivavoce.gateway.cli.bench.open_loop import (
     RequestLoadOptions,
     RequestTimes,
-    _audible_after_s,
+    audible_after_s,
     draw_waits,
     load_figures,
     max_in_flight,
-    measure,
 )
+from vivavoce.gateway.cli.bench.report import BenchFailed, BenchReport
+from vivavoce.gateway.cli.bench.serve import ServeBenchPart, measure
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
+from vivavoce.tts_engine.engine import Engine, EngineConfig
+from vivavoce.tts_engine.metrics import Metrics
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The URL of a gateway with tone voices on a thread of its own; the bench uses a process instead."""
+    found: list[str] = []
+    ready, over = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        ports: dict[str, Any] = {"http_port": 0, "audiosocket_port": 0}
+        async with Engine(StandInBackend(), EngineConfig(), Metrics()) as engine:
+            gateway = await Gateway.open(Settings(**ports, agent="none"), engine=engine)
+            found.append("http://{}:{}".format(*gateway.addresses.http))
+            ready.set()
+            await asyncio.to_thread(over.wait)
+            await gateway.aclose()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert ready.wait(30)
+    yield found[0]
+    over.set()
+    thread.join()
 
 
 def heard(asked_at: float, *gaps_s: float, ended_at: float = 10.0, failure: str = "") -> RequestTimes:
@@ -35,12 +70,12 @@ def test_only_gaps_over_60_ms_are_underruns() -> None:
 def test_the_first_audible_sample_is_the_first_above_minus_50_dbfs() -> None:
     samples = np.zeros(SAMPLE_RATE, "<i2")
     samples[12_000:] = 103
-    assert _audible_after_s(SpeechPiece(samples.tobytes(), ()), 1.0) is None
+    assert audible_after_s(samples.tobytes(), 1.0) is None
     samples[18_000:] = -104
-    assert _audible_after_s(SpeechPiece(samples.tobytes(), ()), 1.0) == pytest.approx(1.75)
+    assert audible_after_s(samples.tobytes(), 1.0) == pytest.approx(1.75)
 
 
-def test_failures_are_counted_by_kind_and_not_among_the_waits() -> None:
+def test_failures_are_counted_by_kind_and_excluded_from_the_waits() -> None:
     table = shown(load_figures([heard(0), heard(1, 0.2), heard(2, failure="refused (streams)")], took_s=4.0))
     assert table["requests served"] == 2
     assert table["requests not served: refused (streams)"] == 1
@@ -49,11 +84,11 @@ def test_failures_are_counted_by_kind_and_not_among_the_waits() -> None:
     assert table["first byte, p50"] == pytest.approx(100)
 
 
-def test_when_nobody_was_served_there_are_no_waits() -> None:
+def test_without_a_served_request_there_are_no_waits() -> None:
     assert "first byte, p50" not in shown(load_figures([heard(0, failure="ServerUnavailable")], took_s=1.0))
 
 
-def test_the_peak_is_of_those_under_way_at_once() -> None:
+def test_the_peak_counts_requests_in_progress_at_once() -> None:
     assert max_in_flight([heard(0, ended_at=3), heard(1, ended_at=2), heard(2, ended_at=4)]) == 2
     assert max_in_flight([]) == 0
 
@@ -69,11 +104,49 @@ def test_a_plot_is_a_png(tmp_path: Path) -> None:
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_server_is_listened_to_and_more_than_it_lets_in_is_counted_as_refused() -> None:
+@pytest.mark.parametrize("api", SpeechApi)
+def test_first_bytes_and_throughput_are_measured_over_every_api(api: SpeechApi, url: str) -> None:
+    figures = asyncio.run(first_byte_figures(api, url, 3))
+    p50, p95, p50_of_20, p95_of_20, speech = figures
+    assert 0 < p50.value <= p95.value
+    assert 0 < p50_of_20.value <= p95_of_20.value
+    assert p50.at_most in (50.0, 60.0) and p95_of_20.at_most == 250.0
+    assert speech.value > 0
+
+
+@pytest.mark.parametrize("api", SpeechApi)
+def test_disconnects_are_timed_until_the_engine_is_idle(api: SpeechApi, url: str) -> None:
+    worst, p50, ahead, settled = asyncio.run(disconnect_figures(api, url, 2))
+    assert 0 < p50.value <= worst.value
+    assert worst.at_most == 100.0
+    assert 0 < ahead.value < 60
+    assert settled.at_most == 100.0
+
+
+@pytest.mark.parametrize("api", [SpeechApi.OPENAI, SpeechApi.DASHSCOPE])
+def test_an_error_of_the_server_ends_the_bench_with_its_message(api: SpeechApi, url: str) -> None:
+    async def words() -> AsyncIterator[str]:
+        yield ""
+
+    async def speak() -> None:
+        async with open_client(api, url) as client:
+            async for _ in client.speak(words(), "no-such-voice"):
+                pass
+
+    with pytest.raises((BenchFailed, ExceptionGroup), match=r"answered 400|task failed|unhandled"):
+        asyncio.run(speak())
+
+
+def test_every_part_and_api_is_a_choice_on_the_command_line() -> None:
+    assert tuple(ServeBenchPart) == commands._SERVE_PARTS
+    assert tuple(SpeechApi) == commands._SERVE_APIS
+
+
+def test_requests_beyond_the_limit_are_counted_as_refused() -> None:
     report: BenchReport = measure(RequestLoadOptions(rate=50.0, max_streams=2, requests=8))
     table = shown(report.figures)
-    refused = table.get("requests not served: refused (overloaded_streams)", 0)
-    assert table["requests served"] + refused == 8
+    refused = table.get("native: requests not served: refused (overloaded_streams)", 0)
+    assert table["native: requests served"] + refused == 8
     assert refused > 0
-    assert table["first byte, p50"] < table["first audible sample, p50"]
-    assert table["peak in flight"] >= 3
+    assert table["native: first byte, p50"] < table["native: first audible sample, p50"]
+    assert table["native: peak in flight"] >= 3

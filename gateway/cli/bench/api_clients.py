@@ -1,0 +1,241 @@
+"""Minimal clients of the speech APIs, one interface for all, so that a bench measures them alike.
+
+They send what the SDKs send, without an SDK's delays: DashScope's Python SDK polls every 100 ms. Speech
+is requested as s16le at 24 kHz, and connections are kept open between requests.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import Protocol, cast
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+
+from ....adapters.client import PoolPolicy, SpeechClient, SpeechOptions
+from ....tts_engine.errors import Overloaded
+from .report import BenchFailed
+
+_NATIVE_PATH = "/v1/audio/speech/stream"
+_DASHSCOPE_PATH = "/api-ws/v1/inference"
+_OPENAI_PATH = "/v1/audio/speech"
+_DASHSCOPE_VOICE = "longanyang"  # a preset name, which every server maps to its default voice
+_REQUEST_TIMEOUT_S = 300.0
+_MAX_CONNECTIONS = 10_000
+
+
+class SpeechApi(StrEnum):
+    """The APIs that ``vivavoce serve`` offers for speech."""
+
+    NATIVE = "native"
+    OPENAI = "openai"
+    DASHSCOPE = "dashscope"
+
+
+class ApiClient(Protocol):
+    """Speaks texts over one API of one server."""
+
+    def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
+        """Send text as ``words`` yields it and yield s16le at 24 kHz as it arrives.
+
+        OpenAI's API takes whole texts: its request is sent when ``words`` has ended. Raises Overloaded when
+        the server is at capacity, BenchFailed for any other error.
+        """
+
+
+@asynccontextmanager
+async def open_client(api: SpeechApi, url: str, connections: int = 1) -> AsyncIterator[ApiClient]:
+    """A client with ``connections`` open to the server at ``url`` (http://host:port)."""
+    match api:
+        case SpeechApi.NATIVE:
+            policy = PoolPolicy(
+                max_connections=_MAX_CONNECTIONS, min_connections=connections, max_idle_s=20.0
+            )
+            async with SpeechClient(url, pool=policy) as pool:
+                yield _NativeClient(pool)
+        case SpeechApi.OPENAI:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=_MAX_CONNECTIONS)
+            async with httpx.AsyncClient(base_url=url, timeout=_REQUEST_TIMEOUT_S, limits=limits) as http:
+                yield _OpenAIClient(http)
+        case SpeechApi.DASHSCOPE:
+            client = DashScopeClient(url)
+            try:
+                await client.open(connections)
+                yield client
+            finally:
+                await client.aclose()
+
+
+class _NativeClient:
+    def __init__(self, pool: SpeechClient) -> None:
+        self._pool = pool
+
+    async def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
+        async with (
+            self._pool.utterance(SpeechOptions(voice=voice)) as utterance,
+            asyncio.TaskGroup() as tasks,
+        ):
+
+            async def push_words() -> None:
+                async for word in words:
+                    await utterance.push_text(word)
+                await utterance.end_input()
+
+            tasks.create_task(push_words())
+            async for piece in utterance:
+                yield piece.audio
+
+
+class _OpenAIClient:
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
+        text = "".join([word async for word in words])
+        body = openai_request(text, voice)
+        async with self._http.stream("POST", _OPENAI_PATH, json=body) as response:
+            if response.status_code != httpx.codes.OK:
+                await response.aread()
+                error = response.json()["error"]
+                code = str(error["code"])
+                if code.startswith("overloaded_"):
+                    raise Overloaded(
+                        error["message"], reason=code.removeprefix("overloaded_"), retry_after_s=1.0
+                    )
+                raise BenchFailed(f"the server answered {response.status_code}: {error['message']}")
+            async for data in response.aiter_raw():
+                yield data
+
+
+class DashScopeClient:
+    """A pool of WebSockets, each of which carries one task at a time, as DashScope's SDK keeps them."""
+
+    def __init__(self, url: str, key: str = "") -> None:
+        self._url = f"ws://{urlsplit(url).netloc}{_DASHSCOPE_PATH}"
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.idle: list[ClientConnection] = []
+
+    async def open(self, count: int) -> None:
+        """Open ``count`` connections."""
+        for _ in range(count):
+            self.idle.append(await self._connect())
+
+    async def aclose(self) -> None:
+        """Close the idle connections."""
+        for connection in self.idle:
+            await connection.close()
+
+    async def _connect(self) -> ClientConnection:
+        return await connect(
+            self._url, additional_headers=self._headers, compression=None, proxy=None, max_queue=None
+        )
+
+    async def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
+        """As ``ApiClient.speak``; opens a connection when none is idle."""
+        connection = self.idle.pop() if self.idle else await self._connect()
+        task_id = uuid4().hex
+        await connection.send(run_task_frame(task_id, voice))
+        async with asyncio.TaskGroup() as tasks:
+            async for frame in connection:
+                if isinstance(frame, bytes):
+                    yield frame
+                    continue
+                header = json.loads(frame)["header"]
+                if header["task_id"] != task_id:
+                    raise BenchFailed(f"got an event of task {header['task_id']} during task {task_id}")
+                match header["event"]:
+                    case "task-started":
+                        tasks.create_task(_send_words(connection, task_id, words))
+                    case "task-failed":
+                        self.idle.append(connection)
+                        raise _dashscope_error(header)
+                    case "task-finished":
+                        self.idle.append(connection)
+                        return
+
+
+async def _send_words(connection: ClientConnection, task_id: str, words: AsyncIterator[str]) -> None:
+    async for word in words:
+        await connection.send(_dashscope_frame("continue-task", task_id, {"text": word}))
+    await connection.send(_dashscope_frame("finish-task", task_id, {}))
+
+
+def _dashscope_error(header: dict[str, str]) -> Exception:
+    if header["error_code"].startswith("Throttling"):
+        return Overloaded(header["error_message"], reason="throttling", retry_after_s=1.0)
+    return BenchFailed(f"the task failed: {header['error_code']}: {header['error_message']}")
+
+
+# Requests on a connection that the bench aborts or stops reading
+
+
+@asynccontextmanager
+async def speaking_transport(api: SpeechApi, url: str, text: str) -> AsyncIterator[asyncio.Transport]:
+    """The transport of a connection on which ``text`` is being spoken and audio has arrived."""
+    if api is SpeechApi.OPENAI:
+        async with _speaking_over_http(url, text) as transport:
+            yield transport
+        return
+    path = _NATIVE_PATH if api is SpeechApi.NATIVE else _DASHSCOPE_PATH
+    async with connect(
+        f"ws://{urlsplit(url).netloc}{path}", compression=None, proxy=None, max_queue=None
+    ) as connection:
+        for frame in _native_frames(text) if api is SpeechApi.NATIVE else _dashscope_frames(text):
+            await connection.send(frame)
+        while not isinstance(await connection.recv(), bytes):
+            pass
+        yield connection.transport
+
+
+@asynccontextmanager
+async def _speaking_over_http(url: str, text: str) -> AsyncIterator[asyncio.Transport]:
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    body = json.dumps(openai_request(text, None)).encode()
+    head = f"POST {_OPENAI_PATH} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    status = await reader.readline()
+    if b" 200 " not in status:
+        raise BenchFailed(f"the server answered {status.decode().strip()}")
+    await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(1)
+    try:
+        yield cast(asyncio.Transport, writer.transport)
+    finally:
+        writer.transport.abort()
+
+
+def openai_request(text: str, voice: str | None) -> dict[str, str]:
+    """The body of a request for PCM."""
+    return {"model": "tts-1", "voice": voice or "alloy", "input": text, "response_format": "pcm"}
+
+
+def run_task_frame(task_id: str, voice: str | None, text: str = "") -> str:
+    """DashScope's first frame of a task; ``text`` is spoken before any continue-task."""
+    parameters = {"voice": voice or _DASHSCOPE_VOICE, "format": "pcm", "sample_rate": 24_000}
+    input_fields = {"text": text} if text else {}
+    return _dashscope_frame(
+        "run-task", task_id, input_fields, model="cosyvoice-v3-flash", parameters=parameters
+    )
+
+
+def _native_frames(text: str) -> list[str]:
+    messages = (
+        {"type": "session.config", "response_format": "pcm"},
+        {"type": "input.text", "text": text},
+        {"type": "input.done"},
+    )
+    return [json.dumps(message) for message in messages]
+
+
+def _dashscope_frames(text: str) -> list[str]:
+    return [run_task_frame(uuid4().hex, None, text)]
+
+
+def _dashscope_frame(action: str, task_id: str, input_fields: dict[str, str], **payload: object) -> str:
+    header = {"action": action, "task_id": task_id, "streaming": "duplex"}
+    return json.dumps({"header": header, "payload": {"input": input_fields, **payload}})

@@ -1,0 +1,66 @@
+"""Time to the first byte over kept connections: one client, then many at once, and their throughput."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....tts_engine.chunk import SAMPLE_RATE
+from .api_clients import ApiClient, SpeechApi, open_client
+from .open_loop import SENTENCES, WARM_UP_REQUESTS
+from .report import BenchFigure
+
+CLIENTS = 20
+_MAX_FIRST_BYTE_MS = {SpeechApi.NATIVE: 60.0, SpeechApi.OPENAI: 50.0, SpeechApi.DASHSCOPE: 60.0}
+_MAX_P95_MS = 250.0  # with ``CLIENTS`` clients
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestResult:
+    first_byte_ms: float
+    speech_s: float
+
+
+async def first_byte_figures(api: SpeechApi, url: str, requests: int) -> list[BenchFigure]:
+    """``requests`` one after another on one connection, then ``CLIENTS`` clients at once."""
+    async with open_client(api, url, CLIENTS) as client:
+        alone = (await _speak_in_turn(client, requests + WARM_UP_REQUESTS))[WARM_UP_REQUESTS:]
+        started = time.perf_counter()
+        per_client = max(3, requests // 10)
+        by_client = await asyncio.gather(*(_speak_in_turn(client, per_client) for _ in range(CLIENTS)))
+        took_s = time.perf_counter() - started
+    together = [result for results in by_client for result in results]
+    one, many = f"{api}, 1 client: first byte", f"{api}, {CLIENTS} clients: first byte"
+    return [
+        BenchFigure(f"{one}, p50", _percentile_ms(alone, 50), "ms", at_most=_MAX_FIRST_BYTE_MS[api]),
+        BenchFigure(f"{one}, p95", _percentile_ms(alone, 95), "ms"),
+        BenchFigure(f"{many}, p50", _percentile_ms(together, 50), "ms"),
+        BenchFigure(f"{many}, p95", _percentile_ms(together, 95), "ms", at_most=_MAX_P95_MS),
+        BenchFigure(
+            f"{api}, {CLIENTS} clients: speech", sum(one.speech_s for one in together) / took_s, "s/s"
+        ),
+    ]
+
+
+async def _speak_in_turn(client: ApiClient, requests: int) -> list[_RequestResult]:
+    return [await _speak(client, SENTENCES[number % len(SENTENCES)]) for number in range(requests)]
+
+
+async def _speak(client: ApiClient, text: str) -> _RequestResult:
+    started = time.perf_counter()
+    first_byte_ms, received = float("inf"), 0
+    async for audio in client.speak(_one(text)):
+        if not received:
+            first_byte_ms = 1_000 * (time.perf_counter() - started)
+        received += len(audio)
+    return _RequestResult(first_byte_ms, received / 2 / SAMPLE_RATE)
+
+
+async def _one(text: str) -> AsyncIterator[str]:
+    yield text
+
+
+def _percentile_ms(results: Sequence[_RequestResult], percent: float) -> float:
+    return float(np.percentile([result.first_byte_ms for result in results], percent))

@@ -1,0 +1,141 @@
+"""Child processes of a bench: started, read line by line, measured and ended."""
+
+import contextlib
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from .report import BenchFailed
+
+READY_TIMEOUT_S = 120.0  # to load and cut the voice for the first time on a slow machine
+_END_TIMEOUT_S = 30.0
+_READY_LINE = re.compile(r"HTTP on (http://\S+?),")
+_SERVE = (
+    "from vivavoce.gateway.cli.main import main; import sys; "
+    "sys.argv[1:1] = 'serve --http-port 0 --audiosocket-port 0 --agent none --log-level WARNING'.split(); "
+    "main()"
+)
+
+
+@contextlib.contextmanager
+def run_server_process(*flags: str) -> Iterator[str]:
+    """Run ``vivavoce serve`` on free ports and yield its URL; ``flags`` are appended to the command.
+
+    Raises BenchFailed when the server ends or prints no address within ``READY_TIMEOUT_S``.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", _SERVE, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            printed = select.select([process.stdout], [], [], READY_TIMEOUT_S)[0]
+            ready_line = _READY_LINE.search(process.stdout.readline()) if printed else None
+            if ready_line is None:
+                process.terminate()
+                _, errors = process.communicate(timeout=_END_TIMEOUT_S)
+                raise BenchFailed(f"the server did not start: {errors.strip()[-300:]}")
+            yield ready_line[1]
+        finally:
+            process.terminate()
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in MB (10^6 bytes); 0 without /proc or when the process has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUsage:
+    """Processor seconds used until ``moment`` by the whole machine and by some of its processes."""
+
+    moment: float  # monotonic seconds
+    machine_s: float
+    processes_s: float
+
+    @classmethod
+    def now(cls, *pids: int) -> Self:
+        """Read the counters of the machine and of the processes ``pids``; zeros without /proc."""
+        try:
+            machine = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+            processes = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+        except OSError:
+            return cls(time.monotonic(), 0.0, 0.0)
+        tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        busy = sum(int(machine[field]) for field in (1, 2, 3, 6, 7))  # user, nice, system, irq, softirq
+        used = sum(int(fields[11]) + int(fields[12]) for fields in processes)  # utime, stime
+        return cls(time.monotonic(), busy * tick_s, used * tick_s)
+
+    def other_cpu_share_since(self, start: Self) -> float:
+        """Cores used by other processes since ``start``, 1.0 for one whole core."""
+        others_s = (self.machine_s - start.machine_s) - (self.processes_s - start.processes_s)
+        return max(0.0, others_s / (self.moment - start.moment))
+
+
+class BenchProcess:
+    """A Python module run as a child process that prints JSON lines; leaving the context kills it."""
+
+    def __init__(self, folder: Path, module: str, *arguments: str) -> None:
+        self._module = module
+        self._errors = folder / f"{module}.stderr"
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},  # idle threads must not spin on two cores
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self.pid = self._process.pid
+
+    def __enter__(self) -> "BenchProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._stdin.close()
+        self._stdout.close()
+        self._process.wait()
+
+    def wait_output(self, within_s: float) -> bool:
+        """Wait until a line can be read or the process has ended; False after ``within_s``."""
+        return bool(select.select([self._stdout], [], [], within_s)[0])
+
+    def read_line(self, within_s: float) -> dict[str, float]:
+        """The next line as JSON; raises BenchFailed if none arrives within ``within_s``."""
+        line = self._stdout.readline() if self.wait_output(within_s) else b""
+        if not line:
+            raise BenchFailed(
+                f"{self._module} printed nothing for {within_s:g} s or ended: {self._last_error_line()}"
+            )
+        message: dict[str, float] = json.loads(line)
+        return message
+
+    def finish(self, within_s: float) -> None:
+        """Close the process's standard input and wait for exit code 0; raises BenchFailed."""
+        self._stdin.close()
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        if code != 0:
+            raise BenchFailed(f"{self._module} did not end cleanly ({code}): {self._last_error_line()}")
+
+    def _last_error_line(self) -> str:
+        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line.strip()), "no message")
