@@ -1,5 +1,5 @@
-# Everything a checkout needs is made here, in its own .venv; nothing needs root.
-# `make test EXTRAS=dev,stt,pipecat,cosyvoice` also tests what needs those; without them such tests are skipped.
+# Sets up the checkout in .venv, runs and tests it; nothing needs root.
+# `make test EXTRAS=dev,stt,pipecat,cosyvoice` also runs the tests that need those extras.
 PYTHON ?= python3
 EXTRAS ?= dev,stt
 comma  := ,
@@ -22,18 +22,18 @@ $(STAMP): pyproject.toml Makefile
 	@touch $@
 
 run: setup
-	@echo "When it says that it is ready, open http://127.0.0.1:8080 and press Call, or call it from another terminal:"
+	@echo "When the server is ready, open http://127.0.0.1:8080 and press Call, or call it from another terminal:"
 	@echo "    $(BIN)/vivavoce phone 127.0.0.1 9092 --seconds 40 --out heard.wav"
 	@$(BIN)/vivavoce serve --agent script:examples/script.txt
 
 test: setup
 	$(BIN)/python -m pytest
 
-# Wants EXTRAS with stt and pipecat.
+# Needs EXTRAS with stt and pipecat.
 test-pipecat-oldest: setup
 	tests/peers/pipecat_oldest.sh
 
-# Wants npm and chromium.
+# Needs npm and chromium.
 test-pipecat-client: setup
 	tests/peers/pipecat_client.sh
 
@@ -43,7 +43,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py
 
-# What an operator measures, then the parts that developers measure.
+# The operator's bench of calls, then developers' benches of single parts.
 bench: export OMP_WAIT_POLICY := PASSIVE
 bench: setup
 	$(BIN)/vivavoce bench call
@@ -51,10 +51,10 @@ bench: setup
 	$(PART_BENCH) words
 	@if $(BIN)/python -c 'import sys; sys.path.insert(0, "tests"); from shared import chromium as c; sys.exit(c.find_chromium() is None)'; \
 		then echo $(PART_BENCH) webrtc; $(PART_BENCH) webrtc; \
-		else echo 'Skipped: bench webrtc, which needs Chromium (apt-get install chromium)'; fi
+		else echo 'Skipped: benches webrtc needs Chromium (apt-get install chromium)'; fi
 	@if $(BIN)/python -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec("pipecat") is None)'; \
 		then echo $(PART_BENCH) pipecat; $(PART_BENCH) pipecat; \
-		else echo 'Skipped: bench pipecat, which needs Pipecat (make bench EXTRAS=dev,stt,pipecat)'; fi
+		else echo 'Skipped: benches pipecat needs Pipecat (make bench EXTRAS=dev,stt,pipecat)'; fi
 
 # The reference vectors of the CosyVoice networks; DATA names another folder of the same layout.
 DATA ?= tests/golden/data

@@ -1,7 +1,7 @@
 """Configuration of all tests; with ``TESTS_MUST_NOT_SKIP=1``, as in CI, a skipped test fails.
 
-A test that is skipped because an extra is missing looks green and proves nothing. Only tests of a device that the
-machine may lack (``gpu``) may be skipped in CI.
+A test that is skipped because an extra is missing looks green and proves nothing. Only tests of a device that
+the machine may lack (``gpu``) may be skipped in CI.
 """
 
 import os
