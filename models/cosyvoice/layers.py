@@ -130,7 +130,7 @@ class QkvProjection(PreparedModule):
         self.names = names
         for name in names:
             self.add_module(name, nn.Linear(width, inner, bias=bias))
-        for name in ("query_matrix", "query_bias", "pair_matrix", "pair_bias"):
+        for name in ("query_matrix", "query_bias", "key_value_matrix", "key_value_bias"):
             self.register_buffer(name, None, persistent=False)
         self.query_matrix: Tensor | None
         self.query_bias: Tensor | None

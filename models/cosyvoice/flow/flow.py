@@ -184,7 +184,7 @@ class Flow(PreparedModule):
             self.pre_lookahead_layer = LookaheadLayer(MEL_BANDS, config.lookahead_width)
         self.decoder = _Decoder(config.estimator)
         self.times = solver_times(config.solver_steps)
-        self.register_buffer("offsets", None, persistent=False)
+        self.register_buffer("solver_offsets", None, persistent=False)
         self.solver_offsets: Tensor | None
         self._noise: dict[int, Tensor] = {}
 

@@ -83,7 +83,7 @@ class FlowGraphs:
 
     def __init__(self, flow: Flow, *, rows: int, slots: int, pages: int) -> None:
         if flow.policy.cache_form is not CacheForm.KEYS_VALUES:
-            raise ValueError(f"keep is {flow.policy.cache_form}; pages are of keys and values")
+            raise ValueError(f"cache_form is {flow.policy.cache_form}; pages hold keys and values only")
         self._flow, self._rows, self.pages = flow, rows, pages
         self._memory = _FlowMemoryPool(flow, slots + 1, pages + 1)
         self._pages, self._slots = (

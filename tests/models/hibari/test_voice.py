@@ -10,10 +10,20 @@ import pytest
 from numpy.typing import NDArray
 
 from shared.speech_level import active_speech_level
-from vivavoce.models.hibari import graph as graph
-from vivavoce.models.hibari import voice
+from vivavoce.models.hibari.graph import HibariGraphMismatch, split_graph
+from vivavoce.models.hibari.voice import (
+    MAX_PHONEMES,
+    SAMPLE_RATE,
+    EncodedLine,
+    HibariRenderState,
+    HibariVoice,
+    PhonemeLine,
+    SpelledWord,
+    init_state,
+    is_finished,
+    word_times,
+)
 
-RATE = voice.SAMPLE_RATE
 SENTENCES = (
     "Thank you for calling, how can I help you today?",
     "Your order has shipped and should arrive on Tuesday morning.",
@@ -26,28 +36,28 @@ GRAPH_FILE = Path(hibari.__file__).parent / "assets" / "hibari.onnx"
 
 
 @pytest.fixture(scope="module")
-def voice() -> voice.HibariVoice:
-    return voice.HibariVoice.load()
+def voice() -> HibariVoice:
+    return HibariVoice.load()
 
 
-def read_words(sentence: str) -> list[voice.SpelledWord]:
+def read_words(sentence: str) -> list[SpelledWord]:
     bare = [(word.rstrip(",.?!"), word) for word in sentence.split()]
-    return [voice.SpelledWord(text, word[len(text) :]) for text, word in bare]
+    return [SpelledWord(text, word[len(text) :]) for text, word in bare]
 
 
 def render(
-    voice: voice.HibariVoice, line: voice.PhonemeLine, frames: tuple[int, ...], seed: int = 0
-) -> tuple[NDArray[np.float32], voice.EncodedLine, voice.HibariRenderState]:
+    voice: HibariVoice, line: PhonemeLine, frames: tuple[int, ...], seed: int = 0
+) -> tuple[NDArray[np.float32], EncodedLine, HibariRenderState]:
     utterance = voice.encode(line)
-    state, parts = voice.init_state(utterance, np.random.default_rng(seed)), []
+    state, parts = init_state(utterance, np.random.default_rng(seed)), []
     plan = itertools.chain(frames, itertools.repeat(frames[-1]))
-    while not voice.is_finished(utterance, state):
+    while not is_finished(utterance, state):
         samples, state = voice.step(utterance, state, next(plan))
         parts.append(samples)
     return np.concatenate(parts), utterance, state
 
 
-def speak(voice: voice.HibariVoice, sentence: str, frames: tuple[int, ...] = (16, 32, 64)) -> NDArray:
+def speak(voice: HibariVoice, sentence: str, frames: tuple[int, ...] = (16, 32, 64)) -> NDArray:
     (line,) = voice.phonemizer.phonemize(read_words(sentence))
     return render(voice, line, frames)[0]
 
@@ -57,13 +67,13 @@ def signal_to_difference_db(signal: NDArray, other: NDArray) -> float:
 
 
 @pytest.mark.parametrize("sentence", SENTENCES[:3])
-def test_the_cut_graph_says_what_the_shipped_one_says(voice: voice.HibariVoice, sentence: str) -> None:
+def test_the_cut_graph_says_what_the_shipped_one_says(voice: HibariVoice, sentence: str) -> None:
     (line,) = voice.phonemizer.phonemize(read_words(sentence))
     shipped = onnxruntime.InferenceSession(str(GRAPH_FILE), providers=["CPUExecutionProvider"])
     feed = {"ids": line.ids[None], "speed": np.ones(1, np.float32)}
     expected = np.concatenate([part[0] for part in shipped.run(["lh", "theta", "ln", "lr", "phi"], feed)])
     utterance = voice.encode(line)
-    state = voice.init_state(utterance, np.random.default_rng(0))
+    state = init_state(utterance, np.random.default_rng(0))
     spectrum, _ = voice._decode(utterance.hidden, state.contexts, last=True)
     assert spectrum.T.shape == expected.shape
     # Both quantise to 8 bits, by different ranges: against float32 weights either stands near 43 dB.
@@ -71,82 +81,85 @@ def test_the_cut_graph_says_what_the_shipped_one_says(voice: voice.HibariVoice, 
 
 
 @pytest.mark.parametrize("frames", [(1000,), (5, 7, 9), (1,), (33,)])
-def test_any_split_into_steps_sounds_the_same(voice: voice.HibariVoice, frames: tuple[int, ...]) -> None:
+def test_any_split_into_steps_sounds_the_same(voice: HibariVoice, frames: tuple[int, ...]) -> None:
     """Equal but for 8-bit roundings that fall the other way."""
     usual, other = speak(voice, SENTENCES[1]), speak(voice, SENTENCES[1], frames)
-    assert abs(len(usual) - len(other)) <= RATE // 1000
+    assert abs(len(usual) - len(other)) <= SAMPLE_RATE // 1000
     size = min(len(usual), len(other))
     assert signal_to_difference_db(usual[:size], other[:size]) > 25
 
 
-def test_the_same_steps_give_the_same_samples_bit_for_bit(voice: voice.HibariVoice) -> None:
+def test_the_same_steps_give_the_same_samples_bit_for_bit(voice: HibariVoice) -> None:
     assert np.array_equal(speak(voice, SENTENCES[0]), speak(voice, SENTENCES[0]))
     assert np.array_equal(speak(voice, SENTENCES[0]), speak(voice.for_another_thread(), SENTENCES[0]))
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
-def test_speech_starts_within_5_ms_and_ends_within_15_ms(voice: voice.HibariVoice, sentence: str) -> None:
+def test_speech_starts_within_5_ms_and_ends_within_15_ms(voice: HibariVoice, sentence: str) -> None:
     samples = speak(voice, sentence)
     audible = np.flatnonzero(np.abs(samples) > 10 ** (-50 / 20))
-    assert audible[0] <= 0.005 * RATE
-    assert len(samples) - audible[-1] <= 0.015 * RATE
+    assert audible[0] <= 0.005 * SAMPLE_RATE
+    assert len(samples) - audible[-1] <= 0.015 * SAMPLE_RATE
 
 
-def test_speech_stands_at_minus_20_dbfs_and_never_clips(voice: voice.HibariVoice) -> None:
+def test_speech_stands_at_minus_20_dbfs_and_never_clips(voice: HibariVoice) -> None:
     spoken = [speak(voice, sentence) for sentence in SENTENCES]
-    levels = [active_speech_level(samples, RATE) for samples in spoken]
+    levels = [active_speech_level(samples, SAMPLE_RATE) for samples in spoken]
     assert np.median(levels) == pytest.approx(-20, abs=0.7)
     assert max(np.abs(samples).max() for samples in spoken) < 1.0
 
 
-def test_word_times_are_in_order_and_within_the_speech(voice: voice.HibariVoice) -> None:
+def test_word_times_are_in_order_and_within_the_speech(voice: HibariVoice) -> None:
     (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[1]))
     samples, utterance, state = render(voice, line, (16, 32, 64))
-    times = voice.word_times(utterance, state)
+    times = word_times(utterance, state)
     assert len(times) == len(SENTENCES[1].split())
     assert all(start < stop for start, stop in times)
     assert all(before[1] <= after[0] + 1e-9 for before, after in itertools.pairwise(times))
     assert times[0][0] < 0.08
-    assert times[-1][1] < len(samples) / RATE + 0.5
+    assert times[-1][1] < len(samples) / SAMPLE_RATE + 0.5
 
 
-def test_a_pause_between_words_lies_where_the_times_say(voice: voice.HibariVoice) -> None:
+def test_a_pause_between_words_lies_where_the_times_say(voice: HibariVoice) -> None:
     """At the full stop inside the line the voice is silent; the words' times must bracket that silence."""
     (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[4]))
     samples, utterance, state = render(voice, line, (16, 32, 64))
-    times = voice.word_times(utterance, state)
+    times = word_times(utterance, state)
     before, after = times[5], times[6]
     envelope = np.sqrt(np.convolve(samples**2, np.ones(960) / 960, "same"))
-    quietest = np.argmin(envelope[round(before[0] * RATE) : round(after[1] * RATE)]) / RATE + before[0]
+    quietest = (
+        np.argmin(envelope[round(before[0] * SAMPLE_RATE) : round(after[1] * SAMPLE_RATE)]) / SAMPLE_RATE
+        + before[0]
+    )
     assert before[1] < quietest < after[0]
     assert after[0] - before[1] > 0.2
 
 
-def test_speed_changes_the_length(voice: voice.HibariVoice) -> None:
+def test_speed_changes_the_length(voice: HibariVoice) -> None:
     (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[1]))
     slow, usual, fast = (voice.encode(line, speed).frames for speed in (0.5, 1.0, 2.0))
     assert slow > 1.6 * usual > 2.5 * fast
 
 
-def test_a_long_line_is_cut_between_words(voice: voice.HibariVoice) -> None:
+def test_a_long_line_is_cut_between_words(voice: HibariVoice) -> None:
     words = read_words(" ".join(["understanding"] * 120))
     lines = voice.phonemizer.phonemize(words)
     assert len(lines) > 1
     assert sum(len(line.words) for line in lines) == len(words)
-    assert all(len(line.ids) <= voice.MAX_PHONEMES + 2 for line in lines)
+    assert all(len(line.ids) <= MAX_PHONEMES + 2 for line in lines)
 
 
-def test_words_without_phonemes_are_kept_as_empty_ranges(voice: voice.HibariVoice) -> None:
-    (line,) = voice.phonemizer.phonemize([voice.SpelledWord("你好"), voice.SpelledWord("hello", ".")])
+def test_words_without_phonemes_are_kept_as_empty_ranges(voice: HibariVoice) -> None:
+    (line,) = voice.phonemizer.phonemize([SpelledWord("你好"), SpelledWord("hello", ".")])
     assert len(line.words) == 2
     assert line.words[0][0] == line.words[0][1]
     assert line.has_phonemes
-    (silent,) = voice.phonemizer.phonemize([voice.SpelledWord("你好")])
+    (silent,) = voice.phonemizer.phonemize([SpelledWord("你好")])
     assert not silent.has_phonemes
 
 
 def test_another_model_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "hibari.onnx"
     other.write_bytes(GRAPH_FILE.read_bytes()[:-1])
-    with pytest.raises(graph.HibariGraphMismatch, match=r"hibari-tts 0\.2\.1"):
-        graph.split_graph(other)
+    with pytest.raises(HibariGraphMismatch, match=r"hibari-tts 0\.2\.1"):
+        split_graph(other)

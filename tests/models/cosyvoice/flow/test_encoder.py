@@ -76,8 +76,8 @@ def test_scores_by_distance_are_picked_for_each_key(encoder: FlowEncoder) -> Non
 
     plan = make_plan([0, 0], LENGTH, block=25, capacity=LENGTH)
     ours = attention(x, kept, plan, _DistanceTable(plan, WIDTH))
-    q = attention.queries(x).unflatten(-1, (heads, size))
-    k, v = attention.keys_values(x).unflatten(-1, (2, heads, size)).unbind(2)
+    q = attention.project_queries(x).unflatten(-1, (heads, size))
+    k, v = attention.project_keys_values(x).unflatten(-1, (2, heads, size)).unbind(2)
     rows = []
     for query in range(LENGTH):
         end = min((query // 25 + 1) * 25, LENGTH)

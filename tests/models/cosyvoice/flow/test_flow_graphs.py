@@ -236,7 +236,7 @@ def test_what_a_plain_step_refuses_is_refused(config: FlowConfig) -> None:
     ids = random_ids(24, 0)
     with pytest.raises(ValueError, match="a chunk has 24 ids; allowed: a multiple of 25"):
         graphs.step(FlowChunk(ids, ids[:, :3], torch.zeros(1, 80, 48)), [seat])
-    with pytest.raises(ValueError, match=r"keep is Keep\.INPUTS; pages are of keys and values"):
+    with pytest.raises(ValueError, match=r"cache_form is CacheForm\.INPUTS; pages hold keys and values only"):
         FlowGraphs(make_flow(config, FlowPolicy(cache_form=CacheForm.INPUTS)), rows=1, slots=1, pages=8)
 
 
