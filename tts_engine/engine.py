@@ -1,16 +1,16 @@
-"""The engine: opens a voice, admits streams, and renders their text on worker threads.
+"""The engine: opens a backend, admits streams, and renders their text on worker threads.
 
-    loop thread                                 worker thread (one a backend worker)
+    loop thread                                 worker thread (one for each worker of the backend)
     Stream.push_text -> Segmenter -> Session    schedule -> Backend.step -> commit
     Stream.__anext__ <- call_soon_threadsafe <--------------------------------'
 
-One hop in, one hop out. The lock guards sessions only, never a step; asyncio never waits for tensors. Workers
-may be alike, or each have stages of its own; then a session goes from one to the other with its next step.
+Text crosses threads once on its way in, audio once on its way out. The lock guards sessions and is not held
+during a step, so asyncio never waits for tensors. Workers may all run every stage, or each run one stage; in
+the second case a session changes its worker with its stage.
 """
 
 import asyncio
 import functools
-import importlib.util
 import logging
 import threading
 import time
@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .backends.base import Backend, Delivery, SlotRequest, SlotTurn, Stages, StepResult
+from .backends.loading import load_backend
 from .chunk import SAMPLE_RATE
-from .errors import BadRequest, MissingExtra, Overloaded
+from .errors import BadRequest, Overloaded
 from .metrics import Metrics
 from .scheduler import ComputeCost, SchedulerPolicy, admit, schedule
 from .session import Session
@@ -33,7 +34,6 @@ from .voices.voices import Voices
 
 if TYPE_CHECKING:
     from .backends.process import ProcessPolicy
-    from .cosyvoice.policy import CosyVoicePolicy
 
 logger = logging.getLogger(__name__)
 
@@ -42,17 +42,17 @@ _MIN_SPEED, _MAX_SPEED = 0.5, 2.0
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """How an engine behaves. max_characters: text that one stream takes."""
+    """Settings of an engine. max_characters: of text in one stream."""
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
     max_characters: int = 200_000
 
 
 class Engine:
-    """A voice, ready to speak for many listeners at once.
+    """A loaded backend and its open streams.
 
-    Open with ``await Engine.open()``, close with ``await engine.aclose()`` (or use ``async with``). Streams
-    belong to the event loop that opened them; the engine itself to none.
+    Open with ``await Engine.open()``, close with ``await engine.aclose()``, or use ``async with``. A stream
+    belongs to the event loop that opened it; the engine belongs to none.
     """
 
     def __init__(self, backend: Backend, config: EngineConfig, metrics: Metrics) -> None:
@@ -87,16 +87,20 @@ class Engine:
         process: "ProcessPolicy | None" = None,
         metrics: Metrics | None = None,
     ) -> "Engine":
-        """Load a bundle and warm it up; raises BundleError, BadRequest, and MissingExtra where it needs one.
+        """Load a bundle and warm it up.
 
-        ``bundle``: "default", the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
-        ``voices``: the folder of a ``VoiceStore``. ``precision``: of CosyVoice's language model, "fp32",
-        "bf16", "fp16" or "int8". ``device``: of CosyVoice, "auto" (a graphics card if torch can use one),
-        "cpu", "cuda" or "cuda:N". ``backend`` takes the place of the bundle's own.
-        ``process``: render in a process of its own; without it, on threads of this one.
+        bundle: "default" for the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
+        voices: folder of a ``VoiceStore``, for CosyVoice.
+        precision: of CosyVoice's language model: "fp32", "bf16", "fp16" or "int8".
+        device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".
+        backend: used instead of the bundle's backend.
+        process: renders in a child process; None renders on threads of this process.
+        metrics: used after the warm-up; None makes new ones.
+
+        Raises BundleError, BadRequest for a setting, and MissingExtra if the bundle needs one.
         """
         if backend is None:
-            load = functools.partial(_load_backend, bundle, voices, precision, device, process)
+            load = functools.partial(load_backend, bundle, voices, precision, device, process)
             backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:
@@ -115,11 +119,11 @@ class Engine:
 
     @property
     def active_streams(self) -> int:
-        """Streams open now; one that was cancelled is not, also while the step under way holds its slot."""
+        """Number of open streams, without cancelled ones whose slot is still in a running step."""
         return len(self._streams)
 
     def refusal(self) -> Overloaded | None:
-        """Why one more stream would be refused now; None when it would not."""
+        """The error with which one more stream would be refused now, None if it would be admitted."""
         backend = self._backend
         try:
             admit(
@@ -143,8 +147,9 @@ class Engine:
     ) -> Stream:
         """Open an utterance stream on the running loop.
 
-        Raises UnknownVoice, BadRequest (speed outside 0.5 to 2.0, a seed below 0, a delivery that the voice
-        cannot give) or Overloaded, all at once.
+        voice: an id; None is the default. speed: 0.5 to 2.0. seed: at least 0; equal seeds give equal
+        samples. Raises UnknownVoice, BadRequest for a bad value or a delivery that the voice does not
+        support, and Overloaded without waiting.
         """
         return self._open_stream(self._request(voice, speed, seed, delivery or Delivery()))
 
@@ -157,9 +162,10 @@ class Engine:
         speed: float = 1.0,
         seed: int = 0,
     ) -> Stream:
-        """Say again in a voice what is said in a recording of (N,) mono samples; raises as ``stream``.
+        """Open a stream that speaks a recording in another voice. It takes no text.
 
-        The stream takes no text; use it like any other.
+        samples: (N,) mono float32 in [-1, 1]. sample_rate: Hz. Raises as ``stream``, and BadRequest for the
+        recording.
         """
         request = self._request(voice, speed, seed, Delivery())
         tokenize = functools.partial(self.voices.tokenize_speech, samples, sample_rate)
@@ -169,7 +175,7 @@ class Engine:
         return stream
 
     def _request(self, voice: str | None, speed: float, seed: int, delivery: Delivery) -> SlotRequest:
-        """What is asked for, looked up before the lock is taken: voices may be on file."""
+        """Check a request and look up its voice, before the lock is taken because that may read a file."""
         if not _MIN_SPEED <= speed <= _MAX_SPEED:
             raise BadRequest(f"speed {speed} is outside {_MIN_SPEED} to {_MAX_SPEED}")
         if seed < 0:
@@ -197,7 +203,7 @@ class Engine:
         return stream
 
     async def aclose(self) -> None:
-        """Cancel every stream, stop the workers, free the voice. May be called twice."""
+        """Cancel every stream, stop the workers and close the backend. May be called twice."""
         with self._condition:
             self._closing = True
             streams = list(self._streams.values())
@@ -209,7 +215,7 @@ class Engine:
         self._backend.close()
 
     async def _warm_up(self) -> None:
-        """Speak a sentence to nobody on every worker, so that the first caller does not pay for laziness."""
+        """Speak a sentence on every worker, so that no caller waits for lazy initialisation."""
         backend = self._backend
         available = min(self._config.scheduler.max_streams, backend.slots, backend.memory_slots)
         concurrent_streams = min(len(backend.workers), available) if len(self.voices) else 0
@@ -222,24 +228,24 @@ class Engine:
             async for _ in stream:
                 pass
 
-    # What streams call, on their loop
+    # Called by streams, on their loop (``StreamHost``)
 
     @property
     def lock(self) -> threading.Condition:
-        """Guards sessions; held for microseconds, never during a step."""
+        """Guards sessions. Held for microseconds, never during a step."""
         return self._condition
 
     def wake(self) -> None:
-        """Tell a worker that there may be something to do; the lock is held."""
-        if self._workers_differ:  # it may be for any of them
+        """Tell a worker that a session may have work; the lock is held."""
+        if self._workers_differ:  # only some of them may run the session's stage
             self._condition.notify_all()
         else:
             self._condition.notify()
 
     def release(self, session: Session) -> None:
-        """Let a session go, and its slot unless it is being stepped (then the commit does); the lock is held.
+        """Forget a session and close its slot; the commit closes the slot of one in a step. The lock is held.
 
-        Whoever comes next may have its place at once.
+        The session stops counting towards admission at once.
         """
         if self._streams.pop(session, None) is not None and not session.running:
             self._close_slot(session)
@@ -264,7 +270,7 @@ class Engine:
             self._run_step(worker, stages, turns)
 
     def _next_turns(self, stages: Stages) -> dict[Session, SlotTurn]:
-        """Schedule a batch and mark it running; the lock is held."""
+        """Schedule a batch and mark its sessions as running; the lock is held."""
         turns = {}
         backend = self._backend
         for session in schedule(
@@ -279,7 +285,7 @@ class Engine:
         return turns
 
     def _run_step(self, worker: int, stages: Stages, turns: dict[Session, SlotTurn]) -> None:
-        """Run one step and commit it. Boundary: what a backend raises ends only the sessions of the step."""
+        """Run one step and commit its results. Boundary: an exception ends only the sessions of the step."""
         wall, cpu = time.monotonic(), time.thread_time()
         results: Sequence[StepResult | Exception]
         try:
@@ -292,15 +298,15 @@ class Engine:
             for session, result in zip(turns, results, strict=True):
                 self._commit(session, result, wall, cpu / len(turns), stages)
             if self._workers_differ:
-                self._condition.notify_all()  # what comes next for a session may be another's to do
+                self._condition.notify_all()  # a session's next stage may belong to another worker
 
     def _commit(
         self, session: Session, result: StepResult | Exception, wall_s: float, cpu_s: float, stages: Stages
     ) -> None:
-        """Hand a step's result to its stream; the lock is held."""
+        """Deliver a step's result to its stream; the lock is held. Times are in seconds."""
         session.running = False
         stream = self._streams.get(session)
-        if stream is None:  # cancelled meanwhile
+        if stream is None:  # cancelled during the step
             self._close_slot(session)
             return
         if isinstance(result, Exception):
@@ -338,47 +344,3 @@ def _next_turn(session: Session) -> SlotTurn:
 def _join_all(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join()
-
-
-def _load_backend(
-    bundle: str, voices: Path | None, precision: str, device: str, process: "ProcessPolicy | None"
-) -> Backend:
-    if bundle == "default":
-        if precision != "fp32":
-            raise BadRequest(f"precision is {precision!r}; only a CosyVoice bundle has others than fp32")
-        if device not in ("auto", "cpu"):
-            raise BadRequest(f"device is {device!r}; only a CosyVoice bundle computes on others than cpu")
-        return _load_hibari() if process is None else _load_hibari_in_process(process)
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
-    from .cosyvoice.policy import policy_for
-
-    policy = policy_for(precision, device)
-    if process is None:
-        from .cosyvoice.backend import CosyVoiceBackend
-
-        return CosyVoiceBackend.load(Path(bundle), policy, voices)
-    return _load_cosyvoice_in_process(Path(bundle), policy, voices, process)
-
-
-def _load_hibari() -> Backend:
-    from .backends.hibari import HibariBackend
-
-    return HibariBackend.load()
-
-
-def _load_hibari_in_process(process: "ProcessPolicy") -> Backend:
-    from .backends.process import ProcessBackend
-
-    return ProcessBackend.start_backend(_load_hibari, process)
-
-
-def _load_cosyvoice_in_process(
-    bundle: Path, policy: "CosyVoicePolicy", voices: Path | None, process: "ProcessPolicy"
-) -> Backend:
-    from .backends.process import ProcessBackend
-    from .cosyvoice.backend import load_hosted_renderer
-    from .cosyvoice.front_end import CosyVoiceFrontEnd
-
-    front = functools.partial(CosyVoiceFrontEnd.load, bundle, policy, voices)
-    return ProcessBackend.start(functools.partial(load_hosted_renderer, bundle, policy), front, process)

@@ -1,12 +1,13 @@
-"""Sessions that share a step: what goes wrong with one of them is its own. No tensors.
+"""Keeps the failure of one session from ending the other sessions of its step. No tensors.
 
-    rows 0 1 2 3   fail together, for whatever reason
-    row  0         alone: done
-    row  1         alone: fails, and is out
-    row  2 ...     alone: done
+A step alternates between work on one session (``run_each``) and device calls that several sessions share
+(``run_batch``). The error of a shared call does not name the session at fault, so the call is repeated:
 
-Where memory ran out, the newest is out, what it held is free at once, and the others go on together: a call
-that is heard is worth more than one that has hardly begun.
+    rows 0 1 2 3   any error        rows 0, 1, 2 and 3 run alone; a row that fails alone is out
+    rows 0 1 2 3   out of memory    row 3, the newest, is out and its memory is freed; 0 1 2 run together
+
+The newest session is dropped first because ending a call in progress costs more than ending one that has just
+begun.
 """
 
 import logging
@@ -20,90 +21,100 @@ RowResult = TypeVar("RowResult")
 
 
 class FaultIsolation:
-    """The sessions of one step, oldest first in ``seniority``.
+    """The failures of one step. Rows that have failed take no part in what follows.
 
-    vacate: frees what a session holds that is out because memory ran out.
+    opened_order: a number for each row that is higher the later its session was opened. free_memory: frees
+    the device memory of a row that is out because memory ran out.
 
     Attributes:
-        failed: what ended a session, by its row.
-        memory_ran_out: whether memory did in this step.
+        failed: the error that ended a session, by row.
+        out_of_memory: whether memory ran out in this step.
     """
 
-    def __init__(self, age: Mapping[int, int], free_memory: Callable[[int], None]) -> None:
-        self._age, self._free_memory = age, free_memory
+    def __init__(self, opened_order: Mapping[int, int], free_memory: Callable[[int], None]) -> None:
+        self._opened_order, self._free_memory = opened_order, free_memory
         self.failed: dict[int, Exception] = {}
         self.out_of_memory = False
 
-    def run_batch(
-        self, inputs: Mapping[int, RowInput], run: Callable[[Mapping[int, RowInput]], Mapping[int, RowResult]]
+    def run_each(
+        self, inputs: Mapping[int, RowInput], work: Callable[[int, RowInput], RowResult]
     ) -> dict[int, RowResult]:
-        """Run parts by row in one go, or apart where that fails; the results of those that did not fail.
+        """Do the work of one session after the other; the results of the rows that succeeded.
 
-        run: changes nothing that it cannot do again, where it raises. Boundary: whatever it raises is kept.
+        ``work`` is called once for each row, so it may change the session. Boundary: an exception ends its
+        row only.
         """
-        inputs = {row: row_input for row, row_input in inputs.items() if row not in self.failed}
+        results: dict[int, RowResult] = {}
+        for row, row_input in self._without_failed(inputs).items():
+            try:
+                results[row] = work(row, row_input)
+            except Exception as error:
+                self._fail(row, _logged(error, rows=1))
+        return results
+
+    def run_batch(
+        self,
+        inputs: Mapping[int, RowInput],
+        call: Callable[[Mapping[int, RowInput]], Mapping[int, RowResult]],
+    ) -> dict[int, RowResult]:
+        """Make one call for all rows, and repeat it for fewer if it fails; the results of those that
+        succeeded.
+
+        ``call`` must leave every session as it was when it raises. Boundary: see the module's docstring.
+        """
+        inputs = self._without_failed(inputs)
         if not inputs:
             return {}
         try:
-            return dict(run(inputs))
-        except Exception as error:
-            return self._run_separately(inputs, run, error)
-
-    def run_each(
-        self, inputs: Mapping[int, RowInput], run_one: Callable[[int, RowInput], RowResult]
-    ) -> dict[int, RowResult]:
-        """Do something for one after the other, that is not to be done twice; what came of it."""
+            return dict(call(inputs))
+        except Exception as raised:
+            error = _logged(raised, rows=len(inputs))
+        if len(inputs) == 1 or is_out_of_memory(error):
+            self._fail(max(inputs, key=self._opened_order.__getitem__), error)
+            return self.run_batch(inputs, call)
         results: dict[int, RowResult] = {}
         for row, row_input in inputs.items():
-            results |= self.run_batch(
-                {row: row_input}, lambda one: {row: run_one(row, row_input) for row, row_input in one.items()}
-            )
+            results |= self.run_batch({row: row_input}, call)
         return results
 
-    def run_grouped(
+    def run_batches(
         self,
         inputs: Mapping[int, RowInput],
-        group_key: Callable[[RowInput], Hashable],
-        run: Callable[[Mapping[int, RowInput]], Mapping[int, RowResult]],
+        batch_key: Callable[[RowInput], Hashable],
+        call: Callable[[Mapping[int, RowInput]], Mapping[int, RowResult]],
     ) -> dict[int, RowResult]:
-        """Run those of a kind ``together``, one kind after the other."""
-        groups: dict[Hashable, dict[int, RowInput]] = {}
-        for row, row_input in inputs.items():
-            groups.setdefault(group_key(row_input), {})[row] = row_input
+        """``run_batch`` for each group of rows with an equal key."""
+        batches: dict[Hashable, dict[int, RowInput]] = {}
+        for row, key in self.run_each(inputs, lambda row, row_input: batch_key(row_input)).items():
+            batches.setdefault(key, {})[row] = inputs[row]
         results: dict[int, RowResult] = {}
-        for group in groups.values():
-            results |= self.run_batch(group, run)
+        for batch in batches.values():
+            results |= self.run_batch(batch, call)
         return results
 
-    def _run_separately(
-        self,
-        inputs: Mapping[int, RowInput],
-        run: Callable[[Mapping[int, RowInput]], Mapping[int, RowResult]],
-        error: Exception,
-    ) -> dict[int, RowResult]:
-        logger.info("%d sessions of a step failed", len(inputs), exc_info=error)
-        # Whoever keeps the error would keep what its frames hold: memory of sessions that live.
-        error.__traceback__ = None
-        ran_out = is_out_of_memory(error)
-        self.out_of_memory |= ran_out
-        if ran_out or len(inputs) == 1:
-            newest = max(inputs, key=self._age.__getitem__)
-            self.failed[newest] = error
-            if ran_out:
-                self._free_memory(newest)
-            return self.run_batch(inputs, run)
-        results: dict[int, RowResult] = {}
-        for row, row_input in inputs.items():
-            results |= self.run_batch({row: row_input}, run)
-        return results
+    def _without_failed(self, inputs: Mapping[int, RowInput]) -> dict[int, RowInput]:
+        return {row: row_input for row, row_input in inputs.items() if row not in self.failed}
+
+    def _fail(self, row: int, error: Exception) -> None:
+        self.failed[row] = error
+        if is_out_of_memory(error):
+            self.out_of_memory = True
+            self._free_memory(row)
 
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether a device or the machine had no room for a tensor."""
-    # By its words: on a CPU torch raises a plain RuntimeError, and only the runners import torch.
+    # By the message: on a CPU torch raises a plain RuntimeError, and only the runners import torch.
     messages = (
         "out of memory",
         "DefaultCPUAllocator: can't allocate",
         "DefaultCPUAllocator: not enough memory",
     )
     return isinstance(error, MemoryError) or any(text in str(error) for text in messages)
+
+
+def _logged(error: Exception, *, rows: int) -> Exception:
+    logger.info("a call for %d sessions of a step failed", rows, exc_info=error)
+    # The error outlives the step, and the frames of its traceback would keep tensors of other sessions alive.
+    error.__traceback__ = None
+    return error

@@ -25,7 +25,13 @@ from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word  # noqa: E40
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import Interleave  # noqa: E402
 from vivavoce.tts_engine.engine import Engine  # noqa: E402
-from vivavoce.tts_engine.errors import BadRequest, BundleError, MissingExtra, SynthesisFailed, UnknownVoice
+from vivavoce.tts_engine.errors import (  # noqa: E402
+    BadRequest,
+    BundleError,
+    MissingExtra,
+    SynthesisFailed,
+    UnknownVoice,
+)
 from vivavoce.tts_engine.stream import Stream  # noqa: E402
 from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore  # noqa: E402
 
@@ -82,7 +88,7 @@ def spoken_ids(chunks: Sequence[AudioChunk]) -> int:
     return max(chunk.provenance.speech_ids[1] for chunk in chunks if chunk.provenance.speech_ids)
 
 
-def test_every_speech_id_is_40_ms_of_sound(backend: CosyVoiceBackend) -> None:
+def test_every_speech_id_is_40_ms_of_audio(backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=backend) as engine:
             chunks = await speak(engine, [TEXT])
@@ -119,7 +125,7 @@ def test_any_split_of_the_text_gives_the_same_chunks(backend: CosyVoiceBackend, 
     run(test())
 
 
-def test_text_that_comes_while_speech_is_read_gives_the_same_chunks(backend: CosyVoiceBackend) -> None:
+def test_text_pushed_while_chunks_are_read_gives_the_same_chunks(backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=backend) as engine:
             whole = await speak(engine, [TEXT])
@@ -134,7 +140,7 @@ def test_text_that_comes_while_speech_is_read_gives_the_same_chunks(backend: Cos
     run(test())
 
 
-def test_speech_begins_before_the_sentence_is_written(v2_backend: CosyVoiceBackend) -> None:
+def test_audio_begins_before_the_sentence_is_complete(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
             stream.push_text("Once upon a time, in a land beyond the sea, ")
@@ -145,7 +151,7 @@ def test_speech_begins_before_the_sentence_is_written(v2_backend: CosyVoiceBacke
     run(test())
 
 
-def test_a_flush_speaks_the_words_that_the_model_held_back(v2_backend: CosyVoiceBackend) -> None:
+def test_a_flush_renders_the_words_that_the_model_held_back(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
             stream.push_text("Once upon a time, ")
@@ -161,7 +167,7 @@ def test_a_flush_speaks_the_words_that_the_model_held_back(v2_backend: CosyVoice
     run(test())
 
 
-def test_hops_do_not_change_what_is_heard_in_version_3(tmp_path: Path) -> None:
+def test_hops_do_not_change_the_samples_of_version_3(tmp_path: Path) -> None:
     write_random_bundle(tmp_path / "bundle", CosyVoiceVersion.V3, BundleSize.TINY, seed=1)
     whole = CosyVoiceBackend.load(tmp_path / "bundle", replace(BRIEF, first_hop=10_000, max_hop=10_000))
     hopping = CosyVoiceBackend.load(tmp_path / "bundle", BRIEF)
@@ -179,7 +185,7 @@ def test_hops_do_not_change_what_is_heard_in_version_3(tmp_path: Path) -> None:
     run(test())
 
 
-def test_sessions_side_by_side_say_what_each_says_alone(backend: CosyVoiceBackend) -> None:
+def test_concurrent_sessions_render_what_each_renders_alone(backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=backend) as engine:
             alone = [await speak(engine, [SHORT], seed=seed) for seed in range(3)]
@@ -194,7 +200,7 @@ def test_sessions_side_by_side_say_what_each_says_alone(backend: CosyVoiceBacken
     run(test())
 
 
-def test_the_words_are_told_once_each_in_order_and_within_the_sound(v2_backend: CosyVoiceBackend) -> None:
+def test_every_word_is_reported_once_in_order_and_within_the_audio(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine:
             chunks = await speak(engine, [TEXT])
@@ -213,7 +219,7 @@ def test_the_words_are_told_once_each_in_order_and_within_the_sound(v2_backend: 
 
 
 @pytest.mark.parametrize("speed", [0.5, 1.7, 2.0])
-def test_speed_changes_how_long_it_takes(backend: CosyVoiceBackend, speed: float) -> None:
+def test_speed_scales_the_duration(backend: CosyVoiceBackend, speed: float) -> None:
     async def test() -> None:
         async with await Engine.open(backend=backend) as engine:
             chunks = await speak(engine, [SHORT], speed=speed)
@@ -224,7 +230,7 @@ def test_speed_changes_how_long_it_takes(backend: CosyVoiceBackend, speed: float
     run(test())
 
 
-def test_a_sentence_is_followed_by_a_pause_and_the_last_one_by_none(folder: Path) -> None:
+def test_a_pause_follows_every_sentence_but_the_last(folder: Path) -> None:
     backend = CosyVoiceBackend.load(folder, replace(BRIEF, pause_share=0.5))
 
     async def test() -> None:
@@ -236,7 +242,7 @@ def test_a_sentence_is_followed_by_a_pause_and_the_last_one_by_none(folder: Path
     run(test())
 
 
-def test_a_cancelled_session_is_gone_within_a_step(v2_backend: CosyVoiceBackend) -> None:
+def test_a_cancelled_session_ends_within_a_step(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine:
             rendered = 0
@@ -267,7 +273,7 @@ def test_a_cancelled_session_is_gone_within_a_step(v2_backend: CosyVoiceBackend)
     run(test())
 
 
-def test_a_slot_used_before_says_what_a_new_one_says(folder: Path) -> None:
+def test_a_reused_slot_renders_what_a_new_one_renders(folder: Path) -> None:
     policy = replace(BRIEF, slots=1)
 
     async def test() -> None:
@@ -284,25 +290,25 @@ def test_a_slot_used_before_says_what_a_new_one_says(folder: Path) -> None:
     run(test())
 
 
-def test_a_failure_ends_its_own_session_alone(v2_backend: CosyVoiceBackend) -> None:
+def test_a_failure_ends_its_own_session_only(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine:
             bad = engine.voices.enroll(recording(317.0), 16_000)
-            begin = v2_backend._renderer.begin_sentence
+            begin = v2_backend._render_runner.begin_sentence
 
             def failing(flow_prompt: Any, *how: Any) -> Any:
                 if flow_prompt.id == bad.id:
                     raise RuntimeError("no such throat")
                 return begin(flow_prompt, *how)
 
-            v2_backend._renderer.begin_sentence = failing  # type: ignore[method-assign]
+            v2_backend._render_runner.begin_sentence = failing  # type: ignore[method-assign]
             try:
                 good = asyncio.create_task(speak(engine, [TEXT]))
                 with pytest.raises(SynthesisFailed, match="no such throat"):
                     await speak(engine, [SHORT], voice=bad.id)
                 assert (await good)[-1].final
             finally:
-                v2_backend._renderer.begin_sentence = begin  # type: ignore[method-assign]
+                v2_backend._render_runner.begin_sentence = begin  # type: ignore[method-assign]
             assert v2_backend.open_slots == 0
             assert (await speak(engine, [SHORT], voice=bad.id))[-1].final
             engine.voices.remove(bad.id)
@@ -310,7 +316,9 @@ def test_a_failure_ends_its_own_session_alone(v2_backend: CosyVoiceBackend) -> N
     run(test())
 
 
-def test_text_without_end_is_spoken_in_sentences_of_bounded_length(v2_backend: CosyVoiceBackend) -> None:
+def test_text_without_a_full_stop_is_rendered_in_sentences_of_bounded_length(
+    v2_backend: CosyVoiceBackend,
+) -> None:
     text = "and on and on " * 15
 
     async def test() -> None:
@@ -327,7 +335,7 @@ STRANGE = {"endless": "x" * 120, "kana": "ツ" * 20, "runes": "ᚠᛇᚻ" * 8, "
 
 
 @pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
-def test_strange_text_is_spoken_or_passed_over(v2_backend: CosyVoiceBackend, text: str) -> None:
+def test_unusual_text_is_rendered_or_skipped(v2_backend: CosyVoiceBackend, text: str) -> None:
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine:
             assert (await speak(engine, [text]))[-1].final
@@ -336,7 +344,7 @@ def test_strange_text_is_spoken_or_passed_over(v2_backend: CosyVoiceBackend, tex
     run(test())
 
 
-def test_50_000_characters_are_taken_on_without_being_rendered_ahead(v2_backend: CosyVoiceBackend) -> None:
+def test_50_000_characters_are_accepted_and_not_rendered_ahead(v2_backend: CosyVoiceBackend) -> None:
     async def test() -> None:
         async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
             stream.push_text("Nobody writes this much. " * 2000)
@@ -350,8 +358,8 @@ def test_50_000_characters_are_taken_on_without_being_rendered_ahead(v2_backend:
 
 
 @pytest.mark.parametrize("interleave", Interleave)
-def test_every_way_of_feeding_text_speaks(v2_folder: Path, interleave: Interleave) -> None:
-    policy = replace(BRIEF, interleave=interleave, slots=2, memory_ids=450)
+def test_every_interleave_renders(v2_folder: Path, interleave: Interleave) -> None:
+    policy = replace(BRIEF, interleave=interleave, slots=2, lm_context_ids=450)
     backend = CosyVoiceBackend.load(v2_folder, policy)
 
     async def test() -> None:
@@ -370,16 +378,14 @@ def test_every_way_of_feeding_text_speaks(v2_folder: Path, interleave: Interleav
 class TestVoices:
     """Who speaks, and how."""
 
-    def test_the_speakers_of_the_bundle_are_there_and_the_first_is_the_default(
-        self, v2_backend: CosyVoiceBackend
-    ) -> None:
+    def test_the_first_speaker_of_the_bundle_is_the_default_voice(self, v2_backend: CosyVoiceBackend) -> None:
         assert v2_backend.voices.default.id == "nobody"
         assert "nobody" in v2_backend.voices
         assert "somebody" not in v2_backend.voices
         with pytest.raises(UnknownVoice, match="loaded: nobody"):
             v2_backend.voices.get("somebody")
 
-    def test_an_enrolled_voice_speaks_and_is_forgotten_when_removed(self, backend: CosyVoiceBackend) -> None:
+    def test_an_enrolled_voice_renders_and_is_unknown_once_removed(self, backend: CosyVoiceBackend) -> None:
         async def test() -> None:
             async with await Engine.open(backend=backend) as engine:
                 voice = engine.voices.enroll(recording(), 16_000, "a tone that wobbles")
@@ -408,7 +414,7 @@ class TestVoices:
             (recording() + np.float32(np.nan), 16_000, "NaN"),
         ],
     )
-    def test_a_recording_that_cannot_be_used_is_refused_with_the_limit(
+    def test_an_unusable_recording_is_refused_with_the_limit(
         self, v2_backend: CosyVoiceBackend, samples: np.ndarray, rate: int, says: str
     ) -> None:
         before = len(v2_backend.voices)
@@ -416,7 +422,7 @@ class TestVoices:
             v2_backend.voices.enroll(samples, rate)
         assert len(v2_backend.voices) == before
 
-    def test_modes_and_sampling_change_what_is_said(self, backend: CosyVoiceBackend) -> None:
+    def test_modes_and_sampling_change_the_samples(self, backend: CosyVoiceBackend) -> None:
         async def test() -> None:
             async with await Engine.open(backend=backend) as engine:
                 voice = engine.voices.enroll(recording(), 16_000, "a tone that wobbles").id
@@ -450,7 +456,7 @@ class TestVoices:
             (Delivery(top_k=0), "top_k"),
         ],
     )
-    def test_a_delivery_that_cannot_be_given_is_refused_at_once(
+    def test_an_unsupported_delivery_is_refused(
         self, v2_backend: CosyVoiceBackend, delivery: Delivery, says: str
     ) -> None:
         async def test() -> None:
@@ -461,14 +467,14 @@ class TestVoices:
 
         run(test())
 
-    def test_a_prompt_that_the_model_could_not_remember_is_refused(self, v2_folder: Path) -> None:
-        backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, memory_ids=450))
+    def test_a_prompt_that_exceeds_the_context_is_refused(self, v2_folder: Path) -> None:
+        backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, lm_context_ids=450))
         voice = backend.voices.enroll(recording(), 16_000, "a tone " * 50)
-        with pytest.raises(BadRequest, match="the model remembers 450"):
+        with pytest.raises(BadRequest, match="the model has room for 450"):
             backend.open_slot(SlotRequest(voice.id, 1.0, 0))
         assert backend.open_slots == 0
 
-    def test_a_recording_is_said_again_in_another_voice(self, backend: CosyVoiceBackend) -> None:
+    def test_a_recording_is_converted_to_another_voice(self, backend: CosyVoiceBackend) -> None:
         async def test() -> None:
             async with await Engine.open(backend=backend) as engine:
                 async with await engine.convert(recording(500.0, 4.0), 16_000) as stream:
@@ -481,7 +487,7 @@ class TestVoices:
 
         run(test())
 
-    def test_a_voice_on_file_speaks_as_the_enrolled_one(self, folder: Path, tmp_path: Path) -> None:
+    def test_a_stored_voice_renders_as_the_enrolled_one(self, folder: Path, tmp_path: Path) -> None:
         async def test() -> None:
             backend = CosyVoiceBackend.load(folder, BRIEF, voices=tmp_path)
             async with await Engine.open(backend=backend) as engine:
@@ -503,7 +509,7 @@ class TestVoices:
         ("enrolled", "asked", "read"),
         [("de-AT", None, "de"), ("de-AT", "fr", "fr"), ("pt", None, "en"), ("", None, "en")],
     )
-    def test_text_without_a_language_is_read_in_that_of_the_voice(
+    def test_text_without_a_language_is_read_in_the_language_of_the_voice(
         self, v2_folder: Path, tmp_path: Path, enrolled: str, asked: str | None, read: str
     ) -> None:
         async def test() -> None:
@@ -521,7 +527,7 @@ class TestVoices:
 
         run(test())
 
-    def test_a_voice_on_file_is_read_before_the_lock_that_others_wait_for_is_taken(
+    def test_a_stored_voice_is_read_before_the_lock_is_taken(
         self, v2_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def test() -> None:
@@ -562,7 +568,7 @@ def test_a_bundle_is_opened_by_its_folder(folder: Path) -> None:
     run(test())
 
 
-def test_a_bundle_without_speakers_waits_for_a_voice(v2_folder: Path, tmp_path: Path) -> None:
+def test_a_bundle_without_speakers_renders_after_enrolment(v2_folder: Path, tmp_path: Path) -> None:
     for path in v2_folder.iterdir():
         if path.name != "spk2info.pt":
             (tmp_path / path.name).symlink_to(path)
@@ -578,7 +584,7 @@ def test_a_bundle_without_speakers_waits_for_a_voice(v2_folder: Path, tmp_path: 
     run(test())
 
 
-def test_a_damaged_bundle_is_told_with_its_faults(v2_folder: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_damaged_bundle_lists_its_faults(v2_folder: Path, tmp_path: Path) -> None:
     for path in v2_folder.iterdir():
         if path.name != "hift.pt":
             (tmp_path / path.name).symlink_to(path)
@@ -590,13 +596,13 @@ async def opened(folder: Path) -> None:
     await Engine.open(str(folder))
 
 
-def test_without_torch_the_pip_line_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_error_has_the_pip_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'vivavoce\[cosyvoice\]'"):
         run(opened(folder))
 
 
-def test_memory_stays_as_it_is_over_many_utterances(v2_folder: Path) -> None:
+def test_memory_does_not_grow_over_many_utterances(v2_folder: Path) -> None:
     def resident_mb() -> float:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 

@@ -1,4 +1,4 @@
-"""Many sessions of CosyVoice in a step: nobody hears the others, waits for them, or fails with them."""
+"""Tests of many CosyVoice sessions in a step: equal samples, no waiting, isolated failures, no leaks."""
 
 import asyncio
 import contextlib
@@ -42,8 +42,8 @@ TEXTS = (
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-class Sitting:
-    """Sessions of a backend, stepped by hand: each speaks a text, ``late`` rounds after the first."""
+class SessionDriver:
+    """Steps the sessions of a backend by hand. ``late``: rounds before a session takes part."""
 
     def __init__(self, backend: CosyVoiceBackend) -> None:
         self.backend = backend
@@ -54,7 +54,7 @@ class Sitting:
         self._open: list[int] = []
         self._current: dict[int, Segment] = {}
 
-    def join(self, text: str, voice: str = "nobody", seed: int = 0, late: int = 0) -> int:
+    def add(self, text: str, voice: str = "nobody", seed: int = 0, late: int = 0) -> int:
         request = SlotRequest(voice, 1.0, seed)
         slot = self.backend.open_slot(request)
         segmenter = self.backend.segmenter(request)
@@ -63,21 +63,21 @@ class Sitting:
         self._open.append(slot)
         return slot
 
-    def leave(self, slot: int) -> None:
+    def remove(self, slot: int) -> None:
         self._open.remove(slot)
         self._current.pop(slot, None)
         self.backend.close_slot(slot)
 
     def round(self) -> None:
-        """One step of each stage, for as many as it takes."""
+        """Run one step of each stage."""
         for slot in self._open:
             self.late[slot] -= 1
         for stage in Stage:
             ready = [slot for slot in self._open if self.late[slot] < 0]
-            these = [slot for slot in ready if self.backend.stage(slot) is stage]
-            these = these[: self.backend.max_batch_size(stage)]
-            if these:
-                self._step(these)
+            chosen_slots = [slot for slot in ready if self.backend.stage(slot) is stage]
+            chosen_slots = chosen_slots[: self.backend.max_batch_size(stage)]
+            if chosen_slots:
+                self._step(chosen_slots)
 
     def speak(self) -> None:
         while self._open:
@@ -88,10 +88,10 @@ class Sitting:
         for slot, result in zip(slots, self.backend.step(0, turns), strict=True):
             if isinstance(result, Exception):
                 self.failures[slot] = result
-                self.leave(slot)
+                self.remove(slot)
             else:
                 self._note(slot, result)
-        # Who waits longest is first.
+        # Sessions that were stepped go to the end of the queue.
         self._open = [slot for slot in self._open if slot not in slots] + [
             slot for slot in slots if slot in self._open
         ]
@@ -107,42 +107,42 @@ class Sitting:
         if result.segment_done:
             del self._current[slot]
             if not self.segments[slot]:
-                self.leave(slot)
+                self.remove(slot)
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """What a session said."""
+    """What a session rendered."""
 
     ids: list[int]
     samples: np.ndarray
 
 
-def said(backend: CosyVoiceBackend, sessions: Sequence[Mapping[str, Any]]) -> list[Spoken]:
-    """What sessions say together, in their order."""
-    sitting = Sitting(backend)
+def render_together(backend: CosyVoiceBackend, sessions: Sequence[Mapping[str, Any]]) -> list[Spoken]:
+    """What sessions render together, in their order."""
+    driver = SessionDriver(backend)
     choose = backend._lm.choose
     ids: defaultdict[int, list[int]] = defaultdict(list)
 
-    def noted(turns: Mapping[int, Any]) -> dict[int, int]:
+    def recorded_choose(turns: Mapping[int, Any]) -> dict[int, int]:
         chosen = choose(turns)
         for slot, row in backend._rows.items():
             if row in chosen:
                 ids[slot].append(chosen[row])
         return chosen
 
-    backend._lm.choose = noted  # type: ignore[method-assign]
+    backend._lm.choose = recorded_choose  # type: ignore[method-assign]
     try:
-        slots = [sitting.join(**session) for session in sessions]
-        sitting.speak()
+        slots = [driver.add(**session) for session in sessions]
+        driver.speak()
     finally:
         backend._lm.choose = choose  # type: ignore[method-assign]
-    assert sitting.failures == {}
+    assert driver.failures == {}
     assert backend.open_slots == 0
-    return [Spoken(ids[slot], np.concatenate(sitting.samples[slot])) for slot in slots]
+    return [Spoken(ids[slot], np.concatenate(driver.samples[slot])) for slot in slots]
 
 
-def test_a_session_says_alone_what_it_says_among_seven_others(folder: Path) -> None:
+def test_a_session_renders_alone_what_it_renders_among_seven_others(folder: Path) -> None:
     backend = CosyVoiceBackend.load(folder, replace(BRIEF, prefill_chunk=40, max_render_rows=4))
     mine = backend.voices.enroll(recording(), 16_000, "a tone that wobbles, and goes on and on").id
     other = backend.voices.enroll(recording(317.0), 16_000, "another").id
@@ -155,83 +155,83 @@ def test_a_session_says_alone_what_it_says_among_seven_others(folder: Path) -> N
         }
         for index in range(8)
     ]
-    together = said(backend, sessions)
+    together = render_together(backend, sessions)
     for session, among in zip(sessions, together, strict=True):
-        [alone] = said(backend, [session])
+        [alone] = render_together(backend, [session])
         assert among.ids == alone.ids
         assert among.samples.shape == alone.samples.shape
         assert np.abs(among.samples - alone.samples).max() < 1e-4
 
 
-def test_who_speaks_does_not_wait_for_a_long_prompt(v2_folder: Path) -> None:
+def test_a_session_goes_on_decoding_while_a_long_prompt_is_prefilled(v2_folder: Path) -> None:
     policy = replace(BRIEF, prefill_chunk=16, length=SpeechLengthRule(20, 20))
     backend = CosyVoiceBackend.load(v2_folder, policy)
-    wordy = backend.voices.enroll(recording(), 16_000, "a tone that wobbles " * 10).id
-    sitting = Sitting(backend)
+    long_prompt_voice = backend.voices.enroll(recording(), 16_000, "a tone that wobbles " * 10).id
+    driver = SessionDriver(backend)
     lengths = backend._lm._state.lengths
 
     def fed(slot: int) -> int:
         return int(lengths[backend._rows[slot]]) if slot in backend._rows else 0
 
-    speaker = sitting.join(TEXTS[0])
+    speaker = driver.add(TEXTS[0])
     while not fed(speaker):
-        sitting.round()
-    newcomer = sitting.join(TEXTS[1], voice=wordy)
+        driver.round()
+    new_session = driver.add(TEXTS[1], voice=long_prompt_voice)
     before, waited = fed(speaker), 0
-    while not fed(newcomer):
-        sitting.round()
+    while not fed(new_session):
+        driver.round()
         waited += 1
-    # A round in which it was rendered for has no ids for it.
+    # In a round in which a chunk of it is rendered, it decodes no ids.
     assert fed(speaker) >= before + policy.ids_per_decode_step * (waited - 2)
     assert waited > 3  # 16 ids of the prompt at a time
-    heard = backend._lm.prompt_prefix(backend._sessions[newcomer].conditioning.prompt)
-    assert heard.is_prefilled
-    assert len(heard.units) > 3 * policy.prefill_chunk
+    prefix = backend._lm.prompt_prefix(backend._sessions[new_session].conditioning.prompt)
+    assert prefix.is_prefilled
+    assert len(prefix.units) > 3 * policy.prefill_chunk
 
 
-def test_sessions_of_more_voices_than_are_kept_all_begin(v2_folder: Path) -> None:
+def test_more_voices_than_are_kept_prepared_all_render(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, max_prepared_voices=1, prefill_chunk=8))
     voices = [backend.voices.enroll(recording(200.0 + 30 * index), 16_000, "a tone").id for index in range(3)]
-    together = said(backend, [{"text": TEXTS[1], "voice": voice} for voice in voices])
+    together = render_together(backend, [{"text": TEXTS[1], "voice": voice} for voice in voices])
     assert all(len(spoken.samples) for spoken in together)
 
 
-def test_sessions_are_let_in_as_long_as_memory_has_room_for_what_they_are_likely_to_say(
+def test_memory_slots_count_sessions_with_their_expected_size(
     v2_folder: Path,
 ) -> None:
     backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=6, expected_ids=100))
     backend._memory_ids = 480
-    sitting = Sitting(backend)
-    sitting.join(TEXTS[1])
+    driver = SessionDriver(backend)
+    driver.add(TEXTS[1])
     assert backend.memory_slots == 4
     tone = backend.voices.enroll(recording(), 16_000, "a tone").id  # of 3 s
-    sitting.join(TEXTS[1], voice=tone)
-    assert backend.memory_slots == 3  # as the next is expected to have a voice as long
+    driver.add(TEXTS[1], voice=tone)
+    assert backend.memory_slots == 3  # a new session is expected to have a voice of the same length
     voiced = len(backend._sessions[2].conditioning.flow_prompt.ids)
     assert 2 * (100 + voiced) + 100 <= 480 < 3 * (100 + voiced) + 100
-    sitting.speak()
-    backend._memory_ids = 300  # of which the voices that are kept take some
+    driver.speak()
+    backend._memory_ids = 300  # prepared voices take some of them
     backend.close_slot(backend.open_slot(SlotRequest("nobody", 1.0, 0)))
     assert backend.memory_slots == 2
 
 
-def test_a_sentence_longer_than_was_likely_takes_the_room_of_a_newcomer(v2_folder: Path) -> None:
+def test_a_sentence_longer_than_expected_reduces_the_memory_slots(v2_folder: Path) -> None:
     policy = replace(BRIEF, slots=6, expected_ids=10, length=SpeechLengthRule(20, 20))
     backend = CosyVoiceBackend.load(v2_folder, policy)
     backend._memory_ids = 85
-    sitting = Sitting(backend)
-    sitting.join(TEXTS[2])
+    driver = SessionDriver(backend)
+    driver.add(TEXTS[2])
     rooms = [backend.memory_slots]
-    while sitting._open:
-        sitting.round()
+    while driver._open:
+        driver.round()
         rooms.append(backend.memory_slots)
     assert rooms[0] == 6
-    assert min(rooms) == 1  # who is there is heard to the end
+    assert min(rooms) == 1  # the open session is rendered to its end
     assert rooms[-1] == 6
-    assert not sitting.failures
+    assert not driver.failures
 
 
-class Trouble:
+class FailingCall:
     """Makes the ``method`` of a runner raise where ``applies`` to the rows that it is given."""
 
     def __init__(
@@ -246,70 +246,70 @@ class Trouble:
         return self.work(parts)
 
 
-@pytest.mark.parametrize("work", ["choose", "flow", "vocode"])
-def test_what_fails_in_one_session_ends_that_one_alone(v2_folder: Path, work: str) -> None:
+@pytest.mark.parametrize("work", ["choose", "run_flow", "run_vocoder"])
+def test_a_failing_device_call_ends_only_the_session_at_fault(v2_folder: Path, work: str) -> None:
     backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, max_render_rows=4))
     sessions = [{"text": text, "seed": seed} for seed, text in enumerate(TEXTS)]
-    expected = said(backend, sessions)
-    sitting = Sitting(backend)
-    slots = [sitting.join(**session) for session in sessions]
+    expected = render_together(backend, sessions)
+    driver = SessionDriver(backend)
+    slots = [driver.add(**session) for session in sessions]
     bad = slots[1]
-    runner = backend._lm if work == "choose" else backend._renderer
-    Trouble(runner, work, lambda rows: backend._rows.get(bad) in rows, RuntimeError("no such throat"))
-    sitting.speak()
-    assert [str(failure) for failure in sitting.failures.values()] == ["no such throat"]
-    assert [*sitting.failures] == [bad]
+    runner = backend._lm if work == "choose" else backend._render_runner
+    FailingCall(runner, work, lambda rows: backend._rows.get(bad) in rows, RuntimeError("bad row"))
+    driver.speak()
+    assert [str(failure) for failure in driver.failures.values()] == ["bad row"]
+    assert [*driver.failures] == [bad]
     for slot, whole in zip(slots, expected, strict=True):
         if slot != bad:
-            assert np.abs(np.concatenate(sitting.samples[slot]) - whole.samples).max() < 1e-4
+            assert np.abs(np.concatenate(driver.samples[slot]) - whole.samples).max() < 1e-4
     assert backend.open_slots == 0
 
 
-def test_where_memory_runs_out_the_newest_goes_and_nobody_is_let_in(v2_folder: Path) -> None:
+def test_out_of_memory_ends_the_newest_sessions_and_stops_admission(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=6))
-    sitting = Sitting(backend)
-    slots = [sitting.join(text, late=index) for index, text in enumerate(TEXTS)]
+    driver = SessionDriver(backend)
+    slots = [driver.add(text, late=index) for index, text in enumerate(TEXTS)]
     error = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-    Trouble(backend._lm, "choose", lambda rows: len(rows) > 2, error)
+    FailingCall(backend._lm, "choose", lambda rows: len(rows) > 2, error)
     fewest = backend.memory_slots
-    while sitting._open:
-        sitting.round()
+    while driver._open:
+        driver.round()
         fewest = min(fewest, backend.memory_slots)
-    assert slots[0] not in sitting.failures
-    assert slots[1] not in sitting.failures
-    assert set(sitting.failures) <= set(slots[2:])
-    assert sitting.failures
+    assert slots[0] not in driver.failures
+    assert slots[1] not in driver.failures
+    assert set(driver.failures) <= set(slots[2:])
+    assert driver.failures
     assert 2 <= fewest <= 3
-    assert backend.memory_slots == 6  # nobody is left
+    assert backend.memory_slots == 6  # no session is open
     assert backend.open_slots == 0
 
 
-def test_pages_of_the_newest_are_there_for_the_others_in_the_step_that_has_run_out_of_them(
+def test_pages_of_a_dropped_session_serve_the_others_in_the_same_step(
     v2_folder: Path,
 ) -> None:
     policy = replace(BRIEF, slots=3, max_render_rows=3, length=SpeechLengthRule(10, 10))
 
-    def heard(sessions: int, pages: int) -> tuple[Sitting, int]:
-        """What so many sessions of equal length say, and how many pages were free at the worst."""
+    def render(sessions: int, pages: int) -> tuple[SessionDriver, int]:
+        """Render that many sessions of equal length; the lowest number of free pages."""
         backend = CosyVoiceBackend.load(v2_folder, policy)
-        flow = backend._renderer._flow
+        flow = backend._render_runner._flow
         recorded = GraphFlowRunner(flow, 0.1, rows=3, sentences=3, max_prompt_ids=25, max_hop=50)
         recorded._graphs = FlowGraphs(flow, rows=3, slots=3, pages=pages)
-        backend._renderer._flow_runner = recorded
-        sitting = Sitting(backend)
+        backend._render_runner._flow_runner = recorded
+        driver = SessionDriver(backend)
         for _ in range(sessions):
-            sitting.join(TEXTS[2])
+            driver.add(TEXTS[2])
         free = pages
-        while sitting._open:
-            sitting.round()
+        while driver._open:
+            driver.round()
             free = min(free, recorded._graphs.free_pages)
         assert recorded._graphs.free_pages == pages
-        return sitting, free
+        return driver, free
 
-    alone, free = heard(1, 40)
+    alone, free = render(1, 40)
     needed = 40 - free
     assert needed > 4
-    together, _ = heard(3, 3 * needed - 3)
+    together, _ = render(3, 3 * needed - 3)
     assert [*together.failures] == [3]
     assert "out of memory" in str(together.failures[3])
     whole = np.concatenate(alone.samples[1])
@@ -321,24 +321,20 @@ SESSIONS = int(os.environ.get("VIVAVOCE_FUZZ", "60"))  # 2,000 before a release
 
 
 @dataclass(frozen=True)
-class Left:
-    """What there is of a house that is at rest.
-
-    objects: of ours. tensor_bytes: of all tensors. memory_mb: of the process, without program text and what
-    malloc keeps for later; it settles after some hundred sessions.
-    """
+class Resources:
+    """What an idle engine holds."""
 
     streams: int
     slots: int
     rows: int
     tasks: int
     threads: int
-    objects: int
-    tensor_bytes: int
-    memory_mb: float
+    objects: int  # of classes of vivavoce
+    tensor_bytes: int  # of all tensors
+    memory_mb: float  # of the process, after malloc_trim; it settles after some hundred sessions
 
 
-def left(engine: Engine, backend: CosyVoiceBackend) -> Left:
+def measure_resources(engine: Engine, backend: CosyVoiceBackend) -> Resources:
     gc.collect()
     with contextlib.suppress(AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
@@ -346,7 +342,7 @@ def left(engine: Engine, backend: CosyVoiceBackend) -> Left:
     tensors = (each for each in alive if issubclass(type(each), torch.Tensor))
     storages = [each.untyped_storage() for each in tensors if each.layout is torch.strided]
     status = Path("/proc/self/status").read_text()
-    return Left(
+    return Resources(
         streams=engine.active_streams,
         slots=backend.open_slots,
         rows=len(backend._rows) + len(backend._lm._state.lengths) - len(backend._free_rows),
@@ -358,40 +354,40 @@ def left(engine: Engine, backend: CosyVoiceBackend) -> Left:
     )
 
 
-async def at_rest(engine: Engine, backend: CosyVoiceBackend) -> Left:
-    """Once no more goes: a worker lets go of its last step a moment after the session has ended."""
-    now = left(engine, backend)
+async def settled_resources(engine: Engine, backend: CosyVoiceBackend) -> Resources:
+    """The resources once they stay equal: a worker frees its last step shortly after the session ended."""
+    now = measure_resources(engine, backend)
     while True:
         await asyncio.sleep(0.05)
-        before, now = now, left(engine, backend)
+        before, now = now, measure_resources(engine, backend)
         if replace(now, memory_mb=0) == replace(before, memory_mb=0):
             return now
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["one worker", "a worker a stage"])
-def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelled(
+def test_nothing_is_left_behind_by_many_sessions_of_which_a_third_are_cancelled(
     v2_folder: Path, overlap: bool
 ) -> None:
     policy = replace(BRIEF, slots=8, max_render_rows=4, overlap=overlap)
     backend = CosyVoiceBackend.load(v2_folder, policy)
-    chance = random.Random(5)
+    rng = random.Random(5)
 
-    async def session(engine: Engine, room: asyncio.Semaphore, seed: int) -> None:
-        # In a house that is exactly full: who was cancelled makes room at once.
-        async with room, engine.stream(seed=seed) as stream:
+    async def session(engine: Engine, permits: asyncio.Semaphore, seed: int) -> None:
+        # The slots are all in use: a cancelled session must free its slot at once.
+        async with permits, engine.stream(seed=seed) as stream:
             stream.push_text(TEXTS[1])
             stream.end_input()
-            if chance.random() < 1 / 3:
-                await asyncio.sleep(chance.random() * 0.1)
+            if rng.random() < 1 / 3:
+                await asyncio.sleep(rng.random() * 0.1)
             else:
                 assert [chunk async for chunk in stream][-1].final
 
-    async def crowd(engine: Engine, seeds: range) -> Left:
-        room = asyncio.Semaphore(8)
-        await asyncio.gather(*(session(engine, room, seed) for seed in seeds))
+    async def crowd(engine: Engine, seeds: range) -> Resources:
+        permits = asyncio.Semaphore(8)
+        await asyncio.gather(*(session(engine, permits, seed) for seed in seeds))
         while backend.open_slots:
             await asyncio.sleep(0.001)
-        return await at_rest(engine, backend)
+        return await settled_resources(engine, backend)
 
     async def test() -> None:
         config = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
@@ -406,16 +402,16 @@ def test_a_house_is_as_before_after_many_sessions_of_which_a_third_were_cancelle
     asyncio.run(asyncio.wait_for(test(), 3_000))
 
 
-def test_a_cancelled_session_is_in_no_step_after_the_one_under_way(v2_folder: Path) -> None:
+def test_a_cancelled_session_is_in_no_step_after_the_running_one(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, BRIEF)
     steps: list[set[int]] = []
     step = backend.step
 
-    def noted(worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+    def recorded_step(worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         steps.append({turn.slot for turn in turns})
         return step(worker, turns)
 
-    backend.step = noted  # type: ignore[method-assign]
+    backend.step = recorded_step  # type: ignore[method-assign]
 
     async def test() -> None:
         async with await Engine.open(backend=backend) as engine:
@@ -437,7 +433,7 @@ def test_a_cancelled_session_is_in_no_step_after_the_one_under_way(v2_folder: Pa
     asyncio.run(asyncio.wait_for(test(), 120))
 
 
-def test_text_that_stops_in_mid_word_is_not_computed_for(v2_folder: Path) -> None:
+def test_text_that_stops_inside_a_word_takes_a_bounded_number_of_steps(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, BRIEF)
     request = SlotRequest("nobody", 1.0, 0)
     slot = backend.open_slot(request)
@@ -449,7 +445,7 @@ def test_text_that_stops_in_mid_word_is_not_computed_for(v2_folder: Path) -> Non
             assert isinstance(result, StepResult)
             results.append(result)
             turn = SlotTurn(slot, None)
-            if result.segment_done:  # the engine gives it no turn until there is a segment
+            if result.segment_done:  # the engine gives it no turn before the next segment
                 break
     assert len(results) < 50
     assert backend._sessions[slot].sentence is not None

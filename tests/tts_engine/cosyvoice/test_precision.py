@@ -1,4 +1,4 @@
-"""A CosyVoice bundle in every precision: chosen by its name, spoken end to end, alone and in company."""
+"""Tests of a CosyVoice bundle in every precision: by name, end to end, alone and in a batch."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -32,14 +32,14 @@ async def heard(engine: Engine, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("precision", Precision)
-def test_streams_are_spoken_in_it(v3_folder: Path, precision: Precision) -> None:
+def test_streams_render_in_every_precision(v3_folder: Path, precision: Precision) -> None:
     async def test() -> None:
         backend = CosyVoiceBackend.load(v3_folder, replace(BRIEF, precision=precision))
         async with await Engine.open(backend=backend) as engine:
             alone = [await heard(engine, seed) for seed in range(3)]
             together = await asyncio.gather(*(heard(engine, seed) for seed in range(3)))
         assert all(samples.any() for samples in (*alone, *together))
-        if precision in (Precision.FP32, Precision.INT8):  # rounding to 16 bits depends on the company
+        if precision in (Precision.FP32, Precision.INT8):  # in 16 bits, rounding depends on the batch
             for one, among in zip(alone, together, strict=True):
                 assert one.shape == among.shape
                 assert np.abs(one - among).max() < 1e-4 + 1 / 32768
@@ -47,7 +47,7 @@ def test_streams_are_spoken_in_it(v3_folder: Path, precision: Precision) -> None
     run(test())
 
 
-def test_its_name_chooses_it_here_and_in_a_process_of_its_own(v3_folder: Path) -> None:
+def test_a_precision_is_chosen_by_name_in_this_process_and_in_a_child(v3_folder: Path) -> None:
     async def said(**how: Any) -> np.ndarray:
         async with await Engine.open(str(v3_folder), **how) as engine:
             return await heard(engine)
@@ -68,7 +68,7 @@ def test_its_name_chooses_it_here_and_in_a_process_of_its_own(v3_folder: Path) -
         ("nowhere", "half", "precision is 'half'; it must be fp32, bf16, fp16, int8"),
     ],
 )
-def test_what_a_voice_does_not_have_is_refused(bundle: str, precision: str, sentence: str) -> None:
+def test_an_unsupported_precision_is_refused(bundle: str, precision: str, sentence: str) -> None:
     with pytest.raises(BadRequest) as error:
         asyncio.run(Engine.open(bundle, precision=precision))
     assert str(error.value) == sentence

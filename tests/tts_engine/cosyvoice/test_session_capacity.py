@@ -1,4 +1,4 @@
-"""Sessions that fit into memory, reckoned by hand."""
+"""Tests of the session capacity, against sums done by hand."""
 
 import pytest
 
@@ -6,18 +6,22 @@ from vivavoce.tts_engine.cosyvoice.session_capacity import max_sessions_in_memor
 
 
 @pytest.mark.parametrize(
-    ("memory_ids", "kept", "held", "newcomer", "fit"),
+    ("memory_ids", "prepared_voice_ids", "ids_by_session", "new_session_ids", "expected"),
     [
         (1000, 0, (), 250, 4),
         (1000, 100, (), 250, 3),
         (1000, 100, (300, 250), 250, 3),
         (1000, 100, (300, 400), 250, 2),
-        (1000, 100, (300, 400, 250), 250, 2),  # who is there stays; nobody comes before two are there
+        (1000, 100, (300, 400, 250), 250, 2),  # open sessions stay; none is added
         (100, 0, (), 250, 1),
         (1000, 0, (5000,), 250, 1),
     ],
 )
-def test_each_is_reckoned_with_what_it_holds_and_one_may_always_be(
-    memory_ids: int, kept: int, held: tuple[int, ...], newcomer: int, fit: int
+def test_open_sessions_count_with_their_size_and_one_session_always_fits(
+    memory_ids: int,
+    prepared_voice_ids: int,
+    ids_by_session: tuple[int, ...],
+    new_session_ids: int,
+    expected: int,
 ) -> None:
-    assert max_sessions_in_memory(memory_ids, kept, held, newcomer) == fit
+    assert max_sessions_in_memory(memory_ids, prepared_voice_ids, ids_by_session, new_session_ids) == expected

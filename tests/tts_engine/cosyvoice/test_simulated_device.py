@@ -1,11 +1,10 @@
-"""CosyVoice on a device that is not the CPU, simulated: what is computed where, and what is waited for.
+"""Tests of CosyVoice on a simulated device other than the CPU: mixed devices and synchronizations.
 
-``Elsewhere`` lends tensors on ``meta`` numbers after all, in the CPU's memory. Where one of them meets one of
-the CPU's, or is looked at from the host other than by a copy, a real device would fail or wait, and the
-simulation fails or counts. It says nothing of speed, or of CUDA's own arithmetic.
+``DeviceSimulation`` computes tensors of the ``meta`` device in the CPU's memory. It fails where a tensor of
+the device meets one of the CPU, and counts where the host has to wait for the device. It says nothing about
+speed or CUDA's arithmetic.
 """
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, Stage, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice import lm_runner, policy  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.fault_isolation import FaultIsolation  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy, policy_for  # noqa: E402
@@ -40,37 +38,37 @@ from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-ELSEWHERE = torch.device("meta")
+DEVICE = torch.device("meta")
 BRIEF = CosyVoicePolicy(length=SpeechLengthRule(2, 2), pause_share=0.0, device="cpu")
 TEXTS = ("Well, who is it, at night?", "It is me.", "Nobody said so.")
 COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
 
 
-class Far(Tensor):
-    """A tensor that says it is elsewhere."""
+class DeviceTensor(Tensor):
+    """A tensor that reports the simulated device; its numbers are in ``on_host``."""
 
-    near: Tensor
+    on_host: Tensor
 
     @staticmethod
-    def __new__(cls, near: Tensor) -> "Far":
-        far: Far = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+    def __new__(cls, on_host: Tensor) -> "DeviceTensor":
+        device_tensor: DeviceTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls,
-            near.size(),
-            strides=near.stride(),
-            storage_offset=near.storage_offset(),
-            dtype=near.dtype,
-            device=ELSEWHERE,
+            on_host.size(),
+            strides=on_host.stride(),
+            storage_offset=on_host.storage_offset(),
+            dtype=on_host.dtype,
+            device=DEVICE,
         )
-        far.near = near
-        return far
+        device_tensor.on_host = on_host
+        return device_tensor
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise RuntimeError(f"{func}: called outside of the simulation")
 
 
-class Elsewhere(TorchDispatchMode):
-    """Computes for tensors that are elsewhere; waits: what had to come to the host before it could go on."""
+class DeviceSimulation(TorchDispatchMode):
+    """Computes on tensors of the simulated device. waits: operations that synchronize with the host."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,57 +83,67 @@ class Elsewhere(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        far = [tensor for tensor in given if isinstance(tensor, Far)]
-        asked = kwargs.get("device")
-        if asked is not None:
+        device_tensor = [tensor for tensor in given if isinstance(tensor, DeviceTensor)]
+        requested = kwargs.get("device")
+        if requested is not None:
             kwargs = {**kwargs, "device": CPU}
         self._check(func, given)
         if func.overloadpacket is torch.ops.aten._fused_sdp_choice:
-            return 0  # the plain one, which every device has
-        answer = func(*tree_map(_near, args), **tree_map(_near, kwargs))
-        lands = bool(far) if asked is None else torch.device(asked) == ELSEWHERE
+            return 0  # the implementation without fused kernels
+        answer = func(*tree_map(_to_host_tensor, args), **tree_map(_to_host_tensor, kwargs))
+        stays_on_device = bool(device_tensor) if requested is None else torch.device(requested) == DEVICE
         into = given[0] if func.overloadpacket is torch.ops.aten.copy_ else None
-        if into is not None and not isinstance(into, Far):
-            lands, answer = False, into
-        if far and (
-            not lands or not isinstance(answer, Tensor | tuple | list) or _depends_on_numbers(func, far)
+        if into is not None and not isinstance(into, DeviceTensor):
+            stays_on_device, answer = False, into
+        if device_tensor and (
+            not stays_on_device
+            or not isinstance(answer, Tensor | tuple | list)
+            or _depends_on_numbers(func, device_tensor)
         ):
             self.waits.append(str(func))
-        if lands and func.overloadpacket in COPIES and not isinstance(given[-1], Far):
+        if stays_on_device and func.overloadpacket in COPIES and not isinstance(given[-1], DeviceTensor):
             asynchronous = kwargs.get("non_blocking") or args[2:] == (True,)
             self.waits += [] if asynchronous else [f"{func}, to the device"]
-        return tree_map(lambda one: _far(one, far), answer) if lands else answer
+        return (
+            tree_map(lambda one: _to_device_tensor(one, device_tensor), answer) if stays_on_device else answer
+        )
 
     def _check(self, func: Any, given: list[Tensor]) -> None:
         for tensor in given:
-            assert isinstance(tensor, Far) or not tensor.is_meta, f"{func}: made by torch.tensor(device=...)"
-        kinds = {isinstance(tensor, Far) for tensor in given if tensor.ndim or isinstance(tensor, Far)}
+            assert isinstance(tensor, DeviceTensor) or not tensor.is_meta, (
+                f"{func}: made by torch.tensor(device=...)"
+            )
+        kinds = {
+            isinstance(tensor, DeviceTensor)
+            for tensor in given
+            if tensor.ndim or isinstance(tensor, DeviceTensor)
+        }
         assert len(kinds) < 2 or func.overloadpacket in COPIES, f"{func}: tensors of two devices"
 
 
-def _depends_on_numbers(func: Any, far: list[Any]) -> bool:
-    """Whether the shape of the answer is known only once the numbers are."""
+def _depends_on_numbers(func: Any, device_tensor: list[Any]) -> bool:
+    """Whether the shape of the result depends on the numbers."""
     aten = torch.ops.aten
     if func.overloadpacket in (aten.index, aten.index_put_):
-        return any(tensor.dtype == torch.bool for tensor in far[1:])
+        return any(tensor.dtype == torch.bool for tensor in device_tensor[1:])
     return func.overloadpacket in (aten.nonzero, aten.masked_select)
 
 
-def _near(value: Any) -> Any:
-    return value.near if isinstance(value, Far) else value
+def _to_host_tensor(value: Any) -> Any:
+    return value.on_host if isinstance(value, DeviceTensor) else value
 
 
-def _far(answer: Any, given: list[Any]) -> Any:
-    """The wrapper of an answer: the one that was given, where it was changed in place."""
+def _to_device_tensor(answer: Any, given: list[Any]) -> Any:
+    """Wrap a result; an argument changed in place keeps its wrapper."""
     if not isinstance(answer, Tensor):
         return answer
-    changed = [tensor for tensor in given if tensor.near is answer]
-    return changed[0] if changed else Far(answer)
+    changed = [tensor for tensor in given if tensor.on_host is answer]
+    return changed[0] if changed else DeviceTensor(answer)
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Elsewhere]:
-    with torch.inference_mode(), Elsewhere() as mode:
+def simulation() -> Iterator[DeviceSimulation]:
+    with torch.inference_mode(), DeviceSimulation() as mode:
         yield mode
 
 
@@ -158,13 +166,13 @@ def backend_on(device: torch.device, bundle: CosyVoiceBundle) -> CosyVoiceBacken
 
 
 def speak(backend: CosyVoiceBackend) -> tuple[list[np.ndarray], int]:
-    """Every text at once; samples of each, and how many steps it took."""
-    waiting, heard = {}, {}
+    """Render every text in one batch; the samples of each, and the number of steps."""
+    waiting, samples_by_slot = {}, {}
     for seed, text in enumerate(TEXTS):
         request = SlotRequest("nobody", 1.0, seed)
         slot, segmenter = backend.open_slot(request), backend.segmenter(request)
         waiting[slot] = [*segmenter.push(text), *segmenter.flush()]
-        heard[slot] = []
+        samples_by_slot[slot] = []
     current: set[int] = set()
     steps = 0
     while any(waiting.values()) or current:
@@ -180,22 +188,22 @@ def speak(backend: CosyVoiceBackend) -> tuple[list[np.ndarray], int]:
             steps += 1
             for slot, result in zip(slots, backend.step(0, turns), strict=True):
                 assert isinstance(result, StepResult), result
-                heard[slot].append(result.samples)
+                samples_by_slot[slot].append(result.samples)
                 (current.discard if result.segment_done else current.add)(slot)
-    return [np.concatenate(samples) for samples in heard.values()], steps
+    return [np.concatenate(samples) for samples in samples_by_slot.values()], steps
 
 
-def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
-    bundle: CosyVoiceBundle, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+def test_a_bundle_renders_on_another_device_and_synchronizes_only_for_ids_and_samples(
+    bundle: CosyVoiceBundle, simulation: DeviceSimulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, _ = speak(backend_on(CPU, bundle))
-    assert not elsewhere.waits
+    assert not simulation.waits
     monkeypatch.delattr(lm_runner, "choose")  # there it is recorded steps that choose
-    backend = backend_on(ELSEWHERE, bundle)
-    elsewhere.waits.clear()
+    backend = backend_on(DEVICE, bundle)
+    simulation.waits.clear()
     said, steps = speak(backend)
-    assert set(elsewhere.waits) == {"aten.copy_.default"}
-    assert len(elsewhere.waits) <= steps  # for a few ids at once, or a chunk of samples
+    assert set(simulation.waits) == {"aten.copy_.default"}
+    assert len(simulation.waits) <= steps  # for a few ids at once, or a chunk of samples
     for one, other in zip(said, expected, strict=True):
         assert one.shape == other.shape
         # Products that are not oneDNN's round otherwise, and the phase of a voice adds that up.
@@ -203,29 +211,29 @@ def test_a_bundle_speaks_elsewhere_and_only_ids_and_samples_are_waited_for(
 
 
 @pytest.mark.parametrize(
-    "look",
+    "use",
     [
-        lambda far: far.sum().item(),
-        lambda far: int(far.max()),
-        lambda far: far.cpu(),
-        lambda far: to_host(far),
-        lambda far: far[far > 0],
-        lambda far: far.copy_(torch.ones(3)),
-        lambda far: far + torch.ones(3),
-        lambda far: far @ torch.ones(3),
-        lambda far: far[torch.tensor([1])],
-        lambda far: far + torch.tensor([1.0], device=ELSEWHERE),
+        lambda device_tensor: device_tensor.sum().item(),
+        lambda device_tensor: int(device_tensor.max()),
+        lambda device_tensor: device_tensor.cpu(),
+        lambda device_tensor: to_host(device_tensor),
+        lambda device_tensor: device_tensor[device_tensor > 0],
+        lambda device_tensor: device_tensor.copy_(torch.ones(3)),
+        lambda device_tensor: device_tensor + torch.ones(3),
+        lambda device_tensor: device_tensor @ torch.ones(3),
+        lambda device_tensor: device_tensor[torch.tensor([1])],
+        lambda device_tensor: device_tensor + torch.tensor([1.0], device=DEVICE),
     ],
 )
-def test_the_simulation_finds_what_a_device_would_wait_for_or_refuse(
-    elsewhere: Elsewhere, look: Callable[[Tensor], object]
+def test_the_simulation_finds_synchronizations_and_mixed_devices(
+    simulation: DeviceSimulation, use: Callable[[Tensor], object]
 ) -> None:
-    far = to_device(torch.arange(3.0), ELSEWHERE)
+    device_tensor = to_device(torch.arange(3.0), DEVICE)
     try:
-        look(far)
+        use(device_tensor)
     except AssertionError:
         return
-    assert elsewhere.waits
+    assert simulation.waits
 
 
 def test_a_device_is_found_by_its_name() -> None:
@@ -239,18 +247,18 @@ def test_a_device_is_found_by_its_name() -> None:
             find_device(name)
 
 
-def test_a_device_that_is_not_there_is_told_before_anything_is_loaded(folder: Path) -> None:
+def test_a_missing_device_is_reported_before_loading(folder: Path) -> None:
     absent = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(BundleError, match=f"device is '{absent}'"):
         CosyVoiceBackend.load(folder, CosyVoicePolicy(device=absent))
 
 
-def test_int8_is_refused_elsewhere(bundle: CosyVoiceBundle) -> None:
+def test_int8_is_refused_on_other_devices(bundle: CosyVoiceBundle) -> None:
     with pytest.raises(DeviceError, match="int8 is for a CPU, and the device is meta; take bf16 or fp16"):
-        load_lm(bundle, Precision.INT8, ELSEWHERE)
+        load_lm(bundle, Precision.INT8, DEVICE)
 
 
-def test_a_card_has_room_for_more_and_remembers_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_policy_of_a_gpu_has_more_slots_and_half_precision_state(monkeypatch: pytest.MonkeyPatch) -> None:
     assert policy_for("int8", "cpu") == CosyVoicePolicy(precision=Precision.INT8, device="cpu")
     monkeypatch.setattr(policy, "find_device", lambda name: torch.device("cuda", 1))
     on_card = policy_for("bf16", "cuda:1")
@@ -259,7 +267,7 @@ def test_a_card_has_room_for_more_and_remembers_in_halves(monkeypatch: pytest.Mo
     assert (on_card.flow.dtype, on_card.precision) == (torch.float16, Precision.BF16)
 
 
-def test_recorded_and_plain_flow_are_one_to_their_caller(bundle: CosyVoiceBundle) -> None:
+def test_eager_and_graph_flow_runners_give_the_same_mel(bundle: CosyVoiceBundle) -> None:
     flow = load_flow(bundle)
     ids = torch.arange(53)[None] % 20
     speaker = flow.project_speaker(torch.ones(1, 192))
@@ -276,20 +284,3 @@ def test_recorded_and_plain_flow_are_one_to_their_caller(bundle: CosyVoiceBundle
     assert (plain.copied_voice_ids(50), recorded.copied_voice_ids(50)) == (50, 0)
     assert recorded.memory_ids == 42 * 25  # 40 s of a sentence, and its voice
     assert recorded.memory_ids < plain.memory_ids
-
-
-def test_a_failed_step_keeps_nobody_elses_memory() -> None:
-    class Memory:
-        pass
-
-    freed: list[str] = []
-
-    def run(parts: object) -> dict[int, None]:
-        memory = Memory()
-        weakref.finalize(memory, freed.append, "memory")
-        raise ValueError("nothing came of it")
-
-    company = FaultIsolation({1: 1}, free_memory=lambda row: None)
-    assert company.run_batch({1: None}, run) == {}
-    assert str(company.failed[1]) == "nothing came of it"
-    assert freed == ["memory"]

@@ -1,4 +1,4 @@
-"""A CosyVoice bundle in a process of its own, on small random weights: what it says here, voices included."""
+"""Tests of a CosyVoice bundle rendered in a child process, on small random weights."""
 
 import asyncio
 import functools
@@ -17,17 +17,18 @@ torch = pytest.importorskip(
 from shared.tiny_cosyvoice import BRIEF, recording  # noqa: E402
 from vivavoce.tts_engine.backends.base import Backend, Delivery, DeliveryMode, Stage  # noqa: E402
 from vivavoce.tts_engine.backends.process import ProcessBackend, ProcessPolicy  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend, load_hosted_renderer  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.front_end import CosyVoiceFrontEnd  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.renderer import load_hosted_renderer  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 
 TEXT = "It is me."
-PATIENT = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
-# One slot, which a session that has ended must have given back there, too.
-ALONE = replace(BRIEF, slots=1)
+UNLIMITED_LOAD = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
+# One slot, so that a session that has ended must have closed it in the child, too.
+ONE_SLOT = replace(BRIEF, slots=1)
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -41,8 +42,8 @@ async def heard(engine: Engine, **how: Any) -> list[object]:
         return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) async for chunk in stream]
 
 
-async def everything(engine: Engine) -> list[object]:
-    """What the bundle's speaker, an enrolled voice, one on file, and a recording said again sound like."""
+async def render_every_voice(engine: Engine) -> list[object]:
+    """Chunks of the bundle's speaker, an enrolled voice, a stored voice, and a voice conversion."""
     voices = engine.voices
     assert isinstance(voices, BundleVoices) and voices.store is not None
     enrolled = voices.enroll(recording(), 16_000, "a tone").id
@@ -50,41 +51,41 @@ async def everything(engine: Engine) -> list[object]:
     instructed = Delivery(instruction="Speak slowly.")
     with pytest.raises(BadRequest, match="an instruction goes with"):
         engine.stream(voice=enrolled, delivery=Delivery(mode=DeliveryMode.INSTRUCT))
-    said = [
+    rendered = [
         await heard(engine, seed=3),
         await heard(engine, voice=enrolled),
         await heard(engine, voice=stored, speed=1.2, delivery=instructed),
     ]
     again = await engine.convert(recording(), 16_000, voice=enrolled)
-    said.append([(chunk.pcm, chunk.samples) async for chunk in again])
-    return said
+    rendered.append([(chunk.pcm, chunk.samples) async for chunk in again])
+    return rendered
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["one worker", "a worker a stage"])
-def test_its_voices_are_here_and_what_it_says_is_bit_for_bit_the_same(
+def test_samples_equal_those_of_the_backend_in_this_process(
     v3_folder: Path, tmp_path: Path, overlap: bool
 ) -> None:
-    async def said(backend: Backend) -> list[object]:
+    async def rendered(backend: Backend) -> list[object]:
         async with await Engine.open(backend=backend) as engine:
-            return await everything(engine)
+            return await render_every_voice(engine)
 
     async def test() -> None:
-        here = CosyVoiceBackend.load(v3_folder, ALONE, voices=tmp_path)
+        here = CosyVoiceBackend.load(v3_folder, ONE_SLOT, voices=tmp_path)
         assert here.voices.store is not None
         here.voices.store.add(
             here.voices.encode_prompt(recording() * 0.5, 16_000, "another tone"), name="anna"
         )
         elsewhere = ProcessBackend.start(
-            functools.partial(load_hosted_renderer, v3_folder, replace(ALONE, overlap=overlap)),
-            functools.partial(CosyVoiceFrontEnd.load, v3_folder, ALONE, tmp_path),
+            functools.partial(load_hosted_renderer, v3_folder, replace(ONE_SLOT, overlap=overlap)),
+            functools.partial(CosyVoiceFrontEnd.load, v3_folder, ONE_SLOT, tmp_path),
         )
         assert len(elsewhere.workers) == 1 + overlap
-        assert await said(elsewhere) == await said(here)
+        assert await rendered(elsewhere) == await rendered(here)
 
     run(test())
 
 
-def test_ids_and_sound_are_told_apart_from_the_first_step_on(v3_folder: Path) -> None:
+def test_a_new_slot_is_in_the_decode_stage(v3_folder: Path) -> None:
     async def test() -> None:
         async with await Engine.open(str(v3_folder), process=ProcessPolicy()) as engine:
             backend = engine._backend
@@ -98,23 +99,23 @@ def test_ids_and_sound_are_told_apart_from_the_first_step_on(v3_folder: Path) ->
     run(test())
 
 
-def test_what_is_wrong_with_a_folder_is_said_as_here(tmp_path: Path) -> None:
-    async def complaint(**how: Any) -> str:
+def test_errors_of_a_folder_are_those_of_the_backend_in_this_process(tmp_path: Path) -> None:
+    async def error_message(**how: Any) -> str:
         with pytest.raises(BundleError) as error:
             await Engine.open(str(tmp_path / "nowhere"), **how)
         return str(error.value)
 
     async def test() -> None:
-        assert await complaint(process=ProcessPolicy()) == await complaint()
+        assert await error_message(process=ProcessPolicy()) == await error_message()
 
     run(test())
 
 
 SHORT_OF_MEMORY = """
-from vivavoce.tts_engine.cosyvoice.backend import hosted
+from vivavoce.tts_engine.cosyvoice.renderer import load_hosted_renderer
 
 def hosted_with_room_for_two(folder, policy):
-    made = hosted(folder, policy)
+    made = load_hosted_renderer(folder, policy)
     lm = made.renderer._lm
     choose = lm.choose
 
@@ -128,7 +129,7 @@ def hosted_with_room_for_two(folder, policy):
 """
 
 
-def test_where_memory_runs_out_there_calls_live_on_and_newcomers_are_refused_here(
+def test_out_of_memory_in_the_child_ends_the_newest_sessions_and_stops_admission(
     v3_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "short_of_memory.py").write_text(SHORT_OF_MEMORY)
@@ -150,12 +151,12 @@ def test_where_memory_runs_out_there_calls_live_on_and_newcomers_are_refused_her
 
     async def test() -> None:
         backend = ProcessBackend.start(functools.partial(load, v3_folder, policy), front)
-        async with await Engine.open(backend=backend, config=PATIENT) as engine:
+        async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
             assert (backend.slots, backend.memory_slots) == (4, 4)
-            lived = await asyncio.gather(*(speak(engine, seed) for seed in range(4)))
-            assert lived == [True, True, False, False]
+            completed = await asyncio.gather(*(speak(engine, seed) for seed in range(4)))
+            assert completed == [True, True, False, False]
             assert [refusal and refusal.reason for refusal in refusals] == ["memory", "memory"]
             assert await speak(engine, 0)
-            assert (backend.slots, backend.memory_slots) == (4, 4)  # since nobody was there
+            assert (backend.slots, backend.memory_slots) == (4, 4)  # since no session was open
 
     run(test())

@@ -1,4 +1,4 @@
-"""Steps of both stages at once: nobody's ids wait for another's sound, and nobody hears a difference."""
+"""Tests of steps of both stages at the same time: no session waits, and samples do not change."""
 
 import asyncio
 import random
@@ -25,12 +25,12 @@ from vivavoce.tts_engine.stream import Stream  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 OVERLAPPING = replace(BRIEF, overlap=True, max_render_rows=4)
-PATIENT = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
+UNLIMITED_LOAD = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
 TEXTS = ("Well, who is it, at night? It is me.", "It is me.", "Nobody said so, and so I went home.")
 
 
 class Gate:
-    """Holds the ``method`` of a runner up: the next call waits inside until ``open``."""
+    """Blocks the ``method`` of a runner: once closed, a call waits inside until ``open``."""
 
     def __init__(self, runner: Any, method: str) -> None:
         self._work = getattr(runner, method)
@@ -44,15 +44,15 @@ class Gate:
         return self._work(parts)
 
     def close(self) -> None:
-        """From now on."""
+        """Block calls from now on."""
         self._closed = True
 
     async def entered(self) -> None:
-        """Until somebody waits inside."""
+        """Wait until a call is blocked."""
         assert await asyncio.to_thread(self._entered.wait, 60)
 
     def open(self) -> None:
-        """For everybody."""
+        """Let calls pass."""
         self._closed = False
         self._opened.set()
 
@@ -66,53 +66,56 @@ async def samples_of(stream: Stream) -> np.ndarray:
     return np.frombuffer(pcm, np.int16) / 32_768
 
 
-def says(engine: Engine, text: str, **how: Any) -> Stream:
+def open_stream(engine: Engine, text: str, **how: Any) -> Stream:
     stream = engine.stream(**how)
     stream.push_text(text)
     stream.end_input()
     return stream
 
 
-async def crowd(backend: CosyVoiceBackend) -> list[np.ndarray]:
-    """What eight sessions in three voices say, a recording said again among them."""
-    async with await Engine.open(backend=backend, config=PATIENT) as engine:
+async def render_eight_sessions(backend: CosyVoiceBackend) -> list[np.ndarray]:
+    """The samples of eight sessions in three voices, one of them a voice conversion."""
+    async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
         tone = backend.voices.enroll(recording(), 16_000, "a tone that wobbles").id
         other = backend.voices.enroll(recording(317.0), 16_000, "another").id
         voices = ("nobody", tone, other)
         streams = [
-            says(engine, TEXTS[index % len(TEXTS)], voice=voices[index % 3], seed=index) for index in range(7)
+            open_stream(engine, TEXTS[index % len(TEXTS)], voice=voices[index % 3], seed=index)
+            for index in range(7)
         ]
         streams.append(await engine.convert(recording(250.0), 16_000, voice=tone))
         return await asyncio.gather(*(samples_of(stream) for stream in streams))
 
 
-def test_everybody_says_what_they_say_without(folder: Path) -> None:
+def test_overlapping_stages_do_not_change_the_samples(folder: Path) -> None:
     async def test() -> None:
-        expected = await crowd(CosyVoiceBackend.load(folder, replace(OVERLAPPING, overlap=False)))
-        said = await crowd(CosyVoiceBackend.load(folder, OVERLAPPING))
-        for one, other in zip(said, expected, strict=True):
+        expected = await render_eight_sessions(
+            CosyVoiceBackend.load(folder, replace(OVERLAPPING, overlap=False))
+        )
+        samples = await render_eight_sessions(CosyVoiceBackend.load(folder, OVERLAPPING))
+        for one, other in zip(samples, expected, strict=True):
             assert one.shape == other.shape
             assert np.abs(one - other).max() < 1e-4 + 1 / 32_768  # a step of 16 bits may round otherwise
 
     run(test())
 
 
-def test_workers_have_a_stage_each_or_all(v2_folder: Path) -> None:
+def test_each_worker_runs_one_stage_with_overlap_and_every_stage_without(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, OVERLAPPING)
     assert backend.workers == (frozenset({Stage.DECODE}), frozenset({Stage.RENDER}))
     assert CosyVoiceBackend.load(v2_folder, BRIEF).workers == (ALL_STAGES,)
 
 
-def test_ids_are_chosen_while_a_step_of_sound_lasts(v2_folder: Path) -> None:
+def test_a_session_decodes_during_a_render_step(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, OVERLAPPING)
 
     async def test() -> None:
-        async with await Engine.open(backend=backend, config=PATIENT) as engine:
-            sound = Gate(backend._renderer, "flow")
+        async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
+            sound = Gate(backend._render_runner, "run_flow")
             sound.close()
-            one = says(engine, TEXTS[0], seed=1)
+            one = open_stream(engine, TEXTS[0], seed=1)
             await sound.entered()
-            two = says(engine, TEXTS[1], seed=2)
+            two = open_stream(engine, TEXTS[1], seed=2)
             while not backend._sessions[two._session.slot].is_chunk_ready:
                 await asyncio.sleep(0.001)
             sound.open()
@@ -121,17 +124,17 @@ def test_ids_are_chosen_while_a_step_of_sound_lasts(v2_folder: Path) -> None:
     run(test())
 
 
-def test_sound_is_made_while_a_step_of_ids_lasts(v2_folder: Path) -> None:
+def test_a_session_renders_during_a_decode_step(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, OVERLAPPING)
 
     async def test() -> None:
-        async with await Engine.open(backend=backend, config=PATIENT) as engine:
-            sound, ids = Gate(backend._renderer, "flow"), Gate(backend._lm, "choose")
+        async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
+            sound, ids = Gate(backend._render_runner, "run_flow"), Gate(backend._lm, "choose")
             sound.close()
-            one = says(engine, TEXTS[0], seed=1)
+            one = open_stream(engine, TEXTS[0], seed=1)
             await sound.entered()
             ids.close()
-            two = says(engine, TEXTS[1], seed=2)
+            two = open_stream(engine, TEXTS[1], seed=2)
             await ids.entered()
             sound.open()
             assert (await anext(one)).samples
@@ -141,18 +144,18 @@ def test_sound_is_made_while_a_step_of_ids_lasts(v2_folder: Path) -> None:
     run(test())
 
 
-def test_who_comes_after_a_cancelled_session_has_its_place_before_its_rendering_ends(v2_folder: Path) -> None:
+def test_a_new_session_decodes_while_a_cancelled_one_is_still_rendered(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, replace(OVERLAPPING, slots=1))
 
     async def test() -> None:
-        async with await Engine.open(backend=backend, config=PATIENT) as engine:
-            expected = await samples_of(says(engine, TEXTS[1], seed=2))
-            gate = Gate(backend._renderer, "flow")
+        async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
+            expected = await samples_of(open_stream(engine, TEXTS[1], seed=2))
+            gate = Gate(backend._render_runner, "run_flow")
             gate.close()
-            first = says(engine, TEXTS[0], seed=1)
+            first = open_stream(engine, TEXTS[0], seed=1)
             await gate.entered()
             first.cancel()
-            second = says(engine, TEXTS[1], seed=2)
+            second = open_stream(engine, TEXTS[1], seed=2)
             while not backend._sessions[second._session.slot].is_chunk_ready:
                 await asyncio.sleep(0.001)
             assert backend.open_slots == 2
@@ -164,24 +167,24 @@ def test_who_comes_after_a_cancelled_session_has_its_place_before_its_rendering_
     run(test())
 
 
-def test_cancelling_at_any_moment_leaves_the_others_as_they_are(v2_folder: Path) -> None:
+def test_cancelling_at_any_time_does_not_change_other_sessions(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, replace(OVERLAPPING, slots=4))
-    chance = random.Random(3)
+    rng = random.Random(3)
 
-    async def session(engine: Engine, room: asyncio.Semaphore, expected: np.ndarray) -> None:
-        async with room, says(engine, TEXTS[0], seed=1) as stream:
-            if chance.random() < 0.4:
-                await asyncio.sleep(chance.random() * 0.2)
+    async def session(engine: Engine, permits: asyncio.Semaphore, expected: np.ndarray) -> None:
+        async with permits, open_stream(engine, TEXTS[0], seed=1) as stream:
+            if rng.random() < 0.4:
+                await asyncio.sleep(rng.random() * 0.2)
                 return
-            said = await samples_of(stream)
-            assert said.shape == expected.shape
-            assert np.abs(said - expected).max() < 1e-4 + 1 / 32_768
+            samples = await samples_of(stream)
+            assert samples.shape == expected.shape
+            assert np.abs(samples - expected).max() < 1e-4 + 1 / 32_768
 
     async def test() -> None:
-        async with await Engine.open(backend=backend, config=PATIENT) as engine:
-            expected = await samples_of(says(engine, TEXTS[0], seed=1))
-            room = asyncio.Semaphore(4)
-            await asyncio.gather(*(session(engine, room, expected) for _ in range(30)))
+        async with await Engine.open(backend=backend, config=UNLIMITED_LOAD) as engine:
+            expected = await samples_of(open_stream(engine, TEXTS[0], seed=1))
+            permits = asyncio.Semaphore(4)
+            await asyncio.gather(*(session(engine, permits, expected) for _ in range(30)))
             while backend.open_slots:
                 await asyncio.sleep(0.001)
             assert not backend._rows

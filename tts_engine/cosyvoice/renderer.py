@@ -1,0 +1,306 @@
+"""Steps the sessions of a CosyVoice bundle through its networks, many sessions at once.
+
+    step    DECODE   a few speech ids for each session whose next chunk needs more of them
+            RENDER   flow and vocoder for each session whose next chunk has all its ids
+
+A step does a small amount of work for each session, so that a cancelled session frees its slot soon. Host
+state is in ``session`` and ``sentence``, device state in the runners (``lm_runner``, ``render_runner``). One
+worker runs both kinds of step, or two workers run one kind each:
+
+    worker 0    decode a b c |decode a b c |decode   c |       a session is in one step at a time; the workers
+    worker 1        render d     |  render a b    |            share no tensor
+"""
+
+import heapq
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ...models.cosyvoice.checkpoint.bundle import open_bundle
+from ...models.cosyvoice.config import CosyVoiceVersion
+from ...models.cosyvoice.devices import find_device, separate_stream
+from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
+from ...models.cosyvoice.lm.decoding import DecodeTurn
+from ...models.cosyvoice.lm.generation import (
+    BistreamGeneration,
+    CompatBistreamGeneration,
+    CompatOneShotGeneration,
+    Generation,
+    LmPrompt,
+    OneShotGeneration,
+    SpecialIds,
+)
+from ...models.cosyvoice.lm.silence_filter import SilenceFilter
+from ...models.cosyvoice.networks import CosyVoiceNetworks, load_networks
+from ..backends.base import ALL_STAGES, SlotTurn, Stage, Stages, StepResult
+from ..backends.process_child import HostedBackend
+from ..bundles import bundle_errors
+from .fault_isolation import FaultIsolation
+from .front_end import PreparedRequest
+from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
+from .policy import CosyVoicePolicy, Interleave
+from .render_runner import RenderInput, RenderRunner
+from .sentence import SentenceConfig
+from .session import FRAMES_PER_ID, CosyVoiceSession
+from .session_capacity import max_sessions_in_memory
+
+
+class CosyVoiceRenderer:
+    """The networks of one bundle and the sessions that use them. ``load_hosted_renderer`` builds one.
+
+    Implements ``SlotRenderer``. A slot is one session; a row is a session's place in the language model's
+    memory, taken with its first step.
+    """
+
+    def __init__(
+        self,
+        version: CosyVoiceVersion,
+        networks: CosyVoiceNetworks,
+        tokenizer: TextTokenizer,
+        policy: CosyVoicePolicy,
+    ) -> None:
+        ids = SpecialIds(version, networks.lm.config.codebook_size, tokenizer.end_of_prompt)
+        new_generation = _generation_factory(ids, policy)
+        self.slots = policy.slots
+        one_each = tuple(frozenset({stage}) for stage in Stage)
+        self.workers: Sequence[Stages] = one_each if policy.overlap else (ALL_STAGES,)
+        self._device_streams = [separate_stream(networks.lm.device) for _ in self.workers]
+        self._tokenizer = tokenizer
+        self._policy = policy
+        self._sentence_config = SentenceConfig(
+            encode_text=tokenizer.encode_plain,
+            new_generation=new_generation,
+            new_filter=SilenceFilter if version is CosyVoiceVersion.V3 else None,
+            ids=ids,
+            first_hop=policy.first_hop,
+            max_hop=policy.max_hop,
+            max_text_ids=policy.max_text_ids,
+            pause_share=policy.pause_share,
+        )
+        # A cancelled session keeps its row until its render step ends, while a new session decodes in its
+        # slot.
+        rows = policy.slots + (policy.max_render_rows if policy.overlap else 0)
+        self._lm = LmRunner(
+            networks.lm,
+            new_generation,
+            rows=rows,
+            context_ids=policy.lm_context_ids,
+            max_prompt_prefixes=policy.max_prepared_voices,
+            prefill_chunk=policy.prefill_chunk,
+            ids_per_step=policy.ids_per_decode_step,
+        )
+        self._render_runner = RenderRunner(networks, policy)
+        self._free_rows = list(range(rows))
+        self._sessions: dict[int, CosyVoiceSession] = {}
+        self._rows: dict[int, int] = {}  # row by slot, for slots that have been stepped
+        self._last_slot = 0
+        self._memory_ids = self._render_runner.memory_ids
+        self._max_slots_now = policy.slots  # lowered when memory runs out, until no session is open
+        self.memory_slots = self._count_memory_slots()
+
+    @property
+    def open_slots(self) -> int:
+        """Number of open slots."""
+        return len(self._sessions)
+
+    def open_prepared(self, prepared: PreparedRequest) -> int:
+        """Open a slot. Its row is taken with its first step, after cancelled sessions have left theirs."""
+        self._last_slot += 1
+        self._sessions[self._last_slot] = CosyVoiceSession(
+            self._sentence_config, prepared.conditioning, prepared.seed
+        )
+        self.memory_slots = self._count_memory_slots()
+        return self._last_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Close a slot and discard its state."""
+        del self._sessions[slot]
+        if slot in self._rows:
+            row = self._rows.pop(slot)
+            self._lm.clear_row(row)
+            heapq.heappush(self._free_rows, row)
+        if not self._sessions:
+            self._max_slots_now = self._policy.slots
+        self.memory_slots = self._count_memory_slots()
+
+    def max_batch_size(self, stage: Stage) -> int:
+        """The policy's number of rows for that stage."""
+        policy = self._policy
+        return policy.max_decode_rows if stage is Stage.DECODE else policy.max_render_rows
+
+    def stage(self, slot: int) -> Stage:
+        """RENDER if the speech ids of the next chunk are complete, else DECODE."""
+        return Stage.RENDER if self._sessions[slot].is_chunk_ready else Stage.DECODE
+
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        """Run one step for every turn's session; all of them are in the same stage."""
+        with self._device_streams[worker]:
+            stage = self.stage(turns[0].slot)
+            turns_by_row = {self._row_of(turn.slot): turn for turn in turns}
+            isolation = FaultIsolation(
+                {row: turn.slot for row, turn in turns_by_row.items()},  # slot numbers only grow
+                free_memory=lambda row: self._free_render_memory(self._session(turns_by_row[row])),
+            )
+            rendered: dict[int, StepResult] = {}
+            if stage is Stage.RENDER:
+                rendered = self._render(turns_by_row, isolation)
+            else:
+                self._decode(turns_by_row, isolation)
+            results = isolation.run_each(
+                turns_by_row, lambda row, turn: rendered.get(row) or self._session(turn).empty_result()
+            )
+            if isolation.out_of_memory:
+                self._max_slots_now = max(1, len(self._rows) - len(isolation.failed))
+            self.memory_slots = self._count_memory_slots()
+            return [isolation.failed.get(row) or results[row] for row in turns_by_row]
+
+    # DECODE
+
+    def _decode(self, turns: Mapping[int, SlotTurn], isolation: FaultIsolation) -> None:
+        """Prefill one part of one long input, then decode a few ids for every session without one."""
+        sessions = {row: self._session(turn) for row, turn in turns.items()}
+        needs_prefill = isolation.run_each(turns, self._begin_decoding)
+        first = [row for row, needed in needs_prefill.items() if needed][:1]
+        isolation.run_each({row: sessions[row] for row in first}, self._prefill_part)
+        # That part may have completed a prefix which several sentences wait for.
+        isolation.run_each(sessions, self._copy_prefix)
+        for _ in range(0, self._policy.ids_per_decode_step, self._lm.ids_per_step):
+            decode_turns = isolation.run_each(sessions, _decode_turn)
+            asking = {row: turn for row, turn in decode_turns.items() if turn is not None}
+            if not asking:
+                return
+            chosen_ids = isolation.run_batch(asking, self._lm.choose)
+            isolation.run_each(chosen_ids, lambda row, id: self._take_id(row, sessions[row], id))
+
+    def _begin_decoding(self, row: int, turn: SlotTurn) -> bool:
+        """Take the turn's segment and the ids that are decoded already; whether the row needs a prefill."""
+        session = self._begin(turn)
+        self._take_decoded_ahead(row, session)
+        self._copy_prefix(row, session)
+        return _needs_prefill(session)
+
+    def _take_id(self, row: int, session: CosyVoiceSession, id: int) -> None:
+        session.answer(id)
+        self._take_decoded_ahead(row, session)
+
+    def _take_decoded_ahead(self, row: int, session: CosyVoiceSession) -> None:
+        while (id := self._lm.decoded_ahead(row, session.ask())) is not None:
+            session.answer(id)
+
+    def _copy_prefix(self, row: int, session: CosyVoiceSession) -> None:
+        """Copy the prompt's prefix into the row of a sentence that has none, if the prefix is prefilled."""
+        sentence = session.sentence
+        if sentence is None or sentence.prefilled_inputs is not None or sentence.ask() is None:
+            return
+        prefix = sentence.prompt_prefix = sentence.prompt_prefix or self._lm.prompt_prefix(
+            session.conditioning.prompt
+        )
+        if prefix.is_prefilled:
+            sentence.prefilled_inputs, sentence.prompt_prefix = self._lm.copy_prefix(row, prefix), None
+
+    def _prefill_part(self, row: int, session: CosyVoiceSession) -> None:
+        """Prefill the next part of the prompt's prefix or, once that is copied, of the sentence's input."""
+        sentence = session.sentence
+        assert sentence is not None
+        if sentence.prompt_prefix is not None:
+            self._lm.prefill(sentence.prompt_prefix)
+        else:
+            sentence.prefilled_inputs = (sentence.prefilled_inputs or 0) + self._lm.prefill_row(
+                row, sentence.remaining_inputs
+            )
+
+    # RENDER
+
+    def _render(self, turns: Mapping[int, SlotTurn], isolation: FaultIsolation) -> dict[int, StepResult]:
+        """Render one chunk for every session: flow, speed change, vocoder."""
+        runner = self._render_runner
+        render_inputs = isolation.run_each(turns, self._begin_rendering)
+        mels = isolation.run_batches(render_inputs, runner.flow_batch_key, runner.run_flow)
+        vocoder_inputs = isolation.run_each(
+            mels, lambda row, mel: runner.vocoder_input(render_inputs[row], mel)
+        )
+        samples = isolation.run_batches(vocoder_inputs, runner.vocoder_batch_key, runner.run_vocoder)
+        return isolation.run_each(samples, lambda row, made: self._session(turns[row]).render_result(made))
+
+    def _begin_rendering(self, row: int, turn: SlotTurn) -> RenderInput:
+        """Take the turn's segment, and open the sentence's render state with its first chunk."""
+        session = self._begin(turn)
+        sentence, conditioning = session.sentence, session.conditioning
+        if sentence is not None and sentence.render_state is None:
+            sentence.render_state = self._render_runner.begin_sentence(
+                conditioning.flow_prompt, conditioning.speed, session.vocoder_rng
+            )
+        render_input = session.render_input()
+        assert render_input is not None
+        return render_input
+
+    # Both
+
+    def _begin(self, turn: SlotTurn) -> CosyVoiceSession:
+        session = self._session(turn)
+        if turn.segment is not None:
+            session.begin(turn.segment, turn.pause_s)
+        return session
+
+    def _session(self, turn: SlotTurn) -> CosyVoiceSession:
+        return self._sessions[turn.slot]
+
+    def _row_of(self, slot: int) -> int:
+        if slot not in self._rows:
+            # The lowest free row: rows in use stay adjacent, and a step reads them in place.
+            self._rows[slot] = heapq.heappop(self._free_rows)
+        return self._rows[slot]
+
+    def _free_render_memory(self, session: CosyVoiceSession) -> None:
+        if session.sentence is not None and session.sentence.render_state is not None:
+            self._render_runner.free(session.sentence.render_state)
+
+    def _count_memory_slots(self) -> int:
+        """Sessions that memory has room for now, the open ones included."""
+        policy, sessions = self._policy, [*self._sessions.values()]
+        window = policy.flow.window_frames
+        max_ids = window // FRAMES_PER_ID if window else sys.maxsize
+        voices = [
+            self._render_runner.copied_voice_ids(session.conditioning.flow_prompt) for session in sessions
+        ]
+        ids_by_session = [
+            min(max_ids, voice + max(policy.expected_ids, session.sentence_ids))
+            for voice, session in zip(voices, sessions, strict=True)
+        ]
+        new_session_ids = min(max_ids, max(voices, default=0) + policy.expected_ids)
+        fit = max_sessions_in_memory(
+            self._memory_ids, self._render_runner.prepared_voice_ids, ids_by_session, new_session_ids
+        )
+        return min(self.slots, self._max_slots_now, fit)
+
+
+def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend:
+    """Load a checkpoint folder in a child process; the front end stays in the parent. Raises BundleError."""
+    with bundle_errors():
+        bundle = open_bundle(folder)
+        networks = load_networks(bundle, policy.flow, policy.precision, find_device(policy.device))
+        renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy)
+    return HostedBackend(renderer, renderer.open_prepared, Stage.DECODE)
+
+
+def _decode_turn(row: int, session: CosyVoiceSession) -> DecodeTurn | None:
+    return None if _needs_prefill(session) else session.decoding_turn()
+
+
+def _needs_prefill(session: CosyVoiceSession) -> bool:
+    """Whether the inputs of the next id are too many for a step that several sessions share."""
+    sentence = session.sentence
+    if sentence is None or sentence.ask() is None:
+        return False
+    return sentence.prefilled_inputs is None or len(sentence.remaining_inputs) > MAX_BATCHED_INPUTS
+
+
+def _generation_factory(ids: SpecialIds, policy: CosyVoicePolicy) -> Callable[[LmPrompt], Generation]:
+    kinds: dict[Interleave, type[Generation]] = {
+        Interleave.BISTREAM: BistreamGeneration,
+        Interleave.ONE_SHOT: OneShotGeneration,
+        Interleave.COMPAT_BISTREAM: CompatBistreamGeneration,
+        Interleave.COMPAT_ONE_SHOT: CompatOneShotGeneration,
+    }
+    kind = kinds[policy.interleave]
+    return lambda prompt: kind(ids, prompt, policy.length)
