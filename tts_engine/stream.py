@@ -1,11 +1,12 @@
-"""A caller's handle on one utterance: text in as it is written, audio out as it is spoken."""
+"""A caller's handle on one utterance: text in while it is written, audio out while it is rendered."""
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -15,40 +16,64 @@ from .errors import BadText, StreamClosed, SynthesisFailed
 from .segmenter import Segmenter
 from .session import Session
 
-if TYPE_CHECKING:
-    from .engine import Engine
-
-# Every stream ends with this much silence, so that its last chunk is known whatever the timing, and a text
-# with nothing to say is this and no error.
+# Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text with nothing
+# to say is silence instead of an error.
 _FINAL_SILENCE_S = 0.02
 
 
-class Stream:
-    """One utterance. Use ``async with`` and iterate; leaving the block cancels what is left.
+class TextInput(Protocol):
+    """The methods of a ``Stream`` that take text."""
 
-    Methods belong to the loop that opened the stream; none of them blocks or waits.
+    def push_text(self, text: str) -> None:
+        """Add text, split anywhere."""
+
+    def flush(self) -> None:
+        """Speak the buffered text without waiting for more."""
+
+    def end_input(self) -> None:
+        """End the text; no more will come."""
+
+
+class StreamHost(Protocol):
+    """What a stream needs of its engine."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Guards every session."""
+
+    def wake(self) -> None:
+        """Tell a worker that a session may have work; the lock is held."""
+
+    def release(self, session: Session) -> None:
+        """Forget a session; the lock is held."""
+
+
+class Stream:
+    """One utterance. Use ``async with`` and iterate; leaving the block cancels the rest.
+
+    Call its methods on the loop that opened it. None of them waits, apart from reading chunks.
     """
 
     def __init__(
         self,
-        engine: "Engine",
+        host: StreamHost,
         session: Session,
         segmenter: Segmenter,
         loop: asyncio.AbstractEventLoop,
         max_characters: int,
     ) -> None:
-        self._engine = engine
+        self._host = host
         self._session = session
         self._segmenter = segmenter
         self._loop = loop
-        self._most_characters = max_characters
+        self._max_characters = max_characters
         self._text: list[str] = []
         self._characters = 0
         self._chunks: deque[AudioChunk] = deque()
         self._failure: Exception | None = None
         self._ended = False
-        self._changed = asyncio.Event()
-        self._text_range = (0, 0)
+        self._changed = asyncio.Event()  # a chunk or the end has arrived
+        self._text_range = (0, 0)  # of the chunk rendered last
 
     async def __aenter__(self) -> "Stream":
         return self
@@ -58,71 +83,71 @@ class Stream:
 
     @property
     def text(self) -> str:
-        """All text pushed so far; the ranges of chunks and words are its characters."""
+        """All text pushed so far. Text ranges of chunks and words count its characters."""
         if len(self._text) > 1:
             self._text = ["".join(self._text)]
         return self._text[0] if self._text else ""
 
     def push_text(self, text: str) -> None:
-        """Add text, split anywhere. Raises StreamClosed if none can come any more, BadText if too long."""
+        """Add text, split anywhere. Raises StreamClosed after ``end_input``, BadText beyond the limit."""
         self._require_open()
-        if self._characters + len(text) > self._most_characters:
+        if self._characters + len(text) > self._max_characters:
             raise BadText(
-                f"{self._characters + len(text)} characters in one stream, at most {self._most_characters}"
+                f"{self._characters + len(text)} characters in one stream, at most {self._max_characters}"
             )
         self._characters += len(text)
         self._text.append(text)
         segments = self._segmenter.push(text)
         if not segments:
             return
-        with self._engine.lock:
+        with self._host.lock:
             for segment in segments:
                 self._session.add(segment, now=time.monotonic())
-            self._engine.wake()
+            self._host.wake()
 
     def flush(self) -> None:
-        """Speak what is buffered, as a sentence, without waiting for more."""
+        """Speak the buffered text as a sentence, without waiting for more. Raises StreamClosed."""
         self._require_open()
-        with self._engine.lock:
+        with self._host.lock:
             for segment in self._segmenter.flush():
                 self._session.add(segment, now=time.monotonic())
-            self._engine.wake()
+            self._host.wake()
 
     def end_input(self) -> None:
-        """No more text will come: speak what is buffered, then end. Calling it again does nothing."""
+        """End the text: speak what is buffered, then end the stream. A second call does nothing."""
         session = self._session
         if session.input_ended or session.cancelled_at is not None:
             return
-        with self._engine.lock:
+        with self._host.lock:
             session.add_last(self._segmenter.flush(), now=time.monotonic())
             session.input_ended = True
             if session.is_fully_rendered and not session.running and self._failure is None:
                 self.deliver_end()
-                self._engine.release(session)
-            self._engine.wake()
+                self._host.release(session)
+            self._host.wake()
 
     def cancel(self) -> None:
-        """End the stream for good: nothing of it is given out or, after the step under way, computed."""
+        """End the stream at once: no further chunk is yielded or, after the running step, rendered."""
         session = self._session
         if session.cancelled_at is not None:
             return
-        with self._engine.lock:
+        with self._host.lock:
             session.cancelled_at = time.monotonic()
             session.pending.clear()
-            self._engine.release(session)
+            self._host.release(session)
         self._chunks.clear()
         self._ended = True
         self._changed.set()
 
     def set_deadline(self, runs_dry_at: float) -> None:
-        """Tell when the listener has nothing left to play of what it took (``time.monotonic()``)."""
+        """Report when the listener will have played all chunks it took, as ``time.monotonic()``."""
         self._session.deadline = runs_dry_at
 
     def __aiter__(self) -> "Stream":
         return self
 
     async def __anext__(self) -> AudioChunk:
-        """The next chunk; raises SynthesisFailed once if the backend failed in this stream."""
+        """The next chunk. Raises SynthesisFailed, once, if the backend failed in this stream."""
         while not self._chunks:
             if self._failure is not None:
                 failure, self._failure, self._ended = self._failure, None, True
@@ -133,15 +158,15 @@ class Stream:
             await self._changed.wait()
         chunk = self._chunks.popleft()
         self._ended = chunk.final
-        with self._engine.lock:
+        with self._host.lock:
             self._session.unread_s -= chunk.seconds
-            self._engine.wake()
+            self._host.wake()
         return chunk
 
-    # What the engine's commit calls, on a worker's thread or on the loop, the lock held
+    # Called by the engine's commit with the lock held, on a worker's thread or on the loop
 
     def deliver(self, rendered: StepResult, wall_s: float) -> None:
-        """Turn a step's result into a chunk and hand it to the loop; nothing rendered, nothing handed."""
+        """Send a step's samples to the loop as a chunk, if there are any. wall_s: duration of the step."""
         current = self._session.current
         if current is not None:
             self._text_range = rendered.text or (current.segment.start, current.segment.stop)
@@ -150,12 +175,12 @@ class Stream:
             self._send_chunk(_pcm(rendered.samples), rendered.words, provenance, final=False)
 
     def deliver_end(self) -> None:
-        """Hand over the silence that ends every stream."""
+        """Send the silence that ends every stream."""
         silence = bytes(2 * round(_FINAL_SILENCE_S * SAMPLE_RATE))
         self._send_chunk(silence, (), Provenance(None, None, 0.0, 0.0), final=True)
 
     def deliver_failure(self, failure: Exception) -> None:
-        """Hand over the error that ends this stream."""
+        """Send the error that ends this stream."""
         self._call_on_loop(self._receive_failure, failure)
 
     def _send_chunk(
@@ -169,7 +194,7 @@ class Stream:
         self._call_on_loop(self._receive_chunk, chunk)
 
     def _call_on_loop(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Run on the stream's loop; a loop that is gone has no listener, which is a cancellation."""
+        """Run a callback on the stream's loop; a closed loop cancels the stream."""
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
@@ -196,6 +221,6 @@ class Stream:
 
 
 def _pcm(samples: np.ndarray) -> bytes:
-    """float32 in [-1, 1] to s16le, rounded and saturated."""
+    """Convert float32 in [-1, 1] to s16le, rounded and saturated."""
     scaled = np.rint(samples * np.float32(32767.0))
     return bytes(np.clip(scaled, -32768, 32767).astype("<i2").tobytes())

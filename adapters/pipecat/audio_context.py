@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ...tts_engine.chunk import Word
 from ...tts_engine.errors import MissingExtra, SynthesisFailed, VivavoceError
+from ...tts_engine.stream import TextInput
 from ..client import SpeechPiece
 
 try:
@@ -34,21 +35,12 @@ if TYPE_CHECKING:
 STALL_TIMEOUT_S: Final = 10.0  # before Pipecat would give up on its own and record as said what was not
 
 
-class UtteranceTextStream(Protocol):
+class UtteranceTextStream(TextInput, Protocol):
     """Where an utterance's text goes, as ``tts_engine.stream.Stream`` takes it; nothing of it waits."""
 
     @property
     def text(self) -> str:
         """All text pushed so far."""
-
-    def push_text(self, text: str) -> None:
-        """Add text, split anywhere."""
-
-    def flush(self) -> None:
-        """Speak what is buffered, without waiting for more."""
-
-    def end_input(self) -> None:
-        """No more text will come."""
 
     def cancel(self) -> None:
         """End for good: nothing more is given out."""

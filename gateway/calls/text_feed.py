@@ -6,9 +6,10 @@ Not a segmenter: it only tells whether a place in the text ends a sentence, for 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from enum import Enum
-from typing import Protocol, Self
+from typing import Self
 
 from ...tts_engine.chunk import AudioChunk
+from ...tts_engine.stream import TextInput
 from ..access.errors import RateLimited
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
@@ -85,26 +86,13 @@ class CharacterQuota:
         self._is_exceeded = False
 
 
-class TextSink(Protocol):
-    """What of a ``Stream`` takes text."""
-
-    def push_text(self, text: str) -> None:
-        """Add text, split anywhere."""
-
-    def flush(self) -> None:
-        """Speak what is buffered."""
-
-    def end_input(self) -> None:
-        """No more text will come."""
-
-
 class TextFeed:
     """Pushes a text into a stream; as a context it owns the task that does.
 
     Whatever happens, the stream's input is ended when the text is, so that what was pushed is spoken.
     """
 
-    def __init__(self, stream: TextSink, text: str | AsyncIterable[TextDelta]) -> None:
+    def __init__(self, stream: TextInput, text: str | AsyncIterable[TextDelta]) -> None:
         self.cut_short = False
         self._stream = stream
         self._pushed: list[str] = []
