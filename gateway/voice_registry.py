@@ -1,17 +1,15 @@
-"""Who may speak with which voice, and under which name: the one place that every API asks.
+"""The voices of a server, and the access of each API key to them. Every API resolves voice names here.
 
-    bundle's voices   everybody's
-    voices on file    the operator's: everybody's; a key's: that key's, and an administrator's
-    aliases           names that clients insist on, for any of them
+    bundle's voices   usable by every key
+    stored voices     the operator's: usable by every key; a key's: by that key and by administrators
+    aliases           further names for any voice
 
-    name -> an id that may be used | an alias of the operator's | a voice of that name | one of OpenAI's names
-
-A voice that a key may not use is, to that key, not there. Everything that takes longer than a look into the
-index runs on a thread, one recording at a time; who comes when too many wait is refused at once.
+A name is looked up as: a usable id, an alias, the name of a stored voice, a name of OpenAI's (the default
+voice). To a key, a voice that it may not use does not exist. Work that takes longer than an index lookup runs
+on a thread, one recording at a time; beyond a number of waiting recordings, requests are refused.
 """
 
 import asyncio
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -21,83 +19,75 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ..tts_engine.cosyvoice.bundle_voices import BundleVoices
-from ..tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice, VivavoceError
-from ..tts_engine.voices.recording import RecordingLimits, read_recording
+from ..tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
+from ..tts_engine.voices.enrollable import EnrollableVoices
+from ..tts_engine.voices.recording import RecordingLimits, hash_recording, read_recording
 from ..tts_engine.voices.store import StoredVoice, VoiceMetadata, VoicePrompt, VoiceStore, checked_id
 from ..tts_engine.voices.voices import MULTIPLE_LANGUAGES, Voices
 from .access.access_control import ANONYMOUS_KEY_ID, Grant
 from .access.keys import Scope
+from .speakers_folder import enroll_speakers
 
 logger = logging.getLogger(__name__)
 
 OPENAI_VOICE_NAMES: Final = tuple(
     "alloy ash ballad coral echo fable onyx nova sage shimmer verse marin cedar".split()
 )
-_NO_OWNER = ""  # owner of what the operator made, and of what is made where no keys are asked for
-_FOLDER_PROVENANCE = "speakers folder"
-_SOUND_SUFFIXES = frozenset(".wav .flac .mp3 .ogg .opus .m4a .aac .aiff .webm .mp4".split())
+_NO_OWNER = ""  # owner of voices enrolled by the operator, or by anybody on a server without keys
 _MAX_NAMES_SHOWN = 20  # names in an error
 
 
 @dataclass(frozen=True, slots=True)
 class VoicePolicy:
-    """default: voice of whoever names none, None for the bundle's first. aliases: name -> id of a voice.
+    """Settings of a registry."""
 
-    max_waiting: recordings that may wait to be heard; one takes about a second.
-    """
-
-    default: str | None = None
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    max_waiting: int = 16
+    default: str | None = None  # id of the voice for requests that name none; None: the bundle's first
+    aliases: Mapping[str, str] = field(default_factory=dict)  # id of a voice by further name
+    max_waiting: int = 16  # recordings waiting to be encoded; each takes about a second
 
 
 @dataclass(frozen=True, slots=True)
 class ListedVoice:
-    """A voice that may be used. stored: what is on file about it; None for one of the bundle's."""
+    """A voice that a key may use."""
 
     id: str
     name: str
-    language: str
+    language: str  # BCP 47
     description: str
-    stored: StoredVoice | None = None
+    stored: StoredVoice | None = None  # None for a voice of the bundle
 
 
 @dataclass(frozen=True, slots=True)
 class NewVoice:
-    """What is told with a recording.
-
-    transcript: what is said in it. voice_id: a new one unless given. use_s: only so much of its beginning is
-    used. limits: of the recording, unless the usual ones. The other fields: as ``About`` has them.
-    """
+    """What a client sends with a recording. "" leaves a field unknown."""
 
     name: str
-    transcript: str = ""
-    language: str = ""
-    consent: str = ""
-    provenance: str = ""
-    voice_id: str | None = None
-    max_prompt_s: float | None = None
-    limits: RecordingLimits | None = None
+    transcript: str = ""  # of the recording
+    language: str = ""  # BCP 47
+    consent: str = ""  # what the speaker agreed to
+    provenance: str = ""  # where the recording comes from
+    voice_id: str | None = None  # None generates one
+    max_prompt_s: float | None = None  # use only this much of the recording's beginning
+    limits: RecordingLimits | None = None  # None: the default limits
 
 
 class KeyVoices:
-    """The voices as one key sees them."""
+    """The voices that one key may use."""
 
     def __init__(self, registry: "VoiceRegistry", grant: Grant) -> None:
         self._registry, self._grant = registry, grant
 
     def resolve(self, name: str | None) -> str:
-        """The engine's id for a name, the default for None; raises UnknownVoice."""
+        """The id of the voice with a name or id, the default for None. Raises UnknownVoice."""
         return self._registry.resolve(name, self._grant)
 
     def usable_voices(self) -> tuple[ListedVoice, ...]:
-        """The voices that the key may use."""
+        """The voices that the key may use, the bundle's first."""
         return self._registry.usable_voices(self._grant)
 
 
 class VoiceRegistry:
-    """The voices of one server; its methods belong to an event loop. Close it with ``close``."""
+    """The voices of one server. Use it on one event loop; close it with ``close``."""
 
     def __init__(self, voices: Voices, policy: VoicePolicy | None = None) -> None:
         self._voices = voices
@@ -111,9 +101,10 @@ class VoiceRegistry:
     async def open(
         cls, voices: Voices, policy: VoicePolicy | None = None, speakers: Path | None = None
     ) -> "VoiceRegistry":
-        """A registry, once a folder of speakers is enrolled (see ``enroll_folder``).
+        """A registry, after enrolling a folder of speakers (``speakers_folder``).
 
-        Raises BadRequest for the folder, UnknownVoice where the policy names a voice that is not there.
+        Raises BadRequest for the folder; UnknownVoice, BadRequest or BundleError for a voice that the policy
+        names.
         """
         with ExitStack() as opened:
             registry = cls(voices, policy)
@@ -125,15 +116,15 @@ class VoiceRegistry:
         return registry
 
     def for_grant(self, grant: Grant) -> KeyVoices:
-        """These voices, for whoever cares for one key only."""
+        """The voices of one key."""
         return KeyVoices(self, grant)
 
     def close(self) -> None:
-        """Let go of the thread, once the recording that it hears is done."""
+        """Stop the encoding thread after the recording that it works on."""
         self._encoding_thread.shutdown(cancel_futures=True)
 
     def resolve(self, name: str | None, grant: Grant) -> str:
-        """The engine's id for a name, the default for None; raises UnknownVoice."""
+        """The id of the voice with a name or id, the default for None. Raises UnknownVoice."""
         if name is None:
             return self._default()
         if name in self._bundle_voices or self._find_stored(name, grant) is not None:
@@ -148,12 +139,12 @@ class VoiceRegistry:
         raise UnknownVoice(f"no voice {name[:140]!r}; there are: {self._describe_names(grant)}")
 
     def aliases(self) -> Mapping[str, str]:
-        """Every other name that is understood, and the id that it stands for."""
+        """The id of a voice for every alias, OpenAI's names included."""
         default = self._default()
         return {**dict.fromkeys(OPENAI_VOICE_NAMES, default), **self._policy.aliases}
 
     def usable_voices(self, grant: Grant) -> tuple[ListedVoice, ...]:
-        """The voices that a key may use: the bundle's, then those on file, in order of age."""
+        """The voices that a key may use: the bundle's, then the stored ones, oldest first."""
         return (
             *(
                 ListedVoice(one.id, one.id, one.language, one.description)
@@ -166,39 +157,38 @@ class VoiceRegistry:
         )
 
     def enrolled_voices(self, grant: Grant) -> tuple[StoredVoice, ...]:
-        """The voices on file that a key may use, in order of age."""
+        """The stored voices that a key may use, oldest first."""
         return self._list_stored(grant, -1)
 
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:
-        """What is on file about a voice that a key may use; raises UnknownVoice."""
+        """The stored voice with that id, if the key may use it. Raises UnknownVoice."""
         stored = self._find_stored(voice_id, grant)
         if stored is None:
             raise UnknownVoice(f"no voice {voice_id[:140]!r} was enrolled")
         return stored
 
     def check_cloning(self) -> None:
-        """Raise BadRequest where no voice can be made of a recording, were it only for a while."""
+        """Raise BadRequest if the loaded model cannot clone voices, not even temporary ones."""
         self._cloning_voices()
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
-        """Enrol the bytes of a sound file.
+        """Enrol a sound file as a voice of the key.
 
-        Raises ScopeMissing, BadRequest for the recording or a model that clones nothing, Overloaded.
+        Raises ScopeMissing, Overloaded, and BadRequest for the recording, the id or a model that cannot
+        clone.
         """
         grant.require(Scope.ENROLL)
         cloning, store = self._cloning_voices_and_store()
         if new.voice_id is not None and checked_id(new.voice_id) in cloning:
             raise BadRequest(f"there is a voice {new.voice_id!r} already; remove it first or take another id")
         prompt = await self._encode_recording(cloning, data, new)
-        about = VoiceMetadata(
-            new.language, _owner(grant), new.consent, new.provenance, _sha256_of_recording(data)
-        )
+        about = VoiceMetadata(new.language, _owner(grant), new.consent, new.provenance, hash_recording(data))
         voice = await asyncio.to_thread(store.add, prompt, name=new.name, about=about, voice_id=new.voice_id)
         logger.info("voice %s enrolled by key %s", voice.id, grant.key_id)
         return voice
 
     async def replace(self, voice_id: str, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
-        """Give a voice of the key's another recording; what ``new`` does not tell stays as it was.
+        """Replace the recording of the key's voice; metadata that ``new`` leaves empty is kept.
 
         Raises as ``create``, and UnknownVoice.
         """
@@ -211,17 +201,17 @@ class VoiceRegistry:
             before.owner,
             new.consent or before.consent,
             new.provenance or before.provenance,
-            _sha256_of_recording(data),
+            hash_recording(data),
         )
         voice = await asyncio.to_thread(store.replace, voice_id, prompt, about)
-        logger.info("voice %s enrolled anew by key %s", voice.id, grant.key_id)
+        logger.info("voice %s enrolled again by key %s", voice.id, grant.key_id)
         return voice
 
     @asynccontextmanager
     async def temporary(self, data: bytes, new: NewVoice, grant: Grant) -> AsyncIterator[str]:
-        """The engine's id of a voice that lasts as long as the block: a recording to speak like, not kept.
+        """The id of a voice that exists only inside the block and is not stored. Raises as ``create``.
 
-        Raises as ``create``.
+        Blocks that use the same recording share the voice.
         """
         grant.require(Scope.ENROLL)
         cloning = self._cloning_voices()
@@ -237,14 +227,14 @@ class VoiceRegistry:
                 cloning.remove(voice_id)
 
     async def rename(self, voice_id: str, name: str, grant: Grant) -> StoredVoice:
-        """Give a voice of the key's another name; raises ScopeMissing, UnknownVoice, BadRequest."""
+        """Change the name of the key's voice. Raises ScopeMissing, UnknownVoice, BadRequest."""
         grant.require(Scope.ENROLL)
         self._find_changeable(voice_id, grant)
         _, store = self._cloning_voices_and_store()
         return await asyncio.to_thread(store.rename, voice_id, name)
 
     async def remove(self, voice_id: str, grant: Grant) -> StoredVoice:
-        """Delete a voice of the key's; raises ScopeMissing and UnknownVoice."""
+        """Delete the key's voice; what it was. Raises ScopeMissing, UnknownVoice, BadRequest."""
         grant.require(Scope.ENROLL)
         self._find_changeable(voice_id, grant)
         _, store = self._cloning_voices_and_store()
@@ -253,54 +243,18 @@ class VoiceRegistry:
         return voice
 
     async def enroll_folder(self, folder: Path) -> int:
-        """Enrol NAME.wav (or .flac, .mp3 ...) with what NAME.txt says is said in it as voice NAME; how many.
+        """Enrol a folder of speakers and return how many were new or changed.
 
-        What has not changed since is not heard again. A bad file is a warning in the log, and no more.
-        Raises BadRequest for a folder that is none, or a model that clones nothing.
+        Raises BadRequest if there is no such folder, no store, or the model cannot clone voices.
         """
-        self._cloning_voices_and_store()
-        files = await asyncio.to_thread(_sound_files_in, folder)
-        enrolled = 0
-        for file in files:
-            try:
-                enrolled += await asyncio.to_thread(self._enroll_file, file)
-            except (VivavoceError, OSError, UnicodeDecodeError) as error:
-                logger.warning("speaker %r is not enrolled: %s", file.name, error)
-        logger.info("%d of %d speakers enrolled from %s", enrolled, len(files), folder)
-        return enrolled
-
-    def _enroll_file(self, file: Path) -> bool:
-        """Enrol a file unless that was done; whether it was."""
         cloning, store = self._cloning_voices_and_store()
-        with file.open("rb") as opened:
-            data = opened.read(RecordingLimits().max_bytes + 1)
-        transcript_file = file.with_suffix(".txt")
-        transcript = transcript_file.read_text("utf-8").strip() if transcript_file.exists() else ""
-        about = VoiceMetadata(
-            provenance=f"{_FOLDER_PROVENANCE}, {file.name}", source=_sha256_of_recording(data, transcript)
-        )
-        before = store.find(checked_id(file.stem))
-        if before is None and file.stem in cloning:
-            raise BadRequest(f"the bundle has a voice {file.stem!r} already")
-        if before is not None and not before.about.provenance.startswith(_FOLDER_PROVENANCE):
-            raise BadRequest(
-                f"there is a voice {file.stem!r} already, from elsewhere ({before.about.provenance})"
-            )
-        if before is not None and (before.about, before.version) == (about, store.version):
-            return False
-        recording = read_recording(data)
-        prompt = cloning.encode_prompt(recording.samples, recording.sample_rate, transcript)
-        if before is None:
-            store.add(prompt, name=file.stem, about=about, voice_id=file.stem)
-        else:
-            store.replace(file.stem, prompt, about)
-        return True
+        return await enroll_speakers(folder, cloning, store)
 
     def _default(self) -> str:
         return self._voices.get(self._policy.default).id
 
     def _check_policy(self) -> None:
-        """Whoever is named in the settings is there and can be loaded."""
+        """Check that every voice named in the settings exists and can be loaded."""
         named = {"voice": self._policy.default}
         named |= {f"voice_aliases: {name}": voice for name, voice in self._policy.aliases.items()}
         for setting, voice in named.items():
@@ -325,7 +279,7 @@ class VoiceRegistry:
         return store.list(owners, version=store.version, max_count=max_count)
 
     def _find_by_name(self, name: str, grant: Grant) -> str | None:
-        """The newest of that name. An administrator's names are its own, whatever other keys call theirs."""
+        """The newest voice with that name of the key or the operator, even for an administrator."""
         store = self._store()
         if store is None:
             return None
@@ -339,35 +293,33 @@ class VoiceRegistry:
         )
 
     def _find_changeable(self, voice_id: str, grant: Grant) -> StoredVoice:
-        """What a key may change: its own, and an administrator everything."""
+        """A stored voice that the key may change: its own, or any voice for an administrator."""
         stored = self.find(voice_id, grant)
         if stored.about.owner != _owner(grant) and not grant.allows(Scope.ADMIN):
             raise BadRequest(f"voice {voice_id!r} is the operator's; this key may use it, not change it")
         return stored
 
     def _store(self) -> VoiceStore | None:
-        return self._voices.store if isinstance(self._voices, BundleVoices) else None
+        return self._voices.store if isinstance(self._voices, EnrollableVoices) else None
 
-    def _cloning_voices_and_store(self) -> tuple[BundleVoices, VoiceStore]:
+    def _cloning_voices_and_store(self) -> tuple[EnrollableVoices, VoiceStore]:
         cloning = self._cloning_voices()
         if cloning.store is None:
             raise BadRequest(
-                "this server keeps no voices; it needs a folder for them (setting 'voice_store')"
+                "this server stores no voices; it needs a folder for them (setting 'voice_store')"
             )
         return cloning, cloning.store
 
-    def _cloning_voices(self) -> BundleVoices:
-        if not isinstance(self._voices, BundleVoices):
-            raise BadRequest(
-                "the voice loaded here clones nobody; a server of CosyVoice 2 or 3 does (setting 'bundle')"
-            )
+    def _cloning_voices(self) -> EnrollableVoices:
+        if not isinstance(self._voices, EnrollableVoices):
+            raise BadRequest("the loaded voice cannot clone voices; CosyVoice 2 and 3 can (setting 'bundle')")
         return self._voices
 
-    async def _encode_recording(self, cloning: BundleVoices, data: bytes, new: NewVoice) -> VoicePrompt:
-        """The prompt that a recording makes; nothing is kept of one whose sender has gone."""
+    async def _encode_recording(self, cloning: EnrollableVoices, data: bytes, new: NewVoice) -> VoicePrompt:
+        """Encode a recording on the encoding thread. Cancelling the task discards its result."""
         if self._waiting >= self._policy.max_waiting:
             raise Overloaded(
-                f"{self._waiting} recordings wait to be heard, which is the limit",
+                f"{self._waiting} recordings are waiting to be encoded, which is the limit",
                 reason="enrolments",
                 retry_after_s=float(self._waiting),
             )
@@ -389,16 +341,3 @@ def _owner(grant: Grant) -> str:
 
 def _is_usable_by(voice: StoredVoice, grant: Grant) -> bool:
     return voice.about.owner in (_NO_OWNER, grant.key_id) or grant.allows(Scope.ADMIN)
-
-
-def _sound_files_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise BadRequest(f"{folder}: no such folder of speakers")
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() in _SOUND_SUFFIXES)
-
-
-def _sha256_of_recording(data: bytes, transcript: str = "") -> str:
-    digest = hashlib.sha256(data)
-    if transcript:
-        digest.update(b"\0" + transcript.encode())
-    return digest.hexdigest()

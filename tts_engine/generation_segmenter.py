@@ -1,4 +1,8 @@
-"""TODO."""
+"""Segments for a model that continues one generation over the clauses of a sentence.
+
+Such a model, CosyVoice, starts to speak while the sentence is still being written. The segmenter decides
+which clauses share a generation.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,14 +16,10 @@ from .segmenter import Segment, Segmenter, best_cut
 
 @dataclass(frozen=True, slots=True)
 class GenerationPolicy:
-    """How much a model that speaks clause after clause says in one go.
+    """The length of a generation, in estimated seconds of speech."""
 
-    ``target_s``: after about so many seconds of speech the clause under way is the last; ``max_s``: no
-    generation is longer, if a clause has to be cut for it.
-    """
-
-    target_s: float = 15.0
-    max_s: float = 25.0
+    target_s: float = 15.0  # the clause that reaches it is the generation's last
+    max_s: float = 25.0  # no generation is longer; a clause is cut if need be
 
     def __post_init__(self) -> None:
         if not 0 < self.target_s <= self.max_s:
@@ -27,11 +27,10 @@ class GenerationPolicy:
 
 
 class GenerationSegmenter(Segmenter):
-    """For a model that goes on speaking while its sentence is still being written.
+    """Yields every clause at once.
 
-    Every clause is given at once. A segment that ends in CLAUSE or CUT leaves the sentence, and the model's
-    generation, open; one that ends in SENTENCE or PARAGRAPH ends both. Where the end comes without words, as
-    at a flush after a comma, it is a segment of no words.
+    A segment that ends in CLAUSE or FORCED leaves the model's generation open; one that ends in SENTENCE or
+    PARAGRAPH ends it. If the end comes without words, as with a flush after a comma, it is an empty segment.
     """
 
     def __init__(
@@ -41,10 +40,10 @@ class GenerationSegmenter(Segmenter):
             reader=TextNormalizer(clause_normalizer=clauses or LanguageGrammars.load(()).clause_normalizer())
         )
         self._generation_policy = policy
-        self._open_generation_s = 0.0  # of the generation that is open; 0: none is
+        self._open_generation_s = 0.0  # estimated speech in the open generation; 0 if none is open
 
     def flush(self) -> list[Segment]:
-        """Speak what is buffered and end the sentence."""
+        """End the buffered text and the generation; their segments."""
         segments = [segment for piece in self._reader.flush() for segment in self._add(piece)]
         return segments + list(self._end_generation(self._start, BoundaryKind.SENTENCE))
 
@@ -79,10 +78,18 @@ class GenerationSegmenter(Segmenter):
         yield self._segment(count, stop, ending)
 
     def _end_generation(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
-        """A segment of no words, if a generation is open."""
+        """An empty segment that ends the open generation, if there is one."""
         if self._open_generation_s:
             yield Segment((), self._start, stop, ending)
             self._start, self._open_generation_s = stop, 0.0
+
+
+class VoiceConversionSegmenter(Segmenter):
+    """Yields one segment without words when the stream's input ends, which starts a voice conversion."""
+
+    def flush(self) -> list[Segment]:
+        """That segment."""
+        return [Segment((), 0, 0, BoundaryKind.SENTENCE)]
 
 
 def _leaves_generation_open(ending: BoundaryKind) -> bool:
@@ -90,10 +97,10 @@ def _leaves_generation_open(ending: BoundaryKind) -> bool:
 
 
 def _count_within(words: list[SpokenWord], max_s: float) -> int:
-    """How many of the first words take at most so long; at least one."""
-    said_s = 0.0
+    """How many of the first words take at most ``max_s`` seconds; at least one."""
+    speech_s = 0.0
     for count, word in enumerate(words):
-        said_s += estimate_seconds([word])
-        if said_s > max_s:
+        speech_s += estimate_seconds([word])
+        if speech_s > max_s:
             return max(count, 1)
     return len(words)

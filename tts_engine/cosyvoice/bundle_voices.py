@@ -1,7 +1,7 @@
-"""The voices that a CosyVoice bundle speaks with: its named speakers, enrolled ones, and those on file.
+"""The voices of a CosyVoice bundle: its named speakers, voices enrolled in memory, and voices on file.
 
-Ids are apart from content: where two have the same id, the bundle's speaker goes before the enrolled voice,
-and that before the one on file.
+If an id exists more than once, the bundle's speaker is used first, then the enrolled voice, then the stored
+one.
 """
 
 import hashlib
@@ -16,33 +16,38 @@ from numpy.typing import NDArray
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder, VoicePrompt, VoicePromptError
 from ..errors import BadRequest, UnknownVoice
 from ..reading.multilingual.clause_normalizer import is_supported_language
+from ..voices.enrollable import EnrollableVoices
 from ..voices.store import StoredVoice, VoiceStore
-from ..voices.voices import MULTIPLE_LANGUAGES, Voice, Voices
+from ..voices.voices import MULTIPLE_LANGUAGES, Voice
 
 Samples = NDArray[np.float32]
-_MAX_ENROLLED = 256  # in memory, 490 kB each at most; more belong on file
+_MAX_ENROLLED = 256  # in memory, 490 kB each at most; a store holds more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpeakerProfile:
-    """Who speaks. content: the same for the same sound. prompt: the recording, where there is one."""
+    """What the networks are told about a speaker.
+
+    content_hash: equal for equal content. embedding: (192,) float32. prompt: the recording's; None for a
+    speaker of the bundle, of which only the embedding is known.
+    """
 
     content_hash: str
     embedding: Samples
     prompt: VoicePrompt | None
 
 
-class BundleVoices(Voices):
-    """Voices that can be added to.
+class BundleVoices(EnrollableVoices):
+    """The voices of one bundle.
 
-    speakers: the bundle's, by name, (192,) float32 each. encoder: loads the one that hears recordings.
-    library: voices on file; whoever keeps one there adds and removes it there.
+    speakers: embedding by name, (192,) float32 each. load_encoder: called with the first recording.
+    languages: ISO 639-1 codes the bundle was trained on, for descriptions. store: voices on file.
     """
 
     def __init__(
         self,
         speakers: Mapping[str, Samples],
-        encoder: Callable[[], VoiceEncoder],
+        load_encoder: Callable[[], VoiceEncoder],
         languages: tuple[str, ...],
         store: VoiceStore | None = None,
     ) -> None:
@@ -55,30 +60,31 @@ class BundleVoices(Voices):
         }
         self.store = store
         self._enrolled: frozenset[str] = frozenset()
-        self._load_encoder = encoder
+        self._load_encoder = load_encoder
         self._encoder: VoiceEncoder | None = None
-        self._encoder_lock = threading.Lock()  # an encoder hears one recording at a time
+        self._encoder_lock = threading.Lock()  # an encoder processes one recording at a time
+        # Writers replace the dictionaries under this lock; readers need none.
         self._change_lock = threading.Lock()
 
     def __contains__(self, voice_id: object) -> bool:
         return isinstance(voice_id, str) and self._find_voice(voice_id) is not None
 
     def get(self, voice_id: str | None) -> Voice:
-        """The voice of that id, or the default for None; raises UnknownVoice."""
+        """The voice with that id, or the default for None. Raises UnknownVoice."""
         if voice_id is None:
             return self.default
         return self._find_voice(voice_id) or super().get(voice_id)
 
     @property
     def default(self) -> Voice:
-        """The bundle's first speaker, else the oldest voice on file that is nobody's in particular."""
+        """The bundle's first speaker, else the oldest stored voice without an owner. Raises UnknownVoice."""
         if not self._voices and self.store is not None:
             for stored in self.store.list([""], version=self.store.version, max_count=1):
                 return _voice_from_store(stored)
         return super().default
 
     def speaker_profile(self, voice_id: str) -> SpeakerProfile:
-        """Who speaks with a voice, from its file if need be; raises UnknownVoice, and what is wrong there."""
+        """The profile of a voice, which may be on file. Raises UnknownVoice, BadRequest, BundleError."""
         if voice_id in self._profiles:
             return self._profiles[voice_id]
         if self.store is None:
@@ -86,16 +92,12 @@ class BundleVoices(Voices):
         return _profile_from_prompt(self.store.get(voice_id))
 
     def encode_prompt(self, samples: Samples, sample_rate: int, transcript: str = "") -> VoicePrompt:
-        """What ``enroll`` makes of a recording, for a library to keep; limits and time as there."""
+        """Encode a recording, one at a time. Raises BadRequest if it cannot be used."""
         with _prompt_faults_as_bad_request(), self._encoder_lock:
             return self._loaded_encoder().enroll(samples, sample_rate, transcript)
 
-    def enroll(self, samples: Samples, sample_rate: int, transcript: str = "") -> Voice:
-        """Make a voice of a recording and keep it in memory; the same recording is the same voice."""
-        return self.register_prompt(self.encode_prompt(samples, sample_rate, transcript))
-
     def register_prompt(self, prompt: VoicePrompt) -> Voice:
-        """Make a voice of what ``encode`` made, until it is removed; the same prompt is the same voice."""
+        """Add a voice in memory; its id is the prompt's. Raises BadRequest beyond 256 voices."""
         voice = Voice(prompt.id, MULTIPLE_LANGUAGES, f"enrolled; {self._description}")
         with self._change_lock:
             if voice.id not in self._voices and len(self._enrolled) >= _MAX_ENROLLED:
@@ -106,7 +108,7 @@ class BundleVoices(Voices):
         return voice
 
     def remove(self, voice_id: str) -> None:
-        """Forget a voice that was enrolled here; streams that speak with it go on."""
+        """Remove a voice enrolled in memory; open streams keep it to their end. Raises UnknownVoice."""
         with self._change_lock:
             if voice_id not in self._enrolled:
                 raise UnknownVoice(f"no voice {voice_id!r} was enrolled; enrolled: {len(self._enrolled)}")
@@ -115,12 +117,12 @@ class BundleVoices(Voices):
             self._voices = {name: voice for name, voice in self._voices.items() if name != voice_id}
 
     def tokenize_speech(self, samples: Samples, sample_rate: int) -> tuple[int, ...]:
-        """What is said in a recording, in speech ids."""
+        """The speech ids of a recording. Raises BadRequest if it cannot be used."""
         with _prompt_faults_as_bad_request(), self._encoder_lock:
             return tuple(self._loaded_encoder().tokenize_speech(samples, sample_rate).tolist())
 
     def close(self) -> None:
-        """Let go of the library."""
+        """Close the store."""
         if self.store is not None:
             self.store.close()
 
@@ -131,14 +133,14 @@ class BundleVoices(Voices):
         return _voice_from_store(stored) if stored else None
 
     def _loaded_encoder(self) -> VoiceEncoder:
-        """The encoder, which takes a gigabyte, and which a house without enrolment never needs."""
+        """The encoder, loaded on first use: it takes 1 GB, which a server without enrolment saves."""
         if self._encoder is None:
             self._encoder = self._load_encoder()
         return self._encoder
 
 
 def _voice_from_store(stored: StoredVoice) -> Voice:
-    """With the language that it was enrolled with, which its text is read in, if that is one of ours."""
+    """The voice in its enrolled language if text can be read in that, else without one language."""
     language = stored.language if is_supported_language(stored.language) else MULTIPLE_LANGUAGES
     return Voice(stored.id, language, stored.name)
 

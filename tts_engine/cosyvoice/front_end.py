@@ -1,9 +1,10 @@
-"""What of a CosyVoice bundle needs no networks: its voices, how a session is to sound, how text is cut.
+"""The front end of a CosyVoice bundle: voices, checked requests and segmenters. It loads no network weights.
 
-It may live in another process than the networks; between them goes an ``PreparedRequest``.
+It may run in another process than the renderer, which receives a ``PreparedRequest`` for each session.
+Reading a bundle and its policy imports torch all the same.
 """
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
@@ -14,36 +15,35 @@ from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from ...models.cosyvoice.config import CosyVoiceVersion
 from ...models.cosyvoice.front_end import lm_prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
-from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 from ..backends.base import Delivery, DeliveryMode, SlotRequest
 from ..bundles import bundle_errors
 from ..errors import BadRequest
-from ..generation_segmenter import GenerationSegmenter
+from ..generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
 from ..reading.multilingual.clause_normalizer import LanguageGrammars
 from ..segmenter import Segmenter
+from ..voices.enrolment import load_voice_encoder
 from ..voices.store import VoiceStore
 from .bundle_voices import BundleVoices, SpeakerProfile
 from .conditioning import FlowPrompt, VoiceConditioning
 from .policy import CosyVoicePolicy
-from .voice_conversion import VoiceConversionSegmenter
 
-_MAX_INSTRUCTION_CHARACTERS = 500  # characters; the released ones have under 60
+_MAX_INSTRUCTION_CHARACTERS = 500  # upstream's examples have under 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedRequest:
-    """A session that was asked for, as far as the networks have to know."""
+    """What the renderer opens a session with."""
 
     conditioning: VoiceConditioning
     seed: int
 
 
 class CosyVoiceFrontEnd:
-    """The side of a bundle that callers meet."""
+    """The voices of a bundle, and its requests and segmenters. ``load`` or ``from_bundle`` builds one."""
 
-    # Short: on a small machine a second of speech takes several.
+    # Short, because one second of speech takes several seconds on a small machine.
     warm_up_text = "Hello."
 
     def __init__(
@@ -61,7 +61,7 @@ class CosyVoiceFrontEnd:
 
     @classmethod
     def load(cls, folder: Path, policy: CosyVoicePolicy, voices: Path | None = None) -> "CosyVoiceFrontEnd":
-        """Check a checkpoint folder and load this of it; raises BundleError."""
+        """Check a checkpoint folder and load its front end; see ``from_bundle``. Raises BundleError."""
         with bundle_errors():
             bundle = open_bundle(folder)
             return cls.from_bundle(bundle, bundle.text_tokenizer(), policy, voices)
@@ -70,27 +70,29 @@ class CosyVoiceFrontEnd:
     def from_bundle(
         cls, bundle: CosyVoiceBundle, tokenizer: TextTokenizer, policy: CosyVoicePolicy, voices: Path | None
     ) -> "CosyVoiceFrontEnd":
-        """Of a bundle that was checked. voices: folder of a ``VoiceStore``."""
+        """The front end of a checked bundle. voices: folder of a ``VoiceStore``; None for no store."""
         speakers = {name: embedding.numpy() for name, embedding in bundle.speakers().items()}
         store = VoiceStore(voices, bundle.version.value) if voices else None
-        bundle_voices = BundleVoices(speakers, _encoder_loader(bundle), bundle.languages, store)
+        bundle_voices = BundleVoices(
+            speakers, functools.partial(load_voice_encoder, bundle), bundle.languages, store
+        )
         return cls(bundle.version, tokenizer, bundle_voices, bundle.sampling, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """Every clause at once, each read in its language; the model keeps the sentence together.
+        """A segmenter for the request: clauses for text, a single empty segment for voice conversion.
 
-        Raises BadRequest for a language that is not read here.
+        Raises BadRequest if text in the request's language cannot be normalized.
         """
         if request.source_speech_ids is not None:
             return VoiceConversionSegmenter()
         return GenerationSegmenter(clauses=self._languages.clause_normalizer(request.delivery.language))
 
     def prepare_request(self, request: SlotRequest) -> PreparedRequest:
-        """What the networks have to know; raises BadRequest for what the voice or the model cannot do."""
+        """Check a request and look up its voice. Raises BadRequest if the voice or the model cannot do it."""
         return PreparedRequest(self._conditioning(request), request.seed)
 
     def close(self) -> None:
-        """Let go of the voices on file."""
+        """Close the voice store."""
         self.voices.close()
 
     def _conditioning(self, request: SlotRequest) -> VoiceConditioning:
@@ -118,7 +120,7 @@ class CosyVoiceFrontEnd:
             )
         if bool(delivery.instruction) != (mode is DeliveryMode.INSTRUCT):
             raise BadRequest(
-                f"mode {mode}: an instruction goes with {DeliveryMode.INSTRUCT}, and with nothing else"
+                f"mode {mode}: an instruction goes with {DeliveryMode.INSTRUCT} and no other mode"
             )
         match mode:
             case DeliveryMode.INSTRUCT:
@@ -135,13 +137,14 @@ class CosyVoiceFrontEnd:
     def _instructed(self, instruction: str) -> LmPrompt:
         if len(instruction) > _MAX_INSTRUCTION_CHARACTERS:
             raise BadRequest(
-                f"the instruction has {len(instruction):,} characters; at most {_MAX_INSTRUCTION_CHARACTERS} may be"
+                f"the instruction has {len(instruction):,} characters; "
+                f"at most {_MAX_INSTRUCTION_CHARACTERS} are allowed"
             )
         return lm_prompts.instruct_prompt(self._tokenizer, self._version, instruction)
 
     def _check_memory(self, prompt: LmPrompt) -> None:
         policy, prompt_text_ids = self._policy, len(prompt.text_ids)
-        # What is spoken of a prompt without speech is bounded by its text as well.
+        # A prompt without speech may be spoken itself, so its text counts towards the maximum length.
         spoken_text_ids = policy.max_text_ids + (0 if prompt.speech_ids else prompt_text_ids)
         needed = (
             prompt_text_ids
@@ -151,13 +154,14 @@ class CosyVoiceFrontEnd:
         )
         if needed > policy.lm_context_ids:
             raise BadRequest(
-                f"the prompt has {prompt_text_ids} text ids and {len(prompt.speech_ids)} speech ids, and might need "
-                f"{needed}; the model remembers {policy.lm_context_ids}. Give a shorter transcript or instruction"
+                f"the prompt has {prompt_text_ids} text ids and {len(prompt.speech_ids)} speech ids, and a "
+                f"sentence with it may need {needed} ids; the model has room for {policy.lm_context_ids}. "
+                "Give a shorter transcript or instruction"
             )
 
 
 def _sampling(bundle: SamplingParameters, delivery: Delivery) -> SamplingParameters:
-    """The bundle's, but for what the delivery says."""
+    """The bundle's parameters with the delivery's. Raises BadRequest if one is out of range."""
     names = ("temperature", "top_p", "top_k", "repetition_window", "repetition_threshold")
     wanted = {name: value for name in names if (value := getattr(delivery, name)) is not None}
     try:
@@ -173,13 +177,3 @@ def _flow_prompt(profile: SpeakerProfile) -> FlowPrompt:
             profile.content_hash, profile.embedding, np.zeros(0, np.int32), np.zeros((80, 0), np.float32)
         )
     return FlowPrompt(profile.content_hash, profile.embedding, prompt.flow_ids, prompt.mel)
-
-
-def _encoder_loader(bundle: CosyVoiceBundle) -> Callable[[], VoiceEncoder]:
-    return lambda: VoiceEncoder.load(
-        bundle.speaker_encoder,
-        bundle.speech_tokenizer,
-        bundle.version,
-        bundle.yaml_config.mel_max_hz,
-        bundle.network_config.lm.codebook_size,
-    )

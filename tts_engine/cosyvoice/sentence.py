@@ -1,6 +1,10 @@
-"""TODO."""
+"""One sentence of a session on the host: text in, speech ids collected, chunks due. No tensors.
 
-from collections.abc import Callable
+A sentence is one generation of the language model. It holds the runners' state of that generation, which only
+the runners read.
+"""
+
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from ...models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
@@ -17,7 +21,6 @@ from ..segmenter import BoundaryKind, Segment, SpokenWord
 from .conditioning import VoiceConditioning
 from .lm_runner import PromptPrefix
 from .render_runner import SentenceRenderState
-from .voice_conversion import SourceSpeechGeneration
 from .word_timing import WordTimeEstimator
 
 Words = tuple[SpokenWord, ...]
@@ -25,26 +28,21 @@ Words = tuple[SpokenWord, ...]
 
 @dataclass(frozen=True, slots=True)
 class SentenceConfig:
-    """How sentences are made in this house.
+    """What all sentences of a backend share."""
 
-    encode: text to text ids. start: a generation from a prompt. new_filter: of speech ids, where the release
-    has one. first_hop, max_hop: speech ids. max_text_ids: of a sentence. pause_share: of the pause that
-    a text asks for.
-    """
-
-    encode_text: Callable[[str], list[int]]
+    encode_text: Callable[[str], list[int]]  # text to text ids
     new_generation: Callable[[LmPrompt], Generation]
-    new_filter: Callable[[], SilenceFilter] | None
+    new_filter: Callable[[], SilenceFilter] | None  # CosyVoice 3 shortens long silences
     ids: SpecialIds
-    first_hop: int
-    max_hop: int
-    max_text_ids: int
-    pause_share: float
+    first_hop: int  # speech ids of the first chunk
+    max_hop: int  # speech ids of the longest chunk
+    max_text_ids: int  # of one sentence
+    pause_share: float  # of the pause that the text asks for
 
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Text fed at once. pause_s: after the sentence, if it ends with this."""
+    """Text that is fed at once. pause_s: silence in seconds after the sentence, if the piece ends it."""
 
     text_ids: tuple[int, ...]
     segment: Segment
@@ -52,31 +50,22 @@ class TextPiece:
 
 
 class SpokenSentence:
-    """One generation and what becomes of it.
-
-    Attributes:
-        ids: speech ids to render, behind the end of the voice's recording.
-        tail: how many of them are the recording's.
-        due: the next chunk, once its ids are there.
-        opening: what the model has to hear before the sentence; None once it has.
-        fed: inputs of the next ask that the model remembers already; None before the sentence has a memory.
-        rendering: what flow and vocoder remember; None before the first chunk.
-        samples: given out so far.
-    """
+    """One generation, from its first text to its last chunk."""
 
     def __init__(self, config: SentenceConfig, conditioning: VoiceConditioning) -> None:
+        # Speech ids to render; the first ones are the end of the voice's recording.
         self.ids = list(conditioning.flow_prompt.prompt_tail_ids)
         self.prompt_tail_length = len(self.ids)
-        self.next_chunk: SpeechIdChunk | None = None
-        self.prompt_prefix: PromptPrefix | None = None
-        self.prefilled_inputs: int | None = None
-        self.render_state: SentenceRenderState | None = None
-        self.samples = 0
+        self.next_chunk: SpeechIdChunk | None = None  # set when all its ids are in ``ids``
+        self.prompt_prefix: PromptPrefix | None = None  # waited for; None once it is copied
+        self.prefilled_inputs: int | None = None  # of the next request; None before the row is set up
+        self.render_state: SentenceRenderState | None = None  # None before the first chunk
+        self.samples = 0  # given out so far
         self.done = self.input_ended = False
-        self.pause_s = 0.0
-        self.text_ids = 0
-        self.text = (0, 0)
-        self.last_word: Words = ()
+        self.pause_s = 0.0  # silence after the sentence
+        self.text_ids = 0  # fed so far
+        self.text = (0, 0)  # characters of the text pushed
+        self.last_word: Words = ()  # the context in which the next piece is encoded
         self.word_times = WordTimeEstimator()
         self.generation, self._filter = generation_for(config, conditioning)
         self._schedule = HopSchedule(hop=config.first_hop, max_hop=config.max_hop)
@@ -85,16 +74,16 @@ class SpokenSentence:
 
     @property
     def spoken_ids(self) -> int:
-        """Speech ids so far, the recording's not among them."""
+        """Speech ids generated so far, without those of the recording."""
         return len(self.ids) - self.prompt_tail_length
 
     @property
     def needs_text(self) -> bool:
-        """Whether nothing can be done until more text comes."""
+        """Whether the generation can go on only with more text."""
         return self.next_chunk is None and self.generation.ask() is None and not self.generation.finished
 
     def add_text(self, piece: TextPiece) -> None:
-        """Add text, and end the sentence if the piece does."""
+        """Add text; a piece that ends in SENTENCE or PARAGRAPH also ends the input."""
         for (
             text_id
         ) in piece.text_ids:  # one by one, because the faults of CompatBistreamGeneration depend on it
@@ -108,22 +97,22 @@ class SpokenSentence:
             self.end(piece.pause_s)
 
     def end(self, pause_s: float) -> None:
-        """No more text comes; pause_s: after the sentence."""
+        """End the input. pause_s: silence in seconds after the sentence."""
         self.generation.end_text()
         self.input_ended, self.pause_s = True, pause_s
 
     def ask(self) -> SamplingRequest | None:
-        """What the model is to be asked now; None where nothing is, or a chunk is due first."""
+        """The next request to the language model, None if there is none or a chunk is to be rendered."""
         return self.generation.ask() if self.next_chunk is None else None
 
     @property
     def remaining_inputs(self) -> tuple[LmInput, ...]:
-        """Inputs of the ask that the model does not remember yet."""
+        """Inputs of the next request that are not prefilled."""
         ask = self.ask()
         return ask.inputs[self.prefilled_inputs or 0 :] if ask else ()
 
     def note_text_given(self, ask: SamplingRequest) -> None:
-        """The model is being asked: what text it is given with that is what it may say from here on."""
+        """Record that the request's text is given to the model now: no word of it can be spoken earlier."""
         text_ids_given = sum(unit.kind is LmInputKind.TEXT for unit in ask.inputs)
         prompt_part = min(text_ids_given, self._prompt_text_ids)
         self._prompt_text_ids -= prompt_part
@@ -131,8 +120,8 @@ class SpokenSentence:
             self.word_times.note_text_given(text_ids_given - prompt_part, self.spoken_ids)
 
     def collect_ids(self) -> None:
-        """Take over what the model has said, and see whether a chunk can be rendered."""
-        self.generation.ask()  # after the last answer this is what finishes it
+        """Take new speech ids from the generation, and schedule the next chunk if its ids are complete."""
+        self.generation.ask()  # after the last answer, this call marks the generation as finished
         new = self.generation.speech_ids[self._collected :]
         self._collected += len(new)
         self.ids += self._filter.push(new) if self._filter else new
@@ -142,7 +131,7 @@ class SpokenSentence:
             self.next_chunk = self._schedule.next(len(self.ids), self.generation.finished)
 
     def commit_chunk(self, samples: int) -> SpeechIdChunk:
-        """So many samples of the chunk that is due are given out now."""
+        """Record that the next chunk was rendered to that many samples; the chunk."""
         assert self.next_chunk is not None
         chunk, self.next_chunk = self.next_chunk, None
         self.samples += samples
@@ -150,9 +139,21 @@ class SpokenSentence:
         return chunk
 
 
+class SourceSpeechGeneration(Generation):
+    """A generation with given speech ids, for voice conversion; it never asks the language model."""
+
+    def __init__(self, ids: SpecialIds, source_speech_ids: Sequence[int]) -> None:
+        super().__init__(ids)
+        self.speech_ids = list(source_speech_ids)
+
+    def _requests(self) -> Generator[SamplingRequest | None, int, None]:
+        yield from ()
+
+
 def generation_for(
     config: SentenceConfig, conditioning: VoiceConditioning
 ) -> tuple[Generation, SilenceFilter | None]:
+    """A new generation for a session, and the filter of its speech ids."""
     if conditioning.source_speech_ids is not None:
         return SourceSpeechGeneration(config.ids, conditioning.source_speech_ids), None
     return config.new_generation(conditioning.prompt), config.new_filter and config.new_filter()

@@ -1,32 +1,40 @@
-"""A voice made from a recording with a bundle that is not loaded to speak: its encoders alone.
+"""The encoders of a bundle: loads them, and enrols a recording without loading the bundle's networks.
 
-Where the bundle speaks as well, its ``Voices`` enrol.
+A server enrols through its engine's ``EnrollableVoices``; ``vivavoce voices`` enrols through ``enroll``.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder, VoicePrompt, VoicePromptError
 from ..bundles import bundle_errors
 from ..errors import BadRequest
 from .recording import Recording
 
+if TYPE_CHECKING:
+    from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
 
-def enroll(bundle: Path, recording: Recording, transcript: str = "") -> VoicePrompt:
-    """Make a recording a prompt for the bundle in a folder; takes seconds.
+
+def load_voice_encoder(bundle: "CosyVoiceBundle") -> VoiceEncoder:
+    """Load the speaker encoder and the speech tokenizer of a checked bundle, about 1 GB."""
+    return VoiceEncoder.load(
+        bundle.speaker_encoder,
+        bundle.speech_tokenizer,
+        bundle.version,
+        bundle.yaml_config.mel_max_hz,
+        bundle.network_config.lm.codebook_size,
+    )
+
+
+def enroll(folder: Path, recording: Recording, transcript: str = "") -> VoicePrompt:
+    """Encode a recording with the bundle in a folder; takes seconds.
 
     Raises BundleError for the folder, BadRequest for the recording, MissingExtra without torch.
     """
     with bundle_errors():
         from ...models.cosyvoice.checkpoint.bundle import open_bundle
 
-        checked = open_bundle(bundle)
-        encoder = VoiceEncoder.load(
-            checked.speaker_encoder,
-            checked.speech_tokenizer,
-            checked.version,
-            checked.yaml_config.mel_max_hz,
-            checked.network_config.lm.codebook_size,
-        )
+        encoder = load_voice_encoder(open_bundle(folder))
     try:
         return encoder.enroll(recording.samples, recording.sample_rate, transcript)
     except VoicePromptError as fault:

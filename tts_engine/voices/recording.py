@@ -1,12 +1,13 @@
-"""A recording from outside: the bytes of a file, whatever kind it is, as samples that a voice is made of.
+"""Reads recordings of voices from sound files.
 
     recording = read_recording(uploaded, RecordingLimits(max_duration_s=20))
     prompt = encoder.enroll(recording.samples, recording.sample_rate, transcript)
 
-Takes bytes and never a path or a URL of a client's; blocks for some tenths of a second, so an event loop
-calls it on a thread. What is decoded, and how it is confined, stands in ``recording_decoder``.
+A client's recording comes as bytes, never as a path or URL. Reading blocks for some tenths of a second, so
+call it on a thread. ``recording_decoder`` lists the formats and confines the decoding.
 """
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from ..errors import BadRequest
 from . import recording_decoder
 from .recording_decoder import Float, RecordingLimits
 
-__all__ = ["Recording", "RecordingLimits", "read_recording", "read_recording_file"]
+__all__ = ["Recording", "RecordingLimits", "hash_recording", "read_recording", "read_recording_file"]
 
 _DECODER = Path(recording_decoder.__file__)
 _DECODE_TIMEOUT_S = 60.0  # wall clock; the decoder's own limit is in processor time
@@ -27,27 +28,27 @@ _DECODE_TIMEOUT_S = 60.0  # wall clock; the decoder's own limit is in processor 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """Speech. samples: (N,) float32 mono in [-1, 1]; sample_rate: Hz."""
+    """A decoded recording. samples: (N,) float32 mono in [-1, 1]. sample_rate: Hz."""
 
     samples: Float
     sample_rate: int
 
     @property
     def duration_s(self) -> float:
-        """Seconds."""
+        """Duration in seconds."""
         return len(self.samples) / self.sample_rate
 
     def truncated(self, seconds: float | None) -> "Recording":
-        """So many seconds from its beginning at most; all of it for None."""
+        """The first ``seconds`` of it; all of it for None."""
         if seconds is None:
             return self
         return Recording(self.samples[: round(seconds * self.sample_rate)], self.sample_rate)
 
 
 def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Recording:
-    """Decode the bytes of a sound file; raises BadRequest with the limit that they break.
+    """Decode a sound file. Raises BadRequest with the limit that is broken.
 
-    Two channels are averaged. The sound track of a video file is taken, its pictures are not looked at.
+    Two channels are averaged. Of a video file, the sound is read.
     """
     limits = limits or RecordingLimits()
     if not data:
@@ -62,7 +63,7 @@ def read_recording(data: bytes, limits: RecordingLimits | None = None) -> Record
 
 
 def read_recording_file(path: Path) -> Recording:
-    """The same for a file of the operator's; raises BadRequest also where it cannot be read."""
+    """Read and decode a file of the operator. Raises BadRequest, also if the file cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(RecordingLimits().max_bytes + 1)
@@ -71,13 +72,21 @@ def read_recording_file(path: Path) -> Recording:
     return read_recording(data)
 
 
+def hash_recording(data: bytes, transcript: str = "") -> str:
+    """SHA-256 of a sound file and its transcript, in hexadecimal, as ``VoiceMetadata.source``."""
+    digest = hashlib.sha256(data)
+    if transcript:
+        digest.update(b"\0" + transcript.encode())
+    return digest.hexdigest()
+
+
 def _decode_in_subprocess(data: bytes, limits: RecordingLimits) -> bytes:
     command = [sys.executable, "-P", str(_DECODER), limits.as_json()]
     try:
         decoder = subprocess.run(command, input=data, capture_output=True, timeout=_DECODE_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise BadRequest("the recording takes too long to decode") from error
-    if decoder.returncode < 0:  # ended by a signal: the limit of processor time, or a fault of a parser
-        raise BadRequest("the recording takes too long to decode, or breaks its decoder")
+    if decoder.returncode < 0:  # killed by a signal: the CPU time limit, or a crash in a parser
+        raise BadRequest("the recording takes too long to decode, or crashes the decoder")
     decoder.check_returncode()
     return decoder.stdout

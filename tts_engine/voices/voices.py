@@ -1,4 +1,4 @@
-"""The voices that an engine speaks with."""
+"""The voices of one engine: a fixed set, and the base class of ``EnrollableVoices``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from ..errors import BadRequest, UnknownVoice
 
-MULTIPLE_LANGUAGES = "mul"  # BCP 47 for more than one language
+MULTIPLE_LANGUAGES = "mul"  # ISO 639-2 code, valid in BCP 47
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A voice that is loaded. language: BCP 47; of text that comes without one."""
+    """A loaded voice. language: BCP 47; text without a language of its own is read in it."""
 
     id: str
     language: str
@@ -21,9 +21,9 @@ class Voice:
 
 
 class Voices:
-    """The voices of one engine, the default first. Safe to use from any thread.
+    """The voices of one engine, the default first. Methods may be called from any thread.
 
-    This class is a fixed set of them; a backend that clones voices has one of its own.
+    This base class is a fixed set that clones no voice; see ``EnrollableVoices`` for one that does.
     """
 
     def __init__(self, voices: tuple[Voice, ...]) -> None:
@@ -39,7 +39,7 @@ class Voices:
         return voice_id in self._voices
 
     def get(self, voice_id: str | None) -> Voice:
-        """The voice of that id, or the default for None; raises UnknownVoice."""
+        """The voice with that id, or the default for None. Raises UnknownVoice."""
         if voice_id is None:
             return self.default
         if voice_id not in self._voices:
@@ -47,33 +47,34 @@ class Voices:
         return self._voices[voice_id]
 
     def speaker_profile(self, voice_id: str) -> object:
-        """What the backend has to know of a voice, if anything; blocks where that is on file.
+        """What the backend needs to know about a voice, None if nothing. May read a file.
 
-        Raises UnknownVoice, and what is wrong with a file.
+        Raises UnknownVoice; BadRequest or BundleError if the stored voice cannot be used.
         """
         return None
 
     @property
     def default(self) -> Voice:
-        """The first one; raises UnknownVoice where there is none."""
+        """The first voice. Raises UnknownVoice if there is none."""
         for voice in self:
             return voice
         raise UnknownVoice("no voice is loaded; enrol one")
 
     def enroll(self, samples: NDArray[np.float32], sample_rate: int, transcript: str = "") -> Voice:
-        """Make a voice of a recording; raises BadRequest where it, or the loaded model, cannot be used.
+        """Clone a voice from a recording and keep it in memory. Enrolling the same recording is idempotent.
 
-        samples: (N,) mono, in [-1, 1]. transcript: what is said in it. Takes seconds: an event loop calls it
-        through ``asyncio.to_thread``.
+        samples: (N,) mono, in [-1, 1]. sample_rate: Hz. transcript: the words spoken; improves similarity.
+        Takes seconds: call it from an event loop through ``asyncio.to_thread``. Raises BadRequest if the
+        recording cannot be used or the backend cannot clone voices.
         """
         raise self._no_cloning_error()
 
     def remove(self, voice_id: str) -> None:
-        """Forget a voice that was enrolled; streams that speak with it go on. Raises UnknownVoice."""
+        """Remove an enrolled voice; open streams keep it to their end. Raises UnknownVoice."""
         raise self._no_cloning_error()
 
     def tokenize_speech(self, samples: NDArray[np.float32], sample_rate: int) -> tuple[int, ...]:
-        """What is said in a recording, in speech ids of the loaded model; limits and time as ``enroll``."""
+        """The speech ids of a recording, for ``Engine.convert``; limits and errors as ``enroll``."""
         raise self._no_cloning_error()
 
     def _no_cloning_error(self) -> BadRequest:
