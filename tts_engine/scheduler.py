@@ -1,27 +1,13 @@
-"""Who is rendered next: pure policy over sessions, and the measured cost that decides who may enter.
+"""Decides which sessions are rendered next, and whether one more stream is admitted. Pure functions of
+sessions.
 
-Order: first the streams without audio yet, longest waiting first; then the one whose listener runs dry
-soonest. The first of them decides which stage is run, and those in most need that wait for the same stage
-share the step. A listener with enough unread audio is not rendered for at all (back-pressure). Where a worker
-runs steps of one stage only, it looks at nobody else.
+Order: first the sessions without audio yet, the longest waiting first; then by the time at which the listener
+runs out of audio. The first session decides the stage of the step; the most urgent sessions in the same stage
+share it. A session with ``max_unread_s`` of unread audio is skipped (back-pressure), and a worker that runs
+some stages only skips sessions in other stages.
 
-Two more were tried on the virtual clock of ``simulation``, with the costs of ``bench schedule`` and pieces of
-25, 50, 50 ids, 1,000 requests from 2 or 3 seeds, and left out:
-
-- A first piece of 50 ids where many wait. It is exact, too, but a listener waits for twice the ids, which
-  costs more than fewer renderings save; and where nobody underran before, nobody can underrun less.
-- One Euler step of the flow at a time, so that a newcomer waits for a tenth of a rendering. Newcomers come
-  first already, and what is in the way of one is mostly other newcomers. A step more costs a round of the
-  engine and the gathering of the flow's memory: 0.2 to 0.6 ms for 1 to 8 rows on a CPU.
-
-    first audio p95, ms (listeners with an underrun)    13.6/s      17/s        20.4/s      24/s
-    as it is                                            139         198         338         535 (18 %)
-    50 ids first where 8 or more wait                   351         464         756         1,145 (6 %)
-    50 ids first, always                                384         476         747         1,136 (5 %)
-    an Euler step at a time, if it cost nothing         144         197         344         535 (18 %)
-    an Euler step at a time, 0.3 ms each                164         251         474 (2 %)   616 (66 %)
-
-At 24 requests a second the house is overloaded, and all that can be chosen is who suffers.
+Admission compares the measured compute cost of the open streams with a limit. Alternatives to the order were
+simulated and rejected: see ``tests/benches/schedule.py``.
 """
 
 import heapq
@@ -37,15 +23,11 @@ from .session import Session
 
 @dataclass(frozen=True, slots=True)
 class SchedulerPolicy:
-    """Limits of the house.
+    """Limits of scheduling and admission."""
 
-    max_unread_s: audio rendered ahead of a listener that does not take it; about five steps.
-    max_streams: open at once. max_load: share of the workers' time that open streams may cost.
-    """
-
-    max_unread_s: float = 1.0
-    max_streams: int = 256
-    max_load: float = 0.85
+    max_unread_s: float = 1.0  # audio rendered ahead of a listener that does not take it; about five steps
+    max_streams: int = 256  # open at once
+    max_load: float = 0.85  # share of the workers' time that open streams may cost
 
 
 def schedule(
@@ -55,11 +37,11 @@ def schedule(
     policy: SchedulerPolicy,
     stages: Stages = ALL_STAGES,
 ) -> list[Session]:
-    """The sessions to step next, all in one stage, most urgent first.
+    """The sessions of the next step, all in one stage, the most urgent first.
 
-    batch: how many a stage takes. stages: that the worker runs steps of.
+    max_batch_size: sessions in a step, by stage. stages: the stages that the worker runs.
     """
-    # Run before every step over every session: no calls in it.
+    # This filter runs over every session before every step, so it makes no calls.
     max_unread_s = policy.max_unread_s
     runnable = [
         session
@@ -83,7 +65,7 @@ def schedule(
 
 
 def _urgency(session: Session) -> tuple[bool, float]:
-    """Sorts before others that can wait longer."""
+    """Sort key: smaller is more urgent."""
     if session.first_audio_at is None:
         return False, session.first_segment_at or session.opened_at
     if session.deadline is None:
@@ -92,15 +74,15 @@ def _urgency(session: Session) -> tuple[bool, float]:
 
 
 class ComputeCost:
-    """Compute seconds for a second of audio, measured; decides whether one more stream fits.
+    """Measures the compute time for one second of audio, for ``admit``.
 
-    An exponential average over about the last 30 s of audio; processor time where the backend runs on the
-    worker's thread, so that a noisy neighbour on the machine does not close the house. workers: as of a
-    backend; those of the same stages share what these cost.
+    An exponential average over about the last 30 s of audio. Backends on the worker's thread are measured in
+    CPU time, so that other load on the machine does not stop admission. workers: as in ``Backend``; workers
+    with equal stages share the cost of these.
     """
 
-    _AVERAGING_S = 30.0
-    _MIN_MEASURED_S = 5.0
+    _AVERAGING_S = 30.0  # seconds of audio
+    _MIN_MEASURED_S = 5.0  # of audio, before the average is used
 
     def __init__(self, workers: Sequence[Stages] = (ALL_STAGES,)) -> None:
         self._workers_by_stages = Counter(workers)
@@ -108,7 +90,7 @@ class ComputeCost:
         self._audio_s = self._measured_audio_s = 0.0
 
     def observe(self, compute_s: float, audio_s: float, stages: Stages = ALL_STAGES) -> None:
-        """Add one step of a worker of these stages."""
+        """Add one step of a worker that runs these stages. Times are in seconds."""
         decay = max(0.0, 1.0 - audio_s / self._AVERAGING_S)
         if audio_s:
             self._compute_s = {each: decay * so_far for each, so_far in self._compute_s.items()}
@@ -118,7 +100,7 @@ class ComputeCost:
 
     @property
     def compute_s_per_audio_s(self) -> float:
-        """Of the worker that has most to do: its seconds a second of audio; 0 until 5 s were measured."""
+        """Compute seconds of the busiest worker for 1 s of audio; 0 until 5 s of audio were measured."""
         if self._measured_audio_s < self._MIN_MEASURED_S:
             return 0.0
         return (
@@ -130,7 +112,7 @@ class ComputeCost:
 def admit(
     open_streams: int, *, slots: int, memory_slots: int, cost: ComputeCost, policy: SchedulerPolicy
 ) -> None:
-    """Raise Overloaded if one more stream does not fit; slots, room: as of a backend."""
+    """Raise Overloaded if one more stream does not fit. slots, memory_slots: the backend's."""
     max_count = min(policy.max_streams, slots)
     if open_streams >= max_count:
         raise Overloaded(
@@ -145,7 +127,7 @@ def admit(
             retry_after_s=2.0,
         )
     load = (open_streams + 1) * cost.compute_s_per_audio_s
-    # A machine that is too slow for one stream still speaks to a listener who waits, one at a time.
+    # A machine that is too slow for real time still serves one stream at a time.
     if open_streams and load > policy.max_load:
         raise Overloaded(
             f"one more stream would take {load:.0%} of the compute; {policy.max_load:.0%} is allowed",
