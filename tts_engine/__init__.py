@@ -1,1 +1,1 @@
-"""Sessions, chunks, scheduling and voices on file; no network and no protocol."""
+"""The engine: streams, sessions, scheduling, backends and stored voices. No network and no protocol."""

@@ -1,7 +1,7 @@
-"""Checkpoint folders of CosyVoice for those who may not import a network: checked, converted, made at random.
+"""Checks, converts and generates CosyVoice checkpoint folders, for code that does not import torch.
 
-Torch is imported when a function runs; without it they raise MissingExtra. What is wrong with a folder is
-BundleError, a line a fault.
+The functions import torch when they run and raise MissingExtra without it. A BundleError lists the faults of
+a folder, one on each line.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from .errors import BadRequest, BundleError, MissingExtra
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """One file of a bundle and what was compared in it."""
+    """A file of a bundle, and what was checked in it."""
 
     name: str
     size_bytes: int
@@ -23,7 +23,7 @@ class CheckedFile:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBundle:
-    """A whole bundle. version: of CosyVoice. languages: that it was trained to speak, ISO 639-1."""
+    """A complete bundle. version: 2 or 3. languages: ISO 639-1 codes of the training data."""
 
     version: int
     languages: tuple[str, ...]
@@ -31,7 +31,7 @@ class CheckedBundle:
 
 
 def check_bundle(folder: Path) -> CheckedBundle:
-    """Look at every file, key, shape and type of a folder, allocating none; raises BundleError."""
+    """Check every file, key, shape and type of a folder without loading weights. Raises BundleError."""
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.checkpoint.inventory import list_bundle_files
@@ -44,7 +44,7 @@ def check_bundle(folder: Path) -> CheckedBundle:
 
 
 def random_bundle_bytes(version: int, size: str) -> int:
-    """What the weights of a random bundle take on the disk."""
+    """Bytes on disk of the weights of a random bundle."""
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.random_bundle import BundleSize, weight_bytes
         from ..models.cosyvoice.config import CosyVoiceVersion
@@ -57,11 +57,12 @@ def write_random_bundle(
     version: int,
     size: str,
     seed: int,
-    on_bytes_written: Callable[[int], None] = lambda numbers: None,
+    on_bytes_written: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Write a folder in the released layout with random weights; ``written`` is told of bytes as they come.
+    """Write random weights to a folder in the released layout.
 
-    Raises BadRequest for a folder in use, BundleError where it cannot be written.
+    on_bytes_written: called with the number of bytes after each write. Raises BadRequest if the folder is not
+    empty, BundleError if it cannot be written.
     """
     with bundle_errors():
         from ..models.cosyvoice.checkpoint import random_bundle
@@ -73,14 +74,14 @@ def write_random_bundle(
             )
         except FileExistsError as error:
             raise BadRequest(f"{folder}: is not an empty folder; give a new one") from error
-        except RuntimeError as error:  # how torch says that a disk is full
+        except RuntimeError as error:  # torch's error for a full disk
             raise BundleError(f"{folder}: cannot be written: {str(error).splitlines()[0]}") from error
 
 
 def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
-    """Write the weights of a whole bundle as .safetensors beside the .pt files; each file as it is done.
+    """Write each .pt file of a bundle as .safetensors beside it; yields every file when it is written.
 
-    Each is read again and compared, number by number. Raises BundleError.
+    Each file is read back and compared with its source. Raises BundleError.
     """
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
@@ -98,7 +99,7 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
 
 @contextlib.contextmanager
 def bundle_errors() -> Iterator[None]:
-    """What is wrong with a folder or the device it is for as BundleError; MissingExtra without torch."""
+    """Translate faults of a folder or device to BundleError. Raises MissingExtra without torch."""
     try:
         from ..models.cosyvoice.checkpoint.bundle import InvalidBundleError
         from ..models.cosyvoice.checkpoint.weight_files import WeightFileError

@@ -1,4 +1,4 @@
-"""What a stream gives its listener: pieces of speech with their place in the audio and in the text."""
+"""The chunks of audio that a stream yields, with their place in the stream and in the text."""
 
 from dataclasses import dataclass
 
@@ -7,47 +7,38 @@ SAMPLE_RATE = 24_000  # Hz, of every AudioChunk
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of the text pushed, and when it is heard.
+    """A word of the text pushed, and when it is heard."""
 
-    ``start_s``/``stop_s`` are seconds from the first sample of the stream;
-    ``text_start``/``text_stop`` are characters of the text pushed, and ``text`` is what stands there.
-    """
-
-    text: str
-    start_s: float
+    text: str  # the characters text_start to text_stop
+    start_s: float  # seconds from the first sample of the stream
     stop_s: float
-    text_start: int
+    text_start: int  # characters of the text pushed
     text_stop: int
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How a chunk came to be: ranges in the model's own units (None where it has none) and its cost."""
+    """How a chunk was made, and at what cost."""
 
-    speech_ids: tuple[int, int] | None
+    speech_ids: tuple[int, int] | None  # (start, stop) in the stream; None if the model has none
     mel_frames: tuple[int, int] | None
-    wall_s: float
-    device_s: float
+    wall_s: float  # duration of the step
+    device_s: float  # compute time, where it is not the worker thread's
 
 
 @dataclass(frozen=True, slots=True)
 class AudioChunk:
-    """A piece of speech rendered at once.
+    """A piece of speech that is rendered at once."""
 
-    ``pcm``: s16le mono at 24 kHz. ``samples``: (start, stop) in the stream. ``text``: (start, stop) in the
-    text pushed, of the segment that this chunk is part of. ``words``: words that *begin* in this chunk.
-    ``final``: the last chunk of the stream.
-    """
-
-    pcm: bytes
-    index: int
-    samples: tuple[int, int]
-    text: tuple[int, int]
-    words: tuple[Word, ...]
+    pcm: bytes  # s16le mono at 24 kHz
+    index: int  # from 0
+    samples: tuple[int, int]  # (start, stop) in the stream
+    text: tuple[int, int]  # (start, stop) in the text pushed, of the segment that the chunk belongs to
+    words: tuple[Word, ...]  # the words that begin in this chunk
     provenance: Provenance
-    final: bool
+    final: bool  # the last chunk of the stream
 
     @property
     def seconds(self) -> float:
-        """Length in seconds of audio."""
+        """Duration of the chunk."""
         return (self.samples[1] - self.samples[0]) / SAMPLE_RATE

@@ -1,46 +1,46 @@
-"""Every error that vivavoce raises on purpose, in one tree.
+"""The errors of the engine, one tree.
 
     VivavoceError
-    ├── BadRequest            the caller asked for something that is not allowed; the message says what is
-    │   ├── UnknownVoice
-    │   ├── BadText
-    │   └── StreamClosed      text pushed after end_input(), or audio asked of a cancelled stream
-    ├── Overloaded            refused at once, with the reason and the seconds after which to try again
+    ├── BadRequest            a request that is not allowed; the message says what is
+    │   ├── UnknownVoice      no voice with that id
+    │   ├── BadText           text beyond a limit
+    │   └── StreamClosed      text pushed after end_input() or cancel()
+    ├── Overloaded            no capacity now; carries a reason and the seconds after which to retry
     ├── BundleError           a voice's files are missing, damaged or of another version
-    ├── MissingExtra          an optional dependency is not installed; the message is the pip line
-    └── SynthesisFailed       the backend failed inside one session; the others go on
+    ├── MissingExtra          an optional dependency is not installed; the message holds the pip command
+    └── SynthesisFailed       the backend failed in one session; other sessions continue
 
-Protocol cores add one ``ProtocolError`` each (peer's fault only); configuration errors are the gateway's.
-Messages say what was got and what is allowed; errors are translated to a protocol's words once, at its edge.
+A message says what was got and what is allowed. The gateway translates an error to a protocol's own error
+once, at the protocol's edge. Each protocol core adds one ``ProtocolError`` for faults of the peer.
 """
 
 
 class VivavoceError(Exception):
-    """Base of every error that vivavoce raises on purpose."""
+    """Base of all errors that vivavoce raises."""
 
 
 class BadRequest(VivavoceError):
-    """The caller asked for something that is not allowed."""
+    """A request is not allowed."""
 
 
 class UnknownVoice(BadRequest):
-    """No voice of that id is loaded."""
+    """No voice with that id is loaded."""
 
 
 class BadText(BadRequest):
-    """The text is over a limit."""
+    """A text is over a limit."""
 
 
 class StreamClosed(BadRequest):
-    """The stream takes no more text or gives no more audio."""
+    """The stream takes no more text."""
 
 
 class Overloaded(VivavoceError):
-    """The house is full.
+    """There is no capacity for the request now.
 
     Attributes:
-        reason: one word for metrics and logs, e.g. ``"streams"`` or ``"cost"``.
-        retry_after_s: seconds after which trying again is sensible.
+        reason: label for metrics and logs, such as ``"streams"`` or ``"compute"``.
+        retry_after_s: seconds after which to retry.
     """
 
     def __init__(self, message: str, *, reason: str, retry_after_s: float) -> None:
@@ -50,7 +50,7 @@ class Overloaded(VivavoceError):
 
 
 class BundleError(VivavoceError):
-    """A voice's files are missing, damaged or of another version."""
+    """The files of a voice are missing, damaged or of another version."""
 
 
 class MissingExtra(VivavoceError):
@@ -61,4 +61,4 @@ class MissingExtra(VivavoceError):
 
 
 class SynthesisFailed(VivavoceError):
-    """The backend failed inside one session."""
+    """The backend failed in one session."""

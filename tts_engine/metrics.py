@@ -1,6 +1,6 @@
-"""What an operator watches: counters and histograms of the engine and of the calls that it feeds.
+"""Prometheus metrics of an engine and of the calls and requests that it serves.
 
-One ``Metrics`` belongs to one engine and has its own registry, so that two engines in a process stay apart.
+Each engine has a ``Metrics`` with a registry of its own, so that two engines in a process do not mix.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,7 +11,7 @@ _CANCEL_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 
 class Metrics:
-    """The metrics of one engine and its gateway. Times are in seconds; names start with ``vivavoce_``."""
+    """Counters, gauges and histograms. Times are in seconds; names start with ``vivavoce_``."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -56,7 +56,7 @@ class Metrics:
         self._add_requests(registry)
 
     def _add_requests(self, registry: CollectorRegistry) -> None:
-        """What the speech APIs count, by API and by key id."""
+        """Add the metrics of the speech APIs, by API and key id."""
         self.requests = Counter(
             "vivavoce_requests", "Requests for speech ended.", ["api", "key", "outcome"], registry=registry
         )

@@ -1,7 +1,7 @@
-"""Cuts text that is still being written into segments to be spoken, as early as that is safe.
+"""Splits text that is still being written into segments to be rendered, as early as a cut is safe.
 
-Incremental and pure: no clock, and the same segments however the text was split into pushes. What is read how
-is ``normalize.py``, where a cut is safe is ``clauses.py``; here is which of the safe places are taken.
+Incremental and pure: no clock, and the same segments for any split of the text into pushes. ``reading``
+normalizes the text and finds the boundaries at which a cut is safe; the segmenter chooses among these.
 """
 
 from collections.abc import Iterator
@@ -23,17 +23,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SegmentPolicy:
-    """How long a segment is.
+    """The length of a segment. A sentence is a segment whatever its length."""
 
-    ``first_min_words``: a clause of so many words is spoken at once when nothing was spoken before it;
-    ``min_words``: the same later, when longer segments sound better and nobody waits. Sentences are spoken
-    whatever their length. ``max_words``/``max_characters``: a longer clause is cut.
-    """
-
-    first_min_words: int = 2
-    min_words: int = 6
-    max_words: int = 40
-    max_characters: int = MAX_CLAUSE_CHARACTERS
+    first_min_words: int = (
+        2  # a clause of so many words is the first segment; short, because a listener waits
+    )
+    min_words: int = 6  # of a clause later on, when longer segments sound better
+    max_words: int = 40  # a longer clause is cut
+    max_characters: int = MAX_CLAUSE_CHARACTERS  # a longer clause is cut
 
     def __post_init__(self) -> None:
         if min(self.first_min_words, self.min_words, self.max_words, self.max_characters) < 1:
@@ -42,8 +39,11 @@ class SegmentPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Words to be spoken together. ``start``/``stop``: characters of the text pushed; segments follow each
-    other without a gap, apart from text with nothing to say at the very end."""
+    """Words that are rendered together.
+
+    start, stop: characters of the text pushed. Segments cover the text without gaps, apart from a rest at the
+    very end that has no words.
+    """
 
     words: tuple[SpokenWord, ...]
     start: int
@@ -52,26 +52,26 @@ class Segment:
 
     @property
     def spoken(self) -> str:
-        """What a model that reads text is given: the words with their punctuation, as they are written."""
+        """The words with their punctuation, for a model that reads text."""
         return join_words(self.words)
 
 
 class Segmenter:
-    """Takes text as it is written, gives segments as soon as they are safe to speak."""
+    """Takes text in any split and yields segments as soon as a cut is safe."""
 
     def __init__(self, policy: SegmentPolicy = SegmentPolicy(), reader: TextNormalizer | None = None) -> None:
         self._policy = policy
         self._reader = reader or TextNormalizer(policy.max_characters)
         self._pending_words: list[SpokenWord] = []
-        self._start = 0
-        self._has_spoken = False
+        self._start = 0  # of the next segment, in characters of the text pushed
+        self._has_spoken = False  # since the last flush
 
     def push(self, text: str) -> list[Segment]:
-        """Take more text, split anywhere; the segments that are complete now."""
+        """Add text, split anywhere; the segments that it completes."""
         return [segment for piece in self._reader.push(text) for segment in self._add(piece)]
 
     def flush(self) -> list[Segment]:
-        """Speak what is buffered; the next text starts anew, with quick first words."""
+        """End the buffered text; its segments. The next text begins with a short first segment again."""
         segments = [segment for piece in self._reader.flush() for segment in self._add(piece)]
         if self._pending_words:
             segments += self._emit(self._pending_words[-1].stop, BoundaryKind.CLAUSE)
@@ -103,9 +103,10 @@ class Segmenter:
 
 
 def best_cut(words: list[SpokenWord], max_count: int) -> int:
-    """After the last pause in the second half of the first ``most`` words, else as late as possible.
+    """The number of words before the best cut among the first ``max_count`` words.
 
-    Never between words that stand for the same characters, such as those of an amount.
+    That is the last pause in their second half, else the latest place. Words that are read from the same
+    characters, such as an amount, stay together unless all ``max_count`` words are.
     """
     places = [count for count in range(1, max_count + 1) if words[count - 1].stop <= words[count].start]
     pauses = [count for count in places if count > max_count // 2 and words[count - 1].punctuation]

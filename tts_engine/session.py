@@ -1,7 +1,7 @@
-"""One utterance stream on the host: text waiting, audio promised, deadlines and counters. No tensors.
+"""One utterance on the host: pending segments, unread audio, deadlines and counters. No tensors.
 
-A session is shared by the loop that owns its stream (which adds text and takes audio) and by the workers
-(which take turns and commit them); every access is under the engine's lock.
+The loop that owns the stream adds text and takes audio; the workers take turns and commit results. Every
+access is under the engine's lock.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from .segmenter import BoundaryKind, Segment
 
-# Silence after a segment, in seconds: what a listener takes for a comma, a full stop, a new thought.
+# Silence after a segment, in seconds, by the boundary that ends it.
 _PAUSES_S = {
     BoundaryKind.CLAUSE: 0.12,
     BoundaryKind.SENTENCE: 0.32,
@@ -21,7 +21,7 @@ _PAUSES_S = {
 
 @dataclass(frozen=True, slots=True)
 class PendingSegment:
-    """A segment waiting to be spoken, and the seconds of silence after it."""
+    """A segment that waits to be rendered, and the silence after it in seconds."""
 
     segment: Segment
     pause_s: float
@@ -29,33 +29,32 @@ class PendingSegment:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Who set what: the stream sets text and deadline, the scheduler ``running``, the commit all else.
+    """The state of one utterance. Times are ``time.monotonic()`` in seconds."""
 
-    first_segment_at: monotonic time of the text that completed the first segment; None before.
-    unread_s: seconds of audio rendered and not yet taken by the listener.
-    deadline: monotonic time at which the listener has nothing left to play; None until it says so.
-    """
-
-    slot: int
+    slot: int  # of the backend
     opened_at: float
+
+    # Set by the stream
     pending: deque[PendingSegment] = field(default_factory=deque)
-    current: PendingSegment | None = None
     input_ended: bool = False
     cancelled_at: float | None = None
-    running: bool = False
-    first_segment_at: float | None = None
-    unread_s: float = 0.0
-    deadline: float | None = None
+    first_segment_at: float | None = None  # when the text completed the first segment
+    deadline: float | None = None  # when the listener has played all it took; None until it reports that
+
+    # Set by the engine's scheduling and commit
+    current: PendingSegment | None = None  # the segment being rendered
+    running: bool = False  # in a step
     first_audio_at: float | None = None
-    samples: int = 0
+    unread_s: float = 0.0  # seconds of audio rendered and not taken by the listener
+    samples: int = 0  # rendered so far
     chunks: int = 0
 
     def add(self, segment: Segment, *, now: float) -> None:
-        """Queue a segment and the pause that its ending asks for."""
+        """Queue a segment with the pause for its ending."""
         self._queue(PendingSegment(segment, _PAUSES_S[segment.ending]), now)
 
     def add_last(self, segments: Sequence[Segment], *, now: float) -> None:
-        """Queue what ends the stream: nothing follows the last segment, so no pause does."""
+        """Queue the last segments of the stream, without a pause after the very last one."""
         for segment in segments[:-1]:
             self.add(segment, now=now)
         for segment in segments[-1:]:
@@ -68,10 +67,10 @@ class Session:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is a step to render."""
+        """Whether a segment waits or is being rendered."""
         return self.current is not None or bool(self.pending)
 
     @property
     def is_fully_rendered(self) -> bool:
-        """Whether all text is rendered and none will come."""
+        """Whether all text is rendered and no more will come."""
         return self.input_ended and not self.has_work

@@ -1,1 +1,1 @@
-"""Voice engines behind one interface."""
+"""Speech backends: the interface, the packaged voice, and a backend in a child process."""

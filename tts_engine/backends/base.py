@@ -1,8 +1,9 @@
-"""What a speech backend is to the engine: slots, and one call that renders a step for a batch of them.
+"""The interface between the engine and a speech backend: slots, and a step that renders a batch of them.
 
-The engine owns sessions, order and threads; a backend owns weights and the memory of each slot. The packaged
-voice steps one slot a worker; CosyVoice steps many slots at once, on a graphics card with a worker for each
-kind of step. Either way: open a slot, step it while there is text, close it. Steps of one slot never overlap.
+The engine owns sessions, scheduling and threads; a backend owns weights and the state of each slot. The
+engine opens a slot, steps it while there is text, and closes it; steps of one slot never overlap. The
+packaged voice steps one slot on each worker; CosyVoice steps many slots at once and, on a GPU, has a worker
+for each stage.
 """
 
 from collections.abc import Sequence
@@ -19,54 +20,49 @@ from ..voices.voices import Voices
 
 
 class DeliveryMode(StrEnum):
-    """What a voice that was enrolled is used for: going on where its recording ends, or its sound alone."""
+    """How CosyVoice uses the recording of a voice."""
 
-    ZERO_SHOT = "zero-shot"
-    CROSS_LINGUAL = "cross-lingual"
-    INSTRUCT = "instruct"
+    ZERO_SHOT = "zero-shot"  # continue from its text and speech
+    CROSS_LINGUAL = "cross-lingual"  # take its sound only
+    INSTRUCT = "instruct"  # take its sound, and follow an instruction in words
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How a text is to be delivered; None and "" leave it to the voice.
+    """How a text is spoken; None and "" leave the choice to the voice.
 
-    CosyVoice can do all of it; the packaged voice passes over what it cannot.
-
-    mode: how the voice is used. instruction: in words, e.g. a dialect or a feeling. language: of the text,
-    BCP 47. The others choose among what the model finds likely: temperature above 0 and below 1 is steadier;
-    top_p in (0, 1] and top_k bound the choice; a sound is drawn again if its share of the last
-    repetition_window ones reaches repetition_threshold.
+    CosyVoice supports all fields; the packaged voice ignores them.
     """
 
-    mode: DeliveryMode | None = None
-    instruction: str = ""
-    language: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    repetition_window: int | None = None
-    repetition_threshold: float | None = None
+    mode: DeliveryMode | None = None  # None: by instruction and recording
+    instruction: str = ""  # in words, such as a dialect or an emotion
+    language: str | None = None  # of the text, BCP 47; None: the voice's
+    # Sampling of speech ids
+    temperature: float | None = None  # above 0; below 1 is steadier
+    top_p: float | None = None  # in (0, 1]
+    top_k: int | None = None  # at least 1
+    repetition_window: int | None = None  # ids looked back at; 0 switches the repetition rule off
+    repetition_threshold: float | None = None  # an id with this share of the window is drawn again
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """How a session wants to sound. speed: 0.5 to 2.0, 1.0 as the voice is. seed: of its own generator.
+    """What a slot is opened with."""
 
-    speech_ids: what ``Voices.hear`` made of speech that is to be said again in this voice, instead of text.
-    speaker: what ``Voices.speaker`` says of the voice, asked before the engine's lock is taken.
-    """
-
-    voice: str
-    speed: float
-    seed: int
+    voice: str  # id
+    speed: float  # 0.5 to 2.0; 1.0 is the voice's own pace
+    seed: int  # of the session's random generators
     delivery: Delivery = Delivery()
-    source_speech_ids: tuple[int, ...] | None = None
-    speaker_profile: object = None
+    source_speech_ids: tuple[int, ...] | None = None  # ``Voices.tokenize_speech``, to convert instead of text
+    speaker_profile: object = None  # ``Voices.speaker_profile``, read before the engine's lock is taken
 
 
 @dataclass(frozen=True, slots=True)
 class SlotTurn:
-    """One slot's part of a step: begin ``segment`` and pause after it, or go on with the one begun (None)."""
+    """One slot's part in a step.
+
+    segment: begun with this step; None continues the one begun before. pause_s: silence after the segment.
+    """
 
     slot: int
     segment: Segment | None
@@ -75,32 +71,26 @@ class SlotTurn:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step made for one slot.
+    """What a step rendered for one slot."""
 
-    samples: (N,) float32 at 24 kHz, |x| <= 1; N may be 0. words: those that begin in these samples, with
-    times in seconds from the slot's first sample; their ``text`` is left empty, the session knows it.
-    segment_done: the segment is rendered whole, pause included; or as far as it can be before more text
-    comes. text: characters of the text that this is part of; None is the segment's.
-    """
-
+    # (N,) float32 at 24 kHz, |x| <= 1; N may be 0.
     samples: NDArray[np.float32]
+    # Words that begin in these samples, in seconds from the slot's first sample. ``Word.text`` stays empty;
+    # the stream fills it in.
     words: tuple[Word, ...]
+    # The segment is rendered to its end, pause included, or as far as possible before more text comes.
     segment_done: bool
-    speech_ids: tuple[int, int] | None = None
+    speech_ids: tuple[int, int] | None = None  # (start, stop) in the stream, as provenance
     mel_frames: tuple[int, int] | None = None
-    text: tuple[int, int] | None = None
-    device_s: float = 0.0
+    text: tuple[int, int] | None = None  # characters that the samples speak; None: the segment's
+    device_s: float = 0.0  # compute time that the worker's thread did not spend itself
 
 
 class Stage(Enum):
-    """What a step is, where a voice has two kinds: they take turns, and each is shared by the slots in it.
+    """The kind of a step. All slots of a step are in the same stage."""
 
-    DECODE: speech ids, few a step, cheap for one more slot. RENDER: a piece of sound; backends with one kind
-    of step have only this.
-    """
-
-    DECODE = "decode"
-    RENDER = "render"
+    DECODE = "decode"  # a few speech ids; one more slot costs little
+    RENDER = "render"  # samples; the only stage of a backend with one kind of step
 
 
 Stages = frozenset[Stage]
@@ -108,49 +98,55 @@ ALL_STAGES: Stages = frozenset(Stage)
 
 
 class Backend(Protocol):
-    """A voice engine behind ``Engine``. Methods but ``step`` are quick; ``step`` runs on a worker thread."""
+    """A speech model behind ``Engine``.
+
+    ``step`` runs on a worker thread. All other methods return at once; the engine calls them under its lock.
+    """
 
     @property
     def voices(self) -> Voices:
-        """The voices loaded."""
+        """The loaded voices."""
 
     @property
     def warm_up_text(self) -> str:
-        """What is said to nobody at the start, so that the first listener does not pay for it."""
+        """Text that each worker renders once before the engine opens."""
 
     @property
     def workers(self) -> Sequence[Stages]:
-        """Steps that may run at once, each on a thread of its own; of which stages each may be."""
+        """The stages that each worker runs. Workers run at the same time, each on a thread of its own."""
 
     def max_batch_size(self, stage: Stage) -> int:
-        """Slots that one step takes at most; a step is of one stage."""
+        """Most slots in one step of that stage."""
 
     def stage(self, slot: int) -> Stage:
-        """What the next step of a slot would be; not while it is being stepped."""
+        """The stage of a slot's next step. Not called while the slot is being stepped."""
 
     @property
     def slots(self) -> int:
-        """Sessions that may be open at once."""
+        """Most slots open at once."""
 
     @property
     def memory_slots(self) -> int:
-        """Of them, as many as memory has room for now; at least one."""
+        """Slots that memory has room for now, open ones included; at least one, at most ``slots``."""
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """A new segmenter, of the policy that suits this voice and language."""
+        """A new segmenter for the request. Raises BadRequest, for example for the language."""
 
     def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot. Raises BadRequest, and Overloaded.
+        """Open a slot. Raises BadRequest or Overloaded.
 
-        No more than ``slots`` are open, but for those that were cancelled in a step which is running: their
-        places may be taken already.
+        The engine opens at most ``slots``, not counting slots that were cancelled in a running step and close
+        when it ends.
         """
 
     def close_slot(self, slot: int) -> None:
-        """Give a slot back, whatever state it is in; not while it is being stepped."""
+        """Close a slot in any state. Not called while the slot is being stepped."""
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        """Render one step of each turn's slot; an exception in its place ends that session alone."""
+        """Render one step of each turn's slot, results in the order of turns.
+
+        An exception in the place of a result ends that session only; an exception raised ends all of them.
+        """
 
     def close(self) -> None:
-        """Free everything; no step is running."""
+        """Free everything. Called once no step is running."""

@@ -1,4 +1,7 @@
-"""The packaged voice as a backend: one slot a step, one set of networks a worker."""
+"""The packaged voice as a backend: one slot in each step, one inference session for each worker.
+
+A segment is rendered line by line, a line being what the phonemizer reads as one utterance.
+"""
 
 import os
 from collections.abc import Sequence
@@ -15,8 +18,8 @@ from ..voices.voices import Voice, Voices
 from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 
 VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
-# Frames of 12.5 ms a step: 0.2 s so that the first sound comes soon, then larger, because a step costs
-# about half a millisecond whatever its size.
+# Frames of 12.5 ms in each step of a segment: 0.2 s for an early first sound, then larger, because a step has
+# a fixed cost of about 0.5 ms.
 STEP_FRAMES = (16, 32, 64)
 _MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
 _SLOTS = 1024  # a slot holds under 100 kB between steps
@@ -24,7 +27,7 @@ _SLOTS = 1024  # a slot holds under 100 kB between steps
 
 @dataclass(slots=True)
 class _LineRendering:
-    """A line on its way. untold: its words that have not been reported yet."""
+    """The line being rendered. unreported_words: not given out yet. starts_at_s: in the stream."""
 
     utterance: hibari_voice.EncodedLine
     state: hibari_voice.HibariRenderState
@@ -40,11 +43,11 @@ class _HibariSlot:
     lines: list[tuple[hibari_voice.PhonemeLine, list[SpokenWord]]] = field(default_factory=list)
     rendering: _LineRendering | None = None
     pause_s: float = 0.0
-    steps: int = 0  # of the segment
+    steps: int = 0  # rendered of the segment
 
 
 class HibariBackend:
-    """hibari's "heart" on CPU. At most one worker a core, at most two."""
+    """hibari's voice "heart" on the CPU, with one worker for each core, at most two."""
 
     voices = Voices((VOICE,))
     warm_up_text = "Thank you for calling, how can I help you today?"
@@ -64,29 +67,29 @@ class HibariBackend:
         return cls([voice, *(voice.for_another_thread() for _ in range(workers - 1))])
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """Clauses and sentences."""
+        """A segmenter that yields clauses and sentences."""
         return Segmenter()
 
     def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot."""
+        """Open a slot."""
         self._next_slot += 1
         self._slots[self._next_slot] = _HibariSlot(request, np.random.default_rng(request.seed))
         return self._next_slot
 
     def close_slot(self, slot: int) -> None:
-        """Give a slot back."""
+        """Close a slot."""
         del self._slots[slot]
 
     def close(self) -> None:
-        """Forget every slot."""
+        """Close every slot."""
         self._slots.clear()
 
     def max_batch_size(self, stage: Stage) -> int:
-        """One."""
+        """One slot in each step."""
         return 1
 
     def stage(self, slot: int) -> Stage:
-        """Sound, always."""
+        """RENDER, the only stage."""
         return Stage.RENDER
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
@@ -136,14 +139,14 @@ def _start_line(voice: hibari_voice.HibariVoice, slot: _HibariSlot) -> _LineRend
 
 
 def _end_line(slot: _HibariSlot) -> bool:
-    """Forget the line just rendered; whether it was the segment's last."""
+    """Drop the line just rendered; whether it was the segment's last."""
     slot.lines.pop(0)
     slot.rendering = None
     return not slot.lines
 
 
 def _words_begun(rendering: _LineRendering) -> tuple[Word, ...]:
-    """Words of the line that begin in what has been rendered so far and were not told yet."""
+    """Words of the line that begin in the samples rendered so far and are not reported yet."""
     times = hibari_voice.word_times(rendering.utterance, rendering.state)
     rendered_s = rendering.state.samples / SAMPLE_RATE
     whole = hibari_voice.is_finished(rendering.utterance, rendering.state)

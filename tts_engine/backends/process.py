@@ -1,14 +1,14 @@
-"""A backend whose steps run in a process of their own: rendering never holds the gateway's interpreter.
+"""A backend that renders in a child process, so that rendering never holds the parent's interpreter lock.
 
-    gateway                                  child (``process_child``)
-    Front: voices, segmenters, orders        Renderer: weights, slots
-    step: |order| ---------- pipe ---------> open, step
-          waits, no interpreter held <------ samples, the slot's next stage
-    close |slot|  ---------- pipe ---------> close
+    parent                                          child (``process_child``)
+    front end: voices, segmenters, requests         renderer: weights, slots
+    step:       |StepMessage|  ------ pipe ------>  open slots, step
+                waits without the GIL  <----------  StepReply: samples, each slot's next stage
+    close_slot: |CloseMessage| ------ pipe ------>  close
 
-Nothing but ``step`` waits for the child: slots are opened there with their first step, and what the scheduler
-asks under its lock is answered from what the child told last. A child that dies fails the sessions it had
-begun; the next one to speak starts a fresh child.
+Only ``step`` waits for the child. A slot is opened in the child with its first step, and the scheduler's
+questions are answered from the child's last reply. A child that dies fails the sessions it had begun; the
+next step starts a new child.
 """
 
 import logging
@@ -34,67 +34,61 @@ from .process_child import CloseMessage, ErrorMessage, HostedBackend, ReadyMessa
 
 logger = logging.getLogger(__name__)
 
-_MAX_WORKERS = 8  # pipes made before it is known how many are needed
-_EXIT_TIMEOUT_S = (
-    5.0  # a child that reads the end of its orders ends at once, unless its machine stands still
-)
+_MAX_WORKERS = 8  # reply pipes, created before the child reports how many workers it has
+_EXIT_TIMEOUT_S = 5.0  # then the child is killed; it normally exits when its request pipe closes
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessPolicy:
-    """How the process is run.
+    """How the child process runs."""
 
-    niceness: above this one's own; a raised one lets what sends audio go first on a busy core. max_starts:
-    within ``start_window_s`` seconds; a voice that dies more often is not started again until they are over.
-    """
-
-    niceness: int = 0
-    max_starts: int = 3
+    niceness: int = 0  # added to the parent's; above 0, the threads that send audio run first on a busy core
+    max_starts: int = 3  # restarts within ``start_window_s``; beyond that, new slots are refused
     start_window_s: float = 60.0
 
 
 class BackendFrontEnd(Protocol):
-    """What of a backend needs no tensors and stays beside the gateway."""
+    """The part of a backend that needs no tensors and stays in the parent process."""
 
     @property
     def voices(self) -> Voices:
-        """As of a backend."""
+        """As ``Backend.voices``."""
 
     @property
     def warm_up_text(self) -> str:
-        """As of a backend."""
+        """As ``Backend.warm_up_text``."""
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """As of a backend."""
+        """As ``Backend.segmenter``."""
 
     def prepare_request(self, request: SlotRequest) -> object:
-        """What the renderer opens a slot with; it is pickled. Raises BadRequest."""
+        """Check a request; the picklable value with which the renderer opens a slot. Raises BadRequest."""
 
     def close(self) -> None:
-        """Let go of the voices."""
+        """Free the voices."""
 
 
 class StaticFrontEnd:
-    """The front of a voice whose voices never change; a request is its own order."""
+    """The front end of a backend whose voices never change; it passes requests on."""
 
     def __init__(self, voices: Voices, warm_up_text: str) -> None:
         self.voices, self.warm_up_text = voices, warm_up_text
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """Clauses and sentences."""
+        """A segmenter that yields clauses and sentences."""
         return Segmenter()
 
     def prepare_request(self, request: SlotRequest) -> SlotRequest:
-        """The request."""
+        """The request itself."""
         return request
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 @dataclass(slots=True)
 class _SlotState:
-    """A slot here. child: in which it is open; None before its first step."""
+    """A slot in the parent. child: the process in which it is open; None before its first step."""
 
     prepared_request: object
     stage: Stage
@@ -102,15 +96,15 @@ class _SlotState:
 
 
 class ProcessBackend:
-    """A ``Backend`` over a child process. Built by ``start`` or ``start_backend``."""
+    """A ``Backend`` over a child process. ``start`` or ``start_backend`` makes one."""
 
     def __init__(
-        self, load: bytes, front: Callable[[ReadyMessage], BackendFrontEnd], policy: ProcessPolicy
+        self, load: bytes, make_front_end: Callable[[ReadyMessage], BackendFrontEnd], policy: ProcessPolicy
     ) -> None:
         self._pickled_load, self._policy = load, policy
         self._start_times: deque[float] = deque(maxlen=policy.max_starts + 1)
         self._start_lock = threading.Lock()
-        self._send_lock = threading.Lock()  # makes the order of orders that in which they are sent
+        self._send_lock = threading.Lock()  # messages are sent in the order in which they are made
         self._slots: dict[int, _SlotState] = {}
         self._last_slot = 0
         self._child = self._start_child()
@@ -119,7 +113,7 @@ class ProcessBackend:
         self._max_batch_sizes, self._first_stage = ready.max_batch_sizes, ready.first_stage
         with ExitStack() as undo:
             undo.callback(self._child.end)
-            self._front_end = front(ready)
+            self._front_end = make_front_end(ready)
             undo.pop_all()
         self.voices, self.warm_up_text = self._front_end.voices, self._front_end.warm_up_text
 
@@ -127,20 +121,20 @@ class ProcessBackend:
     def start(
         cls,
         load: Callable[[], HostedBackend],
-        front: Callable[[], BackendFrontEnd],
+        make_front_end: Callable[[], BackendFrontEnd],
         policy: ProcessPolicy | None = None,
     ) -> "ProcessBackend":
-        """Start a child that renders what ``load``, which is pickled, makes there; ``front`` is made here.
+        """Start a child that calls ``load``, and make the front end in this process.
 
-        Raises BundleError, also for what cannot be pickled.
+        load: picklable. Raises BundleError if the child cannot load, or ``load`` cannot be pickled.
         """
-        return cls(_pickled(load), lambda ready: front(), policy or ProcessPolicy())
+        return cls(_pickled(load), lambda ready: make_front_end(), policy or ProcessPolicy())
 
     @classmethod
     def start_backend(
         cls, load: Callable[[], Backend], policy: ProcessPolicy | None = None
     ) -> "ProcessBackend":
-        """As ``start``, of a whole backend whose voices never change."""
+        """Start a child with a whole backend whose voices never change; otherwise as ``start``."""
         pickled_loader = _pickled(_BackendLoader(load))
         return cls(
             pickled_loader,
@@ -150,48 +144,48 @@ class ProcessBackend:
 
     @property
     def pid(self) -> int:
-        """Of the child, also when it has ended."""
+        """Process id of the current child, which may have ended."""
         return self._child.pid
 
     @property
     def open_slots(self) -> int:
-        """Slots that are taken."""
+        """Number of open slots."""
         return len(self._slots)
 
     @property
     def memory_slots(self) -> int:
-        """As the renderer said after its last step."""
+        """As the renderer reported after its last step."""
         return self._child.memory_slots
 
     def max_batch_size(self, stage: Stage) -> int:
-        """As the renderer says."""
+        """As the renderer reported when it had loaded."""
         return self._max_batch_sizes[stage]
 
     def stage(self, slot: int) -> Stage:
-        """As the renderer said after the slot's last step."""
+        """As the renderer reported after the slot's last step."""
         return self._slots[slot].stage
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """As the front says."""
+        """The front end's segmenter. Raises BadRequest."""
         return self._front_end.segmenter(request)
 
     def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot; raises BadRequest, and Overloaded while a voice that died may not be started."""
-        order = self._front_end.prepare_request(request)
+        """Open a slot. Raises BadRequest; Overloaded if the child died too often to be started again now."""
+        prepared_request = self._front_end.prepare_request(request)
         if self._child.has_ended():
             self._check_starts()
         self._last_slot += 1
-        self._slots[self._last_slot] = _SlotState(order, self._first_stage)
+        self._slots[self._last_slot] = _SlotState(prepared_request, self._first_stage)
         return self._last_slot
 
     def close_slot(self, slot: int) -> None:
-        """Give a slot back, also in the child if it knows of it."""
+        """Close a slot, also in the child if it is open there."""
         slot_state = self._slots.pop(slot)
         if slot_state.child is not None:
             slot_state.child.close_slot(slot, self._send_lock)
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        """Have a step rendered; sessions that a dead child had begun fail."""
+        """Run a step in the child; sessions that were open in a child that died fail."""
         begun_in = [self._slots[turn.slot].child for turn in turns]
         if all(child is not None and child.has_ended() for child in begun_in):
             return [_process_died()] * len(turns)
@@ -203,7 +197,7 @@ class ProcessBackend:
         return [results.get(turn.slot) or _process_died() for turn in turns]
 
     def close(self) -> None:
-        """End the child, and forget every slot."""
+        """End the child and close every slot."""
         self._child.end()
         self._slots.clear()
         self._front_end.close()
@@ -214,13 +208,13 @@ class ProcessBackend:
         if not turns:
             return []
         try:
-            answer = child.step(worker, lambda: self._step_message(child, worker, turns), self._send_lock)
+            reply = child.step(worker, lambda: self._step_message(child, worker, turns), self._send_lock)
         except SynthesisFailed as error:
             return [error] * len(turns)
-        for turn, stage in zip(turns, answer.stages, strict=True):
+        for turn, stage in zip(turns, reply.stages, strict=True):
             self._slots[turn.slot].stage = stage
         return [
-            result.to_exception() if isinstance(result, ErrorMessage) else result for result in answer.results
+            result.to_exception() if isinstance(result, ErrorMessage) else result for result in reply.results
         ]
 
     def _step_message(self, child: "_ChildProcess", worker: int, turns: Sequence[SlotTurn]) -> StepMessage:
@@ -245,7 +239,7 @@ class ProcessBackend:
         return _ChildProcess(self._pickled_load, self._policy.niceness)
 
     def _check_starts(self) -> None:
-        """Raise Overloaded if the voice was started again too often."""
+        """Raise Overloaded if the child was started too often within the window."""
         policy = self._policy
         if len(self._start_times) <= policy.max_starts:
             return
@@ -260,7 +254,7 @@ class ProcessBackend:
 
 @dataclass(frozen=True, slots=True)
 class _BackendLoader:
-    """Makes a whole backend, there."""
+    """Picklable; loads a whole backend in the child."""
 
     load: Callable[[], Backend]
 
@@ -269,11 +263,12 @@ class _BackendLoader:
 
 
 class _ChildProcess:
-    """One process and its pipes. Steps wait for it; the last that leaves it when it has died buries it.
+    """One process and its pipes. When it dies, the last step that used its pipes reaps it.
 
     Attributes:
-        ready: what it said when it had loaded.
-        room: as it said last.
+        pid: process id.
+        ready: its report after loading.
+        memory_slots: as it reported last.
     """
 
     def __init__(self, load: bytes, niceness: int) -> None:
@@ -298,44 +293,47 @@ class _ChildProcess:
                 child_end.close()
         assert process.pid is not None
         self.pid = process.pid
-        # Also where nobody closes the engine: multiprocessing's own clean-up would wait for the child.
+        # Ends the child even if the engine is never closed; multiprocessing's own clean-up would wait for it.
         self._finalizer = util.Finalize(self, _end_process, args=(process, requests, replies), exitpriority=1)
         self.ready = self._receive_ready()
         self.memory_slots = self.ready.memory_slots
 
     def has_ended(self) -> bool:
-        """Whether no step can be had of it any more."""
+        """Whether the process is dead and reaped, or was ended."""
         with self._lock:
             if not self._has_ended and not self._steps and not self._process.is_alive():
                 self._record_death()
             return self._has_ended
 
-    def step(self, worker: int, order: Callable[[], StepMessage], send_lock: threading.Lock) -> StepReply:
-        """Send an order and wait for its answer; raises SynthesisFailed if the process has died.
+    def step(
+        self, worker: int, make_message: Callable[[], StepMessage], send_lock: threading.Lock
+    ) -> StepReply:
+        """Send a step and wait for its reply. Raises SynthesisFailed if the process has died.
 
-        telling: held while the order is made and sent, so that orders arrive as they were made.
+        send_lock: held while the message is made and sent, so that messages arrive in the order they are
+        made.
         """
         with self._using_pipes():
             with send_lock:
-                self._requests.send(order())
-            answer: StepReply = self._replies[worker].recv()
-            self.memory_slots = answer.memory_slots
-            return answer
+                self._requests.send(make_message())
+            reply: StepReply = self._replies[worker].recv()
+            self.memory_slots = reply.memory_slots
+            return reply
 
     def close_slot(self, slot: int, send_lock: threading.Lock) -> None:
-        """Send word that a slot is given back; a process that has died needs none."""
+        """Tell the process that a slot is closed; does nothing if it has died."""
         with suppress(SynthesisFailed), self._using_pipes(), send_lock:
             self._requests.send(CloseMessage(slot))
 
     def end(self) -> None:
-        """End it; no step is running."""
+        """End the process. Called once no step is running."""
         with self._lock:
             self._has_ended = True
             self._finalizer()
 
     @contextmanager
     def _using_pipes(self) -> Iterator[None]:
-        """Its pipes are open inside; raises SynthesisFailed if it has died."""
+        """Keep the pipes open inside the block. Raises SynthesisFailed if the process has died."""
         with self._lock:
             if self._has_ended:
                 raise _process_died()
@@ -374,7 +372,7 @@ class _ChildProcess:
 
 
 def _end_process(process: SpawnProcess, requests: Connection, replies: Sequence[Connection]) -> str:
-    """End a process, which may be dead, and free what is held of it; answers how it ended."""
+    """End a process, dead or alive, and close its pipes; how it ended, for the log."""
     requests.close()
     process.join(_EXIT_TIMEOUT_S)
     if process.is_alive():

@@ -1,10 +1,10 @@
-"""The far side of ``ProcessBackend``: the process in which a voice is rendered.
+"""The child process of ``ProcessBackend``: it owns the renderer and serves its parent's messages.
 
-    orders   main thread   |open, close| -> worker's queue      one pipe for all
-    steps    worker thread |step| -> answer                     one pipe a worker
+    requests   main thread     open, close; a step goes to its worker's queue    one pipe for all
+    replies    worker thread   step -> reply                                     one pipe for each worker
 
-The end of the orders, which is also what the parent's death looks like, ends the process at once. Its signals
-are the parent's affair: a supervisor that stops both lets the parent finish what is being said.
+The process exits at once when the request pipe closes, which also happens when the parent dies. It ignores
+SIGINT and SIGTERM: a supervisor that signals both processes must let the parent finish its streams first.
 """
 
 import gc
@@ -29,50 +29,47 @@ logger = logging.getLogger(__name__)
 
 
 class SlotRenderer(Protocol):
-    """What of a ``Backend`` needs tensors, once a slot is open."""
+    """The part of a ``Backend`` that needs tensors. Every member is as in ``Backend``."""
 
     @property
     def workers(self) -> Sequence[Stages]:
-        """As of a backend."""
+        """As ``Backend``."""
 
     @property
     def slots(self) -> int:
-        """As of a backend."""
+        """As ``Backend``."""
 
     @property
     def memory_slots(self) -> int:
-        """As of a backend."""
+        """As ``Backend``."""
 
     def max_batch_size(self, stage: Stage) -> int:
-        """As of a backend."""
+        """As ``Backend``."""
 
     def stage(self, slot: int) -> Stage:
-        """As of a backend."""
+        """As ``Backend``."""
 
     def close_slot(self, slot: int) -> None:
-        """As of a backend."""
+        """As ``Backend``."""
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        """As of a backend."""
+        """As ``Backend``."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostedBackend:
-    """What is rendered with. first_stage: of a slot that was just opened.
-
-    open: takes a slot for an order, which is what the parent's ``Front`` made of a request. voices, warm_up_text:
-    of a backend whose voices never change; others have theirs beside the gateway.
-    """
+    """What ``load`` returns in the child."""
 
     renderer: SlotRenderer
-    open_slot: Callable[[Any], int]
-    first_stage: Stage
+    open_slot: Callable[[Any], int]  # takes what the parent's ``BackendFrontEnd.prepare_request`` returned
+    first_stage: Stage  # of a slot that was just opened
+    # Of a backend whose voices never change; otherwise the parent's front end has them.
     voices: tuple[Voice, ...] = ()
     warm_up_text: str = ""
 
 
 def host_backend(load: Callable[[], Backend]) -> HostedBackend:
-    """A whole backend whose voices never change."""
+    """Load a whole backend whose voices never change."""
     backend = load()
     slot = backend.open_slot(SlotRequest(backend.voices.default.id, speed=1.0, seed=0))
     stage = backend.stage(slot)
@@ -80,31 +77,31 @@ def host_backend(load: Callable[[], Backend]) -> HostedBackend:
     return HostedBackend(backend, backend.open_slot, stage, tuple(backend.voices), backend.warm_up_text)
 
 
-# What goes through the pipes
+# Messages
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMessage:
-    """An exception as it crosses: some of our own do not survive pickling, others' may not even be known."""
+    """An exception in a pipe: some cannot be pickled, and the parent may lack the class of others."""
 
     error_type: type[VivavoceError]
     message: str
 
     @classmethod
     def from_exception(cls, error: Exception, otherwise: type[VivavoceError]) -> "ErrorMessage":
-        """Ours as they are, where they are made of a message; others as ``otherwise``."""
-        plain = type(error) in (BadRequest, BundleError, SynthesisFailed, UnknownVoice)
+        """The error itself if its class takes one message, else an ``otherwise`` with its message."""
+        is_plain = type(error) in (BadRequest, BundleError, SynthesisFailed, UnknownVoice)
         text = str(error) or type(error).__name__
-        return cls(type(error), text) if plain else cls(otherwise, text)  # type: ignore[arg-type]  # it is ours
+        return cls(type(error) if is_plain else otherwise, text)  # type: ignore[arg-type]  # checked above
 
     def to_exception(self) -> VivavoceError:
-        """The exception again."""
+        """The exception that the message describes."""
         return self.error_type(self.message)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyMessage:
-    """What the parent has to know of what was loaded; see ``HostedBackend``."""
+    """The first reply: what was loaded. Fields are as in ``Backend`` and ``HostedBackend``."""
 
     workers: tuple[Stages, ...]
     slots: int
@@ -117,7 +114,7 @@ class ReadyMessage:
 
 @dataclass(frozen=True, slots=True)
 class StepMessage:
-    """A step, and the slots that are opened with it; their numbers are the parent's."""
+    """A step, and the slots to open before it, with the parent's numbers and prepared requests."""
 
     worker: int
     turns: tuple[SlotTurn, ...]
@@ -126,14 +123,14 @@ class StepMessage:
 
 @dataclass(frozen=True, slots=True)
 class CloseMessage:
-    """A slot is given back."""
+    """A slot is closed."""
 
     slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class StepReply:
-    """What a step made of each turn, the stage of its slot now, and for how many sessions there is room."""
+    """The result of each turn, the next stage of its slot, and the slots that memory has room for."""
 
     results: tuple[StepResult | ErrorMessage, ...]
     stages: tuple[Stage, ...]
@@ -141,9 +138,10 @@ class StepReply:
 
 
 def child_main(load: bytes, niceness: int, requests: Connection, replies: Sequence[Connection]) -> None:
-    """Load what ``load`` unpickles to, a function that returns ``HostedBackend``, tell of it, and serve orders.
+    """The main function of the child: load, report, and serve messages until the request pipe closes.
 
-    niceness: added to the parent's. Boundary: whatever a voice raises as it loads is told and ends this.
+    load: a pickled function that returns a ``HostedBackend``. niceness: added to the parent's. Boundary: an
+    exception while loading is sent to the parent and ends the process.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -158,6 +156,7 @@ def child_main(load: bytes, niceness: int, requests: Connection, replies: Sequen
         return
     for unused in replies[len(ready.workers) :]:
         unused.close()
+    # What was loaded stays until the process ends; later collections need not scan it.
     gc.collect()
     gc.freeze()
     first_reply_pipe.send(ready)
@@ -165,7 +164,7 @@ def child_main(load: bytes, niceness: int, requests: Connection, replies: Sequen
 
 
 def _lower_priority(niceness: int) -> None:
-    """Of this thread and all that it will start; on Linux each has its own, also those of libraries."""
+    """Raise the niceness of all threads: on Linux each has its own, and libraries have started some."""
     level = os.nice(niceness)
     if sys.platform == "linux":
         for task in os.listdir("/proc/self/task"):
@@ -175,7 +174,7 @@ def _lower_priority(niceness: int) -> None:
 def _ready_message(hosted_backend: HostedBackend, *, max_workers: int) -> ReadyMessage:
     renderer = hosted_backend.renderer
     if len(renderer.workers) > max_workers:
-        raise BundleError(f"the voice has {len(renderer.workers)} workers; at most {max_workers} may be")
+        raise BundleError(f"the voice has {len(renderer.workers)} workers; at most {max_workers} are allowed")
     batches = {stage: renderer.max_batch_size(stage) for stage in Stage}
     return ReadyMessage(
         tuple(renderer.workers),
@@ -189,7 +188,7 @@ def _ready_message(hosted_backend: HostedBackend, *, max_workers: int) -> ReadyM
 
 
 class _StepServer:
-    """Slots by the parent's numbers, and a thread for each worker."""
+    """The slots, by the parent's numbers, and a thread for each worker."""
 
     def __init__(self, hosted_backend: HostedBackend, replies: Sequence[Connection]) -> None:
         self._renderer, self._first_stage = hosted_backend.renderer, hosted_backend.first_stage
@@ -203,12 +202,12 @@ class _StepServer:
             threading.Thread(target=self._work, args=(worker,), name=f"step-{worker}", daemon=True).start()
 
     def serve(self, requests: Connection) -> None:
-        """Until no order can come any more."""
+        """Handle messages until the pipe closes."""
         while True:
             try:
                 incoming: StepMessage | CloseMessage = requests.recv()
             except (EOFError, OSError):
-                os._exit(0)  # whatever is being rendered is for nobody
+                os._exit(0)  # without waiting for steps, whose results have no reader
             if isinstance(incoming, CloseMessage):
                 self._close(incoming.slot)
                 continue
@@ -217,7 +216,7 @@ class _StepServer:
             self._turns[incoming.worker].put(incoming.turns)
 
     def _open(self, slot: int, incoming: object) -> None:
-        """Boundary: a slot that cannot be opened ends its own session."""
+        """Open a slot. Boundary: an exception ends that session only."""
         try:
             self._slots[slot] = self._open_slot(incoming)
         except Exception as error:
@@ -232,9 +231,9 @@ class _StepServer:
             while True:
                 self._replies[worker].send(self._reply(worker, self._turns[worker].get()))
         except OSError:
-            os._exit(0)  # nobody listens
+            os._exit(0)  # the parent has closed the pipe
         finally:
-            os._exit(1)  # a fault of ours: the parent shall notice rather than wait
+            os._exit(1)  # a bug here: exit, so that the parent does not wait for a reply
 
     def _reply(self, worker: int, turns: Sequence[SlotTurn]) -> StepReply:
         taken = [turn for turn in turns if turn.slot in self._slots]
@@ -251,7 +250,7 @@ class _StepServer:
         )
 
     def _step(self, worker: int, turns: Sequence[SlotTurn]) -> list[StepResult | ErrorMessage]:
-        """Boundary: what a backend raises ends only the sessions of the step."""
+        """Run a step. Boundary: an exception ends only the sessions of the step."""
         if not turns:
             return []
         own_turns = [replace(turn, slot=self._slots[turn.slot]) for turn in turns]

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The conditioning of a session: the flow's prompt, the language model's prompt, and sampling."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,10 @@ from ...models.cosyvoice.lm.sampling import SamplingParameters
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowPrompt:
-    """What the flow is conditioned on.
+    """A voice as the flow takes it.
 
-    id: names the value. embedding: (192,) float32. ids: (P,) of a recording, with mel: (80, 2 P); P may be 0.
+    id: equal for equal content. embedding: (192,) float32. ids: (P,) int32, the recording's speech ids, P may
+    be 0. mel: (80, 2 P) float32, natural log, 50 frames/s.
     """
 
     id: str
@@ -24,7 +25,7 @@ class FlowPrompt:
     mel: NDArray[np.float32]
 
     def truncated_to_last(self, max_ids: int) -> "FlowPrompt":
-        """With the end of the recording: at most so many ids, whole blocks and the lookahead of the last."""
+        """The prompt with the end of its recording: whole blocks, and the lookahead of the last one."""
         count = (min(max_ids, len(self.ids)) - LOOKAHEAD_IDS) // BLOCK_IDS * BLOCK_IDS + LOOKAHEAD_IDS
         first = len(self.ids) - count if count > LOOKAHEAD_IDS else len(self.ids)
         return FlowPrompt(
@@ -33,19 +34,16 @@ class FlowPrompt:
 
     @property
     def prompt_tail_ids(self) -> tuple[int, ...]:
-        """The ids that the first chunk has to speak again, unheard."""
+        """The ids after the last whole block; the first chunk renders them again and drops their sound."""
         return tuple(self.ids[len(self.ids) // BLOCK_IDS * BLOCK_IDS :].tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceConditioning:
-    """How a session speaks, decided when it opens.
-
-    source_speech_ids: speech to be said again in the session's voice, instead of text.
-    """
+    """How a session sounds; fixed when it opens."""
 
     flow_prompt: FlowPrompt
     prompt: LmPrompt
     sampling: SamplingParameters
-    speed: float
-    source_speech_ids: tuple[int, ...] | None = None
+    speed: float  # 0.5 to 2.0; 1.0 is the voice's own pace
+    source_speech_ids: tuple[int, ...] | None = None  # speech to convert to this voice; None speaks text

@@ -1,4 +1,4 @@
-"""What a CosyVoice bundle costs on a graphics card, as named figures. No targets, no tables."""
+"""Measures a CosyVoice bundle on a device for ``vivavoce bench device``: named figures, without targets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from ..bundles import bundle_errors
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One figure; seconds of processor time are of all threads, over two cores."""
+    """One measured figure."""
 
     name: str
     value: float
     unit: str
 
 
-CONTEXT = 120
+CONTEXT = 120  # text and speech ids in the language model's memory
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTrialSize:
     """How much is run."""
 
-    tokens: int = 200
-    rounds: int = 20
-    chunks: int = 4
+    tokens: int = 200  # ids decoded
+    rounds: int = 20  # repetitions of a flow step
+    chunks: int = 4  # chunks of 1 s in a flow step
 
 
 def card_name_of(device: str) -> str:
-    """The graphics card of that name, empty for a CPU; raises BundleError for one that is not there."""
+    """The model name of a graphics card, empty for a CPU. Raises BundleError if there is no such device."""
     with bundle_errors():
         from ...models.cosyvoice.devices import card_name, find_device
 
@@ -39,7 +39,7 @@ def card_name_of(device: str) -> str:
 def measure_device(
     folder: Path, device: str, precision: str, effort: DeviceTrialSize = DeviceTrialSize()
 ) -> Iterator[Measurement]:
-    """The figures of a bundle on a device, by the clock; raises BundleError, BadRequest."""
+    """Measure a bundle on a device, in wall-clock time. Raises BundleError, BadRequest (precision)."""
     with bundle_errors():
         from ...models.cosyvoice import device_benchmark
         from ...models.cosyvoice.checkpoint.bundle import open_bundle

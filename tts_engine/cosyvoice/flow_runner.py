@@ -1,10 +1,10 @@
-"""Runs the flow for the sentences of a step: as it is, or recorded on a device. What each remembers is here.
+"""Runs the flow for the sentences of a step and keeps their state.
 
-    EagerFlowRunner       a sentence keeps its own state, which grows; any chunks, on any device
-                    its voice's memory is lent to it, with room behind, or is copied where another has it
-    GraphFlowRunner    a sentence has pages of one pool; steps are replayed (``flow_graphs``)
+    EagerFlowRunner    each sentence has a state that grows; any chunk length, any device. A sentence writes
+                       behind its voice's own state, or behind a copy while another sentence uses that
+    GraphFlowRunner    each sentence has pages of one pool; steps are replayed CUDA graphs (``flow_graphs``)
 
-One thread; a seat may be let go of on any.
+A runner belongs to one thread, but a sequence may be garbage-collected on any thread.
 """
 
 import sys
@@ -35,58 +35,63 @@ SequenceT = TypeVar("SequenceT")
 
 
 class FlowRunner(Protocol[VoiceT, SequenceT]):
-    """Steps of a flow for sentences that sit each in a seat."""
+    """Steps of the flow. A sequence is the runner's state of one sentence."""
 
     @property
     def memory_ids(self) -> int:
-        """Speech ids that there is memory for."""
+        """Speech ids for which there is memory."""
 
     def prepare_voice(self, voice: FlowState) -> VoiceT:
-        """A voice that has heard its recording, for many sentences."""
+        """Keep a voice's prefilled state for many sentences. Raises MemoryError."""
 
     def prepared_voice_ids(self, voice: VoiceT) -> int:
-        """Speech ids of memory that a voice takes, beside what sentences are reckoned with."""
+        """Speech ids of memory that a prepared voice takes on top of its sentences."""
 
     def copied_voice_ids(self, voice_ids: int) -> int:
-        """Speech ids of memory that a sentence takes for a voice of so many."""
+        """Speech ids of memory that each sentence takes for a voice of ``voice_ids`` ids."""
 
     def open_sentence(self, voice: VoiceT) -> SequenceT:
-        """The beginning of a sentence."""
+        """A new sequence behind the voice. Raises MemoryError."""
 
     def batch_key(self, sequence: SequenceT) -> Hashable:
-        """Different for seats that cannot share a step."""
+        """Equal for sequences that can share a step."""
 
     def step(self, chunk: FlowChunk, sequences: Sequence[SequenceT]) -> Tensor:
-        """The mel of a chunk, a row a seat; a step that failed may be tried again. Ids are on the host."""
+        """The mel of a chunk, one row for each sequence. The chunk's ids are on the host.
+
+        Raises MemoryError. A step that raised has changed nothing and can be repeated.
+        """
 
     def free(self, sequence: SequenceT) -> None:
-        """Free what a sentence remembers, whoever still refers to its seat; there is no next step of it."""
+        """Free a sequence's memory, even while references to it exist; it takes no further step."""
 
 
 class OwnSequence:
-    """A sentence's own state. leave: called when its memory is left for a larger one."""
+    """A sentence's own state. return_memory: called when the sequence no longer uses its voice's memory."""
 
     def __init__(self, state: FlowState) -> None:
         self.state = state
         self.return_memory: Callable[[], object] | None = None
 
     def replace_state(self, state: FlowState) -> None:
-        """After a step."""
+        """Keep the state after a step, which may lie in a larger memory."""
         if self.return_memory and _capacity_of(state) != _capacity_of(self.state):
             self.return_memory()
         self.state = state
 
     def free(self) -> None:
-        """No step follows."""
+        """Drop the state."""
         if self.return_memory:
             self.return_memory()
         del self.state
 
 
 class PreparedVoice:
-    """A voice's state. can_lend_memory: whether there is room behind it, and nobody's sentence in that.
+    """A voice's state.
 
-    ids: speech ids that its memory has come to; 0 while it is lent, when they are the sentence's.
+    Attributes:
+        can_lend_memory: whether there is room behind the state that no sentence uses.
+        resident_ids: speech ids of memory in use; 0 while it is lent, because the sentence counts it then.
     """
 
     def __init__(self, state: FlowState, *, can_lend_memory: bool) -> None:
@@ -94,21 +99,21 @@ class PreparedVoice:
         self.resident_ids = int(state.frames) // FRAMES_PER_SPEECH_ID
 
     def lend_memory(self) -> OwnSequence:
-        """A sentence's state, which is written to behind the voice's frames, until its seat is gone."""
+        """A sequence that writes behind the voice's frames; the memory comes back when it is freed."""
         sequence = OwnSequence(self.state)
         self.can_lend_memory, self.resident_ids = False, 0
         sequence.return_memory = weakref.finalize(sequence, self._reclaim_memory)
         return sequence
 
     def _reclaim_memory(self) -> None:
-        """Keep the pages of one more block: the first chunk of the next sentence is waited for."""
+        """Release all pages but those of one more block, which speed up the next sentence's first chunk."""
         kept_frames = int(self.state.frames) + BLOCK_FRAMES
         release_memory_behind(self.state, kept_frames)
         self.can_lend_memory, self.resident_ids = True, kept_frames // FRAMES_PER_SPEECH_ID
 
 
 class EagerFlowRunner:
-    """Steps as the flow has them. memory_share: of what is free now, for sentences."""
+    """Runs the flow's own steps. memory_share: of the memory free now, for sentences."""
 
     def __init__(self, flow: Flow, memory_share: float) -> None:
         self._flow = flow
@@ -116,29 +121,29 @@ class EagerFlowRunner:
         self.memory_ids = _ids_that_fit(flow, memory_share)
 
     def prepare_voice(self, voice: FlowState) -> PreparedVoice:
-        """With room behind it, where room costs nothing and a sentence leaves the voice as it was."""
+        """Reserve room behind the state, if unused pages cost nothing and no voice frame is overwritten."""
         if sys.platform != "linux" or self._flow.device.type != "cpu" or self._flow.policy.window_frames:
             return PreparedVoice(voice, can_lend_memory=False)
         return PreparedVoice(self._with_reserve(voice), can_lend_memory=True)
 
     def prepared_voice_ids(self, voice: PreparedVoice) -> int:
-        """None while it is lent."""
+        """0 while the memory is lent."""
         return voice.resident_ids
 
     def copied_voice_ids(self, voice_ids: int) -> int:
-        """All of them, of the voice that it was lent too."""
+        """All of them; a sentence that uses the voice's own memory counts it too."""
         return voice_ids
 
     def open_sentence(self, voice: PreparedVoice) -> OwnSequence:
-        """The voice's own memory, or a copy."""
+        """A sequence in the voice's own memory, or in a copy. Raises MemoryError."""
         return voice.lend_memory() if voice.can_lend_memory else OwnSequence(self._with_reserve(voice.state))
 
     def batch_key(self, sequence: OwnSequence) -> Hashable:
-        """Memories that are not read as they are stay by themselves."""
+        """One key for all, unless the flow has to copy states to batch them."""
         return None if self._flow.can_step_together else id(sequence)
 
     def step(self, chunk: FlowChunk, sequences: Sequence[OwnSequence]) -> Tensor:
-        """One row as a batch of its own, several where they lie; raises MemoryError."""
+        """Run one sequence as a batch of one, or several in place. Raises MemoryError."""
         self._require_free_memory(len(sequences) * chunk.ids.shape[1])
         ids, future = (to_device(part, self._flow.device) for part in (chunk.ids, chunk.future))
         chunk = replace(chunk, ids=ids, future=future)
@@ -152,16 +157,16 @@ class EagerFlowRunner:
         return mel
 
     def free(self, sequence: OwnSequence) -> None:
-        """Its state is nobody's, or the voice's again."""
+        """Free the state, or return it to the voice."""
         sequence.free()
 
     def _require_free_memory(self, ids: int) -> None:
         if self._flow.device.type != "cpu":
             return
-        # A system that has promised more than it has would end the process, with everybody's sentences.
+        # Linux overcommits: without this check the OOM killer would end the process and all its sessions.
         required, free = int(ids * self._bytes_per_id), free_bytes(self._flow.device)
         if required > free:
-            raise MemoryError(f"out of memory: {required:,} bytes wanted, {free:,} free")
+            raise MemoryError(f"out of memory: {required:,} bytes needed, {free:,} free")
 
     def _with_reserve(self, voice: FlowState) -> FlowState:
         self._require_free_memory(int(voice.frames) // FRAMES_PER_SPEECH_ID)
@@ -169,16 +174,17 @@ class EagerFlowRunner:
 
 
 class GraphFlowRunner:
-    """Steps on pages. memory_share: of what is free now, for all pages, where so many can be used.
+    """Replays recorded steps on pages of one pool.
 
-    rows: in a step at most. sentences: at once. max_hop: ids.
+    memory_share: of the memory free now, for pages; fewer if not as many can be used. rows: most sequences in
+    a step. sentences: most sequences at once. max_prompt_ids, max_hop: speech ids.
     """
 
     def __init__(
         self, flow: Flow, memory_share: float, *, rows: int, sentences: int, max_prompt_ids: int, max_hop: int
     ) -> None:
-        most_ids = max_prompt_ids + flow.policy.reserve_frames // FRAMES_PER_SPEECH_ID
-        max_useful_pages = sentences * -(-most_ids // BLOCK_IDS)
+        max_sentence_ids = max_prompt_ids + flow.policy.reserve_frames // FRAMES_PER_SPEECH_ID
+        max_useful_pages = sentences * -(-max_sentence_ids // BLOCK_IDS)
         pages = max(1, min(max_useful_pages, _ids_that_fit(flow, memory_share) // BLOCK_IDS))
         self._graphs = FlowGraphs(flow, rows=rows, slots=sentences, pages=pages)
         self.memory_ids = pages * BLOCK_IDS
@@ -186,31 +192,31 @@ class GraphFlowRunner:
             self._graphs.record(-(-max_hop // BLOCK_IDS))
 
     def prepare_voice(self, voice: FlowState) -> PagedVoice:
-        """Copied to pages; raises MemoryError."""
+        """Copy the state to pages. Raises MemoryError."""
         return self._graphs.store_voice(voice)
 
     def prepared_voice_ids(self, voice: PagedVoice) -> int:
-        """Its pages, which sentences share."""
+        """The ids of its pages, which its sentences share."""
         return len(voice.pages) * BLOCK_IDS
 
     def copied_voice_ids(self, voice_ids: int) -> int:
-        """None: it reads the voice's."""
+        """0: a sentence reads the voice's pages."""
         return 0
 
     def open_sentence(self, voice: PagedVoice) -> SequenceHandle:
-        """A row of contexts; raises MemoryError."""
+        """Reserve a row for the sequence's contexts. Raises MemoryError."""
         return self._graphs.open_sequence(voice)
 
     def batch_key(self, sequence: SequenceHandle) -> Hashable:
-        """All may share a step."""
+        """All sequences may share a step."""
         return None
 
     def step(self, chunk: FlowChunk, sequences: Sequence[SequenceHandle]) -> Tensor:
-        """Replayed; raises MemoryError where pages have run out."""
+        """Replay a recorded step. Raises MemoryError if no page is left."""
         return self._graphs.step(chunk, sequences)
 
     def free(self, sequence: SequenceHandle) -> None:
-        """Its pages are nobody's."""
+        """Release the sequence's pages."""
         self._graphs.release_pages(sequence)
 
 
@@ -219,7 +225,7 @@ def _capacity_of(state: FlowState) -> int:
 
 
 def supports_graphs(flow: Flow) -> bool:
-    """Whether it is on a device where that is worth it, and remembers what pages are of."""
+    """Whether the flow can run on pages: on a device other than the CPU, with cached keys and values."""
     return flow.device.type != "cpu" and flow.policy.cache_form is CacheForm.KEYS_VALUES
 
 

@@ -1,19 +1,19 @@
-"""Runs the language model for the sessions that want speech ids, and remembers what each has been fed.
+"""Runs the language model for the sessions that need speech ids, and keeps their key-value cache.
 
-A session has a row of the memory. What its voice says before any text is fed once a voice, kept, and copied
-into the row of every sentence that begins:
+Each session has a row of the cache. The inputs that precede a sentence's text are the same for every sentence
+of a prompt: they are prefilled once, kept, and copied into the row of each new sentence:
 
-    prompt      START t t t t t s s s ... s | what the text decides
-                |<- kept, the same for all ->|
+    prompt      START t t t t t s s s ... s | inputs that depend on the text
+                |<-  prefix, kept         ->|
 
-Long inputs are fed by themselves and in parts, so that rows which only want their next id wait for one part
-and are not padded to its length:
+Long inputs are prefilled alone and in parts, so that rows which need only their next id wait for one part and
+are not padded to its length:
 
-    row 0       p p p p . . p p p p . . a . . a .       p  a part of a long input
-    row 1       . . . . a a . . . . a a . a a . a       a  an ask of all rows that are so far, in one step
+    row 0       p p p p . . p p p p . . d . . d .       p  a part of a long input
+    row 1       . . . . d d . . . . d d . d d . d       d  a decode step of all rows that have no long input
 
-On a CPU a step takes the rows that have a turn, on another device the first rows of the memory as recorded,
-and comes to a few ids of each (``decode_graphs``). Policy, counters and text are in ``utterance``. One
+On a CPU a step covers the rows that take part. On another device it is a recorded graph over the first rows,
+and yields a few ids for each (``decode_graphs``). Policy, counters and text are in ``session``. Used by one
 thread.
 """
 
@@ -29,32 +29,33 @@ from ...models.cosyvoice.lm.decoding import DecodeTurn, choose
 from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
 from ...models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState, embed_inputs
 
-# Inputs of an ask that goes into a step with others: the last sound and a block of text.
+# Inputs of a request that can share a step: the last speech id and a block of text ids.
 MAX_BATCHED_INPUTS = 8
 
 
 @dataclass(slots=True)
 class PromptPrefix:
-    """What every sentence of a prompt begins with, and how many of its units have been fed to its one row.
+    """The inputs with which every sentence of a prompt begins, and their cache.
 
-    Whoever waits for one holds it, so that it is heard to its end whatever else is asked for meanwhile.
+    A sentence that waits for one keeps a reference, so it is prefilled to its end even if the runner drops
+    it.
     """
 
     units: tuple[LmInput, ...]
-    state: SpeechLmState
+    state: SpeechLmState  # one row
     prefilled_units: int = 0
 
     @property
     def is_prefilled(self) -> bool:
-        """Whether nothing is left to feed."""
+        """Whether all inputs are prefilled."""
         return self.prefilled_units == len(self.units)
 
 
 class LmRunner:
-    """Rows of memory, and steps on some of them.
+    """The rows of the cache, and steps on them.
 
-    start: makes the generation of a prompt. memory_ids: that a row remembers. openings: kept at most.
-    prefill_chunk: inputs fed at once. ahead: ids that a step comes to where steps are recorded.
+    new_generation: makes the generation of a prompt. context_ids: length of a row. max_prompt_prefixes: kept
+    at once. prefill_chunk: inputs in one part. ids_per_step: ids that a recorded step yields for a row.
     """
 
     def __init__(
@@ -82,11 +83,11 @@ class LmRunner:
 
     @property
     def ids_per_step(self) -> int:
-        """Ids that ``choose`` comes to, of which all but the first are ``foreseen``."""
+        """Ids that one ``choose`` decodes for a row; all but the first are read by ``decoded_ahead``."""
         return self._graphs.ids_per_step if self._graphs else 1
 
     def prompt_prefix(self, prompt: LmPrompt) -> PromptPrefix:
-        """A prompt's, perhaps not heard yet."""
+        """The prefix of a prompt, which may not be prefilled yet."""
         if prompt not in self._prompt_prefixes:
             units = _common_prefix(self._new_generation, prompt)
             self._prompt_prefixes[prompt] = PromptPrefix(units, self._lm.init_state(1, len(units)))
@@ -96,14 +97,14 @@ class LmRunner:
         return self._prompt_prefixes[prompt]
 
     def prefill(self, prefix: PromptPrefix) -> None:
-        """Feed the next part of an opening, once for all that have it."""
+        """Prefill the next part of a prefix, for all sentences that wait for it."""
         units_part = prefix.units[prefix.prefilled_units :][: self._prefill_chunk]
         prefix.state = self._prefilled(prefix.state, units_part)
         prefix.prefilled_units += len(units_part)
 
     @torch.inference_mode()
     def copy_prefix(self, row: int, prefix: PromptPrefix) -> int:
-        """Empty a row and copy what was heard; how many inputs of the first ask that is."""
+        """Start a row with a copy of a prefix; the number of inputs copied."""
         self._state.kv[row, :, :, :, : prefix.prefilled_units] = prefix.state.kv[
             0, :, :, :, : prefix.prefilled_units
         ]
@@ -111,37 +112,37 @@ class LmRunner:
         return prefix.prefilled_units
 
     def prefill_row(self, row: int, units: Sequence[LmInput]) -> int:
-        """Feed a row the next part of inputs that are too long for a step with others; how many it was."""
+        """Prefill the next part of a row's inputs, all but the last one; the number of inputs in it."""
         units_part = units[: min(self._prefill_chunk, len(units) - 1)]
         after = self._prefilled(self._row_range(row, row + 1), units_part)
         self._state.lengths[row] = after.lengths[0]
         return len(units_part)
 
     def clear_row(self, row: int) -> None:
-        """Empty a row; none is attended to for longer than those in use."""
+        """Empty a row, so that attention is not computed over it."""
         self._state.lengths[row] = 0
         if self._graphs is not None:
             self._graphs.discard_decoded_ahead(row)
 
     def choose(self, turns: Mapping[int, DecodeTurn]) -> dict[int, int]:
-        """What to answer each row's generation; where this raises, nothing has changed."""
+        """Decode the next id of each row. If this raises, nothing has changed."""
         if self._graphs is not None:
             return self._graphs.choose(turns)
         first, stop = min(turns), max(turns) + 1
         units_part, chosen = choose(
             self._lm, self._row_range(first, stop), [turns.get(row) for row in range(first, stop)]
         )
-        # A row between them may be emptied meanwhile, by a caller who closes its session.
+        # Only the rows of this step: a row in between may be cleared by another thread meanwhile.
         for row in turns:
             self._state.lengths[row] = units_part.lengths[row - first]
         return {first + row: id for row, id in chosen.items()}
 
     def decoded_ahead(self, row: int, ask: SamplingRequest | None) -> int | None:
-        """What to answer a row's next ask, where ``choose`` came to that already."""
+        """The answer to a row's next request if the last ``choose`` has decoded it already, else None."""
         return self._graphs.decoded_ahead(row, ask) if self._graphs else None
 
     def _row_range(self, first: int, stop: int) -> SpeechLmState:
-        """Neighbours, where they lie."""
+        """A view of adjacent rows."""
         return SpeechLmState(self._state.kv[first:stop], self._state.lengths[first:stop])
 
     @torch.inference_mode()
@@ -151,9 +152,9 @@ class LmRunner:
 
 
 def _common_prefix(new_generation: Callable[[LmPrompt], Generation], prompt: LmPrompt) -> tuple[LmInput, ...]:
-    """What is fed before the first text id: where utterances of different text begin to differ.
+    """The inputs that do not depend on the text, found by comparing two generations of different text.
 
-    A prompt may be spoken before any text is needed; the last of its inputs is left to be asked with.
+    The last input of a request is left out, because a decode step needs one.
     """
     one, other = (_first_inputs(new_generation(prompt), text_id) for text_id in (0, 1))
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one[:-1], other, strict=False))

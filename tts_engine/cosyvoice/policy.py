@@ -1,4 +1,4 @@
-"""How the CosyVoice backend behaves: numbers only, each with its unit and reason."""
+"""Settings of the CosyVoice backend, each with its unit and reason."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -21,54 +21,62 @@ class Interleave(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CosyVoicePolicy:
-    """What a house chooses once; what a session chooses is in ``Delivery``.
+    """Settings of one CosyVoice backend. ``Delivery`` holds what a session chooses.
 
-    slots: sessions open at once. memory_ids: ids that the language model remembers of a session, room that
-    costs nothing until it is used. max_text_ids: of one sentence, longer ones are spoken in parts (upstream
-    cuts at 80). ids_per_decode_step: speech ids a step, few, so that cancelling is quick. max_decode_rows: sessions
-    that share such a step. max_render_rows: that share the rendering of a chunk. prefill_chunk: ids of a
-    long prompt that the model is fed at once, between the ids of others who wait that long. first_hop,
-    max_hop: speech ids of a chunk of audio, 40 ms each. prompt_ids: of a voice's recording, the last
-    ones, that the flow hears; they cost memory in every session as speech does. max_prepared_voices: whose
-    prompts are kept computed. pause_share: of the pause that a text asks for after a sentence; the model
-    makes its own. memory_share: of the memory that is free when the bundle is loaded, for what sessions
-    remember; expected_ids: speech ids for which it is held free in each, 10 s; a sentence that becomes longer
-    takes what it needs, and fewer newcomers are let in. precision: of the language model's matrices. device:
-    that the networks compute on: "auto", the first card that torch can use, else the CPU; "cpu", "cuda" or
-    "cuda:N". overlap: whether a step of each stage may run at once, on a thread and a stream of its own.
+    A speech id is 40 ms of speech.
     """
 
+    # How text is fed to the language model.
     interleave: Interleave = Interleave.BISTREAM
     flow: FlowPolicy = field(default_factory=FlowPolicy)
+    # Bounds of speech ids for each text id of a sentence.
     length: SpeechLengthRule = field(default_factory=SpeechLengthRule)
+    # Sessions open at once.
     slots: int = 8
+    # Ids in the language model's memory of a session; a page costs nothing until it is written.
     lm_context_ids: int = 6144
+    # Text ids of one sentence; a longer one is spoken as several. Upstream splits at 80.
     max_text_ids: int = 100
+    # Speech ids that a DECODE step adds to each session; few, so that a cancelled session ends soon.
     ids_per_decode_step: int = 4
+    # Sessions that share a DECODE step.
     max_decode_rows: int = 32
-    # On two cores, 4 chunks of 1 s in one step take 70 to 100 % of the time that they take in four; and no
-    # chunk is heard before all are done, which in four steps the first would be after a quarter of the time.
+    # Sessions that share a RENDER step. On two cores, 4 chunks of 1 s in one step take 70 to 100 % of the
+    # time of four steps, and no chunk is delivered before the step ends; one by one, the first takes a
+    # quarter of that.
     max_render_rows: int = 2
+    # Ids of a long prompt fed in one step; sessions that decode wait for it.
     prefill_chunk: int = 128
+    # Speech ids of the first chunk of audio, and of the longest chunk.
     first_hop: int = 25
     max_hop: int = 50
+    # Speech ids at the end of a voice's recording that the flow is conditioned on; they cost each session as
+    # much memory as speech does.
     max_prompt_ids: int = 10 * 25
+    # Voices whose prompts are kept computed.
     max_prepared_voices: int = 4
+    # Share of the pause that the text asks for after a sentence; the model adds a pause of its own.
     pause_share: float = 0.3
+    # Share of the memory free after loading that sessions may fill.
     memory_share: float = 0.8
+    # Speech ids reserved for each session at admission, 10 s. A longer sentence takes what it needs, and
+    # fewer sessions are admitted meanwhile.
     expected_ids: int = 10 * 25
+    # Precision of the language model's matrices.
     precision: Precision = Precision.FP32
+    # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
     device: str = "auto"
-    # On two cores three newcomers were first heard after 9.8, 9.8, 12.5 s without it and
-    # 8.5, 8.5, 16.1 s with it, and all had spoken at the same time: no stage leaves anything free.
+    # Run DECODE and RENDER steps at the same time, on two threads and device streams. On two cores, three new
+    # sessions were first heard after 9.8, 9.8 and 12.5 s without it, 8.5, 8.5 and 16.1 s with it, and all
+    # ended at the same time: neither stage leaves a core idle.
     overlap: bool = False
 
 
 def policy_for(precision: str, device: str) -> CosyVoicePolicy:
-    """The policy of a house that chose these by name; raises BadRequest, and BundleError without the device.
+    """The default policy for a device. Raises BadRequest for the precision, BundleError without the device.
 
-    A card has room for many: what the flow remembers is in halves there, which moves a mel by 4e-5. And the
-    next ids, which hardly fill it, are not to wait for the sound of others.
+    A GPU has room for many sessions: the flow's state is float16 there, which changes a mel by 4e-5, and
+    stages overlap, because a DECODE step hardly uses a GPU and should not wait for a RENDER step.
     """
     policy = CosyVoicePolicy(precision=parse_precision(precision), device=device)
     try:
@@ -81,7 +89,7 @@ def policy_for(precision: str, device: str) -> CosyVoicePolicy:
 
 
 def parse_precision(name: str) -> Precision:
-    """A precision by its name; raises BadRequest."""
+    """The precision with that name. Raises BadRequest if there is none."""
     if name not in list(Precision):
         raise BadRequest(f"precision is {name!r}; it must be {', '.join(Precision)}")
     return Precision(name)

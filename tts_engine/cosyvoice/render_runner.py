@@ -1,16 +1,16 @@
-"""Runs flow and vocoder: speech ids of a sentence to samples, a chunk at a time.
+"""Runs flow and vocoder: speech ids of a sentence to samples, one chunk at a time.
 
-A voice's recording is heard by the flow once and kept; a sentence goes on behind it, there, or in a copy, or
-in pages that refer to it (``flow_runner``). The recording is cut to whole blocks of 25 ids and 3 more, the
-lookahead of its last block, so that 22 new ids make a block with them and 25 are enough for the first sound:
+The flow's state after a voice's recording is computed once and kept; a sentence continues from it
+(``flow_runner``). The recording is cut to whole blocks of 25 ids plus 3, the lookahead of its last block. So
+22 new ids complete the next block, and 25 are enough for the first sound:
 
     ids        |<- recording, 25 k ->|r r r|0 ... 21|22 23 24|
                 prepared once a voice |first chunk |lookahead
 
-Sentences whose chunks are equally long share a step of the flow, and of the vocoder where they are equally
-far; last chunks share one where they take as many blocks. Memory is in each sentence's ``SentenceRenderState``, or told
-there (``flow_runner``), and is replaced once a step has come to its end, so that a step that failed can be
-tried again. One thread.
+Sentences whose chunks have the same length share a step of the flow; final chunks share one if they take the
+same number of blocks. Sentences share a step of the vocoder if their state shapes agree. State is in each
+sentence's ``SentenceRenderState`` and is replaced when a step ends, so a step that raised can be repeated.
+Used by one thread.
 """
 
 from collections import OrderedDict
@@ -38,36 +38,33 @@ from .flow_runner import EagerFlowRunner, FlowRunner, GraphFlowRunner, supports_
 from .policy import CosyVoicePolicy
 
 Samples = NDArray[np.float32]
-
-
 HarmonicVocoderState = HiftV2State | HiftV3State
 
 
 class VocoderStream(Protocol):
-    """A vocoder's memory and random numbers in the middle of a sentence."""
+    """The vocoder's state and noise in the middle of a sentence."""
 
     state: HarmonicVocoderState
 
     def draw_noise(self, frames: int, *, last: bool) -> Tensor:
-        """The noise that so many new mel frames take, (1, N, waves)."""
+        """The noise for that many new mel frames, (1, N, waves)."""
 
 
 @dataclass(slots=True)
 class SentenceRenderState:
-    """What flow, speed and vocoder remember of a sentence. prompt_tail_mel: (80, 2 n), of the recording's tail.
+    """The state of flow, speed change and vocoder for one sentence."""
 
-    seat: the sentence's at the ``FlowRunner``.
-    """
-
-    flow_sequence: object
-    prompt_tail_mel: Tensor
+    flow_sequence: object  # the ``FlowRunner``'s
+    prompt_tail_mel: (
+        Tensor  # (80, 2 n), of the n ids at the recording's end that the first chunk renders again
+    )
     speed: MelStretcher
     vocoder_stream: VocoderStream
 
 
 @dataclass(frozen=True, slots=True)
 class RenderInput:
-    """A chunk of a sentence to render; ids: all of the sentence's so far, the recording's tail first."""
+    """A chunk to render. ids: all speech ids of the sentence so far, after the recording's tail."""
 
     render_state: SentenceRenderState
     chunk: SpeechIdChunk
@@ -75,13 +72,13 @@ class RenderInput:
 
     @property
     def length(self) -> int:
-        """Ids of the chunk."""
+        """Number of speech ids in the chunk."""
         return self.chunk.stop - self.chunk.start
 
 
 @dataclass(frozen=True, slots=True)
 class VocoderInput:
-    """What the vocoder is to make of a chunk. mel: (1, 80, T). noise: (1, N, waves)."""
+    """The vocoder's input for a chunk. mel: (1, 80, T). noise: (1, N, waves)."""
 
     vocoder_stream: VocoderStream
     mel: Tensor
@@ -90,7 +87,7 @@ class VocoderInput:
 
 
 class RenderRunner:
-    """Flow and vocoder of a bundle."""
+    """The flow and the vocoder of a bundle, and its prepared voices."""
 
     def __init__(self, networks: CosyVoiceNetworks, policy: CosyVoicePolicy) -> None:
         self._flow: Flow = networks.flow
@@ -105,12 +102,12 @@ class RenderRunner:
 
     @property
     def memory_ids(self) -> int:
-        """Speech ids that there is memory for."""
+        """Speech ids for which there is memory."""
         return self._flow_runner.memory_ids
 
     @property
     def prepared_voice_ids(self) -> int:
-        """Speech ids of the voices that are kept prepared."""
+        """Speech ids of memory that prepared voices take."""
         return sum(self._flow_runner.prepared_voice_ids(voice) for voice in [*self._prepared.values()])
 
     def copied_voice_ids(self, flow_prompt: FlowPrompt) -> int:
@@ -120,7 +117,10 @@ class RenderRunner:
     def begin_sentence(
         self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator
     ) -> SentenceRenderState:
-        """A sentence in a voice. noise: of the session, for version 2; version 3's is always the same."""
+        """The state of a new sentence. noise: the session's generator; version 3 reads a fixed table instead.
+
+        Raises MemoryError.
+        """
         sequence = self._flow_runner.open_sentence(self._prepared_voice(flow_prompt))
         prompt_tail = self._to_device(
             flow_prompt.mel[
@@ -132,7 +132,7 @@ class RenderRunner:
         )
 
     def flow_batch_key(self, render_input: RenderInput) -> Hashable:
-        """Equal for parts that ``flow`` may be given together."""
+        """Equal for inputs that can share a ``run_flow``."""
         final, flow_key = (
             render_input.chunk.final,
             self._flow_runner.batch_key(render_input.render_state.flow_sequence),
@@ -151,7 +151,7 @@ class RenderRunner:
         }
 
     def vocoder_input(self, render_input: RenderInput, mel: Tensor) -> VocoderInput:
-        """A chunk's mel at the session's speed, and the noise that it takes; not to be done twice."""
+        """Stretch a chunk's mel to the session's speed and draw its noise; advances both, so call it once."""
         render_state, final = render_input.render_state, render_input.chunk.final
         prompt_frames = max(
             0, render_state.prompt_tail_mel.shape[1] - FRAMES_PER_SPEECH_ID * render_input.chunk.start
@@ -163,13 +163,13 @@ class RenderRunner:
         return VocoderInput(render_state.vocoder_stream, mel, noise, final)
 
     def vocoder_batch_key(self, vocoder_input: VocoderInput) -> Hashable:
-        """Equal for voicings that ``vocode`` may be given together."""
+        """Equal for inputs that can share a ``run_vocoder``."""
         state_shapes = tuple(tensor.shape for tensor in tensors(vocoder_input.vocoder_stream.state))
         return vocoder_input.final, vocoder_input.mel.shape, state_shapes
 
     @torch.inference_mode()
     def run_vocoder(self, vocoder_inputs: Mapping[int, VocoderInput]) -> dict[int, Samples]:
-        """The samples of each chunk, as far as they are certain."""
+        """The samples of each chunk, except those that depend on the next chunk."""
         rows = [*vocoder_inputs.values()]
         mel, noise = torch.cat([row.mel for row in rows]), torch.cat([row.noise for row in rows])
         network = cast(_VocoderNetwork, self._vocoder)
@@ -183,7 +183,7 @@ class RenderRunner:
         return dict(zip(vocoder_inputs, to_host(samples).numpy(), strict=True))
 
     def free(self, render_state: SentenceRenderState) -> None:
-        """Free what the flow remembers of a sentence that is not rendered any more."""
+        """Free the flow's state of a sentence that is not rendered further."""
         self._flow_runner.free(render_state.flow_sequence)
 
     def _prepared_voice(self, flow_prompt: FlowPrompt) -> object:
@@ -213,7 +213,7 @@ class RenderRunner:
 
 
 class _VocoderNetwork(Protocol):
-    """What both vocoders do with states of their own kind."""
+    """What both vocoders have in common; each with its own type of state."""
 
     def step(
         self, mel: Tensor, noise: Tensor, state: HarmonicVocoderState
@@ -223,7 +223,7 @@ class _VocoderNetwork(Protocol):
 
 
 class _HiftStream:
-    """Version 2's."""
+    """Version 2: noise from the session's generator."""
 
     def __init__(self, network: HiftV2, noise: np.random.Generator) -> None:
         self._config, self._noise = network.config, noise
@@ -236,7 +236,7 @@ class _HiftStream:
 
 
 class _HiftV3Stream:
-    """Version 3's."""
+    """Version 3: noise from a table that all sentences read from its start."""
 
     def __init__(self, network: HiftV3, noise: NoiseReader) -> None:
         self._network, self._noise = network, noise
@@ -262,7 +262,7 @@ def _flow_runner(flow: Flow, policy: CosyVoicePolicy) -> FlowRunner[Any, Any]:
 
 
 def _flow_chunk(render_inputs: Sequence[RenderInput], device: torch.device) -> FlowChunk:
-    """Chunks as rows, padded where they are last ones of different length; their ids on the host."""
+    """The chunks as rows of one batch, padded if final chunks differ in length; ids stay on the host."""
     lengths = tuple(render_input.length for render_input in render_inputs)
     max_length = max(lengths)
     ids = torch.zeros(len(render_inputs), max_length, dtype=torch.int64)

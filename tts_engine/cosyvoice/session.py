@@ -1,11 +1,11 @@
-"""One session on the host: its sentences, counters and random numbers. No tensors.
+"""One CosyVoice session on the host: sentences, counters and random generators. No tensors.
 
-    segments     |Well,|who is it?|          |Me.|        clauses are fed as they come
+    segments     |Well,|who is it?|          |Me.|        clauses are fed when they arrive
     sentences    |Well, who is it?|  pause   |Me.|        a sentence is one generation of the model
     speech ids   |.......................|   |....|
     chunks       |22|--50--|---50---|rest|   |rest|       as ``HopSchedule`` cuts them
 
-A sentence ends where its segment says so, and before a piece that would make it too long.
+A sentence ends where its segment ends it, or before a piece that would make it too long.
 """
 
 from collections import deque
@@ -15,9 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...models.cosyvoice.lm.decoding import DecodeTurn
-from ...models.cosyvoice.lm.generation import (
-    SamplingRequest,
-)
+from ...models.cosyvoice.lm.generation import SamplingRequest
 from ...models.cosyvoice.lm.sampling import seeded_uniforms
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
@@ -28,16 +26,17 @@ from .render_runner import RenderInput, Samples
 from .sentence import SentenceConfig, SpokenSentence, TextPiece, Words
 from .word_timing import IDS_PER_S
 
-SAMPLES_PER_ID = 960
-FRAMES_PER_ID = 2
+SAMPLES_PER_ID = 960  # at 24 kHz
+FRAMES_PER_ID = 2  # mel frames, 50 a second
 
 
 class CosyVoiceSession:
-    """One session's sentences, one after the other.
+    """The sentences of one session, one after the other.
 
     Attributes:
-        sentence: the one on its way.
-        draws, noise: its random numbers, of sampling and of version 2's vocoder.
+        sentence: the current one.
+        sampling_rng, vocoder_rng: the session's random generators, seeded alike; only version 2's vocoder
+            draws from the second.
     """
 
     def __init__(self, config: SentenceConfig, conditioning: VoiceConditioning, seed: int) -> None:
@@ -50,7 +49,7 @@ class CosyVoiceSession:
         self._speech_ids = 0
 
     def begin(self, segment: Segment, pause_s: float) -> None:
-        """Take a segment on."""
+        """Queue a segment with a pause in seconds, or start the conversion if there is one."""
         if self.conditioning.source_speech_ids is not None:
             self.sentence = SpokenSentence(self._config, self.conditioning)
         else:
@@ -59,7 +58,7 @@ class CosyVoiceSession:
         self.collect_and_feed()
 
     def collect_and_feed(self) -> None:
-        """Take over what was said, leave a sentence that is spoken out, and feed what can be fed."""
+        """Collect speech ids, drop the current sentence if it is done, and feed pieces if possible."""
         self._collect_ids()
         while self._pieces and self._feed_piece(self._pieces[0]):
             self._pieces.popleft()
@@ -67,26 +66,26 @@ class CosyVoiceSession:
 
     @property
     def is_drained(self) -> bool:
-        """Whether all text is spoken, but for what the model holds until more comes."""
+        """Whether all text is rendered, apart from what the model holds back until more text arrives."""
         return not self._pieces and (self.sentence is None or self.sentence.needs_text)
 
     @property
     def sentence_ids(self) -> int:
-        """Speech ids of the sentence on its way, so far."""
-        sentence = self.sentence  # asked while a step may come to its end
+        """Speech ids of the current sentence so far. May be called while a step is running."""
+        sentence = self.sentence  # one read, because a step on another thread may clear it
         return sentence.spoken_ids if sentence is not None else 0
 
     @property
     def is_chunk_ready(self) -> bool:
-        """Whether a chunk can be rendered."""
+        """Whether the next chunk's speech ids are complete."""
         return self.sentence is not None and self.sentence.next_chunk is not None
 
     def ask(self) -> SamplingRequest | None:
-        """What the model is to be asked now."""
+        """The next request to the language model."""
         return self.sentence.ask() if self.sentence is not None else None
 
     def decoding_turn(self) -> DecodeTurn | None:
-        """How to ask the model now; it is being asked."""
+        """The session's part in a decode step that runs now; None if it has no request."""
         sentence, ask = self.sentence, self.ask()
         if not sentence or not ask:
             return None
@@ -95,13 +94,13 @@ class CosyVoiceSession:
         return DecodeTurn(sentence.generation, self.sampling_rng, self.conditioning.sampling, fed)
 
     def answer(self, id: int) -> None:
-        """What the model was asked for."""
+        """Take the speech id that the language model chose."""
         assert self.sentence is not None
         self.sentence.generation.answer(id)
         self.collect_and_feed()
 
     def render_input(self) -> RenderInput | None:
-        """What to render now; its sentence has a rendering."""
+        """The chunk to render now; None if there is none. The sentence must have a render state."""
         sentence = self.sentence
         if sentence is None or sentence.next_chunk is None:
             return None
@@ -109,11 +108,11 @@ class CosyVoiceSession:
         return RenderInput(sentence.render_state, sentence.next_chunk, sentence.ids)
 
     def empty_result(self) -> StepResult:
-        """The result of a step that made no sound."""
+        """The result of a step that rendered nothing."""
         return StepResult(np.zeros(0, np.float32), (), segment_done=self.is_drained)
 
     def render_result(self, samples: Samples) -> StepResult:
-        """The result of a step that made the samples of the chunk that was due."""
+        """The result of a step that rendered the next chunk to these samples."""
         sentence = self.sentence
         assert sentence is not None
         start_sample = self._samples - sentence.samples
@@ -144,7 +143,7 @@ class CosyVoiceSession:
                 self.sentence = None
 
     def _feed_piece(self, piece: TextPiece) -> bool:
-        """Give the sentence a piece; False where it has to be spoken out first."""
+        """Feed a piece to the current sentence; False if that has to be rendered to its end first."""
         if self.sentence is None:
             if not piece.text_ids:
                 return True
@@ -158,7 +157,7 @@ class CosyVoiceSession:
         return True
 
     def _split_to_fit(self, segment: Segment, before: Words, pause_s: float) -> Iterator[TextPiece]:
-        """A segment as pieces that fit into a sentence each; before: the word that it goes on from."""
+        """Split a segment into pieces that each fit into a sentence. before: the word that precedes it."""
         whole = join_words((*before, *segment.words))[len(join_words(before)) :]
         text_ids = tuple(self._config.encode_text(whole))
         half = len(segment.words) // 2
@@ -175,7 +174,7 @@ class CosyVoiceSession:
             yield from self._split_word(text_ids, segment, pause_s)
 
     def _split_word(self, text_ids: tuple[int, ...], segment: Segment, pause_s: float) -> Iterator[TextPiece]:
-        """A word without end, in as many pieces as it takes."""
+        """Split a single word that is longer than a sentence may be."""
         max_count = self._config.max_text_ids
         *parts, last = (text_ids[place : place + max_count] for place in range(0, len(text_ids), max_count))
         for part in parts:
@@ -183,7 +182,7 @@ class CosyVoiceSession:
         yield TextPiece(last, segment, pause_s)
 
     def _timed_words(self, sentence: SpokenSentence, start_sample: int) -> Iterator[Word]:
-        """Words that begin in what the sentence has given out now; starts_at: its first sample."""
+        """Words that begin in the samples given out so far. start_sample: of the sentence, in the stream."""
         speed = self.conditioning.speed
         until_speech_id = sentence.samples * speed / SAMPLES_PER_ID
         total = sentence.spoken_ids if sentence.generation.finished else None

@@ -1,9 +1,9 @@
-"""How many sessions there is memory for, reckoned in speech ids: flow and vocoder remember all of a sentence.
+"""Computes how many sessions fit into device memory, in speech ids: the flow keeps state of a whole sentence.
 
-    memory     |voices kept|voice + sentence|voice + sentence|voice + sentence|......|
-    sessions                 open             open             one more: likely        too little for another
+    memory     |kept voices|voice + sentence|voice + sentence|voice + sentence|......|
+    sessions                 open             open             one more         too little for another
 
-A sentence is reckoned with a likely length until it is longer; what it held is free when it ends.
+A sentence counts with an expected length until it is longer. Its memory is free when it ends.
 """
 
 from collections.abc import Collection
@@ -12,10 +12,10 @@ from collections.abc import Collection
 def max_sessions_in_memory(
     memory_ids: int, prepared_voice_ids: int, ids_by_session: Collection[int], new_session_ids: int
 ) -> int:
-    """Sessions that may be open, those that are included; at least one, who has nobody to share with.
+    """Sessions that may be open at once, open ones included; at least one.
 
-    memory_ids: that there is room for. kept: of them, those of prepared voices. held: by each session.
-    newcomer: that one more is likely to hold.
+    All sizes are speech ids. memory_ids: total room. prepared_voice_ids: taken by prepared voices.
+    ids_by_session: taken by each open session. new_session_ids: expected for one more.
     """
     additional = (memory_ids - prepared_voice_ids - sum(ids_by_session)) // new_session_ids
     return max(1, len(ids_by_session) + additional)

@@ -1,14 +1,13 @@
-"""When the words of a sentence are heard: an estimate, because the model does not say.
+"""Estimates when the words of a sentence are heard, because the model gives no alignment.
 
-What is known for certain is when the model was given a word; it cannot have said it before. From there on
-words take as long as they usually do, and once the sentence's length is known, the words that are left share
-what is left of it:
+A word cannot be spoken before the model is given its text; that time is known. From there on words take their
+usual length, and once the sentence's length is known, the remaining words share the remaining time:
 
     given       1 2 3          4 5 6
     speech ids  |--- 15 -------|--- 15 ------|------------ the rest ---------|
     words       1      2       3          4           5             6
 
-Positions are speech ids, 25 a second, from the sentence's beginning. Source: the 5:15 interleave of
+Positions are speech ids, 25 a second, from the start of the sentence. Source: the 5:15 interleave of
 FunAudioLLM/CosyVoice@ace7c47 cosyvoice/llm/llm.py:551-661.
 """
 
@@ -26,7 +25,7 @@ IDS_PER_S = 25
 
 @dataclass(frozen=True, slots=True)
 class TimedWord:
-    """A word of the text, and the speech ids in which it is heard."""
+    """A word of the text, and the range of speech ids in which it is heard."""
 
     word: WrittenWord
     start: float
@@ -35,7 +34,7 @@ class TimedWord:
 
 @dataclass(frozen=True, slots=True)
 class _PendingWord:
-    """A word, its usual length in speech ids, and which text id it begins with, as far as lengths tell."""
+    """A word, its usual length in speech ids, and its first text id, estimated from the lengths."""
 
     word: WrittenWord
     length: float
@@ -43,18 +42,19 @@ class _PendingWord:
 
 
 class WordTimeEstimator:
-    """The words of one sentence, each told once."""
+    """The words of one sentence; each is yielded once."""
 
     def __init__(self) -> None:
         self._text_ids = 0
         self._pending: deque[_PendingWord] = deque()
-        self._remaining_length = 0.0  # of all waiting words
-        self._text_ids_given = [0]  # text ids, and from which speech id on
+        self._remaining_length = 0.0  # of all pending words
+        # Parallel lists: how many text ids the model had, and from which speech id on.
+        self._text_ids_given = [0]
         self._given_at_speech_id = [0]
         self._position = 0.0
 
     def add(self, spoken: Sequence[SpokenWord], text_ids: int) -> None:
-        """Words of the next so many text ids, as they are spoken."""
+        """Add the words of the next ``text_ids`` text ids."""
         words = group_written_words(spoken)
         lengths = [
             IDS_PER_S * estimate_seconds(spoken[place] for place in word.spoken_range) for word in words
@@ -68,12 +68,12 @@ class WordTimeEstimator:
         self._text_ids += text_ids
 
     def note_text_given(self, text_ids: int, position: int) -> None:
-        """The model is given so many more text ids, before it says the speech id at ``position``."""
+        """Record that the model is given that many more text ids before the speech id at ``position``."""
         self._text_ids_given.append(self._text_ids_given[-1] + text_ids)
         self._given_at_speech_id.append(position)
 
     def take_words_until(self, until: float, total: float | None) -> Iterator[TimedWord]:
-        """Words that begin before ``until`` and were not told yet. total: of the sentence, once known."""
+        """Words that begin before ``until``, once each. total: the sentence's length, None until known."""
         time_scale = (
             1.0 if total is None else max(0.0, total - self._position) / max(self._remaining_length, 1e-9)
         )
@@ -91,6 +91,6 @@ class WordTimeEstimator:
             yield TimedWord(waiting.word, begin, self._position)
 
     def _earliest_position(self, waiting: _PendingWord) -> float:
-        """Where the model was given the text id that the word begins with; infinite before that."""
+        """The speech id at which the model is given the word's first text id; infinite until then."""
         step = bisect_right(self._text_ids_given, waiting.text_id)
         return self._given_at_speech_id[step] if step < len(self._given_at_speech_id) else math.inf

@@ -1,6 +1,6 @@
-"""The index of voices on file: a row a voice in SQLite, and what a row may say.
+"""The SQLite index of a voice store: one row for each voice, and the checks of its fields.
 
-What else a store is, files and locks, is ``voice_store.py``.
+Files, transactions and locks are in ``store``.
 
 Source: sqlite.org/wal.html; sqlite.org/pragma.html (secure_delete, user_version).
 """
@@ -18,11 +18,11 @@ from ..errors import BadRequest, BundleError, UnknownVoice
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")  # BCP 47
-_MAX_NAME_CHARACTERS = 200  # characters
-_MAX_NOTE_CHARACTERS = 10_000  # characters of a consent statement, or of where a recording is from
-_LOCK_TIMEOUT_S = 10.0  # that another process may hold the lock; a change holds it for some milliseconds
+_MAX_NAME_CHARACTERS = 200
+_MAX_NOTE_CHARACTERS = 10_000  # of a consent statement or a provenance
+_LOCK_TIMEOUT_S = 10.0  # to wait for another process's lock, which lasts some milliseconds
 
-# One script a format, each from the one before it; PRAGMA user_version says how many were run.
+# Each script upgrades the format before it; PRAGMA user_version counts the scripts that have run.
 _MIGRATIONS = (
     """
     CREATE TABLE voices (
@@ -49,36 +49,32 @@ _MIGRATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class VoiceMetadata:
-    """What is known about a voice besides its sound.
+    """What is known about a voice besides its sound; "" where a field is unknown."""
 
-    language: BCP 47, "" for not told. owner: id of the key that made it, "" for the operator. consent: what
-    the speaker agreed to. provenance: where the recording is from. source: its SHA-256, in hexadecimal.
-    """
-
-    language: str = ""
-    owner: str = ""
-    consent: str = ""
-    provenance: str = ""
-    source: str = ""
+    language: str = ""  # BCP 47
+    owner: str = ""  # id of the key that enrolled it; "" is the operator
+    consent: str = ""  # what the speaker agreed to
+    provenance: str = ""  # where the recording comes from
+    source: str = ""  # SHA-256 of the recording, in hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
 class StoredVoice:
-    """A row of the index. content: hash of the prompt; bytes: of its file; times: seconds since 1970."""
+    """A row of the index."""
 
     id: str
-    name: str
-    content: str
-    version: int
-    bytes: int
-    transcript: str
-    created_at: float
-    changed_at: float
+    name: str  # as shown to people; need not be unique
+    content: str  # hash of the prompt
+    version: int  # of CosyVoice: 2 or 3
+    bytes: int  # of the prompt's file
+    transcript: str  # of the recording
+    created_at: float  # seconds since 1970
+    changed_at: float  # seconds since 1970
     about: VoiceMetadata
 
     @property
     def language(self) -> str:
-        """BCP 47, "" for not told."""
+        """BCP 47; "" if unknown."""
         return self.about.language
 
 
@@ -89,7 +85,7 @@ COLUMNS = (
 
 
 def find_row(index: sqlite3.Connection, voice_id: str) -> StoredVoice | None:
-    """The voice of that id; None where there is none."""
+    """The voice with that id, or None."""
     if _ID.fullmatch(voice_id) is None:
         return None
     row = index.execute(f"SELECT {COLUMNS} FROM voices WHERE id = ?", (voice_id,)).fetchone()
@@ -97,7 +93,7 @@ def find_row(index: sqlite3.Connection, voice_id: str) -> StoredVoice | None:
 
 
 def require_row(index: sqlite3.Connection, voice_id: str) -> StoredVoice:
-    """The voice of that id; raises UnknownVoice."""
+    """The voice with that id. Raises UnknownVoice."""
     voice = find_row(index, voice_id)
     if voice is None:
         raise UnknownVoice(f"no voice {voice_id[:140]!r} in the store")
@@ -105,12 +101,12 @@ def require_row(index: sqlite3.Connection, voice_id: str) -> StoredVoice:
 
 
 def voice_from_row(row: tuple[Any, ...]) -> StoredVoice:
-    """A row of ``COLUMNS``."""
+    """The voice in a row of ``COLUMNS``."""
     return StoredVoice(*(*row[:8], VoiceMetadata(*row[8:])))
 
 
 def checked_id(voice_id: str) -> str:
-    """The id, if it may be one; raises BadRequest."""
+    """Return the id. Raises BadRequest if it is not allowed."""
     if _ID.fullmatch(voice_id) is None:
         raise BadRequest(
             f"voice id {voice_id[:140]!r}; 1 to 128 letters, digits, '.', '_' and '-' are allowed, "
@@ -120,49 +116,54 @@ def checked_id(voice_id: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name, if a voice may have it; raises BadRequest."""
+    """Return the name. Raises BadRequest if it is not allowed."""
     if not 1 <= len(name) <= _MAX_NAME_CHARACTERS or not name.isprintable():
         raise BadRequest(
-            f"a voice's name has {len(name)} characters; 1 to {_MAX_NAME_CHARACTERS} printable ones may be"
+            f"a voice's name has {len(name)} characters; "
+            f"1 to {_MAX_NAME_CHARACTERS} printable ones are allowed"
         )
     return name
 
 
 def checked_metadata(about: VoiceMetadata) -> VoiceMetadata:
-    """What is known about a voice, if that may be kept; raises BadRequest."""
+    """Return the metadata. Raises BadRequest if a field is not allowed."""
     if about.language and _LANGUAGE.fullmatch(about.language) is None:
         raise BadRequest(
-            f"a voice's language is {about.language[:40]!r}; a code such as 'en' or 'en-GB' may be"
+            f"a voice's language is {about.language[:40]!r}; a code such as 'en' or 'en-GB' is allowed"
         )
     for field, note in zip(VoiceMetadata.__slots__, astuple(about), strict=True):
         if len(note) > _MAX_NOTE_CHARACTERS:
             raise BadRequest(
-                f"a voice's {field} has {len(note):,} characters; at most {_MAX_NOTE_CHARACTERS:,} may be"
+                f"a voice's {field} has {len(note):,} characters; "
+                f"at most {_MAX_NOTE_CHARACTERS:,} are allowed"
             )
         check_text(field, note)
     return about
 
 
 def check_text(field: str, text: str) -> None:
-    """Raises BadRequest for half of a character, which JSON can say and no file can hold."""
+    """Raise BadRequest for a lone surrogate, which JSON can carry but UTF-8 cannot."""
     if LONE_SURROGATE.search(text):
-        raise BadRequest(f"a voice's {field} holds half of a character (a lone surrogate); text is wanted")
+        raise BadRequest(
+            f"a voice's {field} holds half of a character (a lone surrogate); "
+            "only whole characters are allowed"
+        )
 
 
 @contextmanager
 def open_index(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to the index in a folder, for any thread, one at a time."""
+    """A connection to the index in a folder, usable by any thread, one at a time."""
     connection = sqlite3.connect(
         folder / "index.sqlite", timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     with closing(connection):
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA secure_delete = ON")  # who is removed is not to be read in free pages
+        connection.execute("PRAGMA secure_delete = ON")  # removed voices leave nothing in free pages
         yield connection
 
 
 def migrate(index: sqlite3.Connection, folder: Path) -> None:
-    """Bring the index to today's format; under the lock, so that of several processes one does."""
+    """Upgrade the index to the current format. The write lock is held, so only one process does it."""
     (format_number,) = index.execute("PRAGMA user_version").fetchone()
     if format_number > len(_MIGRATIONS):
         raise BundleError(

@@ -1,10 +1,11 @@
-"""Prompts of voices in memory: the least recently used go first, and a cold one is loaded once.
+"""A bounded, least-recently-used cache of voice prompts. Concurrent requests for a prompt load it once.
 
-    thread 1   get(anna) -> load ----------------> prompt
-    thread 2        get(anna) -> waits ----------> the same prompt
-    thread 3           get(anna) -> waits -------> the same prompt
+    thread 1   get("anna") -> load --------------> prompt
+    thread 2        get("anna") -> waits --------> the same prompt
+    thread 3           get("anna") -> waits -----> the same prompt
 
-A load that fails is told to everyone who waits for it and forgotten; who asks next tries again.
+A VivavoceError or OSError of a load is raised in every waiting thread; any other error cancels their wait.
+Failures are not cached.
 """
 
 import threading
@@ -17,15 +18,15 @@ from ..errors import VivavoceError
 
 
 def prompt_size_bytes(prompt: VoicePrompt) -> int:
-    """Bytes that a prompt takes in memory."""
+    """Size of a prompt in memory."""
     return prompt.speech_ids.nbytes + prompt.mel.nbytes + prompt.embedding.nbytes
 
 
 class PromptCache:
-    """Prompts by key, of ``max_bytes`` together; safe from any thread. They are handed out uncopied."""
+    """Prompts by key, ``max_bytes`` in total. May be used from any thread. Prompts are shared, not copied."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._most_bytes = max_bytes
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._prompts: OrderedDict[str, VoicePrompt] = OrderedDict()
         self._loading: dict[str, Future[VoicePrompt]] = {}
@@ -33,14 +34,14 @@ class PromptCache:
 
     @property
     def used_bytes(self) -> int:
-        """What the prompts held take."""
+        """Size of all prompts in the cache."""
         return self._used_bytes
 
     def __contains__(self, key: object) -> bool:
         return key in self._prompts
 
     def get(self, key: str, load: Callable[[], VoicePrompt]) -> VoicePrompt:
-        """The prompt of that key, by ``load`` where it is not held; raises what that raises."""
+        """The prompt with that key; calls ``load`` if it is not cached, and raises what ``load`` raises."""
         with self._lock:
             if key in self._prompts:
                 self._prompts.move_to_end(key)
@@ -65,12 +66,13 @@ class PromptCache:
         finally:
             with self._lock:
                 del self._loading[key]
-            loading.cancel()  # after an error that nobody foresaw: whoever waits shall not wait for ever
+            # No effect once there is a result; after an unexpected error it ends the wait of other threads.
+            loading.cancel()
 
     def _insert(self, key: str, prompt: VoicePrompt) -> None:
         with self._lock:
             self._prompts[key] = prompt
             self._used_bytes += prompt_size_bytes(prompt)
-            while self._used_bytes > self._most_bytes:
+            while self._used_bytes > self._max_bytes:
                 _, oldest = self._prompts.popitem(last=False)
                 self._used_bytes -= prompt_size_bytes(oldest)

@@ -1,13 +1,12 @@
-"""Bytes that a stranger calls a recording, decoded to one channel of floats: run as a process of its own.
+"""Decodes an untrusted sound file to one channel of floats. Run as a process of its own by ``recording``.
 
     python recording_decoder.py LIMITS < file > answer      one line of JSON, then the samples as float32
 
-``recording`` starts it and reads its answer. On Linux the process may take so much memory and time and no
-more, because libav's parsers trust what they read: half a megabyte of a QuickTime file whose header is
-compressed asks for half a gigabyte. Which containers and codecs are looked at is listed here; a playlist that
-names other files is none of them, and pictures are never decoded.
+On Linux the process has limits of memory and CPU time, because libav's parsers trust their input: a QuickTime
+file of half a megabyte with a compressed header allocates half a gigabyte. Only the containers and codecs
+listed here are opened. Playlists, which name other files, are not among them, and video is never decoded.
 
-Nothing of this package is imported, so that the process starts soon.
+It imports nothing of this package, so that the process starts fast.
 
 Source: FFmpeg n8 libavformat/options_table.h (format_whitelist, codec_whitelist, protocol_whitelist).
 """
@@ -35,47 +34,48 @@ _CODECS = (
     "pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_u8,pcm_s8,"
     "pcm_alaw,pcm_mulaw,adpcm_ms,adpcm_ima_wav,flac,alac,mp3float,mp3,aac,opus,vorbis"
 )
-# No protocol has an empty name, so none is allowed; what is read is given as bytes.
+# "none" is not a protocol, so libav opens no file or URL; the file is passed in as bytes.
 _OPTIONS = {"format_whitelist": _FORMATS, "codec_whitelist": _CODECS, "protocol_whitelist": "none"}
-# Decoders of lossy codecs overshoot full scale, twofold at worst; beyond four it was no full scale.
+# Lossy decoders overshoot full scale by a factor of 2 at most; beyond 4 the samples are not scaled to [-1,
+# 1].
 _MAX_PEAK = 4.0
 
-_MAX_MEMORY_BYTES = 512 * 2**20  # bytes beyond what the interpreter has; 30 s at 192 kHz take 150 MB
-_MAX_CPU_S = 20  # of processor time; 30 s of speech take 0.1
+_MAX_MEMORY_BYTES = 512 * 2**20  # on top of the interpreter; 30 s at 192 kHz take 150 MB
+_MAX_CPU_S = 20  # CPU time; 30 s of speech take 0.1 s
 
 
 class RecordingRefused(ValueError):
-    """The bytes are no recording that may be used; the message says what was got and what is allowed."""
+    """The file cannot be used; the message says what was got and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingLimits:
-    """What a recording may be. max_bytes: of the file; 10 MiB, as the speech APIs allow."""
+    """What is accepted as a recording of a voice."""
 
     min_duration_s: float = 3.0
     max_duration_s: float = 30.0
-    min_sample_rate: int = 16_000
-    max_sample_rate: int = 192_000
+    min_sample_rate: int = 16_000  # Hz
+    max_sample_rate: int = 192_000  # Hz
     max_channels: int = 2
-    max_bytes: int = 10 * 2**20
+    max_bytes: int = 10 * 2**20  # of the file; the limit of the speech APIs
 
     def as_json(self) -> str:
-        """One line; ``RecordingLimits(**json.loads(line))`` reads it."""
+        """The limits as one line, which ``RecordingLimits(**json.loads(line))`` reads."""
         return json.dumps(asdict(self))
 
 
 def decode(data: bytes, limits: RecordingLimits) -> tuple[Float, int]:
-    """Samples, (N,) in [-1, 1], and their rate in Hz; two channels are averaged. Raises Refused.
+    """Decode a file: samples (N,) in [-1, 1] and their rate in Hz. Raises RecordingRefused.
 
-    Decoding stops with the first sample beyond ``max_duration_s``, however much the file holds.
+    Two channels are averaged. Decoding stops at ``max_duration_s``, however long the file is.
     """
     try:
         with av.open(io.BytesIO(data), mode="r", options=_OPTIONS, metadata_errors="replace") as container:
             stream = _audio_stream(container)
             _check_stream(stream.rate, stream.channels, limits)
             samples = _decode_stream(container, stream, limits)
-    except MemoryError as error:  # libav's is one of both kinds
-        raise RecordingRefused("the recording takes more memory to decode than a recording may") from error
+    except MemoryError as error:  # before FFmpegError: PyAV's out-of-memory error is both
+        raise RecordingRefused("the recording takes more memory to decode than is allowed") from error
     except av.error.FFmpegError as error:
         raise RecordingRefused(
             f"the file is no recording that can be read; {CONTAINERS} is allowed"
@@ -89,7 +89,7 @@ def _audio_stream(container: InputContainer) -> AudioStream:
             f"the file ({container.format.name}) holds no sound; {CONTAINERS} with speech is allowed"
         )
     stream = container.streams.audio[0]
-    # The whitelist keeps libav from other codecs while it looks at the file, not from being told to open one.
+    # libav applies its whitelist while it probes the file, but not when the stream's codec is opened.
     if stream.codec_context is None or stream.codec_context.name not in _CODECS.split(","):
         raise RecordingRefused(
             f"the file ({container.format.name}) holds sound in a codec that is not read here"
@@ -164,7 +164,7 @@ def _check_scale(samples: Float, limits: RecordingLimits, sample_rate: int) -> F
 
 
 def answer_bytes(data: bytes, limits: RecordingLimits) -> bytes:
-    """What the process answers: a rate and samples, or why not."""
+    """The process's output: a sample rate and the samples, or the reason for a refusal."""
     answer: dict[str, int | str] = {}
     samples = b""
     try:
@@ -176,7 +176,7 @@ def answer_bytes(data: bytes, limits: RecordingLimits) -> bytes:
 
 
 def _limit_resources() -> None:
-    """From here on: bounded memory and time."""
+    """Bound the memory and the CPU time of the rest of the process."""
     if sys.platform != "linux":
         return
     import resource

@@ -1,18 +1,18 @@
-"""Voices on file: what they are by content, and an index of who is which.
+"""A folder of enrolled voices: prompts stored by content hash, and an index of voices.
 
     folder/
-        index.sqlite         a row a voice: id, name, content, what is known about it
+        index.sqlite         one row for each voice: id, name, content hash, metadata
         contents/HASH.npz    a prompt, without pickle; several ids may share one
 
-Ids and contents are apart: the same recording enrolled twice is one file, an id may be given a new recording,
-and no id ever becomes a path. Several processes may use a folder. A change holds SQLite's write lock, its
-files included, and their order is such that a crash never leaves a row without its file:
+Ids and contents are separate: a recording enrolled twice is stored once, an id can get a new recording, and
+an id never becomes a path. Several processes may use a folder. A change holds SQLite's write lock while it
+writes its files, in an order that never leaves a row without its file after a crash:
 
     add       lock | file | row | unlock
-    remove    lock | row  | unlock          lock | the file, if no row has it by now | unlock
+    remove    lock | row  | unlock          lock | the file, if no row refers to it by now | unlock
 
-What a crash leaves is a file without a row; those are deleted as a store is opened. Prompts fit the release
-that they were enrolled with, so a store is opened for one, and says so of the others.
+A crash may leave a file without a row; opening the store deletes those. A prompt fits only the CosyVoice
+version that it was encoded with, so a store is opened for one version and refuses prompts of the other.
 
 Source: sqlite.org/lang_transaction.html (BEGIN IMMEDIATE).
 """
@@ -51,27 +51,24 @@ from .prompt_cache import PromptCache
 
 __all__ = ["StoredVoice", "VoiceMetadata", "VoicePrompt", "VoiceStore", "VoiceStoreLimits", "checked_id"]
 
-_RETRY_S = 5.0
+_RETRY_S = 5.0  # suggested to clients when the disk is full or the lock is not free
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceStoreLimits:
-    """How much is kept. An owner's share is what keeps one key from filling the house.
-
-    max_bytes: on disk, where a voice takes 170 to 500 kB. max_cache_bytes: of prompts held ready.
-    """
+    """Limits of a store."""
 
     max_voices: int = 10_000
-    max_voices_per_owner: int = 1_000
-    max_bytes: int = 4 * 2**30
-    max_cache_bytes: int = 128 * 2**20
+    max_voices_per_owner: int = 1_000  # so that one key cannot fill the store
+    max_bytes: int = 4 * 2**30  # on disk; a voice takes 170 to 500 kB
+    max_cache_bytes: int = 128 * 2**20  # of prompts in memory
 
 
 class VoiceStore:
-    """A folder of voices. Safe from any thread and from several processes; blocks for milliseconds.
+    """A folder of voices, for any thread and several processes. Methods block for milliseconds.
 
-    version: of the bundle that the prompts are for, 2 or 3; None to look after the folder without one.
-    Every method raises Overloaded where the disk is full or the lock is not to be had, with nothing changed.
+    version: of the CosyVoice bundle in use, 2 or 3; None allows prompts of both, for administration.
+    Every method raises Overloaded, with nothing changed, if the disk is full or the lock is not free in time.
     """
 
     def __init__(
@@ -81,7 +78,7 @@ class VoiceStore:
         limits: VoiceStoreLimits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Open the folder, make it where there is none; raises BundleError for one that is none of ours."""
+        """Open the folder, or create it. Raises BundleError if it holds something else or a later format."""
         self.folder = folder
         self.version = version
         self.limits = limits or VoiceStoreLimits()
@@ -90,7 +87,7 @@ class VoiceStore:
         self._contents = folder / "contents"
         with ExitStack() as opened:
             with _store_errors(folder):
-                # A voice is personal: nobody else on the machine needs to read it.
+                # Voices are personal data: other users of the machine get no access.
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._contents.mkdir(mode=0o700, exist_ok=True)
                 self._write_lock, self._write_connection = (
@@ -115,7 +112,7 @@ class VoiceStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the index; nothing is lost without it."""
+        """Close the index. Changes are on disk already."""
         self._resources.close()
 
     def add(
@@ -126,7 +123,7 @@ class VoiceStore:
         about: VoiceMetadata | None = None,
         voice_id: str | None = None,
     ) -> StoredVoice:
-        """Keep a prompt under an id, a new one unless one is given; raises BadRequest over a limit."""
+        """Store a prompt. voice_id: None generates one. Raises BadRequest if a limit or check is broken."""
         voice_id = _new_id() if voice_id is None else checked_id(voice_id)
         about = checked_metadata(about or VoiceMetadata())
         with self._transaction() as index:
@@ -151,9 +148,9 @@ class VoiceStore:
         return voice
 
     def get(self, voice_id: str) -> VoicePrompt:
-        """The prompt of a voice.
+        """Load the prompt of a voice.
 
-        Raises UnknownVoice, BadRequest for one of another release, BundleError for a damaged file.
+        Raises UnknownVoice, BadRequest for a prompt of another version, BundleError for a damaged file.
         """
         voice = self._require(voice_id)
         if self.version is not None and voice.version != self.version:
@@ -165,13 +162,13 @@ class VoiceStore:
             return self.cache.get(voice.content, lambda: self._load(voice))
         except FileNotFoundError as error:
             if self._require(voice_id).content != voice.content:
-                return self.get(voice_id)  # given a new recording between the look and the load
+                return self.get(voice_id)  # replaced between the two reads
             raise BundleError(f"voice {voice_id!r}: its file is gone; enrol it again") from error
         except OSError as error:
             raise _store_unavailable(error.strerror or str(error)) from error
 
     def find(self, voice_id: str) -> StoredVoice | None:
-        """What is known about a voice; None where there is none."""
+        """The voice with that id, or None."""
         with self._reading_index() as index:
             return find_row(index, voice_id)
 
@@ -183,7 +180,7 @@ class VoiceStore:
         version: int | None = None,
         max_count: int = -1,
     ) -> tuple[StoredVoice, ...]:
-        """Voices in order of age: of these owners, that name, a release; None: of any. most: -1 for all."""
+        """The voices that match every filter which is not None, oldest first. max_count: -1 for all."""
         if name is not None and LONE_SURROGATE.search(name):
             return ()
         filters = {"name": name, "version": version}
@@ -199,7 +196,7 @@ class VoiceStore:
             return tuple(voice_from_row(row) for row in rows)
 
     def rename(self, voice_id: str, name: str) -> StoredVoice:
-        """Give a voice another name; raises UnknownVoice."""
+        """Change a voice's name. Raises UnknownVoice."""
         with self._transaction() as index:
             index.execute(
                 "UPDATE voices SET name = ?, changed_at = ? WHERE id = ?",
@@ -208,7 +205,7 @@ class VoiceStore:
             return require_row(index, voice_id)
 
     def replace(self, voice_id: str, prompt: VoicePrompt, about: VoiceMetadata | None = None) -> StoredVoice:
-        """Give a voice another prompt, and what is known about it unless None; raises UnknownVoice."""
+        """Change a voice's prompt, and its metadata unless None. Raises UnknownVoice."""
         with self._transaction() as index:
             before = require_row(index, voice_id)
             size = self._write(index, prompt)
@@ -226,7 +223,7 @@ class VoiceStore:
         return after
 
     def remove(self, voice_id: str) -> StoredVoice:
-        """Delete a voice, and its file with the last id that has it; what it was. Raises UnknownVoice."""
+        """Delete a voice, and its file unless another id shares it. Raises UnknownVoice."""
         with self._transaction() as index:
             voice = require_row(index, voice_id)
             index.execute("DELETE FROM voices WHERE id = ?", (voice_id,))
@@ -250,7 +247,7 @@ class VoiceStore:
         return self._contents / f"{content}.npz"
 
     def _write(self, index: sqlite3.Connection, prompt: VoicePrompt) -> int:
-        """Put a prompt on disk for good, and say how many bytes; under the lock."""
+        """Write a prompt durably; its size on disk. The lock is held."""
         check_text("transcript", prompt.transcript)
         path = self._path(prompt.id)
         partial = path.with_suffix(".new")
@@ -290,13 +287,13 @@ class VoiceStore:
             )
 
     def _delete_if_unreferenced(self, content: str) -> None:
-        """Delete a file that no voice has any more."""
+        """Delete a file if no voice refers to it."""
         with self._transaction() as index:
             if not index.execute("SELECT 1 FROM voices WHERE content = ?", (content,)).fetchone():
                 self._path(content).unlink(missing_ok=True)
 
     def _delete_orphans(self, index: sqlite3.Connection) -> None:
-        """Delete what a crash has left; under the lock, which whoever writes a file holds."""
+        """Delete files without a row, left by a crash. The lock is held, so no file is being written."""
         kept = {f"{content}.npz" for (content,) in index.execute("SELECT DISTINCT content FROM voices")}
         for path in self._contents.iterdir():
             if path.name not in kept:
