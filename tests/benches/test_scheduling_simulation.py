@@ -1,4 +1,4 @@
-"""Scheduling on a virtual clock: what must hold whatever the load, and sums done by hand."""
+"""Tests of the scheduling simulation: invariants under any load, and sums done by hand."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from vivavoce.tts_engine.segmenter import BoundaryKind, Segment
 POLICY = SchedulerPolicy(max_streams=10_000)
 
 
-def served(
+def simulate_load(
     load: SimulatedLoad, choose: SessionChooser = schedule, slots: int = 10_000
 ) -> list[SimulatedListener]:
     backend = SimulatedBackend(StepCostModel(), rows=ROWS, slots=slots)
@@ -31,65 +31,71 @@ def served(
 
 
 @pytest.mark.parametrize("choose", [schedule, first_come, round_robin()])
-def test_everyone_hears_everything(choose: SessionChooser) -> None:
-    listeners = served(SimulatedLoad(rate=15, requests=200), choose)
+def test_every_listener_gets_all_audio(choose: SessionChooser) -> None:
+    listeners = simulate_load(SimulatedLoad(rate=15, requests=200), choose)
     assert len(listeners) == 200
     assert {listener.session.samples for listener in listeners} == {5 * 24_000}
     assert all(listener.first_s is not None and listener.first_s > 0 for listener in listeners)
 
 
-def test_one_alone_waits_for_its_ids_and_one_piece() -> None:
-    (alone,) = served(SimulatedLoad(rate=1, requests=1))
+def test_a_single_listener_waits_for_its_ids_and_one_piece() -> None:
+    (alone,) = simulate_load(SimulatedLoad(rate=1, requests=1))
     # 28 ids, of which 15 are said while the second block of text is written, and a piece of one row.
     assert alone.first_s == pytest.approx(13 * 0.00205 + 0.016, abs=0.003)
     assert not alone.underruns
 
 
-def test_the_same_load_is_served_the_same_way_again() -> None:
-    first, second = (served(SimulatedLoad(rate=20, requests=100, seed=3)) for _ in range(2))
+def test_a_simulation_is_deterministic() -> None:
+    first, second = (simulate_load(SimulatedLoad(rate=20, requests=100, seed=3)) for _ in range(2))
     assert [each.first_s for each in first] == [each.first_s for each in second]
 
 
-def test_newcomers_need_not_wait_for_the_others_to_finish() -> None:
+def test_new_listeners_wait_less_than_half_as_long_as_in_a_queue() -> None:
     load = SimulatedLoad(rate=20, requests=400)
     ours, queue = (
-        sorted(each.first_s or 0 for each in served(load, order)) for order in (schedule, first_come)
+        sorted(each.first_s or 0 for each in simulate_load(load, order)) for order in (schedule, first_come)
     )
     assert ours[380] < queue[380] / 2
 
 
-def test_a_house_without_room_lets_in_as_others_leave() -> None:
-    assert len(served(SimulatedLoad(rate=50, requests=60), slots=2)) == 60
+def test_waiting_requests_are_admitted_when_slots_are_free() -> None:
+    assert len(simulate_load(SimulatedLoad(rate=50, requests=60), slots=2)) == 60
 
 
-def test_beyond_what_can_be_computed_listeners_run_dry() -> None:
-    assert any(listener.underruns for listener in served(SimulatedLoad(rate=50, requests=300)))
+def test_overload_causes_underruns() -> None:
+    assert any(listener.underruns for listener in simulate_load(SimulatedLoad(rate=50, requests=300)))
 
 
-def test_a_slow_language_model_is_no_fault_of_the_house() -> None:
-    (slow,) = served(SimulatedLoad(rate=1, requests=1, words_per_s=1.0))  # 5 s of speech from 20 s of writing
+def test_waiting_for_text_is_no_underrun() -> None:
+    (slow,) = simulate_load(
+        SimulatedLoad(rate=1, requests=1, words_per_s=1.0)
+    )  # 5 s of speech from 20 s of text
     assert not slow.underruns
     (resumed_s,) = slow.resumed_s  # after the first piece, until the last word
     assert resumed_s < 0.2
 
 
-def test_text_that_stalls_for_a_minute_keeps_nobody_else_waiting() -> None:
+def test_stalled_text_does_not_delay_other_listeners() -> None:
     stall = TextStall(every=10, after_words=12, seconds=60.0)
-    stalled = served(SimulatedLoad(rate=15, requests=200, stall=stall))
-    smooth = served(SimulatedLoad(rate=15, requests=200))
-    others = [(one, as_ever) for one, as_ever in zip(stalled, smooth, strict=True) if one.stall is None]
+    stalled = simulate_load(SimulatedLoad(rate=15, requests=200, stall=stall))
+    smooth = simulate_load(SimulatedLoad(rate=15, requests=200))
+    others = [
+        (one, without_stalls)
+        for one, without_stalls in zip(stalled, smooth, strict=True)
+        if one.stall is None
+    ]
     assert len(others) == 180
     assert not any(one.underruns for one, _ in others)
-    waits, waits_as_ever = (
+    waits, waits_without_stalls = (
         sorted(each.first_s or 0.0 for each in group) for group in zip(*others, strict=True)
     )
-    assert waits[171] < 1.1 * waits_as_ever[171]
+    assert waits[171] < 1.1 * waits_without_stalls[171]
     assert max(one.runs_dry_at - one.arrives_at for one, _ in others) < 10
 
 
-def test_who_stalled_speaks_as_soon_as_the_text_comes_and_was_not_let_down() -> None:
+def test_a_stalled_listener_gets_audio_as_soon_as_its_text_arrives() -> None:
     stall = TextStall(every=10, after_words=12, seconds=60.0)
-    stalled = [one for one in served(SimulatedLoad(rate=15, requests=200, stall=stall)) if one.stall]
+    stalled = [one for one in simulate_load(SimulatedLoad(rate=15, requests=200, stall=stall)) if one.stall]
     assert len(stalled) == 20
     for one in stalled:
         assert not one.underruns
@@ -99,7 +105,7 @@ def test_who_stalled_speaks_as_soon_as_the_text_comes_and_was_not_let_down() -> 
         assert resumed_s < 0.3
 
 
-def test_text_allows_ids_block_by_block_and_all_when_it_ends() -> None:
+def test_text_allows_ids_block_by_block_and_all_at_its_end() -> None:
     backend = SimulatedBackend(StepCostModel(), rows=ROWS, slots=1)
     slot = backend.open_slot(SlotRequest("silence", 1.0, 0))
 
@@ -120,7 +126,7 @@ def test_text_allows_ids_block_by_block_and_all_when_it_ends() -> None:
     assert (backend._open[slot].ids, backend._open[slot].pieces) == (50, 2)
 
 
-def test_a_step_that_is_to_take_time_does() -> None:
+def test_a_step_sleeps_for_its_cost() -> None:
     slept: list[float] = []
     backend = SimulatedBackend(StepCostModel(decode_s=1.0), rows=ROWS, slots=2, sleep=slept.append)
     slots = [backend.open_slot(SlotRequest("silence", 1.0, 0)) for _ in range(2)]
@@ -129,7 +135,7 @@ def test_a_step_that_is_to_take_time_does() -> None:
     assert slept == [pytest.approx(1.0001)]
 
 
-def test_the_bench_compares_three_orders_and_judges_ours() -> None:
+def test_the_bench_compares_three_orders_and_sets_targets_for_ours() -> None:
     report = measure(requests=300)
     judged = [figure for figure in report.figures if figure.reached is not None]
     assert [figure.reached for figure in judged] == [True, True]

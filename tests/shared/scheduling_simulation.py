@@ -1,7 +1,8 @@
-"""Scheduling on a virtual clock: requests that arrive whatever happens, text at the pace of a language model.
+"""Simulates scheduling on a virtual clock: requests arrive independently of load, their text at a language
+model's pace.
 
-The sessions and ``schedule`` are the engine's own; the clock is a number, and a step adds what its cost model
-says. Nothing is spoken and nobody waits, so an hour of load takes seconds.
+Sessions and ``schedule`` are the engine's own. The clock is a number to which each step adds its modelled
+cost, so an hour of load takes seconds.
 
 Source of the method: open-loop Poisson arrivals, as "Open Versus Closed: A Cautionary Tale" (NSDI 2006) asks.
 """
@@ -28,33 +29,29 @@ _UNDERRUN_S = 0.06
 
 @dataclass(frozen=True, slots=True)
 class TextStall:
-    """Text that stops: in every so many-th request, after some words, for seconds."""
+    """A gap in the text of some requests."""
 
-    every: int
+    every: int  # one request in this many
     after_words: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedLoad:
-    """What comes in.
+    """The requests of a simulation."""
 
-    rate: requests a second. words: of each. words_per_s: as a language model writes them. lead_s: unplayed
-    audio at which a listener takes no more.
-    """
-
-    rate: float
+    rate: float  # requests/s
     requests: int = 1000
-    words: int = 20
-    words_per_s: float = 40.0
-    lead_s: float = 0.6
+    words: int = 20  # in each request
+    words_per_s: float = 40.0  # at which a language model writes them
+    lead_s: float = 0.6  # of unplayed audio, beyond which a listener takes no more
     stall: TextStall | None = None
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _RenderedPiece:
-    """Sound that is rendered. allowed_at: when the text was written that it needed."""
+    """A rendered piece of audio. allowed_at: when the text that it needs was written."""
 
     seconds: float
     allowed_at: float
@@ -62,27 +59,23 @@ class _RenderedPiece:
 
 @dataclass(slots=True, eq=False)
 class SimulatedListener:
-    """One request.
-
-    first_s: seconds from the text that allows the first piece to that piece. gap_s: of nothing, heard inside
-    speech that there was text for. resumed_s: from the text that ended a silence of its own to the sound.
-    stall: of its text.
-    """
+    """One request and its listener. Times are seconds of the virtual clock."""
 
     session: Session
     arrives_at: float
     load: SimulatedLoad
     stall: TextStall | None = None
-    written: int = 0
-    runs_dry_at: float = 0.0
-    first_s: float | None = None
-    gap_s: float = 0.0
+    written: int = 0  # words
+    runs_dry_at: float = 0.0  # when all audio taken is played
+    first_s: float | None = None  # from the text that allows the first piece to that piece
+    gap_s: float = 0.0  # of silence while there was text to speak
+    # From the text that ends a silence for lack of text to the audio, one for each such silence.
     resumed_s: list[float] = field(default_factory=list)
-    waiting_pieces: list[_RenderedPiece] = field(default_factory=list)
+    waiting_pieces: list[_RenderedPiece] = field(default_factory=list)  # rendered and not taken
 
     @property
     def underruns(self) -> bool:
-        """Whether over 60 ms of nothing were heard at once or in all."""
+        """Whether more than 60 ms of gaps were heard in total."""
         return self.gap_s > _UNDERRUN_S
 
     @property
@@ -97,14 +90,14 @@ class SimulatedListener:
 
     @property
     def next_take_at(self) -> float:
-        """When there is room for what is rendered and not taken."""
+        """When the listener takes the next piece."""
         return self.runs_dry_at - self.load.lead_s
 
 
 def simulate(
     load: SimulatedLoad, backend: SimulatedBackend, choose_sessions: SessionChooser, policy: SchedulerPolicy
 ) -> list[SimulatedListener]:
-    """Serve the load to its end; the listeners in the order of their arrival."""
+    """Serve the whole load; its listeners in the order of arrival."""
     return _Simulation(load, backend, choose_sessions, policy).run()
 
 
@@ -198,7 +191,7 @@ class _Simulation:
             listener.first_s = self._now - piece.allowed_at
 
     def _play(self, listener: SimulatedListener, piece: _RenderedPiece) -> None:
-        if piece.allowed_at > listener.runs_dry_at:  # until then there was nothing to be said
+        if piece.allowed_at > listener.runs_dry_at:  # there was no text to speak until then
             listener.resumed_s.append(self._now - piece.allowed_at)
         else:
             listener.gap_s += max(0.0, self._now - listener.runs_dry_at)
@@ -206,7 +199,7 @@ class _Simulation:
         listener.session.deadline = listener.runs_dry_at
 
     def _finish(self, listener: SimulatedListener) -> None:
-        """All is rendered; what is not taken yet is played without a gap, as far as it is there in time."""
+        """Play the pieces that are rendered and not taken."""
         for piece in listener.waiting_pieces:
             self._play(listener, piece)
 
@@ -221,7 +214,7 @@ class _Simulation:
 
 
 def _arrivals(load: SimulatedLoad) -> list[float]:
-    """Times of arrival, the last one first."""
+    """Arrival times, latest first."""
     rng, now, times = random.Random(load.seed), 0.0, []
     for _ in range(load.requests):
         now += rng.expovariate(load.rate)
@@ -242,12 +235,12 @@ def first_come(
     max_batch_size: Callable[[Stage], int],
     policy: SchedulerPolicy,
 ) -> list[Session]:
-    """Who came first is served first, to the end: what a queue of requests does."""
+    """Serve requests in the order of arrival, each to its end, as a queue does."""
     return _same_stage(sessions, stage_of, max_batch_size, lambda session: session.opened_at)
 
 
 def round_robin() -> SessionChooser:
-    """Everyone in turn: who has waited longest since its last step."""
+    """Serve the session whose last step is longest ago."""
     steps = itertools.count()
     stepped_at: dict[Session, int] = {}
 
@@ -270,7 +263,7 @@ def _same_stage(
     max_batch_size: Callable[[Stage], int],
     key: Callable[[Session], float],
 ) -> list[Session]:
-    """As ``schedule``, by another order, and without back-pressure."""
+    """As ``schedule``, with another order and without back-pressure."""
     runnable = [session for session in sessions if session.has_work]
     if not runnable:
         return []

@@ -1,8 +1,8 @@
-"""A voice without weights whose steps cost what they are told to: for scheduling, tested and simulated.
+"""A backend without weights whose steps have a given cost, to test and simulate scheduling.
 
-It behaves as a token model and a renderer do: text allows speech ids (5 words 15 of them while text is still
-coming, all of them once it has ended), ids make pieces of sound of a second each, which need a few ids more
-than they say. Steps take no time by themselves; ``sleep`` may make them.
+It behaves like a language model of speech ids followed by a renderer: while text arrives, every 5 words allow
+15 speech ids; when it has ended, all ids are allowed. A piece of audio of 1 s needs 25 ids and 3 ids of
+lookahead. Steps take no real time unless ``sleep`` is given.
 
     words       w w w w w | w w w w w | end
     ids         15 allowed  30          all
@@ -22,12 +22,12 @@ from vivavoce.tts_engine.voices.voices import Voice, Voices
 IDS_PER_S = 25
 PIECE_IDS = 25
 LOOKAHEAD_IDS = 3
-WORDS_OF_A_BLOCK, IDS_OF_A_BLOCK = 5, 15
+WORDS_PER_BLOCK, IDS_PER_BLOCK = 5, 15
 
 
 @dataclass(frozen=True, slots=True)
 class StepCostModel:
-    """Seconds of a step: so much, and so much more for each row."""
+    """The cost of a step in seconds: a fixed part, and a part for each row."""
 
     decode_s: float = 0.002
     decode_row_s: float = 0.000_05
@@ -35,7 +35,7 @@ class StepCostModel:
     render_row_s: float = 0.004
 
     def of(self, stage: Stage, rows: int) -> float:
-        """What a step of so many rows takes."""
+        """The cost of a step of that many rows."""
         if stage is Stage.DECODE:
             return self.decode_s + rows * self.decode_row_s
         return self.render_s + rows * self.render_row_s
@@ -55,15 +55,15 @@ class _SimulatedSlot:
 
     @property
     def allowed(self) -> int:
-        return self.total if self.ended else self.words // WORDS_OF_A_BLOCK * IDS_OF_A_BLOCK
+        return self.total if self.ended else self.words // WORDS_PER_BLOCK * IDS_PER_BLOCK
 
     @property
     def is_chunk_ready(self) -> bool:
-        """Whether a piece can be rendered."""
-        said = self.pieces * PIECE_IDS
+        """Whether the next piece can be rendered."""
+        rendered_ids = self.pieces * PIECE_IDS
         if self.ended and self.ids >= self.total:
-            return said < self.total
-        return self.ids >= said + PIECE_IDS + LOOKAHEAD_IDS
+            return rendered_ids < self.total
+        return self.ids >= rendered_ids + PIECE_IDS + LOOKAHEAD_IDS
 
     @property
     def is_drained(self) -> bool:
@@ -71,7 +71,7 @@ class _SimulatedSlot:
 
 
 class SimulatedBackend:
-    """Rows for each stage, and a cost. speech_s_per_word: how long a word is said, in seconds."""
+    """Renders silence. rows: most slots in a step, by stage. speech_s_per_word: in seconds."""
 
     workers = (ALL_STAGES,)
     warm_up_text = ""
@@ -95,33 +95,33 @@ class SimulatedBackend:
         self._next_slot = 0
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """Clauses and sentences."""
+        """A segmenter that yields clauses and sentences."""
         return Segmenter()
 
     def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot."""
+        """Open a slot."""
         self._next_slot += 1
         self._open[self._next_slot] = _SimulatedSlot(self._ids_per_word)
         return self._next_slot
 
     def close_slot(self, slot: int) -> None:
-        """Give a slot back."""
+        """Close a slot."""
         del self._open[slot]
 
     def close(self) -> None:
-        """Forget every slot."""
+        """Close every slot."""
         self._open.clear()
 
     def max_batch_size(self, stage: Stage) -> int:
-        """As it was made."""
+        """``rows`` of the stage."""
         return self._rows[stage]
 
     def stage(self, slot: int) -> Stage:
-        """RENDER when the ids of the next piece are there."""
+        """RENDER if the ids of the next piece are complete, else DECODE."""
         return Stage.RENDER if self._open[slot].is_chunk_ready else Stage.DECODE
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        """One id, or one piece of silence, for each slot; all in one stage."""
+        """Add one id to each slot, or render one piece of silence for each; all slots are in one stage."""
         stage = self.stage(turns[0].slot)
         cost_s = self.cost.of(stage, len(turns))
         if self._sleep is not None:
@@ -130,9 +130,9 @@ class SimulatedBackend:
 
 
 def words_needed(piece: int, words: int) -> int:
-    """Words that must be written before a piece can be rendered, of so many in all; pieces count from 0."""
+    """Words that must be written before a piece can be rendered. piece: from 0. words: in the whole text."""
     ids = (piece + 1) * PIECE_IDS + LOOKAHEAD_IDS
-    return min(words, -(-ids // IDS_OF_A_BLOCK) * WORDS_OF_A_BLOCK)
+    return min(words, -(-ids // IDS_PER_BLOCK) * WORDS_PER_BLOCK)
 
 
 def _step_slot(slot: _SimulatedSlot, turn: SlotTurn, stage: Stage, cost_s: float) -> StepResult:

@@ -1,7 +1,7 @@
-"""A voice without weights: every word is a tone. For tests of everything around a voice.
+"""A backend without weights, in which every word is a tone, for tests of everything around a backend.
 
-A voice is named after its pitch ("tone-440"), so that a listener can tell whose speech it hears; a word lasts
-0.2 s, which makes lengths, word times and cuts exact.
+A voice is named after its pitch ("tone-440"), so that a test can recognise it in the samples. A word lasts
+0.2 s, so lengths, word times and cuts are exact.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class _ToneSlot:
 
 
 class StandInBackend:
-    """Tones for words, one word a step; ``pitches_hz`` names the voices."""
+    """Renders one word in each step. pitches_hz: one voice each."""
 
     def __init__(
         self,
@@ -42,44 +42,44 @@ class StandInBackend:
         self.voices = Voices(tuple(voices))
         self.warm_up_text = "Hello."
         self.workers = (ALL_STAGES,) * workers
-        self._batch = max_batch_size
+        self._max_batch_size = max_batch_size
         self.slots = self.memory_slots = slots
         self._open: dict[int, _ToneSlot] = {}
         self._next_slot = 0
 
     @property
     def open_slots(self) -> int:
-        """Slots that are taken."""
+        """Number of open slots."""
         return len(self._open)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """Clauses and sentences."""
+        """A segmenter that yields clauses and sentences."""
         return Segmenter()
 
     def open_slot(self, request: SlotRequest) -> int:
-        """Take a slot."""
+        """Open a slot."""
         self._next_slot += 1
         self._open[self._next_slot] = _ToneSlot(float(request.voice.removeprefix("tone-")))
         return self._next_slot
 
     def close_slot(self, slot: int) -> None:
-        """Give a slot back."""
+        """Close a slot."""
         del self._open[slot]
 
     def close(self) -> None:
-        """Forget every slot."""
+        """Close every slot."""
         self._open.clear()
 
     def max_batch_size(self, stage: Stage) -> int:
-        """As it was made."""
-        return self._batch
+        """The same for every stage."""
+        return self._max_batch_size
 
     def stage(self, slot: int) -> Stage:
-        """Sound, always."""
+        """RENDER, the only stage."""
         return Stage.RENDER
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        """Sound one word of each turn's slot."""
+        """Render one word of each turn's slot."""
         return [_render_tone(self._open[turn.slot], turn) for turn in turns]
 
 

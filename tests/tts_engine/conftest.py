@@ -1,4 +1,4 @@
-"""Bundles of tiny random weights, made once a file; torch, which they need, is looked for only by them."""
+"""CosyVoice bundles with tiny random weights, made once for each test file. Only they import torch."""
 
 from pathlib import Path
 
@@ -7,19 +7,19 @@ import pytest
 
 @pytest.fixture(scope="module", params=["V2", "V3"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle of each version, one after the other."""
+    """A bundle of version 2, then one of version 3."""
     return _bundle(tmp_path_factory, request.param)
 
 
 @pytest.fixture(scope="module")
 def v2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For what has nothing to do with the version."""
+    """A bundle of version 2, for tests that do not depend on the version."""
     return _bundle(tmp_path_factory, "V2")
 
 
 @pytest.fixture(scope="module")
 def v3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of the other version."""
+    """A bundle of version 3."""
     return _bundle(tmp_path_factory, "V3")
 
 

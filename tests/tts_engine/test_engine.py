@@ -1,6 +1,6 @@
-"""The engine over a stand-in voice: order, bounds, ends, cancellation, failures, determinism.
+"""Tests of the engine over a stand-in backend: order, limits, cancellation, failures, determinism.
 
-What does not look into the voice is tried with it in this process and in one of its own.
+Tests that do not look into the backend run with it in this process and in a child process.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def pcm(chunks: Sequence[AudioChunk]) -> bytes:
 
 
 def heard(chunks: Sequence[AudioChunk]) -> list[object]:
-    """All of the chunks but what they cost."""
+    """The chunks without their provenance."""
     return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in chunks]
 
 
@@ -65,18 +65,18 @@ StandIn = Callable[..., StandInBackend | ProcessBackend]
 
 
 class Processes:
-    """Stand-ins in processes, one a kind, which outlive the engines that close them."""
+    """Stand-in backends in child processes, one for each set of arguments, reused by all tests."""
 
     def __init__(self) -> None:
         self._started: dict[str, ProcessBackend] = {}
 
-    def stand_in(self, *which: Any, **how: Any) -> ProcessBackend:
-        kind = repr((which, how))
-        if kind not in self._started:
-            backend = ProcessBackend.start_backend(functools.partial(StandInBackend, *which, **how))
-            self._started[kind] = backend
+    def stand_in(self, *arguments: Any, **how: Any) -> ProcessBackend:
+        key = repr((arguments, how))
+        if key not in self._started:
+            backend = ProcessBackend.start_backend(functools.partial(StandInBackend, *arguments, **how))
+            self._started[key] = backend
             backend.close = lambda: None  # type: ignore[method-assign]
-        return self._started[kind]
+        return self._started[key]
 
     def close(self) -> None:
         for backend in self._started.values():
@@ -92,12 +92,12 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture(params=["here", "in a process"])
 def stand_in(request: pytest.FixtureRequest, processes: Processes) -> StandIn:
-    """Makes stand-in voices."""
+    """Makes stand-in backends."""
     return StandInBackend if request.param == "here" else processes.stand_in
 
 
 class GatedBackend(StandInBackend):
-    """Counts steps, and lets each begin only when the test says so."""
+    """Counts steps and lets a test block them."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how)
@@ -130,7 +130,7 @@ def test_chunks_are_contiguous_and_the_last_one_alone_is_final(stand_in: StandIn
     run(test())
 
 
-def test_every_word_is_heard_once_where_its_tone_is(stand_in: StandIn) -> None:
+def test_every_word_time_is_where_its_tone_is(stand_in: StandIn) -> None:
     async def test() -> None:
         async with await Engine.open(backend=stand_in()) as engine:
             chunks = await speak(engine, TEXT)
@@ -226,7 +226,7 @@ def test_a_listener_that_stops_reading_stops_its_own_rendering_only(stand_in: St
     run(test())
 
 
-def test_cancel_gives_nothing_more_and_frees_the_slot_within_one_step() -> None:
+def test_cancel_yields_nothing_more_and_frees_the_slot_within_one_step() -> None:
     async def test() -> None:
         backend = GatedBackend()
         async with await Engine.open(backend=backend) as engine:
@@ -250,7 +250,7 @@ def test_cancel_gives_nothing_more_and_frees_the_slot_within_one_step() -> None:
     run(test())
 
 
-def test_who_comes_while_a_cancelled_stream_is_in_its_last_step_has_its_place() -> None:
+def test_a_new_stream_is_admitted_while_a_cancelled_one_is_in_its_last_step() -> None:
     async def test() -> None:
         backend = GatedBackend(slots=1)
         async with await Engine.open(backend=backend) as engine:
@@ -314,7 +314,7 @@ def test_a_failing_step_ends_its_own_stream_and_no_other() -> None:
     run(test())
 
 
-def test_a_backend_that_raises_ends_the_sessions_of_that_step_and_works_on() -> None:
+def test_a_step_that_raises_ends_its_sessions_and_the_engine_continues() -> None:
     class Raising(StandInBackend):
         fail = False
 
@@ -355,11 +355,11 @@ def test_bad_requests_are_refused_at_once(stand_in: StandIn) -> None:
     run(test())
 
 
-def test_a_full_house_refuses_and_counts_it(stand_in: StandIn) -> None:
+def test_a_full_engine_refuses_a_stream_and_counts_the_refusal(stand_in: StandIn) -> None:
     async def test() -> None:
         config = EngineConfig(scheduler=SchedulerPolicy(max_streams=2))
         async with await Engine.open(backend=stand_in(), config=config) as engine:
-            with engine_streams(engine, 2), pytest.raises(Overloaded):
+            with OpenStreams(engine, 2), pytest.raises(Overloaded):
                 engine.stream()
             engine.stream().cancel()
             refused = engine.metrics.registry.get_sample_value(
@@ -370,13 +370,13 @@ def test_a_full_house_refuses_and_counts_it(stand_in: StandIn) -> None:
     run(test())
 
 
-def test_of_a_thousand_streams_asked_of_a_house_with_room_for_32_those_are_heard_as_ever(
+def test_of_a_thousand_requested_streams_32_are_admitted_and_sound_as_alone(
     stand_in: StandIn,
 ) -> None:
     pitches = [300 + 50 * index for index in range(32)]
 
     async def test() -> None:
-        async with await Engine.open(backend=stand_in(pitches, slots=32, batch=8)) as engine:
+        async with await Engine.open(backend=stand_in(pitches, slots=32, max_batch_size=8)) as engine:
             alone = [heard(await speak(engine, TEXT, voice=f"tone-{pitch}")) for pitch in pitches[:3]]
             spoken, refusals = [], []
             for number in range(1_000):
@@ -398,8 +398,8 @@ def test_of_a_thousand_streams_asked_of_a_house_with_room_for_32_those_are_heard
     run(test())
 
 
-class engine_streams:
-    """Holds ``count`` streams open."""
+class OpenStreams:
+    """Keeps ``count`` streams open inside the block."""
 
     def __init__(self, engine: Engine, count: int) -> None:
         self.streams = [engine.stream() for _ in range(count)]
@@ -411,7 +411,7 @@ class engine_streams:
             stream.cancel()
 
 
-def test_a_text_over_the_limit_is_refused_and_what_came_before_is_spoken(stand_in: StandIn) -> None:
+def test_a_text_over_the_limit_is_refused_and_the_text_before_it_is_spoken(stand_in: StandIn) -> None:
     async def test() -> None:
         config = EngineConfig(max_characters=50)
         async with (
@@ -431,7 +431,7 @@ def test_a_text_over_the_limit_is_refused_and_what_came_before_is_spoken(stand_i
     run(test())
 
 
-def test_an_unknown_bundle_is_named() -> None:
+def test_the_error_for_an_unknown_bundle_names_it() -> None:
     expected = BundleError if importlib.util.find_spec("torch") else MissingExtra
 
     async def test() -> None:
@@ -475,7 +475,7 @@ def test_many_streams_at_once_each_hear_their_own_voice_only(stand_in: StandIn) 
 
 def test_streams_cancelled_at_random_leave_nothing_behind(stand_in: StandIn) -> None:
     async def test() -> None:
-        backend = stand_in(workers=2, batch=4)
+        backend = stand_in(workers=2, max_batch_size=4)
         rng = np.random.default_rng(0)
 
         async def one(steps: int, cancels: bool) -> None:
@@ -499,7 +499,7 @@ def test_streams_cancelled_at_random_leave_nothing_behind(stand_in: StandIn) -> 
     run(test())
 
 
-def test_a_house_for_one_stream_opens_too(stand_in: StandIn) -> None:
+def test_an_engine_for_one_stream_warms_up_with_two_workers(stand_in: StandIn) -> None:
     async def test() -> None:
         config = EngineConfig(scheduler=SchedulerPolicy(max_streams=1))
         async with await Engine.open(backend=stand_in(workers=2), config=config) as engine:

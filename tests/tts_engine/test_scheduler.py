@@ -1,4 +1,4 @@
-"""The scheduling policy and the admission arithmetic, without threads or clocks."""
+"""Tests of the scheduling order and of admission, without threads or clocks."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_stream_waits_since_its_first_segment_although_a_later_one_is_being_re
     assert order(session(2, ready_at=5.0), held_back) == [1, 2]
 
 
-def test_then_the_one_whose_listener_runs_dry_soonest() -> None:
+def test_sessions_with_audio_follow_in_the_order_in_which_their_listeners_run_dry() -> None:
     assert order(speaking(1, deadline=12.0), speaking(2, deadline=11.0), speaking(3, deadline=11.5)) == [
         2,
         3,
@@ -60,44 +60,44 @@ def test_audio_not_yet_taken_counts_as_playing_time() -> None:
     assert order(speaking(1, deadline=11.0, unread_s=0.9), speaking(2, deadline=11.5)) == [2, 1]
 
 
-def test_a_listener_that_says_nothing_is_taken_to_play_in_real_time() -> None:
+def test_a_listener_that_reports_no_deadline_is_assumed_to_play_in_real_time() -> None:
     silent = speaking(1, deadline=None)
-    silent.samples = 2 * SAMPLE_RATE  # has enough until 12.0
+    silent.samples = 2 * SAMPLE_RATE  # plays until 12.0
     assert order(silent, speaking(2, deadline=11.9)) == [2, 1]
     assert order(silent, speaking(2, deadline=12.1)) == [1, 2]
 
 
-def test_a_listener_with_enough_unread_audio_is_not_rendered_for() -> None:
+def test_a_session_with_enough_unread_audio_is_skipped() -> None:
     assert order(speaking(1, deadline=1.0, unread_s=1.0), speaking(2, deadline=9.0, unread_s=0.99)) == [2]
 
 
-def test_running_cancelled_and_idle_sessions_are_left_alone() -> None:
+def test_running_cancelled_and_idle_sessions_are_skipped() -> None:
     running, cancelled, idle = session(1), session(2), Session(3, opened_at=0.0)
     running.running, cancelled.cancelled_at = True, 1.0
     assert order(running, cancelled, idle, session(4)) == [4]
 
 
-def test_no_more_than_a_batch_is_chosen() -> None:
+def test_at_most_one_batch_is_chosen() -> None:
     assert order(
         session(1, ready_at=2), session(2, ready_at=1), session(3, ready_at=3), max_batch_size=2
     ) == [2, 1]
 
 
 def test_the_most_urgent_decides_the_stage_and_others_in_it_share_the_step() -> None:
-    house = (speaking(1, deadline=9.0), session(2), speaking(3, deadline=8.0), speaking(4, deadline=7.0))
-    assert order(*house, decoding=(2, 3)) == [2, 3]
-    assert order(*house, decoding=(1, 3)) == [2, 4]
-    assert order(*house[2:], decoding=(3,)) == [4]
+    sessions = (speaking(1, deadline=9.0), session(2), speaking(3, deadline=8.0), speaking(4, deadline=7.0))
+    assert order(*sessions, decoding=(2, 3)) == [2, 3]
+    assert order(*sessions, decoding=(1, 3)) == [2, 4]
+    assert order(*sessions[2:], decoding=(3,)) == [4]
 
 
-def test_a_worker_of_one_stage_looks_at_nobody_else() -> None:
-    house = (speaking(1, deadline=9.0), session(2), speaking(3, deadline=8.0), speaking(4, deadline=7.0))
-    assert order(*house, decoding=(2, 3), stages=frozenset({Stage.RENDER})) == [4, 1]
-    assert order(*house, decoding=(2, 3), stages=frozenset({Stage.DECODE})) == [2, 3]
-    assert order(*house, stages=frozenset({Stage.DECODE})) == []
+def test_a_worker_of_one_stage_skips_sessions_in_other_stages() -> None:
+    sessions = (speaking(1, deadline=9.0), session(2), speaking(3, deadline=8.0), speaking(4, deadline=7.0))
+    assert order(*sessions, decoding=(2, 3), stages=frozenset({Stage.RENDER})) == [4, 1]
+    assert order(*sessions, decoding=(2, 3), stages=frozenset({Stage.DECODE})) == [2, 3]
+    assert order(*sessions, stages=frozenset({Stage.DECODE})) == []
 
 
-def test_a_stage_takes_as_many_as_it_can() -> None:
+def test_the_batch_size_depends_on_the_stage() -> None:
     sessions = [speaking(slot, deadline=float(slot)) for slot in range(6)]
 
     def chosen(stage: Stage) -> int:
@@ -123,7 +123,7 @@ def test_cost_is_unknown_until_five_seconds_of_audio_were_measured() -> None:
     assert cost.compute_s_per_audio_s == pytest.approx(0.1)
 
 
-def test_cost_follows_what_rendering_costs_now() -> None:
+def test_cost_follows_the_current_cost_of_rendering() -> None:
     cost = ComputeCost()
     for _ in range(60):
         cost.observe(0.1, 1.0)
@@ -132,7 +132,7 @@ def test_cost_follows_what_rendering_costs_now() -> None:
     assert cost.compute_s_per_audio_s == pytest.approx(0.4, rel=0.05)
 
 
-def test_the_fifth_stream_of_four_is_refused_with_the_reason() -> None:
+def test_a_stream_beyond_max_streams_is_refused_with_the_reason() -> None:
     admit(3, slots=9, memory_slots=9, cost=ComputeCost(), policy=POLICY)
     with pytest.raises(Overloaded, match="at most 4") as refusal:
         admit(4, slots=9, memory_slots=9, cost=ComputeCost(), policy=POLICY)
@@ -140,12 +140,12 @@ def test_the_fifth_stream_of_four_is_refused_with_the_reason() -> None:
     assert refusal.value.retry_after_s > 0
 
 
-def test_slots_of_the_backend_bound_the_house_too() -> None:
+def test_a_stream_beyond_the_slots_of_the_backend_is_refused() -> None:
     with pytest.raises(Overloaded, match="at most 2"):
         admit(2, slots=2, memory_slots=2, cost=ComputeCost(), policy=POLICY)
 
 
-def test_a_stream_that_memory_has_no_room_for_is_refused_and_one_that_has_a_place_is_not() -> None:
+def test_a_stream_beyond_the_memory_slots_is_refused_with_the_reason() -> None:
     admit(1, slots=4, memory_slots=2, cost=ComputeCost(), policy=POLICY)
     with pytest.raises(Overloaded, match="memory has room for 2 now") as refusal:
         admit(2, slots=4, memory_slots=2, cost=ComputeCost(), policy=POLICY)
@@ -167,7 +167,7 @@ def test_a_stream_that_does_not_fit_the_compute_is_refused() -> None:
     admit(2, slots=9, memory_slots=9, cost=two, policy=POLICY)
 
 
-def test_of_workers_that_differ_the_busier_one_counts() -> None:
+def test_the_cost_is_that_of_the_busiest_kind_of_worker() -> None:
     decode, render = frozenset({Stage.DECODE}), frozenset({Stage.RENDER})
     cost = ComputeCost((decode, render))
     for _ in range(10):
@@ -180,7 +180,7 @@ def test_of_workers_that_differ_the_busier_one_counts() -> None:
     assert cost.compute_s_per_audio_s > 0.35
 
 
-def test_a_house_too_slow_for_one_stream_takes_one() -> None:
+def test_a_machine_too_slow_for_one_stream_admits_one() -> None:
     cost = ComputeCost()
     cost.observe(50.0, 10.0)
     admit(0, slots=9, memory_slots=9, cost=cost, policy=POLICY)

@@ -1,4 +1,4 @@
-"""Segments of text that is still being written."""
+"""Tests of the segmenter: any split, safe cuts, segment lengths, and bounded work."""
 
 import sys
 import tracemalloc
@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivavoce.tts_engine.generation_segmenter import GenerationPolicy, GenerationSegmenter
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SegmentPolicy, normalize
 
-ALL_AT_ONCE = GenerationPolicy()
 EAGER = SegmentPolicy(first_min_words=1, min_words=1)
 # What an LLM writes, in fragments that meet each other at their edges.
 FRAGMENTS = st.sampled_from(
@@ -97,7 +95,7 @@ def test_a_cut_changes_no_word_that_the_rest_of_the_text_would_read_differently(
         ("Acme Inc. W", "Acme Incorporated."),
     ],
 )
-def test_a_clause_is_given_out_on_the_character_that_makes_it_safe(text: str, first: str) -> None:
+def test_a_clause_is_emitted_at_the_character_that_makes_a_cut_safe(text: str, first: str) -> None:
     assert pushed(text[:-1]) == []
     assert pushed(text) == [first]
 
@@ -132,15 +130,15 @@ def test_a_clause_is_given_out_on_the_character_that_makes_it_safe(text: str, fi
         "it is 555. 0142 and",
     ],
 )
-def test_nothing_that_is_read_as_one_thing_is_cut(text: str) -> None:
+def test_text_that_is_read_as_a_unit_is_not_cut(text: str) -> None:
     assert pushed(text) == []
 
 
-def test_a_number_after_a_cut_remembers_what_announced_it() -> None:
+def test_a_number_after_a_cut_is_read_by_the_words_before_the_cut() -> None:
     assert pushed("Your order number: 4821. T") == ["Your order number:", "four eight two one."]
 
 
-def test_what_closes_a_clause_later_is_swallowed() -> None:
+def test_punctuation_that_follows_an_emitted_clause_is_dropped() -> None:
     assert [say(segment) for segment in segments(['"Wait!', '!!" she', " said."])] == ["Wait!", "she said."]
 
 
@@ -155,7 +153,7 @@ def test_short_clauses_wait_for_more_and_short_sentences_do_not() -> None:
     ]
 
 
-def test_endings_say_why_a_segment_ends() -> None:
+def test_the_ending_of_a_segment_is_its_kind_of_boundary() -> None:
     spoken = segments(["First one, then two.\n\nNew line\nlast"])
     assert [segment.ending for segment in spoken] == [
         BoundaryKind.CLAUSE,
@@ -188,11 +186,11 @@ def test_text_without_an_end_is_not_cut_inside_an_amount(filler: str, before: in
     assert "five million dollars" in " ".join(words)
 
 
-def test_nothing_to_say_gives_no_segment() -> None:
+def test_text_without_words_gives_no_segment() -> None:
     assert segments(["😀 ", "... ", "\n\n", "---\n", "!?", "\ud800"]) == []
 
 
-def test_a_policy_that_could_never_be_met_is_refused() -> None:
+def test_a_policy_with_a_limit_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         SegmentPolicy(max_characters=0)
 
@@ -205,64 +203,13 @@ def test_any_policy_speaks_every_word_once(text: str, max_characters: int, max_w
     assert all(first.start <= second.start for first, second in pairwise(spoken))
 
 
-def test_after_a_flush_the_next_text_starts_anew() -> None:
+def test_after_a_flush_the_first_segment_is_short_again() -> None:
     segmenter = Segmenter()
     first = segmenter.push("Your code is 04") + segmenter.flush()
     second = segmenter.push("So, good day, and thanks,")
     assert [say(segment) for segment in first] == ["Your code is zero four."]
     assert [say(segment) for segment in second] == ["So, good day,"]
     assert second[0].start == 15
-
-
-def generations(*parts: str, policy: GenerationPolicy = ALL_AT_ONCE) -> list[tuple[str, BoundaryKind]]:
-    """What a model that speaks while it is written is given; each part is flushed."""
-    segmenter = GenerationSegmenter(policy)
-    found = [segment for part in parts for segment in (*segmenter.push(part), *segmenter.flush())]
-    assert [one.start for one in found] == [0, *(one.stop for one in found)][: len(found)]
-    return [(segment.spoken, segment.ending) for segment in found]
-
-
-def test_a_model_is_given_every_clause_at_once_and_told_where_its_sentence_ends() -> None:
-    assert generations("Well, yes, your API costs $5. And I?\n\nNo") == [
-        ("Well,", BoundaryKind.CLAUSE),
-        ("yes,", BoundaryKind.CLAUSE),
-        ("your A P I costs five dollars.", BoundaryKind.SENTENCE),
-        ("And I?", BoundaryKind.SENTENCE),
-        ("No.", BoundaryKind.SENTENCE),
-    ]
-
-
-@pytest.mark.parametrize("end", ["", " ", "!!", "\n\n", "😀"])
-def test_a_sentence_that_is_open_is_ended_without_words(end: str) -> None:
-    *clauses, (spoken, ending) = generations(f"Well,{end}")
-    assert clauses == [("Well,", BoundaryKind.CLAUSE)]
-    assert spoken == ""
-    assert ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH)
-
-
-def test_nothing_to_say_opens_no_sentence() -> None:
-    assert generations("!!", "", " \n", "😀,") == []
-    assert generations("Yes.", "!!", "") == [("Yes.", BoundaryKind.SENTENCE)]
-
-
-def test_a_sentence_of_many_clauses_is_ended_where_enough_is_said() -> None:
-    found = generations("and so we went on, " * 30, policy=GenerationPolicy(4.0, 6.0))
-    whole = [index for index, (_, ending) in enumerate(found) if ending is BoundaryKind.SENTENCE]
-    assert len(whole) > 5
-    assert {later - earlier for earlier, later in pairwise(whole)} == {3}
-
-
-def test_a_clause_that_does_not_fit_any_more_begins_a_sentence() -> None:
-    policy = GenerationPolicy(4.5, 5.0)
-    assert generations("we went, " + "on and " * 8 + "on, ", policy=policy)[:2] == [
-        ("we went,", BoundaryKind.CLAUSE),
-        ("", BoundaryKind.SENTENCE),
-    ]
-
-
-def test_bounds_that_could_never_be_met_are_refused() -> None:
-    with pytest.raises(ValueError, match="target_s <= max_s"):
-        GenerationPolicy(10.0, 5.0)
 
 
 JUNK = ["a", "1", "a ", "x, ", "(415) 555-", "[a ", "a.b@", ".", " ", "\n", "😀", "$1."]
@@ -286,13 +233,13 @@ def calls_made(text: str) -> int:
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_work_grows_linearly_with_the_text_whatever_it_is(junk: str) -> None:
+def test_work_grows_linearly_with_the_length_of_any_text(junk: str) -> None:
     short, long = (junk * (characters // len(junk)) for characters in (8_000, 32_000))
     assert calls_made(long) < 4.5 * calls_made(short) + 1000
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_a_huge_text_is_never_held(junk: str) -> None:
+def test_memory_stays_bounded_for_a_huge_text(junk: str) -> None:
     segmenter = Segmenter()
     text = junk * (50_000 // len(junk))
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The packaged voice behind the engine: real speech, streamed, the same for the same text."""
+"""Tests of the packaged voice behind the engine: determinism, word times, pauses, unusual text."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -52,11 +52,11 @@ def samples_of(chunks: list[AudioChunk]) -> np.ndarray:
 
 
 def sound(chunks: list[AudioChunk]) -> list[object]:
-    """All of the chunks but what they cost."""
+    """The chunks without their provenance."""
     return [(chunk.pcm, chunk.samples, chunk.text, chunk.words, chunk.final) for chunk in chunks]
 
 
-def test_any_split_of_the_text_and_any_company_give_the_same_chunks(backend: HibariBackend) -> None:
+def test_any_split_of_the_text_and_other_streams_give_the_same_chunks(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             alone = await speak(engine, TEXT, seed=7)
@@ -69,7 +69,7 @@ def test_any_split_of_the_text_and_any_company_give_the_same_chunks(backend: Hib
     run(test())
 
 
-def test_the_seed_decides_the_breath(backend: HibariBackend) -> None:
+def test_the_seed_changes_the_samples(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             one, other = (
@@ -93,7 +93,7 @@ def test_the_first_chunk_is_short_and_begins_with_speech(backend: HibariBackend)
     run(test())
 
 
-def test_every_word_of_the_text_has_its_time(backend: HibariBackend) -> None:
+def test_every_word_of_the_text_has_a_time(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             chunks = await speak(engine, TEXT)
@@ -110,7 +110,7 @@ def test_every_word_of_the_text_has_its_time(backend: HibariBackend) -> None:
     run(test())
 
 
-def test_there_is_a_pause_after_a_sentence_and_none_at_the_end(backend: HibariBackend) -> None:
+def test_a_pause_follows_a_sentence_but_not_the_last_one(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             chunks = await speak(engine, "Hello there. Goodbye now.")
@@ -123,7 +123,7 @@ def test_there_is_a_pause_after_a_sentence_and_none_at_the_end(backend: HibariBa
     run(test())
 
 
-def test_speech_stands_at_minus_20_dbfs(backend: HibariBackend) -> None:
+def test_the_speech_level_is_minus_20_dbfs(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             samples = samples_of(await speak(engine, TEXT)).astype(np.float32) / 32768
@@ -141,7 +141,7 @@ def test_speech_stands_at_minus_20_dbfs(backend: HibariBackend) -> None:
         "\U0001f600 hi \U0001f600",
     ],
 )
-def test_strange_characters_are_passed_over(backend: HibariBackend, text: str) -> None:
+def test_characters_that_cannot_be_spoken_are_skipped(backend: HibariBackend, text: str) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine:
             chunks = await speak(engine, text)

@@ -1,4 +1,4 @@
-"""A voice in a process of its own: the same samples, and what becomes of it when either process dies."""
+"""Tests of a backend in a child process: equal samples, and the death of either process."""
 
 import asyncio
 import contextlib
@@ -58,12 +58,12 @@ async def speak(engine: Engine, text: str = TEXT, **how: Any) -> list[AudioChunk
 
 
 def heard(chunks: list[AudioChunk]) -> list[object]:
-    """All of the chunks but what they cost."""
+    """The chunks without their provenance."""
     return [(chunk.pcm, chunk.samples, chunk.text, chunk.words, chunk.final) for chunk in chunks]
 
 
 def is_gone(pid: int) -> bool:
-    """Also a process that nobody has waited for is still there."""
+    """Whether the process has ended and been reaped."""
     return not Path(f"/proc/{pid}").exists()
 
 
@@ -75,36 +75,36 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def kill(pid: int) -> None:
-    """Kill a child of this process, and wait until it is dead and can be buried."""
+    """Kill a child of this process, and wait until it is dead and can be reaped."""
     os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):  # it is buried already
+    with contextlib.suppress(ChildProcessError):  # it is reaped already
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 def niceness_of(pid: int) -> set[int]:
-    """Of every thread, above this one's."""
+    """The niceness of every thread, relative to this one."""
     tasks = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
     return {os.getpriority(os.PRIO_PROCESS, task) - os.getpriority(os.PRIO_PROCESS, 0) for task in tasks}
 
 
 @pytest.mark.parametrize("load", [TONES, HibariBackend.load], ids=["tones", "packaged"])
-def test_it_says_bit_for_bit_what_it_says_in_this_process(load: Callable[[], Any]) -> None:
-    async def said(backend: Any) -> list[object]:
+def test_samples_equal_those_of_the_same_backend_in_this_process(load: Callable[[], Any]) -> None:
+    async def rendered(backend: Any) -> list[object]:
         async with await Engine.open(backend=backend) as engine:
             return [
                 heard(await speak(engine, seed=seed, speed=speed)) for seed, speed in ((0, 1.0), (7, 1.3))
             ]
 
     async def test() -> None:
-        assert await said(ProcessBackend.start_backend(load)) == await said(load())
+        assert await rendered(ProcessBackend.start_backend(load)) == await rendered(load())
 
     run(test())
 
 
-TELLS_OF_ENDS = """
-from vivavoce.tts_engine.standin_backend import StandInBackend
+RECORDS_CLOSING = """
+from shared.standin_backend import StandInBackend
 
-class TellsOfEnds(StandInBackend):
+class RecordsClosing(StandInBackend):
     def __init__(self, note):
         super().__init__()
         self.note = note
@@ -116,27 +116,27 @@ class TellsOfEnds(StandInBackend):
 """
 
 
-def test_what_a_cancelled_session_held_there_is_free_though_nobody_speaks_after_it(
+def test_a_cancelled_slot_is_closed_in_the_child_without_another_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "tells_of_ends.py").write_text(TELLS_OF_ENDS)
+    (tmp_path / "records_closing.py").write_text(RECORDS_CLOSING)
     monkeypatch.syspath_prepend(tmp_path)
-    ends = tmp_path / "ends"
-    load = functools.partial(importlib.import_module("tells_of_ends").TellsOfEnds, ends)
+    closings = tmp_path / "closings"
+    load = functools.partial(importlib.import_module("records_closing").RecordsClosing, closings)
 
     async def test() -> None:
         async with await Engine.open(backend=ProcessBackend.start_backend(load)) as engine:
-            wait_until(lambda: ends.read_text().split() == ["closed"] * 2)  # to look at it, to warm it up
+            wait_until(lambda: closings.read_text().split() == ["closed"] * 2)  # to look at it, to warm it up
             stream = engine.stream()
             stream.push_text(TEXT * 20)
             await anext(stream)
             stream.cancel()
-            wait_until(lambda: ends.read_text().split() == ["closed"] * 3)
+            wait_until(lambda: closings.read_text().split() == ["closed"] * 3)
 
     run(test())
 
 
-def test_the_bundles_voice_is_opened_in_a_process_on_demand() -> None:
+def test_a_bundle_is_opened_in_a_child_process_on_request() -> None:
     async def test() -> None:
         async with await Engine.open(process=ProcessPolicy(niceness=3)) as engine:
             backend = engine._backend
@@ -148,7 +148,7 @@ def test_the_bundles_voice_is_opened_in_a_process_on_demand() -> None:
     run(test())
 
 
-def test_stages_and_batches_are_the_childs() -> None:
+def test_stages_and_batch_sizes_are_those_of_the_child() -> None:
     backend = simulated()
     here = SimulatedBackend(StepCostModel(), rows={Stage.DECODE: 4, Stage.RENDER: 2}, slots=8)
     request = SlotRequest("silence", 1.0, 0)
@@ -168,7 +168,7 @@ def test_stages_and_batches_are_the_childs() -> None:
     backend.close()
 
 
-def test_a_process_killed_in_mid_step_fails_its_session_and_the_next_is_spoken_by_a_fresh_one(
+def test_a_child_killed_during_a_step_fails_its_session_and_is_replaced(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
@@ -203,7 +203,7 @@ def _defaults() -> tuple[Any, Any]:
     return EngineConfig(), Metrics()
 
 
-def test_a_process_that_died_while_nobody_spoke_is_not_noticed_by_who_speaks_next() -> None:
+def test_a_child_that_dies_while_idle_is_replaced_before_the_next_step() -> None:
     async def test() -> None:
         backend = ProcessBackend.start_backend(TONES)
         async with await Engine.open(backend=backend) as engine:
@@ -219,7 +219,7 @@ def test_a_process_that_died_while_nobody_spoke_is_not_noticed_by_who_speaks_nex
     run(test())
 
 
-def test_a_session_that_outlives_its_process_fails_and_its_neighbours_do_not() -> None:
+def test_a_session_of_a_dead_child_fails_and_other_sessions_do_not() -> None:
     async def test() -> None:
         backend = ProcessBackend.start_backend(TONES)
         async with await Engine.open(backend=backend) as engine, engine.stream() as begun:
@@ -239,7 +239,7 @@ def test_a_session_that_outlives_its_process_fails_and_its_neighbours_do_not() -
     run(test())
 
 
-def test_a_voice_that_dies_again_and_again_is_refused_until_the_time_is_over() -> None:
+def test_slots_are_refused_after_too_many_deaths_until_the_window_ends() -> None:
     backend = ProcessBackend.start_backend(TONES, ProcessPolicy(max_starts=1, start_window_s=1000))
     request = SlotRequest("tone-440", 1.0, 0)
     (segment,) = Segmenter().push("Hello there. And ")
@@ -261,7 +261,7 @@ def test_a_voice_that_dies_again_and_again_is_refused_until_the_time_is_over() -
     backend.close()
 
 
-def test_what_a_step_raises_ends_its_session_and_not_the_process() -> None:
+def test_an_exception_in_a_step_ends_its_session_and_not_the_child() -> None:
     async def test() -> None:
         backend = simulated(sleep=_numbers_only)
         engine = Engine(backend, *_defaults())
@@ -278,7 +278,7 @@ _numbers_only = bytes.fromhex  # raises TypeError for the seconds that it is giv
 
 
 @pytest.mark.parametrize(
-    ("load", "complaint"),
+    ("load", "message"),
     [
         (lambda: StandInBackend(), "in a process of its own: .*pickle"),
         (functools.partial(StandInBackend, ("flat",), nothing=1), "nothing"),
@@ -287,14 +287,14 @@ _numbers_only = bytes.fromhex  # raises TypeError for the seconds that it is giv
     ],
     ids=["not to be pickled", "raises", "too many workers", "dies"],
 )
-def test_a_voice_that_cannot_be_loaded_there_is_one_clear_error(
-    load: Callable[[], Any], complaint: str
+def test_a_backend_that_cannot_be_loaded_in_a_child_is_one_clear_error(
+    load: Callable[[], Any], message: str
 ) -> None:
-    with pytest.raises(BundleError, match=complaint):
+    with pytest.raises(BundleError, match=message):
         ProcessBackend.start_backend(load)
 
 
-def test_errors_of_ours_cross_as_they_are_and_others_by_their_words() -> None:
+def test_errors_with_one_message_keep_their_class_across_the_pipe() -> None:
     crossed = [
         ErrorMessage.from_exception(error, SynthesisFailed).to_exception()
         for error in (
@@ -332,10 +332,10 @@ def test_a_dozen_starts_leave_no_descriptor_thread_or_process_behind() -> None:
     assert all(is_gone(pid) for pid in pids)
 
 
-ABANDONS = """
+PARENT_PROGRAM = """
 import functools, os, sys, time
-from vivavoce.tts_engine.process_backend import ProcessBackend
-from vivavoce.tts_engine.standin_backend import StandInBackend
+from vivavoce.tts_engine.backends.process import ProcessBackend
+from shared.standin_backend import StandInBackend
 if __name__ == "__main__":
     backend = ProcessBackend.start_backend(functools.partial(StandInBackend, (440,)))
     print(backend.pid, flush=True)
@@ -352,15 +352,18 @@ def ignored_by(pid: int) -> set[int]:
 
 
 @pytest.mark.parametrize("how", ["leaves", "stays"])
-def test_the_process_ends_with_its_parent(how: str, tmp_path: Path) -> None:
+def test_the_child_ends_with_its_parent_and_ignores_signals(how: str, tmp_path: Path) -> None:
     program = tmp_path / "abandons.py"
-    program.write_text(ABANDONS)
+    program.write_text(PARENT_PROGRAM)
     with subprocess.Popen(
-        [sys.executable, "-W", "error", program, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-W", "error", program, how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     ) as parent:
         assert parent.stdout
         pid = int(parent.stdout.readline())
-        # A terminal and a supervisor send them to both; the parent may still want to speak.
+        # A terminal or a supervisor signals both processes; the parent may still have streams to finish.
         ignored = ignored_by(pid)
         if how == "stays":
             parent.kill()

@@ -1,4 +1,4 @@
-"""Uploads: what is read, what is refused and in which words, and that no file costs more than it may."""
+"""Tests of reading recordings: formats, refusals with their messages, and bounded cost."""
 
 import io
 import math
@@ -75,7 +75,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_usual_kind_of_file_is_read(kind: str) -> None:
+def test_every_supported_format_is_read(kind: str) -> None:
     container, codec, sample_rate = KINDS[kind]
     samples, rate = decode(encoded(tone(4, sample_rate), sample_rate, container, codec), LIMITS)
     assert rate == sample_rate
@@ -86,7 +86,7 @@ def test_every_usual_kind_of_file_is_read(kind: str) -> None:
     assert np.abs(middle).max() == pytest.approx(0.5, abs=0.03)  # LAME leaves some room
 
 
-def test_samples_come_back_as_they_were_from_the_process_that_decodes() -> None:
+def test_the_decoding_process_returns_the_exact_samples() -> None:
     samples = tone(3.5, 16_000)
     recording = read_recording(wav(samples, 16_000, "pcm_f32le"))
     assert np.array_equal(recording.samples, samples[0])
@@ -101,26 +101,26 @@ def test_two_channels_are_averaged() -> None:
 
 
 @pytest.mark.parametrize(("container", "pictures"), [("mp4", "libx264"), ("webm", "libvpx")])
-def test_of_a_video_the_sound_is_taken(container: str, pictures: str) -> None:
+def test_the_sound_of_a_video_is_read(container: str, pictures: str) -> None:
     codec = "aac" if container == "mp4" else "libopus"
     samples, rate = decode(encoded(tone(4, 48_000), 48_000, container, codec, pictures), LIMITS)
     assert len(samples) / rate == pytest.approx(4, abs=0.06)
 
 
-def test_what_a_lossy_codec_overshoots_is_scaled_back() -> None:
+def test_overshoot_of_a_lossy_codec_is_scaled_to_full_scale() -> None:
     square = np.sign(tone(4, 44_100)) * np.float32(0.98)
     samples, _ = decode(encoded(square, 44_100, "mp3", "libmp3lame"), LIMITS)
     assert np.abs(samples).max() == 1
 
 
-def test_a_streamed_wav_that_claims_no_end_is_read_to_its_end() -> None:
+def test_a_streamed_wav_of_unknown_length_is_read_to_its_end() -> None:
     file = bytearray(wav(tone(4, 16_000), 16_000))
     place = file.index(b"data") + 4
     file[4:8] = file[place : place + 4] = b"\xff" * 4
     assert len(decode(bytes(file), LIMITS)[0]) == 64_000
 
 
-def test_a_wav_that_claims_less_than_it_holds_is_as_long_as_it_claims() -> None:
+def test_a_wav_is_read_to_the_length_in_its_header() -> None:
     file = bytearray(wav(tone(40, 16_000), 16_000))
     place = file.index(b"data") + 4
     file[place : place + 4] = struct.pack("<I", 2 * 16_000 * 5)
@@ -156,13 +156,13 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_used_is_refused_with_the_limit(case: str) -> None:
+def test_an_unusable_file_is_refused_with_the_limit(case: str) -> None:
     make, sentence = REFUSED[case]
     with pytest.raises(RecordingRefused, match=sentence):
         decode(make(), LIMITS)
 
 
-def test_a_playlist_or_a_concatenation_never_opens_what_it_names(tmp_path: Path) -> None:
+def test_playlists_never_open_the_files_that_they_name(tmp_path: Path) -> None:
     secret = tmp_path / "secret.wav"
     secret.write_bytes(wav(tone(4, 16_000), 16_000))
     for text in (
@@ -175,7 +175,7 @@ def test_a_playlist_or_a_concatenation_never_opens_what_it_names(tmp_path: Path)
             decode(text.encode(), LIMITS)
 
 
-def test_minutes_are_refused_after_their_first_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_recording_is_refused_after_its_first_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     minutes = encoded(np.zeros((1, 300 * 16_000), np.float32), 16_000, "flac", "flac")
     decoded = []
     mono = recording_decoder._mono
@@ -187,24 +187,24 @@ def test_minutes_are_refused_after_their_first_seconds(monkeypatch: pytest.Monke
     assert sum(decoded) <= 31 * 16_000
 
 
-def test_a_file_over_the_limit_of_bytes_is_not_looked_at() -> None:
+def test_a_file_over_the_size_limit_is_refused_without_decoding() -> None:
     with pytest.raises(BadRequest, match="has 1,001 bytes; at most 1,000"):
         read_recording(bytes(1001), RecordingLimits(max_bytes=1000))
 
 
-def test_nothing_is_no_recording() -> None:
+def test_an_empty_file_is_refused() -> None:
     with pytest.raises(BadRequest, match="empty"):
         read_recording(b"")
 
 
-def test_damage_in_the_middle_is_told_with_its_place() -> None:
+def test_damage_in_the_middle_is_reported_with_its_time() -> None:
     file = bytearray(encoded(tone(8, 44_100), 44_100, "mp3", "libmp3lame"))
     file[30_000:31_000] = np.random.default_rng(1).bytes(1000)
     with pytest.raises(RecordingRefused, match=r"damaged \d\.\d s from its beginning"):
         decode(bytes(file), LIMITS)
 
 
-def test_names_that_are_not_unicode_do_not_matter() -> None:
+def test_metadata_that_is_not_unicode_is_ignored() -> None:
     file = wav(tone(4, 16_000), 16_000)
     title = (
         b"LIST" + struct.pack("<I", 20) + b"INFOINAM" + struct.pack("<I", 8) + b"\xe9t\xe9 \xff\xfe\xe9\x00"
@@ -214,7 +214,7 @@ def test_names_that_are_not_unicode_do_not_matter() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines a process's memory")
-def test_a_header_that_unfolds_to_a_gigabyte_is_not_unfolded() -> None:
+def test_a_compressed_header_of_a_gigabyte_is_refused() -> None:
     def box(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I4s", 8 + len(content), name) + content
 
@@ -225,15 +225,15 @@ def test_a_header_that_unfolds_to_a_gigabyte_is_not_unfolded() -> None:
         read_recording(file)
 
 
-def test_a_decoder_that_dies_is_a_refusal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_crash_of_the_decoder_is_a_refusal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     dying = tmp_path / "decoder.py"
     dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     monkeypatch.setattr("vivavoce.tts_engine.voices.recording._DECODER", dying)
-    with pytest.raises(BadRequest, match="breaks its decoder"):
+    with pytest.raises(BadRequest, match="crashes the decoder"):
         read_recording(wav(tone(4, 16_000), 16_000))
 
 
-def test_a_file_of_the_operators_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
+def test_a_file_is_read_by_path_and_the_error_names_a_missing_one(tmp_path: Path) -> None:
     (tmp_path / "anna.wav").write_bytes(wav(tone(4, 16_000), 16_000))
     assert read_recording_file(tmp_path / "anna.wav").duration_s == 4
     with pytest.raises(BadRequest, match=r"nobody\.wav: No such file"):
@@ -253,7 +253,7 @@ SEEDS = tuple(
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_damaged_files_are_samples_or_a_refusal(data: st.DataObject) -> None:
+def test_damaged_files_give_samples_or_a_refusal(data: st.DataObject) -> None:
     file = bytearray(data.draw(st.sampled_from(SEEDS)))
     for _ in range(data.draw(st.integers(1, 20))):
         # Headers decide most; damage falls on them more often.

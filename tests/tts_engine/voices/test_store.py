@@ -1,4 +1,4 @@
-"""Voices on file: kept whole through threads, processes, crashes, damage and full disks."""
+"""Tests of the voice store: checks, limits, crashes, damage, full disks, threads and processes."""
 
 import contextlib
 import errno
@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -43,7 +42,7 @@ def contents(store: VoiceStore) -> set[str]:
     return {path.name for path in (store.folder / "contents").iterdir()}
 
 
-def test_a_voice_comes_back_as_it_was_put(store: VoiceStore) -> None:
+def test_a_stored_voice_is_read_back_unchanged(store: VoiceStore) -> None:
     about = VoiceMetadata("en-GB", "key-1", "I agree.", "upload anna.wav", "ab" * 32)
     added = store.add(prompt(1), name="Anna", about=about, voice_id="anna")
     assert (added.id, added.name, added.language, added.about) == ("anna", "Anna", "en-GB", about)
@@ -55,7 +54,7 @@ def test_a_voice_comes_back_as_it_was_put(store: VoiceStore) -> None:
         assert again.get("anna").id == prompt(1).id
 
 
-def test_two_ids_share_a_content_and_the_file_goes_with_the_last(store: VoiceStore) -> None:
+def test_two_ids_share_a_file_which_is_deleted_with_the_last_id(store: VoiceStore) -> None:
     first, second = (store.add(prompt(1), name="Anna").id for _ in range(2))
     assert first != second
     assert contents(store) == {f"{prompt(1).id}.npz"}
@@ -67,7 +66,7 @@ def test_two_ids_share_a_content_and_the_file_goes_with_the_last(store: VoiceSto
         store.get(second)
 
 
-def test_a_voice_that_was_removed_is_gone_though_it_is_in_memory(store: VoiceStore) -> None:
+def test_a_removed_voice_is_unknown_although_it_is_cached(store: VoiceStore) -> None:
     voice = store.add(prompt(1), name="Anna")
     store.get(voice.id)
     with VoiceStore(store.folder, 2) as other_process:
@@ -110,7 +109,7 @@ def test_voices_are_listed_by_owner_name_and_release(store: VoiceStore) -> None:
     assert names(name="2") == ["2", "2"]
     assert names(["key-1"], name="2") == ["2"]
     assert names(name="'; DROP TABLE voices") == []
-    assert names(most=2) == ["0", "1"]
+    assert names(max_count=2) == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ def test_an_id_that_could_be_a_path_is_refused(store: VoiceStore, bad: str) -> N
     assert contents(store) == set()
 
 
-def test_an_id_is_given_once(store: VoiceStore) -> None:
+def test_an_id_in_use_is_refused(store: VoiceStore) -> None:
     store.add(prompt(1), name="Anna", voice_id="anna")
     with pytest.raises(BadRequest, match="'anna' already"):
         store.add(prompt(2), name="Anna", voice_id="anna")
@@ -133,7 +132,7 @@ def test_an_id_is_given_once(store: VoiceStore) -> None:
     assert len(contents(store)) == 1
 
 
-def test_a_prompt_of_another_release_is_refused_with_a_sentence(store: VoiceStore) -> None:
+def test_a_prompt_of_another_version_is_refused_with_the_versions(store: VoiceStore) -> None:
     store.add(prompt(1, CosyVoiceVersion.V3), name="Anna", voice_id="anna")
     with pytest.raises(BadRequest, match="enrolled with CosyVoice 3, and CosyVoice 2 is loaded"):
         store.get("anna")
@@ -144,7 +143,7 @@ def test_a_prompt_of_another_release_is_refused_with_a_sentence(store: VoiceStor
 @pytest.mark.parametrize(
     ("name", "sentence"), [("", "0 characters"), ("a" * 201, "201"), ("a\nb", "printable")]
 )
-def test_a_name_is_short_and_printable(store: VoiceStore, name: str, sentence: str) -> None:
+def test_a_long_or_unprintable_name_is_refused(store: VoiceStore, name: str, sentence: str) -> None:
     with pytest.raises(BadRequest, match=sentence):
         store.add(prompt(), name=name)
     assert contents(store) <= {f"{prompt().id}.npz"}
@@ -152,12 +151,12 @@ def test_a_name_is_short_and_printable(store: VoiceStore, name: str, sentence: s
 
 
 @pytest.mark.parametrize("language", ["english", "e", "en_GB", "en-", "../en"])
-def test_a_language_is_a_code(store: VoiceStore, language: str) -> None:
+def test_a_language_that_is_no_code_is_refused(store: VoiceStore, language: str) -> None:
     with pytest.raises(BadRequest, match="language is"):
         store.add(prompt(), name="Anna", about=VoiceMetadata(language))
 
 
-def test_half_a_character_is_no_text(store: VoiceStore) -> None:
+def test_lone_surrogates_are_refused(store: VoiceStore) -> None:
     half = "\ud83d"
     for voice, about in (
         (prompt(), VoiceMetadata(consent=half)),
@@ -172,7 +171,7 @@ def test_half_a_character_is_no_text(store: VoiceStore) -> None:
     assert store.list(name=half) == store.list() == ()
 
 
-def test_what_is_removed_is_not_left_in_the_index(store: VoiceStore) -> None:
+def test_a_removed_voice_leaves_no_bytes_in_the_index(store: VoiceStore) -> None:
     store.add(prompt(1), name="Anna", about=VoiceMetadata(consent="a secret of hers"), voice_id="anna")
     assert b"a secret of hers" in b"".join(file.read_bytes() for file in store.folder.glob("index*"))
     store.remove("anna")
@@ -180,7 +179,7 @@ def test_what_is_removed_is_not_left_in_the_index(store: VoiceStore) -> None:
     assert b"a secret of hers" not in b"".join(file.read_bytes() for file in store.folder.glob("index*"))
 
 
-def test_a_note_has_a_limit(store: VoiceStore) -> None:
+def test_a_long_note_is_refused(store: VoiceStore) -> None:
     with pytest.raises(BadRequest, match="consent has 10,001 characters"):
         store.add(prompt(), name="Anna", about=VoiceMetadata(consent="a" * 10_001))
 
@@ -188,7 +187,7 @@ def test_a_note_has_a_limit(store: VoiceStore) -> None:
 # Limits and full disks
 
 
-def test_the_limits_hold_and_say_themselves(tmp_path: Path) -> None:
+def test_voices_beyond_the_limits_are_refused_with_the_limit(tmp_path: Path) -> None:
     with VoiceStore(tmp_path, 2, VoiceStoreLimits(max_voices=3, max_voices_per_owner=1)) as store:
         store.add(prompt(1), name="1", about=VoiceMetadata(owner="key-1"))
         with pytest.raises(BadRequest, match="this key has 1 voices, of 1 allowed"):
@@ -202,7 +201,7 @@ def test_the_limits_hold_and_say_themselves(tmp_path: Path) -> None:
         store.add(prompt(5), name="5")
 
 
-def test_bytes_are_counted_once_a_content(tmp_path: Path) -> None:
+def test_shared_contents_are_counted_once(tmp_path: Path) -> None:
     with VoiceStore(tmp_path / "first", 2) as measuring:
         size = measuring.add(prompt(1), name="1").bytes
     with VoiceStore(tmp_path / "second", 2, VoiceStoreLimits(max_bytes=2 * size)) as store:
@@ -282,7 +281,7 @@ def _crashed(folder: Path, crash: str) -> None:
 
 
 @pytest.mark.parametrize("crash", CRASHES)
-def test_a_crash_leaves_whole_voices_and_no_litter(tmp_path: Path, crash: str) -> None:
+def test_a_crash_leaves_complete_voices_and_no_stray_file(tmp_path: Path, crash: str) -> None:
     with VoiceStore(tmp_path, 2) as store:
         store.add(prompt(1), name="Anna", voice_id="anna")
     process = multiprocessing.get_context("spawn").Process(target=_crashed, args=(tmp_path, crash))
@@ -308,7 +307,7 @@ def test_a_crash_leaves_whole_voices_and_no_litter(tmp_path: Path, crash: str) -
     ],
     ids=["cut", "empty", "overwritten", "another's", "gone"],
 )
-def test_a_damaged_file_is_told_and_mended_by_enrolling_again(
+def test_a_damaged_file_is_reported_and_repaired_by_replacing_the_voice(
     store: VoiceStore, damage: Callable[[Path], None]
 ) -> None:
     store.add(prompt(1), name="Anna", voice_id="anna")
@@ -321,7 +320,7 @@ def test_a_damaged_file_is_told_and_mended_by_enrolling_again(
     assert store.get("anna").id == prompt(1).id
 
 
-def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "index.sqlite").write_bytes(b"something else " * 100)
     with pytest.raises(BundleError, match="no index of voices, or a damaged one"):
         VoiceStore(tmp_path, 2)
@@ -330,7 +329,7 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
         VoiceStore(tmp_path / "file", 2)
 
 
-def test_a_store_of_a_later_format_is_refused_untouched(tmp_path: Path) -> None:
+def test_a_store_of_a_later_format_is_refused_and_not_changed(tmp_path: Path) -> None:
     VoiceStore(tmp_path, 2).close()
     index = sqlite3.connect(tmp_path / "index.sqlite")
     index.execute("PRAGMA user_version = 99")
@@ -341,9 +340,7 @@ def test_a_store_of_a_later_format_is_refused_untouched(tmp_path: Path) -> None:
     assert (tmp_path / "contents" / "unknown.npz").exists()
 
 
-def test_a_store_of_an_earlier_format_is_brought_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_of_an_earlier_format_is_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vivavoce.tts_engine.voices import index
 
     with VoiceStore(tmp_path, 2) as store:
@@ -367,7 +364,7 @@ def test_a_store_of_an_earlier_format_is_brought_up_to_date(
 # Memory
 
 
-def test_a_hundred_threads_that_ask_for_one_cold_voice_load_it_once(
+def test_a_hundred_threads_load_an_uncached_voice_once(
     store: VoiceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add(prompt(1), name="Anna", voice_id="anna")
@@ -390,74 +387,7 @@ def test_a_hundred_threads_that_ask_for_one_cold_voice_load_it_once(
     assert len(answers) == 1
 
 
-def test_who_asks_while_a_voice_is_loaded_waits_for_that_load() -> None:
-    cache, loading, go_on, loads = PromptCache(1 << 20), threading.Event(), threading.Event(), []
-
-    def load() -> VoicePrompt:
-        loads.append(1)
-        loading.set()
-        assert go_on.wait(30)
-        return prompt(1)
-
-    with ThreadPoolExecutor(8) as threads:
-        first = threads.submit(cache.get, "anna", load)
-        assert loading.wait(30)
-        others = [threads.submit(cache.get, "anna", load) for _ in range(7)]
-        assert cache.get("bo", lambda: prompt(2)).id == prompt(2).id  # nobody waits for another voice
-        go_on.set()
-        assert all(other.result(30) is first.result(30) for other in others)
-    assert len(loads) == 1
-
-
-def test_a_failed_load_is_told_to_all_who_wait_and_not_remembered() -> None:
-    cache, loading, go_on, loads = PromptCache(1 << 20), threading.Event(), threading.Event(), []
-
-    def fail() -> VoicePrompt:
-        loads.append(1)
-        loading.set()
-        assert go_on.wait(30)
-        raise BundleError("damaged")
-
-    with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(cache.get, "anna", fail)
-        assert loading.wait(30)
-        second = threads.submit(cache.get, "anna", fail)
-        while not cache._loading["anna"]._condition._waiters:  # type: ignore[attr-defined]
-            time.sleep(0.001)
-        go_on.set()
-        for asked in (first, second):
-            with pytest.raises(BundleError):
-                asked.result(30)
-    assert len(loads) == 1
-    assert cache.get("anna", lambda: prompt(1)).id == prompt(1).id
-
-
-def test_an_error_that_nobody_foresaw_leaves_nobody_waiting() -> None:
-    cache = PromptCache(1 << 20)
-
-    def fail() -> VoicePrompt:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        cache.get("anna", fail)
-    assert cache.get("anna", lambda: prompt(1)).id == prompt(1).id
-
-
-def test_memory_holds_the_voices_used_last_within_its_bytes() -> None:
-    size = prompt_size_bytes(prompt(0))
-    cache = PromptCache(3 * size)
-    for number in range(3):
-        cache.get(str(number), lambda number=number: prompt(number))  # type: ignore[misc]
-    cache.get("0", lambda: pytest.fail("is held"))
-    cache.get("3", lambda: prompt(3))
-    assert [key in cache for key in "0123"] == [True, False, True, True]
-    assert cache.used_bytes == 3 * size
-    cache.get("large", lambda: prompt(4, chunks=4))
-    assert cache.used_bytes == 0
-    assert "large" not in cache
-
-
-def test_a_store_holds_no_more_in_memory_than_its_limit(tmp_path: Path) -> None:
+def test_the_cache_of_a_store_stays_within_its_limit(tmp_path: Path) -> None:
     size = prompt_size_bytes(prompt(0))
     with VoiceStore(tmp_path, 2, VoiceStoreLimits(max_cache_bytes=2 * size)) as store:
         for number in range(5):
@@ -512,7 +442,9 @@ def test_threads_that_add_and_remove_the_same_content_break_no_voice(store: Voic
     assert contents(store) == set()
 
 
-def test_a_lock_that_is_never_had_is_a_refusal(store: VoiceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_held_elsewhere_is_a_refusal_and_reading_goes_on(
+    store: VoiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vivavoce.tts_engine.voices.index._LOCK_TIMEOUT_S", 0.05)
     with VoiceStore(store.folder, 2) as impatient:
         store._write_connection.execute("BEGIN IMMEDIATE")
@@ -524,10 +456,10 @@ def test_a_lock_that_is_never_had_is_a_refusal(store: VoiceStore, monkeypatch: p
         impatient.add(prompt(1), name="Anna")
 
 
-def test_other_people_of_the_machine_read_nothing(store: VoiceStore) -> None:
+def test_other_users_of_the_machine_have_no_access(store: VoiceStore) -> None:
     assert store.folder.stat().st_mode & 0o077 == 0
 
 
-def test_equal_prompts_are_one_content_and_others_are_not() -> None:
+def test_equal_prompts_have_equal_ids_and_others_do_not() -> None:
     assert prompt(1).id == prompt(1).id
     assert prompt(1).id != replace(prompt(1), transcript="something else").id
