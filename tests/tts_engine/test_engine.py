@@ -56,7 +56,7 @@ def pcm(chunks: Sequence[AudioChunk]) -> bytes:
     return b"".join(chunk.pcm for chunk in chunks)
 
 
-def heard(chunks: Sequence[AudioChunk]) -> list[object]:
+def content(chunks: Sequence[AudioChunk]) -> list[object]:
     """The chunks without their provenance."""
     return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in chunks]
 
@@ -152,7 +152,7 @@ def test_the_same_text_gives_the_same_chunks_however_it_is_split(split: int, sta
     async def test() -> None:
         async with await Engine.open(backend=stand_in()) as engine:
             whole, parts = await speak(engine, TEXT), await speak(engine, TEXT, split=split)
-            assert heard(whole) == heard(parts)
+            assert content(whole) == content(parts)
 
     run(test())
 
@@ -214,12 +214,12 @@ def test_a_listener_that_stops_reading_stops_its_own_rendering_only(stand_in: St
     async def test() -> None:
         config = EngineConfig(scheduler=SchedulerPolicy(max_unread_s=1.0))
         async with await Engine.open(backend=stand_in(), config=config) as engine:
-            alone = heard(await speak(engine, TEXT))
+            alone = content(await speak(engine, TEXT))
             async with engine.stream() as idle:
                 idle.push_text("word " * 200 + ".")
                 idle.end_input()
                 for _ in range(2):
-                    assert heard(await speak(engine, TEXT)) == alone
+                    assert content(await speak(engine, TEXT)) == alone
                     assert 1.0 <= idle._session.unread_s <= 1.0 + WORD_S
                 assert len([word for chunk in await collect(idle) for word in chunk.words]) == 200
 
@@ -377,7 +377,7 @@ def test_of_a_thousand_requested_streams_32_are_admitted_and_sound_as_alone(
 
     async def test() -> None:
         async with await Engine.open(backend=stand_in(pitches, slots=32, max_batch_size=8)) as engine:
-            alone = [heard(await speak(engine, TEXT, voice=f"tone-{pitch}")) for pitch in pitches[:3]]
+            alone = [content(await speak(engine, TEXT, voice=f"tone-{pitch}")) for pitch in pitches[:3]]
             spoken, refusals = [], []
             for number in range(1_000):
                 try:
@@ -390,9 +390,9 @@ def test_of_a_thousand_requested_streams_32_are_admitted_and_sound_as_alone(
                 spoken.append(stream)
             assert (len(spoken), len(refusals)) == (32, 968)
             assert all(refusal.retry_after_s > 0 for refusal in refusals)
-            all_heard = [heard(chunks) for chunks in await asyncio.gather(*map(collect, spoken))]
-            assert all_heard[:3] == alone
-            assert len({repr(each) for each in all_heard}) == 32
+            all_content = [content(chunks) for chunks in await asyncio.gather(*map(collect, spoken))]
+            assert all_content[:3] == alone
+            assert len({repr(each) for each in all_content}) == 32
             assert (await speak(engine, TEXT))[-1].final
 
     run(test())
@@ -466,9 +466,9 @@ def test_many_streams_at_once_each_hear_their_own_voice_only(stand_in: StandIn) 
         for pitch, chunks in zip(pitches, spoken, strict=True):
             samples = np.frombuffer(pcm(chunks), "<i2").astype(float)
             time_s = np.arange(len(samples)) / SAMPLE_RATE
-            heard = np.abs(samples) > 0
+            is_speech = np.abs(samples) > 0
             expected = np.sin(2 * np.pi * pitch * time_s) * 0.25 * 32767
-            assert np.abs(samples - expected)[heard].max() < 1.0
+            assert np.abs(samples - expected)[is_speech].max() < 1.0
 
     run(test())
 

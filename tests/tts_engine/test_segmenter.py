@@ -32,13 +32,13 @@ def segments(parts: Iterable[str], policy: SegmentPolicy = EAGER) -> list[Segmen
     return [segment for part in parts for segment in segmenter.push(part)] + segmenter.flush()
 
 
-def say(segment: Segment) -> str:
+def text_of(segment: Segment) -> str:
     return " ".join(word.text + word.punctuation for word in segment.words)
 
 
 def pushed(text: str, policy: SegmentPolicy = EAGER) -> list[str]:
     """What is given out without a flush."""
-    return [say(segment) for segment in Segmenter(policy).push(text)]
+    return [text_of(segment) for segment in Segmenter(policy).push(text)]
 
 
 @settings(max_examples=500)
@@ -139,13 +139,16 @@ def test_a_number_after_a_cut_is_read_by_the_words_before_the_cut() -> None:
 
 
 def test_punctuation_that_follows_an_emitted_clause_is_dropped() -> None:
-    assert [say(segment) for segment in segments(['"Wait!', '!!" she', " said."])] == ["Wait!", "she said."]
+    assert [text_of(segment) for segment in segments(['"Wait!', '!!" she', " said."])] == [
+        "Wait!",
+        "she said.",
+    ]
 
 
 def test_short_clauses_wait_for_more_and_short_sentences_do_not() -> None:
     policy = SegmentPolicy(first_min_words=2, min_words=6)
     spoken = segments(["Well, yes, sure. Now, one, two, three, four, five. Ok."], policy)
-    assert [say(segment) for segment in spoken] == [
+    assert [text_of(segment) for segment in spoken] == [
         "Well, yes,",
         "sure.",
         "Now, one, two, three, four, five.",
@@ -175,7 +178,7 @@ def test_a_long_clause_is_cut_between_words() -> None:
 def test_a_long_clause_is_not_cut_inside_an_amount(before: int) -> None:
     spoken = segments(["no " * before + "$1,234.50 " + "no " * 30])
     amount = "one thousand two hundred thirty four dollars and fifty cents"
-    assert sum(amount in say(segment) for segment in spoken) == 1
+    assert sum(amount in text_of(segment) for segment in spoken) == 1
 
 
 @pytest.mark.parametrize("filler", ["no ", "n"])
@@ -207,8 +210,8 @@ def test_after_a_flush_the_first_segment_is_short_again() -> None:
     segmenter = Segmenter()
     first = segmenter.push("Your code is 04") + segmenter.flush()
     second = segmenter.push("So, good day, and thanks,")
-    assert [say(segment) for segment in first] == ["Your code is zero four."]
-    assert [say(segment) for segment in second] == ["So, good day,"]
+    assert [text_of(segment) for segment in first] == ["Your code is zero four."]
+    assert [text_of(segment) for segment in second] == ["So, good day,"]
     assert second[0].start == 15
 
 

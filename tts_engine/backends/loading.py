@@ -1,4 +1,4 @@
-"""Chooses and loads the backend of a bundle. A new kind of bundle is told apart here.
+"""Chooses and loads the backend of a bundle. A new kind of bundle is recognised here.
 
 Backends are imported when they are loaded, because their networks may need packages that are not installed.
 """

@@ -26,7 +26,7 @@ class EnrollableVoices(Voices, ABC):
 
     @abstractmethod
     def register_prompt(self, prompt: VoicePrompt) -> Voice:
-        """Add a voice that lives in memory until it is removed. Registering a prompt is idempotent.
+        """Add a voice, kept in memory until it is removed. Registering a prompt is idempotent.
 
         Raises BadRequest if too many voices are in memory.
         """

@@ -57,7 +57,7 @@ async def speak(engine: Engine, text: str = TEXT, **how: Any) -> list[AudioChunk
         return [chunk async for chunk in stream]
 
 
-def heard(chunks: list[AudioChunk]) -> list[object]:
+def content(chunks: list[AudioChunk]) -> list[object]:
     """The chunks without their provenance."""
     return [(chunk.pcm, chunk.samples, chunk.text, chunk.words, chunk.final) for chunk in chunks]
 
@@ -92,7 +92,7 @@ def test_samples_equal_those_of_the_same_backend_in_this_process(load: Callable[
     async def rendered(backend: Any) -> list[object]:
         async with await Engine.open(backend=backend) as engine:
             return [
-                heard(await speak(engine, seed=seed, speed=speed)) for seed, speed in ((0, 1.0), (7, 1.3))
+                content(await speak(engine, seed=seed, speed=speed)) for seed, speed in ((0, 1.0), (7, 1.3))
             ]
 
     async def test() -> None:
@@ -150,21 +150,21 @@ def test_a_bundle_is_opened_in_a_child_process_on_request() -> None:
 
 def test_stages_and_batch_sizes_are_those_of_the_child() -> None:
     backend = simulated()
-    here = SimulatedBackend(StepCostModel(), rows={Stage.DECODE: 4, Stage.RENDER: 2}, slots=8)
+    in_process = SimulatedBackend(StepCostModel(), rows={Stage.DECODE: 4, Stage.RENDER: 2}, slots=8)
     request = SlotRequest("silence", 1.0, 0)
-    slot, slot_here = backend.open_slot(request), here.open_slot(request)
+    slot, slot_in_process = backend.open_slot(request), in_process.open_slot(request)
     assert [backend.max_batch_size(stage) for stage in Stage] == [
-        here.max_batch_size(stage) for stage in Stage
+        in_process.max_batch_size(stage) for stage in Stage
     ]
     (segment, *_) = [*Segmenter().push("one two three four five six. "), *Segmenter().flush()]
-    told: list[tuple[Stage, Stage]] = [(backend.stage(slot), here.stage(slot_here))]
+    stages: list[tuple[Stage, Stage]] = [(backend.stage(slot), in_process.stage(slot_in_process))]
     for step in range(40):
         begun = segment if step == 0 else None
         backend.step(0, [SlotTurn(slot, begun)])
-        here.step(0, [SlotTurn(slot_here, begun)])
-        told.append((backend.stage(slot), here.stage(slot_here)))
-    assert all(there is known for there, known in told)
-    assert {there for there, _ in told} == set(Stage)
+        in_process.step(0, [SlotTurn(slot_in_process, begun)])
+        stages.append((backend.stage(slot), in_process.stage(slot_in_process)))
+    assert all(child_stage is stage for child_stage, stage in stages)
+    assert {child_stage for child_stage, _ in stages} == set(Stage)
     backend.close()
 
 
@@ -207,10 +207,10 @@ def test_a_child_that_dies_while_idle_is_replaced_before_the_next_step() -> None
     async def test() -> None:
         backend = ProcessBackend.start_backend(TONES)
         async with await Engine.open(backend=backend) as engine:
-            alone, first = heard(await speak(engine)), backend.pid
+            alone, first = content(await speak(engine)), backend.pid
             waiting = engine.stream()
             kill(first)
-            assert heard(await speak(engine)) == alone
+            assert content(await speak(engine)) == alone
             assert backend.pid != first and is_gone(first)
             waiting.push_text("Hello. ")
             assert (await anext(waiting)).pcm

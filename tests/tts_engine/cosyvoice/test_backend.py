@@ -1,8 +1,8 @@
-"""CosyVoice behind the engine, on small random weights: what it says is noise, how it says it is tested."""
+"""Tests of the CosyVoice backend behind the engine, on small random weights that render noise."""
 
 import asyncio
 import importlib.util
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,28 +17,35 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
 )
 
-from shared.tiny_cosyvoice import BRIEF, recording  # noqa: E402
+from shared.tiny_cosyvoice import (  # noqa: E402
+    BRIEF,
+    FINAL_SILENCE,
+    SAMPLES_PER_ID,
+    collect,
+    content,
+    pcm,
+    recording,
+    run,
+    speak,
+    spoken_ids,
+    words_of,
+)
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
-from vivavoce.tts_engine.backends.base import Delivery, DeliveryMode, SlotRequest, SlotTurn  # noqa: E402
-from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word  # noqa: E402
+from vivavoce.tts_engine.backends.base import SlotTurn  # noqa: E402
+from vivavoce.tts_engine.chunk import SAMPLE_RATE  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.policy import Interleave  # noqa: E402
 from vivavoce.tts_engine.engine import Engine  # noqa: E402
 from vivavoce.tts_engine.errors import (  # noqa: E402
-    BadRequest,
     BundleError,
     MissingExtra,
     SynthesisFailed,
     UnknownVoice,
 )
-from vivavoce.tts_engine.stream import Stream  # noqa: E402
-from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore  # noqa: E402
 
-SAMPLES_PER_ID = 960
 TEXT = "Well, who is it, at night? It is me."
 SHORT = "Well, it is me."
-FINAL_SILENCE = SAMPLE_RATE // 50
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -51,41 +58,8 @@ def backend(folder: Path) -> CosyVoiceBackend:
 
 @pytest.fixture(scope="module")
 def v2_backend(v2_folder: Path) -> CosyVoiceBackend:
-    """For what has nothing to do with the release."""
+    """For tests that do not depend on the version."""
     return CosyVoiceBackend.load(v2_folder, BRIEF)
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 300))
-
-
-async def collect(stream: Stream) -> list[AudioChunk]:
-    return [chunk async for chunk in stream]
-
-
-async def speak(engine: Engine, pieces: Sequence[str], **how: Any) -> list[AudioChunk]:
-    async with engine.stream(**how) as stream:
-        for piece in pieces:
-            stream.push_text(piece)
-            await asyncio.sleep(0)
-        stream.end_input()
-        return await collect(stream)
-
-
-def pcm(chunks: Sequence[AudioChunk]) -> bytes:
-    return b"".join(chunk.pcm for chunk in chunks)
-
-
-def heard(chunks: Sequence[AudioChunk]) -> list[object]:
-    return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) for chunk in chunks]
-
-
-def words_of(chunks: Sequence[AudioChunk]) -> list[Word]:
-    return [word for chunk in chunks for word in chunk.words]
-
-
-def spoken_ids(chunks: Sequence[AudioChunk]) -> int:
-    return max(chunk.provenance.speech_ids[1] for chunk in chunks if chunk.provenance.speech_ids)
 
 
 def test_every_speech_id_is_40_ms_of_audio(backend: CosyVoiceBackend) -> None:
@@ -120,7 +94,9 @@ def test_any_split_of_the_text_gives_the_same_chunks(backend: CosyVoiceBackend, 
 
     async def test() -> None:
         async with await Engine.open(backend=backend) as engine:
-            assert heard(await speak(engine, pieces, seed=3)) == heard(await speak(engine, [TEXT], seed=3))
+            assert content(await speak(engine, pieces, seed=3)) == content(
+                await speak(engine, [TEXT], seed=3)
+            )
 
     run(test())
 
@@ -135,7 +111,7 @@ def test_text_pushed_while_chunks_are_read_gives_the_same_chunks(backend: CosyVo
                     stream.push_text(character)
                     await asyncio.sleep(0.005)
                 stream.end_input()
-                assert heard(await reading) == heard(whole)
+                assert content(await reading) == content(whole)
 
     run(test())
 
@@ -156,13 +132,13 @@ def test_a_flush_renders_the_words_that_the_model_held_back(v2_backend: CosyVoic
         async with await Engine.open(backend=v2_backend) as engine, engine.stream() as stream:
             stream.push_text("Once upon a time, ")
             stream.flush()
-            told = []
-            while told[-1:] != ["time"]:
-                told += [word.text for word in (await anext(stream)).words]
+            reported = []
+            while reported[-1:] != ["time"]:
+                reported += [word.text for word in (await anext(stream)).words]
             stream.push_text("and then")
             stream.end_input()
-            told += [word.text for word in words_of(await collect(stream))]
-            assert told == ["Once", "upon", "a", "time", "and", "then"]
+            reported += [word.text for word in words_of(await collect(stream))]
+            assert reported == ["Once", "upon", "a", "time", "and", "then"]
 
     run(test())
 
@@ -285,7 +261,7 @@ def test_a_reused_slot_renders_what_a_new_one_renders(folder: Path) -> None:
                 await anext(stream)
             while engine.active_streams:
                 await asyncio.sleep(0.001)
-            assert heard(await speak(engine, [SHORT])) == heard(first)
+            assert content(await speak(engine, [SHORT])) == content(first)
 
     run(test())
 
@@ -298,13 +274,13 @@ def test_a_failure_ends_its_own_session_only(v2_backend: CosyVoiceBackend) -> No
 
             def failing(flow_prompt: Any, *how: Any) -> Any:
                 if flow_prompt.id == bad.id:
-                    raise RuntimeError("no such throat")
+                    raise RuntimeError("bad voice")
                 return begin(flow_prompt, *how)
 
             v2_backend._render_runner.begin_sentence = failing  # type: ignore[method-assign]
             try:
                 good = asyncio.create_task(speak(engine, [TEXT]))
-                with pytest.raises(SynthesisFailed, match="no such throat"):
+                with pytest.raises(SynthesisFailed, match="bad voice"):
                     await speak(engine, [SHORT], voice=bad.id)
                 assert (await good)[-1].final
             finally:
@@ -367,196 +343,12 @@ def test_every_interleave_renders(v2_folder: Path, interleave: Interleave) -> No
             async with await Engine.open(backend=backend) as engine:
                 assert (await speak(engine, [SHORT]))[-1].final
         except SynthesisFailed as failure:
-            # Upstream has no bound and no answer to an id that is no sound: its process ends with the same.
+            # As in upstream, an id outside the codebook ends the generation with an error.
             assert interleave is Interleave.COMPAT_BISTREAM
             assert isinstance(failure.__cause__, ValueError)
         assert backend.open_slots == 0
 
     run(test())
-
-
-class TestVoices:
-    """Who speaks, and how."""
-
-    def test_the_first_speaker_of_the_bundle_is_the_default_voice(self, v2_backend: CosyVoiceBackend) -> None:
-        assert v2_backend.voices.default.id == "nobody"
-        assert "nobody" in v2_backend.voices
-        assert "somebody" not in v2_backend.voices
-        with pytest.raises(UnknownVoice, match="loaded: nobody"):
-            v2_backend.voices.get("somebody")
-
-    def test_an_enrolled_voice_renders_and_is_unknown_once_removed(self, backend: CosyVoiceBackend) -> None:
-        async def test() -> None:
-            async with await Engine.open(backend=backend) as engine:
-                voice = engine.voices.enroll(recording(), 16_000, "a tone that wobbles")
-                assert engine.voices.enroll(recording(), 16_000, "a tone that wobbles") == voice
-                assert [each.id for each in engine.voices] == ["nobody", voice.id]
-                mine = await speak(engine, [SHORT], voice=voice.id)
-                assert chunks_are_whole(mine)
-                assert pcm(mine) != pcm(await speak(engine, [SHORT]))
-                engine.voices.remove(voice.id)
-                assert [each.id for each in engine.voices] == ["nobody"]
-                with pytest.raises(UnknownVoice):
-                    engine.stream(voice=voice.id)
-                with pytest.raises(UnknownVoice):
-                    engine.voices.remove("nobody")
-
-        run(test())
-
-    @pytest.mark.parametrize(
-        ("samples", "rate", "says"),
-        [
-            (np.zeros(80_000, np.float32), 16_000, "silent"),
-            (recording(seconds=1.0), 16_000, "1.0 s long; 3 to 30 s"),
-            (recording(seconds=40.0), 16_000, "40.0 s long; 3 to 30 s"),
-            (recording(), 8_000, "8,000 Hz; 16,000 to 192,000 Hz"),
-            (np.stack([recording()] * 2, 1), 16_000, "one channel"),
-            (recording() + np.float32(np.nan), 16_000, "NaN"),
-        ],
-    )
-    def test_an_unusable_recording_is_refused_with_the_limit(
-        self, v2_backend: CosyVoiceBackend, samples: np.ndarray, rate: int, says: str
-    ) -> None:
-        before = len(v2_backend.voices)
-        with pytest.raises(BadRequest, match=says):
-            v2_backend.voices.enroll(samples, rate)
-        assert len(v2_backend.voices) == before
-
-    def test_modes_and_sampling_change_the_samples(self, backend: CosyVoiceBackend) -> None:
-        async def test() -> None:
-            async with await Engine.open(backend=backend) as engine:
-                voice = engine.voices.enroll(recording(), 16_000, "a tone that wobbles").id
-                ways = [
-                    Delivery(),
-                    Delivery(mode=DeliveryMode.CROSS_LINGUAL),
-                    Delivery(instruction="softly"),
-                    Delivery(temperature=3.0, top_k=200, top_p=1.0),
-                    Delivery(repetition_window=0),
-                ]
-                spoken = [pcm(await speak(engine, [SHORT], voice=voice, delivery=way)) for way in ways]
-                assert len(set(spoken)) == len(ways)
-                told = Delivery(mode=DeliveryMode.ZERO_SHOT)
-                assert pcm(await speak(engine, [SHORT], voice=voice, delivery=told)) == spoken[0]
-                engine.voices.remove(voice)
-
-        run(test())
-
-    @pytest.mark.parametrize(
-        ("delivery", "says"),
-        [
-            (Delivery(mode=DeliveryMode.ZERO_SHOT), "needs a voice with a recording"),
-            (Delivery(mode=DeliveryMode.INSTRUCT), "an instruction goes with instruct"),
-            (
-                Delivery(mode=DeliveryMode.CROSS_LINGUAL, instruction="softly"),
-                "an instruction goes with instruct",
-            ),
-            (Delivery(instruction="softly " * 100), "700 characters; at most 500"),
-            (Delivery(temperature=0.0), "temperature"),
-            (Delivery(top_p=1.5), "top_p"),
-            (Delivery(top_k=0), "top_k"),
-        ],
-    )
-    def test_an_unsupported_delivery_is_refused(
-        self, v2_backend: CosyVoiceBackend, delivery: Delivery, says: str
-    ) -> None:
-        async def test() -> None:
-            async with await Engine.open(backend=v2_backend) as engine:
-                with pytest.raises(BadRequest, match=says):
-                    engine.stream(delivery=delivery)
-                assert (engine.active_streams, v2_backend.open_slots) == (0, 0)
-
-        run(test())
-
-    def test_a_prompt_that_exceeds_the_context_is_refused(self, v2_folder: Path) -> None:
-        backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, lm_context_ids=450))
-        voice = backend.voices.enroll(recording(), 16_000, "a tone " * 50)
-        with pytest.raises(BadRequest, match="the model has room for 450"):
-            backend.open_slot(SlotRequest(voice.id, 1.0, 0))
-        assert backend.open_slots == 0
-
-    def test_a_recording_is_converted_to_another_voice(self, backend: CosyVoiceBackend) -> None:
-        async def test() -> None:
-            async with await Engine.open(backend=backend) as engine:
-                async with await engine.convert(recording(500.0, 4.0), 16_000) as stream:
-                    chunks = await collect(stream)
-                assert spoken_ids(chunks) == 100
-                assert chunks_are_whole(chunks)
-                with pytest.raises(BadRequest, match="3 to 30 s"):
-                    await engine.convert(recording(500.0, 1.0), 16_000)
-                assert backend.open_slots == 0
-
-        run(test())
-
-    def test_a_stored_voice_renders_as_the_enrolled_one(self, folder: Path, tmp_path: Path) -> None:
-        async def test() -> None:
-            backend = CosyVoiceBackend.load(folder, BRIEF, voices=tmp_path)
-            async with await Engine.open(backend=backend) as engine:
-                assert isinstance(backend.voices.store, VoiceStore)
-                stored = backend.voices.store.add(
-                    backend.voices.encode_prompt(recording(), 16_000, "a tone"), name="Anna"
-                )
-                enrolled = engine.voices.enroll(recording(), 16_000, "a tone")
-                assert engine.voices.get(stored.id).description == "Anna"
-                on_file = await speak(engine, [SHORT], voice=stored.id)
-                assert heard(on_file) == heard(await speak(engine, [SHORT], voice=enrolled.id))
-                backend.voices.store.remove(stored.id)
-                with pytest.raises(UnknownVoice):
-                    engine.stream(voice=stored.id)
-
-        run(test())
-
-    @pytest.mark.parametrize(
-        ("enrolled", "asked", "read"),
-        [("de-AT", None, "de"), ("de-AT", "fr", "fr"), ("pt", None, "en"), ("", None, "en")],
-    )
-    def test_text_without_a_language_is_read_in_the_language_of_the_voice(
-        self, v2_folder: Path, tmp_path: Path, enrolled: str, asked: str | None, read: str
-    ) -> None:
-        async def test() -> None:
-            backend = CosyVoiceBackend.load(v2_folder, BRIEF, voices=tmp_path)
-            async with await Engine.open(backend=backend) as engine:
-                assert isinstance(backend.voices.store, VoiceStore)
-                prompt = backend.voices.encode_prompt(recording(), 16_000, "a tone")
-                voice = backend.voices.store.add(prompt, name="Anna", about=VoiceMetadata(enrolled)).id
-                found = await speak(engine, ["21 x"], voice=voice, delivery=Delivery(language=asked))
-                assert heard(found) == heard(
-                    await speak(engine, ["21 x"], voice=voice, delivery=Delivery(language=read))
-                )
-                other = Delivery(language="it")
-                assert heard(found) != heard(await speak(engine, ["21 x"], voice=voice, delivery=other))
-
-        run(test())
-
-    def test_a_stored_voice_is_read_before_the_lock_is_taken(
-        self, v2_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        async def test() -> None:
-            backend = CosyVoiceBackend.load(v2_folder, BRIEF, voices=tmp_path)
-            async with await Engine.open(backend=backend) as engine:
-                store = backend.voices.store
-                assert isinstance(store, VoiceStore)
-                voice = store.add(backend.voices.encode_prompt(recording(), 16_000, "a tone"), name="Anna").id
-                looks: list[bool] = []
-                for name in ("find", "get"):
-                    monkeypatch.setattr(store, name, _watched(getattr(store, name), engine, looks))
-                engine.stream(voice=voice).cancel()
-                assert looks == [False, False]
-
-        run(test())
-
-
-def _watched(look: Callable[[str], object], engine: Engine, looks: list[bool]) -> Callable[[str], object]:
-    """Notes at each look whether the engine's lock is held."""
-
-    def watched(voice_id: str) -> object:
-        looks.append(engine.lock._is_owned())  # type: ignore[attr-defined]
-        return look(voice_id)
-
-    return watched
-
-
-def chunks_are_whole(chunks: Sequence[AudioChunk]) -> bool:
-    return chunks[-1].samples[1] == SAMPLES_PER_ID * spoken_ids(chunks) + FINAL_SILENCE
 
 
 def test_a_bundle_is_opened_by_its_folder(folder: Path) -> None:

@@ -35,7 +35,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 300))
 
 
-async def heard(engine: Engine, **how: Any) -> list[object]:
+async def content_of(engine: Engine, **how: Any) -> list[object]:
     async with engine.stream(**how) as stream:
         stream.push_text(TEXT)
         stream.end_input()
@@ -52,9 +52,9 @@ async def render_every_voice(engine: Engine) -> list[object]:
     with pytest.raises(BadRequest, match="an instruction goes with"):
         engine.stream(voice=enrolled, delivery=Delivery(mode=DeliveryMode.INSTRUCT))
     rendered = [
-        await heard(engine, seed=3),
-        await heard(engine, voice=enrolled),
-        await heard(engine, voice=stored, speed=1.2, delivery=instructed),
+        await content_of(engine, seed=3),
+        await content_of(engine, voice=enrolled),
+        await content_of(engine, voice=stored, speed=1.2, delivery=instructed),
     ]
     again = await engine.convert(recording(), 16_000, voice=enrolled)
     rendered.append([(chunk.pcm, chunk.samples) async for chunk in again])
@@ -70,17 +70,17 @@ def test_samples_equal_those_of_the_backend_in_this_process(
             return await render_every_voice(engine)
 
     async def test() -> None:
-        here = CosyVoiceBackend.load(v3_folder, ONE_SLOT, voices=tmp_path)
-        assert here.voices.store is not None
-        here.voices.store.add(
-            here.voices.encode_prompt(recording() * 0.5, 16_000, "another tone"), name="anna"
+        in_process = CosyVoiceBackend.load(v3_folder, ONE_SLOT, voices=tmp_path)
+        assert in_process.voices.store is not None
+        in_process.voices.store.add(
+            in_process.voices.encode_prompt(recording() * 0.5, 16_000, "another tone"), name="anna"
         )
-        elsewhere = ProcessBackend.start(
+        in_child = ProcessBackend.start(
             functools.partial(load_hosted_renderer, v3_folder, replace(ONE_SLOT, overlap=overlap)),
             functools.partial(CosyVoiceFrontEnd.load, v3_folder, ONE_SLOT, tmp_path),
         )
-        assert len(elsewhere.workers) == 1 + overlap
-        assert await rendered(elsewhere) == await rendered(here)
+        assert len(in_child.workers) == 1 + overlap
+        assert await rendered(in_child) == await rendered(in_process)
 
     run(test())
 

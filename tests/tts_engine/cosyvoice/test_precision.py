@@ -23,7 +23,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 300))
 
 
-async def heard(engine: Engine, seed: int = 0) -> np.ndarray:
+async def samples_of(engine: Engine, seed: int = 0) -> np.ndarray:
     async with engine.stream(seed=seed) as stream:
         stream.push_text("It is me.")
         stream.end_input()
@@ -36,8 +36,8 @@ def test_streams_render_in_every_precision(v3_folder: Path, precision: Precision
     async def test() -> None:
         backend = CosyVoiceBackend.load(v3_folder, replace(BRIEF, precision=precision))
         async with await Engine.open(backend=backend) as engine:
-            alone = [await heard(engine, seed) for seed in range(3)]
-            together = await asyncio.gather(*(heard(engine, seed) for seed in range(3)))
+            alone = [await samples_of(engine, seed) for seed in range(3)]
+            together = await asyncio.gather(*(samples_of(engine, seed) for seed in range(3)))
         assert all(samples.any() for samples in (*alone, *together))
         if precision in (Precision.FP32, Precision.INT8):  # in 16 bits, rounding depends on the batch
             for one, among in zip(alone, together, strict=True):
@@ -48,14 +48,14 @@ def test_streams_render_in_every_precision(v3_folder: Path, precision: Precision
 
 
 def test_a_precision_is_chosen_by_name_in_this_process_and_in_a_child(v3_folder: Path) -> None:
-    async def said(**how: Any) -> np.ndarray:
+    async def render_with(**how: Any) -> np.ndarray:
         async with await Engine.open(str(v3_folder), **how) as engine:
-            return await heard(engine)
+            return await samples_of(engine)
 
     async def test() -> None:
-        here = await said(precision="int8")
-        assert np.array_equal(here, await said(precision="int8", process=ProcessPolicy()))
-        assert not np.array_equal(here, await said())
+        in_process = await render_with(precision="int8")
+        assert np.array_equal(in_process, await render_with(precision="int8", process=ProcessPolicy()))
+        assert not np.array_equal(in_process, await render_with())
 
     run(test())
 

@@ -201,10 +201,10 @@ def test_a_bundle_renders_on_another_device_and_synchronizes_only_for_ids_and_sa
     monkeypatch.delattr(lm_runner, "choose")  # there it is recorded steps that choose
     backend = backend_on(DEVICE, bundle)
     simulation.waits.clear()
-    said, steps = speak(backend)
+    samples, steps = speak(backend)
     assert set(simulation.waits) == {"aten.copy_.default"}
     assert len(simulation.waits) <= steps  # for a few ids at once, or a chunk of samples
-    for one, other in zip(said, expected, strict=True):
+    for one, other in zip(samples, expected, strict=True):
         assert one.shape == other.shape
         # Products that are not oneDNN's round otherwise, and the phase of a voice adds that up.
         assert np.abs(one - other).max() < 2e-3

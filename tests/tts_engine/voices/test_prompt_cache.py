@@ -37,7 +37,7 @@ def test_a_request_during_a_load_waits_for_that_load() -> None:
         first = threads.submit(cache.get, "anna", load)
         assert loading.wait(30)
         others = [threads.submit(cache.get, "anna", load) for _ in range(7)]
-        assert cache.get("bo", lambda: prompt(2)).id == prompt(2).id  # nobody waits for another voice
+        assert cache.get("bo", lambda: prompt(2)).id == prompt(2).id  # a load does not delay other voices
         go_on.set()
         assert all(other.result(30) is first.result(30) for other in others)
     assert len(loads) == 1
@@ -59,9 +59,9 @@ def test_a_failed_load_is_raised_in_every_waiting_thread_and_not_cached() -> Non
         while not cache._loading["anna"]._condition._waiters:  # type: ignore[attr-defined]
             time.sleep(0.001)
         go_on.set()
-        for asked in (first, second):
+        for request in (first, second):
             with pytest.raises(BundleError):
-                asked.result(30)
+                request.result(30)
     assert len(loads) == 1
     assert cache.get("anna", lambda: prompt(1)).id == prompt(1).id
 

@@ -347,12 +347,12 @@ def test_a_store_of_an_earlier_format_is_upgraded(tmp_path: Path, monkeypatch: p
         store.add(prompt(1), name="Anna", voice_id="anna")
     later = (
         *index._MIGRATIONS,
-        "CREATE TABLE heard (id TEXT); INSERT INTO heard SELECT id FROM voices",
+        "CREATE TABLE extra (id TEXT); INSERT INTO extra SELECT id FROM voices",
     )
     monkeypatch.setattr(index, "_MIGRATIONS", later)
     for _ in range(2):
         with VoiceStore(tmp_path, 2) as store:
-            assert store._read_connection.execute("SELECT id FROM heard").fetchall() == [("anna",)]
+            assert store._read_connection.execute("SELECT id FROM extra").fetchall() == [("anna",)]
             assert store.get("anna").id == prompt(1).id
     monkeypatch.setattr(index, "_MIGRATIONS", (*later, "CREATE TABLE more (id TEXT); nonsense"))
     with pytest.raises(Overloaded):
@@ -451,7 +451,7 @@ def test_a_lock_held_elsewhere_is_a_refusal_and_reading_goes_on(
         with pytest.raises(Overloaded, match="locked") as refusal:
             impatient.add(prompt(1), name="Anna")
         assert refusal.value.retry_after_s > 0
-        assert impatient.list() == ()  # who looks does not wait for who writes
+        assert impatient.list() == ()  # reading does not wait for a writer
         store._write_connection.execute("ROLLBACK")
         impatient.add(prompt(1), name="Anna")
 
