@@ -100,7 +100,8 @@ ALL_STAGES: Stages = frozenset(Stage)
 class Backend(Protocol):
     """A speech model behind ``Engine``.
 
-    ``step`` runs on a worker thread. All other methods return at once; the engine calls them under its lock.
+    ``step`` runs on a worker thread. The other methods return at once; the engine calls them under its lock,
+    apart from ``close``.
     """
 
     @property

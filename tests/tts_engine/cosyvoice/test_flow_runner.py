@@ -69,7 +69,7 @@ def make_flow(policy: FlowPolicy) -> Flow:
 
 
 def memory_of(state: object) -> int:
-    return state.solver[0].kept.data_ptr()  # type: ignore[attr-defined,no-any-return]
+    return state.solver[0].cache.data_ptr()  # type: ignore[attr-defined,no-any-return]
 
 
 def test_consecutive_sentences_reuse_the_memory_of_the_voice(setup: FlowSetup) -> None:

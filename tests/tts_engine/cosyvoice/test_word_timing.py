@@ -22,7 +22,7 @@ def ranges(timed_words: Iterable[TimedWord]) -> list[tuple[int, int]]:
     return [(timed.word.start, timed.word.stop) for timed in timed_words]
 
 
-def test_a_word_does_not_begin_before_the_model_is_given_its_text(self) -> None:
+def test_a_word_does_not_begin_before_the_model_is_given_its_text() -> None:
     estimator = WordTimeEstimator()
     estimator.add(words("aa", "bb"), 10)
     estimator.note_text_given(5, 0)
@@ -32,7 +32,7 @@ def test_a_word_does_not_begin_before_the_model_is_given_its_text(self) -> None:
     assert (second.word.start, second.start) == (3, 45)
 
 
-def test_words_take_their_estimated_duration(self) -> None:
+def test_words_take_their_estimated_duration() -> None:
     estimator = WordTimeEstimator()
     estimator.add(words("aa", "bb", "cc"), 3)
     estimator.note_text_given(3, 0)
@@ -41,7 +41,7 @@ def test_words_take_their_estimated_duration(self) -> None:
     assert first.stop == pytest.approx(25 * 0.075 * 3)
 
 
-def test_remaining_words_share_the_rest_of_the_sentence(self) -> None:
+def test_remaining_words_share_the_rest_of_the_sentence() -> None:
     estimator = WordTimeEstimator()
     estimator.add(words("aa", "bb", "cc"), 3)
     estimator.note_text_given(3, 0)
@@ -52,7 +52,7 @@ def test_remaining_words_share_the_rest_of_the_sentence(self) -> None:
     assert last[0].stop - last[0].start == pytest.approx(last[1].stop - last[1].start)
 
 
-def test_every_word_of_a_short_sentence_lies_within_it(self) -> None:
+def test_every_word_of_a_short_sentence_lies_within_it() -> None:
     estimator = WordTimeEstimator()
     estimator.add(words(*["longer"] * 9), 30)
     estimator.note_text_given(30, 0)
@@ -62,7 +62,7 @@ def test_every_word_of_a_short_sentence_lies_within_it(self) -> None:
     assert list(estimator.take_words_until(12.0, 12.0)) == []
 
 
-def test_a_written_word_read_as_several_words_spans_all_of_them(self) -> None:
+def test_a_written_word_read_as_several_words_spans_all_of_them() -> None:
     text = "the $5 code is 0417 now"
     spoken = normalize(text)
     estimator = WordTimeEstimator()
