@@ -3,14 +3,18 @@
 from dataclasses import dataclass
 
 from ....adapters.dashscope.events import DashScopeErrorCode
-from ....adapters.dashscope.parameters import InvalidDashScopeField
+from ....adapters.dashscope.parameters import InvalidDashScopeField as InvalidTaskField
 from ....adapters.ssml import BadSsml
 from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
 
 
+class InvalidDashScopeField(BadRequest):
+    """A field of a request or frame is missing or not allowed; the message is a sentence for the client."""
+
+
 class DashScopeModelNotFound(BadRequest):
-    """No model of that name is here."""
+    """The request names a model that is not a CosyVoice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ def to_dashscope_error(error: Exception) -> DashScopeErrorResponse:
             )
         case UrlRefused():
             return DashScopeErrorResponse(DashScopeErrorCode.DOWNLOAD_FAILED, str(error), 400)
-        case BadRequest() | InvalidDashScopeField() | BadSsml():
+        case BadRequest() | InvalidTaskField() | BadSsml():
             return DashScopeErrorResponse(DashScopeErrorCode.INVALID_PARAMETER, str(error), 400)
         case VivavoceError():
             return DashScopeErrorResponse(DashScopeErrorCode.INTERNAL, str(error), 500)
