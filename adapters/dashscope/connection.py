@@ -1,40 +1,43 @@
-"""DashScope's speech WebSocket as frames and events: the server's side of one socket, without I/O.
+"""The server's side of one DashScope speech WebSocket, without I/O: tasks, their order, limits and timeouts.
 
-A socket runs one task at a time, many in sequence. JSON goes in text frames; audio goes in binary ones, each
-announced by a ``result-generated``:
+A socket runs one task at a time and many in sequence. JSON goes in text frames; audio goes in binary frames,
+each announced by a ``result-generated``:
 
     client   run-task        continue-task*        finish-task
     server      task-started     result-generated, audio, ...     task-finished
                                   task-failed at any time; the socket stays open
 
-``DashScopeConnection`` has wsproto's verbs: ``receive_data``, ``events``, ``send``; a frame is a whole message, so
-nothing is ever half received. Time comes in as a number: ask ``deadline`` when to call ``receive_time``.
-Not here: sockets, keys, audio, logging.
+``DashScopeConnection`` has wsproto's verbs: ``receive_data``, ``events``, ``send``. A WebSocket frame is a
+whole message, so no input is ever incomplete. A ``FrameCodec`` reads and writes the JSON. Time comes in as a
+number: ``deadline`` says when to call ``receive_time``. Sockets, keys, audio and logging are elsewhere.
 
 Source: dashscope-sdk-python 1.25.24 and 2.0.2 (audio/tts_v2/speech_synthesizer.py), dashscope-sdk-java at
 7be4b738, Alibaba Cloud Model Studio's CosyVoice WebSocket pages; both Python SDKs run against it.
 """
 
-import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NoReturn, assert_never
+from typing import Any, Final, Generic, NoReturn, Protocol, assert_never
 
 from ...tts_engine.errors import VivavoceError
-from .encoding import encode
 from .events import (
     CancelTask,
     ContinueTask,
     DashScopeClientEvent,
+    DashScopeClientFrame,
     DashScopeErrorCode,
     DashScopeEvent,
     DashScopeIdleTimeout,
     DashScopeServerEvent,
+    DashScopeTaskInput,
     FinishTask,
     FlushTask,
+    InvalidFrame,
+    KeepTaskAlive,
+    ParametersT,
     RunTask,
     SentenceBegin,
     SentenceEnd,
@@ -42,24 +45,22 @@ from .events import (
     TaskFailed,
     TaskFinished,
     TaskStarted,
+    UnreadableFrame,
 )
-from .parameters import InvalidDashScopeField, TaskParameters, parse_task_parameters
 
-MAX_FRAME_CHARACTERS: Final = (
-    512 * 1024
-)  # characters of JSON: a full text, each character escaped, needs 240,000
-MAX_TEXT_CHARACTERS: Final = 20_000  # characters in one frame
-MAX_TASK_CHARACTERS: Final = 200_000  # characters in one task
+# Characters of JSON in a frame: a text of 20,000 characters, each escaped as a surrogate pair, needs 240,000.
+MAX_FRAME_CHARACTERS: Final = 512 * 1024
+MAX_TASK_CHARACTERS: Final = 200_000  # characters of text in one task
 MAX_TASK_ID_CHARACTERS: Final = 64
-_MAX_ENDED_TASKS: Final = 32  # ended ones, whose late frames are not answered
+_MAX_ENDED_TASKS: Final = 32  # ended tasks whose late frames are ignored
 
 
 @dataclass(frozen=True, slots=True)
 class DashScopeTimeouts:
     """How long a socket waits, in seconds.
 
-    input_timeout_s: for input of an open task, which then fails. idle_s: for a task; the Python SDK's pool drops
-    its idle sockets without closing them, twenty every half minute, and this is what reaps them.
+    An open task without input for ``input_timeout_s`` fails. A socket without a task for ``idle_timeout_s``
+    is closed: the Python SDK's pool abandons idle sockets without closing them, 20 every 30 s.
     """
 
     input_timeout_s: float = 23.0
@@ -69,14 +70,18 @@ class DashScopeTimeouts:
 DEFAULT_TIMEOUTS: Final = DashScopeTimeouts()
 
 
-# From the client
+class FrameCodec(Protocol[ParametersT]):
+    """Reads and writes the JSON of the frames; keeps no state."""
 
+    def decode(self, text: str) -> DashScopeClientFrame[ParametersT]:
+        """Return what a text frame says; a wrong one is an InvalidFrame or UnreadableFrame."""
 
-# From the server
+    def encode(self, event: DashScopeServerEvent) -> str:
+        """Return the text frame of an event."""
 
 
 class DashScopeProtocolError(VivavoceError):
-    """The peer broke the protocol: send ``reply``; if it names the task that is open, stop that task."""
+    """The peer broke the protocol. Send ``reply``, and stop the open task if ``reply`` names it."""
 
     def __init__(self, reply: TaskFailed) -> None:
         super().__init__(reply.message)
@@ -84,7 +89,7 @@ class DashScopeProtocolError(VivavoceError):
 
 
 class DashScopeState(Enum):
-    """What the socket is doing."""
+    """The state of a socket's task."""
 
     IDLE = "no task is open"
     OPEN = "a task takes text"
@@ -92,7 +97,7 @@ class DashScopeState(Enum):
 
 
 TRANSITIONS: Final[
-    Mapping[DashScopeState, Mapping[type[DashScopeClientEvent | DashScopeServerEvent], DashScopeState]]
+    Mapping[DashScopeState, Mapping[type[DashScopeClientEvent[Any] | DashScopeServerEvent], DashScopeState]]
 ] = MappingProxyType(
     {
         DashScopeState.IDLE: {RunTask: DashScopeState.OPEN},
@@ -121,43 +126,30 @@ TRANSITIONS: Final[
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _ClientFrame:
-    action: str
-    task_id: str
-    payload: Mapping[str, object]
+class DashScopeConnection(Generic[ParametersT]):
+    """One socket. ``now`` is monotonic seconds; take all ``events()`` after each ``receive_*``."""
 
-
-@dataclass(slots=True)
-class _Task:
-    id: str
-    parameters: TaskParameters
-    characters: int = 0
-
-
-_NO_PARAMETERS: Final = TaskParameters("")
-
-
-class DashScopeConnection:
-    """One socket. ``now`` is monotonic seconds; after each ``receive_*`` take every event of ``events()``."""
-
-    def __init__(self, now: float, timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS) -> None:
+    def __init__(
+        self, codec: FrameCodec[ParametersT], now: float, timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS
+    ) -> None:
         self.state = DashScopeState.IDLE
+        self._codec = codec
         self._timeouts = timeouts
         self._now = now
-        self._waiting_since = now  # the last input of the open task, or the end of the last one
-        self._task = _Task("", _NO_PARAMETERS)
+        self._waiting_since = now  # the last input of the open task, or the end of the last task
+        self._task_id = ""
+        self._task_characters = 0
         self._ended_task_ids: deque[str] = deque(maxlen=_MAX_ENDED_TASKS)
-        self._frame: str | bytes | None = None
+        self._data: str | bytes | None = None
 
     @property
     def task_id(self) -> str | None:
-        """The task that is open, if one is."""
-        return None if self.state is DashScopeState.IDLE else self._task.id
+        """The id of the open task."""
+        return None if self.state is DashScopeState.IDLE else self._task_id
 
     @property
     def deadline(self) -> float | None:
-        """When ``receive_time`` will have something to say; None while a task speaks its rest."""
+        """The time at which ``receive_time`` is due; None while a task that has all its text is spoken."""
         match self.state:
             case DashScopeState.IDLE:
                 return self._waiting_since + self._timeouts.idle_timeout_s
@@ -168,35 +160,36 @@ class DashScopeConnection:
             case _:
                 assert_never(self.state)
 
-    def receive_data(self, frame: str | bytes, now: float) -> None:
-        """Take one frame, text or binary; ValueError if the events of the last one were not taken."""
-        if self._frame is not None:
+    def receive_data(self, data: str | bytes, now: float) -> None:
+        """Take one frame, text or binary; raise ValueError if the last frame's events were not taken."""
+        if self._data is not None:
             raise ValueError("take events() after each receive_data()")
-        self._frame, self._now = frame, now
+        self._data, self._now = data, now
 
     def receive_time(self, now: float) -> None:
-        """Take note of the time."""
+        """Take the current time."""
         self._now = now
 
-    def events(self) -> Iterator[DashScopeEvent]:
-        """Yield what the frame, or else the time, says.
+    def events(self) -> Iterator[DashScopeEvent[ParametersT]]:
+        """Yield the events of the frame received last or, without a frame, of the time.
 
-        Whether a task is open is looked at here, when the frame is handled: a pooled client's next run-task
-        comes a millisecond after task-finished. Frames for tasks that are over say nothing.
+        The state is read here, not when the frame arrives: a pooled client's next run-task arrives 1 ms after
+        task-finished. Frames of ended tasks yield nothing.
 
         Raises:
-            ProtocolError: the frame is wrong or the client is too late; the connection goes on.
+            DashScopeProtocolError: the frame is not allowed or the client is too late; the connection can
+                still be used.
         """
-        frame, self._frame = self._frame, None
-        if frame is not None:
-            yield from self._handle_frame(frame)
+        data, self._data = self._data, None
+        if data is not None:
+            yield from self._handle_frame(self._decode(data))
         elif self.deadline is not None and self._now >= self.deadline:
             yield self._time_out()
 
     def send(self, event: DashScopeServerEvent, now: float) -> str:
-        """Return the text frame of ``event``; ValueError for what is not ours to say now.
+        """Return the text frame of ``event``; raise ValueError if the state does not allow it.
 
-        Saying that a task is over frees the socket for the next: call this before writing, not after.
+        The end of a task frees the socket for the next one: call this before writing the frame, not after.
         """
         self._now = now
         if event.task_id == self.task_id:
@@ -205,86 +198,73 @@ class DashScopeConnection:
             raise ValueError(
                 f"got {type(event).__name__} of task {event.task_id!r}; open is {self.task_id!r}"
             )
-        return encode(event)
+        return self._codec.encode(event)
 
-    def _handle_frame(self, text: str | bytes) -> Iterator[DashScopeClientEvent]:
-        frame = self._parse(text)
-        match frame.action:
-            case "run-task":
+    def _decode(self, data: str | bytes) -> DashScopeClientFrame[ParametersT]:
+        if not isinstance(data, str):
+            return UnreadableFrame("a binary frame; send JSON in text frames")
+        if len(data) > MAX_FRAME_CHARACTERS:
+            reason = f"a frame of {len(data)} characters; at most {MAX_FRAME_CHARACTERS} are allowed"
+            return UnreadableFrame(reason)
+        return self._codec.decode(data)
+
+    def _handle_frame(
+        self, frame: DashScopeClientFrame[ParametersT]
+    ) -> Iterator[DashScopeClientEvent[ParametersT]]:
+        if isinstance(frame, UnreadableFrame):
+            self._refuse(self.task_id or "", frame.reason)
+        if frame.action == RunTask.action:
+            if self.state is not DashScopeState.IDLE:
+                self._refuse(frame.task_id, f"task {self._task_id} of this connection is not finished")
+        elif not self._is_open(frame.task_id, frame.action):
+            return
+        match frame:
+            case InvalidFrame():
+                self._refuse(frame.task_id, frame.reason)
+            case RunTask():
                 yield from self._run_task(frame)
-            case "continue-task" if self._is_open(frame):
-                yield from self._validated(frame, self._parse_continue_task)
-            case "finish-task" if self._is_open(frame):
-                yield from self._validated(frame, _parse_finish_task)
+            case KeepTaskAlive():
+                self._waiting_since = self._now
+            case _:
+                yield self._accept_input(frame)
 
-    def _parse(self, text: str | bytes) -> _ClientFrame:
-        """The frame's outside; what cannot be told which task it belongs to fails the one that is open."""
-        try:
-            return _parse_frame(text)
-        except InvalidDashScopeField as error:
-            self._refuse(self.task_id or "", str(error))
-
-    def _is_open(self, frame: _ClientFrame) -> bool:
-        if frame.task_id == self.task_id:
+    def _is_open(self, task_id: str, action: str) -> bool:
+        if task_id == self.task_id:
             return True
-        if frame.task_id not in self._ended_task_ids:
-            self._refuse(frame.task_id, f"{frame.action} for a task that was never run; send run-task first")
+        if task_id not in self._ended_task_ids:
+            self._refuse(task_id, f"{action} for a task that was never run; send run-task first")
         return False
 
-    def _run_task(self, frame: _ClientFrame) -> Iterator[DashScopeClientEvent]:
-        if self.state is not DashScopeState.IDLE:
-            self._refuse(frame.task_id, f"task {self._task.id} of this connection is not finished")
-        try:
-            model, parameters = _model(frame.payload), parse_task_parameters(frame.payload)
-            text = _text(_object(frame.payload, "input"))
-            as_ssml = bool(text) and parameters.is_ssml(text)
-        except InvalidDashScopeField as error:
-            self._refuse(frame.task_id, str(error))
-        self._task = _Task(frame.task_id, parameters)
-        run = RunTask(frame.task_id, model, parameters)
+    def _run_task(self, run: RunTask[ParametersT]) -> Iterator[DashScopeClientEvent[ParametersT]]:
+        self._task_id, self._task_characters = run.task_id, 0
         self._apply_transition(run)
         yield run
-        if text and self.task_id == frame.task_id:  # it may have been refused meanwhile
-            yield self._push_text(frame.task_id, text, as_ssml)
+        if run.text and self.task_id == run.task_id:  # the task may have been refused since the yield
+            yield self._accept_input(ContinueTask(run.task_id, run.text))
 
-    def _validated(
-        self, frame: _ClientFrame, read: Callable[[_ClientFrame], DashScopeClientEvent | None]
-    ) -> Iterator[DashScopeClientEvent]:
-        try:
-            event = read(frame)
-        except InvalidDashScopeField as error:
-            self._refuse(frame.task_id, str(error))
-        if event is None:
-            self._waiting_since = self._now
-            return
+    def _accept_input(self, event: DashScopeTaskInput) -> DashScopeTaskInput:
+        if isinstance(event, ContinueTask):
+            self._count_text(event)
         if type(event) not in TRANSITIONS[self.state]:
-            self._refuse(frame.task_id, f"{frame.action} after finish-task")
+            self._refuse(event.task_id, f"{event.action} after finish-task")
         self._apply_transition(event)
-        yield event
+        return event
 
-    def _parse_continue_task(self, frame: _ClientFrame) -> DashScopeClientEvent | None:
-        fields = _object(frame.payload, "input")
-        text = _text(fields)
-        if text:
-            return self._push_text(frame.task_id, text, self._task.parameters.is_ssml(text))
-        return FlushTask(frame.task_id) if fields.get("flush") is True else None
-
-    def _push_text(self, task_id: str, text: str, as_ssml: bool) -> ContinueTask:
-        total = self._task.characters + len(text)
+    def _count_text(self, event: ContinueTask) -> None:
+        total = self._task_characters + len(event.text)
         if total > MAX_TASK_CHARACTERS:
-            raise InvalidDashScopeField(
-                f"input.text: {total} characters in one task; at most {MAX_TASK_CHARACTERS} are allowed"
+            self._refuse(
+                event.task_id,
+                f"input.text: {total} characters in one task; at most {MAX_TASK_CHARACTERS} are allowed",
             )
-        self._task.characters = total
-        return ContinueTask(task_id, text, as_ssml)
+        self._task_characters = total
 
-    def _apply_transition(self, event: DashScopeClientEvent | DashScopeServerEvent) -> None:
+    def _apply_transition(self, event: DashScopeClientEvent[ParametersT] | DashScopeServerEvent) -> None:
         state = TRANSITIONS[self.state].get(type(event))
         if state is None:
             raise ValueError(f"got {type(event).__name__} while {self.state.value}")
         if state is DashScopeState.IDLE:
-            self._ended_task_ids.append(self._task.id)
-            self._task = _Task("", _NO_PARAMETERS)
+            self._ended_task_ids.append(self._task_id)
         if state is DashScopeState.IDLE or not isinstance(event, DashScopeServerEvent):
             self._waiting_since = self._now
         self.state = state
@@ -292,86 +272,7 @@ class DashScopeConnection:
     def _time_out(self) -> DashScopeIdleTimeout:
         if self.state is DashScopeState.IDLE:
             return DashScopeIdleTimeout()
-        self._refuse(self._task.id, f"request timeout after {self._timeouts.input_timeout_s:.0f} seconds")
+        self._refuse(self._task_id, f"request timeout after {self._timeouts.input_timeout_s:.0f} seconds")
 
     def _refuse(self, task_id: str, reason: str) -> NoReturn:
         raise DashScopeProtocolError(TaskFailed(task_id, DashScopeErrorCode.INVALID_PARAMETER, reason))
-
-
-_ACTIONS: Final = ("run-task", "continue-task", "finish-task")
-
-
-def _parse_frame(text: str | bytes) -> _ClientFrame:
-    if not isinstance(text, str):
-        raise InvalidDashScopeField("a binary frame; send JSON in text frames")
-    if len(text) > MAX_FRAME_CHARACTERS:
-        raise InvalidDashScopeField(
-            f"a frame of {len(text)} characters; at most {MAX_FRAME_CHARACTERS} are allowed"
-        )
-    try:
-        message = json.loads(text, parse_constant=_refuse_json_constant)
-    except (ValueError, RecursionError):  # deep nesting ends in the latter
-        raise InvalidDashScopeField("the frame is not JSON") from None
-    if not isinstance(message, dict):
-        raise InvalidDashScopeField("the frame is not a JSON object")
-    header = _object(message, "header")
-    task_id, action = header.get("task_id"), header.get("action")
-    if not isinstance(task_id, str) or not 0 < len(task_id) <= MAX_TASK_ID_CHARACTERS:
-        raise InvalidDashScopeField(
-            f"header.task_id must be a string of 1 to {MAX_TASK_ID_CHARACTERS} characters"
-        )
-    if action not in _ACTIONS:
-        raise InvalidDashScopeField(f"header.action must be one of {', '.join(_ACTIONS)}")
-    return _ClientFrame(str(action), task_id, _object(message, "payload"))
-
-
-def _refuse_json_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-def _object(container: Mapping[str, object], name: str) -> Mapping[str, object]:
-    value = container.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise InvalidDashScopeField(f"{name} must be an object")
-    return value
-
-
-def _model(payload: Mapping[str, object]) -> str:
-    for name, expected in (("task_group", "audio"), ("task", "tts"), ("function", "SpeechSynthesizer")):
-        if payload.get(name, expected) != expected:
-            raise InvalidDashScopeField(f"payload.{name} must be {expected!r}")
-    model = payload.get("model")
-    if not isinstance(model, str) or not model:
-        raise InvalidDashScopeField("payload.model is required")
-    return model
-
-
-def _text(fields: Mapping[str, object]) -> str:
-    text = fields.get("text", "")
-    if text is None:
-        return ""
-    if not isinstance(text, str):
-        raise InvalidDashScopeField("input.text must be a string")
-    if len(text) > MAX_TEXT_CHARACTERS:
-        raise InvalidDashScopeField(
-            f"input.text: {len(text)} characters in one frame; at most {MAX_TEXT_CHARACTERS} are allowed"
-        )
-    return replace_lone_surrogates(text)
-
-
-def replace_lone_surrogates(text: str) -> str:
-    """Half a UTF-16 pair, which JSON can carry and no voice can read, becomes U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _parse_finish_task(frame: _ClientFrame) -> DashScopeClientEvent:
-    directive = _object(frame.payload, "input").get("directive")
-    if directive is None:
-        return FinishTask(frame.task_id)
-    if directive != "cancel":
-        raise InvalidDashScopeField("input.directive must be 'cancel'")
-    return CancelTask(frame.task_id)

@@ -1,10 +1,16 @@
-"""TODO."""
+"""The events of DashScope's speech WebSocket: values, one class for each thing that a side can say.
+
+``DashScopeConnection`` decides which event may come when; a ``FrameCodec`` writes and reads them as JSON.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar, Generic, TypeVar
 
 from ...tts_engine.chunk import Word
-from .parameters import TaskParameters
+
+ParametersT = TypeVar("ParametersT")
+"""What a codec reads from ``payload.parameters``; the connection only passes it on."""
 
 
 class DashScopeErrorCode(StrEnum):
@@ -20,48 +26,87 @@ class DashScopeErrorCode(StrEnum):
     DOWNLOAD_FAILED = "BadRequest.InputDownloadFailed"
 
 
-@dataclass(frozen=True, slots=True)
-class RunTask:
-    """A task begins."""
+# From the client
 
+
+@dataclass(frozen=True, slots=True)
+class RunTask(Generic[ParametersT]):
+    """A task begins.
+
+    ``text`` is the first text of the task, if run-task had one; the connection delivers it again as the
+    ``ContinueTask`` that follows.
+    """
+
+    action: ClassVar[str] = "run-task"
     task_id: str
     model: str
-    parameters: TaskParameters
+    parameters: ParametersT
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ContinueTask:
-    """More text to speak. ``as_ssml``: it is a whole SSML document."""
+    """More text to speak; never empty."""
 
+    action: ClassVar[str] = "continue-task"
     task_id: str
     text: str
-    as_ssml: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FlushTask:
-    """Speak what is buffered now."""
+    """The buffered text is to be spoken now."""
 
+    action: ClassVar[str] = "continue-task"
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepTaskAlive:
+    """A continue-task without text, which only restarts the input timeout; not delivered as an event."""
+
+    action: ClassVar[str] = "continue-task"
     task_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class FinishTask:
-    """No more text: speak the rest, then say ``TaskFinished``."""
+    """No more text: the rest is to be spoken, then ``TaskFinished`` sent."""
 
+    action: ClassVar[str] = "finish-task"
     task_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class CancelTask:
-    """Drop what is not sent yet, and say ``TaskFinished`` at once."""
+    """Unsent audio is to be dropped and ``TaskFinished`` sent at once."""
 
+    action: ClassVar[str] = "finish-task"
     task_id: str
 
 
 @dataclass(frozen=True, slots=True)
+class InvalidFrame:
+    """A frame whose payload is not allowed; not delivered as an event."""
+
+    task_id: str
+    action: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableFrame:
+    """A frame without a valid header, so of no known task; not delivered as an event."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class DashScopeIdleTimeout:
-    """Nothing has run for a minute: close the socket with code 1000."""
+    """No task has run for the idle timeout: the socket is to be closed with code 1000."""
+
+
+# From the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +118,7 @@ class TaskStarted:
 
 @dataclass(frozen=True, slots=True)
 class SentenceBegin:
-    """Sentence ``index`` is spoken from here; ``text``: what is known of it."""
+    """The audio of sentence ``index`` begins; ``text`` is its beginning, as far as it is known."""
 
     task_id: str
     index: int
@@ -90,19 +135,18 @@ class SentenceSynthesis:
 
 @dataclass(frozen=True, slots=True)
 class SentenceEnd:
-    """Sentence ``index`` is spoken. ``words``: times from the start of the task's audio, text places from the
-    start of the sentence. ``characters``: of the whole task so far, as they are charged."""
+    """All audio of sentence ``index`` has been sent."""
 
     task_id: str
-    index: int
+    index: int  # from 0
     text: str
-    words: tuple[Word, ...]
-    characters: int
+    words: tuple[Word, ...]  # times from the start of the task's audio, places from the start of ``text``
+    characters: int  # charged for the task so far
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFinished:
-    """Everything of the task has been sent; its slot is free."""
+    """All audio of the task has been sent and its slot is free; ``characters`` is what was charged."""
 
     task_id: str
     characters: int
@@ -110,19 +154,17 @@ class TaskFinished:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """The task is over, or was never begun; the socket stays open."""
+    """The task has ended early or was never admitted; the socket stays open."""
 
     task_id: str
     code: DashScopeErrorCode
     message: str
 
 
-DashScopeClientEvent = RunTask | ContinueTask | FlushTask | FinishTask | CancelTask
-
-
+DashScopeTaskInput = ContinueTask | FlushTask | FinishTask | CancelTask
+DashScopeClientEvent = RunTask[ParametersT] | DashScopeTaskInput
+DashScopeClientFrame = DashScopeClientEvent[ParametersT] | KeepTaskAlive | InvalidFrame | UnreadableFrame
+DashScopeEvent = DashScopeClientEvent[ParametersT] | DashScopeIdleTimeout
 DashScopeServerEvent = (
     TaskStarted | SentenceBegin | SentenceSynthesis | SentenceEnd | TaskFinished | TaskFailed
 )
-
-
-DashScopeEvent = DashScopeClientEvent | DashScopeIdleTimeout

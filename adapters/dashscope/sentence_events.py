@@ -1,7 +1,7 @@
-"""The sentences of one DashScope task, told while it is spoken: begun, spoken, ended, with their words.
+"""The sentence events of one DashScope task: begin, synthesis and end of each sentence, with its words.
 
-A voice renders clauses; DashScope's events speak of sentences. So clauses are joined until one of them ends a
-sentence. Pure: spans of text and words in, events out.
+A voice renders clauses, DashScope reports sentences, so clauses are joined until one ends a sentence. Pure:
+text spans and words in, events out.
 """
 
 from collections.abc import Iterator
@@ -9,31 +9,36 @@ from dataclasses import replace
 from typing import Final
 
 from ...tts_engine.chunk import Word
+from .billing import billed_characters
 from .events import SentenceBegin, SentenceEnd, SentenceSynthesis
-from .parameters import billed_characters
 
 _SENTENCE_ENDS: Final = tuple(".!?…。！？；;\n")
-_CLOSING_CHARACTERS: Final = " \t\r\"')]}»”’」』）"
+_CLOSING_CHARACTERS: Final = " \t\r\"')]}»”’」』）"  # may follow the end of a sentence
 
 
 class SentenceEventBuilder:
-    """Tells the sentences of one task; ``include_words``: whether their words are wanted."""
+    """Builds the sentence events of one task; ``include_words`` puts the words into SentenceEnd."""
 
     def __init__(self, task_id: str, *, include_words: bool) -> None:
         self._task_id = task_id
-        self._with_words = include_words
+        self._include_words = include_words
         self._index = 0
-        self._start = self._stop = 0
+        self._start = self._stop = 0  # of the sentence, in characters of the task's text
         self._is_open = False
         self._words: list[Word] = []
-        self._characters = 0
+        self._characters = 0  # charged so far
 
     def events_before_audio(
         self, task_text: str, span: tuple[int, int], words: tuple[Word, ...], *, has_audio: bool
     ) -> Iterator[SentenceBegin | SentenceSynthesis | SentenceEnd]:
-        """What to say before audio of the characters ``span`` of ``pushed`` is sent, if there is any yet.
+        """Yield the events that precede a piece of audio.
 
-        ``words``: those that begin in it, with places in ``pushed`` and times from the task's first sample.
+        Args:
+            task_text: all text of the task so far.
+            span: the characters of ``task_text`` whose clause the audio belongs to.
+            words: the words that begin in the audio, with places in ``task_text`` and times from the task's
+                first sample.
+            has_audio: False while the encoder withholds the audio; nothing is announced then.
         """
         start, stop = span
         if self._is_open and start >= self._stop and _ends_sentence(task_text[self._start : self._stop]):
@@ -42,13 +47,13 @@ class SentenceEventBuilder:
             self._is_open, self._start = True, start
             yield SentenceBegin(self._task_id, self._index, task_text[start:stop])
         self._stop = max(self._stop, stop)
-        if self._with_words:
+        if self._include_words:
             self._words += words
         if has_audio:
             yield SentenceSynthesis(self._task_id, self._index if self._is_open else max(0, self._index - 1))
 
     def events_at_end(self, task_text: str) -> Iterator[SentenceEnd]:
-        """What to say when all audio has been sent."""
+        """Yield the events that follow the last audio."""
         if self._is_open:
             yield self._end(task_text)
 

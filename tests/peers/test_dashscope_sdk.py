@@ -54,7 +54,7 @@ class PretendRegistry:
     def resolve(self, name: str | None, grant: Grant) -> str:
         return self._voices.get(None if name in self._kept else name).id
 
-    def cloned(self, grant: Grant) -> tuple[StoredVoice, ...]:
+    def enrolled_voices(self, grant: Grant) -> tuple[StoredVoice, ...]:
         return tuple(self._kept.values())
 
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:

@@ -1,7 +1,8 @@
-"""Speech that is fetched later, by a link: files in a folder of the server's own, for a day at most.
+"""Temporary storage of rendered audio, which clients of DashScope's HTTP API fetch later by a link.
 
-A link is a random name that nobody can guess, as the signed URLs of cloud storage are. Files go when their
-time is over, and before it, the oldest first, when the store is full. Nothing survives the server.
+Files lie in a temporary folder of the server and are lost with it. The name of a file is its id and too long
+to guess, as in the signed URLs of cloud storage, so a link needs no key. Files are deleted when they expire
+and, the oldest first, when the store is full.
 """
 
 import asyncio
@@ -15,24 +16,28 @@ from typing import BinaryIO, Final, Self
 
 from ....tts_engine.errors import Overloaded
 
-RETENTION_S: Final = 24 * 3600.0  # as DashScope keeps its own
-MAX_BYTES: Final = 512 << 20
+RETENTION_S: Final = 24 * 3600.0  # as at DashScope
+MAX_BYTES: Final = 512 << 20  # 3 h of 24 kHz WAV
+_ID_BYTES: Final = 24  # random, so 192 bits
 _RETRY_AFTER_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAudio:
-    """A file that can be fetched. expires_at: Unix seconds."""
+    """A complete file of the store."""
 
     id: str
     path: Path
     content_type: str
-    size: int
-    expires_at: float
+    size: int  # bytes
+    expires_at: float  # Unix seconds
 
 
 class AudioStore:
-    """Audio by id; belongs to an event loop. Close it with ``close``. ``clock``: Unix seconds."""
+    """Audio files by id. Belongs to an event loop; ``close`` deletes all files.
+
+    ``clock`` returns Unix seconds.
+    """
 
     def __init__(
         self,
@@ -41,44 +46,44 @@ class AudioStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="vivavoce-audio-")
-        self._kept_s = retention_s
-        self._most_bytes = max_bytes
+        self._retention_s = retention_s
+        self._max_bytes = max_bytes
         self._clock = clock
         self._audio: dict[str, StoredAudio] = {}  # oldest first
-        self._bytes = 0
+        self._bytes = 0  # of complete files and of those being written
 
     def close(self) -> None:
-        """Delete everything."""
+        """Delete all files."""
         self._audio.clear()
         self._folder.cleanup()
 
     def get(self, id: str) -> StoredAudio | None:
-        """What has that id, unless it is gone."""
+        """Return the file with that id; None if it never existed or was deleted."""
         self._drop_expired()
         return self._audio.get(id)
 
     def open_writer(self, content_type: str) -> "AudioWriter":
-        """A file to be written, with ``async with``; left without ``keep``, it is deleted."""
+        """Return a writer, to be entered with ``async with``, for a new file."""
         self._drop_expired()
-        return AudioWriter(self, Path(self._folder.name) / secrets.token_urlsafe(24), content_type)
+        return AudioWriter(self, Path(self._folder.name) / secrets.token_urlsafe(_ID_BYTES), content_type)
 
-    # What drafts call
+    # Used by writers
 
     def reserve_bytes(self, size: int) -> None:
-        """Make room for bytes that are about to be written; raises Overloaded."""
-        while self._bytes + size > self._most_bytes and self._audio:
+        """Count bytes about to be written and delete old files for them; raise Overloaded if full."""
+        while self._bytes + size > self._max_bytes and self._audio:
             self._drop(next(iter(self._audio)))
-        if self._bytes + size > self._most_bytes:
+        if self._bytes + size > self._max_bytes:
             raise Overloaded("the store of audio is full", reason="audio_store", retry_after_s=_RETRY_AFTER_S)
         self._bytes += size
 
     def release_bytes(self, size: int) -> None:
-        """Bytes that were taken are free again."""
+        """Give back the reserved bytes of a file that was discarded."""
         self._bytes -= size
 
     def add_complete(self, path: Path, content_type: str, size: int) -> StoredAudio:
-        """A draft is complete."""
-        audio = StoredAudio(path.name, path, content_type, size, self._clock() + self._kept_s)
+        """Add a file that is completely written."""
+        audio = StoredAudio(path.name, path, content_type, size, self._clock() + self._retention_s)
         self._audio[audio.id] = audio
         return audio
 
@@ -90,11 +95,11 @@ class AudioStore:
     def _drop(self, id: str) -> None:
         audio = self._audio.pop(id)
         self._bytes -= audio.size
-        audio.path.unlink(missing_ok=True)  # who is fetching it now still gets it whole
+        audio.path.unlink(missing_ok=True)  # a response that has it open still sends all of it
 
 
 class AudioWriter:
-    """Audio on its way into the store."""
+    """Writes one file of the store; leaving the ``async with`` without ``commit`` deletes it."""
 
     def __init__(self, store: AudioStore, path: Path, content_type: str) -> None:
         self._store = store
@@ -115,13 +120,13 @@ class AudioWriter:
             self._store.release_bytes(self._size)
 
     async def write(self, data: bytes) -> None:
-        """Add bytes; raises Overloaded where the store is full."""
+        """Append bytes; raise Overloaded if the store is full."""
         self._store.reserve_bytes(len(data))
         self._size += len(data)
         await asyncio.to_thread(self._file.write, data)
 
     def commit(self) -> StoredAudio:
-        """The audio is complete, and can be fetched from now on."""
+        """Complete the file, which can be fetched from now on."""
         self._file.close()
         self._committed = True
         return self._store.add_complete(self._path, self._content_type, self._size)

@@ -1,44 +1,35 @@
-"""What DashScope's two doors, the socket and HTTP, have in common: models, voices, orders and refusals.
+"""DashScope's names and parameters in terms of the engine: which voice speaks, and how.
 
-Every refusal of ours becomes one of DashScope's codes here, with the status that it has over HTTP.
+Shared by the WebSocket and the HTTP API.
 """
 
 import re
 import secrets
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
-from ....adapters.audio.encoders import AudioFormat, Codec
-from ....adapters.dashscope.parameters import MAX_SEED, TaskParameters
+from ....adapters.audio.encoders import AudioFormat
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import UnknownVoice
 from ...access.access_control import Grant
 from ..speech import SynthesisOptions
-from .errors import DashScopeModelNotFound
+from .parameters import MAX_SEED, NEUTRAL_VOLUME, SpeechParameters
 
-_MODEL_PATTERN: Final = re.compile(r"(cosyvoice|vivavoce)([.-].*)?", re.ASCII | re.IGNORECASE)
-_PRESET_VOICE_PATTERN: Final = re.compile(
-    r"loo?ng[a-z]+(_v\d)?", re.ASCII
-)  # longanyang, longxiaochun_v2, loongstella
+# Alibaba's preset voices: longanyang, longxiaochun_v2, loongstella.
+_PRESET_VOICE_PATTERN: Final = re.compile(r"loo?ng[a-z]+(_v\d)?", re.ASCII)
 
 
 class VoiceResolver(Protocol):
-    """The voices that a key may speak with, by name."""
+    """Finds the voices that a key may speak with."""
 
     def resolve(self, name: str | None, grant: Grant) -> str:
-        """The engine's voice for a name, the default for None; raises UnknownVoice."""
-
-
-def check_dashscope_model(model: str) -> None:
-    """Raise ModelNotFound for what is no CosyVoice: an ASR model, say, sent to the wrong server."""
-    if not _MODEL_PATTERN.fullmatch(model):
-        raise DashScopeModelNotFound(f"Model not exist: {model!r}; any cosyvoice-* is the voice loaded here")
+        """Return the engine's voice id for a name, the default voice for None; raise UnknownVoice."""
 
 
 def resolve_dashscope_voice(voices: VoiceResolver, name: str, grant: Grant) -> str:
-    """The engine's voice for DashScope's name: a cloned one, an alias, or, for a preset, the default.
+    """Return the engine's voice id for DashScope's name; raise UnknownVoice.
 
-    Presets of DashScope ("longanyang") are voices of Alibaba's; a client that names one is answered by the
-    voice of this house instead of an error.
+    The name is an enrolled voice, an alias or a preset of DashScope. Presets are Alibaba's own voices, so the
+    server's default voice speaks for them: existing programs then run unchanged.
     """
     try:
         return voices.resolve(name, grant)
@@ -48,14 +39,14 @@ def resolve_dashscope_voice(voices: VoiceResolver, name: str, grant: Grant) -> s
         return voices.resolve(None, grant)
 
 
-def make_synthesis_options(parameters: TaskParameters, voice: str) -> SynthesisOptions:
-    """How to speak; raises BadRequest."""
+def make_synthesis_options(parameters: SpeechParameters, voice: str) -> SynthesisOptions:
+    """Return the options of an utterance; raise BadRequest if the encoder refuses the format."""
     return SynthesisOptions(
         voice=voice,
-        audio=AudioFormat(cast(Codec, parameters.codec), parameters.sample_rate, parameters.bit_rate),
+        audio=AudioFormat(parameters.format, parameters.sample_rate, parameters.bit_rate),
         speed=parameters.rate,
         pitch=parameters.pitch,
-        volume=parameters.volume,
+        volume=parameters.volume / NEUTRAL_VOLUME,
         seed=parameters.seed or secrets.randbelow(MAX_SEED) + 1,
-        delivery=Delivery(instruction=parameters.instruction, language=parameters.language or None),
+        delivery=Delivery(instruction=parameters.instruction, language=parameters.language),
     )

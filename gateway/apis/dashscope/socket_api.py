@@ -1,11 +1,11 @@
-"""DashScope's WebSocket, ``/api-ws/v1/inference``: speech for its SDKs, with the base URL changed.
+"""DashScope's WebSocket API, ``/api-ws/v1/inference``, for DashScope's SDKs with a changed base URL.
 
-    frames -> adapters.dashscope.Connection -> one task at a time -> speech.Utterance -> frames and audio
+    frames -> adapters.dashscope.connection -> one task at a time -> apis.speech -> frames and audio
 
-One coroutine reads a socket, so a client that vanishes is noticed at once; another speaks while a task is
-open. An idle socket has the first alone. The slot of a task is given back before its end is told, as a pooled
-client begins the next one within a millisecond. The key is looked at when the socket opens (HTTP 401), and
-again with each task, as it may be revoked meanwhile.
+One coroutine reads a socket, so a client that disconnects is noticed at once; a second one speaks while a
+task is open. The engine's slot is free before task-finished is sent, because a pooled client sends its next
+run-task within 1 ms. The key is checked at the handshake (HTTP 401) and again for each task, as it may have
+been revoked.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from uuid import uuid4
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
+from ....adapters.dashscope.billing import billed_characters
 from ....adapters.dashscope.connection import (
     DEFAULT_TIMEOUTS,
     DashScopeConnection,
@@ -29,6 +30,7 @@ from ....adapters.dashscope.events import (
     DashScopeEvent,
     DashScopeIdleTimeout,
     DashScopeServerEvent,
+    DashScopeTaskInput,
     FinishTask,
     FlushTask,
     RunTask,
@@ -37,7 +39,6 @@ from ....adapters.dashscope.events import (
     TaskFinished,
     TaskStarted,
 )
-from ....adapters.dashscope.parameters import billed_characters
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
 from ....adapters.ssml import parse_ssml
 from ....tts_engine.chunk import SAMPLE_RATE
@@ -58,12 +59,10 @@ from ...web.websocket import (
 )
 from ..speech import EncodedChunk, EncodedStream, open_encoded_stream
 from .errors import DashScopeErrorResponse, to_dashscope_error
-from .request_mapping import (
-    VoiceResolver,
-    check_dashscope_model,
-    make_synthesis_options,
-    resolve_dashscope_voice,
-)
+from .frames import DashScopeFrameCodec
+from .models import DashScopeErrorBody, check_dashscope_model
+from .parameters import SpeechParameters
+from .request_mapping import VoiceResolver, make_synthesis_options, resolve_dashscope_voice
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ _API = "dashscope"
 
 
 class DashScopeSocketApi:
-    """Every DashScope socket of a server; belongs to its event loop."""
+    """All DashScope sockets of a server. Belongs to its event loop."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class DashScopeSocketApi:
         return len(self._connections)
 
     def routes(self) -> APIRouter:
-        """The socket's route, with and without a slash at its end."""
+        """Return the route of the socket, with and without a trailing slash."""
         router = APIRouter()
 
         @router.websocket(PATH)
@@ -105,7 +104,7 @@ class DashScopeSocketApi:
         return router
 
     async def finish(self, within_s: float) -> None:
-        """Take no new tasks, let open ones end, at most ``within_s``; close every socket with 1001."""
+        """Refuse new tasks, wait for open ones at most ``within_s`` seconds, close all sockets with 1001."""
         self._draining = True
         closing = [
             asyncio.create_task(connection.drain_and_close(within_s))
@@ -114,19 +113,17 @@ class DashScopeSocketApi:
         await asyncio.gather(*closing)
 
     async def aclose(self) -> None:
-        """End every task and close every socket."""
+        """Stop all tasks and close all sockets."""
         await self.finish(0.0)
 
     async def _serve(self, socket: WebSocket) -> None:
         error_response = self._handshake_error(socket)
         if error_response is not None:
-            body = {
-                "code": error_response.code,
-                "message": error_response.message,
-                "request_id": str(uuid4()),
-            }
-            # The Java SDK ends its tries at "401 Unauthorized" only.
-            await reject_handshake(socket, JSONResponse(body, error_response.status))
+            body = DashScopeErrorBody(
+                code=error_response.code, message=error_response.message, request_id=str(uuid4())
+            )
+            # The Java SDK stops reconnecting at "401 Unauthorized" only.
+            await reject_handshake(socket, JSONResponse(body.model_dump(), error_response.status))
             return
         await socket.accept()
         connection = _DashScopeSocketConnection(self, socket)
@@ -147,24 +144,24 @@ class DashScopeSocketApi:
 
 
 class _SpeechTask:
-    # A task under way: what the reader of the socket and the speaker of the task share.
+    # The state of an open task that the reading and the speaking coroutine share.
 
-    def __init__(self, run_task: RunTask, grant: Grant) -> None:
+    def __init__(self, run_task: RunTask[SpeechParameters], grant: Grant) -> None:
         self.run_task = run_task
         self.grant = grant
         self.characters = 0
         self.bytes_per_s = 0
         self.sentences = SentenceEventBuilder(
-            run_task.task_id, include_words=run_task.parameters.include_words
+            run_task.task_id, include_words=run_task.parameters.word_timestamp_enabled
         )
         self.stream: EncodedStream
         self.record: RequestRecord
         self.stream_opened = asyncio.Event()
         self.speaking_task: asyncio.Task[None]
 
-    def push(self, text: str, *, as_ssml: bool) -> None:
-        """Speak more text; raises BadSsml, RateLimited, BadText."""
-        if as_ssml:
+    def push(self, text: str) -> None:
+        """Speak more text; raise InvalidDashScopeField, BadSsml, RateLimited or BadText."""
+        if self.run_task.parameters.is_ssml(text):
             spoken = parse_ssml(text)
             text = spoken.text
             self.stream.set_prosody(spoken.prosody)
@@ -176,21 +173,21 @@ class _SpeechTask:
 
 
 class _DashScopeSocketConnection:
-    """One socket, from its acceptance to its end."""
+    """One accepted socket."""
 
     def __init__(self, server: DashScopeSocketApi, socket: WebSocket) -> None:
         self._server = server
         self._socket = socket
         self._sender = BackpressureSender.from_scope(socket.scope)
         self._loop = asyncio.get_running_loop()
-        self._protocol = DashScopeConnection(self._loop.time(), server.timeouts)
+        self._protocol = DashScopeConnection(DashScopeFrameCodec(), self._loop.time(), server.timeouts)
         self._task: _SpeechTask | None = None
         self._receive_timeout: asyncio.Timeout | None = None
         self._write_lock = asyncio.Lock()
         self._draining = False
 
     async def run(self) -> None:
-        """Serve until the peer is gone or the socket is closed."""
+        """Serve until the peer disconnects or the socket is closed."""
         try:
             while is_open(self._socket):
                 await self._receive(await self._next_frame())
@@ -202,7 +199,7 @@ class _DashScopeSocketConnection:
             await self._stop_speaking()
 
     async def drain_and_close(self, within_s: float) -> None:
-        """Let the open task end, at most ``within_s``, then close with 1001."""
+        """Wait for the open task at most ``within_s`` seconds, then close with 1001."""
         self._draining = True
         if self._task is not None:
             await asyncio.wait({self._task.speaking_task}, timeout=within_s)
@@ -212,7 +209,7 @@ class _DashScopeSocketConnection:
     # Reading
 
     async def _next_frame(self) -> str | bytes | None:
-        """The next frame, or None when the core's deadline has come; raises WebSocketDisconnect."""
+        """Return the next frame, or None at the protocol's deadline; raise WebSocketDisconnect."""
         try:
             async with asyncio.timeout_at(self._protocol.deadline) as self._receive_timeout:
                 message = await self._socket.receive()
@@ -236,7 +233,7 @@ class _DashScopeSocketConnection:
         except DashScopeProtocolError as error:
             await self._send_failure(error.reply)
 
-    async def _handle(self, event: DashScopeEvent) -> None:
+    async def _handle(self, event: DashScopeEvent[SpeechParameters]) -> None:
         if isinstance(event, DashScopeIdleTimeout):
             await close_socket(self._socket, CLOSE_NORMAL)
         elif isinstance(event, RunTask):
@@ -247,12 +244,10 @@ class _DashScopeSocketConnection:
             except VivavoceError as error:
                 await self._send_failure(_task_failed_event(event.task_id, error))
 
-    async def _continue_task(
-        self, task: _SpeechTask, event: ContinueTask | FlushTask | FinishTask | CancelTask
-    ) -> None:
+    async def _continue_task(self, task: _SpeechTask, event: DashScopeTaskInput) -> None:
         match event:
-            case ContinueTask(text=text, as_ssml=as_ssml):
-                task.push(text, as_ssml=as_ssml)
+            case ContinueTask(text=text):
+                task.push(text)
             case FlushTask():
                 task.stream.flush()
             case FinishTask():
@@ -263,7 +258,7 @@ class _DashScopeSocketConnection:
             case _:
                 assert_never(event)
 
-    async def _begin_task(self, run: RunTask) -> None:
+    async def _begin_task(self, run: RunTask[SpeechParameters]) -> None:
         try:
             if self._draining:
                 raise _shutting_down_error()
@@ -284,7 +279,7 @@ class _DashScopeSocketConnection:
     # Speaking
 
     async def _speak(self, task: _SpeechTask) -> None:
-        """Speak a task to its end, and tell how it ended."""
+        """Speak a task to its end and send its last event."""
         try:
             await self._send_event(await self._speak_to_end(task))
         except (WebSocketDisconnect, TimeoutError):
@@ -294,7 +289,7 @@ class _DashScopeSocketConnection:
                 self._task = None
 
     async def _speak_to_end(self, task: _SpeechTask) -> TaskFinished | TaskFailed:
-        """Boundary: whatever is raised ends this task and no more."""
+        """Boundary: any exception ends this task only."""
         task_id = task.run_task.task_id
         try:
             await self._render(task)
@@ -308,7 +303,7 @@ class _DashScopeSocketConnection:
         return TaskFinished(task_id, task.characters)
 
     async def _render(self, task: _SpeechTask) -> None:
-        """Admit the task and send all of its audio; when this returns, its slot is free."""
+        """Open a stream and send all audio of the task; the stream is closed when this returns."""
         server, run, grant = self._server, task.run_task, task.grant
         with server.log.track(_API, grant, run.task_id) as task.record, grant.stream():
             voice = resolve_dashscope_voice(server.voices, run.parameters.voice, grant)
@@ -337,12 +332,12 @@ class _DashScopeSocketConnection:
         task.record.count_audio((stop - start) / SAMPLE_RATE)
 
     async def _wait_until_spoken(self) -> None:
-        """Wait until the end of the last task has been written."""
+        """Wait until the last event of the previous task has been written."""
         if self._task is not None:
             await asyncio.wait({self._task.speaking_task})
 
     async def _stop_speaking(self) -> None:
-        """Drop what is not sent; the engine is free when this returns."""
+        """Stop the open task and drop its unsent audio; its stream is closed when this returns."""
         if self._task is not None:
             self._task.speaking_task.cancel()
             await self._wait_until_spoken()
@@ -355,7 +350,7 @@ class _DashScopeSocketConnection:
         await self._send_event(reply)
 
     async def _send_event(self, event: DashScopeServerEvent, audio: bytes | None = None) -> None:
-        """Write an event, and the audio that it announces, with nothing between them."""
+        """Write an event and, right after it, the audio that it announces."""
         frame = self._protocol.send(event, self._loop.time())
         if self._receive_timeout is not None and not self._receive_timeout.expired():
             self._receive_timeout.reschedule(self._protocol.deadline)

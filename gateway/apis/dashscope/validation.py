@@ -67,7 +67,7 @@ def explained(wrong: str, **sentences: str) -> WrapValidator:
             length = len(value) if isinstance(value, str) else 0
             raise PydanticCustomError(
                 INVALID_FIELD,
-                sentences.get(kind, wrong),  # type: ignore[arg-type]  # LiteralString in the stub
+                sentences.get(kind, wrong),
                 {"length": length},
             ) from None
 

@@ -8,21 +8,22 @@ from typing import Any, Final, get_args
 from pydantic.json_schema import models_json_schema
 
 from ....adapters.audio.encoders import SAMPLE_RATE_OF_KIND, Codec
-from ....adapters.dashscope.connection import MAX_TEXT_CHARACTERS
-from ....adapters.dashscope.parameters import (
+from ...apis.dashscope.models import (
+    DEFAULT_PROMPT_S,
+    MAX_PAGE_SIZE,
+    MAX_PROMPT_S,
+    MIN_PROMPT_S,
+    PREFIX_PATTERN,
+    TARGET_MODEL_PATTERN,
+)
+from ...apis.dashscope.parameters import (
     CODECS,
     MAX_INSTRUCTION_CHARACTERS,
     MAX_SEED,
+    MAX_TEXT_CHARACTERS,
     MAX_VOICE_CHARACTERS,
 )
-from ....adapters.dashscope.parameters import SAMPLE_RATE_OF_KIND as DASHSCOPE_RATES
-from ...apis.dashscope.enrollment import (
-    DEFAULT_PROMPT_S,
-    MAX_PAGE_SIZE,
-    PREFIX_PATTERN,
-    PROMPT_RANGE_S,
-    TARGET_MODEL_PATTERN,
-)
+from ...apis.dashscope.parameters import SAMPLE_RATES as DASHSCOPE_RATES
 from ...browser.calls import Candidates, Offer
 from ...calls.call import UtteranceOutcome
 
@@ -166,8 +167,8 @@ _RECORDING_PROPERTIES: Final = {
         "number",
         "Seconds of the recording that are used.",
         default=DEFAULT_PROMPT_S,
-        minimum=PROMPT_RANGE_S[0],
-        maximum=PROMPT_RANGE_S[1],
+        minimum=MIN_PROMPT_S,
+        maximum=MAX_PROMPT_S,
     ),
     "transcript": _nullable("string", "What is said in it; a field of ours.", maxLength=1000),
     "consent": _nullable("string", "What the speaker agreed to; a field of ours.", maxLength=2000),
@@ -231,15 +232,13 @@ _DASHSCOPE: Final[dict[str, Schema]] = {
                 _action(
                     "create_voice",
                     "target_model prefix url",
-                    target_model=_text(
-                        pattern=f"^{TARGET_MODEL_PATTERN.pattern}$", examples=["cosyvoice-v3-flash"]
-                    ),
-                    prefix=_text(pattern=f"^{PREFIX_PATTERN.pattern}$"),
+                    target_model=_text(pattern=f"^{TARGET_MODEL_PATTERN}$", examples=["cosyvoice-v3-flash"]),
+                    prefix=_text(pattern=f"^{PREFIX_PATTERN}$"),
                     **_RECORDING_PROPERTIES,
                 ),
                 _action(
                     "list_voice",
-                    prefix=_nullable("string", pattern=f"^{PREFIX_PATTERN.pattern}$"),
+                    prefix=_nullable("string", pattern=f"^{PREFIX_PATTERN}$"),
                     page_index=_nullable("integer", minimum=0, maximum=1_000_000, default=0),
                     page_size=_nullable("integer", minimum=1, maximum=MAX_PAGE_SIZE, default=10),
                 ),

@@ -72,7 +72,7 @@ def fetched(url: str, policy: UrlPolicy | None = None, **names: Sequence[str]) -
 def allowed(port: int, **changed: object) -> UrlPolicy:
     """A minute is given, as the machine may have other things to do."""
     hosts = frozenset({f"files:{port}"})
-    return UrlPolicy(**{"allowed_hosts": hosts, "within_s": 60.0, **changed})  # type: ignore[arg-type]
+    return UrlPolicy(**{"allowed_hosts": hosts, "timeout_s": 60.0, **changed})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_bytes_time_and_status_are_bounded() -> None:
         with pytest.raises(UrlRefused, match="more than 5,000 bytes"):
             fetched(f"{url}/endless", allowed(port, max_bytes=5_000), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match=r"over 0\.3 s"):
-            fetched(f"{url}/drip", allowed(port, within_s=0.3), files=["127.0.0.1"])
+            fetched(f"{url}/drip", allowed(port, timeout_s=0.3), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match="answered 404"):
             fetched(f"{url}/missing", allowed(port), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match="answered 302"):
