@@ -1,28 +1,22 @@
-"""The life of the server process: open everything in order, serve until a signal, close everything in order.
+"""The server process: opens all parts in order, serves until a signal, and closes them in reverse order.
 
 engine -> clock -> AudioSocket -> HTTP        ready: one line on standard output
-SIGTERM, SIGINT: no new calls, sentences are finished (bounded), HTTP -> AudioSocket -> clock -> engine
-a second signal: at once
+SIGTERM, SIGINT: no new calls; open calls finish their sentence, for a bounded time; then everything closes
+a second signal: everything closes at once
 """
 
 import asyncio
 import contextlib
-import errno
-import gc
 import logging
-import os
 import signal
 import socket
-import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from ..tts_engine.backends.process import ProcessPolicy
 from ..tts_engine.engine import Engine, EngineConfig
-from ..tts_engine.errors import UnknownVoice, VivavoceError
 from ..tts_engine.scheduler import SchedulerPolicy
 from .access.access_control import AccessControl
 from .access.keys import KeysFile, Scope
@@ -38,6 +32,8 @@ from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from .calls.call import CallerSpeechAction, CallSpeechOptions, make_speech_detector
 from .calls.clock import Clock
 from .calls.registry import CallRegistry
+from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
+from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, tune_process
 from .settings import Settings, SettingsError, is_loopback
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import Mount, make_app
@@ -46,160 +42,179 @@ from .web.http_server import HttpServer
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_DEFAULT_PHONE_AGENT = "keys"  # where none is set; a browser gets the greeting then
-_SWITCH_INTERVAL_S = 0.0005
-_UNREADY_REASONS = {"shutting_down": "shutting down"}  # what keeps a call out; anything else is a full house
-_RENDERING_NICENESS = 5  # a third of the share of who sends; rendering has a second of playout to hide in
-
-
-class AddressUnavailable(VivavoceError):
-    """Nothing can listen on that address; the message says why."""
+_DEFAULT_PHONE_AGENT: Final = "keys"  # without the setting ``agent``; a browser then gets the greeting
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the gateway listens: (host, port), the ports as they turned out."""
+    """The (host, port) pairs that the gateway listens on, with the ports that the system chose for 0."""
 
     audiosocket: tuple[str, int]
     http: tuple[str, int]
 
 
+@dataclass(eq=False)
 class Gateway:
-    """A running server. Open it with ``open``; it serves until ``aclose``."""
+    """A running server, made by ``open``; it serves until ``aclose``."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        engine: Engine,
-        audiosocket_server: AudioSocketCallServer,
-        browser_calls: BrowserCalls,
-        voices: VoiceRegistry,
-    ) -> None:
-        self.settings = settings
-        self.engine = engine
-        self.call_registry = audiosocket_server.registry
-        self.audiosocket_server = audiosocket_server
-        self.browser_calls = browser_calls
-        self.voices = voices
-        self.addresses: Addresses
-        self._resources = AsyncExitStack()
-        self._background_tasks: tuple[asyncio.Task[None], ...] = ()
-        self._listening = False
-        self._apis: SpeechApis
+    settings: Settings
+    engine: Engine
+    voices: VoiceRegistry
+    call_registry: CallRegistry  # of phones and browsers
+    audiosocket_server: AudioSocketCallServer
+    browser_calls: BrowserCalls
+    apis: SpeechApis
+    addresses: Addresses
+    background_tasks: tuple[asyncio.Task[None], ...]  # of the clock and of the HTTP server
+    resources: AsyncExitStack  # closes all of the above
 
     @classmethod
     async def open(
         cls, settings: Settings, *, engine: Engine | None = None, agent: Agent | None = None
     ) -> "Gateway":
-        """Open engine, clock, listeners; ``engine`` and ``agent`` take the place of those in the settings.
+        """Open all parts and start to listen.
 
-        An engine that is handed in stays its owner's to close.
+        ``engine`` and ``agent`` replace those of the settings; the caller closes an engine that it passes.
 
         Raises:
-            VivavoceError: a script, a voice or an address that cannot be had.
+            VivavoceError: a script, voice, bundle or address is not available; nothing is left open.
         """
+        agents = _make_agents(settings, agent)  # first: a wrong script is found before the engine is loaded
         async with AsyncExitStack() as resources:
-            agent_answers_browsers = agent is not None or settings.agent is not None
-            agent = agent or _make_agent(settings)
-            audiosocket = resources.enter_context(_bind(settings.audiosocket_host, settings.audiosocket_port))
-            http_listener = resources.enter_context(_bind(settings.host, settings.http_port))
+            phones = resources.enter_context(
+                bind_socket(settings.audiosocket_host, settings.audiosocket_port)
+            )
+            web = resources.enter_context(bind_socket(settings.host, settings.http_port))
             if engine is None:
                 engine = await resources.enter_async_context(await _open_engine(settings))
             voices = await VoiceRegistry.open(engine.voices, _make_voice_policy(settings), settings.speakers)
             resources.callback(voices.close)
-            _check_voice(settings, engine)
-            clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
-            registry = CallRegistry(engine, max_calls=settings.max_calls)
-            server = AudioSocketCallServer(
+            calls = await _open_calls(settings, engine, voices, agents, phones, resources)
+            access = _make_access_control(settings)
+            guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
+            apis = SpeechApis(engine, access, voices, guard, settings.max_input_characters)
+            resources.push_async_callback(apis.aclose)
+            call_routes = api.routes(calls.registry, _make_speech(settings), voices)
+            mounts = [
+                *apis.mounts(),
+                Mount(call_routes, Scope.CALLS),
+                Mount(browser_routes(calls.browser_calls), Scope.CALLS),
+            ]
+            http_task = await _start_http(engine, calls.registry, access, mounts, web, resources)
+            return cls(
+                settings=settings,
                 engine=engine,
-                clock=clock,
-                agent=agent,
-                policy=_make_audiosocket_policy(settings),
-                registry=registry,
-            )
-            browsers = BrowserCalls(
-                engine=engine,
-                clock=clock,
-                registry=registry,
                 voices=voices,
-                settings=_make_browser_settings(settings),
-                make_speech_detector=make_speech_detector,
-                agent=agent if agent_answers_browsers else None,
+                call_registry=calls.registry,
+                audiosocket_server=calls.audiosocket_server,
+                browser_calls=calls.browser_calls,
+                apis=apis,
+                addresses=Addresses(bound_address(phones), bound_address(web)),
+                background_tasks=(calls.clock_task, http_task),
+                resources=resources.pop_all(),
             )
-            gateway = cls(settings, engine, server, browsers, voices)
-            gateway.addresses = Addresses(_bound_address(audiosocket), _bound_address(http_listener))
-            await gateway._start(clock, audiosocket, http_listener, resources)
-            gateway._resources = resources.pop_all()
-        return gateway
 
     def unready(self) -> str | None:
-        """Why no call should be sent here now; None when one may."""
-        if not self._listening:
-            return "starting"
-        refusal = self.call_registry.refusal()
-        return None if refusal is None else _UNREADY_REASONS.get(refusal.reason, "full")
+        """Return why the server takes no new call now; None if it does."""
+        return _unready_reason(self.call_registry)
 
     async def finish(self) -> None:
-        """Take nothing new, and let what is being said be finished, at most ``drain_s``."""
+        """Refuse new calls and requests; wait until the open ones end their sentence, at most ``drain_s``."""
         within_s = self.settings.drain_s
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._apis.finish(within_s))
+            tasks.create_task(self.apis.finish(within_s))
             await self.call_registry.finish_calls(within_s)
 
     def wait_for_failure(self) -> "asyncio.Task[None]":
-        """A task that ends only if the clock or the HTTP server does, which is a fault of ours."""
-        return asyncio.create_task(_raise_first_failure(self._background_tasks))
+        """Return a task that ends only if the clock or the HTTP server does, which is a bug."""
+        return asyncio.create_task(_raise_first_failure(self.background_tasks))
 
     async def aclose(self) -> None:
-        """End every call and close everything."""
-        await self._resources.aclose()
+        """End all calls and close everything."""
+        await self.resources.aclose()
 
-    async def _start(
-        self,
-        clock: Clock,
-        audiosocket: socket.socket,
-        http_listener: socket.socket,
-        resources: AsyncExitStack,
-    ) -> None:
-        clock_task = asyncio.create_task(clock.run(), name="clock")
-        resources.push_async_callback(_cancel_task, clock_task)
-        try:
-            await self.audiosocket_server.listen(audiosocket)
-        except OSError as error:
-            raise _address_unavailable(*_bound_address(audiosocket), error) from None
-        resources.push_async_callback(self.audiosocket_server.aclose)
-        resources.push_async_callback(self.browser_calls.aclose)
-        access = _make_access_control(self.settings)
-        guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(self.settings.reference_hosts or ())))
-        max_text_characters = self.settings.max_input_characters
-        self._apis = SpeechApis(self.engine, access, self.voices, guard, max_text_characters)
-        resources.push_async_callback(self._apis.aclose)
-        app = make_app(
-            unready=self.unready,
-            registry=self.engine.metrics.registry,
-            access=access,
-            mounts=[
-                *self._apis.mounts(),
-                Mount(
-                    api.routes(self.call_registry, _make_speech(self.settings), self.voices),
-                    Scope.CALLS,
-                ),
-                Mount(browser_routes(self.browser_calls), Scope.CALLS),
-            ],
-        )
-        http = HttpServer(app, http_listener)
-        http_task = asyncio.create_task(http.run_until_closed(), name="http")
-        resources.push_async_callback(_close_http, http, http_task)
-        await http.wait_started(http_task)
-        self._background_tasks = (clock_task, http_task)
-        self._listening = True
+
+@dataclass(frozen=True, slots=True)
+class _Agents:
+    phone: Agent
+    browser: Agent | None  # None: the greeting, and then what is typed
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenCalls:
+    registry: CallRegistry
+    audiosocket_server: AudioSocketCallServer
+    browser_calls: BrowserCalls
+    clock_task: "asyncio.Task[None]"
+
+
+async def _open_calls(
+    settings: Settings,
+    engine: Engine,
+    voices: VoiceRegistry,
+    agents: _Agents,
+    sock: socket.socket,
+    resources: AsyncExitStack,
+) -> _OpenCalls:
+    clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
+    clock_task = asyncio.create_task(clock.run(), name="clock")
+    resources.push_async_callback(_cancel_task, clock_task)
+    registry = CallRegistry(engine, max_calls=settings.max_calls)
+    audiosocket_server = AudioSocketCallServer(
+        engine=engine,
+        clock=clock,
+        agent=agents.phone,
+        policy=_make_audiosocket_policy(settings),
+        registry=registry,
+    )
+    await _listen(audiosocket_server, sock)
+    resources.push_async_callback(audiosocket_server.aclose)
+    browser_calls = BrowserCalls(
+        engine=engine,
+        clock=clock,
+        registry=registry,
+        voices=voices,
+        settings=_make_browser_settings(settings),
+        make_speech_detector=make_speech_detector,
+        agent=agents.browser,
+    )
+    resources.push_async_callback(browser_calls.aclose)
+    return _OpenCalls(registry, audiosocket_server, browser_calls, clock_task)
+
+
+async def _listen(server: AudioSocketCallServer, sock: socket.socket) -> None:
+    try:
+        await server.listen(sock)
+    except OSError as error:
+        raise address_unavailable(bound_address(sock), error) from None
+
+
+async def _start_http(
+    engine: Engine,
+    calls: CallRegistry,
+    access: AccessControl,
+    mounts: Sequence[Mount],
+    sock: socket.socket,
+    resources: AsyncExitStack,
+) -> "asyncio.Task[None]":
+    app = make_app(
+        unready=lambda: _unready_reason(calls),
+        registry=engine.metrics.registry,
+        access=access,
+        mounts=mounts,
+    )
+    http = HttpServer(app, sock)
+    http_task = asyncio.create_task(http.run_until_closed(), name="http")
+    resources.push_async_callback(_close_http, http, http_task)
+    await http.wait_started(http_task)
+    return http_task
 
 
 async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``announce`` gets the one line that says where, when calls may come.
+    """Serve until SIGTERM or SIGINT; call ``announce`` with the line of addresses when the server is ready.
 
     Raises:
-        VivavoceError: it could not start; the message is the sentence to show.
+        VivavoceError: the server could not start; the message is a sentence for the operator.
     """
     async with _StopSignals() as stop_signals:
         opening_task = asyncio.create_task(Gateway.open(settings))
@@ -215,7 +230,7 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
 
 
 class _StopSignals:
-    """SIGTERM and SIGINT as something to wait for; as a context it holds the handlers."""
+    """Waits for SIGTERM and SIGINT; the handlers are installed inside its ``async with``."""
 
     _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -232,7 +247,10 @@ class _StopSignals:
             asyncio.get_running_loop().remove_signal_handler(number)
 
     async def interrupts(self, work: "asyncio.Task[T]") -> bool:
-        """Wait for ``work`` or the next signal; a signal cancels the work. Raises what the work raised."""
+        """Wait for ``work`` or the next signal, which cancels the work; return whether a signal came.
+
+        Raises the exception of the work.
+        """
         signalled = asyncio.create_task(self._received.get())
         try:
             await asyncio.wait({work, signalled}, return_when=asyncio.FIRST_COMPLETED)
@@ -247,7 +265,7 @@ class _StopSignals:
 
 
 def _make_access_control(settings: Settings) -> AccessControl:
-    """Who may use the HTTP side; raises SettingsError where a file of keys is named that lets nobody in."""
+    """Return the access control of HTTP; raise SettingsError if the keys file holds no valid key."""
     origins = Origins(
         frozenset(settings.allowed_origins or ()), loopback_names_only=is_loopback(settings.host)
     )
@@ -256,15 +274,18 @@ def _make_access_control(settings: Settings) -> AccessControl:
     keys = KeysFile(settings.keys_file)
     if all(key.revoked_at is not None for key in keys):
         raise SettingsError(
-            f"keys_file: {settings.keys_file} holds no key that is good; make one: "
+            f"keys_file: {settings.keys_file} holds no valid key; make one: "
             f"vivavoce keys add NAME --keys-file {settings.keys_file}"
         )
     return AccessControl(keys, origins)
 
 
-def _make_agent(settings: Settings) -> Agent:
+def _make_agents(settings: Settings, agent: Agent | None) -> _Agents:
+    if agent is not None:
+        return _Agents(agent, agent)
     policy = ScriptPolicy(settings.script_tokens_per_s, settings.script_pause_s)
-    return make_agent(settings.agent or _DEFAULT_PHONE_AGENT, policy, loops=settings.script_loops)
+    phone = make_agent(settings.agent or _DEFAULT_PHONE_AGENT, policy, loops=settings.script_loops)
+    return _Agents(phone, None if settings.agent is None else phone)
 
 
 def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
@@ -302,7 +323,7 @@ def _make_voice_policy(settings: Settings) -> VoicePolicy:
 
 async def _open_engine(settings: Settings) -> Engine:
     config = EngineConfig(scheduler=SchedulerPolicy(max_streams=settings.max_streams))
-    process = ProcessPolicy(niceness=_RENDERING_NICENESS) if settings.engine_process else None
+    process = ProcessPolicy(niceness=RENDERING_NICENESS) if settings.engine_process else None
     engine = await Engine.open(
         settings.bundle,
         voices=settings.voice_store,
@@ -312,83 +333,25 @@ async def _open_engine(settings: Settings) -> Engine:
         process=process,
     )
     if process is None:
-        _lower_rendering_priority()
+        lower_rendering_priority()
     return engine
-
-
-def _lower_rendering_priority() -> None:
-    """Give the other threads of the process, which render, less of a busy core than this one, which sends.
-
-    With 100 calls on 2 cores the worst tick in a thousand came 13 to 22 ms late before, 8 to 10 ms after.
-    """
-    if sys.platform != "linux":
-        return  # elsewhere a thread has no priority of its own under this call
-    niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) + _RENDERING_NICENESS
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.native_id is not None:
-            with contextlib.suppress(OSError):  # it may have ended
-                os.setpriority(os.PRIO_PROCESS, thread.native_id, niceness)
-
-
-def _check_voice(settings: Settings, engine: Engine) -> None:
-    try:
-        engine.voices.get(settings.voice)
-    except UnknownVoice as error:
-        raise UnknownVoice(f"voice: {error}") from None
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """A bound TCP socket, not listening yet: nobody shall wait in its queue while the engine opens."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-    # With the protocol named, asyncio sends without delay what it accepts here; left out, each answer of two
-    # writes waits 40 ms for the peer's delayed acknowledgement.
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind(address)
-    except OSError as error:
-        sock.close()
-        raise _address_unavailable(host, port, error) from None
-    return sock
-
-
-def _address_unavailable(host: str, port: int, error: OSError) -> AddressUnavailable:
-    if error.errno == errno.EADDRINUSE:
-        return AddressUnavailable(
-            f"{_format_address(host, port)} is in use by another program; choose another port."
-        )
-    return AddressUnavailable(f"Cannot listen on {_format_address(host, port)}: {error.strerror}.")
-
-
-def _bound_address(sock: socket.socket) -> tuple[str, int]:
-    host, port, *_ = sock.getsockname()
-    return host, port
 
 
 def _ready_line(gateway: Gateway) -> str:
     addresses, settings = gateway.addresses, gateway.settings
+    agent = settings.agent or _DEFAULT_PHONE_AGENT
     voice = gateway.engine.voices.get(settings.voice).id
     return (
-        f"vivavoce is ready: AudioSocket on {_format_address(*addresses.audiosocket)}, "
-        f"HTTP on http://{_format_address(*addresses.http)}, agent {settings.agent or _DEFAULT_PHONE_AGENT}, voice {voice}"
+        f"vivavoce is ready: AudioSocket on {format_address(addresses.audiosocket)}, "
+        f"HTTP on http://{format_address(addresses.http)}, agent {agent}, voice {voice}"
     )
 
 
-def _format_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def tune_process() -> None:
-    """Make this process one that paces audio; once, when everything is loaded.
-
-    What is loaded by now stays: a full collection over it would stop every call for tens of milliseconds.
-    And a thread that renders gives the interpreter back after 0.5 ms instead of 5, as the clock waits for it:
-    with 100 calls on 2 busy cores 1 to 3 packets of 87,000 were late, where 72 to 177 had been.
-    """
-    gc.collect()
-    gc.freeze()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+def _unready_reason(registry: CallRegistry) -> str | None:
+    refusal = registry.refusal()
+    if refusal is None:
+        return None
+    return "shutting down" if refusal.reason == "shutting_down" else "full"
 
 
 async def _raise_first_failure(tasks: "tuple[asyncio.Task[None], ...]") -> None:

@@ -22,7 +22,8 @@ from aiortc import RTCPeerConnection
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway.calls.agents import KeysAgent, SilentAgent
 from vivavoce.gateway.calls.call import Call
-from vivavoce.gateway.serve import AddressUnavailable, Gateway, serve
+from vivavoce.gateway.listening_sockets import AddressUnavailable
+from vivavoce.gateway.serve import Gateway, serve
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, UnknownVoice

@@ -28,7 +28,7 @@ from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.dashscope.audio_store import AudioStore
 from vivavoce.gateway.apis.dashscope.http_api import DashScopeHttpApi
 from vivavoce.gateway.apis.dashscope.socket_api import DashScopeSocketApi
-from vivavoce.gateway.serve import _bind
+from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.voice_registry import NewVoice
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
@@ -141,7 +141,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
             access=access,
             mounts=[Mount(sockets.routes(), None), Mount(http.routes(), None)],
         )
-        with _bind("127.0.0.1", 0) as sock:
+        with bind_socket("127.0.0.1", 0) as sock:
             serving = HttpServer(app, sock)
             running = asyncio.create_task(serving.run_until_closed())
             await serving.wait_started(running)

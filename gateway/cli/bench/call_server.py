@@ -21,7 +21,8 @@ from uuid import UUID
 
 from ...calls.agents import at_pace, llm_tokens
 from ...calls.call import Call, UtteranceOutcome
-from ...serve import Gateway, tune_process
+from ...process_tuning import tune_process
+from ...serve import Gateway
 from ...settings import Settings
 from .trace import UtteranceTimes
 

@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from socket import IPPROTO_TCP
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +19,7 @@ from vivavoce.adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTi
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dashscope.socket_api import PATH, DashScopeSocketApi
-from vivavoce.gateway.serve import _bind
+from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
 from vivavoce.gateway.web.request_log import RequestLog
@@ -148,7 +147,7 @@ async def house(
 
 @asynccontextmanager
 async def served(app: Any) -> AsyncIterator[int]:
-    sock = _bind("127.0.0.1", 0)
+    sock = bind_socket("127.0.0.1", 0)
     server = HttpServer(app, sock)
     task = asyncio.create_task(server.run_until_closed())
     await server.wait_started(task)
@@ -735,9 +734,3 @@ def test_the_socket_answers_pings() -> None:
                 await (await client.socket.ping())
 
     in_house(test)
-
-
-def test_what_the_server_accepts_is_sent_without_delay() -> None:
-    # asyncio turns Nagle's algorithm off for sockets that name their protocol, and for no others.
-    with _bind("127.0.0.1", 0) as sock:
-        assert sock.proto == IPPROTO_TCP
