@@ -1,7 +1,8 @@
-"""What an operator can set: a TOML file, environment variables ``VIVAVOCE_*`` and flags, the later winning.
+"""The server's configuration: a TOML file, environment variables ``VIVAVOCE_*`` and flags; the later wins.
 
-Not a place for logic: the values go into the small frozen dataclasses of the modules that use them. Whatever
-is wrong stops the start with one ``SettingsError``: the key, what was got and what is allowed.
+``Settings`` declares each key with its allowed values, its default and the reason for it. The values are
+passed on as the small frozen dataclasses of the modules that use them. A wrong key or value stops the start
+with one ``SettingsError``, which names the key, the value and what is allowed.
 """
 
 import ipaddress
@@ -30,7 +31,7 @@ ENVIRONMENT_PREFIX = "VIVAVOCE_"
 
 
 class SettingsError(VivavoceError):
-    """A key or a value of the configuration is not allowed; the message is the one sentence to show."""
+    """A key or value of the configuration is not allowed; the message is a sentence for the operator."""
 
 
 def _reject_bool(value: object) -> object:
@@ -40,7 +41,7 @@ def _reject_bool(value: object) -> object:
 
 
 def _parse_digits(value: object) -> object:
-    # The environment has only text, and a Literal of numbers takes none.
+    # Environment variables are text, which a Literal of numbers does not accept.
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -51,21 +52,33 @@ _Host = Annotated[str, Field(min_length=1, max_length=253, description="a host n
 
 
 class Settings(BaseSettings):
-    """Everything that an operator can set. Frozen; each field's description is what it allows."""
+    """All settings of the server. Frozen.
+
+    The description of a field is what it allows, as an error message shows it.
+    """
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix=ENVIRONMENT_PREFIX, env_ignore_empty=True
     )
 
-    host: _Host = "127.0.0.1"  # of HTTP; only this machine, as /metrics tells who is being talked to
+    # Addresses
+
+    # Loopback by default: /metrics and the page would show other machines who is on the phone.
+    host: _Host = "127.0.0.1"  # of HTTP
     http_port: _Port = 8080
-    audiosocket_host: _Host = "127.0.0.1"  # AudioSocket has no authentication at all
-    audiosocket_port: _Port = 9092
+    # Loopback by default, because AudioSocket has no authentication.
+    audiosocket_host: _Host = "127.0.0.1"
+    audiosocket_port: _Port = 9092  # as in Asterisk's examples
+    # A second, explicit switch, so that a mistyped host does not open the server to a network.
     listen_beyond_loopback: Annotated[bool, Field(description="true or false")] = False
-    keys_file: Annotated[Path | None, Field(description="the file that 'vivavoce keys add' writes")] = (
-        None  # on loopback only, whoever can reach it may use it
+
+    # Access
+
+    # Without a file, no key is required, which is allowed on loopback only.
+    keys_file: Annotated[Path | None, Field(description="the file that 'vivavoce keys add' writes")] = None
+    without_keys: Annotated[bool, Field(description="true or false")] = (
+        False  # required beyond loopback instead
     )
-    without_keys: Annotated[bool, Field(description="true or false")] = False
     allowed_origins: Annotated[
         tuple[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")], ...] | None,
         Field(description='a list of origins of web pages, such as ["https://app.example.org"]'),
@@ -73,66 +86,77 @@ class Settings(BaseSettings):
     reference_hosts: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...] | None,
         Field(description='a list of hosts that recordings may come from, "host" or "host:port"'),
-    ] = None  # those on the public internet need no entry
+    ] = None  # hosts on the public internet need no entry
 
+    # The agent
+
+    # None: a phone gets ``keys``, a browser the greeting, so that a first caller hears something.
     agent: Annotated[
         Annotated[str, Field(pattern=r"^(keys|none|script:.+)$")] | None,
         Field(description="script:FILE, keys or none"),
-    ] = None  # a first caller hears something: a phone the answer to keys, a browser the greeting
+    ] = None
     script_tokens_per_s: Annotated[
         _FiniteFloat, Field(ge=1, le=10_000, description="tokens a second, 1 to 10000")
-    ] = 40.0  # as a hosted LLM of middle size writes
+    ] = 40.0  # the speed of a hosted language model of medium size
     script_pause_s: Annotated[_FiniteFloat, Field(ge=0, le=60, description="seconds from 0 to 60")] = (
-        0.7  # between two utterances, as between two turns of one speaker
+        0.7  # the usual pause between two turns of one speaker
     )
-    script_loops: Annotated[bool, Field(description="true or false")] = False
+    script_loops: Annotated[bool, Field(description="true or false")] = False  # False: hang up at the end
+
+    # The voice
 
     bundle: Annotated[
         str, Field(min_length=1, description="default, or the folder of a CosyVoice 2 or 3 checkpoint")
-    ] = "default"  # needs no download and no graphics card
+    ] = "default"  # the packaged voice, which needs no download and no GPU
     voice: Annotated[
         Annotated[str, Field(min_length=1)] | None, Field(description="the id of a loaded voice")
-    ] = None  # the first one of the bundle
+    ] = None  # None: the first voice of the bundle
     voice_store: Annotated[Path | None, Field(description="a folder for enrolled voices")] = (
-        None  # the packaged voice clones nobody
+        None  # the packaged voice cannot clone
     )
     speakers: Annotated[
         Path | None, Field(description="a folder of recordings, NAME.wav with NAME.txt, to be voices NAME")
-    ] = None  # enrolled by command or over an API instead
+    ] = None  # voices can also be enrolled by command or over an API
     voice_aliases: Annotated[
         dict[str, str] | None, Field(description='a table of names, such as {alloy = "anna"}')
-    ] = None  # OpenAI's names are the voice above
+    ] = None  # without an alias, OpenAI's names are the default voice
     precision: Annotated[
         Literal["fp32", "bf16", "fp16", "int8"], Field(description="fp32, bf16, fp16 or int8")
-    ] = "fp32"  # as published; what the others cost in error is for a house to decide
+    ] = "fp32"  # as published; the others trade accuracy for speed or memory
     device: Annotated[
         str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")
-    ] = "auto"  # a graphics card, where torch can use one, speaks many times as fast
-    engine_process: Annotated[bool, Field(description="true or false")] = (
-        False  # paces packets no better with the packaged voice, and takes 130 MB and a tenth more compute
-    )
+    ] = "auto"  # a GPU if torch can use one
+    # False: with the packaged voice a second process does not improve the pacing of packets; it costs 130 MB
+    # and a tenth more compute.
+    engine_process: Annotated[bool, Field(description="true or false")] = False
     speed: Annotated[_FiniteFloat, Field(ge=0.5, le=2.0, description="a factor from 0.5 to 2.0")] = 1.0
 
+    # Limits
+
+    # Hz. Every Asterisk accepts 8000; an older one ends a call at 24000.
     audiosocket_rate: Annotated[
         Literal[8000, 24000],
         BeforeValidator(_parse_digits),
         Field(description="8000 or 24000 (Hz; 24000 needs Asterisk 20.17, 21.12, 22.7, 23.1 or later)"),
-    ] = 8000  # the kind that every Asterisk takes; an older one ends the call at any other
+    ] = 8000
     max_input_characters: Annotated[
         _Integer, Field(ge=1, le=200_000, description="characters from 1 to 200000")
     ] = 4096  # of one request, as at OpenAI
     max_calls: Annotated[_Integer, Field(ge=1, le=10_000, description="calls from 1 to 10000")] = (
-        100  # what two cores serve without an underrun
+        100  # measured: two cores serve as many without an underrun
     )
     max_streams: Annotated[_Integer, Field(ge=1, le=10_000, description="streams from 1 to 10000")] = (
         100  # one a call
     )
+
+    # Calls
+
     caller_speech: Annotated[
         Literal["tell", "discard"],
-        Field(description="tell (who holds the call) or discard (what is playing, and tell)"),
-    ] = "tell"  # a menu or an announcement shall not stop at a cough
+        Field(description="tell (report it) or discard (stop what is playing, and report it)"),
+    ] = "tell"  # a cough must not stop a menu or an announcement
     greeting: Annotated[str, Field(max_length=2_000, description="at most 2000 characters")] = (
-        "Hello, this is vivavoce. Type something below, and I will say it."  # what a browser hears first
+        "Hello, this is vivavoce. Type something below, and I will say it."  # to browsers only
     )
     ice_servers: Annotated[tuple[str, ...] | None, Field(description="a list of STUN or TURN URLs")] = (
         None  # none are needed on one network
@@ -140,34 +164,38 @@ class Settings(BaseSettings):
     llm_base_url: Annotated[
         Annotated[str, Field(pattern=r"^https?://")] | None,
         Field(description="the URL of an OpenAI-compatible server, up to before /chat/completions"),
-    ] = None  # without one, what is typed is spoken as it is
+    ] = None  # without one, typed text is spoken as it is
     llm_model: Annotated[
         Annotated[str, Field(min_length=1)] | None, Field(description="the model's name there")
     ] = None
     llm_api_key: Annotated[SecretStr | None, Field(description="a key of that server")] = None
-    lead_s: Annotated[_FiniteFloat, Field(ge=0.1, le=10, description="seconds from 0.1 to 10")] = (
-        0.6  # hides a busy moment of the engine, and little is thrown away when the caller interrupts
-    )
+    # Seconds of speech ready for each call. Enough for a busy moment of the engine, and little to throw away
+    # when the caller interrupts.
+    lead_s: Annotated[_FiniteFloat, Field(ge=0.1, le=10, description="seconds from 0.1 to 10")] = 0.6
+    # Groups of calls that send one after the other within 20 ms. With 4, 100 calls send in groups of 25 every
+    # 5 ms: no burst of packets, and few wake-ups.
     clock_phases: Annotated[
         Literal[1, 2, 4, 5, 10, 20],
         BeforeValidator(_parse_digits),
         Field(description="1, 2, 4, 5, 10 or 20"),
-    ] = 4  # 100 calls in groups of 25 every 5 ms: no burst of packets, no more wake-ups than needed
+    ] = 4
     first_message_s: Annotated[_FiniteFloat, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
         5.0  # Asterisk sends a call's id within 1 ms of the connection
     )
     stalled_s: Annotated[_FiniteFloat, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
-        10.0  # a network that swallows packets for longer does not come back within a conversation
+        10.0  # a conversation does not survive a longer interruption of the network
     )
+
+    # The process
+
     drain_s: Annotated[_FiniteFloat, Field(ge=0, le=600, description="seconds from 0 to 600")] = (
-        10.0  # a long sentence; supervisors kill after 30 s and more
+        10.0  # a long sentence; supervisors kill a process after 30 s or more
     )
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"],
         Field(description="DEBUG (shows what is said), INFO, WARNING or ERROR"),
     ] = "INFO"
-
-    log_file: Annotated[Path | None, Field(description="a file; it is begun anew when it is long")] = (
+    log_file: Annotated[Path | None, Field(description="a file; it is rotated at 10 MB")] = (
         None  # standard error, which supervisors keep
     )
 
@@ -184,10 +212,11 @@ class Settings(BaseSettings):
 
 
 def load_settings(file: Path | None = None, flags: Mapping[str, object] | None = None) -> Settings:
-    """Read all sources: ``flags`` (those given, by field name) over the environment over ``file``.
+    """Read ``file``, the environment and ``flags`` (by field name; None is a flag not given); the later wins.
 
     Raises:
-        SettingsError: unreadable file, unknown key, value not allowed, or an address off loopback unasked.
+        SettingsError: the file cannot be read, a key is unknown, a value is not allowed, or an address that
+            other machines can reach lacks its explicit consent.
     """
     flags = {key: value for key, value in (flags or {}).items() if value is not None}
     if file is not None:
@@ -202,7 +231,7 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
     except ValidationError as error:
         raise SettingsError(_describe_error(error.errors()[0], file, flags)) from None
     except SourceError as error:
-        raise SettingsError(f"The environment does not make sense: {error}.") from None
+        raise SettingsError(f"Cannot read the environment: {error}.") from None
     for key, host in (("host", settings.host), ("audiosocket_host", settings.audiosocket_host)):
         _check_loopback(key, host, settings)
     _check_keys(settings)
@@ -210,7 +239,7 @@ def load_settings(file: Path | None = None, flags: Mapping[str, object] | None =
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that address; raises SettingsError for what is no address."""
+    """Return whether only this machine can reach an address; raise SettingsError if it cannot be resolved."""
     return all(address.is_loopback for address in _addresses("host", host))
 
 
@@ -261,16 +290,16 @@ def _check_loopback(key: str, host: str, settings: Settings) -> None:
         if not address.is_loopback:
             raise SettingsError(
                 f"{key}: got {host!r}, which other machines can reach; allowed is a loopback address, "
-                "or --listen-beyond-loopback (listen_beyond_loopback = true) to mean it."
+                "or any address with --listen-beyond-loopback (listen_beyond_loopback = true)."
             )
 
 
 def _check_keys(settings: Settings) -> None:
     if settings.keys_file is None and not settings.without_keys and not is_loopback(settings.host):
         raise SettingsError(
-            f"host: got {settings.host!r}, which other machines can reach, and no keys are asked for; "
+            f"host: got {settings.host!r}, which other machines can reach, and no keys are required; "
             "allowed is a keys_file ('vivavoce keys add' makes one), or --without-keys "
-            "(without_keys = true) to let everyone in."
+            "(without_keys = true) to allow everyone."
         )
 
 
@@ -278,6 +307,6 @@ def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddres
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise SettingsError(f"{key}: got {host!r}, which is no address: {error.strerror}.") from None
+        raise SettingsError(f"{key}: got {host!r}, which is not an address: {error.strerror}.") from None
     for *_, address in found:
         yield ipaddress.ip_address(str(address[0]).partition("%")[0])

@@ -1,1 +1,1 @@
-"""Who may do what, and how much: API keys, limits, browser origins, and URLs that clients name."""
+"""Access control: API keys and their limits, the origins of web pages, and the URLs that clients name."""

@@ -1,14 +1,14 @@
-"""Who asks, and what they may do: a request's headers become a ``Grant``, or a refusal.
+"""Authentication: the headers of a request become a ``Grant`` or a refusal.
 
-Keys are taken from every header that the clients of these APIs use:
+Keys are accepted in every header that clients of the served APIs use:
 
-    Authorization: Bearer KEY      OpenAI, DashScope, our own
-    Authorization: Basic ...       a browser asked for user and password; the password is the key
+    Authorization: Bearer KEY      OpenAI, DashScope, vivavoce's own APIs
+    Authorization: Basic ...       browsers, which ask for user and password; the password is the key
     X-API-Key, xi-api-key          Cartesia, ElevenLabs
-    Cookie: vivavoce=TICKET        the page, once its key was good
+    Cookie: vivavoce=TICKET        the browser page, after its key was accepted
 
-Without a file of keys the house is open: everyone who can reach it may do everything, which is why ``serve``
-then listens on loopback only, unless told otherwise in so many words.
+Without a keys file, every client may do everything; the settings then allow loopback addresses only, unless
+``without_keys`` is set.
 """
 
 import base64
@@ -28,61 +28,66 @@ from .rate_limits import KeyRateLimiter
 
 PAGE_COOKIE_NAME = "vivavoce"
 PAGE_TICKET_LIFETIME_S = 12 * 3600  # a working day
+ANONYMOUS_KEY_ID = "-"  # of every request where no keys are required
 _MAX_TICKETS = 10_000
-ANONYMOUS_KEY_ID = "-"  # whoever asks in an open house
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a request may do and use. key_id: for logs, metrics and ownership; "-" in an open house.
+    """The scopes and limits of an authenticated request or connection.
 
-    A connection may last for hours: whatever is charged is refused once the key is revoked (``check_not_revoked``
-    raises KeyRefused then).
+    A connection may last for hours, so each charge first checks that the key has not been revoked.
     """
 
-    key_id: str
+    key_id: str  # for logs, metrics and the ownership of voices; ANONYMOUS_KEY_ID without keys
     scopes: frozenset[Scope]
+    # Shared by all grants of a key.
     rate_limiter: KeyRateLimiter = field(
         default_factory=lambda: KeyRateLimiter(KeyLimits()), compare=False, repr=False
     )
+    # Raises KeyRefused once the key is revoked.
     check_not_revoked: Callable[[], object] = field(default=lambda: None, compare=False, repr=False)
 
     def allows(self, scope: Scope) -> bool:
-        """Whether the key may do that."""
+        """Return whether the key has the scope, or ``admin``."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
     def require(self, scope: Scope) -> None:
-        """Raise ScopeMissing unless the key may do that."""
+        """Raise ScopeMissing unless the key has the scope, or ``admin``."""
         if not self.allows(scope):
             raise ScopeMissing(
                 f"this key lacks the scope {scope.value!r}; it has {_format_scopes(self.scopes)}"
             )
 
     def charge_request(self) -> None:
-        """Count one request; raises RateLimited, KeyRefused."""
+        """Count one request; raise RateLimited or KeyRefused."""
         self.check_not_revoked()
         self.rate_limiter.charge_request()
 
     def charge_characters(self, characters: int) -> None:
-        """Count text to be spoken; raises RateLimited, KeyRefused."""
+        """Count characters to be spoken; raise RateLimited or KeyRefused."""
         self.check_not_revoked()
         self.rate_limiter.charge_characters(characters)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
-        """Hold one of the streams that the key may have open; raises RateLimited."""
+        """Count an open stream while the block runs; raise RateLimited."""
         with self.rate_limiter.stream():
             yield
 
 
 @dataclass(frozen=True, slots=True)
 class _PageTicket:
+    # The value of a page cookie stands for a key, which itself never goes into a cookie.
     key: str
     expires_at: float
 
 
 class AccessControl:
-    """The door of one server; belongs to its event loop."""
+    """Authenticates the requests of one server. Belongs to its event loop.
+
+    Without ``keys`` every request from an allowed origin gets all scopes.
+    """
 
     def __init__(
         self,
@@ -99,13 +104,14 @@ class AccessControl:
 
     @classmethod
     def open_to_all(cls, origins: Origins | None = None) -> "AccessControl":
-        """Everyone may do everything."""
+        """Return an access control that requires no keys."""
         return cls(None, origins)
 
     def grant(self, headers: Mapping[str, str]) -> Grant:
-        """What the sender of these headers (lower-case names) may do; raises KeyRefused or OriginRefused.
+        """Return the grant for a request's headers (lower-case names); raise KeyRefused or OriginRefused.
 
-        A good key in a header is proof enough; a cookie, and an open house, count for our own pages only.
+        A browser sends cookies with the requests of any page, so the origin is checked unless a header has
+        a key.
         """
         if self._keys is None:
             self.origins.check(headers)
@@ -119,9 +125,9 @@ class AccessControl:
         return self._grant_of(self._keys.check(key), functools.partial(self._keys.check, key))
 
     def issue_page_ticket(self, headers: Mapping[str, str]) -> str | None:
-        """A cookie's value that stands for the key of these headers for a while; None if there is no key.
+        """Return a cookie value that stands for the key in the headers; None if they have none.
 
-        Raises KeyRefused.
+        Raises KeyRefused for a wrong key.
         """
         key = _key_in_headers(headers)
         if key is None or self._keys is None:

@@ -1,4 +1,4 @@
-"""The door as routes see it: a dependency that answers a grant, and the page's key kept in a cookie."""
+"""Access control in FastAPI: a dependency that requires a scope, and the middleware of the page's cookie."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,12 +14,13 @@ _PAGE_PATH = "/"
 
 
 def require_scope(access: AccessControl, scope: KeyScope) -> Callable[[HTTPConnection], Awaitable[Grant]]:
-    """A FastAPI dependency, of requests and WebSockets: the grant of a key that has that scope.
+    """Return a FastAPI dependency, for requests and WebSockets, that requires a scope.
 
-    It raises KeyRefused, ScopeMissing, OriginRefused; ``http.py`` makes them answers.
+    The dependency raises KeyRefused, ScopeMissing or OriginRefused, which ``web.app`` answers.
     """
 
-    # Asynchronous although it never waits: FastAPI calls any other on a thread, and access is the loop's.
+    # A coroutine although it never waits: FastAPI runs other dependencies on threads, and ``access`` belongs
+    # to the event loop.
     async def check_grant(connection: HTTPConnection) -> Grant:
         grant = access.grant(connection.headers)
         grant.require(scope)
@@ -30,13 +31,16 @@ def require_scope(access: AccessControl, scope: KeyScope) -> Callable[[HTTPConne
 
 
 def grant_of(connection: HTTPConnection) -> Grant:
-    """The grant of a connection that ``require_scope`` let in."""
+    """Return the grant of a connection that passed ``require_scope``."""
     grant: Grant = connection.state.grant
     return grant
 
 
 class PageCookieMiddleware:
-    """ASGI middleware: who opens the page with a good key gets a cookie, as its scripts have no key."""
+    """ASGI middleware that sets the page's cookie if the request for the page has a valid key.
+
+    The page's scripts then authenticate by the cookie; they never see the key.
+    """
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:
         self._app = app
@@ -64,4 +68,5 @@ class PageCookieMiddleware:
         if ticket is None:
             return None
         secure = "; Secure" if scope["scheme"] == "https" else ""
-        return f"{PAGE_COOKIE_NAME}={ticket}; Max-Age={PAGE_TICKET_LIFETIME_S}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        lifetime = f"Max-Age={PAGE_TICKET_LIFETIME_S}"
+        return f"{PAGE_COOKIE_NAME}={ticket}; {lifetime}; Path=/; HttpOnly; SameSite=Strict{secure}"

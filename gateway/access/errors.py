@@ -1,29 +1,29 @@
-"""What is answered to those who may not; each API says it in its own words.
+"""Errors of access control. Each API answers them in its own format.
 
 BadRequest
-├── KeyRefused       no key, a wrong one, or a revoked one: never says which
-├── ScopeMissing     a good key that may not do this
-├── RateLimited      a good key that asks for too much; says after how many seconds to try again
-├── OriginRefused    a web page of another origin
-└── UrlRefused       a URL that is not fetched for a client
+├── KeyRefused       no key, an unknown or a revoked one
+├── ScopeMissing     a valid key without the required scope
+├── RateLimited      a limit of the key is reached
+├── OriginRefused    a web page of an origin that is not allowed
+└── UrlRefused       a URL that the server does not fetch
 """
 
 from ...tts_engine.errors import BadRequest
 
 
 class KeyRefused(BadRequest):
-    """No key, a wrong one, or a revoked one."""
+    """There is no key, or it is unknown or revoked; the message does not say which."""
 
     def __init__(self) -> None:
         super().__init__("no valid API key; send one as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
 
 
 class ScopeMissing(BadRequest):
-    """The key may not do this."""
+    """The key is valid but lacks a scope."""
 
 
 class RateLimited(BadRequest):
-    """The key asks for too much. retry_after_s: when the same may be asked again."""
+    """A limit of the key is reached; the same request may be accepted after ``retry_after_s`` seconds."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -31,8 +31,8 @@ class RateLimited(BadRequest):
 
 
 class OriginRefused(BadRequest):
-    """A web page of another origin asks."""
+    """The request comes from a web page of an origin that is not allowed."""
 
 
 class UrlRefused(BadRequest):
-    """The URL is not fetched; the message says why."""
+    """A URL of a client is not fetched or its fetch failed; the message says why."""

@@ -1,9 +1,9 @@
-"""API keys: made, kept as hashes in one file, checked in constant time, revoked while the server runs.
+"""API keys: created, stored as hashes in one file, verified in constant time, revoked while the server runs.
 
     vv_3f9c2a71_q0T...            the key, shown once: an id to find it by, and 256 random bits
-    {"id": "3f9c2a71", "secret_sha256": ..., "name": ..., "scopes": [...], ...}      what is kept
+    {"id": "3f9c2a71", "secret_sha256": ..., "name": ..., "scopes": [...], ...}      its record in the file
 
-A plain SHA-256 is enough for a secret that nobody can guess: slow hashes protect passwords that people
+A plain SHA-256 protects a random secret of 256 bits. Slow password hashes are for passwords that people
 choose, and would let a flood of wrong keys occupy the processor.
 """
 
@@ -29,11 +29,11 @@ from .errors import KeyRefused
 logger = logging.getLogger(__name__)
 
 _KEY_PATTERN = re.compile(r"vv_([0-9a-f]{8})_([A-Za-z0-9_-]{43})", re.ASCII)
-_DUMMY_SECRET_SHA256 = "0" * 64  # compared with when the id is unknown, so that both take as long
+_DUMMY_SECRET_SHA256 = "0" * 64  # compared if the id is unknown, so that both cases take the same time
 
 
 class Scope(StrEnum):
-    """What a key may do. admin: everything, metrics and all voices included."""
+    """A permission of a key. ``ADMIN`` includes all others, the metrics and the voices of all keys."""
 
     SPEAK = "speak"
     ENROLL = "enrol"
@@ -43,44 +43,45 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What a key may use; None is as much as it likes."""
+    """The limits of a key; None is unlimited."""
 
     requests_per_minute: int | None = None
     characters_per_minute: int | None = None
-    streams: int | None = None
+    streams: int | None = None  # open at once
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept. created_at, revoked_at: Unix seconds."""
+    """The record of a key in the file."""
 
-    id: str
-    name: str
+    id: str  # 8 hexadecimal digits, the public part of the key
+    name: str  # for the operator
     scopes: tuple[Scope, ...]
     limits: KeyLimits
-    created_at: int
-    revoked_at: int | None
-    secret_sha256: str
+    created_at: int  # Unix seconds
+    revoked_at: int | None  # Unix seconds; None while the key is valid
+    secret_sha256: str  # 64 hexadecimal digits
 
 
 class KeysFile:
-    """The keys in one JSON file, mode 0600, written whole or not at all. A change is seen at the next check.
+    """The keys of one JSON file, of mode 0600.
 
-    The file is read again when its identity, size or time of change differs from what was read last.
+    A write replaces the file as a whole. The file is read again at the next check after its inode, size or
+    modification time has changed.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_identity: tuple[int, int, int] | None = None
         self._keys: dict[str, ApiKey] = {}
-        self._logged_fault = ""  # what is wrong with the file
+        self._logged_fault = ""  # the fault of the file that was logged last
 
     def __iter__(self) -> Iterator[ApiKey]:
         self._refresh()
         return iter(tuple(self._keys.values()))
 
     def check(self, key: str) -> ApiKey:
-        """The record of a key; raises KeyRefused, whatever is wrong with it or with the file."""
+        """Return the record of a key; raise KeyRefused if it is not valid or the file cannot be read."""
         try:
             self._refresh()
         except BadRequest as error:
@@ -97,16 +98,16 @@ class KeysFile:
         return record
 
     def add(self, name: str, scopes: tuple[Scope, ...], limits: KeyLimits) -> str:
-        """Make a key and keep its hash; the key itself is in the answer and nowhere else."""
+        """Make a key, store its hash and return the key, which is stored nowhere; raise BadRequest."""
         if not scopes:
-            raise BadRequest("a key without scopes may do nothing; give at least one")
+            raise BadRequest("a key without scopes has no use; give at least one")
         with self._locked_for_change() as keys:
             id, secret = _unused_id(keys), secrets.token_urlsafe(32)
             keys[id] = ApiKey(id, name, scopes, limits, int(time.time()), None, _sha256(secret))
         return f"vv_{id}_{secret}"
 
     def revoke(self, id: str) -> ApiKey:
-        """Refuse a key from now on; raises BadRequest where no key has that id."""
+        """Refuse a key from now on and return its record; raise BadRequest if no key has that id."""
         with self._locked_for_change() as keys:
             if id not in keys:
                 raise BadRequest(f"no key {id!r} in {self._path}")
@@ -128,12 +129,12 @@ class KeysFile:
 
     def _log_fault_once(self, fault: str) -> None:
         if fault != self._logged_fault:  # once, not at every request
-            logger.error("Nobody is let in: %s", fault)
+            logger.error("All keys are refused: %s", fault)
             self._logged_fault = fault
 
     @contextmanager
     def _locked_for_change(self) -> Iterator[dict[str, ApiKey]]:
-        """The keys to change, written when the block ends well; other processes wait meanwhile."""
+        """Yield the keys for a change, written if the block does not raise; other processes wait."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path.with_name(self._path.name + ".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -159,7 +160,7 @@ def _read_keys(path: Path) -> dict[str, ApiKey]:
     except OSError as error:
         raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise BadRequest(f"{path}: no file of keys ({error!r}); restore it or make a new one") from error
+        raise BadRequest(f"{path}: not a keys file ({error!r}); restore it or make a new one") from error
 
 
 def _parse_key(entry: dict[str, object]) -> ApiKey:

@@ -1,8 +1,8 @@
-"""Which web pages may ask a browser to talk to this server: our own, and those on a list.
+"""The origin check: which web pages may use this server from a visitor's browser.
 
-A browser adds ``Origin`` to what a page asks for, and opens WebSockets to anyone. Without this check a page
-on the internet could listen in on the calls of a server on its visitor's own machine. Programs send no
-Origin, or that of the server (websocket-client does), and are not held up.
+A browser sends ``Origin`` with the requests of a page, and lets any page open WebSockets to any server.
+Without this check, a page on the internet could use the server on its visitor's own machine. Programs send no
+Origin, or the server's own (websocket-client does), and pass.
 
 Source: RFC 6454, RFC 6455 section 10.2; DNS rebinding: Jackson et al., "Protecting Browsers from DNS
 Rebinding Attacks", 2007.
@@ -18,14 +18,18 @@ from .errors import OriginRefused
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """allowed: origins as browsers write them, "https://app.example.org". loopback_names_only: a request must
-    name this machine as an address or "localhost", so that a name of somebody else's cannot point at it."""
+    """The origins of web pages that may use the server.
+
+    ``allowed`` has origins as browsers write them, such as "https://app.example.org". The server's own origin
+    is always allowed. With ``loopback_names_only``, a request must name the server by an IP address or as
+    localhost, which defeats DNS rebinding.
+    """
 
     allowed: frozenset[str] = frozenset()
     loopback_names_only: bool = False
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Raise OriginRefused for a page of another origin, or a foreign name for this machine."""
+        """Raise OriginRefused for a page of an origin that is not allowed, or a host name that is not."""
         host = headers.get("host", "")
         if self.loopback_names_only and not _names_this_machine(host):
             raise OriginRefused(f"this server is not {host!r}; call it by its address")

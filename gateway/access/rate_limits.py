@@ -1,4 +1,4 @@
-"""How much a key has used lately: token buckets that refill with time, and streams that are open now."""
+"""Rate limits of a key: token buckets for requests and characters, and the number of open streams."""
 
 import math
 import time
@@ -9,25 +9,26 @@ from .errors import RateLimited
 from .keys import KeyLimits
 
 _MINUTE_S = 60.0
+# A stream is a few seconds of speech, so a retry soon succeeds.
 _STREAM_RETRY_AFTER_S = 1.0
 
 
 class TokenBucket:
-    """Holds a minute's worth, refills evenly. ``now`` is monotonic seconds."""
+    """A token bucket with the capacity of one minute, refilled evenly. ``now`` is monotonic seconds."""
 
     def __init__(self, per_minute: int, now: float) -> None:
         self.capacity = self._tokens = float(per_minute)
         self._refilled_at = now
 
     def seconds_until(self, amount: float, now: float) -> float:
-        """Seconds until ``amount`` may be taken; 0 when it may now, infinity when it never fits."""
+        """Return the seconds until ``amount`` can be taken; infinity if it exceeds the capacity."""
         self._refill(now)
         if amount > self.capacity:
             return math.inf
         return max(0.0, amount - self._tokens) * _MINUTE_S / self.capacity
 
     def take(self, amount: float, now: float) -> None:
-        """Take what ``wait_s`` answered 0 for."""
+        """Take an amount for which ``seconds_until`` returned 0."""
         self._refill(now)
         self._tokens -= amount
 
@@ -39,7 +40,7 @@ class TokenBucket:
 
 
 class KeyRateLimiter:
-    """What one key has left; belongs to one event loop."""
+    """Enforces the limits of one key. Belongs to an event loop."""
 
     def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
@@ -49,16 +50,16 @@ class KeyRateLimiter:
         self._characters = _make_bucket(limits.characters_per_minute, clock())
 
     def charge_request(self) -> None:
-        """Count one request; raises RateLimited."""
+        """Count one request; raise RateLimited."""
         self._charge(self._requests, 1, "requests")
 
     def charge_characters(self, characters: int) -> None:
-        """Count text to be spoken; raises RateLimited."""
+        """Count characters to be spoken; raise RateLimited."""
         self._charge(self._characters, characters, "characters")
 
     @contextmanager
     def stream(self) -> Iterator[None]:
-        """Hold one of the streams that may be open at once; raises RateLimited."""
+        """Count an open stream while the block runs; raise RateLimited."""
         max_streams = self.limits.streams
         if max_streams is not None and self.open_streams >= max_streams:
             raise RateLimited(
@@ -77,6 +78,7 @@ class KeyRateLimiter:
         now = self._clock()
         wait_s = bucket.seconds_until(amount, now)
         if wait_s:
+            # An amount beyond the capacity never fits; a client may still retry with a smaller one.
             raise RateLimited(
                 f"this key is allowed {bucket.capacity:.0f} {unit} a minute", min(wait_s, _MINUTE_S)
             )

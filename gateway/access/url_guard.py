@@ -1,12 +1,12 @@
-"""Fetch what a client names by URL, and nothing on the house's own networks.
+"""Fetches URLs that clients name, but nothing on the server's own networks (SSRF protection).
 
-    name -> addresses, once -> every one public? -> connect to that address -> redirect? the same again
+    host -> its addresses, resolved once -> all public? -> connect to one of them -> redirect? the same again
 
-The connection goes to the address that was checked, not to the name, so a name that answers differently the
-second time gains nothing. Bytes, seconds and redirects are bounded, proxies of the environment are not used.
+The connection goes to the address that was checked, not to the host name, so a name that resolves differently
+the second time has no effect. Size, time and redirects are bounded; proxies of the environment are not used.
 
-Source: OWASP Server-Side Request Forgery Prevention Cheat Sheet; IANA special-purpose address registries as
-``ipaddress`` has them.
+Source: OWASP Server-Side Request Forgery Prevention Cheat Sheet; IANA special-purpose address registries,
+as in ``ipaddress``.
 """
 
 import asyncio
@@ -31,33 +31,30 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True)
 class UrlPolicy:
-    """What a fetch may cost, and where it may go.
+    """The bounds of a fetch."""
 
-    max_bytes, within_s: of one fetch, redirects included. allowed_hosts: "name" or "name:port" that may be
-    private, and "name" at any port.
-    """
-
-    max_bytes: int = 20_000_000
-    timeout_s: float = 15.0
+    max_bytes: int = 20_000_000  # twice the largest recording that is accepted
+    timeout_s: float = 15.0  # of one fetch, redirects included
     max_redirects: int = 3
+    # "name" (at any port) or "name:port": may have private addresses and other ports than 80 and 443.
     allowed_hosts: frozenset[str] = frozenset()
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, as the system finds them; raises OSError."""
+    """Return the addresses of a host name from the system's resolver; raise OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
 
 class UrlGuard:
-    """Fetches URLs that clients name. ``resolver`` takes the place of the system's names."""
+    """Fetches URLs of clients. ``resolver`` replaces the system's resolver."""
 
     def __init__(self, policy: UrlPolicy = UrlPolicy(), resolver: Resolver = resolve_host) -> None:
         self._policy = policy
         self._resolve = resolver
 
     async def fetch(self, url: str) -> bytes:
-        """The bytes behind an http, https or data URL; raises UrlRefused."""
+        """Return the content of an http, https or data URL; raise UrlRefused."""
         if url[:5].lower() == "data:":
             return self._decode_data_url(url)
         try:
@@ -80,7 +77,8 @@ class UrlGuard:
         raise UrlRefused(f"the URL redirects more than {self._policy.max_redirects} times")
 
     async def _get(self, client: httpx.AsyncClient, target: httpx.URL) -> tuple[bytes, str | None]:
-        """The content, or where it is instead."""
+        """Return the content and None, or nothing and the target of a redirect."""
+        # Connects to the checked address; Host and SNI still carry the name.
         address = await self._checked_address(target)
         request = client.build_request(
             "GET",
@@ -106,7 +104,7 @@ class UrlGuard:
         return bytes(content)
 
     async def _checked_address(self, target: httpx.URL) -> str:
-        """The address to connect to; raises UrlRefused where any address of the name is not public."""
+        """Return the address to connect to; raise UrlRefused if any address of the host is not public."""
         if target.scheme not in _DEFAULT_PORTS:
             raise UrlRefused(f"a URL of scheme {target.scheme!r}; http, https and data are fetched")
         if target.userinfo:
@@ -149,7 +147,7 @@ class UrlGuard:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address, "%zone" apart, is on the public internet, and so is any IPv4 address inside it."""
+    """Return whether an address, and any IPv4 address embedded in it, is public; ignore a "%zone"."""
     try:
         parsed: Address = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -160,7 +158,7 @@ def is_public(address: str) -> bool:
 
 
 def _embedded_ipv4_addresses(address: Address) -> list[ipaddress.IPv4Address]:
-    """IPv4 addresses that an IPv6 address leads to: mapped, 6to4, Teredo, NAT64."""
+    """Return the IPv4 addresses inside an IPv6 address: mapped, 6to4, Teredo, NAT64."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]

@@ -158,7 +158,7 @@ def test_names_and_addresses_of_this_machine_are_fine(host: str) -> None:
 
 
 def test_a_host_that_is_none_is_one_sentence() -> None:
-    with pytest.raises(SettingsError, match=r"^host: got 'not an address', which is no address: "):
+    with pytest.raises(SettingsError, match=r"^host: got 'not an address', which is not an address: "):
         load_settings(None, {"host": "not an address"})
 
 

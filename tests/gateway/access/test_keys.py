@@ -116,15 +116,15 @@ def test_a_file_of_something_else_is_an_error_and_lets_nobody_in(
 ) -> None:
     path = tmp_path / "keys.json"
     path.write_text(content)
-    with pytest.raises(BadRequest, match="no file of keys"):
+    with pytest.raises(BadRequest, match="not a keys file"):
         list(KeysFile(path))
     serving = KeysFile(path)
     for _ in range(3):  # those who ask learn nothing of it, and the operator once
         with pytest.raises(KeyRefused):
             serving.check("vv_00000000_" + "A" * 43)
-    assert [record.getMessage()[:19] for record in caplog.records] == ["Nobody is let in: /"]
-    assert "no file of keys" in caplog.text
-    with pytest.raises(BadRequest, match="no file of keys"):
+    assert [record.getMessage()[:20] for record in caplog.records] == ["All keys are refused"]
+    assert "not a keys file" in caplog.text
+    with pytest.raises(BadRequest, match="not a keys file"):
         KeysFile(path).add("x", (Scope.SPEAK,), KeyLimits())
     assert path.read_text() == content
 
