@@ -1,4 +1,4 @@
-"""The life of the server process: opening, signals, closing; a stand-in voice, and once the real one."""
+"""The server process: start, signals and shutdown, with a stand-in voice and once with the packaged one."""
 
 import asyncio
 import json
@@ -56,8 +56,8 @@ async def dial(gateway: Gateway) -> tuple[asyncio.StreamReader, asyncio.StreamWr
     return reader, writer
 
 
-async def hear_to_the_end(reader: asyncio.StreamReader) -> list[int]:
-    """Kinds of all messages."""
+async def read_to_the_end(reader: asyncio.StreamReader) -> list[int]:
+    """Return the kinds of all messages until the connection ends."""
     kinds = []
     with suppress(asyncio.IncompleteReadError):
         while True:
@@ -90,7 +90,7 @@ def post(gateway: Gateway, path: str, body: object) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_an_open_gateway_takes_calls_and_answers_http() -> None:
+def test_an_open_gateway_accepts_calls_and_answers_http() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(), engine=engine)
         reader, writer = await dial(gateway)
@@ -118,7 +118,7 @@ def test_a_full_gateway_is_not_ready() -> None:
     run(scenario)
 
 
-def test_calls_of_browsers_fill_the_house_and_are_finished_like_those_of_phones() -> None:
+def test_browser_calls_count_towards_max_calls_and_are_finished_at_shutdown() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(max_calls=2), engine=engine)
         reader, writer = await dial(gateway)
@@ -141,7 +141,7 @@ def test_calls_of_browsers_fill_the_house_and_are_finished_like_those_of_phones(
     run(scenario)
 
 
-def test_a_gateway_that_finishes_is_not_ready_and_ends_its_calls() -> None:
+def test_a_finishing_gateway_is_not_ready_and_ends_its_calls() -> None:
     class Sentence:
         async def run(self, call: Call) -> None:
             await call.speak("one two three four. " * 50)
@@ -154,7 +154,7 @@ def test_a_gateway_that_finishes_is_not_ready_and_ends_its_calls() -> None:
         await asyncio.sleep(0)
         assert gateway.unready() == "shutting down"
         async with asyncio.timeout(30):
-            kinds = await hear_to_the_end(reader)
+            kinds = await read_to_the_end(reader)
             await finishing
         assert kinds[-1] == 0x00
         writer.close()
@@ -163,7 +163,7 @@ def test_a_gateway_that_finishes_is_not_ready_and_ends_its_calls() -> None:
     run(scenario)
 
 
-def test_an_engine_that_was_handed_in_stays_open() -> None:
+def test_an_engine_that_was_passed_in_stays_open() -> None:
     async def scenario(engine: Engine) -> None:
         await (await Gateway.open(settings(), engine=engine)).aclose()
         async with engine.stream() as stream:
@@ -186,7 +186,7 @@ def test_closing_frees_the_ports() -> None:
 
 
 @pytest.mark.parametrize("key", ["http_port", "audiosocket_port"])
-def test_a_port_in_use_is_one_sentence_and_nothing_stays_open(key: str) -> None:
+def test_a_port_in_use_is_an_error_and_nothing_stays_open(key: str) -> None:
     async def scenario(engine: Engine) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
@@ -208,26 +208,26 @@ def test_an_unknown_voice_or_script_stops_the_start() -> None:
     run(scenario)
 
 
-# Signals: this process gets them, as the real one would
+# Signals, sent to the process of the test
 
 
-def signalled(number: signal.Signals, **changed: object) -> list[str]:
-    """Serve, get a signal when ready; answers what was announced."""
-    said: list[str] = []
+def serve_until_signalled(number: signal.Signals, **changed: object) -> list[str]:
+    """Serve, send a signal when ready, and return the announced lines."""
+    announced: list[str] = []
 
     def announce(line: str) -> None:
-        said.append(line)
+        announced.append(line)
         os.kill(os.getpid(), number)
 
     asyncio.run(serve(settings(**changed), announce=announce))
-    return said
+    return announced
 
 
 @pytest.mark.usefixtures("stand_in_voice")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
     handler = signal.getsignal(number)
-    (line,) = signalled(number)
+    (line,) = serve_until_signalled(number)
     assert re.fullmatch(
         r"vivavoce is ready: AudioSocket on 127\.0\.0\.1:\d+, HTTP on http://127\.0\.0\.1:\d+, "
         r"agent none, voice tone-440",
@@ -237,13 +237,13 @@ def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
 
 
 @pytest.mark.usefixtures("stand_in_voice")
-def test_an_address_of_version_6_is_announced_as_urls_have_it() -> None:
-    (line,) = signalled(signal.SIGTERM, host="::1", audiosocket_host="::1")
+def test_an_ipv6_address_is_announced_in_brackets() -> None:
+    (line,) = serve_until_signalled(signal.SIGTERM, host="::1", audiosocket_host="::1")
     assert re.search(r"AudioSocket on \[::1\]:\d+, HTTP on http://\[::1\]:\d+,", line)
 
 
 @pytest.mark.usefixtures("stand_in_voice")
-def test_a_signal_while_it_starts_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_during_the_start_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Gateway.open
     closed: list[bool] = []
 
@@ -268,11 +268,11 @@ def test_a_second_signal_does_not_wait_for_sentences(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(60)
 
     monkeypatch.setattr(Gateway, "finish", endless_finish)
-    assert len(signalled(signal.SIGTERM)) == 1
+    assert len(serve_until_signalled(signal.SIGTERM)) == 1
 
 
 @pytest.mark.usefixtures("stand_in_voice")
-def test_a_server_whose_clock_stops_does_not_stay_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_whose_clock_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def stopped(self: object) -> None:
         raise ArithmeticError("no time")
 
@@ -308,7 +308,7 @@ def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
     assert "Hello" not in log
 
 
-def test_where_no_agent_is_set_phones_are_answered_by_keys_and_browsers_by_the_greeting() -> None:
+def test_without_an_agent_phones_get_the_keys_agent_and_browsers_the_greeting() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(Settings(http_port=0, audiosocket_port=0), engine=engine)
         assert isinstance(gateway.audiosocket_server.agent, KeysAgent)
@@ -318,7 +318,7 @@ def test_where_no_agent_is_set_phones_are_answered_by_keys_and_browsers_by_the_g
     run(scenario)
 
 
-def test_silence_is_an_agent_too() -> None:
+def test_the_agent_none_is_used_for_phones_and_browsers() -> None:
     async def scenario(engine: Engine) -> None:
         gateway = await Gateway.open(settings(), engine=engine)
         assert isinstance(gateway.audiosocket_server.agent, SilentAgent)
@@ -330,7 +330,7 @@ def test_silence_is_an_agent_too() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
 @pytest.mark.usefixtures("stand_in_voice")
-def test_rendering_yields_to_sending() -> None:
+def test_rendering_threads_have_a_lower_priority() -> None:
     async def scenario() -> None:
         gateway = await Gateway.open(settings())
         rendering = [thread for thread in threading.enumerate() if thread.name.startswith("vivavoce-")]

@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what a wrong one says."""
+"""Settings: their sources, and the error messages of wrong ones."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from pydantic import ValidationError
 from vivavoce.gateway.settings import Settings, SettingsError, load_settings
 
 
-def written(folder: Path, toml: str) -> Path:
+def write_config(folder: Path, toml: str) -> Path:
     file = folder / "vivavoce.toml"
     file.write_text(toml, encoding="utf-8")
     return file
 
 
-def test_without_sources_only_this_machine_is_served() -> None:
+def test_the_defaults_listen_on_loopback_only() -> None:
     settings = load_settings()
     assert (settings.host, settings.http_port) == ("127.0.0.1", 8080)
     assert (settings.audiosocket_host, settings.audiosocket_port) == ("127.0.0.1", 9092)
@@ -22,18 +22,18 @@ def test_without_sources_only_this_machine_is_served() -> None:
     assert not settings.listen_beyond_loopback
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(
+def test_flags_override_the_environment_and_the_environment_overrides_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = written(tmp_path, "http_port = 1\nmax_calls = 2\naudiosocket_port = 3\n")
+    file = write_config(tmp_path, "http_port = 1\nmax_calls = 2\naudiosocket_port = 3\n")
     monkeypatch.setenv("VIVAVOCE_HTTP_PORT", "11")
     monkeypatch.setenv("VIVAVOCE_MAX_CALLS", "12")
     settings = load_settings(file, {"http_port": "21"})
     assert (settings.http_port, settings.max_calls, settings.audiosocket_port) == (21, 12, 3)
 
 
-def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
-    assert load_settings(written(tmp_path, "http_port = 1\n"), {"http_port": None}).http_port == 1
+def test_a_flag_of_none_is_ignored(tmp_path: Path) -> None:
+    assert load_settings(write_config(tmp_path, "http_port = 1\n"), {"http_port": None}).http_port == 1
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
         ("precision", "int8", "int8"),
     ],
 )
-def test_the_environment_has_text_for_every_kind_of_value(
+def test_every_type_of_value_can_come_from_the_environment(
     name: str, value: str, expected: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"VIVAVOCE_{name.upper()}", value)
     assert getattr(load_settings(), name) == expected
 
 
-def test_settings_do_not_change_afterwards() -> None:
+def test_settings_are_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         load_settings().max_calls = 7  # type: ignore[misc]
 
 
-def test_an_unknown_key_of_the_file_is_named_with_those_allowed(tmp_path: Path) -> None:
-    file = written(tmp_path, 'colour = "red"\n')
+def test_an_unknown_key_of_the_file_is_named_with_the_allowed_ones(tmp_path: Path) -> None:
+    file = write_config(tmp_path, 'colour = "red"\n')
     with pytest.raises(SettingsError) as error:
         load_settings(file)
     assert str(error.value).startswith(f"colour: unknown key in {file}; allowed are host, http_port, ")
@@ -68,7 +68,7 @@ def test_an_unknown_key_of_the_file_is_named_with_those_allowed(tmp_path: Path) 
 
 def test_a_table_of_the_file_is_an_unknown_key(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^server: unknown key"):
-        load_settings(written(tmp_path, "[server]\nhttp_port = 1\n"))
+        load_settings(write_config(tmp_path, "[server]\nhttp_port = 1\n"))
 
 
 def test_an_unknown_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,16 +102,18 @@ def test_an_unknown_environment_variable_is_named(monkeypatch: pytest.MonkeyPatc
         ),
     ],
 )
-def test_a_bad_value_says_key_origin_what_was_got_and_what_is_allowed(
+def test_the_error_of_a_value_names_key_source_value_and_what_is_allowed(
     toml: str, sentence: str, tmp_path: Path
 ) -> None:
-    file = written(tmp_path, toml)
+    file = write_config(tmp_path, toml)
     with pytest.raises(SettingsError) as error:
         load_settings(file)
     assert str(error.value) == sentence.format(file=file)
 
 
-def test_a_bad_value_names_the_flag_or_the_variable_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_value_names_the_flag_or_variable_it_came_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(SettingsError, match=r"^max_calls \(--max-calls\): got 'many'"):
         load_settings(None, {"max_calls": "many"})
     monkeypatch.setenv("VIVAVOCE_MAX_CALLS", "few")
@@ -119,15 +121,15 @@ def test_a_bad_value_names_the_flag_or_the_variable_it_came_from(monkeypatch: py
         load_settings()
 
 
-def test_every_setting_says_what_it_allows() -> None:
+def test_every_setting_describes_what_it_allows() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
 
-def test_a_file_that_cannot_be_read_or_is_no_toml_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_or_parsed_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^--config .*absent.toml: cannot read it: No such file"):
         load_settings(tmp_path / "absent.toml")
     with pytest.raises(SettingsError, match=r"^--config .*: not TOML: "):
-        load_settings(written(tmp_path, "http_port 1"))
+        load_settings(write_config(tmp_path, "http_port 1"))
     (tmp_path / "latin.toml").write_bytes(b'voice = "\xe9"')
     with pytest.raises(SettingsError, match=r"^--config .*latin.toml: not TOML: "):
         load_settings(tmp_path / "latin.toml")
@@ -135,16 +137,16 @@ def test_a_file_that_cannot_be_read_or_is_no_toml_is_one_sentence(tmp_path: Path
 
 @pytest.mark.parametrize("key", ["host", "audiosocket_host"])
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-def test_other_machines_are_let_in_only_in_so_many_words(key: str, host: str) -> None:
+def test_an_address_beyond_loopback_needs_explicit_consent(key: str, host: str) -> None:
     with pytest.raises(SettingsError) as error:
         load_settings(None, {key: host})
     assert str(error.value).startswith(f"{key}: got '{host}', which other machines can reach")
     assert "--listen-beyond-loopback" in str(error.value)
-    meant = {key: host, "listen_beyond_loopback": True, "without_keys": True}
-    assert getattr(load_settings(None, meant), key) == host
+    consented = {key: host, "listen_beyond_loopback": True, "without_keys": True}
+    assert getattr(load_settings(None, consented), key) == host
 
 
-def test_strangers_may_use_http_with_a_key_or_when_told_so() -> None:
+def test_http_beyond_loopback_needs_a_keys_file_or_without_keys() -> None:
     beyond = {"host": "0.0.0.0", "listen_beyond_loopback": True}
     with pytest.raises(SettingsError, match=r"^host: got '0.0.0.0', which .*no keys.*--without-keys"):
         load_settings(None, beyond)
@@ -153,16 +155,16 @@ def test_strangers_may_use_http_with_a_key_or_when_told_so() -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.2", "::1"])
-def test_names_and_addresses_of_this_machine_are_fine(host: str) -> None:
+def test_loopback_names_and_addresses_are_accepted(host: str) -> None:
     assert load_settings(None, {"host": host}).host == host
 
 
-def test_a_host_that_is_none_is_one_sentence() -> None:
+def test_a_host_that_is_not_an_address_is_an_error() -> None:
     with pytest.raises(SettingsError, match=r"^host: got 'not an address', which is not an address: "):
         load_settings(None, {"host": "not an address"})
 
 
-def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+def test_the_error_of_a_secret_does_not_show_it(tmp_path: Path) -> None:
     file = tmp_path / "vivavoce.toml"
     file.write_text("llm_api_key = 12345678\n")
     with pytest.raises(SettingsError, match="not shown") as refusal:

@@ -1,10 +1,10 @@
-"""What programs do with the DashScope SDK, as cases: run by the SDK's own interpreter, against a base URL.
+"""The features of the DashScope SDK as cases, run by an interpreter with the SDK and without vivavoce.
 
     python dashscope_cases.py OUT      in an environment with DASHSCOPE_API_KEY, DASHSCOPE_WEBSOCKET_BASE_URL
                                        and DASHSCOPE_HTTP_BASE_URL
 
-Results go into OUT/results.json and audio into files beside it: standard output is the SDK's, which prints.
-Nothing knows of vivavoce.
+Results are written to OUT/results.json and audio to files beside it, because the SDK prints on standard
+output.
 """
 
 import json
@@ -37,7 +37,7 @@ IS_1 = dashscope.version.__version__.startswith("1.")
 
 
 class Listener(ResultCallback):
-    """Keeps everything that the SDK calls back."""
+    """Records all callbacks of the SDK."""
 
     def __init__(self) -> None:
         self.audio = b""
@@ -68,7 +68,7 @@ class Listener(ResultCallback):
 
 
 class Cases:
-    """Each method is a case; its result is what it found, and an exception is a failure."""
+    """Each public method but ``keep`` is a case: it returns its findings, or raises if it fails."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -158,11 +158,11 @@ class Cases:
         return self.keep("ssml.24000.pcm", audio)
 
     def pool_of_20(self) -> Any:
-        """Twenty borrowers, three tasks each, twenty voices; the 100 ms polls are the SDK's."""
+        """Run three tasks with each of twenty voices on a pool of twenty connections."""
         pool = SpeechSynthesizerObjectPool(max_size=20)
         used: set[int] = set()
 
-        def borrower(number: int) -> list[str]:
+        def run_borrower(number: int) -> list[str]:
             said = []
             for task in range(3):
                 listener = Listener()
@@ -174,48 +174,50 @@ class Cases:
                 assert listener.over.wait(TIMEOUT_S)
                 assert not listener.errors, listener.errors
                 said.append(self.keep(f"pool-{number}-{task}.24000.pcm", listener.audio))
-                while not synthesizer._stopped.is_set():  # its waiter may end after the object is lent again
+                while (
+                    not synthesizer._stopped.is_set()
+                ):  # its waiter may end after the object is borrowed again
                     time.sleep(0.001)
                 pool.return_synthesizer(synthesizer)
             return said
 
         try:
             with ThreadPoolExecutor(20) as threads:
-                said = list(threads.map(borrower, range(20)))
+                said = list(threads.map(run_borrower, range(20)))
             self._failure_in(pool)
         finally:
             pool.shutdown()
         return {"said": said, "sockets": len(used)}
 
     def _failure_in(self, pool: SpeechSynthesizerObjectPool) -> None:
-        """A task fails, and the object that it failed in speaks on the same connection."""
+        """Check that a connection still speaks after a task on it has failed."""
         listener = Listener()
         synthesizer = pool.borrow_synthesizer(model=MODEL, voice="nobody", callback=listener)
         socket = synthesizer.ws.sock
         try:
             synthesizer.call(TEXT)
         except Exception:
-            assert not IS_1  # 1.x tells in on_error alone
+            assert not IS_1  # 1.x reports it in on_error only
         assert listener.over.wait(TIMEOUT_S)
         assert "418" in listener.errors[0], listener.errors
         assert json.loads(listener.errors[0])["header"]["error_code"] == "InvalidParameter"
         synthesizer._stopped.wait(1.0)
         pool.return_synthesizer(synthesizer)
-        for _ in range(20):  # the pool lends the oldest first: go round until this one is back
+        for _ in range(20):  # the pool lends the oldest first: repeat until this one returns
             listener = Listener()
             synthesizer = pool.borrow_synthesizer(model=MODEL, voice=VOICE, format=PCM, callback=listener)
             synthesizer.call("One.")
             assert listener.over.wait(TIMEOUT_S)
             assert not listener.errors
             synthesizer._stopped.wait(TIMEOUT_S)
-            was_it = synthesizer.ws.sock is socket and socket.connected
+            was_same = synthesizer.ws.sock is socket and socket.connected
             pool.return_synthesizer(synthesizer)
-            if was_it:
+            if was_same:
                 return
         raise AssertionError("the connection was lost with the task")
 
     def failure(self) -> Any:
-        """2.x raises, 1.x answers nothing."""
+        """Fail with an unknown voice: 2.x raises, 1.x returns None."""
         synthesizer = SpeechSynthesizer(model=MODEL, voice="nobody")
         if IS_1:
             try:
@@ -241,12 +243,12 @@ class Cases:
         if IS_1:
             synthesizer.streaming_cancel()
         else:
-            synthesizer.streaming_cancel(TIMEOUT_S * 1000)  # or as long as nobody answers
+            synthesizer.streaming_cancel(TIMEOUT_S * 1000)  # else it waits without a limit
             assert "complete" in listener.calls, listener.calls
         assert len(listener.audio) < 2 * 24_000 * 0.2 * 3_999
 
     def wrong_key(self) -> Any:
-        """Refused with 401; the SDK says so only when its own five seconds are over."""
+        """Use a wrong key: the server refuses it with 401, the SDK reports a timeout after its 5 s."""
         headers = {"Authorization": "Bearer wrong"}
         synthesizer = SpeechSynthesizer(model=MODEL, voice=VOICE, headers=headers)
         try:
@@ -275,7 +277,7 @@ class Cases:
         return self.keep("http-stream.mp3", audio)
 
     def http_failure(self) -> Any:
-        """1.x raises for both kinds, 2.x answers one and raises for the other."""
+        """Fail over HTTP: 1.x raises always, 2.x for a streamed answer only."""
         if not IS_1:
             result = HttpSpeechSynthesizer.call(model=MODEL, text=TEXT, voice="nobody")
             assert (result.status_code, result.code) == (400, "InvalidParameter")
@@ -304,7 +306,7 @@ class Cases:
         except VoiceEnrollmentException as error:
             assert error._code == "BadRequest.ResourceNotExist"
             return str(error)
-        raise AssertionError("a deleted voice is there")
+        raise AssertionError("a deleted voice was found")
 
 
 def run(cases: Cases, name: str) -> dict[str, Any]:

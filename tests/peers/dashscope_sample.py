@@ -1,6 +1,7 @@
-"""A program as DashScope's documentation has it: a pool made at import, before any key is set, and threads.
+"""A program in the style of DashScope's documentation: a pool created at import, before any key is set.
 
-Only its environment says where it speaks to; the address that it sets later is for connections made later.
+Its environment alone decides where the pool connects to. The address that it sets later applies to later
+connections only.
 """
 
 import os

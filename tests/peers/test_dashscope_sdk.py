@@ -1,7 +1,7 @@
-"""The real DashScope SDKs, unmodified, against a server of ours: all that their programs do.
+"""The unmodified DashScope SDKs against a vivavoce server.
 
-Each version gets an interpreter of its own, kept in pytest's cache folder. Where the network is off, so that
-none can be made, the tests are skipped; in CI they are required.
+Each SDK version gets an interpreter of its own in pytest's cache folder. Without a network to install it
+from, the tests are skipped; in CI they are required.
 """
 
 import asyncio
@@ -44,40 +44,40 @@ TIMEOUT_S = 240.0
 CASES = 15
 
 
-class PretendRegistry:
-    """Keeps voices without hearing them: the house's own voice speaks for each."""
+class FakeVoiceRegistry:
+    """Stores voices without encoding their recordings; the default voice speaks for each."""
 
     def __init__(self, engine: Engine) -> None:
         self._voices = engine.voices
-        self._kept: dict[str, StoredVoice] = {}
+        self._stored: dict[str, StoredVoice] = {}
 
     def resolve(self, name: str | None, grant: Grant) -> str:
-        return self._voices.get(None if name in self._kept else name).id
+        return self._voices.get(None if name in self._stored else name).id
 
     def enrolled_voices(self, grant: Grant) -> tuple[StoredVoice, ...]:
-        return tuple(self._kept.values())
+        return tuple(self._stored.values())
 
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:
-        if voice_id not in self._kept:
+        if voice_id not in self._stored:
             raise UnknownVoice(f"no voice {voice_id!r}")
-        return self._kept[voice_id]
+        return self._stored[voice_id]
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         voice = StoredVoice(str(new.voice_id), new.name, "", 1, len(data), "", 0.0, 0.0, VoiceMetadata())
-        self._kept[voice.id] = voice
+        self._stored[voice.id] = voice
         return voice
 
     async def replace(self, voice_id: str, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
-        self._kept[voice_id] = replace(self.find(voice_id, grant), changed_at=1.0)
-        return self._kept[voice_id]
+        self._stored[voice_id] = replace(self.find(voice_id, grant), changed_at=1.0)
+        return self._stored[voice_id]
 
     async def remove(self, voice_id: str, grant: Grant) -> StoredVoice:
-        return self._kept.pop(self.find(voice_id, grant).id)
+        return self._stored.pop(self.find(voice_id, grant).id)
 
 
 @pytest.fixture(params=VERSIONS)
 def python(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Path:
-    """An interpreter that has the SDK of one version, and nothing of ours."""
+    """Return an interpreter with one version of the SDK and without vivavoce."""
     assert pytestconfig.cache is not None
     version = request.param
     home = pytestconfig.cache.mkdir(f"dashscope-{version}-python{sys.version_info[0]}{sys.version_info[1]}")
@@ -94,7 +94,7 @@ def python(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Path:
 
 
 class Server:
-    """DashScope's API with twenty voices, and how a program finds it."""
+    """A server with twenty voices, and the environment in which a program finds it."""
 
     def __init__(self, port: int, key: str, backend: StandInBackend, sockets: DashScopeSocketApi) -> None:
         self.environment = {
@@ -107,8 +107,8 @@ class Server:
         self.backend = backend
         self.sockets = sockets
 
-    async def runs(self, python: Path, program: str, out: Path) -> list[str]:
-        """What a program prints, line by line."""
+    async def run_program(self, python: Path, program: str, out: Path) -> list[str]:
+        """Run a program and return the lines that it prints."""
         process = await asyncio.create_subprocess_exec(
             *(python, HERE / program, out),
             env=self.environment,
@@ -117,13 +117,13 @@ class Server:
         )
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                told, complained = await process.communicate()
+                output, errors = await process.communicate()
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        assert process.returncode == 0, complained.decode()[-3_000:]
-        return told.decode().splitlines()
+        assert process.returncode == 0, errors.decode()[-3_000:]
+        return output.decode().splitlines()
 
 
 @asynccontextmanager
@@ -132,7 +132,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     key = keys.add("sdk", (Scope.SPEAK, Scope.ENROLL), KeyLimits())
     backend, store, access = StandInBackend(PITCHES), AudioStore(), AccessControl(keys)
     async with await Engine.open(backend=backend) as engine:
-        voices, log = PretendRegistry(engine), RequestLog(engine.metrics)
+        voices, log = FakeVoiceRegistry(engine), RequestLog(engine.metrics)
         sockets = DashScopeSocketApi(engine, access, voices, log)
         http = DashScopeHttpApi(engine, access, voices, log, UrlGuard(), store)
         app = make_app(
@@ -166,18 +166,18 @@ def pitch_of(path: Path) -> int:
 
 
 def results(path: Path) -> dict[str, Any]:
-    told = json.loads(path.read_text())
-    failed = [f"{one['case']}: {one['found']}" for one in told if not one["passed"]]
+    cases = json.loads(path.read_text())
+    failed = [f"{case['case']}: {case['found']}" for case in cases if not case["passed"]]
     assert not failed, "\n".join(failed)
-    return {one["case"]: one["found"] for one in told}
+    return {case["case"]: case["found"] for case in cases}
 
 
-def test_the_sdk_does_all_that_it_does_with_dashscope(python: Path, tmp_path: Path) -> None:
+def test_every_feature_of_the_sdk_works(python: Path, tmp_path: Path) -> None:
     async def run() -> None:
-        async with server(tmp_path) as here:
-            await here.runs(python, "dashscope_cases.py", tmp_path)
+        async with server(tmp_path) as running:
+            await running.run_program(python, "dashscope_cases.py", tmp_path)
             async with asyncio.timeout(30):
-                while here.backend.open_slots:
+                while running.backend.open_slots:
                     await asyncio.sleep(0.01)
 
     asyncio.run(run())
@@ -201,13 +201,13 @@ def test_the_sdk_does_all_that_it_does_with_dashscope(python: Path, tmp_path: Pa
     pooled = found["pool_of_20"]
     for number, names in enumerate(pooled["said"]):
         assert [pitch_of(tmp_path / name) for name in names] == [PITCHES[number]] * 3
-    assert pooled["sockets"] == 20  # every connection of the pool was used again
+    assert pooled["sockets"] == 20  # every connection of the pool was reused
 
 
-def test_a_program_of_the_documentation_runs_with_its_environment_set(python: Path, tmp_path: Path) -> None:
+def test_a_program_of_the_documentation_runs_with_another_environment(python: Path, tmp_path: Path) -> None:
     async def run() -> list[str]:
-        async with server(tmp_path) as here:
-            return await here.runs(python, "dashscope_sample.py", tmp_path)
+        async with server(tmp_path) as running:
+            return await running.run_program(python, "dashscope_sample.py", tmp_path)
 
     lines = asyncio.run(run())
     assert sum("first package after" in line for line in lines) == 3

@@ -1,4 +1,4 @@
-"""Clauses become sentences, and each is begun and ended once, with its own words."""
+"""Clauses become sentences; each sentence begins and ends once and has its own words."""
 
 from vivavoce.adapters.dashscope.events import SentenceBegin, SentenceEnd, SentenceSynthesis
 from vivavoce.adapters.dashscope.sentence_events import SentenceEventBuilder
@@ -9,7 +9,7 @@ SPANS = [(0, 5), (0, 5), (5, 18), (18, 22)]
 WORDS = [Word("Well", 0.0, 0.2, 0, 4), Word("hello", 0.3, 0.5, 6, 11), Word("你好", 0.9, 1.1, 19, 21)]
 
 
-def told(*, include_words: bool = True, audio: tuple[bool, ...] = (True,) * 4) -> list[object]:
+def sentence_events(*, include_words: bool = True, audio: tuple[bool, ...] = (True,) * 4) -> list[object]:
     sentences = SentenceEventBuilder("t", include_words=include_words)
     events: list[object] = []
     spoken = [WORDS[:1], [], WORDS[1:2], WORDS[2:]]
@@ -19,7 +19,7 @@ def told(*, include_words: bool = True, audio: tuple[bool, ...] = (True,) * 4) -
 
 
 def test_clauses_are_joined_until_the_sentence_ends() -> None:
-    assert told() == [
+    assert sentence_events() == [
         SentenceBegin("t", 0, "Well,"),
         SentenceSynthesis("t", 0),
         SentenceSynthesis("t", 0),
@@ -31,22 +31,22 @@ def test_clauses_are_joined_until_the_sentence_ends() -> None:
     ]
 
 
-def test_words_are_told_only_when_wanted() -> None:
-    ends = [event for event in told(include_words=False) if isinstance(event, SentenceEnd)]
+def test_words_are_included_only_on_request() -> None:
+    ends = [event for event in sentence_events(include_words=False) if isinstance(event, SentenceEnd)]
     assert [event.words for event in ends] == [(), ()]
 
 
-def test_no_audio_is_announced_while_an_encoder_withholds_it() -> None:
-    assert not any(isinstance(event, SentenceSynthesis) for event in told(audio=(False,) * 4))
+def test_no_audio_is_announced_while_the_encoder_withholds_it() -> None:
+    assert not any(isinstance(event, SentenceSynthesis) for event in sentence_events(audio=(False,) * 4))
 
 
-def test_a_text_with_nothing_to_say_has_no_sentence_and_its_silence_is_announced() -> None:
+def test_a_text_without_speech_has_no_sentence_and_its_silence_is_announced() -> None:
     sentences = SentenceEventBuilder("t", include_words=True)
     assert list(sentences.events_before_audio("", (0, 0), (), has_audio=True)) == [SentenceSynthesis("t", 0)]
     assert list(sentences.events_at_end("")) == []
 
 
-def test_what_follows_the_last_sentence_belongs_to_it() -> None:
+def test_audio_after_the_last_clause_belongs_to_the_last_sentence() -> None:
     sentences = SentenceEventBuilder("t", include_words=False)
     list(sentences.events_before_audio("Hi.", (0, 3), (), has_audio=True))
     assert list(sentences.events_before_audio("Hi.", (0, 3), (), has_audio=True)) == [

@@ -1,4 +1,4 @@
-"""Headers to grants: every header a client may use, cookies, scopes, origins."""
+"""Authentication of requests: keys in headers, page cookies, scopes and origins."""
 
 import base64
 from pathlib import Path
@@ -65,15 +65,13 @@ def test_a_key_is_taken_from_every_header_that_clients_use(keys: KeysFile, key: 
         {"cookie": "\x00=;;=,"},
     ],
 )
-def test_everything_else_is_refused(keys: KeysFile, key: str, headers: dict[str, str]) -> None:
+def test_headers_without_a_valid_key_are_refused(keys: KeysFile, key: str, headers: dict[str, str]) -> None:
     access = AccessControl(keys)
     with pytest.raises(KeyRefused):
         access.grant(HOST | headers)
 
 
-def test_ten_thousand_wrong_keys_leave_nothing_behind_and_the_right_one_works(
-    keys: KeysFile, key: str
-) -> None:
+def test_ten_thousand_wrong_keys_use_no_memory_and_a_valid_key_still_works(keys: KeysFile, key: str) -> None:
     access = AccessControl(keys)
     for number in range(10_000):
         with pytest.raises(KeyRefused):
@@ -82,7 +80,7 @@ def test_ten_thousand_wrong_keys_leave_nothing_behind_and_the_right_one_works(
     assert len(access._rate_limiters) == 1
 
 
-def test_a_scope_that_is_missing_is_named(keys: KeysFile, key: str) -> None:
+def test_the_refusal_of_a_missing_scope_names_it(keys: KeysFile, key: str) -> None:
     grant = AccessControl(keys).grant({"x-api-key": key})
     grant.require(Scope.SPEAK)
     with pytest.raises(ScopeMissing, match="'enrol'; it has speak"):
@@ -90,18 +88,18 @@ def test_a_scope_that_is_missing_is_named(keys: KeysFile, key: str) -> None:
 
 
 def test_an_admin_may_do_everything(keys: KeysFile) -> None:
-    grant = AccessControl(keys).grant({"x-api-key": keys.add("boss", (Scope.ADMIN,), KeyLimits())})
+    grant = AccessControl(keys).grant({"x-api-key": keys.add("operator", (Scope.ADMIN,), KeyLimits())})
     for scope in Scope:
         grant.require(scope)
 
 
-def test_requests_of_one_key_share_its_limits(keys: KeysFile, key: str) -> None:
+def test_the_grants_of_one_key_share_its_limits(keys: KeysFile, key: str) -> None:
     access = AccessControl(keys)
     with access.grant({"x-api-key": key}).stream():
         assert access.grant({"x-api-key": key}).rate_limiter.open_streams == 1
 
 
-def test_in_an_open_house_everyone_may_do_everything() -> None:
+def test_without_a_keys_file_every_request_has_all_scopes() -> None:
     grant = AccessControl.open_to_all().grant({"host": "127.0.0.1:8080"})
     assert grant.key_id == ANONYMOUS_KEY_ID
     for scope in Scope:
@@ -114,9 +112,7 @@ def cookie(access: AccessControl, key: str) -> dict[str, str]:
     return HOST | {"cookie": f"theme=dark; {PAGE_COOKIE_NAME}={ticket}"}
 
 
-def test_the_pages_cookie_stands_for_its_key_until_it_is_old_or_the_key_is_revoked(
-    keys: KeysFile, key: str
-) -> None:
+def test_a_page_cookie_is_valid_until_it_expires_or_its_key_is_revoked(keys: KeysFile, key: str) -> None:
     now = [0.0]
     access = AccessControl(keys, clock=lambda: now[0])
     first, second = cookie(access, key), cookie(access, key)
@@ -131,9 +127,7 @@ def test_the_pages_cookie_stands_for_its_key_until_it_is_old_or_the_key_is_revok
             access.grant(headers)
 
 
-def test_who_was_let_in_for_long_has_nothing_charged_any_more_once_the_key_is_revoked(
-    keys: KeysFile, key: str
-) -> None:
+def test_an_open_connection_is_refused_every_charge_once_its_key_is_revoked(keys: KeysFile, key: str) -> None:
     access = AccessControl(keys)
     grants = [access.grant(headers) for headers in ({"x-api-key": key}, cookie(access, key))]
     for grant in grants:
@@ -147,14 +141,14 @@ def test_who_was_let_in_for_long_has_nothing_charged_any_more_once_the_key_is_re
             grant.charge_characters(5)
 
 
-def test_a_wrong_key_gets_no_cookie_and_no_key_none(keys: KeysFile, key: str) -> None:
+def test_no_cookie_is_issued_for_a_wrong_key_or_for_none(keys: KeysFile, key: str) -> None:
     access = AccessControl(keys)
     with pytest.raises(KeyRefused):
         access.issue_page_ticket({"authorization": basic("me", "wrong")})
     assert access.issue_page_ticket(HOST) is None
 
 
-def test_another_pages_cookie_and_open_house_do_not_count(keys: KeysFile, key: str) -> None:
+def test_a_page_of_another_origin_needs_a_key_in_a_header(keys: KeysFile, key: str) -> None:
     access = AccessControl(keys)
     elsewhere = {"origin": "https://evil.example"}
     with pytest.raises(OriginRefused, match=r"evil\.example"):
@@ -183,7 +177,7 @@ def test_another_pages_cookie_and_open_house_do_not_count(keys: KeysFile, key: s
         ("http://user@127.0.0.1:8080", "127.0.0.1:8080", False),
     ],
 )
-def test_an_origin_is_our_own_or_on_the_list(origin: str, host: str, allowed: bool) -> None:
+def test_an_origin_must_be_the_servers_own_or_allowed(origin: str, host: str, allowed: bool) -> None:
     origins = Origins(frozenset({"https://app.example.org"}))
     headers = {"origin": origin, "host": host}
     if allowed:
@@ -196,13 +190,13 @@ def test_an_origin_is_our_own_or_on_the_list(origin: str, host: str, allowed: bo
 @pytest.mark.parametrize(
     "host", ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "me.localhost", "10.0.0.1"]
 )
-def test_this_machine_is_called_by_its_address(host: str) -> None:
+def test_on_loopback_the_server_is_named_by_an_address_or_as_localhost(host: str) -> None:
     Origins(loopback_names_only=True).check({"host": host})
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example:8080", "", "127.0.0.1.evil.example", "localhost.evil.example"]
 )
-def test_a_strangers_name_for_this_machine_is_refused(host: str) -> None:
+def test_on_loopback_any_other_host_name_is_refused(host: str) -> None:
     with pytest.raises(OriginRefused):
         Origins(loopback_names_only=True).check({"host": host, "origin": f"http://{host}"})

@@ -1,4 +1,4 @@
-"""The door in front of real routes: HTTP, WebSockets, the page's cookie."""
+"""Access control on real routes: HTTP, WebSockets and the cookie of the page."""
 
 import asyncio
 import base64
@@ -60,18 +60,18 @@ def bearer(keys: KeysFile, *scopes: Scope) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/busy"])
-def test_without_a_key_there_is_nothing_to_see(keys: KeysFile, path: str) -> None:
+def test_every_route_but_health_requires_a_key(keys: KeysFile, path: str) -> None:
     answer = client(AccessControl(keys)).get(path)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert "no valid API key" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_needs_no_key(keys: KeysFile, path: str) -> None:
+def test_the_health_routes_need_no_key(keys: KeysFile, path: str) -> None:
     assert client(AccessControl(keys)).get(path).status_code == 200
 
 
-def test_each_route_asks_for_its_scope(keys: KeysFile) -> None:
+def test_each_route_requires_its_scope(keys: KeysFile) -> None:
     calls, admin = bearer(keys, Scope.CALLS), bearer(keys, Scope.ADMIN)
     http = client(AccessControl(keys))
     assert [http.get(path, headers=calls).status_code for path in ("/", "/metrics")] == [200, 403]
@@ -79,7 +79,7 @@ def test_each_route_asks_for_its_scope(keys: KeysFile) -> None:
     assert http.get("/", headers=bearer(keys, Scope.SPEAK)).status_code == 403
 
 
-def test_a_socket_is_refused_before_it_opens(keys: KeysFile) -> None:
+def test_a_websocket_is_refused_before_it_opens(keys: KeysFile) -> None:
     http = client(AccessControl(keys))
     with (
         pytest.raises(WebSocketDenialResponse) as denial,
@@ -91,7 +91,7 @@ def test_a_socket_is_refused_before_it_opens(keys: KeysFile) -> None:
         assert socket.receive_text() == "hello"
 
 
-def test_a_browser_is_asked_for_a_key_and_keeps_a_cookie(keys: KeysFile) -> None:
+def test_a_browser_is_asked_for_a_key_and_gets_a_cookie(keys: KeysFile) -> None:
     key = keys.add("me", (Scope.CALLS,), KeyLimits())
     http = client(AccessControl(keys))
     assert http.get("/", headers=PAGE).headers["www-authenticate"] == 'Basic realm="vivavoce"'
@@ -118,7 +118,7 @@ def test_a_wrong_key_gets_no_cookie(keys: KeysFile) -> None:
     assert answer.status_code == 401 and "set-cookie" not in answer.headers
 
 
-def test_a_page_on_the_internet_cannot_use_an_open_house() -> None:
+def test_a_page_of_another_origin_cannot_use_a_server_without_keys() -> None:
     http = client(AccessControl.open_to_all(Origins(loopback_names_only=True)))
     with http.websocket_connect("ws://127.0.0.1:8080/socket") as socket:
         assert socket.receive_text() == "hello"
@@ -134,7 +134,7 @@ def test_a_page_on_the_internet_cannot_use_an_open_house() -> None:
         assert denial.value.status_code == 403
 
 
-def test_a_listed_origin_may_and_is_told_so() -> None:
+def test_an_allowed_origin_gets_the_cors_headers() -> None:
     app = "https://app.example.org"
     http = client(AccessControl.open_to_all(Origins(frozenset({app}))))
     answer = http.get("/", headers={"origin": app})
@@ -148,21 +148,19 @@ def test_a_listed_origin_may_and_is_told_so() -> None:
     assert "access-control-allow-origin" not in http.get("/", headers={"origin": "https://b.example"}).headers
 
 
-def test_who_asks_too_much_hears_when_to_try_again() -> None:
+def test_a_rate_limited_request_gets_429_and_retry_after() -> None:
     answer = client(AccessControl.open_to_all()).get("/busy")
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
 
 
-def test_the_door_is_opened_on_the_loop_that_it_belongs_to(
-    keys: KeysFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_grant_is_made_on_the_event_loop(keys: KeysFile, monkeypatch: pytest.MonkeyPatch) -> None:
     on_loop: list[bool] = []
     grant = AccessControl.grant
 
-    def watched(access: AccessControl, headers: Mapping[str, str]) -> Grant:
+    def recording_grant(access: AccessControl, headers: Mapping[str, str]) -> Grant:
         on_loop.append(asyncio._get_running_loop() is not None)
         return grant(access, headers)
 
-    monkeypatch.setattr(AccessControl, "grant", watched)
+    monkeypatch.setattr(AccessControl, "grant", recording_grant)
     assert client(AccessControl(keys)).get("/", headers=bearer(keys, Scope.CALLS)).status_code == 200
     assert on_loop == [True]

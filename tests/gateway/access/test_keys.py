@@ -1,4 +1,4 @@
-"""Keys: hashes at rest, one refusal for everything that is wrong, changes seen at once."""
+"""API keys: stored as hashes, one refusal for every fault, changes take effect at once."""
 
 import json
 import stat
@@ -19,26 +19,26 @@ def file(tmp_path: Path) -> KeysFile:
     return KeysFile(tmp_path / "keys.json")
 
 
-def made(file: KeysFile, *scopes: Scope) -> str:
+def add_key(file: KeysFile, *scopes: Scope) -> str:
     return file.add("test", scopes or (Scope.SPEAK,), KeyLimits())
 
 
-def test_a_key_is_known_again_with_what_it_may(file: KeysFile) -> None:
+def test_a_key_is_checked_with_its_scopes_and_limits(file: KeysFile) -> None:
     key = file.add("reception", (Scope.SPEAK, Scope.CALLS), KeyLimits(60, 1000, 2))
     record = file.check(key)
     assert (record.name, record.scopes) == ("reception", (Scope.SPEAK, Scope.CALLS))
     assert record.limits == KeyLimits(60, 1000, 2)
 
 
-def test_the_file_holds_no_key_and_is_for_its_owner_alone(file: KeysFile, tmp_path: Path) -> None:
-    key = made(file)
+def test_the_file_has_no_secret_and_is_readable_by_its_owner_only(file: KeysFile, tmp_path: Path) -> None:
+    key = add_key(file)
     path = tmp_path / "keys.json"
     assert key.split("_", 2)[2] not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_no_two_keys_are_alike(file: KeysFile) -> None:
-    assert len({made(file) for _ in range(50)}) == len(list(file)) == 50
+def test_keys_are_unique(file: KeysFile) -> None:
+    assert len({add_key(file) for _ in range(50)}) == len(list(file)) == 50
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_no_two_keys_are_alike(file: KeysFile) -> None:
         lambda key: "\x00" + key,
     ],
 )
-def test_what_is_not_quite_a_key_is_refused(file: KeysFile, change: object) -> None:
-    key = made(file)
+def test_a_changed_key_is_refused(file: KeysFile, change: object) -> None:
+    key = add_key(file)
     with pytest.raises(KeyRefused):
         file.check(change(key))  # type: ignore[operator]
 
 
-def test_a_refusal_never_says_what_was_wrong(file: KeysFile) -> None:
-    key = made(file)
-    revoked = made(file)
+def test_a_refusal_never_says_what_is_wrong(file: KeysFile) -> None:
+    key = add_key(file)
+    revoked = add_key(file)
     file.revoke(revoked[3:11])
     sentences = set()
     for wrong in ("", "vv_00000000_" + key[12:], key[:-1] + "-", revoked):
@@ -78,7 +78,7 @@ def test_a_refusal_never_says_what_was_wrong(file: KeysFile) -> None:
 
 
 def test_a_key_revoked_elsewhere_is_refused_at_once(file: KeysFile, tmp_path: Path) -> None:
-    key, other = made(file), made(file)
+    key, other = add_key(file), add_key(file)
     file.check(key)
     KeysFile(tmp_path / "keys.json").revoke(key[3:11])
     with pytest.raises(KeyRefused):
@@ -86,23 +86,23 @@ def test_a_key_revoked_elsewhere_is_refused_at_once(file: KeysFile, tmp_path: Pa
     assert file.check(other)
 
 
-def test_a_key_made_elsewhere_is_good_at_once(file: KeysFile, tmp_path: Path) -> None:
-    made(file)
+def test_a_key_added_by_another_process_is_valid_at_once(file: KeysFile, tmp_path: Path) -> None:
+    add_key(file)
     list(file)
     assert file.check(KeysFile(tmp_path / "keys.json").add("late", (Scope.CALLS,), KeyLimits()))
 
 
-def test_a_file_that_vanishes_lets_nobody_in(file: KeysFile, tmp_path: Path) -> None:
-    key = made(file)
+def test_a_deleted_file_refuses_all_keys(file: KeysFile, tmp_path: Path) -> None:
+    key = add_key(file)
     file.check(key)
     (tmp_path / "keys.json").unlink()
     with pytest.raises(KeyRefused):
         file.check(key)
 
 
-def test_keys_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_keys_added_at_the_same_time_are_all_stored(tmp_path: Path) -> None:
     files = [KeysFile(tmp_path / "keys.json") for _ in range(8)]
-    threads = [threading.Thread(target=made, args=(file,)) for file in files for _ in range(4)]
+    threads = [threading.Thread(target=add_key, args=(file,)) for file in files for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -111,7 +111,7 @@ def test_keys_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"keys": [{"id": "x"}]}', '{"keys": 3}', "\x00"])
-def test_a_file_of_something_else_is_an_error_and_lets_nobody_in(
+def test_a_file_that_is_not_a_keys_file_is_an_error_and_refuses_all_keys(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "keys.json"
@@ -119,7 +119,7 @@ def test_a_file_of_something_else_is_an_error_and_lets_nobody_in(
     with pytest.raises(BadRequest, match="not a keys file"):
         list(KeysFile(path))
     serving = KeysFile(path)
-    for _ in range(3):  # those who ask learn nothing of it, and the operator once
+    for _ in range(3):  # clients see no reason, and the log has it once
         with pytest.raises(KeyRefused):
             serving.check("vv_00000000_" + "A" * 43)
     assert [record.getMessage()[:20] for record in caplog.records] == ["All keys are refused"]
@@ -129,8 +129,8 @@ def test_a_file_of_something_else_is_an_error_and_lets_nobody_in(
     assert path.read_text() == content
 
 
-def test_a_file_that_is_mended_lets_in_again(file: KeysFile, tmp_path: Path) -> None:
-    key, path = made(file), tmp_path / "keys.json"
+def test_a_repaired_file_accepts_its_keys_again(file: KeysFile, tmp_path: Path) -> None:
+    key, path = add_key(file), tmp_path / "keys.json"
     good = path.read_text()
     path.write_text("{")
     with pytest.raises(KeyRefused):
@@ -139,8 +139,8 @@ def test_a_file_that_is_mended_lets_in_again(file: KeysFile, tmp_path: Path) -> 
     assert file.check(key)
 
 
-def test_a_scope_nobody_knows_makes_the_file_bad(file: KeysFile, tmp_path: Path) -> None:
-    made(file)
+def test_an_unknown_scope_makes_the_file_invalid(file: KeysFile, tmp_path: Path) -> None:
+    add_key(file)
     path = tmp_path / "keys.json"
     content = json.loads(path.read_text())
     content["keys"][0]["scopes"] = ["root"]
@@ -149,23 +149,23 @@ def test_a_scope_nobody_knows_makes_the_file_bad(file: KeysFile, tmp_path: Path)
         list(file)
 
 
-def test_a_write_that_fails_leaves_the_old_file(
+def test_a_failed_write_leaves_the_old_file(
     file: KeysFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = made(file)
+    key = add_key(file)
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        made(file)
+        add_key(file)
     assert file.check(key)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keys.json", "keys.json.lock"]
 
 
-def test_a_key_for_nothing_is_not_made(file: KeysFile) -> None:
+def test_a_key_without_scopes_is_refused(file: KeysFile) -> None:
     with pytest.raises(BadRequest, match="at least one"):
         file.add("x", (), KeyLimits())
 
 
-def test_the_command_makes_lists_and_revokes(tmp_path: Path) -> None:
+def test_the_command_adds_lists_and_revokes_keys(tmp_path: Path) -> None:
     path = str(tmp_path / "new folder" / "keys.json")
     run = CliRunner().invoke
     key = run(

@@ -1,4 +1,4 @@
-"""Limits of a key, on a clock that is turned by hand."""
+"""The limits of a key, with a clock that the test sets."""
 
 from dataclasses import dataclass
 
@@ -19,39 +19,39 @@ class Clock:
         return self.now
 
 
-def test_a_minutes_worth_may_be_used_at_once_and_then_it_refills_evenly() -> None:
+def test_the_amount_of_a_minute_may_be_used_at_once_and_refills_evenly() -> None:
     clock = Clock()
-    allowance = KeyRateLimiter(KeyLimits(requests_per_minute=60), clock)
+    limiter = KeyRateLimiter(KeyLimits(requests_per_minute=60), clock)
     for _ in range(60):
-        allowance.charge_request()
+        limiter.charge_request()
     with pytest.raises(RateLimited) as refusal:
-        allowance.charge_request()
+        limiter.charge_request()
     assert refusal.value.retry_after_s == pytest.approx(1.0)
     clock.now += 1.0
-    allowance.charge_request()
+    limiter.charge_request()
     with pytest.raises(RateLimited):
-        allowance.charge_request()
+        limiter.charge_request()
 
 
-def test_trying_again_when_told_to_works() -> None:
+def test_a_retry_after_the_given_time_succeeds() -> None:
     clock = Clock()
-    allowance = KeyRateLimiter(KeyLimits(characters_per_minute=600), clock)
-    allowance.charge_characters(600)
+    limiter = KeyRateLimiter(KeyLimits(characters_per_minute=600), clock)
+    limiter.charge_characters(600)
     with pytest.raises(RateLimited) as refusal:
-        allowance.charge_characters(300)
+        limiter.charge_characters(300)
     clock.now += refusal.value.retry_after_s
-    allowance.charge_characters(300)
+    limiter.charge_characters(300)
 
 
-def test_a_refusal_costs_nothing() -> None:
+def test_a_refused_charge_takes_nothing() -> None:
     clock = Clock()
-    allowance = KeyRateLimiter(KeyLimits(characters_per_minute=10), clock)
+    limiter = KeyRateLimiter(KeyLimits(characters_per_minute=10), clock)
     with pytest.raises(RateLimited):
-        allowance.charge_characters(11)
-    allowance.charge_characters(10)
+        limiter.charge_characters(11)
+    limiter.charge_characters(10)
 
 
-def test_what_never_fits_is_told_to_wait_a_minute_and_not_for_ever() -> None:
+def test_an_amount_that_never_fits_may_be_retried_after_a_minute() -> None:
     with pytest.raises(RateLimited, match="allowed 10 characters") as refusal:
         KeyRateLimiter(KeyLimits(characters_per_minute=10), Clock()).charge_characters(1000)
     assert refusal.value.retry_after_s == 60.0
@@ -61,16 +61,16 @@ def test_what_never_fits_is_told_to_wait_a_minute_and_not_for_ever() -> None:
     st.integers(1, 1000),
     st.lists(st.tuples(st.floats(0, 30), st.integers(1, 300)), max_size=60),
 )
-def test_no_pattern_of_use_gets_more_than_the_rate_and_one_minutes_worth(
+def test_no_pattern_of_use_gets_more_than_the_rate_plus_the_amount_of_a_minute(
     per_minute: int, uses: list[tuple[float, int]]
 ) -> None:
     clock = Clock()
-    allowance = KeyRateLimiter(KeyLimits(characters_per_minute=per_minute), clock)
+    limiter = KeyRateLimiter(KeyLimits(characters_per_minute=per_minute), clock)
     began, used = clock.now, 0
     for pause_s, characters in uses:
         clock.now += pause_s
         try:
-            allowance.charge_characters(characters)
+            limiter.charge_characters(characters)
         except RateLimited:
             continue
         used += characters
@@ -78,17 +78,17 @@ def test_no_pattern_of_use_gets_more_than_the_rate_and_one_minutes_worth(
 
 
 def test_streams_are_counted_while_they_are_open() -> None:
-    allowance = KeyRateLimiter(KeyLimits(streams=2))
-    with allowance.stream(), allowance.stream():  # noqa: SIM117
-        with pytest.raises(RateLimited, match="2 are allowed"), allowance.stream():
+    limiter = KeyRateLimiter(KeyLimits(streams=2))
+    with limiter.stream(), limiter.stream():  # noqa: SIM117
+        with pytest.raises(RateLimited, match="2 are allowed"), limiter.stream():
             pass
-    with pytest.raises(KeyError), allowance.stream():
+    with pytest.raises(KeyError), limiter.stream():
         raise KeyError
-    assert allowance.open_streams == 0
+    assert limiter.open_streams == 0
 
 
 def test_without_limits_nothing_is_refused() -> None:
-    allowance = KeyRateLimiter(KeyLimits())
+    limiter = KeyRateLimiter(KeyLimits())
     for _ in range(1000):
-        allowance.charge_request()
-        allowance.charge_characters(10**9)
+        limiter.charge_request()
+        limiter.charge_characters(10**9)

@@ -1,4 +1,4 @@
-"""URLs that clients name: what is refused, and that the checked address is the one connected to."""
+"""The URL guard: refused URLs, and that it connects to the address that it checked."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ CONTENT = b"RIFF" + bytes(1000)
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.seen.append((self.path, self.headers["Host"]))  # type: ignore[attr-defined]
-        assert self.headers["Accept-Encoding"] == "identity"  # else nothing is answered
+        assert self.headers["Accept-Encoding"] == "identity"  # else the request fails
         if self.path.startswith("/to="):
             self.send_response(302)
             self.send_header("Location", self.path[4:])
@@ -27,7 +27,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/missing":
             self.send_error(404)
             return
-        if self.path == "/astray":
+        if self.path == "/redirect-without-location":
             self.send_response(302)
             self.end_headers()
             return
@@ -59,7 +59,7 @@ def serving() -> Iterator[ThreadingHTTPServer]:
         server.server_close()
 
 
-def fetched(url: str, policy: UrlPolicy | None = None, **names: Sequence[str]) -> bytes:
+def fetch(url: str, policy: UrlPolicy | None = None, **names: Sequence[str]) -> bytes:
     async def resolver(host: str, port: int) -> Sequence[str]:
         if host in names:
             return names[host]
@@ -69,8 +69,8 @@ def fetched(url: str, policy: UrlPolicy | None = None, **names: Sequence[str]) -
     return asyncio.run(guard.fetch(url))
 
 
-def allowed(port: int, **changed: object) -> UrlPolicy:
-    """A minute is given, as the machine may have other things to do."""
+def policy_for(port: int, **changed: object) -> UrlPolicy:
+    """Allow the test server; with a long timeout, as the machine may be busy."""
     hosts = frozenset({f"files:{port}"})
     return UrlPolicy(**{"allowed_hosts": hosts, "timeout_s": 60.0, **changed})  # type: ignore[arg-type]
 
@@ -103,7 +103,7 @@ def allowed(port: int, **changed: object) -> UrlPolicy:
 )
 def test_no_form_of_a_private_address_is_fetched(url: str) -> None:
     with pytest.raises(UrlRefused, match=r"not on the public internet|no address|InvalidURL"):
-        fetched(url)
+        fetch(url)
 
 
 @pytest.mark.parametrize(
@@ -123,20 +123,20 @@ def test_no_form_of_a_private_address_is_fetched(url: str) -> None:
         ("http://nowhere.invalid/", "no address"),
     ],
 )
-def test_what_is_no_url_to_fetch_is_one_sentence(url: str, sentence: str) -> None:
+def test_a_url_that_is_not_fetched_is_refused_with_a_reason(url: str, sentence: str) -> None:
     with pytest.raises(UrlRefused, match=sentence):
-        fetched(url)
+        fetch(url)
 
 
 def test_a_name_with_one_private_address_among_public_ones_is_refused() -> None:
     with pytest.raises(UrlRefused, match="public internet"):
-        fetched("http://mixed/", mixed=["93.184.216.34", "10.0.0.1"])
+        fetch("http://mixed/", mixed=["93.184.216.34", "10.0.0.1"])
 
 
 def test_a_listed_host_is_fetched_at_the_address_that_was_checked() -> None:
     with serving() as server:
         port = server.server_address[1]
-        content = fetched(f"http://files:{port}/voice.wav", allowed(port), files=["127.0.0.1"])
+        content = fetch(f"http://files:{port}/voice.wav", policy_for(port), files=["127.0.0.1"])
         assert content == CONTENT
         assert server.seen == [("/voice.wav", f"files:{port}")]  # type: ignore[attr-defined]
 
@@ -155,60 +155,60 @@ def test_a_redirect_is_checked_like_the_first_url(target: str) -> None:
     with serving() as server:
         port = server.server_address[1]
         with pytest.raises(UrlRefused, match=r"public internet|scheme|no address"):
-            fetched(f"http://files:{port}/to={target}", allowed(port), files=["127.0.0.1"])
+            fetch(f"http://files:{port}/to={target}", policy_for(port), files=["127.0.0.1"])
         assert len(server.seen) == 1  # type: ignore[attr-defined]
 
 
-def test_redirects_are_followed_but_not_for_ever() -> None:
+def test_redirects_are_followed_up_to_a_limit() -> None:
     with serving() as server:
         port = server.server_address[1]
         url = f"http://files:{port}"
-        assert fetched(f"{url}/to={url}/voice", allowed(port), files=["127.0.0.1"]) == CONTENT
+        assert fetch(f"{url}/to={url}/voice", policy_for(port), files=["127.0.0.1"]) == CONTENT
         with pytest.raises(UrlRefused, match="more than 3 times"):
-            fetched(f"{url}/to=" * 5 + f"{url}/x", allowed(port), files=["127.0.0.1"])
+            fetch(f"{url}/to=" * 5 + f"{url}/x", policy_for(port), files=["127.0.0.1"])
 
 
-def test_bytes_time_and_status_are_bounded() -> None:
+def test_too_many_bytes_too_much_time_and_an_error_status_are_refused() -> None:
     with serving() as server:
         port = server.server_address[1]
         url = f"http://files:{port}"
         with pytest.raises(UrlRefused, match="more than 5,000 bytes"):
-            fetched(f"{url}/endless", allowed(port, max_bytes=5_000), files=["127.0.0.1"])
+            fetch(f"{url}/endless", policy_for(port, max_bytes=5_000), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match=r"over 0\.3 s"):
-            fetched(f"{url}/drip", allowed(port, timeout_s=0.3), files=["127.0.0.1"])
+            fetch(f"{url}/drip", policy_for(port, timeout_s=0.3), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match="answered 404"):
-            fetched(f"{url}/missing", allowed(port), files=["127.0.0.1"])
+            fetch(f"{url}/missing", policy_for(port), files=["127.0.0.1"])
         with pytest.raises(UrlRefused, match="answered 302"):
-            fetched(f"{url}/astray", allowed(port), files=["127.0.0.1"])
+            fetch(f"{url}/redirect-without-location", policy_for(port), files=["127.0.0.1"])
 
 
-def test_a_server_that_is_not_there_is_one_sentence() -> None:
+def test_a_server_that_does_not_answer_is_refused_with_the_error() -> None:
     with pytest.raises(UrlRefused, match="could not be fetched: ConnectError"):
-        fetched("http://files:1/", allowed(1), files=["127.0.0.1"])
+        fetch("http://files:1/", policy_for(1), files=["127.0.0.1"])
 
 
-def test_a_data_url_is_its_content() -> None:
+def test_a_data_url_is_decoded() -> None:
     encoded = base64.b64encode(CONTENT).decode()
-    assert fetched(f"data:audio/wav;base64,{encoded}") == CONTENT
-    assert fetched("DATA:,a%20b") == b"a b"
+    assert fetch(f"data:audio/wav;base64,{encoded}") == CONTENT
+    assert fetch("DATA:,a%20b") == b"a b"
 
 
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [("data:x", "comma"), ("data:;base64,!", "base64"), ("data:," + "a" * 99, "more than")],
 )
-def test_a_data_url_that_is_none_or_too_long_is_refused(url: str, sentence: str) -> None:
+def test_an_invalid_or_too_long_data_url_is_refused(url: str, sentence: str) -> None:
     with pytest.raises(UrlRefused, match=sentence):
-        fetched(url, UrlPolicy(max_bytes=50))
+        fetch(url, UrlPolicy(max_bytes=50))
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "8.8.8.8"])
-def test_public_addresses_are(address: str) -> None:
+def test_a_public_address_is_recognized(address: str) -> None:
     assert is_public(address)
 
 
 @pytest.mark.parametrize(
     "address", ["", "x", "fe80::1%eth0", "2001:0:7f00:1::", "::ffff:10.0.0.1", "2002:a00:1::"]
 )
-def test_other_addresses_are_not(address: str) -> None:
+def test_any_other_address_is_not_public(address: str) -> None:
     assert not is_public(address)

@@ -1,4 +1,4 @@
-"""Audio that is fetched later: kept for its time, dropped when there is no room, deleted if not kept."""
+"""The audio store: expiry, the limit of its size, and files that are not committed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,63 +29,63 @@ def store(clock: Clock) -> Iterator[AudioStore]:
     store.close()
 
 
-def kept(store: AudioStore, *parts: bytes) -> StoredAudio:
+def store_audio(store: AudioStore, *parts: bytes) -> StoredAudio:
     async def write() -> StoredAudio:
-        async with store.open_writer("audio/wav") as draft:
+        async with store.open_writer("audio/wav") as writer:
             for part in parts:
-                await draft.write(part)
-            return draft.commit()
+                await writer.write(part)
+            return writer.commit()
 
     return asyncio.run(write())
 
 
-def files(audio: StoredAudio) -> list[Path]:
+def files_beside(audio: StoredAudio) -> list[Path]:
     return list(audio.path.parent.iterdir())
 
 
-def test_what_is_kept_can_be_had_until_its_time_is_over(store: AudioStore, clock: Clock) -> None:
-    audio = kept(store, b"one ", b"two")
+def test_audio_can_be_fetched_until_it_expires(store: AudioStore, clock: Clock) -> None:
+    audio = store_audio(store, b"one ", b"two")
     assert store.get(audio.id) == audio
     assert (audio.path.read_bytes(), audio.expires_at) == (b"one two", 1_060.0)
     clock.now = 1_059.9
     assert store.get(audio.id) is not None
     clock.now = 1_060.0
     assert store.get(audio.id) is None
-    assert files(audio) == []
+    assert files_beside(audio) == []
 
 
-def test_ids_cannot_be_guessed_and_are_no_paths(store: AudioStore) -> None:
-    one, two = kept(store, b"x"), kept(store, b"x")
+def test_ids_are_random_and_not_paths(store: AudioStore) -> None:
+    one, two = store_audio(store, b"x"), store_audio(store, b"x")
     assert one.id != two.id
     assert len(one.id) >= 32
     assert [store.get(id) for id in ("", ".", "../" + one.id, one.id + "/")] == [None] * 4
 
 
-def test_the_oldest_go_when_there_is_no_room(store: AudioStore) -> None:
-    first, second, third = (kept(store, bytes(40)) for _ in range(3))
+def test_the_oldest_files_are_deleted_when_the_store_is_full(store: AudioStore) -> None:
+    first, second, third = (store_audio(store, bytes(40)) for _ in range(3))
     assert [store.get(audio.id) is not None for audio in (first, second, third)] == [False, True, True]
-    assert len(files(third)) == 2
+    assert len(files_beside(third)) == 2
 
 
-def test_what_does_not_fit_at_all_is_refused_and_leaves_nothing(store: AudioStore) -> None:
-    audio = kept(store, bytes(10))
+def test_audio_that_never_fits_is_refused_and_leaves_no_file(store: AudioStore) -> None:
+    audio = store_audio(store, bytes(10))
     with pytest.raises(Overloaded, match="full"):
-        kept(store, bytes(60), bytes(60))
-    assert not audio.path.exists()  # it had to make room
-    assert kept(store, bytes(100)).size == 100
+        store_audio(store, bytes(60), bytes(60))
+    assert not audio.path.exists()  # deleted to make room
+    assert store_audio(store, bytes(100)).size == 100
 
 
-def test_a_draft_that_is_not_kept_is_deleted(store: AudioStore) -> None:
+def test_a_file_that_is_not_committed_is_deleted(store: AudioStore) -> None:
     async def give_up() -> None:
-        async with store.open_writer("audio/wav") as draft:
-            await draft.write(bytes(100))
+        async with store.open_writer("audio/wav") as writer:
+            await writer.write(bytes(100))
 
     asyncio.run(give_up())
-    assert files(kept(store, bytes(100)))[0].stat().st_size == 100
+    assert files_beside(store_audio(store, bytes(100)))[0].stat().st_size == 100
 
 
 def test_closing_deletes_everything() -> None:
     store = AudioStore()
-    audio = kept(store, b"x")
+    audio = store_audio(store, b"x")
     store.close()
     assert not audio.path.parent.exists()

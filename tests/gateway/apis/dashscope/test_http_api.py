@@ -1,4 +1,4 @@
-"""DashScope over HTTP: speech as a link and as events, voices enrolled and forgotten, and refusals."""
+"""DashScope's HTTP API: speech as a link and as events, voice enrolment, and refusals."""
 
 import asyncio
 import base64
@@ -30,77 +30,77 @@ TIMEOUT_S = 30.0
 RECORDING = "data:audio/wav;base64," + base64.b64encode(b"RIFF pretend").decode()
 
 
-class PretendRegistry:
-    """Keeps voices without hearing them: one of the house's voices speaks for each."""
+class FakeVoiceRegistry:
+    """Stores voices without encoding their recordings; the default voice speaks for each."""
 
     def __init__(self, engine: Engine) -> None:
         self._voices = engine.voices
         self.recordings: list[tuple[bytes, NewVoice]] = []
-        self._kept: dict[str, StoredVoice] = {}
+        self._stored: dict[str, StoredVoice] = {}
 
     def resolve(self, name: str | None, grant: Grant) -> str:
-        return self._voices.get(None if name in self._kept else name).id
+        return self._voices.get(None if name in self._stored else name).id
 
     def enrolled_voices(self, grant: Grant) -> tuple[StoredVoice, ...]:
-        return tuple(self._kept.values())
+        return tuple(self._stored.values())
 
     def find(self, voice_id: str, grant: Grant) -> StoredVoice:
-        if voice_id not in self._kept:
+        if voice_id not in self._stored:
             raise UnknownVoice(f"no voice {voice_id!r}")
-        return self._kept[voice_id]
+        return self._stored[voice_id]
 
     async def create(self, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         self.recordings.append((data, new))
-        about, at = VoiceMetadata(new.language, grant.key_id), 1_700_000_000.0 + len(self._kept)
+        about, at = VoiceMetadata(new.language, grant.key_id), 1_700_000_000.0 + len(self._stored)
         voice = StoredVoice(str(new.voice_id), new.name, "", 1, len(data), new.transcript, at, at, about)
-        self._kept[voice.id] = voice
+        self._stored[voice.id] = voice
         return voice
 
     async def replace(self, voice_id: str, data: bytes, new: NewVoice, grant: Grant) -> StoredVoice:
         self.recordings.append((data, new))
-        self._kept[voice_id] = replace(self.find(voice_id, grant), changed_at=1_800_000_000.0)
-        return self._kept[voice_id]
+        self._stored[voice_id] = replace(self.find(voice_id, grant), changed_at=1_800_000_000.0)
+        return self._stored[voice_id]
 
     async def remove(self, voice_id: str, grant: Grant) -> StoredVoice:
         self.find(voice_id, grant)
-        return self._kept.pop(voice_id)
+        return self._stored.pop(voice_id)
 
 
-class House:
-    """The API in process, and a client for it."""
+class HttpApiClient:
+    """The API in process and an HTTP client of it."""
 
     def __init__(
-        self, api: DashScopeHttpApi, voices: DashScopeVoiceRegistry, client: httpx.AsyncClient
+        self, api: DashScopeHttpApi, voices: DashScopeVoiceRegistry, http: httpx.AsyncClient
     ) -> None:
         self.api = api
         self.voices = voices
-        self.client = client
+        self.http = http
 
-    async def speaks(
-        self, model: Any = "cosyvoice-v3-flash", *, events: bool = False, **given: Any
+    async def synthesize(
+        self, model: Any = "cosyvoice-v3-flash", *, events: bool = False, **fields: Any
     ) -> httpx.Response:
-        given = {"text": "One two. Three.", "voice": "longanyang", **given}
+        fields = {"text": "One two. Three.", "voice": "longanyang", **fields}
         headers = {"X-DashScope-SSE": "enable"} if events else {}
-        body = {"model": model, "input": given}
-        return await self.client.post(f"{PATH}/SpeechSynthesizer", json=body, headers=headers)
+        body = {"model": model, "input": fields}
+        return await self.http.post(f"{PATH}/SpeechSynthesizer", json=body, headers=headers)
 
-    async def does(self, action: Any, **given: Any) -> httpx.Response:
-        body = {"model": "voice-enrollment", "input": {"action": action, **given}}
-        return await self.client.post(f"{PATH}/customization", json=body)
+    async def customize(self, action: Any, **fields: Any) -> httpx.Response:
+        body = {"model": "voice-enrollment", "input": {"action": action, **fields}}
+        return await self.http.post(f"{PATH}/customization", json=body)
 
-    async def enrols(self, prefix: str = "anna", **more: Any) -> str:
-        answer = await self.does(
+    async def enroll(self, prefix: str = "anna", **more: Any) -> str:
+        answer = await self.customize(
             "create_voice", target_model="cosyvoice-v3", prefix=prefix, url=RECORDING, **more
         )
         assert answer.status_code == 200, answer.text
         return str(answer.json()["output"]["voice_id"])
 
 
-def in_house(
-    test: Callable[[House], Awaitable[None]],
+def with_api(
+    test: Callable[[HttpApiClient], Awaitable[None]],
     *,
     access: AccessControl | None = None,
-    pretend: bool = True,
+    fake_registry: bool = True,
     key: str = "",
     backend: StandInBackend | None = None,
 ) -> None:
@@ -109,7 +109,7 @@ def in_house(
         access_ = access or AccessControl.open_to_all()
         async with await Engine.open(backend=voice) as engine:
             real = VoiceRegistry(engine.voices)
-            voices = PretendRegistry(engine) if pretend else real
+            voices = FakeVoiceRegistry(engine) if fake_registry else real
             store = AudioStore()
             api = DashScopeHttpApi(
                 engine, access_, voices, RequestLog(engine.metrics), UrlGuard(UrlPolicy()), store
@@ -121,12 +121,14 @@ def in_house(
                 mounts=[Mount(api.routes(), None)],
             )
             transport = httpx.ASGITransport(app, raise_app_exceptions=True)
-            keyed = {"Authorization": f"Bearer {key}"} if key else {}
+            key_headers = {"Authorization": f"Bearer {key}"} if key else {}
             async with (
                 asyncio.timeout(TIMEOUT_S),
-                httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=keyed) as client,
+                httpx.AsyncClient(
+                    transport=transport, base_url="http://127.0.0.1", headers=key_headers
+                ) as client,
             ):
-                await test(House(api, voices, client))
+                await test(HttpApiClient(api, voices, client))
             assert voice.open_slots == 0
             real.close()
             store.close()
@@ -149,8 +151,8 @@ def seconds(audio: bytes) -> float:
 
 
 def test_the_answer_is_a_link_to_the_audio() -> None:
-    async def test(house: House) -> None:
-        answer = await house.speaks()
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.synthesize()
         assert answer.status_code == 200
         body = answer.json()
         assert set(body) == {"request_id", "output", "usage"}
@@ -158,75 +160,77 @@ def test_the_answer_is_a_link_to_the_audio() -> None:
         output = body["output"]
         assert (output["finish_reason"], output["audio"]["data"]) == ("stop", "")
         assert isinstance(output["audio"]["expires_at"], int)
-        audio = await house.client.get(output["audio"]["url"])
+        audio = await api_client.http.get(output["audio"]["url"])
         assert (audio.status_code, audio.headers["content-type"]) == (200, "audio/wav")
         assert 0.6 <= seconds(audio.content) <= 1.1
 
-    in_house(test)
+    with_api(test)
 
 
 @pytest.mark.parametrize("text", ["One \ud800 two.", "<speak>One \ud800 two.</speak>"])
-def test_half_a_surrogate_pair_is_read_as_a_character_that_is_not_known(text: str) -> None:
-    async def test(house: House) -> None:
+def test_a_lone_surrogate_is_read_as_the_replacement_character(text: str) -> None:
+    async def test(api_client: HttpApiClient) -> None:
         given = {"text": text, "voice": "longanyang", "enable_ssml": True}
         body = json.dumps({"model": "cosyvoice-v3-flash", "input": given})  # in ASCII, escaped
-        answer = await house.client.post(f"{PATH}/SpeechSynthesizer", content=body)
+        answer = await api_client.http.post(f"{PATH}/SpeechSynthesizer", content=body)
         assert answer.json()["usage"] == {"characters": len("One ? two.")}
 
-    in_house(test)
+    with_api(test)
 
 
-def test_an_ssml_document_is_said_in_its_manner() -> None:
-    async def test(house: House) -> None:
+def test_the_prosody_of_an_ssml_document_is_applied() -> None:
+    async def test(api_client: HttpApiClient) -> None:
         document = '<speak><prosody volume="silent">One two.</prosody></speak>'
-        output = (await house.speaks(text=document, enable_ssml=True, format="pcm")).json()["output"]
-        audio = (await house.client.get(output["audio"]["url"])).content
+        output = (await api_client.synthesize(text=document, enable_ssml=True, format="pcm")).json()["output"]
+        audio = (await api_client.http.get(output["audio"]["url"])).content
         assert len(audio) > 9_600
         assert not any(audio)
 
-    in_house(test)
+    with_api(test)
 
 
 @pytest.mark.parametrize("codec", ["wav", "pcm", "mp3", "opus"])
-def test_every_format_is_kept_with_its_type(codec: str) -> None:
-    async def test(house: House) -> None:
-        output = (await house.speaks(format=codec, sample_rate=16_000, volume=50, rate=1.0)).json()["output"]
-        audio = await house.client.get(output["audio"]["url"])
+def test_every_format_is_stored_with_its_content_type(codec: str) -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        output = (await api_client.synthesize(format=codec, sample_rate=16_000, volume=50, rate=1.0)).json()[
+            "output"
+        ]
+        audio = await api_client.http.get(output["audio"]["url"])
         types = {"wav": "audio/wav", "pcm": "audio/pcm", "mp3": "audio/mpeg", "opus": "audio/ogg"}
         assert audio.headers["content-type"] == types[codec]
         length_s = len(audio.content) / 32_000 if codec == "pcm" else seconds(audio.content)
         assert 0.6 <= length_s <= 1.2
 
-    in_house(test)
+    with_api(test)
 
 
 def test_events_carry_the_same_audio_and_end_with_its_link() -> None:
-    async def test(house: House) -> None:
-        answer = await house.speaks(events=True, word_timestamp_enabled=True)
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.synthesize(events=True, word_timestamp_enabled=True)
         assert answer.headers["content-type"] == "text/event-stream"
-        *told, last = events_in(answer.text)
-        assert [event["output"]["type"] for event in told[:2]] == ["sentence-begin", "sentence-synthesis"]
+        *earlier, last = events_in(answer.text)
+        assert [event["output"]["type"] for event in earlier[:2]] == ["sentence-begin", "sentence-synthesis"]
         audio = b"".join(
             base64.b64decode(event["output"]["audio"]["data"])
-            for event in told
+            for event in earlier
             if event["output"]["type"] == "sentence-synthesis"
         )
-        ends = [event["output"]["sentence"] for event in told if event["output"]["type"] == "sentence-end"]
+        ends = [event["output"]["sentence"] for event in earlier if event["output"]["type"] == "sentence-end"]
         assert [[word["text"] for word in end["words"]] for end in ends] == [["One", "two"], ["Three"]]
         assert "type" not in last["output"]
         assert (last["output"]["finish_reason"], last["usage"]) == ("stop", {"characters": 15})
-        assert (await house.client.get(last["output"]["audio"]["url"])).content == audio
-        assert len({event["request_id"] for event in (*told, last)}) == 1
+        assert (await api_client.http.get(last["output"]["audio"]["url"])).content == audio
+        assert len({event["request_id"] for event in (*earlier, last)}) == 1
 
-    in_house(test)
+    with_api(test)
 
 
-def test_a_link_that_is_over_is_404() -> None:
-    async def test(house: House) -> None:
+def test_a_link_to_unknown_audio_is_404() -> None:
+    async def test(api_client: HttpApiClient) -> None:
         for id in ("nothing", "..%2f..%2fetc%2fpasswd", "x" * 3_000):
-            assert (await house.client.get(f"{PATH}/results/{id}")).status_code == 404
+            assert (await api_client.http.get(f"{PATH}/results/{id}")).status_code == 404
 
-    in_house(test)
+    with_api(test)
 
 
 BAD_SPEECH: dict[str, tuple[dict[str, Any], int, str]] = {
@@ -244,32 +248,32 @@ BAD_SPEECH: dict[str, tuple[dict[str, Any], int, str]] = {
 
 @pytest.mark.parametrize("events", [False, True])
 @pytest.mark.parametrize("bad", BAD_SPEECH.values(), ids=BAD_SPEECH)
-def test_what_cannot_be_said_is_refused_in_dashscopes_words(
+def test_an_invalid_synthesis_request_is_refused_with_dashscopes_code(
     bad: tuple[dict[str, Any], int, str], events: bool
 ) -> None:
-    asked, status, code = bad
+    fields, status, code = bad
 
-    async def test(house: House) -> None:
-        answer = await house.speaks(events=events, **asked)
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.synthesize(events=events, **fields)
         assert (answer.status_code, answer.json()["code"]) == (status, code)
         assert set(answer.json()) == {"request_id", "code", "message"}
 
-    in_house(test)
+    with_api(test)
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"3", b"{}", b'{"input": 3}', b"\xff", b"[" * 100_000, b"x" * (1 << 20)]
 )
 @pytest.mark.parametrize("path", ["SpeechSynthesizer", "customization"])
-def test_a_body_that_is_none_is_refused(body: bytes, path: str) -> None:
-    async def test(house: House) -> None:
-        answer = await house.client.post(f"{PATH}/{path}", content=body)
+def test_a_body_that_is_not_a_request_is_refused(body: bytes, path: str) -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.http.post(f"{PATH}/{path}", content=body)
         assert (answer.status_code, answer.json()["code"]) == (400, "InvalidParameter")
 
-    in_house(test)
+    with_api(test)
 
 
-class FailsLate(StandInBackend):
+class FailingBackend(StandInBackend):
     """Fails at the second sentence."""
 
     def step(self, worker: int, turns: Any) -> Any:
@@ -278,30 +282,32 @@ class FailsLate(StandInBackend):
         return super().step(worker, turns)
 
 
-def test_a_voice_that_fails_ends_the_events_with_an_error() -> None:
-    async def test(house: House) -> None:
-        answer = await house.speaks(events=True)
+def test_a_failing_voice_ends_the_events_with_an_error() -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.synthesize(events=True)
         assert "event:error\nstatus:500\n" in answer.text
         assert list(events_in(answer.text))[-1]["code"] == "InternalError"
-        plain = await house.speaks()
+        plain = await api_client.synthesize()
         assert (plain.status_code, plain.json()["code"]) == (500, "InternalError")
 
-    in_house(test, backend=FailsLate((440, 660)))
+    with_api(test, backend=FailingBackend((440, 660)))
 
 
 # Voices
 
 
-def test_a_voice_is_made_listed_asked_about_replaced_and_deleted() -> None:
-    async def test(house: House) -> None:
-        voice = await house.enrols("anna", transcript="Hello.", max_prompt_audio_length=5)
+def test_a_voice_is_created_listed_queried_updated_and_deleted() -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        voice = await api_client.enroll("anna", transcript="Hello.", max_prompt_audio_length=5)
         assert voice.startswith("cosyvoice-v3-anna-")
         assert len(voice.rpartition("-")[2]) == 32
-        assert isinstance(house.voices, PretendRegistry)
-        data, new = house.voices.recordings[0]
+        assert isinstance(api_client.voices, FakeVoiceRegistry)
+        data, new = api_client.voices.recordings[0]
         assert (data, new.transcript, new.max_prompt_s, new.name) == (b"RIFF pretend", "Hello.", 5.0, "anna")
         assert new.limits is not None and new.limits.max_duration_s == 60.0
-        listed = (await house.does("list_voice", page_index=0, page_size=10)).json()["output"]["voice_list"]
+        listed = (await api_client.customize("list_voice", page_index=0, page_size=10)).json()["output"][
+            "voice_list"
+        ]
         assert listed == [
             {
                 "voice_id": voice,
@@ -310,25 +316,27 @@ def test_a_voice_is_made_listed_asked_about_replaced_and_deleted() -> None:
                 "status": "OK",
             }
         ]
-        asked = (await house.does("query_voice", voice_id=voice)).json()["output"]
-        assert (asked["status"], asked["target_model"]) == ("OK", "cosyvoice-v3")
-        assert set(asked) >= {"resource_link", "gmt_create", "gmt_modified"}
-        assert (await house.does("update_voice", voice_id=voice, url=RECORDING)).json()["output"] == {}
-        assert len(house.voices.recordings) == 2
-        assert (await house.speaks(voice=voice)).status_code == 200
-        deleted = (await house.does("delete_voice", voice_id=voice)).json()
+        details = (await api_client.customize("query_voice", voice_id=voice)).json()["output"]
+        assert (details["status"], details["target_model"]) == ("OK", "cosyvoice-v3")
+        assert set(details) >= {"resource_link", "gmt_create", "gmt_modified"}
+        assert (await api_client.customize("update_voice", voice_id=voice, url=RECORDING)).json()[
+            "output"
+        ] == {}
+        assert len(api_client.voices.recordings) == 2
+        assert (await api_client.synthesize(voice=voice)).status_code == 200
+        deleted = (await api_client.customize("delete_voice", voice_id=voice)).json()
         assert (deleted["output"], deleted["usage"]) == ({}, {"count": 1})
-        assert (await house.does("list_voice")).json()["output"]["voice_list"] == []
+        assert (await api_client.customize("list_voice")).json()["output"]["voice_list"] == []
 
-    in_house(test)
+    with_api(test)
 
 
-def test_a_list_comes_in_pages_and_by_prefix() -> None:
-    async def test(house: House) -> None:
-        made = [await house.enrols(prefix) for prefix in ("anna", "bert", "anna", "anna")]
+def test_voices_are_listed_in_pages_and_by_prefix() -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        made = [await api_client.enroll(prefix) for prefix in ("anna", "bert", "anna", "anna")]
 
-        async def ids(**given: Any) -> list[str]:
-            output = (await house.does("list_voice", **given)).json()["output"]
+        async def ids(**fields: Any) -> list[str]:
+            output = (await api_client.customize("list_voice", **fields)).json()["output"]
             return [voice["voice_id"] for voice in output["voice_list"]]
 
         assert await ids() == made
@@ -336,23 +344,23 @@ def test_a_list_comes_in_pages_and_by_prefix() -> None:
         assert await ids(prefix="anna", page_index=1, page_size=2) == [made[3]]
         assert await ids(page_index=7) == []
 
-    in_house(test)
+    with_api(test)
 
 
 @pytest.mark.parametrize("action", ["query_voice", "update_voice", "delete_voice"])
-def test_a_voice_that_is_not_there_is_400_resource_not_exist(action: str) -> None:
-    async def test(house: House) -> None:
-        answer = await house.does(action, voice_id="cosyvoice-v3-x-" + "0" * 32, url=RECORDING)
+def test_an_unknown_voice_is_400_resource_not_exist(action: str) -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.customize(action, voice_id="cosyvoice-v3-x-" + "0" * 32, url=RECORDING)
         assert (answer.status_code, answer.json()["code"]) == (400, "BadRequest.ResourceNotExist")
 
-    in_house(test)
+    with_api(test)
 
 
 GOOD = {"target_model": "cosyvoice-v3", "prefix": "anna", "url": RECORDING}
 
 
 @pytest.mark.parametrize(
-    ("action", "given", "code"),
+    ("action", "fields", "code"),
     [
         ("steal_voice", {}, "InvalidParameter"),
         (None, {}, "InvalidParameter"),
@@ -376,50 +384,50 @@ GOOD = {"target_model": "cosyvoice-v3", "prefix": "anna", "url": RECORDING}
         ("query_voice", {}, "InvalidParameter"),
     ],
 )
-def test_what_cannot_be_enrolled_is_refused(action: Any, given: dict[str, Any], code: str) -> None:
-    async def test(house: House) -> None:
-        answer = await house.does(action, **given)
+def test_an_invalid_action_is_refused(action: Any, fields: dict[str, Any], code: str) -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.customize(action, **fields)
         assert answer.json()["code"] == code
         assert 400 <= answer.status_code < 500
 
-    in_house(test)
+    with_api(test)
 
 
-def test_a_voice_that_clones_nobody_says_which_model_does() -> None:
-    async def test(house: House) -> None:
-        answer = await house.does("create_voice", **GOOD)
+def test_a_bundle_that_cannot_clone_names_the_model_that_can() -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.customize("create_voice", **GOOD)
         assert (answer.status_code, answer.json()["code"]) == (400, "InvalidParameter")
         assert "CosyVoice" in answer.json()["message"]
 
-    in_house(test, pretend=False)
+    with_api(test, fake_registry=False)
 
 
 # Keys
 
 
-def test_keys_guard_both_and_links_need_none(tmp_path: Any) -> None:
+def test_both_routes_require_a_key_and_links_need_none(tmp_path: Any) -> None:
     file = KeysFile(tmp_path / "keys.json")
     key = file.add("speaks", (Scope.SPEAK,), KeyLimits(requests_per_minute=2))
 
-    async def test(house: House) -> None:
-        denied = await house.does("list_voice")
+    async def test(api_client: HttpApiClient) -> None:
+        denied = await api_client.customize("list_voice")
         assert (denied.status_code, denied.json()["code"]) == (403, "AccessDenied")
-        url = (await house.speaks()).json()["output"]["audio"]["url"]
-        await house.speaks()
-        throttled = await house.speaks()
+        url = (await api_client.synthesize()).json()["output"]["audio"]["url"]
+        await api_client.synthesize()
+        throttled = await api_client.synthesize()
         assert (throttled.status_code, throttled.json()["code"]) == (429, "Throttling.RateQuota")
         assert int(throttled.headers["retry-after"]) >= 1
-        house.client.headers.pop("Authorization")
-        unknown = await house.speaks()
+        api_client.http.headers.pop("Authorization")
+        unknown = await api_client.synthesize()
         assert (unknown.status_code, unknown.json()["code"]) == (401, "InvalidApiKey")
-        assert (await house.client.get(url)).status_code == 200
+        assert (await api_client.http.get(url)).status_code == 200
 
-    in_house(test, access=AccessControl(file), key=key)
+    with_api(test, access=AccessControl(file), key=key)
 
 
-def test_at_shutdown_nothing_new_is_begun() -> None:
-    async def test(house: House) -> None:
-        await house.api.finish(1.0)
-        assert (await house.speaks()).status_code == 503
+def test_requests_are_refused_at_shutdown() -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        await api_client.api.finish(1.0)
+        assert (await api_client.synthesize()).status_code == 503
 
-    in_house(test)
+    with_api(test)

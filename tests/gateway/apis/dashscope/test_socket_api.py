@@ -1,4 +1,4 @@
-"""DashScope's WebSocket on a real socket: tasks, refusals, time, and what becomes of the engine's slots."""
+"""DashScope's WebSocket API on real sockets: tasks, refusals, timeouts, and the release of the engine."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ PITCHES = tuple(range(300, 3300, 150))
 
 
 class EngineVoices:
-    """The engine's own voices."""
+    """Resolves the names of the engine's own voices."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -41,8 +41,8 @@ class EngineVoices:
         return self._engine.voices.get(name).id
 
 
-class House:
-    """A server with sockets, and where they are."""
+class RunningServer:
+    """A server of the WebSocket API, and its port."""
 
     def __init__(self, sockets: DashScopeSocketApi, backend: StandInBackend, port: int) -> None:
         self.sockets = sockets
@@ -50,39 +50,39 @@ class House:
         self.port = port
 
     @asynccontextmanager
-    async def dial(self, *, key: str | None = None, path: str = PATH) -> AsyncIterator["Client"]:
+    async def connect_client(self, *, key: str | None = None, path: str = PATH) -> AsyncIterator["Client"]:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         url = f"ws://127.0.0.1:{self.port}{path}"
         async with connect(url, additional_headers=headers, proxy=None, compression=None) as socket:
             yield Client(socket)
 
-    async def is_free(self) -> None:
+    async def wait_until_free(self) -> None:
         await until(lambda: self.backend.open_slots == 0 and not self.sockets.engine.active_streams)
 
 
 class Client:
-    """A program on a socket, frame by frame."""
+    """A client that sends and receives frame by frame."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
         self.audio = b""
         self.events: list[dict[str, Any]] = []
 
-    async def sends(self, action: str, task_id: str, given: Any = None, **payload: Any) -> None:
+    async def send(self, action: str, task_id: str, input: Any = None, **payload: Any) -> None:
         header = {"action": action, "task_id": task_id, "streaming": "duplex"}
-        await self.raw(json.dumps({"header": header, "payload": {"input": given or {}, **payload}}))
+        await self.send_raw(json.dumps({"header": header, "payload": {"input": input or {}, **payload}}))
 
-    async def raw(self, data: str | bytes) -> None:
+    async def send_raw(self, data: str | bytes) -> None:
         await self.socket.send(data)
 
-    async def runs(
-        self, task_id: str, given: Any = None, *, model: str = "cosyvoice-v2", **asked: Any
+    async def run_task(
+        self, task_id: str, input: Any = None, *, model: str = "cosyvoice-v2", **parameters: Any
     ) -> None:
-        parameters = {"voice": "longanyang", "format": "pcm", "sample_rate": 24_000, **asked}
-        await self.sends("run-task", task_id, given, model=model, parameters=parameters)
+        parameters = {"voice": "longanyang", "format": "pcm", "sample_rate": 24_000, **parameters}
+        await self.send("run-task", task_id, input, model=model, parameters=parameters)
 
-    async def hears(self) -> dict[str, Any] | bytes:
-        """The next frame; JSON is kept in ``events``, audio in ``audio``."""
+    async def receive(self) -> dict[str, Any] | bytes:
+        """Return the next frame; add JSON to ``events`` and audio to ``audio``."""
         async with asyncio.timeout(TIMEOUT_S):
             frame = await self.socket.recv()
         if isinstance(frame, bytes):
@@ -92,26 +92,26 @@ class Client:
         self.events.append(event)
         return event
 
-    async def hears_event(self, *names: str) -> dict[str, Any]:
+    async def receive_event(self, *names: str) -> dict[str, Any]:
         while True:
-            frame = await self.hears()
+            frame = await self.receive()
             if isinstance(frame, dict) and frame["header"]["event"] in names:
                 return frame["header"] | {"payload": frame["payload"]}
 
-    async def starts(self, task_id: str, **asked: Any) -> None:
-        await self.runs(task_id, **asked)
-        assert (await self.hears_event("task-started", "task-failed"))["event"] == "task-started"
+    async def start_task(self, task_id: str, **parameters: Any) -> None:
+        await self.run_task(task_id, **parameters)
+        assert (await self.receive_event("task-started", "task-failed"))["event"] == "task-started"
 
-    async def speaks(self, task_id: str, *texts: str, **asked: Any) -> dict[str, Any]:
-        """A whole task; its last event."""
+    async def speak(self, task_id: str, *texts: str, **parameters: Any) -> dict[str, Any]:
+        """Run a whole task and return its last event."""
         self.audio = b""
-        await self.starts(task_id, **asked)
+        await self.start_task(task_id, **parameters)
         for text in texts:
-            await self.sends("continue-task", task_id, {"text": text})
-        await self.sends("finish-task", task_id)
-        return await self.hears_event("task-finished", "task-failed")
+            await self.send("continue-task", task_id, {"text": text})
+        await self.send("finish-task", task_id)
+        return await self.receive_event("task-finished", "task-failed")
 
-    async def is_closed(self) -> int | None:
+    async def wait_until_closed(self) -> int | None:
         with pytest.raises(ConnectionClosed) as caught:
             async with asyncio.timeout(TIMEOUT_S):
                 while True:
@@ -120,19 +120,19 @@ class Client:
 
 
 @asynccontextmanager
-async def house(
+async def running_server(
     *,
     access: AccessControl | None = None,
     backend: StandInBackend | None = None,
-    patience: DashScopeTimeouts = DEFAULT_TIMEOUTS,
+    timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS,
     max_streams: int = 64,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningServer]:
     backend = backend or StandInBackend(PITCHES)
     config = EngineConfig(scheduler=SchedulerPolicy(max_streams=max_streams))
     async with await Engine.open(backend=backend, config=config) as engine:
         access = access or AccessControl.open_to_all()
         sockets = DashScopeSocketApi(
-            engine, access, EngineVoices(engine), RequestLog(engine.metrics), patience
+            engine, access, EngineVoices(engine), RequestLog(engine.metrics), timeouts
         )
         app = make_app(
             unready=lambda: None,
@@ -141,7 +141,7 @@ async def house(
             mounts=[Mount(sockets.routes(), None)],
         )
         async with served(app) as port:
-            yield House(sockets, backend, port)
+            yield RunningServer(sockets, backend, port)
             await sockets.aclose()
 
 
@@ -158,17 +158,17 @@ async def served(app: Any) -> AsyncIterator[int]:
         await task
 
 
-def in_house(test: Callable[[House], Awaitable[None]], **settings: Any) -> None:
+def with_server(test: Callable[[RunningServer], Awaitable[None]], **settings: Any) -> None:
     async def run() -> None:
-        async with house(**settings) as here:
-            await test(here)
-            await here.is_free()
+        async with running_server(**settings) as server:
+            await test(server)
+            await server.wait_until_free()
 
     asyncio.run(run())
 
 
 def pitch_of(pcm: bytes) -> int:
-    """The stand-in voice that spoke, by its tone."""
+    """Return the pitch of the stand-in voice that spoke."""
     samples = np.frombuffer(pcm, "<i2").astype(np.float64)[:4800]
     peak = int(np.argmax(np.abs(np.fft.rfft(samples * np.hanning(len(samples)), 48_000))))
     return min(PITCHES, key=lambda pitch: abs(pitch - peak / 2))
@@ -178,9 +178,9 @@ def pitch_of(pcm: bytes) -> int:
 
 
 def test_a_task_is_spoken_with_its_events_in_order() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            finished = await client.speaks("a" * 32, "Hello, ", "world. ", "How are you?")
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            finished = await client.speak("a" * 32, "Hello, ", "world. ", "How are you?")
             assert finished["payload"]["usage"] == {"characters": 26}
             assert len(client.audio) >= 5 * 9_600
             names = [event["header"]["event"] for event in client.events]
@@ -190,18 +190,18 @@ def test_a_task_is_spoken_with_its_events_in_order() -> None:
             assert kinds[-1] == "sentence-end"
             assert kinds.count("sentence-begin") == kinds.count("sentence-end") == 2
 
-    in_house(test)
+    with_server(test)
 
 
 def test_each_binary_frame_is_announced_right_before_it() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("t")
-            await client.sends("continue-task", "t", {"text": "One two three. Four five."})
-            await client.sends("finish-task", "t")
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("t")
+            await client.send("continue-task", "t", {"text": "One two three. Four five."})
+            await client.send("finish-task", "t")
             before: Any = None
             for _ in range(100):
-                frame = await client.hears()
+                frame = await client.receive()
                 if isinstance(frame, bytes):
                     assert before["payload"]["output"]["type"] == "sentence-synthesis"
                 elif frame["header"]["event"] == "task-finished":
@@ -209,59 +209,59 @@ def test_each_binary_frame_is_announced_right_before_it() -> None:
                 before = frame
             pytest.fail("the task did not finish")
 
-    in_house(test)
+    with_server(test)
 
 
 @pytest.mark.parametrize("path", [PATH, PATH + "/", PATH + "?key=value"])
 def test_the_path_may_end_in_a_slash_and_is_not_redirected(path: str) -> None:
-    async def test(here: House) -> None:
-        async with here.dial(path=path) as client:
-            assert (await client.speaks("t", "Hello."))["event"] == "task-finished"
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client(path=path) as client:
+            assert (await client.speak("t", "Hello."))["event"] == "task-finished"
 
-    in_house(test)
+    with_server(test)
 
 
-def test_many_tasks_one_after_the_other_each_begun_as_the_last_one_ends() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
+def test_many_tasks_follow_each_other_without_a_pause() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
             for number in range(50):
-                assert (await client.speaks(f"task-{number}", "Hello."))["event"] == "task-finished"
+                assert (await client.speak(f"task-{number}", "Hello."))["event"] == "task-finished"
 
-    in_house(test, max_streams=1)
+    with_server(test, max_streams=1)
 
 
 def test_the_engine_is_free_before_task_finished_is_written() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client, here.dial() as other:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client, server.connect_client() as other:
             for number in range(20):
-                await client.speaks(f"task-{number}", "Hello.")
-                await other.starts(f"other-{number}")  # the one stream of the house is free
-                await other.sends("finish-task", f"other-{number}", {"directive": "cancel"})
-                await other.hears_event("task-finished")
+                await client.speak(f"task-{number}", "Hello.")
+                await other.start_task(f"other-{number}")  # the only stream of the server is free
+                await other.send("finish-task", f"other-{number}", {"directive": "cancel"})
+                await other.receive_event("task-finished")
 
-    in_house(test, max_streams=1)
-
-
-def test_a_run_task_that_comes_before_the_end_is_told_is_judged_when_it_is_handled() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("a")
-            await client.sends("finish-task", "a", {"directive": "cancel"})
-            await client.runs("b")
-            assert (await client.hears_event("task-finished"))["task_id"] == "a"
-            assert (await client.hears_event("task-started"))["task_id"] == "b"
-
-    in_house(test)
+    with_server(test, max_streams=1)
 
 
-def test_a_hundred_tasks_over_twenty_sockets_are_not_mixed_up() -> None:
-    async def test(here: House) -> None:
+def test_a_run_task_sent_before_the_end_of_the_last_task_is_accepted() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("a")
+            await client.send("finish-task", "a", {"directive": "cancel"})
+            await client.run_task("b")
+            assert (await client.receive_event("task-finished"))["task_id"] == "a"
+            assert (await client.receive_event("task-started"))["task_id"] == "b"
+
+    with_server(test)
+
+
+def test_a_hundred_tasks_on_twenty_sockets_are_not_mixed_up() -> None:
+    async def test(server: RunningServer) -> None:
         async def five(pitch: int) -> list[int]:
-            async with here.dial() as client:
+            async with server.connect_client() as client:
                 heard = []
                 for _ in range(5):
                     task_id = uuid4().hex
-                    finished = await client.speaks(task_id, "One two three.", voice=f"tone-{pitch}")
+                    finished = await client.speak(task_id, "One two three.", voice=f"tone-{pitch}")
                     assert finished["event"] == "task-finished"
                     assert {event["header"]["task_id"] for event in client.events} == {task_id}
                     client.events.clear()
@@ -271,55 +271,55 @@ def test_a_hundred_tasks_over_twenty_sockets_are_not_mixed_up() -> None:
         heard = await asyncio.gather(*map(five, PITCHES))
         assert heard == [[pitch] * 5 for pitch in PITCHES]
 
-    in_house(test)
+    with_server(test)
 
 
-def test_java_puts_text_into_run_task() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.runs(str(uuid4()), {"text": "Hello there."})
-            await client.hears_event("task-started")
-            await client.sends("finish-task", str(client.events[0]["header"]["task_id"]))
-            finished = await client.hears_event("task-finished")
+def test_text_in_run_task_is_spoken() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.run_task(str(uuid4()), {"text": "Hello there."})
+            await client.receive_event("task-started")
+            await client.send("finish-task", str(client.events[0]["header"]["task_id"]))
+            finished = await client.receive_event("task-finished")
             assert finished["payload"]["usage"] == {"characters": 12}
 
-    in_house(test)
+    with_server(test)
 
 
 def test_flush_speaks_what_is_buffered_while_the_task_goes_on() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("t")
-            await client.sends("continue-task", "t", {"text": "Hello"})
-            await client.sends("continue-task", "t", {"flush": True})
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("t")
+            await client.send("continue-task", "t", {"text": "Hello"})
+            await client.send("continue-task", "t", {"flush": True})
             while not client.audio:
-                await client.hears()
-            await client.sends("finish-task", "t")
-            await client.hears_event("task-finished")
+                await client.receive()
+            await client.send("finish-task", "t")
+            await client.receive_event("task-finished")
 
-    in_house(test)
+    with_server(test)
 
 
-def test_cancelling_answers_at_once_and_frees_the_engine() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("t")
-            await client.sends("continue-task", "t", {"text": "word " * 3_000})
+def test_cancelling_ends_the_task_at_once_and_frees_the_engine() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("t")
+            await client.send("continue-task", "t", {"text": "word " * 3_000})
             while not client.audio:
-                await client.hears()
-            await client.sends("finish-task", "t", {"directive": "cancel"})
-            await client.hears_event("task-finished")
-            await here.is_free()  # after the step under way
+                await client.receive()
+            await client.send("finish-task", "t", {"directive": "cancel"})
+            await client.receive_event("task-finished")
+            await server.wait_until_free()  # after the step under way
             assert len(client.audio) < 3_000 * 9_600
-            assert (await client.speaks("next", "Hello."))["event"] == "task-finished"
+            assert (await client.speak("next", "Hello."))["event"] == "task-finished"
 
-    in_house(test)
+    with_server(test)
 
 
-def test_words_come_with_the_end_of_their_sentence() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.speaks("t", "One two. Three.", word_timestamp_enabled=True)
+def test_word_times_come_with_the_end_of_their_sentence() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.speak("t", "One two. Three.", word_timestamp_enabled=True)
             ends = [
                 event["payload"]["output"]
                 for event in client.events
@@ -332,21 +332,21 @@ def test_words_come_with_the_end_of_their_sentence() -> None:
             assert second["begin_index"] == 4
             assert ends[1]["sentence"]["words"][0]["begin_time"] >= 400
 
-    in_house(test)
+    with_server(test)
 
 
 @pytest.mark.parametrize("codec", ["Default", "mp3", "wav", "pcm", "opus"])
 @pytest.mark.parametrize("sample_rate", [0, 8_000, 16_000, 22_050, 24_000, 44_100, 48_000])
-def test_every_format_at_every_rate_decodes_to_what_was_said(codec: str, sample_rate: int) -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            finished = await client.speaks("t", "One two.", format=codec, sample_rate=sample_rate)
+def test_every_format_at_every_rate_decodes_to_the_spoken_length(codec: str, sample_rate: int) -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            finished = await client.speak("t", "One two.", format=codec, sample_rate=sample_rate)
             assert finished["event"] == "task-finished"
             rate = sample_rate or 22_050
             seconds = len(client.audio) / 2 / rate if codec == "pcm" else decoded_s(client.audio)
             assert 0.4 <= seconds <= 0.75
 
-    in_house(test)
+    with_server(test)
 
 
 def decoded_s(audio: bytes) -> float:
@@ -358,95 +358,95 @@ def decoded_s(audio: bytes) -> float:
         return sum(frame.samples / frame.sample_rate for frame in container.decode(audio=0))
 
 
-def test_volume_0_is_silence_and_rate_2_is_quick() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.speaks("t", "One two.", volume=0)
+def test_volume_and_pitch_change_the_audio() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.speak("t", "One two.", volume=0)
             assert not any(client.audio)
-            await client.speaks("u", "One two.", pitch=1.5, voice="tone-600")
+            await client.speak("u", "One two.", pitch=1.5, voice="tone-600")
             assert pitch_of(client.audio) == 900
 
-    in_house(test)
+    with_server(test)
 
 
-def test_ssml_is_said_without_its_tags_and_they_are_not_charged() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
+def test_ssml_tags_are_neither_spoken_nor_charged() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
             document = '<speak>Hello <sub alias="world">W</sub>.</speak>'
-            finished = await client.speaks("t", document, enable_ssml=True)
+            finished = await client.speak("t", document, enable_ssml=True)
             assert finished["payload"]["usage"] == {"characters": len("Hello world.")}
 
-    in_house(test)
+    with_server(test)
 
 
-def test_the_manner_of_an_ssml_document_acts_on_top_of_the_tasks_own() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            usual = '<speak><prosody rate="1">One two three four.</prosody></speak>'
-            await client.speaks("t", usual, enable_ssml=True, voice="tone-600")
+def test_the_prosody_of_an_ssml_document_multiplies_the_tasks_own() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            plain = '<speak><prosody rate="1">One two three four.</prosody></speak>'
+            await client.speak("t", plain, enable_ssml=True, voice="tone-600")
             seconds = len(client.audio)
             document = (
                 '<speak rate="2" volume="25"><prosody pitch="1.5">One two three four.</prosody></speak>'
             )
-            await client.speaks("u", document, enable_ssml=True, voice="tone-600", volume=25)
+            await client.speak("u", document, enable_ssml=True, voice="tone-600", volume=25)
             assert pitch_of(client.audio) == 900
             assert len(client.audio) == pytest.approx(seconds / 2, rel=0.15)
             assert np.abs(np.frombuffer(client.audio, "<i2").astype(int)).max() < 2_500
 
-    in_house(test)
+    with_server(test)
 
 
-def test_a_task_without_text_is_a_moment_of_silence() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            finished = await client.speaks("t")
+def test_a_task_without_text_is_20_ms_of_silence() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            finished = await client.speak("t")
             assert finished["payload"]["usage"] == {"characters": 0}
             assert client.audio == bytes(960)
 
-    in_house(test)
+    with_server(test)
 
 
 # Refusals
 
 BAD: dict[str, Callable[[Client], Awaitable[None]]] = {
-    "not JSON": lambda client: client.raw("{"),
-    "binary": lambda client: client.raw(b"\x00"),
-    "20,001 characters": lambda client: client.sends("continue-task", "t", {"text": "x" * 20_001}),
-    "SSML that is not XML": lambda client: client.sends(
+    "not JSON": lambda client: client.send_raw("{"),
+    "binary": lambda client: client.send_raw(b"\x00"),
+    "20,001 characters": lambda client: client.send("continue-task", "t", {"text": "x" * 20_001}),
+    "SSML that is not XML": lambda client: client.send(
         "continue-task", "t", {"text": "<speak>Hello <b></speak>"}
     ),
-    "a billion laughs": lambda client: client.sends(
+    "a billion laughs": lambda client: client.send(
         "continue-task",
         "t",
         {"text": '<speak/><!DOCTYPE speak [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><speak>&b;</speak>'},
     ),
-    "another directive": lambda client: client.sends("finish-task", "t", {"directive": "pause"}),
+    "another directive": lambda client: client.send("finish-task", "t", {"directive": "pause"}),
 }
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_bad_frame_fails_the_open_task_and_nothing_else(bad: Callable[[Client], Awaitable[None]]) -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client, here.dial() as other:
-            await other.starts("other")
-            await client.starts("t", enable_ssml=True)
-            await client.sends("continue-task", "t", {"text": "word " * 1_000})
+def test_a_wrong_frame_fails_the_open_task_and_no_other(bad: Callable[[Client], Awaitable[None]]) -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client, server.connect_client() as other:
+            await other.start_task("other")
+            await client.start_task("t", enable_ssml=True)
+            await client.send("continue-task", "t", {"text": "word " * 1_000})
             await bad(client)
-            failed = await client.hears_event("task-failed")
+            failed = await client.receive_event("task-failed")
             assert (failed["task_id"], failed["error_code"]) == ("t", "InvalidParameter")
             assert failed["payload"] == {}
-            await client.sends("continue-task", "t", {"text": "late"})
-            await client.sends("finish-task", "t")
-            assert (await client.speaks("next", "Hello."))["event"] == "task-finished"
-            await other.sends("continue-task", "other", {"text": "Hello."})
-            await other.sends("finish-task", "other")
-            assert (await other.hears_event("task-finished", "task-failed"))["event"] == "task-finished"
+            await client.send("continue-task", "t", {"text": "late"})
+            await client.send("finish-task", "t")
+            assert (await client.speak("next", "Hello."))["event"] == "task-finished"
+            await other.send("continue-task", "other", {"text": "Hello."})
+            await other.send("finish-task", "other")
+            assert (await other.receive_event("task-finished", "task-failed"))["event"] == "task-finished"
 
-    in_house(test)
+    with_server(test)
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "says"),
+    ("parameters", "code", "says"),
     [
         ({"voice": "nobody"}, "InvalidParameter", "Engine return error code: 418"),
         ({"voice": None}, "InvalidParameter", "voice is required"),
@@ -454,54 +454,54 @@ def test_a_bad_frame_fails_the_open_task_and_nothing_else(bad: Callable[[Client]
         ({"model": "paraformer-v2"}, "ModelNotFound", "paraformer-v2"),
     ],
 )
-def test_a_task_that_cannot_be_run_fails_in_dashscopes_words(asked: Any, code: str, says: str) -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.runs("t", **asked)
-            failed = await client.hears_event("task-failed", "task-started")
+def test_a_task_that_cannot_run_fails_with_dashscopes_code(parameters: Any, code: str, says: str) -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.run_task("t", **parameters)
+            failed = await client.receive_event("task-failed", "task-started")
             assert (failed["event"], failed["error_code"]) == ("task-failed", code)
             assert says in failed["error_message"]
-            assert (await client.speaks("next", "Hello."))["event"] == "task-finished"
+            assert (await client.speak("next", "Hello."))["event"] == "task-finished"
 
-    in_house(test)
+    with_server(test)
 
 
-def test_a_preset_of_dashscope_is_spoken_by_the_voice_of_the_house() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
+def test_a_preset_of_dashscope_is_spoken_by_the_default_voice() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
             for preset in ("longxiaochun", "longxiaochun_v2", "loongstella", "longanyang"):
-                await client.speaks(preset, "One two.", voice=preset)
+                await client.speak(preset, "One two.", voice=preset)
                 assert pitch_of(client.audio) == PITCHES[0]
 
-    in_house(test)
+    with_server(test)
 
 
 def test_a_second_task_is_refused_and_the_first_goes_on() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("first")
-            await client.runs("second")
-            assert (await client.hears_event("task-failed"))["task_id"] == "second"
-            await client.sends("continue-task", "first", {"text": "Hello."})
-            await client.sends("finish-task", "first")
-            assert (await client.hears_event("task-finished"))["task_id"] == "first"
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("first")
+            await client.run_task("second")
+            assert (await client.receive_event("task-failed"))["task_id"] == "second"
+            await client.send("continue-task", "first", {"text": "Hello."})
+            await client.send("finish-task", "first")
+            assert (await client.receive_event("task-finished"))["task_id"] == "first"
 
-    in_house(test)
+    with_server(test)
 
 
-def test_a_full_house_says_so_at_once() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client, here.dial() as other:
-            await client.starts("first")
-            await other.runs("second")
-            failed = await other.hears_event("task-failed", "task-started")
+def test_a_task_beyond_capacity_fails_at_once() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client, server.connect_client() as other:
+            await client.start_task("first")
+            await other.run_task("second")
+            failed = await other.receive_event("task-failed", "task-started")
             assert failed["error_code"] == "Throttling.RateQuota"
             assert failed["error_message"].startswith("Requests rate limit exceeded, please try again later")
-            await client.sends("finish-task", "first")
-            await client.hears_event("task-finished")
-            assert (await other.speaks("third", "Hello."))["event"] == "task-finished"
+            await client.send("finish-task", "first")
+            await client.receive_event("task-finished")
+            assert (await other.speak("third", "Hello."))["event"] == "task-finished"
 
-    in_house(test, max_streams=1)
+    with_server(test, max_streams=1)
 
 
 class FailingBackend(StandInBackend):
@@ -517,17 +517,17 @@ class FailingBackend(StandInBackend):
         ]
 
 
-def test_a_voice_that_fails_fails_its_task_alone() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("t")
-            await client.sends("continue-task", "t", {"text": "Fine, so far. fail now."})
-            await client.sends("finish-task", "t")
-            failed = await client.hears_event("task-failed", "task-finished")
+def test_a_failing_voice_fails_its_task_only() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("t")
+            await client.send("continue-task", "t", {"text": "Fine, so far. fail now."})
+            await client.send("finish-task", "t")
+            failed = await client.receive_event("task-failed", "task-finished")
             assert (failed["event"], failed["error_code"]) == ("task-failed", "InternalError")
-            assert (await client.speaks("next", "Hello."))["event"] == "task-finished"
+            assert (await client.speak("next", "Hello."))["event"] == "task-finished"
 
-    in_house(test, backend=FailingBackend(PITCHES))
+    with_server(test, backend=FailingBackend(PITCHES))
 
 
 # Keys
@@ -541,10 +541,10 @@ def keys(tmp_path: Path, limits: KeyLimits = NO_LIMITS) -> tuple[KeysFile, str]:
 
 
 @pytest.mark.parametrize("key", [None, "wrong", "vv_00000000_" + "x" * 43, " "])
-def test_a_bad_key_is_refused_at_the_handshake_with_401(key: str | None, tmp_path: Path) -> None:
-    async def test(here: House) -> None:
+def test_a_wrong_key_is_refused_at_the_handshake_with_401(key: str | None, tmp_path: Path) -> None:
+    async def test(server: RunningServer) -> None:
         with pytest.raises(InvalidStatus) as caught:
-            async with here.dial(key=key):
+            async with server.connect_client(key=key):
                 pass
         answer = caught.value.response
         assert (answer.status_code, answer.reason_phrase) == (401, "Unauthorized")
@@ -552,185 +552,185 @@ def test_a_bad_key_is_refused_at_the_handshake_with_401(key: str | None, tmp_pat
         assert body["code"] == "InvalidApiKey"
         assert set(body) == {"code", "message", "request_id"}
 
-    in_house(test, access=AccessControl(keys(tmp_path)[0]))
+    with_server(test, access=AccessControl(keys(tmp_path)[0]))
 
 
-def test_a_good_key_speaks_and_the_word_bearer_is_of_any_case(tmp_path: Path) -> None:
+def test_a_valid_key_is_accepted_with_bearer_in_any_case(tmp_path: Path) -> None:
     file, key = keys(tmp_path)
 
-    async def test(here: House) -> None:
+    async def test(server: RunningServer) -> None:
         for scheme in ("Bearer", "bearer"):
             headers = {"Authorization": f"{scheme} {key}"}
-            url = f"ws://127.0.0.1:{here.port}{PATH}"
+            url = f"ws://127.0.0.1:{server.port}{PATH}"
             async with connect(url, additional_headers=headers, proxy=None) as socket:
                 assert "permessage-deflate" not in socket.response.headers.get("Sec-WebSocket-Extensions", "")
-                assert (await Client(socket).speaks("t", "Hello."))["event"] == "task-finished"
+                assert (await Client(socket).speak("t", "Hello."))["event"] == "task-finished"
 
-    in_house(test, access=AccessControl(file))
+    with_server(test, access=AccessControl(file))
 
 
-def test_a_key_that_may_not_speak_is_refused_at_the_handshake(tmp_path: Path) -> None:
+def test_a_key_without_the_scope_speak_is_refused_at_the_handshake(tmp_path: Path) -> None:
     file = KeysFile(tmp_path / "keys.json")
     key = file.add("enrols", (Scope.ENROLL,), KeyLimits())
 
-    async def test(here: House) -> None:
+    async def test(server: RunningServer) -> None:
         with pytest.raises(InvalidStatus) as caught:
-            async with here.dial(key=key):
+            async with server.connect_client(key=key):
                 pass
         assert caught.value.response.status_code == 403
 
-    in_house(test, access=AccessControl(file))
+    with_server(test, access=AccessControl(file))
 
 
-def test_a_key_that_is_revoked_runs_no_more_tasks(tmp_path: Path) -> None:
+def test_a_revoked_key_runs_no_more_tasks(tmp_path: Path) -> None:
     file, key = keys(tmp_path)
 
-    async def test(here: House) -> None:
-        async with here.dial(key=key) as client:
-            await client.speaks("t", "Hello.")
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client(key=key) as client:
+            await client.speak("t", "Hello.")
             file.revoke(key.split("_")[1])
-            await client.runs("u")
-            assert (await client.hears_event("task-failed"))["error_code"] == "InvalidApiKey"
+            await client.run_task("u")
+            assert (await client.receive_event("task-failed"))["error_code"] == "InvalidApiKey"
 
-    in_house(test, access=AccessControl(file))
+    with_server(test, access=AccessControl(file))
 
 
 @pytest.mark.parametrize(
     "limits",
     [KeyLimits(requests_per_minute=1), KeyLimits(characters_per_minute=10)],
 )
-def test_a_key_that_asks_for_too_much_is_throttled(limits: KeyLimits, tmp_path: Path) -> None:
+def test_a_key_beyond_its_limits_is_throttled(limits: KeyLimits, tmp_path: Path) -> None:
     file, key = keys(tmp_path, limits)
 
-    async def test(here: House) -> None:
-        async with here.dial(key=key) as client:
-            await client.speaks("t", "Hello.")
-            await client.runs("u")
-            await client.sends("continue-task", "u", {"text": "Hello again."})
-            assert (await client.hears_event("task-failed"))["error_code"] == "Throttling.RateQuota"
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client(key=key) as client:
+            await client.speak("t", "Hello.")
+            await client.run_task("u")
+            await client.send("continue-task", "u", {"text": "Hello again."})
+            assert (await client.receive_event("task-failed"))["error_code"] == "Throttling.RateQuota"
 
-    in_house(test, access=AccessControl(file))
+    with_server(test, access=AccessControl(file))
 
 
-def test_a_key_has_so_many_tasks_at_once_and_gets_them_back(tmp_path: Path) -> None:
+def test_a_key_has_a_limited_number_of_open_tasks(tmp_path: Path) -> None:
     file, key = keys(tmp_path, KeyLimits(streams=1))
 
-    async def test(here: House) -> None:
-        async with here.dial(key=key) as client, here.dial(key=key) as other:
-            await client.starts("t")
-            await other.runs("u")
-            assert (await other.hears_event("task-failed"))["error_code"] == "Throttling.RateQuota"
-            await client.sends("finish-task", "t")
-            await client.hears_event("task-finished")
-            assert (await other.speaks("v", "Hello."))["event"] == "task-finished"
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client(key=key) as client, server.connect_client(key=key) as other:
+            await client.start_task("t")
+            await other.run_task("u")
+            assert (await other.receive_event("task-failed"))["error_code"] == "Throttling.RateQuota"
+            await client.send("finish-task", "t")
+            await client.receive_event("task-finished")
+            assert (await other.speak("v", "Hello."))["event"] == "task-finished"
 
-    in_house(test, access=AccessControl(file))
+    with_server(test, access=AccessControl(file))
 
 
-# Time and ends
+# Timeouts and shutdown
 
-QUICK = DashScopeTimeouts(input_timeout_s=0.1, idle_timeout_s=0.2)
+SHORT_TIMEOUTS = DashScopeTimeouts(input_timeout_s=0.1, idle_timeout_s=0.2)
 
 
 def test_an_idle_socket_is_closed_with_1000() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            assert await client.is_closed() == 1000
-        await until(lambda: len(here.sockets) == 0)
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            assert await client.wait_until_closed() == 1000
+        await until(lambda: len(server.sockets) == 0)
 
-    in_house(test, patience=QUICK)
-
-
-def test_the_idle_time_begins_with_the_end_of_a_task() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            assert (await client.speaks("t", "Hello."))["event"] == "task-finished"
-            assert await client.is_closed() == 1000
-
-    in_house(test, patience=DashScopeTimeouts(input_timeout_s=20.0, idle_timeout_s=0.6))
+    with_server(test, timeouts=SHORT_TIMEOUTS)
 
 
-def test_a_task_without_input_fails_and_the_socket_stays() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("t")
-            failed = await client.hears_event("task-failed")
+def test_the_idle_timeout_begins_with_the_end_of_a_task() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            assert (await client.speak("t", "Hello."))["event"] == "task-finished"
+            assert await client.wait_until_closed() == 1000
+
+    with_server(test, timeouts=DashScopeTimeouts(input_timeout_s=20.0, idle_timeout_s=0.6))
+
+
+def test_a_task_without_input_fails_and_the_socket_stays_open() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("t")
+            failed = await client.receive_event("task-failed")
             assert "request timeout after" in failed["error_message"]
-            assert (await client.speaks("next", "Hello."))["event"] == "task-finished"
+            assert (await client.speak("next", "Hello."))["event"] == "task-finished"
 
-    in_house(test, patience=DashScopeTimeouts(input_timeout_s=0.6, idle_timeout_s=20.0))
+    with_server(test, timeouts=DashScopeTimeouts(input_timeout_s=0.6, idle_timeout_s=20.0))
 
 
-@pytest.mark.parametrize("politely", [True, False])
-def test_a_client_that_vanishes_frees_the_engine(politely: bool) -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("t")
-            await client.sends("continue-task", "t", {"text": "word " * 3_000})
+@pytest.mark.parametrize("with_closing_handshake", [True, False])
+def test_a_client_that_disconnects_frees_the_engine(with_closing_handshake: bool) -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("t")
+            await client.send("continue-task", "t", {"text": "word " * 3_000})
             while not client.audio:
-                await client.hears()
-            if not politely:
+                await client.receive()
+            if not with_closing_handshake:
                 client.socket.transport.abort()
             else:
                 await client.socket.close()
-            await here.is_free()
-            await until(lambda: len(here.sockets) == 0)
+            await server.wait_until_free()
+            await until(lambda: len(server.sockets) == 0)
 
-    in_house(test)
+    with_server(test)
 
 
-def test_a_client_that_stops_reading_stops_its_rendering_and_no_one_elses() -> None:
-    async def test(here: House) -> None:
-        metrics = here.sockets.engine.metrics
-        async with here.dial() as client, here.dial() as other:
-            await client.starts("t", sample_rate=48_000, format="wav")
+def test_a_client_that_stops_reading_stops_its_own_rendering_only() -> None:
+    async def test(server: RunningServer) -> None:
+        metrics = server.sockets.engine.metrics
+        async with server.connect_client() as client, server.connect_client() as other:
+            await client.start_task("t", sample_rate=48_000, format="wav")
             client.socket.transport.pause_reading()
             for _ in range(10):
-                await client.sends("continue-task", "t", {"text": "word " * 3_999})
+                await client.send("continue-task", "t", {"text": "word " * 3_999})
             rendered = -1.0
             while rendered != (rendered := metrics.audio_seconds._value.get()):
                 await asyncio.sleep(0.5)
             assert rendered < 10 * 3_999 * 0.2
-            assert (await other.speaks("u", "Hello."))["event"] == "task-finished"
+            assert (await other.speak("u", "Hello."))["event"] == "task-finished"
             client.socket.transport.abort()
-            await here.is_free()
+            await server.wait_until_free()
 
-    in_house(test)
+    with_server(test)
 
 
-def test_at_shutdown_open_tasks_end_and_sockets_are_closed_with_1001() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as idle, here.dial() as client:
-            await client.starts("t")
-            await client.sends("continue-task", "t", {"text": "Hello."})
-            ending = asyncio.create_task(here.sockets.finish(TIMEOUT_S))
-            assert await idle.is_closed() == 1001
+def test_at_shutdown_open_tasks_finish_and_sockets_are_closed_with_1001() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as idle, server.connect_client() as client:
+            await client.start_task("t")
+            await client.send("continue-task", "t", {"text": "Hello."})
+            ending = asyncio.create_task(server.sockets.finish(TIMEOUT_S))
+            assert await idle.wait_until_closed() == 1001
             with pytest.raises(InvalidStatus) as caught:
-                async with here.dial():
+                async with server.connect_client():
                     pass
             assert caught.value.response.status_code == 503
-            await client.sends("finish-task", "t")
-            assert (await client.hears_event("task-finished", "task-failed"))["event"] == "task-finished"
-            assert await client.is_closed() == 1001
+            await client.send("finish-task", "t")
+            assert (await client.receive_event("task-finished", "task-failed"))["event"] == "task-finished"
+            assert await client.wait_until_closed() == 1001
             await ending
 
-    in_house(test)
+    with_server(test)
 
 
-def test_at_shutdown_nobody_is_waited_for_longer_than_said() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
-            await client.starts("t")
-            await here.sockets.finish(0.05)
-            assert await client.is_closed() == 1001
+def test_the_wait_for_open_tasks_at_shutdown_is_bounded() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("t")
+            await server.sockets.finish(0.05)
+            assert await client.wait_until_closed() == 1001
 
-    in_house(test)
+    with_server(test)
 
 
 def test_the_socket_answers_pings() -> None:
-    async def test(here: House) -> None:
-        async with here.dial() as client:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
             async with asyncio.timeout(TIMEOUT_S):
                 await (await client.socket.ping())
 
-    in_house(test)
+    with_server(test)
