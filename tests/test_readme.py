@@ -23,12 +23,13 @@ from vivavoce.tts_engine.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GATEWAY_README = (ROOT / "gateway" / "README.md").read_text(encoding="utf-8")
 SERVER = "127.0.0.1:8080"  # in snippets that speak with one
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def picture_names() -> list[str]:
@@ -63,8 +64,8 @@ def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
 
 
 def rows_after(heading: str) -> list[list[str]]:
-    """Cells of the first table under a heading, without its head."""
-    section = README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    """Cells of the first table under a heading of the gateway's README, without its head."""
+    section = GATEWAY_README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
@@ -148,18 +149,21 @@ def test_the_metrics_table_names_every_metric() -> None:
     }
 
 
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", README)
-    headings = re.findall(r"^#+ (.+)$", README, re.MULTILINE)
+@pytest.mark.parametrize(("text", "folder"), [(README, ROOT), (GATEWAY_README, ROOT / "gateway")])
+def test_links_lead_somewhere(text: str, folder: Path) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     anchors = {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
     lost = [
-        link for link in links if "://" not in link and link not in anchors and not (ROOT / link).exists()
+        link
+        for link in links
+        if "://" not in link and link not in anchors and not (folder / link.partition("#")[0]).exists()
     ]
     assert lost == []
 
 
 @pytest.mark.parametrize(
-    "text", [README, *(file.read_text("utf-8") for file in (ROOT / "examples/asterisk").iterdir())]
+    "text", [GATEWAY_README, *(file.read_text("utf-8") for file in (ROOT / "examples/asterisk").iterdir())]
 )
 def test_every_dial_of_an_audiosocket_names_its_format(text: str) -> None:
     dials = [line for line in text.splitlines() if "Dial(AudioSocket/" in line]
@@ -167,7 +171,9 @@ def test_every_dial_of_an_audiosocket_names_its_format(text: str) -> None:
 
 
 def test_the_dial_plan_answers_before_it_hands_over() -> None:
-    for extension in re.findall(r"^exten => .*?(?=^exten|\Z)", blocks("ini")[0], re.MULTILINE | re.DOTALL):
+    for extension in re.findall(
+        r"^exten => .*?(?=^exten|\Z)", blocks("ini", GATEWAY_README)[0], re.MULTILINE | re.DOTALL
+    ):
         lines = extension.strip().splitlines()
         assert lines[0].endswith("1,Answer()")
         assert "AudioSocket" in lines[1]
