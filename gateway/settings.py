@@ -63,7 +63,7 @@ class Settings(BaseSettings):
 
     # Addresses
 
-    # Loopback by default: /metrics and the page would show other machines who is on the phone.
+    # Loopback by default: the page and the calls API give access to every call.
     host: _Host = "127.0.0.1"  # of HTTP
     http_port: _Port = 8080
     # Loopback by default, because AudioSocket has no authentication.
