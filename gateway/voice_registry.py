@@ -312,7 +312,7 @@ class VoiceRegistry:
 
     def _cloning_voices(self) -> EnrollableVoices:
         if not isinstance(self._voices, EnrollableVoices):
-            raise BadRequest("the loaded voice cannot clone voices; CosyVoice 2 and 3 can (setting 'bundle')")
+            raise BadRequest("the loaded voice cannot clone voices; CosyVoice 2 or 3 can (setting 'bundle')")
         return self._voices
 
     async def _encode_recording(self, cloning: EnrollableVoices, data: bytes, new: NewVoice) -> VoicePrompt:

@@ -265,6 +265,20 @@ def test_a_failing_device_call_ends_only_the_session_at_fault(v2_folder: Path, w
     assert backend.open_slots == 0
 
 
+@pytest.mark.parametrize("method", ["begin", "decoding_turn", "answer", "render_result", "empty_result"])
+def test_a_failure_of_a_session_on_the_host_ends_only_that_session(v2_folder: Path, method: str) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("bad session")
+
+    backend = CosyVoiceBackend.load(v2_folder, BRIEF)
+    driver = SessionDriver(backend)
+    good, bad = (driver.add(TEXTS[1], seed=seed) for seed in range(2))
+    setattr(backend._sessions[bad], method, fail)
+    driver.speak()
+    assert {slot: str(failure) for slot, failure in driver.failures.items()} == {bad: "bad session"}
+    assert np.concatenate(driver.samples[good]).any()
+
+
 def test_out_of_memory_ends_the_newest_sessions_and_stops_admission(v2_folder: Path) -> None:
     backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, slots=6))
     driver = SessionDriver(backend)
