@@ -20,9 +20,6 @@ from those, root mean square against the signal's, in three chunks of the reduce
 
 A session's state is 184 kB, whatever the length.
 
-``HiftV2.compat_step`` is upstream's way: phase from zero in every call, behind 160 ms of source that is kept,
-and a fade whose weights sum to 1.08.
-
 Source: FunAudioLLM/CosyVoice@ace7c47 hifigan/generator.py (HiFTGenerator, SineGen2), cli/model.py
 (token2wav), utils/common.py (fade_in_out); keys as in hift.pt.
 """
@@ -46,8 +43,6 @@ from .layers import (
     WeightNormTransposedConv,
     turns_per_sample,
 )
-
-SOURCE_FADE_FRAMES = 8  # upstream's mel cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +80,8 @@ class HiftV2State:
     tail: Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class CompatState:
-    """Upstream's cache: mel (B, 80, 8), source (B, 1, 3840), tail (B, 3840); 0 wide at a beginning."""
-
-    mel: Tensor
-    source: Tensor
-    tail: Tensor
-
-
 class HiftV2(nn.Module):
-    """The v2 vocoder: ``step`` and ``finish`` with a state, or ``whole`` at once."""
+    """The v2 vocoder: ``step`` and ``finish`` with a state."""
 
     def __init__(self, config: HiftConfig, policy: HiftV2Policy | None = None) -> None:
         super().__init__()
@@ -190,47 +176,6 @@ class HiftV2(nn.Module):
             rendered.wave[:, emitted : emitted + fade_samples].clone() if emitted else state.tail,
         )
 
-    def init_compat_state(self, rows: int) -> CompatState:
-        """A beginning, upstream's way."""
-        empty = self.conv_post.bias.new_empty
-        return CompatState(empty(rows, MEL_BANDS, 0), empty(rows, 1, 0), empty(rows, 0))
-
-    def compat_step(self, mel: Tensor, noise: Tensor, state: CompatState) -> tuple[Tensor, CompatState]:
-        """Samples of a chunk as upstream renders and fades it; noise: (B, 480 (n + frames kept), waves)."""
-        mel, source, wave = self._compat_render(mel, noise, state)
-        kept_samples = SOURCE_FADE_FRAMES * self.config.samples_per_frame
-        tails = (mel[:, :, -SOURCE_FADE_FRAMES:], source[:, :, -kept_samples:], wave[:, -kept_samples:])
-        return wave[:, :-kept_samples], CompatState(*(tail.clone() for tail in tails))
-
-    def compat_finish(self, mel: Tensor, noise: Tensor, state: CompatState) -> Tensor:
-        """Samples of the last chunk as upstream renders it."""
-        return self._compat_render(mel, noise, state)[2]
-
-    @torch.inference_mode()
-    def _compat_render(self, mel: Tensor, noise: Tensor, state: CompatState) -> tuple[Tensor, Tensor, Tensor]:
-        mel = torch.cat([state.mel, mel], 2)
-        source, wave = self.render_whole(mel, noise, state.source)
-        weights = torch.hamming_window(
-            2 * state.tail.shape[1], periodic=False, dtype=torch.float64, device=wave.device
-        )
-        rise, fall = (part.float() for part in weights.chunk(2)) if len(weights) else (weights, weights)
-        return mel, source, cross_fade(state.tail, wave, (rise, fall))
-
-    @torch.inference_mode()
-    def render_whole(
-        self, mel: Tensor, noise: Tensor, kept_source: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Source and samples of a whole mel, phase from zero, in upstream's arithmetic.
-
-        mel: (B, 80, T). noise: (B, 480 T, waves). kept_source: (B, 1, n) replaces the source's beginning.
-        Returns (B, 1, 480 T) and (B, 480 T).
-        """
-        f0 = self.f0_predictor(mel)
-        source = self.m_source(interpolated_phase_sines(f0, self.config), f0, noise)
-        if kept_source is not None:
-            source[:, :, : kept_source.shape[2]] = kept_source
-        return source, self.decode(mel, source)
-
     def decode(self, mel: Tensor, source: Tensor) -> Tensor:
         """mel: (B, 80, T). source: (B, 1, 480 T) -> samples (B, 480 T) within the limit."""
         config, edge = self.config, self.config.n_fft // 2
@@ -276,13 +221,6 @@ def _source_down(config: HiftConfig, stage: int, padding: int) -> nn.Conv1d:
     return nn.Conv1d(config.n_fft + 2, config.channels(stage), kernel, stride, padding)
 
 
-def interpolated_phase_sines(f0: Tensor, config: HiftConfig) -> Tensor:
-    """Sines as upstream computes them, single precision of ever larger angles: (B, 480 T, waves)."""
-    angles = torch.cumsum(turns_per_sample(f0, config), 1).transpose(1, 2) * 2 * torch.pi
-    size = config.samples_per_frame
-    return F.interpolate(angles * size, scale_factor=float(size), mode="linear").transpose(1, 2).sin()
-
-
 def continued_phase_sines(
     f0: Tensor, phase: Tensor, config: HiftConfig, *, beginning: bool
 ) -> tuple[Tensor, Tensor]:
@@ -319,8 +257,3 @@ def cross_fade(earlier: Tensor, wave: Tensor, weights: tuple[Tensor, Tensor]) ->
     count = earlier.shape[1]
     rise, fall = weights
     return torch.cat([wave[:, :count] * rise + earlier * fall, wave[:, count:]], 1)
-
-
-def stretch_mel(mel: Tensor, speed: float) -> Tensor:
-    """A whole mel ``speed`` times as fast, upstream's way: (B, 80, T) -> (B, 80, int(T / speed))."""
-    return F.interpolate(mel, size=int(mel.shape[2] / speed), mode="linear")

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from golden.reference import upstream_vocoder
 from golden.reference.flow import (
     Arrays,
     Comparison,
@@ -23,9 +24,15 @@ from golden.reference.flow import (
     read_arrays,
     read_flow_case,
 )
+from golden.reference.upstream_vocoder import (
+    WITHHELD_FRAMES,
+    interpolated_phase_sines,
+    render_whole,
+    stretch_mel,
+)
 from vivavoce.models.cosyvoice.flow.encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
 from vivavoce.models.cosyvoice.flow.flow import BLOCK_IDS, AttentionMask
-from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2, interpolated_phase_sines, stretch_mel
+from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3, frame_phase_sines
 from vivavoce.models.cosyvoice.vocoder.layers import HiftConfig
 
@@ -33,7 +40,6 @@ SOURCE_TOLERANCE = 1e-3
 NETWORK_TOLERANCE = 1e-4
 WAVE_TOLERANCE = 1e-3
 MAX_HOP = 100
-WITHHELD_FRAMES = 8
 
 
 def stated_hift_config(folder: Path) -> HiftConfig:
@@ -85,7 +91,7 @@ def hift_case(folder: Path) -> Iterator[Comparison]:
     yield from _source_stages(vocoder, arrays)
     runs = {"zero": (silent, None), "noise": (noise, None), "cache": (silent, arrays["cache_source"])}
     for name, (drawn, kept) in runs.items():
-        source, wave = vocoder.render_whole(mel, drawn, kept)
+        source, wave = render_whole(vocoder, mel, drawn, kept)
         yield compare("d_hift", f"source_{name}", source, arrays[f"source_{name}"], SOURCE_TOLERANCE)
         yield compare("d_hift", f"wav_{name}", wave, arrays[f"wav_{name}"], WAVE_TOLERANCE)
     carried = vocoder.finish(mel, silent, vocoder.init_state(1))
@@ -164,7 +170,7 @@ def speech_case(folder: Path) -> Iterator[Comparison]:
         yield compare(
             "j_tts",
             name,
-            vocoder.render_whole(mel, _zero_noise(mel, vocoder.config))[1],
+            render_whole(vocoder, mel, _zero_noise(mel, vocoder.config))[1],
             arrays[name],
             WAVE_TOLERANCE,
         )
@@ -222,14 +228,14 @@ def upstream_hop_ends(prompt_ids: int, ids: int) -> Iterator[int]:
 
 def vocode_as_upstream(vocoder: HiftV2, mels: tuple[Tensor, ...]) -> Iterator[Tensor]:
     """Samples of each piece of mel as upstream streams them, without noise."""
-    state = vocoder.init_compat_state(1)
+    state = upstream_vocoder.init_state(vocoder, 1)
     for mel in mels[:-1]:
-        samples, state = vocoder.compat_step(
-            mel, _zero_noise(torch.cat([state.mel, mel], 2), vocoder.config), state
+        samples, state = upstream_vocoder.step(
+            vocoder, mel, _zero_noise(torch.cat([state.mel, mel], 2), vocoder.config), state
         )
         yield samples
     last = _zero_noise(torch.cat([state.mel, mels[-1]], 2), vocoder.config)
-    yield vocoder.compat_finish(mels[-1], last, state)
+    yield upstream_vocoder.finish(vocoder, mels[-1], last, state)
 
 
 def cut_as_upstream(samples: Tensor, mels: tuple[Tensor, ...], config: HiftConfig) -> Iterator[Tensor]:

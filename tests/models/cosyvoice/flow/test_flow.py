@@ -14,7 +14,7 @@ from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.dit import DitConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow import (
+from vivavoce.models.cosyvoice.flow.flow import (  # noqa: E402
     V2_CONFIG,
     V3_CONFIG,
     AttentionMask,

@@ -15,8 +15,8 @@ from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E
 from vivavoce.models.cosyvoice.flow.dit import DitConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow import Flow, FlowChunk, FlowConfig, FlowPolicy, FlowState  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs, SequenceHandle
-from vivavoce.models.cosyvoice.flow.page_allocator import PageAllocator
+from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs, SequenceHandle  # noqa: E402
+from vivavoce.models.cosyvoice.flow.page_allocator import PageAllocator  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 

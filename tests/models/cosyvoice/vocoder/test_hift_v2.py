@@ -7,17 +7,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
+from golden.reference import upstream_vocoder  # noqa: E402
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
+from golden.reference.upstream_vocoder import interpolated_phase_sines, render_whole  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, join_states, scatter, tensors  # noqa: E402
-from vivavoce.models.cosyvoice.vocoder.hift_v2 import (
+from vivavoce.models.cosyvoice.vocoder.hift_v2 import (  # noqa: E402
     HiftV2,
     HiftV2Policy,
     HiftV2State,
     continued_phase_sines,
     cross_fade,
     equal_gain_weights,
-    interpolated_phase_sines,
 )
 from vivavoce.models.cosyvoice.vocoder.layers import HiftConfig  # noqa: E402
 
@@ -83,10 +84,12 @@ def test_by_default_a_seam_touches_only_what_lies_around_it(edges: tuple[int, ..
 def test_a_seam_is_nearer_to_the_whole_than_upstreams_is() -> None:
     vocoder, (mel, noise) = make_hift(), random_inputs()
     ours = stepped(vocoder, mel, noise, (60,), vocoder.init_state(1))
-    samples, cache = vocoder.compat_step(mel[..., :60], noise[:, : 60 * SIZE], vocoder.init_compat_state(1))
-    last = vocoder.compat_finish(mel[..., 60:], noise[:, 52 * SIZE :], cache)
+    samples, cache = upstream_vocoder.step(
+        vocoder, mel[..., :60], noise[:, : 60 * SIZE], upstream_vocoder.init_state(vocoder, 1)
+    )
+    last = upstream_vocoder.finish(vocoder, mel[..., 60:], noise[:, 52 * SIZE :], cache)
     theirs = torch.cat([samples, last], 1)
-    whole = vocoder.render_whole(mel, noise)[1]
+    whole = render_whole(vocoder, mel, noise)[1]
     assert theirs.shape == whole.shape
     distance = [float((wave - whole)[:, 50 * SIZE :].square().mean()) for wave in (ours, theirs)]
     assert distance[0] < 0.1 * distance[1]
@@ -95,7 +98,7 @@ def test_a_seam_is_nearer_to_the_whole_than_upstreams_is() -> None:
 def test_the_carried_phase_speaks_as_upstreams_does_over_a_whole_mel() -> None:
     vocoder, (mel, noise) = make_hift(), random_inputs()
     carried = vocoder.finish(mel, noise, vocoder.init_state(1))
-    assert torch.allclose(carried, vocoder.render_whole(mel, noise)[1], atol=2e-3)
+    assert torch.allclose(carried, render_whole(vocoder, mel, noise)[1], atol=2e-3)
 
 
 def test_the_source_is_the_same_however_it_is_cut() -> None:
