@@ -1,61 +1,59 @@
 """The v2 vocoder, streamed: mel to samples by a harmonic source and an inverse Fourier transform.
 
-The network is not causal: its convolutions see about 14 mel frames on either side. ``HiftV2.step`` renders the
-new frames together with some that lie behind them, withholds the last ones and fades into them with the next
-step:
+The network is not causal: its convolutions see about 14 mel frames on either side. ``HiftV2.step`` renders
+the new frames together with some earlier ones, withholds the last ones, and fades from the samples withheld
+by the previous step:
 
-    mel frames     | context |  overlap  |        new         |
-    rendered now   |---------|-----------|--------------------|
-    before         |---------|-----------|  what followed was not known yet
-    given out                |fade|-------------->| overlap of the next step, withheld
+    mel frames      | context |  overlap  |        new         |
+    this step       |---------|-----------|--------------------|   renders all of it
+    previous step   |---------|-----------|                        rendered it without the frames after it
+    samples out               |fade|-------------->| overlap of the next step, withheld
 
-The source is computed once: its phase, and its samples behind the overlap, are carried over, so that the
-excitation is one signal, however it is cut. What the last step has rendered is right but near its end, what
-this step renders is right all over, so the fade is early. The default overlap, 8 frames, is upstream's
-latency; from 20 on the fade joins equal signals, and the samples are those of the whole mel at once. How far
-from those, root mean square against the signal's, in three chunks of the reduced network of the golden set:
+The source is one signal, whatever the split: its phase, and its samples before the overlap, are part of the
+state. The previous step's rendering is accurate except near its end, and this step's is accurate everywhere,
+so the fade lies at the beginning of the overlap. The default overlap of 8 frames has upstream's latency; from
+20 frames on the fade joins equal signals, and the samples are those of the whole mel rendered at once.
+Deviation from those, root mean square relative to the signal, in three chunks of the reduced network of the
+golden set:
 
-    upstream's way        -2.5 dB          overlap 12, fade 4     -35 dB
+    upstream             -2.5 dB           overlap 12, fade 4     -35 dB
     overlap 8, fade 4    -22.6 dB          overlap 16, fade 4     below -58 dB, rounding
 
-A session's state is 184 kB, whatever the length.
+A session's state is 184 kB, whatever the length of the utterance.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 hifigan/generator.py (HiFTGenerator, SineGen2), cli/model.py
-(token2wav), utils/common.py (fade_in_out); keys as in hift.pt.
+(token2wav); keys as in hift.pt.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from .layers import (
     F0_LAYERS,
-    FINAL_LEAKY_SLOPE,
     MEL_BANDS,
-    F0Predictor,
-    HarmonicSource,
     HiftConfig,
+    HiftNetwork,
     ResBlock,
-    ShortTimeSpectra,
-    WeightNormConv,
+    StageRunner,
     WeightNormTransposedConv,
     turns_per_sample,
 )
 
+PRE_KERNEL = 7
+F0_KERNEL = 3
+
 
 @dataclass(frozen=True, slots=True)
 class HiftV2Policy:
-    """How a step overlaps the last one, in mel frames of 20 ms.
+    """Overlap of a step with the previous one, in mel frames. The fade must fit into the overlap."""
 
-    ``context_frames``: rendered again behind the overlap. ``overlap_frames``: withheld. ``fade_frames``: of
-    the overlap, over which the next rendering replaces the last.
-    """
-
-    context_frames: int = 16
-    overlap_frames: int = 8
-    fade_frames: int = 4
+    context_frames: int = 16  # rendered again before the overlap
+    overlap_frames: int = 8  # withheld until the next step
+    fade_frames: int = 4  # of the overlap
 
     def __post_init__(self) -> None:
         if not 0 <= self.fade_frames <= self.overlap_frames:
@@ -66,63 +64,30 @@ class HiftV2Policy:
 
 @dataclass(frozen=True, slots=True)
 class HiftV2State:
-    """What the vocoder remembers between steps; C context and O overlap frames, both 0 at a beginning.
+    """Memory of the vocoder between steps: C context and O overlap frames, both 0 at the beginning."""
 
-    ``mel``: (B, 80, C + O). ``source``: (B, 1, 480 C). ``noise``: (B, 480 O, waves). ``phase``: (B, waves)
-    float64, turns in 0..1 at the middle of the last context frame. ``tail``: (B, 480 F), samples withheld
-    that the next step fades from.
-    """
-
-    mel: Tensor
-    source: Tensor
-    noise: Tensor
-    phase: Tensor
-    tail: Tensor
+    mel: Tensor  # (B, 80, C + O)
+    source: Tensor  # (B, 1, 480 C) samples of the source
+    noise: Tensor  # (B, 480 O, waves)
+    phase: Tensor  # (B, waves) float64, turns in 0..1 at the middle of the last context frame
+    tail: Tensor  # (B, 480 F) samples withheld, from which the next step fades
 
 
-class HiftV2(nn.Module):
-    """The v2 vocoder: ``step`` and ``finish`` with a state."""
+class HiftV2(HiftNetwork):
+    """The v2 vocoder: ``step`` through an utterance and ``finish`` it."""
 
     def __init__(self, config: HiftConfig, policy: HiftV2Policy | None = None) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(
+            config,
+            pre_kernel=PRE_KERNEL,
+            f0_kernels=(F0_KERNEL,) * F0_LAYERS,
+            upsampling=WeightNormTransposedConv,
+            source_padding=_centred_padding,
+        )
         self.policy = policy or HiftV2Policy()
-        stages = range(len(config.upsample_rates))
-        self.m_source = HarmonicSource(config)
-        self.conv_pre = WeightNormConv(MEL_BANDS, config.base_channels, 7)
-        self.ups = nn.ModuleList(
-            [
-                WeightNormTransposedConv(
-                    config.base_channels >> stage,
-                    config.channels(stage),
-                    config.upsample_kernels[stage],
-                    config.upsample_rates[stage],
-                )
-                for stage in stages
-            ]
-        )
-        self.source_downs = nn.ModuleList(
-            [_source_down(config, stage, _centred_padding(config.source_strides[stage])) for stage in stages]
-        )
-        self.source_resblocks = nn.ModuleList(
-            [
-                ResBlock(config.channels(i), config.source_kernels[i], config.source_dilations[i])
-                for i in stages
-            ]
-        )
-        self.resblocks = nn.ModuleList(
-            [
-                ResBlock(config.channels(stage), kernel, dilations)
-                for stage in stages
-                for kernel, dilations in zip(config.kernels, config.dilations, strict=True)
-            ]
-        )
-        self.conv_post = WeightNormConv(config.channels(stages[-1]), config.n_fft + 2, 7)
-        self.f0_predictor = F0Predictor(config.f0_channels, (3,) * F0_LAYERS)
-        self.spectra = ShortTimeSpectra(config)
 
     def init_state(self, rows: int) -> HiftV2State:
-        """A beginning."""
+        """The state before the first chunk."""
         empty = self.conv_post.bias.new_empty
         waves = self.config.sine_count
         phase = self.conv_post.bias.new_zeros(rows, waves, dtype=torch.float64)
@@ -131,11 +96,11 @@ class HiftV2(nn.Module):
         )
 
     def step(self, mel: Tensor, noise: Tensor, state: HiftV2State) -> tuple[Tensor, HiftV2State]:
-        """Samples of a chunk, the overlap withheld.
+        """Render a chunk and withhold the overlap.
 
-        mel: (B, 80, n). noise: (B, 480 n, waves) standard normal. Returns (B, 480 m), m = n less what is
-        newly withheld. Rows batch if they have as much behind them; all have after a step of context +
-        overlap frames.
+        mel: (B, 80, n). noise: (B, 480 n, waves), standard normal. Returns (B, 480 m) samples; m is n at a
+        steady overlap, less at the beginning. States whose tensors have equal shapes may be batched; all do
+        once context + overlap frames have been rendered.
         """
         rendered = self._render(mel, noise, state)
         frames = rendered.wave.shape[1] // self.config.samples_per_frame
@@ -144,7 +109,7 @@ class HiftV2(nn.Module):
         return rendered.wave[:, :emitted], self._next_state(rendered, overlap, state)
 
     def finish(self, mel: Tensor, noise: Tensor, state: HiftV2State) -> Tensor:
-        """Samples of the last chunk, nothing withheld. The same inputs as ``step``."""
+        """Render the last chunk to its end. The same inputs as ``step``."""
         return self._render(mel, noise, state).wave
 
     @torch.inference_mode()
@@ -172,62 +137,66 @@ class HiftV2(nn.Module):
             rendered.source[:, :, begin * size : boundary * size].clone(),
             rendered.noise[:, emitted:].clone(),
             phases[:, -1].clone(),
-            # Where nothing has been given out there is no new seam.
+            # Without samples out there is no new seam: the earlier tail stays.
             rendered.wave[:, emitted : emitted + fade_samples].clone() if emitted else state.tail,
         )
 
     def decode(self, mel: Tensor, source: Tensor) -> Tensor:
-        """mel: (B, 80, T). source: (B, 1, 480 T) -> samples (B, 480 T) within the limit."""
+        """mel: (B, 80, T). source: (B, 1, 480 T). Returns samples (B, 480 T), clamped."""
         config, edge = self.config, self.config.n_fft // 2
         spectrum = self.spectra.analyse(F.pad(source, (edge, edge), mode="reflect")[:, 0])
-        x = self.conv_pre.same_padded(mel)
-        for stage, up in enumerate(self.ups):
-            x = up(F.leaky_relu(x, config.leaky_slope))
-            if stage == len(self.ups) - 1:
-                x = F.pad(x, (1, 0), mode="reflect")
-            x = x + self.source_resblocks[stage](self.source_downs[stage](spectrum))
-            x = sum(block(x) for block in self._blocks(stage)) / len(config.kernels)
-        x = self.conv_post.same_padded(F.leaky_relu(x, FINAL_LEAKY_SLOPE))
+        x = self.run_stages(self.conv_pre.same_padded(mel), _PaddedRunner(self, spectrum))
         whole = self.spectra.overlap_add(self.spectra.inverse(x)) / self.spectra.envelope(x.shape[2])
         return whole[:, edge:-edge].clamp(-config.max_amplitude, config.max_amplitude)
 
-    def _blocks(self, stage: int) -> nn.ModuleList:
-        count = len(self.config.kernels)
-        return self.resblocks[stage * count : (stage + 1) * count]
+
+class _PaddedRunner(StageRunner):
+    """Runs layers with zeros beyond both ends of what is rendered. spectrum: (B, 18, F) of the source."""
+
+    is_beginning = True  # every call renders a signal with two ends
+
+    def __init__(self, network: HiftNetwork, spectrum: Tensor) -> None:
+        self._network, self._spectrum = network, spectrum
+
+    def upsample(self, stage: int, x: Tensor) -> Tensor:
+        y: Tensor = self._network.ups[stage](x)
+        return y
+
+    def source_branch(self, stage: int) -> Tensor:
+        down = self._network.source_downs[stage](self._spectrum)
+        y: Tensor = self._network.source_resblocks[stage](down)
+        return y
+
+    def residual_mean(self, blocks: Sequence[ResBlock], x: Tensor) -> Tensor:
+        return sum(block(x) for block in blocks) / len(blocks)  # type: ignore[no-any-return]
+
+    def post(self, x: Tensor) -> Tensor:
+        return self._network.conv_post.same_padded(x)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """What a step has rendered: all of mel and source; noise and wave without the context.
+    """Everything that a step has rendered; N samples and O + n frames without the context."""
 
-    ``phases``: (B, 1 + overlap and new frames, waves), turns at the middle of each frame, from the last of
-    the context.
-    """
-
-    mel: Tensor
-    noise: Tensor
-    source: Tensor
-    phases: Tensor
-    wave: Tensor
+    mel: Tensor  # (B, 80, C + O + n)
+    noise: Tensor  # (B, N, waves)
+    source: Tensor  # (B, 1, 480 (C + O + n))
+    phases: Tensor  # (B, 1 + O + n, waves) turns at the middle of each frame, from the last context frame
+    wave: Tensor  # (B, N)
 
 
 def _centred_padding(stride: int) -> int:
     return stride // 2 if stride > 1 else 0
 
 
-def _source_down(config: HiftConfig, stage: int, padding: int) -> nn.Conv1d:
-    stride = config.source_strides[stage]
-    kernel = 2 * stride if stride > 1 else 1
-    return nn.Conv1d(config.n_fft + 2, config.channels(stage), kernel, stride, padding)
-
-
 def continued_phase_sines(
     f0: Tensor, phase: Tensor, config: HiftConfig, *, beginning: bool
 ) -> tuple[Tensor, Tensor]:
-    """Sines that go on from a phase, (B, 480 T, waves), and the frames' phases, (B, 1 + T, waves).
+    """Sines that continue a phase, (B, 480 T, waves), and the phase of each frame, (B, 1 + T, waves).
 
-    The phase runs linearly from the middle of a frame to the middle of the next, in turns; it stands still
-    before the first middle of an utterance and after the last one known:
+    f0: (B, T) Hz. phase: (B, waves) turns at the middle of the frame before. The phase rises linearly from
+    the middle of a frame to the middle of the next. It is constant before the first middle of an utterance
+    (``beginning``) and after the last known one:
 
         frame         |    k-1    |     k     |
         middle              x-----------x
@@ -247,13 +216,13 @@ def continued_phase_sines(
 
 
 def equal_gain_weights(samples: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Weights of a fade, rising and falling, that add up to one."""
+    """Rising and falling weights of a fade, (samples,) each, that add up to one."""
     rise = 0.5 - 0.5 * torch.cos(torch.pi * (torch.arange(samples, device=device) + 0.5) / max(samples, 1))
     return rise, 1 - rise
 
 
 def cross_fade(earlier: Tensor, wave: Tensor, weights: tuple[Tensor, Tensor]) -> Tensor:
-    """The wave (B, N), its beginning faded in over the earlier one (B, n); weights: (n,) each."""
+    """Fade from ``earlier`` (B, n) into ``wave`` (B, N). weights: (n,) rising and (n,) falling."""
     count = earlier.shape[1]
     rise, fall = weights
     return torch.cat([wave[:, :count] * rise + earlier * fall, wave[:, count:]], 1)

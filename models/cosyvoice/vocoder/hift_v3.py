@@ -1,83 +1,75 @@
-"""The v3 vocoder: causal but for four mel frames, streamed exactly, with a bounded state.
+"""The v3 vocoder, streamed exactly: causal except for four mel frames, with a state of constant size.
 
-Every convolution keeps its own context, so that no frame is rendered twice. A step renders all frames that
-have four frames after them:
+Every convolution keeps its own context, so that no frame is rendered twice. A step renders every frame that
+has four frames after it:
 
-    mel      ... M-1 | M   M+1 M+2 M+3       pending: x looks four frames ahead, f0 three
-    f0, source ............M |               one frame further than x: a spectrum reaches 8 samples into it
-    spectra  ... 120 M |                     the source's and the network's, every 4 samples
-    samples  ... 480 M - 4 |                 given out; the rest is in the overlap of later spectra
+    mel      ... M-1 | M   M+1 M+2 M+3       pending: the network looks four frames ahead, f0 three
+    f0, source ............M |               one frame further than the network: a spectrum reaches 8 samples
+                                             into frame M
+    spectra  ... 120 M |                     of the source and of the network, every 4 samples
+    samples  ... 480 M - 4 |                 complete; later spectra still overlap the rest
 
-Upstream vocodes the whole utterance again for every chunk and gives out four frames less. A session's state
-is 611 kB, whatever the length.
-
-The noise is uniform, not normal, and the same in every utterance: ``NoiseTable``.
+Upstream vocodes the whole utterance again for every chunk and withholds four frames more. A session's state
+is 611 kB, whatever the length of the utterance. Noise is uniform, and the same in every utterance: see
+``noise_table``.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 hifigan/{generator,f0_predictor}.py (CausalHiFTGenerator, SineGen2 with
 causal True, CausalConvRNNF0Predictor), transformer/convolution.py (CausalConv1d, CausalConv1dDownSample,
 CausalConv1dUpsample); keys as in hift.pt.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from .layers import (
     F0_LAYERS,
-    FINAL_LEAKY_SLOPE,
     MEL_BANDS,
-    F0Predictor,
-    HarmonicSource,
     HiftConfig,
+    HiftNetwork,
     ResBlock,
-    ShortTimeSpectra,
+    StageRunner,
     WeightNormConv,
     turns_per_sample,
 )
 
 LOOKAHEAD_FRAMES = 4
 F0_LOOKAHEAD_FRAMES = 3
-POST_KERNEL = 7
+F0_KERNEL = 3  # of the causal layers behind the first
 
 
 @dataclass(frozen=True, slots=True)
 class HiftV3State:
-    """What the vocoder remembers between steps. B rows, equally far from their beginnings or all past them.
+    """Memory of the vocoder between steps. Rows of a batch have all been stepped, or none of them."""
 
-    ``mel``: (B, 80, 4) frames pending, 0 wide at a beginning. ``f0``: contexts of the f0 predictor's causal
-    layers. ``phase``: (B, waves) float64, turns a sample added up over all frames so far. ``source``: (B,
-    484) samples that spectra to come reach back to. ``spectrum``: (B, 18, 15) source spectra, 14 at a
-    beginning. ``convs``: contexts in the order of the convolutions. ``overlap``: (B, 2, 12) unfinished
-    samples, and the squared windows on them.
-    """
-
-    mel: Tensor
-    f0: tuple[Tensor, ...]
-    phase: Tensor
-    source: Tensor
-    spectrum: Tensor
-    convs: tuple[Tensor, ...]
-    overlap: Tensor
+    mel: Tensor  # (B, 80, 4) pending frames; 0 wide at the beginning
+    f0: tuple[Tensor, ...]  # (B, C, 2) float64, contexts of the causal layers of the f0 predictor
+    phase: Tensor  # (B, waves) float64, turns in a sample, summed over all frames so far
+    source: Tensor  # (B, 484) samples that later spectra cover; 0 wide at the beginning
+    spectrum: Tensor  # (B, 18, 15) source spectra; 14 at the beginning
+    convs: tuple[Tensor, ...]  # (B, C, context) of each convolution, in running order
+    overlap: Tensor  # (B, 2, 12) incomplete samples, and the sum of squared windows on them
 
 
 class _VocoderContexts:
-    """Hands out convolution contexts in order, and takes the next ones in."""
+    """Hands out the contexts of convolutions in running order, and collects the next ones."""
 
-    def __init__(self, held: tuple[Tensor, ...]) -> None:
-        self._held = iter(held)
+    def __init__(self, contexts: tuple[Tensor, ...]) -> None:
+        self._contexts = iter(contexts)
         self.following: list[Tensor] = []
 
     def run(self, conv: WeightNormConv, x: Tensor) -> Tensor:
-        """A causal convolution: (B, C, T) -> (B, C', T)."""
-        with_pending = torch.cat([next(self._held), x], 2)
-        self.following.append(with_pending[:, :, with_pending.shape[2] - conv.context_size :].clone())
-        y: Tensor = conv(with_pending)
+        """Run a causal convolution: (B, C, T) -> (B, C', T)."""
+        with_context = torch.cat([next(self._contexts), x], 2)
+        self.following.append(with_context[:, :, with_context.shape[2] - conv.context_size :].clone())
+        y: Tensor = conv(with_context)
         return y
 
     def run_block(self, block: ResBlock, x: Tensor) -> Tensor:
+        """Run a residual block: (B, C, T) -> (B, C, T)."""
         for first, dilated, second, plain in block.pairs():
             x = x + self.run(plain, second(self.run(dilated, first(x))))
         return x
@@ -91,48 +83,68 @@ class _UpsampleConv(WeightNormConv):
         self.factor = factor
 
 
-class HiftV3(nn.Module):
-    """The v3 vocoder: ``step`` and ``finish`` with a state."""
+class _CausalRunner(StageRunner):
+    """Runs layers of a chunk, each from its own context.
+
+    spectrum: (B, 18, 15 + F) source spectra with their context, 14 + F at the beginning. frames: F.
+    """
+
+    def __init__(
+        self,
+        network: HiftNetwork,
+        spectrum: Tensor,
+        frames: int,
+        contexts: _VocoderContexts,
+        *,
+        is_beginning: bool,
+    ) -> None:
+        self._network, self._spectrum, self._frames = network, spectrum, frames
+        self._contexts = contexts
+        self.is_beginning = is_beginning
+
+    def upsample(self, stage: int, x: Tensor) -> Tensor:
+        up = self._network.ups[stage]
+        assert isinstance(up, _UpsampleConv)
+        return self._contexts.run(up, x.repeat_interleave(up.factor, 2))
+
+    def source_branch(self, stage: int) -> Tensor:
+        down = self._network.source_downs[stage](self._spectrum[:, :, self._first_spectrum(stage) :])
+        block = self._network.source_resblocks[stage]
+        assert isinstance(block, ResBlock)
+        return self._contexts.run_block(block, down)
+
+    def residual_mean(self, blocks: Sequence[ResBlock], x: Tensor) -> Tensor:
+        return torch.stack([self._contexts.run_block(block, x) for block in blocks]).mean(0)
+
+    def post(self, x: Tensor) -> Tensor:
+        return self._contexts.run(self._network.conv_post, x)
+
+    def _first_spectrum(self, stage: int) -> int:
+        """Index of the first spectrum that the source convolution of a stage reads."""
+        first_stride, stride = (
+            self._network.config.source_strides[0],
+            self._network.config.source_strides[stage],
+        )
+        if stride == 1:  # a kernel of 1: new spectra only
+            return self._spectrum.shape[2] - self._frames
+        # A window is two strides wide. The context is as long as the largest stride, that of the first stage.
+        return first_stride - stride
+
+
+class HiftV3(HiftNetwork):
+    """The v3 vocoder: ``step`` through an utterance and ``finish`` it."""
 
     def __init__(self, config: HiftConfig) -> None:
-        super().__init__()
-        self.config = config
-        stages = range(len(config.upsample_rates))
-        self.m_source = HarmonicSource(config)
-        self.conv_pre = WeightNormConv(MEL_BANDS, config.base_channels, LOOKAHEAD_FRAMES + 1)
-        self.ups = nn.ModuleList(
-            [
-                _UpsampleConv(
-                    config.base_channels >> stage,
-                    config.channels(stage),
-                    config.upsample_kernels[stage],
-                    config.upsample_rates[stage],
-                )
-                for stage in stages
-            ]
+        super().__init__(
+            config,
+            pre_kernel=LOOKAHEAD_FRAMES + 1,
+            f0_kernels=(F0_LOOKAHEAD_FRAMES + 1, *(F0_KERNEL,) * (F0_LAYERS - 1)),
+            upsampling=_UpsampleConv,
+            source_padding=lambda stride: 0,
         )
-        self.source_downs = nn.ModuleList([_source_down(config, stage) for stage in stages])
-        self.source_resblocks = nn.ModuleList(
-            [
-                ResBlock(config.channels(i), config.source_kernels[i], config.source_dilations[i])
-                for i in stages
-            ]
-        )
-        self.resblocks = nn.ModuleList(
-            [
-                ResBlock(config.channels(stage), kernel, dilations)
-                for stage in stages
-                for kernel, dilations in zip(config.kernels, config.dilations, strict=True)
-            ]
-        )
-        self.conv_post = WeightNormConv(config.channels(stages[-1]), config.n_fft + 2, POST_KERNEL)
-        self.f0_predictor = F0Predictor(
-            config.f0_channels, (F0_LOOKAHEAD_FRAMES + 1, *(3,) * (F0_LAYERS - 1))
-        )
-        self.spectra = ShortTimeSpectra(config)
 
     def init_state(self, rows: int) -> HiftV3State:
-        """A beginning."""
+        """The state before the first chunk."""
         config, empty = self.config, self.conv_post.bias.new_zeros
         f0 = tuple(
             empty(rows, conv.inputs, conv.context_size, dtype=torch.float64)
@@ -150,16 +162,16 @@ class HiftV3(nn.Module):
         )
 
     def noise_samples(self, mel_frames: int, state: HiftV3State, *, last: bool) -> int:
-        """How many samples of noise a step on so many new frames takes."""
+        """Samples of noise that ``step``, or ``finish`` if ``last``, needs for ``mel_frames`` new frames."""
         return self.config.samples_per_frame * max(
             0, mel_frames + _pending_frames(state.mel, F0_LOOKAHEAD_FRAMES, last=last)
         )
 
     def step(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> tuple[Tensor, HiftV3State]:
-        """Samples of a chunk: (B, 480 (n - 4) - 4) at a beginning, (B, 480 n) afterwards.
+        """Render a chunk: (B, 480 (n - 4) - 4) samples at the beginning, (B, 480 n) afterwards.
 
-        mel: (B, 80, n), at least 5 frames at a beginning. noise: (B, ``noise_samples``, waves), uniform in
-        0..1.
+        mel: (B, 80, n). noise: (B, ``noise_samples``, waves), uniform in 0..1. Raises ValueError for a first
+        chunk of fewer than 5 frames.
         """
         if not state.mel.shape[2] and mel.shape[2] <= LOOKAHEAD_FRAMES:
             raise ValueError(
@@ -168,7 +180,7 @@ class HiftV3(nn.Module):
         return self._render(mel, noise, state, last=False)
 
     def finish(self, mel: Tensor, noise: Tensor, state: HiftV3State) -> Tensor:
-        """All samples that remain after a last chunk. mel: (B, 80, n), n may be 0 except at a beginning."""
+        """Render all remaining samples. mel: (B, 80, n), n may be 0 except at the beginning."""
         return self._render(mel, noise, state, last=True)[0]
 
     @torch.inference_mode()
@@ -189,10 +201,11 @@ class HiftV3(nn.Module):
         )
         spectrum = torch.cat([state.spectrum, self.spectra.analyse(source)[:, :, :frames]], 2)
         contexts = _VocoderContexts(state.convs)
+        runner = _CausalRunner(self, spectrum, frames, contexts, is_beginning=beginning)
         x = self.conv_pre(F.pad(with_pending, (0, LOOKAHEAD_FRAMES)) if last else with_pending)
-        x = self._network(x, spectrum, frames, contexts, beginning=beginning)
+        x = self.run_stages(x, runner)
         samples, overlap = self._overlap(x, state.overlap, beginning=beginning, last=last)
-        held = HiftV3State(
+        following = HiftV3State(
             with_pending[:, :, with_pending.shape[2] - LOOKAHEAD_FRAMES :].clone(),
             f0_contexts,
             phase,
@@ -201,74 +214,47 @@ class HiftV3(nn.Module):
             tuple(contexts.following),
             overlap,
         )
-        return samples, held
+        return samples, following
 
     def predict_f0(
-        self, mel: Tensor, held: tuple[Tensor, ...], *, last: bool
+        self, mel: Tensor, contexts: tuple[Tensor, ...], *, last: bool
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """mel: (B, 80, T) -> (B, T - 3) Hz, all T if ``last``, and the contexts of the causal layers."""
+        """mel: (B, 80, T) -> (B, T - 3) Hz, all T if ``last``, and the next contexts of the causal layers."""
         first, *others = self.f0_predictor.convs()
-        contexts = _VocoderContexts(held)
+        causal = _VocoderContexts(contexts)
         h = F.elu(first((F.pad(mel, (0, F0_LOOKAHEAD_FRAMES)) if last else mel).double()))
         for conv in others:
-            h = F.elu(contexts.run(conv, h))
-        return self.f0_predictor.to_hz(h), tuple(contexts.following)
+            h = F.elu(causal.run(conv, h))
+        return self.f0_predictor.to_hz(h), tuple(causal.following)
 
     def _source_window(
-        self, new_source: Tensor, held: Tensor, mel_frames: int, *, beginning: bool, last: bool
+        self, new_source: Tensor, earlier: Tensor, mel_frames: int, *, beginning: bool, last: bool
     ) -> tuple[Tensor, int]:
-        """The samples under the spectra of this step, and how many spectra there are."""
+        """The samples under the spectra of this step, and the number of spectra.
+
+        The ends of the utterance are padded by reflection, as a centred transform pads them.
+        """
         edge, hops = self.config.n_fft // 2, self.config.samples_per_frame // self.config.hop
-        before = new_source[:, 1 : edge + 1].flip(1) if beginning else held
+        before = new_source[:, 1 : edge + 1].flip(1) if beginning else earlier
         after = [new_source[:, -edge - 1 : -1].flip(1)] if last else []
         frames = hops * (mel_frames if last else mel_frames - LOOKAHEAD_FRAMES) + int(beginning)
         return torch.cat([before, new_source, *after], 1), frames
 
-    def _network(
-        self, x: Tensor, spectrum: Tensor, frames: int, contexts: _VocoderContexts, *, beginning: bool
-    ) -> Tensor:
-        """x: (B, C, m) after conv_pre. spectrum: (B, 18, 15 + F) with its context -> (B, 18, F)."""
-        config = self.config
-        for stage, up in enumerate(self.ups):
-            assert isinstance(up, _UpsampleConv)
-            x = contexts.run(up, F.leaky_relu(x, config.leaky_slope).repeat_interleave(up.factor, 2))
-            if beginning and stage == len(self.ups) - 1:
-                x = F.pad(x, (1, 0), mode="reflect")
-            x = x + self._source_branch(stage, spectrum, frames, contexts)
-            blocks = self.resblocks[stage * len(config.kernels) :][: len(config.kernels)]
-            parts = [contexts.run_block(block, x) for block in blocks if isinstance(block, ResBlock)]
-            x = torch.stack(parts).mean(0)
-        return contexts.run(self.conv_post, F.leaky_relu(x, FINAL_LEAKY_SLOPE))
-
-    def _source_branch(self, stage: int, spectrum: Tensor, frames: int, contexts: _VocoderContexts) -> Tensor:
-        stride = self.config.source_strides[stage]
-        # At a beginning the first spectrum stands where an inner stride has its own context's last.
-        reach = (
-            stride - 1 + (spectrum.shape[2] - frames - (self.config.source_strides[0] - 1))
-            if stride > 1
-            else 0
-        )
-        down = self.source_downs[stage](spectrum[:, :, spectrum.shape[2] - frames - reach :])
-        block = self.source_resblocks[stage]
-        assert isinstance(block, ResBlock)
-        return contexts.run_block(block, down)
-
-    def _overlap(self, x: Tensor, held: Tensor, *, beginning: bool, last: bool) -> tuple[Tensor, Tensor]:
-        """x: (B, 18, F) -> samples that are complete, and (B, 2, 12) of what is not."""
-        edge, limit, width = self.config.n_fft // 2, self.config.max_amplitude, held.shape[2]
+    def _overlap(self, x: Tensor, earlier: Tensor, *, beginning: bool, last: bool) -> tuple[Tensor, Tensor]:
+        """x: (B, 18, F) -> complete samples (B, N), and (B, 2, 12) that later spectra still overlap."""
+        edge, limit, width = self.config.n_fft // 2, self.config.max_amplitude, earlier.shape[2]
         added = self.spectra.overlap_add(self.spectra.inverse(x))
         total = torch.stack([added, self.spectra.envelope(x.shape[2]).expand_as(added)], 1)
-        total[:, :, :width] += held
+        total[:, :, :width] += earlier
         ready = total[:, :, (edge if beginning else 0) : -edge if last else -width]
         return (ready[:, 0] / ready[:, 1]).clamp(-limit, limit), total[:, :, -width:].clone()
 
     def _causal_convs(self) -> Iterator[WeightNormConv]:
-        """Every convolution with a context, in the order in which they run."""
-        count = len(self.config.kernels)
+        """Every convolution with a context, in running order."""
         for stage, up in enumerate(self.ups):
             assert isinstance(up, WeightNormConv)
             yield up
-            for block in (self.source_resblocks[stage], *self.resblocks[stage * count : (stage + 1) * count]):
+            for block in (self.source_resblocks[stage], *self.stage_blocks(stage)):
                 assert isinstance(block, ResBlock)
                 for _, dilated, _, plain in block.pairs():
                     yield from (dilated, plain)
@@ -276,22 +262,17 @@ class HiftV3(nn.Module):
 
 
 def frame_phase_sines(f0: Tensor, phase: Tensor, config: HiftConfig) -> tuple[Tensor, Tensor]:
-    """Sines whose phase stands still in a frame, as learned: (B, 480 T, waves), and the turns so far.
+    """Sines whose phase is constant in a frame, (B, 480 T, waves), and the turns so far, (B, waves).
 
-    Added up in double precision and rounded as upstream's single precision sum is, so that any cut gives the
-    same.
+    f0: (B, T) Hz. The network was trained on this staircase. Turns are summed in double precision and then
+    rounded to upstream's single precision, so that every split into chunks gives the same samples.
     """
     total = phase[:, None] + turns_per_sample(f0, config).double().cumsum(1)
     angles = total.float() * 2 * torch.pi * config.samples_per_frame
     return angles.sin().repeat_interleave(config.samples_per_frame, 1), total[:, -1]
 
 
-def _source_down(config: HiftConfig, stage: int) -> nn.Conv1d:
-    stride = config.source_strides[stage]
-    return nn.Conv1d(config.n_fft + 2, config.channels(stage), 2 * stride if stride > 1 else 1, stride)
-
-
 def _pending_frames(mel: Tensor, lookahead: int, *, last: bool) -> int:
-    """Frames that a step renders beside its new ones: those pending, less those that will be."""
-    held = lookahead if mel.shape[2] else 0
-    return held - (0 if last else lookahead)
+    """Frames that a step renders beside its new ones: pending before it, less those pending after it."""
+    before = lookahead if mel.shape[2] else 0
+    return before - (0 if last else lookahead)

@@ -1,13 +1,19 @@
-"""What both vocoders are made of: weight-normed convolutions, residual blocks, the harmonic source, spectra.
+"""Building blocks of both vocoders: weight-normed convolutions, residual blocks, harmonic source, spectra.
 
-Keys as in hift.pt. How a mel becomes samples chunk by chunk is ``hift``'s for version 2, ``hift_v3``'s for 3.
+``HiftNetwork`` holds the layers under the keys of hift.pt and runs the upsampling stages. Streaming is in
+``hift_v2`` (overlapped rendering) and ``hift_v3`` (causal contexts).
+
+    mel (B, 80, T) -> conv_pre -> [ up -> + source branch -> mean of residual blocks ] x 3 -> conv_post
+    f0 -> sines -> source samples -> spectra -> source_downs -> source_resblocks   (the source branch)
+    log magnitude and phase (B, 18, F) -> inverse transform, overlap-add -> samples (B, 480 T)
 
 Source: FunAudioLLM/CosyVoice@ace7c47 hifigan/{generator,f0_predictor}.py (HiFTGenerator, SineGen2,
 ConvRNNF0Predictor), transformer/activation.py (Snake).
 """
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +23,10 @@ from torch import Tensor, nn
 from ..layers import PreparedModule
 
 MEL_BANDS = 80
-FINAL_LEAKY_SLOPE = 0.01
+FINAL_LEAKY_SLOPE = 0.01  # before conv_post; upstream leaves torch's default there
 MAX_MAGNITUDE = 1e2
 F0_LAYERS = 5
+POST_KERNEL = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class HiftConfig:
 
 
 class WeightNorm(nn.Module):
-    """A weight as a length and a direction for each row of its first axis."""
+    """A weight stored as a length and a direction for each row of its first axis."""
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
@@ -72,13 +79,14 @@ class WeightNorm(nn.Module):
         self.original1 = nn.Parameter(torch.empty(shape))
 
     def weight(self, dtype: torch.dtype) -> Tensor:
+        """The product of both parts, in the shape of the direction."""
         length, direction = self.original0.data.to(dtype), self.original1.data.to(dtype)
         norm: Tensor = torch.linalg.vector_norm(direction.flatten(1), dim=1).view_as(length)
         return direction * (length / norm)
 
 
 class WeightNormConv(PreparedModule):
-    """A one-dimensional convolution whose weight is stored weight-normed, and multiplied out once."""
+    """A one-dimensional convolution; its weight is stored weight-normed and multiplied out once."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, *, dilation: int = 1, dtype: torch.dtype = torch.float32
@@ -99,20 +107,20 @@ class WeightNormConv(PreparedModule):
 
     @property
     def context_size(self) -> int:
-        """Inputs that an output sees beside its own."""
+        """Number of inputs beside its own that an output depends on."""
         return (self.kernel - 1) * self.dilation
 
     def forward(self, x: Tensor, padding: int = 0) -> Tensor:
-        """x: (B, inputs, T) -> (B, outputs, T + 2 padding - reach)."""
+        """x: (B, inputs, T) -> (B, outputs, T + 2 padding - context_size)."""
         return F.conv1d(x, self.weight, self.bias, padding=padding, dilation=self.dilation)
 
     def same_padded(self, x: Tensor) -> Tensor:
-        """As many outputs as inputs, zeros beyond both ends."""
+        """Convolve with zeros beyond both ends: (B, inputs, T) -> (B, outputs, T)."""
         return self(x, self.context_size // 2)  # type: ignore[no-any-return]
 
 
 class WeightNormTransposedConv(PreparedModule):
-    """A transposed convolution of ``stride`` outputs an input, stored the same way."""
+    """A transposed convolution, ``stride`` outputs for each input; its weight is stored weight-normed."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
         super().__init__()
@@ -131,7 +139,7 @@ class WeightNormTransposedConv(PreparedModule):
 
 
 def fold_weight_norm(module: nn.Module, dtype: torch.dtype) -> Tensor:
-    """The weight of a weight-normed module. Its two parts are dropped: they are not needed again."""
+    """The weight of a weight-normed module, whose two parts are then deleted to save memory."""
     parts = module.get_submodule("parametrizations.weight")
     assert isinstance(parts, WeightNorm)
     weight = parts.weight(dtype)
@@ -140,7 +148,7 @@ def fold_weight_norm(module: nn.Module, dtype: torch.dtype) -> Tensor:
 
 
 class Snake(nn.Module):
-    """x + sin(a x)^2 / a, a for each channel."""
+    """The activation x + sin(a x)^2 / a, with one ``a`` for each channel."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -152,7 +160,7 @@ class Snake(nn.Module):
 
 
 class ResBlock(nn.Module):
-    """Pairs of snake-activated convolutions, the first of each pair dilated, each pair added to its input."""
+    """Pairs of snake-activated convolutions, the first of each pair dilated; each pair adds to its input."""
 
     def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...]) -> None:
         super().__init__()
@@ -164,20 +172,21 @@ class ResBlock(nn.Module):
         self.activations2 = nn.ModuleList([Snake(channels) for _ in dilations])
 
     def pairs(self) -> Iterator[tuple[nn.Module, WeightNormConv, nn.Module, WeightNormConv]]:
-        """(snake, dilated convolution, snake, convolution), in the order in which they run."""
+        """(snake, dilated convolution, snake, plain convolution) of each pair, in running order."""
         for parts in zip(self.activations1, self.convs1, self.activations2, self.convs2, strict=True):
             first, dilated, second, plain = parts
             assert isinstance(dilated, WeightNormConv) and isinstance(plain, WeightNormConv)
             yield first, dilated, second, plain
 
     def forward(self, x: Tensor) -> Tensor:
+        """x: (B, C, T) with zeros beyond both ends -> (B, C, T)."""
         for first, dilated, second, plain in self.pairs():
             x = x + plain.same_padded(second(dilated.same_padded(first(x))))
         return x
 
 
 class HarmonicSource(nn.Module):
-    """Merges sines and noise into one excitation."""
+    """Merges sines and noise into the excitation of the vocoder, one channel of samples."""
 
     def __init__(self, config: HiftConfig) -> None:
         super().__init__()
@@ -185,13 +194,11 @@ class HarmonicSource(nn.Module):
         self.l_linear = nn.Linear(config.sine_count, 1)
 
     def forward(self, sines: Tensor, f0: Tensor, noise: Tensor) -> Tensor:
-        """sines: (B, N, waves) of amplitude 1. f0: (B, T) Hz. noise: (B, N, waves) -> (B, 1, N), N = 480
-        T.
-        """
+        """sines, noise: (B, N, waves), sines of amplitude 1. f0: (B, T) Hz. Returns (B, 1, N), N = 480 T."""
         return torch.tanh(self.l_linear(self.excitation(sines, f0, noise))).transpose(1, 2)
 
     def excitation(self, sines: Tensor, f0: Tensor, noise: Tensor) -> Tensor:
-        """Sines and faint noise where voiced, noise alone where not: (B, N, waves)."""
+        """Sines with faint noise where voiced, noise alone elsewhere: (B, N, waves)."""
         config = self.config
         voiced = (
             (f0 > config.voiced_above_hz).float().repeat_interleave(config.samples_per_frame, 1)[..., None]
@@ -201,9 +208,10 @@ class HarmonicSource(nn.Module):
 
 
 class F0Predictor(nn.Module):
-    """Five convolutions, ELU, and a linear layer: the fundamental of each mel frame.
+    """Predicts the fundamental frequency of each mel frame: five convolutions with ELU, a linear layer.
 
-    In double precision: a phase adds up what is wrong with every frame, and depends on the cut otherwise.
+    Computes in double precision. The phase of the source sums f0 over all frames, so that rounding errors
+    would add up and make the samples depend on the split into chunks.
     """
 
     def __init__(self, channels: int, kernels: tuple[int, ...]) -> None:
@@ -217,10 +225,11 @@ class F0Predictor(nn.Module):
         self.classifier = nn.Linear(channels, 1)
 
     def convs(self) -> list[WeightNormConv]:
+        """The convolutions in running order."""
         return [conv for conv in self.condnet.values() if isinstance(conv, WeightNormConv)]
 
     def forward(self, mel: Tensor) -> Tensor:
-        """mel: (B, 80, T) -> (B, T) Hz, from one frame on either side a layer."""
+        """mel: (B, 80, T) -> (B, T) Hz. Each layer looks one frame to either side."""
         h = mel.double()
         for conv in self.convs():
             h = F.elu(conv.same_padded(h))
@@ -233,7 +242,7 @@ class F0Predictor(nn.Module):
 
 
 class ShortTimeSpectra(PreparedModule):
-    """Short-time spectra of 16 samples every 4, both ways."""
+    """Short-time Fourier transform and its inverse: windows of 16 samples, every 4 samples."""
 
     def __init__(self, config: HiftConfig) -> None:
         super().__init__()
@@ -245,13 +254,13 @@ class ShortTimeSpectra(PreparedModule):
         self.window = torch.hann_window(self.n_fft)
 
     def analyse(self, samples: Tensor) -> Tensor:
-        """samples: (B, 4 (F - 1) + 16) -> (B, 18, F): real parts, then imaginary parts."""
+        """samples: (B, 4 (F - 1) + 16) -> (B, 18, F), 9 real parts, then 9 imaginary parts."""
         windows = samples.unfold(1, self.n_fft, self.hop) * self.window
         spectrum = torch.fft.rfft(windows).transpose(1, 2)
         return torch.cat([spectrum.real, spectrum.imag], 1)
 
     def inverse(self, x: Tensor) -> Tensor:
-        """Log magnitude and phase parameter of F frames, (B, 18, F), to windowed pieces (B, F, 16)."""
+        """Log magnitude and phase parameter of F frames, (B, 18, F) -> windowed pieces (B, F, 16)."""
         logarithm, angle = x.chunk(2, 1)
         magnitude = logarithm.exp().clamp(max=MAX_MAGNITUDE)
         spectrum = torch.polar(magnitude, angle.sin()).transpose(1, 2)
@@ -259,7 +268,7 @@ class ShortTimeSpectra(PreparedModule):
         return pieces * self.window
 
     def overlap_add(self, pieces: Tensor) -> Tensor:
-        """(B, F, 16) -> (B, 4 (F - 1) + 16)."""
+        """Sum pieces that overlap by 12 samples: (B, F, 16) -> (B, 4 (F - 1) + 16)."""
         B, frames, size = pieces.shape
         total = pieces.new_zeros(B, frames + size // self.hop - 1, self.hop)
         for part, quarter in enumerate(torch.split(pieces, self.hop, 2)):
@@ -267,11 +276,111 @@ class ShortTimeSpectra(PreparedModule):
         return total.flatten(1)
 
     def envelope(self, frames: int) -> Tensor:
-        """What the squared windows of so many frames add up to: (1, 4 (F - 1) + 16)."""
+        """Sum of the squared windows of ``frames`` spectra: (1, 4 (F - 1) + 16)."""
         return self.overlap_add(self.window.square().expand(1, frames, self.n_fft))
 
 
 def turns_per_sample(f0: Tensor, config: HiftConfig) -> Tensor:
-    """How far each sine turns in one sample: f0 (B, T) Hz -> (B, T, waves), 0..1."""
+    """Turns of each sine in one sample, 0..1: f0 (B, T) Hz -> (B, T, waves)."""
     multiples = torch.arange(1, config.sine_count + 1, device=f0.device, dtype=f0.dtype)
     return (f0[..., None] * multiples / config.sample_rate) % 1
+
+
+class StageRunner(ABC):
+    """Runs the layers of one step: v2 pads them with zeros, v3 keeps the context of each.
+
+    Attributes:
+        is_beginning: whether the step starts the utterance.
+    """
+
+    is_beginning: bool
+
+    @abstractmethod
+    def upsample(self, stage: int, x: Tensor) -> Tensor:
+        """x: (B, C, T) -> (B, C / 2, rate T)."""
+
+    @abstractmethod
+    def source_branch(self, stage: int) -> Tensor:
+        """What the source adds after an upsampling stage: (B, C, T)."""
+
+    @abstractmethod
+    def residual_mean(self, blocks: Sequence[ResBlock], x: Tensor) -> Tensor:
+        """Mean of the outputs of the blocks: (B, C, T) -> (B, C, T)."""
+
+    @abstractmethod
+    def post(self, x: Tensor) -> Tensor:
+        """Log magnitude and phase parameter: (B, C, F) -> (B, 18, F)."""
+
+
+class HiftNetwork(nn.Module):
+    """The layers of a vocoder. Attribute names are keys of hift.pt."""
+
+    def __init__(
+        self,
+        config: HiftConfig,
+        *,
+        pre_kernel: int,
+        f0_kernels: tuple[int, ...],
+        upsampling: Callable[[int, int, int, int], nn.Module],
+        source_padding: Callable[[int], int],
+    ) -> None:
+        """Build the layers without weights.
+
+        upsampling: the layer for (inputs, outputs, kernel, rate). source_padding: zeros on either side of the
+        source spectra, for the stride of a stage.
+        """
+        super().__init__()
+        self.config = config
+        stages = range(len(config.upsample_rates))
+        rates = zip(config.upsample_kernels, config.upsample_rates, strict=True)
+        self.m_source = HarmonicSource(config)
+        self.conv_pre = WeightNormConv(MEL_BANDS, config.base_channels, pre_kernel)
+        self.ups = nn.ModuleList(
+            [
+                upsampling(config.base_channels >> stage, config.channels(stage), kernel, rate)
+                for stage, (kernel, rate) in enumerate(rates)
+            ]
+        )
+        self.source_downs = nn.ModuleList(
+            [_source_down(config, stage, source_padding(config.source_strides[stage])) for stage in stages]
+        )
+        self.source_resblocks = nn.ModuleList(
+            [
+                ResBlock(config.channels(i), config.source_kernels[i], config.source_dilations[i])
+                for i in stages
+            ]
+        )
+        self.resblocks = nn.ModuleList(
+            [
+                ResBlock(config.channels(stage), kernel, dilations)
+                for stage in stages
+                for kernel, dilations in zip(config.kernels, config.dilations, strict=True)
+            ]
+        )
+        self.conv_post = WeightNormConv(config.channels(stages[-1]), config.n_fft + 2, POST_KERNEL)
+        self.f0_predictor = F0Predictor(config.f0_channels, f0_kernels)
+        self.spectra = ShortTimeSpectra(config)
+
+    def stage_blocks(self, stage: int) -> list[ResBlock]:
+        """The residual blocks after an upsampling stage."""
+        count = len(self.config.kernels)
+        blocks = self.resblocks[stage * count : (stage + 1) * count]
+        return [block for block in blocks if isinstance(block, ResBlock)]
+
+    def run_stages(self, x: Tensor, runner: StageRunner) -> Tensor:
+        """x: (B, C, T) after conv_pre -> (B, 18, F), F spectra of the samples, 120 for each mel frame."""
+        last = len(self.ups) - 1
+        for stage in range(last + 1):
+            x = runner.upsample(stage, F.leaky_relu(x, self.config.leaky_slope))
+            if runner.is_beginning and stage == last:
+                # Spectra are centred: a signal of n hops has n + 1 of them.
+                x = F.pad(x, (1, 0), mode="reflect")
+            x = x + runner.source_branch(stage)
+            x = runner.residual_mean(self.stage_blocks(stage), x)
+        return runner.post(F.leaky_relu(x, FINAL_LEAKY_SLOPE))
+
+
+def _source_down(config: HiftConfig, stage: int, padding: int) -> nn.Conv1d:
+    stride = config.source_strides[stage]
+    kernel = 2 * stride if stride > 1 else 1
+    return nn.Conv1d(config.n_fft + 2, config.channels(stage), kernel, stride, padding)

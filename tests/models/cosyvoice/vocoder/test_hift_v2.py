@@ -1,4 +1,4 @@
-"""The v2 vocoder in steps: one source however it is cut, equal-gain fades, any company."""
+"""The v2 vocoder in steps: one source for any split, equal-gain fades, rows in a batch."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ WAVES, SIZE, FRAMES = CONFIG.sine_count, CONFIG.samples_per_frame, 120
 EXACT = HiftV2Policy(context_frames=16, overlap_frames=28, fade_frames=4)
 
 
-def make_hift(policy: HiftV2Policy | None = None) -> HiftV2:
+def make_vocoder(policy: HiftV2Policy | None = None) -> HiftV2:
     vocoder = HiftV2(CONFIG, policy)
     shapes = {key: tuple(tensor.shape) for key, tensor in vocoder.state_dict().items()}
     load_weights(vocoder, {key: torch.from_numpy(value) for key, value in rule_weights(shapes, RULE).items()})
@@ -45,7 +45,7 @@ def random_inputs(seed: int = 0, frames: int = FRAMES) -> tuple[torch.Tensor, to
     return mel, torch.randn(1, frames * SIZE, WAVES, generator=generator)
 
 
-def stepped(
+def render_in_steps(
     vocoder: HiftV2,
     mel: torch.Tensor,
     noise: torch.Tensor,
@@ -63,56 +63,56 @@ def stepped(
 
 
 @pytest.mark.parametrize("edges", [(60,), (50, 100), (10, 20, 30, 40, 90), (3, 60, 119)])
-def test_with_a_wide_overlap_any_split_gives_the_samples_of_the_whole(edges: tuple[int, ...]) -> None:
-    vocoder, (mel, noise) = make_hift(EXACT), random_inputs()
+def test_with_a_wide_overlap_any_split_gives_the_samples_of_the_whole_mel(edges: tuple[int, ...]) -> None:
+    vocoder, (mel, noise) = make_vocoder(EXACT), random_inputs()
     expected = vocoder.finish(mel, noise, vocoder.init_state(1))
-    answer = stepped(vocoder, mel, noise, edges, vocoder.init_state(1))
-    assert torch.allclose(answer, expected, atol=2e-5)
+    streamed = render_in_steps(vocoder, mel, noise, edges, vocoder.init_state(1))
+    assert torch.allclose(streamed, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("edges", [(50,), (50, 100), (25, 50, 75)])
-def test_by_default_a_seam_touches_only_what_lies_around_it(edges: tuple[int, ...]) -> None:
-    vocoder, (mel, noise) = make_hift(), random_inputs()
+def test_by_default_only_samples_near_a_seam_deviate(edges: tuple[int, ...]) -> None:
+    vocoder, (mel, noise) = make_vocoder(), random_inputs()
     expected = vocoder.finish(mel, noise, vocoder.init_state(1))
-    answer = stepped(vocoder, mel, noise, edges, vocoder.init_state(1))
-    assert answer.shape == expected.shape
-    error = (answer - expected)[0].abs().view(FRAMES, SIZE).amax(1)
+    streamed = render_in_steps(vocoder, mel, noise, edges, vocoder.init_state(1))
+    assert streamed.shape == expected.shape
+    error = (streamed - expected)[0].abs().view(FRAMES, SIZE).amax(1)
     near = {frame for edge in edges for frame in range(edge - 8 - 16, edge - 8 + 4)}
     assert all(error[frame] < 2e-5 for frame in range(FRAMES) if frame not in near)
 
 
-def test_a_seam_is_nearer_to_the_whole_than_upstreams_is() -> None:
-    vocoder, (mel, noise) = make_hift(), random_inputs()
-    ours = stepped(vocoder, mel, noise, (60,), vocoder.init_state(1))
+def test_a_seam_deviates_less_from_the_whole_mel_than_upstreams() -> None:
+    vocoder, (mel, noise) = make_vocoder(), random_inputs()
+    streamed = render_in_steps(vocoder, mel, noise, (60,), vocoder.init_state(1))
     samples, cache = upstream_vocoder.step(
         vocoder, mel[..., :60], noise[:, : 60 * SIZE], upstream_vocoder.init_state(vocoder, 1)
     )
     last = upstream_vocoder.finish(vocoder, mel[..., 60:], noise[:, 52 * SIZE :], cache)
-    theirs = torch.cat([samples, last], 1)
+    upstream = torch.cat([samples, last], 1)
     whole = render_whole(vocoder, mel, noise)[1]
-    assert theirs.shape == whole.shape
-    distance = [float((wave - whole)[:, 50 * SIZE :].square().mean()) for wave in (ours, theirs)]
+    assert upstream.shape == whole.shape
+    distance = [float((wave - whole)[:, 50 * SIZE :].square().mean()) for wave in (streamed, upstream)]
     assert distance[0] < 0.1 * distance[1]
 
 
-def test_the_carried_phase_speaks_as_upstreams_does_over_a_whole_mel() -> None:
-    vocoder, (mel, noise) = make_hift(), random_inputs()
+def test_the_carried_phase_gives_the_samples_of_upstreams_phase_over_a_whole_mel() -> None:
+    vocoder, (mel, noise) = make_vocoder(), random_inputs()
     carried = vocoder.finish(mel, noise, vocoder.init_state(1))
     assert torch.allclose(carried, render_whole(vocoder, mel, noise)[1], atol=2e-3)
 
 
-def test_the_source_is_the_same_however_it_is_cut() -> None:
+def test_the_source_is_the_same_for_any_split() -> None:
     f0 = 100 + 50 * torch.rand(1, 40, generator=torch.Generator().manual_seed(0))
     zero = torch.zeros(1, WAVES, dtype=torch.float64)
     whole, phases = continued_phase_sines(f0, zero, CONFIG, beginning=True)
-    # The frame after the cut is known: only what comes after the last frame of a part is not.
+    # The first part includes the frame after the cut, because its last half frame depends on it.
     first, _ = continued_phase_sines(f0[:, :21], zero, CONFIG, beginning=True)
     second, _ = continued_phase_sines(f0[:, 20:], phases[:, 20], CONFIG, beginning=False)
     joined = torch.cat([first[:, : 20 * SIZE], second], 1)
     assert torch.allclose(joined, whole, atol=1e-5)
 
 
-def test_the_source_is_upstreams_but_for_its_rounding() -> None:
+def test_the_source_is_upstreams_except_for_rounding() -> None:
     f0 = 100 + 50 * torch.rand(1, 40, generator=torch.Generator().manual_seed(0))
     zero = torch.zeros(1, WAVES, dtype=torch.float64)
     assert torch.allclose(
@@ -122,8 +122,8 @@ def test_the_source_is_upstreams_but_for_its_rounding() -> None:
     )
 
 
-def test_a_row_alone_is_the_row_among_others() -> None:
-    vocoder = make_hift()
+def test_a_row_in_a_batch_equals_the_row_alone() -> None:
+    vocoder = make_vocoder()
     rows = [random_inputs(seed) for seed in range(3)]
     alone, states = [], []
     for mel, noise in rows:
@@ -136,23 +136,25 @@ def test_a_row_alone_is_the_row_among_others() -> None:
     assert torch.allclose(together, torch.cat(alone), atol=2e-5)
 
 
-def test_a_state_survives_a_pool_and_keeps_its_size() -> None:
-    vocoder = make_hift(EXACT)
-    (mel, noise), (other, hiss) = random_inputs(), random_inputs(1)
+def test_a_state_stored_in_a_pool_continues_and_keeps_its_size() -> None:
+    vocoder = make_vocoder(EXACT)
+    (mel, noise), (other_mel, other_noise) = random_inputs(), random_inputs(1)
     _, pool = vocoder.step(
-        other[..., :60].expand(4, -1, -1), hiss[:, : 60 * SIZE].expand(4, -1, -1), vocoder.init_state(4)
+        other_mel[..., :60].expand(4, -1, -1),
+        other_noise[:, : 60 * SIZE].expand(4, -1, -1),
+        vocoder.init_state(4),
     )
     _, state = vocoder.step(mel[..., :60], noise[:, : 60 * SIZE], vocoder.init_state(1))
     scatter(pool, [2], state)
-    taken = gather(pool, [2])
-    _, later = vocoder.step(mel[..., 60:90], noise[:, 60 * SIZE : 90 * SIZE], taken)
+    row = gather(pool, [2])
+    _, later = vocoder.step(mel[..., 60:90], noise[:, 60 * SIZE : 90 * SIZE], row)
     assert [tensor.shape for tensor in tensors(later)] == [tensor.shape for tensor in tensors(state)]
-    rest = stepped(vocoder, mel, noise, (90,), gather(pool, [2]), begin=60)
+    rest = render_in_steps(vocoder, mel, noise, (90,), gather(pool, [2]), begin=60)
     whole = vocoder.finish(mel, noise, vocoder.init_state(1))
     assert torch.allclose(rest, whole[:, (60 - 28) * SIZE :], atol=2e-5)
 
 
-def test_the_fade_adds_up_to_one_and_upstreams_does_not() -> None:
+def test_the_fade_weights_add_up_to_one_and_upstreams_to_1_08() -> None:
     rise, fall = equal_gain_weights(3840, torch.device("cpu"))
     assert torch.allclose(rise + fall, torch.ones(3840), atol=1e-6)
     steady = torch.full((1, 5000), 0.5)
@@ -166,9 +168,9 @@ def test_a_fade_longer_than_the_overlap_is_refused() -> None:
         HiftV2Policy(fade_frames=9)
 
 
-def test_the_released_checkpoint_has_these_keys_and_shapes() -> None:
+def test_the_network_has_the_keys_and_shapes_of_the_released_checkpoint() -> None:
     manifest = json.loads((DATA / "manifest_cosyvoice2_0.5b.json").read_text("utf-8"))
     with torch.device("meta"):
         vocoder = HiftV2(HiftConfig())
-    ours = {key: list(tensor.shape) for key, tensor in vocoder.state_dict().items()}
-    assert ours == {key: shape for key, (shape, _) in manifest["hift.pt"]["tensors"].items()}
+    built = {key: list(tensor.shape) for key, tensor in vocoder.state_dict().items()}
+    assert built == {key: shape for key, (shape, _) in manifest["hift.pt"]["tensors"].items()}
