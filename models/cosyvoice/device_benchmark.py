@@ -13,8 +13,9 @@ from torch import Tensor
 
 from .devices import to_device, to_host
 from .flow.encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
-from .flow.flow import BLOCK_IDS, MEL_BANDS, Flow, FlowChunk
+from .flow.flow import MEL_BANDS, Flow
 from .flow.flow_graphs import FlowGraphs, PagedVoice
+from .flow.state import BLOCK_IDS, FlowChunk
 from .lm.decode_graphs import DecodeGraphs
 from .lm.decoding import DecodeTurn
 from .lm.generation import Generation, LmInput, LmInputKind, SamplingRequest, SpecialIds

@@ -14,7 +14,8 @@ from .config import CosyVoiceConfig, CosyVoiceVersion
 from .devices import CPU, DeviceError
 from .flow.dit import DitConfig
 from .flow.encoder import EncoderConfig
-from .flow.flow import Flow, FlowConfig, FlowPolicy
+from .flow.flow import Flow, FlowConfig
+from .flow.state import FlowPolicy
 from .flow.unet import UnetConfig
 from .layers import load_weights
 from .lm.speech_lm import TEXT_EMBEDDING_KEY, SpeechLm

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.cosyvoice.flow.encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
-from ...models.cosyvoice.flow.flow import BLOCK_IDS
+from ...models.cosyvoice.flow.state import BLOCK_IDS
 from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 

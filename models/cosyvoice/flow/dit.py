@@ -1,11 +1,11 @@
-"""The v3 velocity estimator: a diffusion transformer with block-wise attention. No solver.
+"""The v3 velocity estimator: a diffusion transformer with attention in blocks.
 
-    [x, prompt mel, mu, speaker] 320 -> linear -> + two grouped convolutions over 31 frames
-    22 x ( attention, feed-forward; each normed, scaled, shifted and gated by the solver time )
+    [x, prompt mel, mu, speaker] 320 -> linear 1024 -> + two grouped convolutions over 31 frames
+    22 x ( attention, feed-forward; each normed, then scaled, shifted and gated by the solver time )
     -> norm, scale, shift -> 80
 
-Positions are rotary, and turn the first head only: upstream rotates before it splits the heads. The weights
-have learned it so.
+Positions are rotary and turn the first head only: upstream rotates before it splits the heads, and the
+weights are trained that way.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 flow/DiT/{dit,modules}.py (after F5-TTS), RotaryEmbedding of
 x-transformers 2.11.24; keys as in flow.pt under ``decoder.estimator``.
@@ -18,22 +18,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..layers import Linear, QkvProjection, sinusoidal_time_features, split_keys_values
-from .attention_memory import (
-    AttentionMemory,
-    AttentionPlan,
-    CacheForm,
-    attend,
-    layer_memories,
-    read_history,
-    write_chunk,
-)
+from .attention import attend, read_history, write_chunk
+from .attention_memory import AttentionMemory, CacheForm, layer_memories
+from .attention_plan import AttentionPlan
 
 MEL_BANDS = 80
 TIME_WIDTH = 256
 POSITION_KERNEL = 31
 POSITION_GROUPS = 16
-# What the solver time gives each block: shift, scale, gate of attention, shift, scale, gate of the
-# feed-forward.
+# Shift, scale and gate of the attention, then of the feed-forward block: each from the solver time.
 MODULATION_PARTS = 6
 NORM_EPSILON = 1e-6
 
@@ -56,25 +49,22 @@ class DitConfig:
 
 @dataclass(frozen=True, slots=True)
 class DitState:
-    """What one solver step remembers. Batch-first: a row is one half of the guidance pair of one session.
+    """Memory of one solver step. N rows: each guidance half of each session."""
 
-    ``first``, ``second``: (N, 30, C), contexts of the position convolutions. ``kept``: (N, depth, P, W, D),
-    see ``attention_memory``: keys (turned already) and values (P 2) or modulated inputs (P 1), D 1024.
-    """
-
-    first_context: Tensor
-    second_context: Tensor
+    first_context: Tensor  # (N, 30, C) of the first position convolution
+    second_context: Tensor  # (N, 30, C) of the second
+    # (N, depth, P, W, D): rotated keys and values (P 2, D 1024) or modulated inputs (P 1, D 1024)
     cache: AttentionMemory
 
 
 class _GroupedConv(nn.Sequential):
-    """A grouped causal convolution over 31 frames, and Mish."""
+    """A grouped causal convolution over 31 frames, followed by Mish."""
 
     def __init__(self, width: int) -> None:
         super().__init__(nn.Conv1d(width, width, POSITION_KERNEL, groups=POSITION_GROUPS), nn.Mish())
 
     def run(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """x: (N, T, C) -> (N, T, C) and the next context."""
+        """x: (N, T, C) -> (N, T, C) and the next context, (N, 30, C)."""
         with_context = torch.cat([context, x], 1)
         return self(with_context.transpose(1, 2)).transpose(1, 2), with_context[:, x.shape[1] :].contiguous()
 
@@ -100,7 +90,7 @@ class _TimeEmbed(nn.Module):
 
 
 class _Modulation(nn.Module):
-    """A linear layer on the time embedding; the layer norm that it modulates has no weights."""
+    """Scales, shifts and gates from the time embedding: (N, C) -> (N, parts, C)."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__()
@@ -128,14 +118,14 @@ class _DitAttention(QkvProjection):
 
 
 class _RotaryAngles:
-    """Cosines and sines of frames' positions, for the first head."""
+    """Cosines and sines of the positions of frames, for the first head."""
 
     def __init__(self, positions: Tensor, rates: Tensor) -> None:
         angles = (positions[..., None] * rates).repeat_interleave(2, -1)
         self.cos, self.sin = angles.cos(), angles.sin()
 
     def rotate(self, x: Tensor) -> None:
-        """Turn the first channels of x (N, T, D), in place."""
+        """Rotate the channels of the first head of x, (N, T, D), in place."""
         head = x[..., : self.cos.shape[-1]]
         even, odd = head[..., ::2], head[..., 1::2]
         head.copy_(head * self.cos + torch.stack([-odd, even], -1).flatten(-2) * self.sin)
@@ -159,8 +149,9 @@ class _DitBlock(nn.Module):
         cache_form: CacheForm,
         angles: tuple[_RotaryAngles, _RotaryAngles],
     ) -> Tensor:
-        """x: (N, T, C). modulation: (N or 1, 6, C). kept: (N, P, W, D), written in place. turns: of history
-        and chunk.
+        """x: (N, T, C) -> (N, T, C).
+
+        modulation: (N or 1, 6, C). cache: (N, P, W, D), written in place. angles: of history and chunk.
         """
         shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation[:, :, None].unbind(1)
         inputs = modulate(x, scale, shift)
@@ -178,13 +169,14 @@ class _DitBlock(nn.Module):
         return torch.addcmul(x, ff_gate, self.ff(modulate(x, ff_scale, ff_shift)))
 
     def _project(self, inputs: Tensor, angles: _RotaryAngles) -> Tensor:
+        """(N, T, C) -> rotated keys, and values: (N, 2, T, D)."""
         projected = self.attn.project_keys_values(inputs)
-        angles.rotate(projected)
+        angles.rotate(projected)  # the first head of the keys: values come after all keys
         return split_keys_values(projected)
 
 
 def modulate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """Layer norm without weights, then the solver time's scale and shift."""
+    """Layer norm without weights, then scale and shift by the solver time."""
     return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON), 1 + scale)
 
 
@@ -198,7 +190,7 @@ class _RotaryFrequencies(nn.Module):
 
 
 class FlowDit(nn.Module):
-    """The v3 estimator: ``step`` on a chunk of frames, any number of rows."""
+    """The v3 estimator: ``step`` through frames, with any number of rows."""
 
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
@@ -216,13 +208,13 @@ class FlowDit(nn.Module):
         return y
 
     def time_offsets(self, t: Tensor) -> Tensor:
-        """Every block's shifts, scales and gates, then the last norm's scale, shift: (N, 6 depth + 2, C)."""
+        """Modulation of all blocks, then scale and shift of the last norm: (N, 6 depth + 2, C)."""
         embedding = self.time_embedding(t)
         parts = [block.get_submodule("attn_norm")(embedding) for block in self.transformer_blocks]
         return torch.cat([*parts, self.norm_out(embedding)], 1)
 
     def init_state(self, rows: int, frames: int, cache_form: CacheForm, dtype: torch.dtype) -> DitState:
-        """A beginning, with room for ``frames``."""
+        """The state before the first chunk, with slots for ``frames`` frames."""
         config, rates = self.config, self.rotary_embed.inv_freq
         parts, depth = (2, config.inner) if cache_form is CacheForm.KEYS_VALUES else (1, config.width)
         cache = torch.empty(rows, config.depth, parts, frames, depth, dtype=dtype, device=rates.device)
@@ -238,20 +230,20 @@ class FlowDit(nn.Module):
         plan: AttentionPlan,
         cache_form: CacheForm,
     ) -> tuple[Tensor, DitState]:
-        """The velocity of a chunk.
+        """The velocity of a chunk, (N, T, 80), and the next state. The buffer is written in place.
 
-        x: (N, T, 80). conditions: (N, T, 240) mu, speaker, prompt mel. offsets: (N or 1, 6 depth + 2, C).
-        Returns (N, T, 80). The state's buffer is written in place.
+        x: (N, T, 80). conditions: (N, T, 240) mu, speaker, prompt mel. offsets: (N or 1, 6 depth + 2, C) of
+        ``time_offsets``.
         """
         mu, speaker, prompt = conditions.chunk(3, 2)
         x = self.input_embed.proj(torch.cat([x, prompt, mu, speaker], 2))
         convs = self.input_embed.conv_pos_embed
-        placed, first = convs.conv1.run(x, state.first_context)
-        placed, second = convs.conv2.run(placed, state.second_context)
-        x = x + placed
+        positions, first = convs.conv1.run(x, state.first_context)
+        positions, second = convs.conv2.run(positions, state.second_context)
+        x = x + positions
         angles = tuple(
-            _RotaryAngles(where, self.rotary_embed.inv_freq)
-            for where in (plan.history_positions, plan.positions)
+            _RotaryAngles(frames, self.rotary_embed.inv_freq)
+            for frames in (plan.history_positions, plan.positions)
         )
         memories = zip(self.transformer_blocks, layer_memories(state.cache), strict=True)
         for index, (block, memory) in enumerate(memories):

@@ -1,12 +1,12 @@
-"""The v2 token encoder: speech ids at 25 Hz to the flow's conditioning at 50 Hz, incrementally. No solver.
+"""The v2 token encoder: speech ids at 25 Hz to the flow's conditioning at 50 Hz, chunk by chunk.
 
-    ids   |0 . . . . . . . . 24|25 . .          the next three ids are looked at
-           \\______ step ______/ \\lookahead/
-    25 Hz  lookahead convolutions, 6 layers, blocks of 25
-    50 Hz  doubled, convolution over 5 frames, 4 layers, blocks of 50
+    ids    0 . . . . . . . . 24 | 25 26 27          step of 25 ids; the next three are lookahead
+    25 Hz  lookahead convolutions, 6 layers with attention in blocks of 25
+    50 Hz  each frame doubled, convolution over 5 frames, 4 layers with attention in blocks of 50
 
-Attention is by relative position: a score has a second term, the query against a projected sine table at the
-distance in frames. Distances come from the plan, so that a ring buffer needs no order.
+Attention uses relative positions: a second term of each score is the product of the query and a projected
+sine table at the distance between frame and key. The distances come from the plan of the chunk, so that a
+ring buffer needs no reordering.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 transformer/upsample_encoder.py (UpsampleConformerEncoder),
 transformer/{attention,embedding,encoder_layer,positionwise_feed_forward}.py; keys as in flow.pt under
@@ -21,16 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..layers import CausalConv, Linear, QkvProjection, split_keys_values
-from .attention_memory import (
-    AttentionMemory,
-    AttentionPlan,
-    PagedAttentionPlan,
-    RowGroup,
-    ScoreBias,
-    attend,
-    layer_memories,
-    split_heads,
-)
+from .attention import ScoreBias, attend, split_heads
+from .attention_memory import AttentionMemory, layer_memories
+from .attention_plan import AttentionPlan, PagedAttentionPlan, RowGroup
 
 LOOKAHEAD_IDS = 3
 FRAMES_PER_SPEECH_ID = 2  # mel frames a speech id
@@ -49,24 +42,19 @@ class EncoderConfig:
 
 @dataclass(frozen=True, slots=True)
 class EncoderState:
-    """What the encoder remembers.
+    """Memory of the encoder between chunks."""
 
-    ``lookahead``: (B, 2, C), context of the second lookahead convolution. ``up``: (B, 4, C), of the
-    convolution after doubling. ``ids``: (B, layers, 2, W / 2, C) and ``frames``: (B, up layers, 2, W, C),
-    keys and values.
-    """
-
-    lookahead: Tensor
-    up: Tensor
-    ids: AttentionMemory
-    frames: AttentionMemory
+    lookahead_context: Tensor  # (B, 2, C) of the second lookahead convolution
+    upsample_context: Tensor  # (B, 4, C) of the convolution after doubling
+    id_memory: AttentionMemory  # (B, layers, 2, W / 2, C) keys and values at 25 Hz
+    frame_memory: AttentionMemory  # (B, up layers, 2, W, C) keys and values at 50 Hz
 
 
 class LookaheadLayer(nn.Module):
-    """Mixes three future ids in: a convolution that looks ahead, then a causal one, added to the input.
+    """Adds information of the next three ids: a convolution that looks ahead, then a causal one.
 
-    x        t t+1 t+2 t+3        conv1, kernel 4
-    y  t-2 t-1  t                 conv2, kernel 3
+    conv1, kernel 4              x(t)  x(t+1)  x(t+2)  x(t+3)   -> h(t)
+    conv2, kernel 3   h(t-2)  h(t-1)  h(t)                      -> added to x(t)
     """
 
     def __init__(self, width: int, inner: int) -> None:
@@ -75,11 +63,12 @@ class LookaheadLayer(nn.Module):
         self.conv2 = CausalConv(inner, width, 3)
 
     def forward(self, x: Tensor, future: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """x: (B, T, C). future: (B, 3, C), or (B, 0, C) at the end of the utterance. context: (B, 2,
-        inner).
+        """The layer's output (B, T, C) and its next context.
+
+        x: (B, T, C). future: (B, 3, C), or (B, 0, C) at the end of the utterance. context: (B, 2, inner).
         """
         with_future = F.pad(torch.cat([x, future], 1), (0, 0, 0, LOOKAHEAD_IDS - future.shape[1]))
-        # Looking ahead is looking back from three frames later.
+        # conv1 is causal too: shifted by three frames, its context is the beginning of x.
         h, _ = self.conv1(with_future[:, LOOKAHEAD_IDS:], with_future[:, :LOOKAHEAD_IDS])
         h, context = self.conv2(F.leaky_relu(h), context)
         return x + h, context
@@ -106,13 +95,14 @@ class _RelativeAttention(QkvProjection):
     def forward(
         self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, table: "_DistanceTable"
     ) -> Tensor:
-        """x: (B, T, C). kept: (B, 2, W, C), written in place."""
+        """x: (B, T, C) -> (B, T, C). cache: (B, 2, W, C), written in place."""
         query = self.project_queries(x) + self.pos_bias_u.flatten()
         new_values = split_keys_values(self.project_keys_values(x))
         attended = attend(query, new_values, cache, plan, self.heads, self._distance_scores(table))
         return self.linear_out(attended)  # type: ignore[no-any-return]
 
     def _distance_scores(self, table: "_DistanceTable") -> ScoreBias:
+        """The position term of the scores: (q + v) p / sqrt(d), where the queries given are q + u."""
         projected = split_heads(self.linear_pos(table.sines)[None], self.heads)
         shift = (self.pos_bias_v - self.pos_bias_u)[:, None]
         scale = 1 / math.sqrt(projected.shape[-1])
@@ -151,20 +141,20 @@ class _EncoderLayer(nn.Module):
 
 
 class _DistanceTable:
-    """The sine table over every distance that a plan needs, from a block's own future to its oldest key."""
+    """The sine table for all distances of a plan, from the end of a block to its oldest key."""
 
     def __init__(self, plan: AttentionPlan, width: int) -> None:
         self.min_distance, max_distance = plan.distance_range
         self.sines = sine_table(self.min_distance, max_distance, width, plan.positions.device)
 
     def gather_by_slot(self, by_distance: Tensor, part: RowGroup | PagedAttentionPlan) -> Tensor:
-        """Scores by distance (n, H, block, distances) to scores by slot (n, H, block, visible)."""
+        """Scores by distance, (n, H, block, distances) -> scores by slot, (n, H, block, visible)."""
         index = part.distances_back - self.min_distance
         return by_distance.gather(3, index.expand(*by_distance.shape[:2], -1, -1))
 
 
 def sine_table(min_distance: int, max_distance: int, width: int, device: torch.device) -> Tensor:
-    """Interleaved sines and cosines of the distances ``nearest``..``farthest``: (distances, width)."""
+    """Interleaved sines and cosines of ``min_distance`` to ``max_distance``: (distances, width)."""
     distance = torch.arange(min_distance, max_distance + 1, device=device, dtype=torch.float32)
     rates = torch.exp(
         torch.arange(0, width, 2, device=device, dtype=torch.float32) * -(math.log(10000.0) / width)
@@ -180,7 +170,7 @@ class _UpsampleLayer(nn.Module):
 
 
 class FlowEncoder(nn.Module):
-    """The v2 token encoder: ``step`` on embedded ids."""
+    """The v2 token encoder: ``step`` through embedded ids."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -195,7 +185,7 @@ class FlowEncoder(nn.Module):
         self.after_norm = nn.LayerNorm(width)
 
     def init_state(self, rows: int, frames: int) -> EncoderState:
-        """A beginning, with room for ``frames`` mel frames."""
+        """The state before the first chunk, with slots for ``frames`` mel frames."""
         config = self.config
         empty = self.after_norm.weight.new_empty
         return EncoderState(
@@ -206,21 +196,27 @@ class FlowEncoder(nn.Module):
         )
 
     def step(
-        self, x: Tensor, future: Tensor, state: EncoderState, ids: AttentionPlan, frames: AttentionPlan
+        self,
+        x: Tensor,
+        future: Tensor,
+        state: EncoderState,
+        id_plan: AttentionPlan,
+        frame_plan: AttentionPlan,
     ) -> tuple[Tensor, EncoderState]:
-        """The conditioning of a chunk.
+        """The conditioning of a chunk, (B, 2 T, C), and the next state. Buffers are written in place.
 
-        x: (B, T, C) embedded ids. future: (B, 3, C) the next ones, (B, 0, C) at the end. ids, frames: the
-        chunk's plans at 25 and 50 Hz. Returns (B, 2 T, C). The state's buffers are written in place.
+        x: (B, T, C) embedded ids. future: (B, 3, C) the next ones, (B, 0, C) at the end. id_plan, frame_plan:
+        plans of the chunk at 25 and 50 Hz.
         """
         x = self.embed(x)
-        if ids.frame_mask is not None:
-            x = x * ids.frame_mask
-        x, lookahead = self.pre_lookahead_layer(x, self.embed(future), state.lookahead)
-        x = _run_layers(self.encoders, x, state.ids, ids)
-        x, up = self.up_layer.conv(x.repeat_interleave(FRAMES_PER_SPEECH_ID, 1), state.up)
-        x = _run_layers(self.up_encoders, self.up_embed(x), state.frames, frames)
-        return self.after_norm(x), EncoderState(lookahead, up, state.ids, state.frames)
+        if id_plan.frame_mask is not None:
+            # Padding after the end of a row must not reach it through the lookahead.
+            x = x * id_plan.frame_mask
+        x, lookahead = self.pre_lookahead_layer(x, self.embed(future), state.lookahead_context)
+        x = _run_layers(self.encoders, x, state.id_memory, id_plan)
+        x, upsample = self.up_layer.conv(x.repeat_interleave(FRAMES_PER_SPEECH_ID, 1), state.upsample_context)
+        x = _run_layers(self.up_encoders, self.up_embed(x), state.frame_memory, frame_plan)
+        return self.after_norm(x), EncoderState(lookahead, upsample, state.id_memory, state.frame_memory)
 
 
 def _run_layers(layers: nn.ModuleList, x: Tensor, cache: AttentionMemory, plan: AttentionPlan) -> Tensor:

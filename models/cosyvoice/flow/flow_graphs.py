@@ -1,18 +1,19 @@
-"""The flow for a device: all sessions' memories in pages of one place, and whole steps recorded and replayed.
+"""Recorded steps of the flow: the memories of all sessions in one pool of pages, whole steps replayed.
 
-What a session remembers of the flow grows with it, and a recorded step takes no other memory than its own. So
-memory is one pool for all, cut into pages of a block, 1 s of speech, and a session is a list of pages:
+Attention memory grows with a session, but a recorded step can only use the memory it was recorded with. So
+all memory is one pool, cut into pages of one block (1 s of speech), and a session is a list of pages:
 
-    pool       |0|1|2|3|4|5|6|7|8|           0: scratch, of rows that only pad
-    voice       . 1 2 . . . . . .            read by everyone who speaks with it, copied for nobody
-    session a   . 1 2 . 5 6 . . .            a table of pages, oldest first; a chunk goes to its last ones
+    page       |0|1|2|3|4|5|6|7|8|           page 0: scratch, for rows that only pad
+    voice       . 1 2 . . . . . .            shared by all sessions of the voice, never copied
+    session a   . 1 2 . 5 6 . . .            oldest page first; chunks are written to the last ones
     session b   . 1 2 . . . 7 . .
 
-A step is encoder and all Euler steps, for so many rows, blocks of a chunk and pages attended to, each rounded
-up; convolution contexts have a row a session. Rows that only pad write to the scratch. What a session took is
-free once nobody refers to its seat.
+A step is the encoder and all Euler steps. One is recorded for each number of rows, blocks in a chunk and
+pages attended to, rows and pages rounded up to buckets; padding rows write to the scratch page. Contexts of
+convolutions have one row for each session. The pages of a session are freed when its handle is deleted.
 
-The mel is that of ``Flow.step``, to rounding: the same frames are attended to, under a mask and not by rows.
+The mel is that of ``Flow.step`` except for rounding: the same frames are attended to, under a mask instead of
+row by row.
 
 Source: pages and block tables as in nano-vllm@bb823b3e06 engine/block_manager.py and vLLM (arXiv:2309.06180).
 """
@@ -26,59 +27,71 @@ from torch import Tensor
 
 from ..cuda_graphs import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
 from ..state import map_state, tensors
-from .attention_memory import AttentionMemory, CacheForm, PagedBuffers, PagePlacement, make_paged_plan
-from .encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, EncoderState
-from .flow import BLOCK_FRAMES, BLOCK_IDS, MEL_BANDS, Flow, FlowChunk, FlowPlans, FlowState, check_chunk
+from .attention_memory import CacheForm, PagedBuffers
+from .attention_plan import PagePlacement, make_paged_plan
+from .encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
+from .flow import MEL_BANDS, Flow, FlowPlans
 from .page_allocator import PageAllocator
+from .state import (
+    BLOCK_FRAMES,
+    BLOCK_IDS,
+    FlowChunk,
+    FlowState,
+    check_chunk,
+    memory_buffers,
+    with_memories,
+    without_memories,
+)
 
 _SCRATCH_PAGE = 0
-_MIN_PAGES = 8
+_MIN_PAGES = 8  # smallest bucket of pages attended to
 
 
 @dataclass(eq=False)
 class SequenceHandle:
-    """A session's: its row of contexts, its pages from block ``first`` on, and the frames behind it."""
+    """The memory of one session."""
 
-    slot: int
-    pages: list[int]
-    frames: int
-    first_block: int = 0
+    slot: int  # row of the contexts
+    pages: list[int]  # from block ``first_block`` on
+    frames: int  # mel frames so far
+    first_block: int = 0  # above 0 once a bounded window has passed the first pages
 
 
 @dataclass(eq=False)
 class PagedVoice:
-    """A voice's prompt: pages as of a seat. contexts: (1, ...), without memories."""
+    """The memory of a voice's prompt; fields as in ``SequenceHandle``."""
 
     pages: list[int]
     frames: int
     first_block: int
-    contexts: FlowState
+    contexts: FlowState  # (1, ...), without memories
 
 
 @dataclass(frozen=True, slots=True)
 class _FlowGraphKey:
-    """What a step is recorded for. pages: attended to. is_last: chunks without a future."""
+    """The shapes that a step is recorded for."""
 
     rows: int
-    blocks: int
-    pages: int
-    is_last: bool
+    blocks: int  # in the chunk
+    pages: int  # attended to
+    is_last: bool  # chunks without lookahead
 
 
 @dataclass(frozen=True, slots=True)
 class _FlowInputs:
-    """ids: (B, T) int64. future: (B, 3 or 0) int64. slots: (B,) int64. places: in frames."""
+    """Inputs of a recorded step."""
 
-    ids: Tensor
-    future: Tensor
-    slots: Tensor
-    places: PagePlacement
+    ids: Tensor  # (B, T) int64
+    future: Tensor  # (B, 3 or 0) int64
+    slots: Tensor  # (B,) int64
+    places: PagePlacement  # in frames
 
 
 class FlowGraphs:
-    """Steps of a flow on pages. rows: in a step at most. slots: sessions. pages: of 1 s each.
+    """Runs the flow for many sessions on pages of one memory pool.
 
-    The flow's policy keeps keys and values.
+    Create one for up to ``rows`` rows in a step, ``slots`` sessions and ``pages`` pages of 1 s each. Raises
+    ValueError unless the flow's policy keeps keys and values.
     """
 
     def __init__(self, flow: Flow, *, rows: int, slots: int, pages: int) -> None:
@@ -86,26 +99,14 @@ class FlowGraphs:
             raise ValueError(f"cache_form is {flow.policy.cache_form}; pages hold keys and values only")
         self._flow, self._rows, self.pages = flow, rows, pages
         self._memory = _FlowMemoryPool(flow, slots + 1, pages + 1)
-        self._pages, self._slots = (
-            PageAllocator(pages + 1, "pages"),
-            PageAllocator(slots + 1, "rows of contexts"),
-        )
+        self._pages = PageAllocator(pages + 1, "pages")
+        self._slots = PageAllocator(slots + 1, "rows of contexts")
         self._steps: dict[_FlowGraphKey, _RecordedFlowStep] = {}
         self._pool = new_graph_pool(flow.device)
 
-    @property
-    def recorded(self) -> int:
-        """Steps that there are."""
-        return len(self._steps)
-
-    @property
-    def free_pages(self) -> int:
-        """Pages that are nobody's."""
-        return self._pages.free
-
     @torch.inference_mode()
     def record(self, max_blocks: int) -> None:
-        """Record the steps of chunks up to that long, so that no session waits for it later."""
+        """Record the steps of chunks of up to ``max_blocks`` blocks, so that no session waits for that."""
         for rows in buckets(self._rows):
             for blocks in range(1, max_blocks + 1):
                 for pages in buckets(self.pages, _MIN_PAGES):
@@ -114,19 +115,19 @@ class FlowGraphs:
 
     @torch.inference_mode()
     def store_voice(self, voice: FlowState) -> PagedVoice:
-        """A prompt that was heard, as ``Flow.prefill`` gives it, in pages; raises MemoryError."""
+        """Copy the state of ``Flow.prefill`` into pages. Raises MemoryError if too few are free."""
         frames = int(voice.frames)
         window = self._flow.policy.window_frames or frames
         first = max(0, frames - window) // BLOCK_FRAMES
         pages = self._pages.allocate(frames // BLOCK_FRAMES - first)
         self._memory.write(pages, voice, first)
-        cache = PagedVoice(pages, frames, first, without_memories(voice))
-        weakref.finalize(cache, self._pages.release, pages)
-        return cache
+        paged = PagedVoice(pages, frames, first, without_memories(voice))
+        weakref.finalize(paged, self._pages.release, pages)
+        return paged
 
     @torch.inference_mode()
     def open_sequence(self, voice: PagedVoice) -> SequenceHandle:
-        """The beginning of a session; raises MemoryError."""
+        """Begin a session with a voice. Raises MemoryError if no row of contexts is free."""
         (slot,) = self._slots.allocate(1)
         handle = SequenceHandle(slot, self._pages.share(list(voice.pages)), voice.frames, voice.first_block)
         weakref.finalize(handle, self._slots.release, (slot,))
@@ -136,10 +137,10 @@ class FlowGraphs:
 
     @torch.inference_mode()
     def step(self, chunk: FlowChunk, handles: Sequence[SequenceHandle]) -> Tensor:
-        """``Flow.step`` for sessions: the mel, (B, 80, 2 T).
+        """``Flow.step`` for several sessions: the mel, (B, 80, 2 T).
 
-        chunk: ids on the host, ``prompt_mel`` on the device. Raises ValueError as there, and MemoryError
-        where there are no pages left. A step that failed may be tried again.
+        chunk: ids on the host, ``prompt_mel`` on the device. Raises ValueError as ``Flow.step`` does, and
+        MemoryError if too few pages are free; after an error the step may be tried again.
         """
         check_chunk(chunk, [handle.frames for handle in handles])
         blocks = -(-chunk.ids.shape[1] // BLOCK_IDS)
@@ -156,11 +157,12 @@ class FlowGraphs:
         return mel
 
     def release_pages(self, handle: SequenceHandle) -> None:
-        """Free the pages of a seat that is not stepped again, whoever still refers to it."""
+        """Free the pages of a session before its handle is deleted. It must not be stepped again."""
         self._pages.release(handle.pages[:])
         handle.pages.clear()
 
     def _allocate_for_chunk(self, handle: SequenceHandle, blocks: int) -> None:
+        """Allocate the pages of a chunk, and release those that the window has passed."""
         begin = handle.frames // BLOCK_FRAMES
         handle.pages += self._pages.allocate(max(0, begin + blocks - handle.first_block - len(handle.pages)))
         window = self._flow.policy.window_frames
@@ -176,48 +178,48 @@ class FlowGraphs:
 
 
 class _FlowMemoryPool:
-    """The tensors: memories as pages, contexts as rows."""
+    """The tensors of all sessions: memories as pages, contexts as rows."""
 
     def __init__(self, flow: Flow, slots: int, pages: int) -> None:
         def zero_speaker(rows: int) -> Tensor:
             return torch.zeros(rows, MEL_BANDS, device=flow.device)
 
         self._contexts = without_memories(flow.state_with_capacity(zero_speaker(slots), 0, flow.policy))
-        self._pages = _buffers(flow.state_with_capacity(zero_speaker(pages), BLOCK_FRAMES, flow.policy))
+        self._pages = memory_buffers(flow.state_with_capacity(zero_speaker(pages), BLOCK_FRAMES, flow.policy))
         for pool in self._pages:
-            pool.zero_()  # what is masked is still multiplied by nought
+            pool.zero_()  # masked slots are multiplied by 0, which NaN would survive
 
     def write(self, pages: Sequence[int], voice: FlowState, first: int) -> None:
-        """Copy the blocks of a voice's memories from ``first`` on."""
-        for pool, memory in zip(self._pages, _buffers(voice), strict=True):
+        """Copy the memories of a voice, from block ``first`` on, into pages."""
+        for pool, memory in zip(self._pages, memory_buffers(voice), strict=True):
             size = pool.shape[-2]
             for place, page in enumerate(pages, first):
                 slot = place * size % memory.shape[-2]  # a ring, if there is a window
                 pool[page] = memory[0, ..., slot : slot + size, :]
 
     def begin_row(self, slot: int, contexts: FlowState) -> None:
-        """Begin a row with a voice's contexts."""
+        """Copy the contexts of a voice into a row."""
         for pool, row in zip(tensors(self._contexts), tensors(contexts), strict=True):
             pool[slot] = row[0]
 
     def read_rows(self, slots: Tensor) -> FlowState:
-        """The state of some rows: contexts copied, memories as they are."""
+        """The state of some rows: copies of the contexts, the pages themselves."""
         contexts = map_state(lambda pool: pool.index_select(0, slots), self._contexts)
-        return _with_memories(contexts, [PagedBuffers(pool) for pool in self._pages])
+        return with_memories(contexts, [PagedBuffers(pool) for pool in self._pages])
 
     def write_contexts(self, slots: Tensor, state: FlowState) -> None:
-        """Take the contexts of a state over."""
+        """Copy the contexts of a state into rows."""
         for pool, rows in zip(tensors(self._contexts), tensors(without_memories(state)), strict=True):
             pool.index_copy_(0, slots, rows)
 
 
 class _RecordedFlowStep:
-    """One recorded step, and its inputs."""
+    """One recorded step and its input buffers."""
 
     def __init__(
         self, flow: Flow, memory: _FlowMemoryPool, key: _FlowGraphKey, pool: GraphMemoryPool
     ) -> None:
-        self._flow, self._memory, self._extent = flow, memory, key
+        self._flow, self._memory, self._key = flow, memory, key
         rows, ids, frames = key.rows, key.blocks * BLOCK_IDS, key.blocks * BLOCK_FRAMES
         self._staging = StagingBuffer(_scratch_inputs(key), flow.device)
         self._noise = torch.zeros(rows, frames, MEL_BANDS, device=flow.device)
@@ -225,16 +227,16 @@ class _RecordedFlowStep:
         self._graph = StepGraph(self._compute, flow.device, pool)
 
     def run(self, chunk: FlowChunk, handles: Sequence[SequenceHandle]) -> Tensor:
-        """The mel of a chunk that is no longer than the step, for no more seats."""
+        """The mel of a chunk, (B, 80, 2 T). Chunk and handles must fit into the shapes of the step."""
         rows, length = chunk.ids.shape
         frames, host = length * FRAMES_PER_SPEECH_ID, self._staging.host
         host.ids[:rows, :length] = chunk.ids
         host.future[:rows] = chunk.future
-        for row in range(self._extent.rows):
+        for row in range(self._key.rows):
             handle = handles[row] if row < rows else SequenceHandle(_SCRATCH_PAGE, [], 0)
             host.slots[row] = handle.slot
-            spoken = (chunk.lengths[row] if chunk.lengths else length) if row < rows else length
-            self._write_placement(row, handle, spoken * FRAMES_PER_SPEECH_ID)
+            ids = chunk.lengths[row] if chunk.lengths and row < rows else length
+            self._write_placement(row, handle, ids * FRAMES_PER_SPEECH_ID)
         self._noise[:rows, :frames] = self._flow.noise_rows([handle.frames for handle in handles], frames)
         self._prompt_mel[:rows, :, :frames] = chunk.prompt_mel
         self._staging.upload()
@@ -242,9 +244,9 @@ class _RecordedFlowStep:
 
     def _write_placement(self, row: int, handle: SequenceHandle, frames: int) -> None:
         places = self._staging.host.places
-        table, written = places.table.numpy()[row], places.written.numpy()[row]
+        table, written = places.page_table.numpy()[row], places.written_pages.numpy()[row]
         places.begins[row], places.ends[row] = handle.frames, handle.frames + frames
-        places.first[row] = handle.first_block * BLOCK_FRAMES
+        places.first_frame[row] = handle.first_block * BLOCK_FRAMES
         table[: len(handle.pages)], table[len(handle.pages) :] = handle.pages, _SCRATCH_PAGE
         begin = handle.frames // BLOCK_FRAMES - handle.first_block
         written[:] = handle.pages[begin : begin + len(written)] or _SCRATCH_PAGE
@@ -259,17 +261,17 @@ class _RecordedFlowStep:
         return mel
 
     def _plans(self, places: PagePlacement) -> FlowPlans:
-        window, is_last = self._flow.policy.window_frames, self._extent.is_last
+        window, is_last = self._flow.policy.window_frames, self._key.is_last
         solver = make_paged_plan(_both_halves(places), BLOCK_FRAMES, window, is_last=is_last)
         if self._flow.config.encoder is None:
             return FlowPlans(solver, None, None)
-        in_ids = None if window is None else window // FRAMES_PER_SPEECH_ID
-        ids = make_paged_plan(_placement_in_ids(places), BLOCK_IDS, in_ids, is_last=is_last)
+        id_window = None if window is None else window // FRAMES_PER_SPEECH_ID
+        ids = make_paged_plan(_placement_in_ids(places), BLOCK_IDS, id_window, is_last=is_last)
         return FlowPlans(solver, ids, make_paged_plan(places, BLOCK_FRAMES, window, is_last=is_last))
 
 
 def _scratch_inputs(key: _FlowGraphKey) -> _FlowInputs:
-    """Inputs that go to the scratch."""
+    """Inputs whose rows all write to the scratch page."""
     rows = key.rows
 
     def zeros(*shape: int) -> Tensor:
@@ -283,40 +285,18 @@ def _scratch_inputs(key: _FlowGraphKey) -> _FlowInputs:
 
 
 def _both_halves(places: PagePlacement) -> PagePlacement:
-    """Rows as the solver has them: a page of a pool (pages, 2, ...) that is folded is two."""
+    """Places of the solver's rows: page p of its folded pool (pages, 2, ...) is 2 p and 2 p + 1."""
     doubled = map_state(lambda part: part.repeat_interleave(2, 0), places)
     half = torch.arange(len(doubled.begins), device=doubled.begins.device)[:, None] % 2
-    return replace(doubled, table=2 * doubled.table + half, written=2 * doubled.written + half)
+    return replace(
+        doubled,
+        page_table=2 * doubled.page_table + half,
+        written_pages=2 * doubled.written_pages + half,
+    )
 
 
 def _placement_in_ids(places: PagePlacement) -> PagePlacement:
     begins, ends, first = (
-        part // FRAMES_PER_SPEECH_ID for part in (places.begins, places.ends, places.first)
+        part // FRAMES_PER_SPEECH_ID for part in (places.begins, places.ends, places.first_frame)
     )
-    return replace(places, begins=begins, ends=ends, first=first)
-
-
-def without_memories(state: FlowState) -> FlowState:
-    """A state without its memories and its count: what of it is the same size however long it is."""
-    nothing = state.speaker.new_empty(len(state.speaker), 0)
-    counted = replace(state, frames=nothing)
-    return _with_memories(counted, [nothing] * len(_memories(state)))
-
-
-def _memories(state: FlowState) -> list[AttentionMemory]:
-    encoder = state.encoder
-    own = [encoder.ids, encoder.frames] if isinstance(encoder, EncoderState) else []
-    return [*own, *(part.cache for part in state.solver)]
-
-
-def _buffers(state: FlowState) -> list[Tensor]:
-    return [memory for memory in _memories(state) if isinstance(memory, Tensor)]
-
-
-def _with_memories(state: FlowState, memories: Sequence[AttentionMemory]) -> FlowState:
-    encoder = state.encoder
-    count = len(memories) - len(state.solver)
-    if isinstance(encoder, EncoderState):
-        encoder = replace(encoder, ids=memories[0], frames=memories[1])
-    solver = zip(state.solver, memories[count:], strict=True)
-    return replace(state, encoder=encoder, solver=tuple(replace(part, cache=cache) for part, cache in solver))
+    return replace(places, begins=begins, ends=ends, first_frame=first)

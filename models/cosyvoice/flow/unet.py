@@ -1,13 +1,13 @@
-"""The v2 velocity estimator: a one-level U-Net of causal convolutions and block-wise attention.
+"""The v2 velocity estimator: a U-Net of one level, with causal convolutions and attention in blocks.
 
-All at 50 frames a second, so that everything but attention inside a block is causal:
+Everything runs at 50 frames/s, and everything except attention within a block is causal:
 
-    [x, mu, speaker, prompt mel] 320 -> resnet -> attention x4 -> conv     (kept for the skip)
-                                        12 x (resnet -> attention x4)
-                     [middle, skip] 512 -> resnet -> attention x4 -> conv -> conv, norm -> 80
+    [x, mu, speaker, prompt mel] 320 -> resnet -> 4 x attention -> conv     (the skip branches before conv)
+                                        12 x (resnet -> 4 x attention)
+                     [middle, skip] 512 -> resnet -> 4 x attention -> conv -> conv, norm -> 80
 
-Channels-last inside: (N, T, C). The solver time enters every resnet as an offset, computed once per solver
-step.
+Tensors are channels-last: (N, T, C). The solver time enters every resnet as an offset, computed once for each
+solver step.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 flow/decoder.py (CausalConditionalDecoder), matcha/models/components/
 {decoder,transformer}.py@dd9105b; keys as in flow.pt under ``decoder.estimator``.
@@ -28,15 +28,9 @@ from ..layers import (
     sinusoidal_time_features,
     split_keys_values,
 )
-from .attention_memory import (
-    AttentionMemory,
-    AttentionPlan,
-    CacheForm,
-    attend,
-    layer_memories,
-    read_history,
-    write_chunk,
-)
+from .attention import attend, read_history, write_chunk
+from .attention_memory import AttentionMemory, CacheForm, layer_memories
+from .attention_plan import AttentionPlan
 
 TIME_WIDTH_FACTOR = 4
 FEED_FORWARD_FACTOR = 4
@@ -65,19 +59,15 @@ class UnetConfig:
 
 @dataclass(frozen=True, slots=True)
 class UnetState:
-    """What one solver step remembers. Batch-first: a row is one half of the guidance pair of one session.
+    """Memory of one solver step. N rows: each guidance half of each session."""
 
-    ``convs``: (N, 2, C) for each convolution, in the order in which they run.
-    ``kept``: (N, layers, P, W, D), see ``attention_memory``: keys and values (P 2, D 512) or normed inputs (P
-    1, D 256).
-    """
-
-    convs: tuple[Tensor, ...]
+    convs: tuple[Tensor, ...]  # (N, 2, C), the context of each convolution in running order
+    # (N, layers, P, W, D): keys and values (P 2, D 512) or normed inputs (P 1, D 256)
     cache: AttentionMemory
 
 
 class _ConvNorm(nn.Module):
-    """Causal convolution, layer norm over channels, Mish."""
+    """A causal convolution, then layer norm over channels and Mish."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -97,7 +87,7 @@ class _Resnet(nn.Module):
         self.res_conv = PointwiseConv(inputs, outputs)
 
     def forward(self, x: Tensor, offset: Tensor, contexts: "_UnetContexts") -> Tensor:
-        """``offset``: (N or 1, 1, C), what the solver time adds."""
+        """x: (N, T, C) -> (N, T, C'). offset: (N or 1, 1, C'), added by the solver time."""
         h = contexts.run(self.block1, x) + offset
         h = contexts.run(self.block2, h)
         y: Tensor = h + self.res_conv(x)
@@ -143,7 +133,7 @@ class _TransformerBlock(nn.Module):
     def forward(
         self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, cache_form: CacheForm
     ) -> Tensor:
-        """x: (N, T, C). kept: (N, P, W, D), written in place."""
+        """x: (N, T, C) -> (N, T, C). cache: (N, P, W, D), written in place."""
         normed = self.norm1(x)
         new_values = split_keys_values(self.attn1.project_keys_values(normed))
         history_and_chunk = read_history(cache, plan, cache_form, self._project, x.shape[1])
@@ -159,20 +149,20 @@ class _TransformerBlock(nn.Module):
 
 
 class _UnetContexts:
-    """Hands out convolution contexts in the order of the convolutions, and takes the next ones in."""
+    """Hands out the contexts of convolutions in running order, and collects the next ones."""
 
-    def __init__(self, held: tuple[Tensor, ...]) -> None:
-        self._held = iter(held)
+    def __init__(self, contexts: tuple[Tensor, ...]) -> None:
+        self._contexts = iter(contexts)
         self.following: list[Tensor] = []
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
-        y, context = layer(x, next(self._held))
+        y, context = layer(x, next(self._contexts))
         self.following.append(context)
         return y  # type: ignore[no-any-return]
 
 
 class _UnetLevel(nn.ModuleList):
-    """A resnet, attention layers, and at the outer levels a convolution."""
+    """A resnet, transformer blocks, and at the outer levels a convolution."""
 
     def __init__(self, inputs: int, config: UnetConfig, *, with_conv: bool) -> None:
         width = config.channels
@@ -194,7 +184,7 @@ class _UnetLevel(nn.ModuleList):
 
 
 class FlowUnet(nn.Module):
-    """The v2 estimator: ``step`` on a chunk of frames, any number of rows."""
+    """The v2 estimator: ``step`` through frames, with any number of rows."""
 
     def __init__(self, config: UnetConfig) -> None:
         super().__init__()
@@ -225,12 +215,12 @@ class FlowUnet(nn.Module):
         return y
 
     def time_offsets(self, t: Tensor) -> Tensor:
-        """What the solver time adds in every resnet: (N, resnets, C)."""
+        """What the solver time adds in each resnet: (N, resnets, C)."""
         embedding = self.time_embedding(t)
         return torch.stack([level.resnet.mlp(embedding) for level in self._levels()], 1)
 
     def init_state(self, rows: int, frames: int, cache_form: CacheForm, dtype: torch.dtype) -> UnetState:
-        """A beginning, with room for ``frames``."""
+        """The state before the first chunk, with slots for ``frames`` frames."""
         convs = [module for module in self.modules() if isinstance(module, CausalConv)]
         contexts = tuple(conv.initial_context(rows) for conv in convs)
         parts, depth = (
@@ -256,10 +246,10 @@ class FlowUnet(nn.Module):
         plan: AttentionPlan,
         cache_form: CacheForm,
     ) -> tuple[Tensor, UnetState]:
-        """The velocity of a chunk.
+        """The velocity of a chunk, (N, T, 80), and the next state. The buffer is written in place.
 
-        x: (N, T, 80). conditions: (N, T, 240) mu, speaker, prompt mel. offsets: (N or 1, resnets, C).
-        Returns (N, T, 80). The state's buffer is written in place.
+        x: (N, T, 80). conditions: (N, T, 240) mu, speaker, prompt mel. offsets: (N or 1, resnets, C) of
+        ``time_offsets``.
         """
         contexts = _UnetContexts(state.convs)
         layers = iter(layer_memories(state.cache))
@@ -273,7 +263,7 @@ class FlowUnet(nn.Module):
             for transformer in level.transformers:
                 x = transformer(x, next(layers), plan, cache_form)
             if index == 0:
-                skip = x
+                skip = x  # before the convolution of the outer level
             if level.conv is not None:
                 x = contexts.run(level.conv, x)
         x = contexts.run(self.final_block, x)

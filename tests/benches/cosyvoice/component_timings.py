@@ -95,7 +95,7 @@ def _flow(bundle: "CosyVoiceBundle", extent: MeasurementSize) -> Iterator[Measur
 
 def _window(bundle: "CosyVoiceBundle", extent: MeasurementSize) -> Iterator[Measurement]:
     from benches.cosyvoice.network_timing import max_mel_difference, mel_error_db, time_flow
-    from vivavoce.models.cosyvoice.flow.flow import FRAMES_PER_S, FlowPolicy
+    from vivavoce.models.cosyvoice.flow.state import FRAMES_PER_S, FlowPolicy
 
     seconds = extent.utterances_s[-1]
     name = f"flow, {seconds:g} s, window {WINDOW_S} s"

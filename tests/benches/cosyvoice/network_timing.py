@@ -17,16 +17,9 @@ from torch import Tensor
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle
 from vivavoce.models.cosyvoice.device_benchmark import CPU_TIME_CORES, MeasuredTime, Stopwatch, median_time
 from vivavoce.models.cosyvoice.flow.encoder import FRAMES_PER_SPEECH_ID
-from vivavoce.models.cosyvoice.flow.flow import (
-    EXACT_POLICY,
-    FRAMES_PER_S,
-    MEL_BANDS,
-    Flow,
-    FlowChunk,
-    FlowPolicy,
-    state_bytes_per_s,
-)
+from vivavoce.models.cosyvoice.flow.flow import MEL_BANDS, Flow, state_bytes_per_s
 from vivavoce.models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
+from vivavoce.models.cosyvoice.flow.state import EXACT_POLICY, FRAMES_PER_S, FlowChunk, FlowPolicy
 from vivavoce.models.cosyvoice.networks import flow_config, load_flow, load_lm, load_networks, load_vocoder
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3

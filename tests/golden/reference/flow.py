@@ -18,7 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from golden.reference.rule_weights import read_rule, rule_weights
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm, ContiguousAttentionPlan, make_plan
+from golden.reference.upstream_flow import AttentionMask, compute_whole, solve_whole
+from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm
+from vivavoce.models.cosyvoice.flow.attention_plan import ContiguousAttentionPlan, make_plan
 from vivavoce.models.cosyvoice.flow.dit import DitConfig, FlowDit
 from vivavoce.models.cosyvoice.flow.encoder import (
     FRAMES_PER_SPEECH_ID,
@@ -26,14 +28,8 @@ from vivavoce.models.cosyvoice.flow.encoder import (
     EncoderConfig,
     FlowEncoder,
 )
-from vivavoce.models.cosyvoice.flow.flow import (
-    BLOCK_IDS,
-    AttentionMask,
-    Flow,
-    FlowChunk,
-    FlowConfig,
-    FlowPolicy,
-)
+from vivavoce.models.cosyvoice.flow.flow import Flow, FlowConfig
+from vivavoce.models.cosyvoice.flow.state import BLOCK_IDS, FlowChunk, FlowPolicy
 from vivavoce.models.cosyvoice.flow.unet import FlowUnet, UnetConfig
 from vivavoce.models.cosyvoice.layers import load_weights
 
@@ -234,7 +230,7 @@ def solver_case(folder: Path) -> Iterator[Comparison]:
     flow, arrays = reference_flow(folder, 2), read_arrays(folder, "b_cfm")
     mu = arrays["mu"].transpose(1, 2)
     for name, mask in (("out", AttentionMask.NONE), ("out_stream", AttentionMask.BLOCKS)):
-        ours = flow.solve(mu, arrays["cond"], arrays["spks"], mask)
+        ours = solve_whole(flow, mu, arrays["cond"], arrays["spks"], mask)
         yield compare("b_cfm", name, ours, arrays[name], MEL_TOLERANCE)
 
 
@@ -295,7 +291,7 @@ def flow_case(folder: Path, version: int) -> Iterator[Comparison]:
 
 
 def _whole(inputs: FlowCase, end: int, mask: AttentionMask, *, last: bool = False) -> Tensor:
-    mel = inputs.flow.compute_whole(inputs.chunk(0, end, last=last), inputs.speaker, mask)
+    mel = compute_whole(inputs.flow, inputs.chunk(0, end, last=last), inputs.speaker, mask)
     return mel[..., FRAMES_PER_SPEECH_ID * inputs.prompt_ids :]
 
 

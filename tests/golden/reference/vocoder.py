@@ -24,6 +24,7 @@ from golden.reference.flow import (
     read_arrays,
     read_flow_case,
 )
+from golden.reference.upstream_flow import AttentionMask, compute_whole
 from golden.reference.upstream_vocoder import (
     WITHHELD_FRAMES,
     interpolated_phase_sines,
@@ -31,7 +32,7 @@ from golden.reference.upstream_vocoder import (
     stretch_mel,
 )
 from vivavoce.models.cosyvoice.flow.encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
-from vivavoce.models.cosyvoice.flow.flow import BLOCK_IDS, AttentionMask
+from vivavoce.models.cosyvoice.flow.state import BLOCK_IDS
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3, frame_phase_sines
 from vivavoce.models.cosyvoice.vocoder.layers import HiftConfig
@@ -211,7 +212,7 @@ def upstream_mels(folder: Path, version: int) -> tuple[tuple[Tensor, ...], Tenso
 
 def _upstream_last(inputs: FlowCase, begin: int) -> Tensor:
     chunk = inputs.chunk(0, inputs.ids.shape[1], last=True)
-    return inputs.flow.compute_whole(chunk, inputs.speaker, AttentionMask.NONE)[
+    return compute_whole(inputs.flow, chunk, inputs.speaker, AttentionMask.NONE)[
         ..., FRAMES_PER_SPEECH_ID * (inputs.prompt_ids + begin) :
     ]
 

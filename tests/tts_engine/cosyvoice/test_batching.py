@@ -316,8 +316,8 @@ def test_pages_of_a_dropped_session_serve_the_others_in_the_same_step(
         free = pages
         while driver._open:
             driver.round()
-            free = min(free, recorded._graphs.free_pages)
-        assert recorded._graphs.free_pages == pages
+            free = min(free, recorded._graphs._pages.free)
+        assert recorded._graphs._pages.free == pages
         return driver, free
 
     alone, free = render(1, 40)

@@ -12,7 +12,8 @@ from torch import Tensor  # noqa: E402
 
 from vivavoce.models.cosyvoice.flow.attention_memory import release_pages_behind  # noqa: E402
 from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow import Flow, FlowChunk, FlowConfig, FlowPolicy, state_bytes_per_s  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import Flow, FlowConfig, state_bytes_per_s  # noqa: E402
+from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import prepare_modules  # noqa: E402
 from vivavoce.tts_engine.cosyvoice import flow_runner  # noqa: E402

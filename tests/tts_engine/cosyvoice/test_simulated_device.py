@@ -24,7 +24,7 @@ from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bu
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.devices import CPU, DeviceError, find_device, to_device, to_host  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow import FlowChunk  # noqa: E402
+from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402

@@ -5,7 +5,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm, make_plan  # noqa: E402
+from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
+from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E402
 from vivavoce.models.cosyvoice.flow.dit import DitConfig, FlowDit  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import FlowUnet, UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402

@@ -11,21 +11,19 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
+from golden.reference.upstream_flow import AttentionMask, compute_whole  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.dit import DitConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow import (  # noqa: E402
     V2_CONFIG,
     V3_CONFIG,
-    AttentionMask,
     Flow,
-    FlowChunk,
     FlowConfig,
-    FlowPolicy,
-    FlowState,
     solver_times,
     state_bytes_per_s,
 )
+from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy, FlowState  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, join_states, map_state, scatter, size_bytes  # noqa: E402
@@ -82,7 +80,7 @@ def stepped(
 
 
 def whole(flow: Flow, ids: torch.Tensor, voice: torch.Tensor) -> torch.Tensor:
-    return flow.compute_whole(chunk(ids, 0, ids.shape[1]), voice, AttentionMask.BLOCKS)
+    return compute_whole(flow, chunk(ids, 0, ids.shape[1]), voice, AttentionMask.BLOCKS)
 
 
 @BOTH
@@ -102,7 +100,7 @@ def test_every_prefix_is_the_mel_of_that_prefix_run_again(config: FlowConfig) ->
     flow, ids, voice = make_flow(config), random_ids(103), speaker()
     mel, _ = stepped(flow, ids, (25, 50, 75, 100), flow.init_state(voice))
     for end in (25, 50, 75):
-        again = flow.compute_whole(chunk(ids, 0, end), voice, AttentionMask.BLOCKS)
+        again = compute_whole(flow, chunk(ids, 0, end), voice, AttentionMask.BLOCKS)
         assert torch.allclose(mel[..., : 2 * end], again, atol=TOLERANCE)
 
 
@@ -182,7 +180,7 @@ def test_a_prefilled_voice_serves_many_sessions(config: FlowConfig, prompt: int)
     ids = random_ids(prompt + 40)
     prefilled, covered = flow.prefill(ids[:, :prompt], mel, voice)
     assert covered == max(0, (prompt - 3) // 25 * 25)
-    expected = flow.compute_whole(chunk(ids, 0, ids.shape[1], mel), voice, AttentionMask.BLOCKS)[
+    expected = compute_whole(flow, chunk(ids, 0, ids.shape[1], mel), voice, AttentionMask.BLOCKS)[
         ..., 2 * covered :
     ]
     for _ in range(2):
@@ -271,7 +269,7 @@ def test_a_window_is_whole_blocks(window: int) -> None:
 def test_a_flow_without_its_weights_says_what_is_missing() -> None:
     flow = Flow(SMALL_V3)
     with pytest.raises(RuntimeError, match="prepare"):
-        flow.compute_whole(chunk(random_ids(3), 0, 3), speaker(), AttentionMask.NONE)
+        compute_whole(flow, chunk(random_ids(3), 0, 3), speaker(), AttentionMask.NONE)
     with pytest.raises(RuntimeError, match=r"input_embedding\.weight"):
         load_weights(flow, {})
 

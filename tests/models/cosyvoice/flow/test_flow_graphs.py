@@ -14,9 +14,10 @@ from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.dit import DitConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow import Flow, FlowChunk, FlowConfig, FlowPolicy, FlowState  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import Flow, FlowConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs, SequenceHandle  # noqa: E402
 from vivavoce.models.cosyvoice.flow.page_allocator import PageAllocator  # noqa: E402
+from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy, FlowState  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
@@ -156,11 +157,11 @@ def test_a_voice_is_read_by_many_and_written_by_none(config: FlowConfig) -> None
         seats = [graphs.open_sequence(kept), graphs.open_sequence(kept)]
         for chunk, mel in zip(speech.chunks, expected, strict=True):
             assert_same(together(graphs, seats, [chunk, chunk])[1:], mel)
-        assert graphs.free_pages == 0
+        assert graphs._pages.free == 0
         del seats
-        assert graphs.free_pages == 4
+        assert graphs._pages.free == 4
     del kept
-    assert graphs.free_pages == 7
+    assert graphs._pages.free == 7
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 4])
@@ -195,11 +196,11 @@ def test_steps_are_recorded_beforehand_and_harm_nobody(config: FlowConfig) -> No
     expected = plainly(flow, voice, speech)
     assert_same(graphs.step(FlowChunk(*speech.chunks[0]), [seat]), expected[0])
     graphs.record(max_blocks=2)
-    recorded = graphs.recorded
+    recorded = len(graphs._steps)
     assert recorded == 3 * 2 * 2 * 2  # rows 1, 2, 3; blocks 1, 2; pages 8, 10; last or not
     for chunk, mel in zip(speech.chunks[1:], expected[1:], strict=True):
         assert_same(graphs.step(FlowChunk(*chunk), [seat]), mel)
-    assert graphs.recorded == recorded
+    assert len(graphs._steps) == recorded
 
 
 def test_a_step_without_pages_left_can_be_tried_again(config: FlowConfig) -> None:

@@ -4,13 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.flow.attention_memory import (  # noqa: E402
-    CacheForm,
-    attend,
-    make_plan,
-    read_history,
-    write_chunk,
-)
+from vivavoce.models.cosyvoice.flow.attention import attend, read_history, write_chunk  # noqa: E402
+from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
+from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E402
 
 BLOCK, HEADS, WIDTH = 4, 2, 6
 
@@ -76,14 +72,6 @@ def test_what_lies_behind_a_rows_end_is_not_seen() -> None:
     assert plan.frame_mask[..., 0].sum(1).tolist() == [7, 5]
 
 
-def test_a_plan_names_the_frame_in_every_slot_of_a_ring() -> None:
-    (third,) = make_plan([8], 4, block=BLOCK, capacity=8).blocks[0].parts
-    (last,) = make_plan([12], 4, block=BLOCK, capacity=8).blocks[0].parts
-    assert third.positions.tolist() == [8, 9, 10, 11, 4, 5, 6, 7]
-    assert last.positions.tolist() == [8, 9, 10, 11, 12, 13, 14, 15]
-    assert (third.slot, last.slot) == (0, 4)
-
-
 def test_inputs_that_are_kept_are_projected_again() -> None:
     matrix = torch.randn(2 * WIDTH, 3, generator=torch.Generator().manual_seed(1))
     inputs = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(2))
@@ -100,11 +88,3 @@ def test_inputs_that_are_kept_are_projected_again() -> None:
         out.append(attend(q[:, begin : begin + 4], kv[:, :, begin : begin + 4], working, plan, HEADS))
         write_chunk(kept, inputs[:, None, begin : begin + 4], plan)
     assert torch.allclose(torch.cat(out, 1), masked(q, kv), atol=1e-6)
-
-
-@pytest.mark.parametrize(("begin", "together"), [(0, [16, 4]), (4, [16, 4]), (8, [4, 4, 4, 4, 4])])
-def test_blocks_are_attended_together_until_the_ring_comes_around(begin: int, together: list[int]) -> None:
-    plan = make_plan([begin], 20, block=BLOCK, capacity=24)
-    assert [block.stop - block.start for block in plan.blocks] == together
-    masks = [part.mask for block in plan.blocks for part in block.parts]
-    assert [mask is not None for mask in masks] == [length > BLOCK for length in together]
