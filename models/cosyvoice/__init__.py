@@ -1,1 +1,1 @@
-"""CosyVoice 2 and 3: networks on batch-first states, and how they are fed. No sessions, no threads."""
+"""CosyVoice 2 and 3: the networks on batch-first states, and what feeds them."""

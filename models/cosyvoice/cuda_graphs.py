@@ -1,16 +1,16 @@
-"""A step whose tensors stay where they are: recorded once, replayed as often as it is wanted. No networks.
+"""Steps on fixed tensors: recorded once as a CUDA graph, then replayed. No networks.
 
-A graphics card that is told of each product by itself waits for the host most of the time. A recorded step is
-told of in one word, and so takes no other shapes and no other memory than those it was recorded with: its
-inputs are carried into a ``StagingBuffer``, and what there may be more or fewer of is rounded up to a bucket:
+A GPU that gets each operation from the host waits for the host most of the time. A recorded step is launched
+as a whole, but only with the shapes and the memory it was recorded with. So its inputs are uploaded to a
+``StagingBuffer``, and counts that vary are rounded up to buckets; the extra rows write to scratch memory:
 
     rows in use   1   2   3   4   5 .. 8   9 .. 16   17 .. 32
-    recorded for  1   2   4   4     8         16        32        the rows beside are told to change nothing
+    recorded for  1   2   4   4     8         16        32
 
-On a device without graphs the same function is called on the same tensors, so that all else is as there.
+On a device without graphs ``StepGraph`` calls the same function on the same tensors.
 
-Source: nano-vllm@bb823b3e06 engine/model_runner.py (a graph a batch size, one pool for all);
-torch.cuda.CUDAGraph, whose warm-up on a stream of its own this follows.
+Source: nano-vllm@bb823b3e06 engine/model_runner.py (one graph for each batch size, one memory pool for all);
+torch.cuda.CUDAGraph, whose warm-up on a side stream this follows.
 """
 
 import threading
@@ -24,17 +24,18 @@ from torch import Tensor
 from .devices import new_pinned
 from .state import State, map_state, tensors
 
-_ALIGNMENT = 16  # bytes; no element is larger
-_WARM_UPS = 2  # libraries choose and allocate in their first calls
-_RECORDING = threading.Lock()  # torch waits for the whole device first, which spoils a recording under way
+_ALIGNMENT = 16  # bytes, the size of the largest element type
+_WARM_UPS = 2  # libraries choose algorithms and allocate in their first calls
+# Beginning a recording synchronizes the whole device, which breaks a recording in another thread.
+_RECORDING = threading.Lock()
 
 
 class StagingBuffer(Generic[State]):
-    """Tensors filled on the host and carried to the device in one go, always to the same place.
+    """Tensors that are filled on the host and uploaded in one copy, always to the same device memory.
 
     Attributes:
-        host: to be written to, once what was made of the last ones has been waited for.
-        there: the same on the device, after ``carry``.
+        host: tensors to fill, in pinned memory, once the results of the previous upload are on the host.
+        on_device_tensors: the same tensors on the device, after ``upload``; on a CPU the memory of ``host``.
     """
 
     def __init__(self, template: State, device: torch.device) -> None:
@@ -52,12 +53,13 @@ class StagingBuffer(Generic[State]):
         self.upload()
 
     def upload(self) -> None:
-        """Take what is on the host to the device; not waited for."""
+        """Copy the host tensors to the device, asynchronously."""
         if self._device_memory is not self._host_memory:
             self._device_memory.copy_(self._host_memory, non_blocking=True)
 
 
 def _lay_out(memory: Tensor, begins: Sequence[int], template: State) -> State:
+    """Views into ``memory``, at the given bytes, in the types and shapes of the template."""
     places = iter(begins)
 
     def view(part: Tensor) -> Tensor:
@@ -71,15 +73,15 @@ GraphMemoryPool: TypeAlias = "torch.cuda._POOL_HANDLE | None"
 
 
 def new_graph_pool(device: torch.device) -> GraphMemoryPool:
-    """Memory that graphs share which are never replayed at the same time; None where there are no graphs."""
+    """Memory shared by graphs that are never replayed at the same time; None on a device without graphs."""
     return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
 
 class StepGraph:
-    """A function of tensors in place, to be replayed.
+    """A function of fixed tensors that can be replayed.
 
-    Where the device has graphs it is run on making: its inputs must do no harm then. What ``replay`` gives is
-    to be looked at before another graph of the pool is replayed.
+    On a device with graphs the function runs several times at construction, so its inputs must be harmless
+    then. The output is valid until another graph of the same pool is replayed.
     """
 
     def __init__(self, run: Callable[[], Tensor], device: torch.device, pool: GraphMemoryPool) -> None:
@@ -90,7 +92,7 @@ class StepGraph:
             self._record(device, pool)
 
     def replay(self) -> Tensor:
-        """Compute it with what the tensors hold now."""
+        """Run the function on the present contents of its tensors."""
         if self._graph is None:
             return self._run()
         self._graph.replay()
@@ -105,18 +107,18 @@ class StepGraph:
                 self._run()
         torch.cuda.current_stream(device).wait_stream(side_stream)
         self._graph = torch.cuda.CUDAGraph()
-        # Other threads may allocate meanwhile.
+        # thread_local: allocations in other threads do not break the recording.
         with _RECORDING, torch.cuda.graph(self._graph, pool, side_stream, capture_error_mode="thread_local"):
             self._output = self._run()
 
 
 def bucket(count: int, max_count: int, min_count: int = 1) -> int:
-    """The next power of two from ``least`` on, but no more than ``most``; count: at most ``most``."""
+    """``count`` rounded up to a power of two, within ``min_count`` and ``max_count``."""
     return min(max_count, max(min_count, 1 << (count - 1).bit_length()))
 
 
 def buckets(max_count: int, min_count: int = 1) -> list[int]:
-    """Every answer of ``bucket``."""
+    """All values of ``bucket`` for counts up to ``max_count``, in order."""
     return sorted(
         {
             bucket(count, max_count, min_count)

@@ -1,6 +1,7 @@
-"""What recorded steps cost on a device, by the clock: a token of one session, chunks of the flow together.
+"""Times recorded steps on a device: one language-model id of one session, and batched chunks of the flow.
 
-The clock runs until the result is on the host, as it does for a session. No targets, no tables.
+The clock runs until the result is on the host, as it does for a session. Measurements only: no targets, no
+tables.
 """
 
 import statistics
@@ -22,19 +23,25 @@ from .lm.generation import Generation, LmInput, LmInputKind, SamplingRequest, Sp
 from .lm.sampling import seeded_uniforms
 from .lm.speech_lm import SpeechLm
 
-CPU_TIME_CORES = 2  # that processor time is told over
+CPU_TIME_CORES = 2  # processor time is divided by this, the cores of the reference machine
+_PROMPT_BLOCKS = 3  # of 1 s
+_IDS_PER_STEP = 4  # decoded ahead in one recorded step
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTime:
-    """cpu_s: processor seconds of all threads over two cores. wall_s: by the clock."""
+    """Duration of a block of code."""
 
-    cpu_s: float
+    cpu_s: float  # processor seconds of all threads, divided by CPU_TIME_CORES
     wall_s: float
 
 
 class Stopwatch:
-    """What a block costs."""
+    """Context manager that measures its block.
+
+    Attributes:
+        elapsed: the duration, once the block has ended.
+    """
 
     def __enter__(self) -> "Stopwatch":
         self._wall, self._cpu = time.perf_counter(), time.process_time()
@@ -47,26 +54,22 @@ class Stopwatch:
 
 
 def median_time(costs: Sequence[MeasuredTime]) -> MeasuredTime:
-    """Of each kind of seconds by itself."""
+    """The medians of processor time and of wall time, each by itself."""
     return MeasuredTime(
         statistics.median(cost.cpu_s for cost in costs), statistics.median(cost.wall_s for cost in costs)
     )
 
 
-_PROMPT_BLOCKS = 3
-_IDS_PER_STEP = 4
-
-
 @dataclass(frozen=True, slots=True)
 class FlowStepTimes:
-    """Seconds of some equal chunks in one step, and one after another."""
+    """Seconds that some equal chunks take."""
 
-    batched_s: float
-    sequential_s: float
+    batched_s: float  # all in one step
+    sequential_s: float  # one step after the other
 
 
 class _EndlessGeneration(Generation):
-    """One sound after the other."""
+    """A generation that never ends: every id is fed back."""
 
     def _requests(self) -> Generator[SamplingRequest | None, int, None]:
         inputs: tuple[LmInput, ...] = (LmInput(LmInputKind.SPEECH, 0),)
@@ -76,7 +79,7 @@ class _EndlessGeneration(Generation):
 
 @torch.inference_mode()
 def measure_token_s(lm: SpeechLm, *, context: int, tokens: int) -> float:
-    """Median seconds of an id, fed, sampled and brought to the host with the next ones, behind so many."""
+    """Median seconds for one id after ``context`` ids: fed, sampled and copied to the host."""
     state = lm.init_state(1, context + tokens + 2 * _IDS_PER_STEP)
     state.lengths[0] = context
     steps = DecodeGraphs(lm, state, max_inputs=1, ids_per_step=_IDS_PER_STEP)
@@ -89,34 +92,34 @@ def measure_token_s(lm: SpeechLm, *, context: int, tokens: int) -> float:
             generation.answer(id)
             id = steps.decoded_ahead(0, generation.ask())
 
-    step()  # is recorded
+    step()  # records
     return _median_s(step, -(-tokens // _IDS_PER_STEP)) / _IDS_PER_STEP
 
 
 @torch.inference_mode()
 def measure_flow_steps(flow: Flow, *, chunks: int, rounds: int) -> FlowStepTimes:
-    """Chunks of 1 s of as many sessions, behind a prompt of 3 s; medians."""
+    """Median times of one chunk of 1 s for each of ``chunks`` sessions, after a prompt of 3 s."""
     graphs = FlowGraphs(flow, rows=chunks, slots=chunks, pages=_PROMPT_BLOCKS + chunks)
     voice = _random_voice(flow, graphs)
     chunk = _chunk(flow, chunks)
     one = FlowChunk(chunk.ids[:1], chunk.future[:1], chunk.prompt_mel[:1])
 
     def step(parts: Sequence[FlowChunk]) -> None:
-        seats = [graphs.open_sequence(voice) for _ in range(chunks)]
+        handles = [graphs.open_sequence(voice) for _ in range(chunks)]
         width = chunks // len(parts)
-        for place, part in enumerate(parts):
-            mel: Tensor = graphs.step(part, seats[place * width :][:width])
+        for index, part in enumerate(parts):
+            mel: Tensor = graphs.step(part, handles[index * width :][:width])
         to_host(mel)
 
-    def together() -> None:
+    def batched() -> None:
         step([chunk])
 
-    def apart() -> None:
+    def sequential() -> None:
         step([one] * chunks)
 
-    together()  # are recorded
-    apart()
-    return FlowStepTimes(_median_s(together, rounds), _median_s(apart, rounds))
+    batched()  # records
+    sequential()
+    return FlowStepTimes(_median_s(batched, rounds), _median_s(sequential, rounds))
 
 
 def _random_voice(flow: Flow, graphs: FlowGraphs) -> PagedVoice:

@@ -1,15 +1,15 @@
-"""Where the networks compute, and the way of numbers there and back. One graphics card at most.
+"""Devices that the networks compute on, and copies between host and device. One GPU at most.
 
-What a session is, how far it is and which id it said is known on the host; what is computed stays on the
-device. So a step takes a few numbers there and gives a few back, each through memory that the card can read
-and write by itself (pinned): the way there is not waited for, and the way back is waited for once a step.
+Sessions, their progress and their ids are known on the host; results of the networks stay on the device. A
+step uploads a few numbers and downloads a few, each through pinned memory, which the GPU accesses directly.
+The host does not wait for the upload, and waits for the download once a step:
 
-    host      ids, places, draws ->|                                 |-> ids, samples
-    device                         |embed, layers, head, choice, mel |
+    host      ids, places, draws ->|                                       |-> ids, samples
+    device                         | embedding, layers, head, choice, mel |
 
-On a CPU both are nothing.
+On a CPU both copies do nothing.
 
-Source: ``torch.cuda`` on pinned memory and asynchronous copies.
+Source: the notes on pinned memory and asynchronous copies of ``torch.cuda``.
 """
 
 import os
@@ -25,13 +25,13 @@ CPU = torch.device("cpu")
 
 
 class DeviceError(ValueError):
-    """A device that is not known, or that this machine does not have."""
+    """A device name that is unknown, or a device that this machine does not have."""
 
 
 def find_device(name: str) -> torch.device:
-    """``auto`` (the first card that torch can use, else the CPU), ``cpu``, ``cuda`` or ``cuda:1``.
+    """The device called ``auto`` (the first usable GPU, else the CPU), ``cpu``, ``cuda`` or ``cuda:N``.
 
-    Raises DeviceError.
+    Raises DeviceError for any other name and for a GPU that torch cannot use.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -47,38 +47,39 @@ def find_device(name: str) -> torch.device:
 
 
 def card_name(device: torch.device) -> str:
-    """What the card calls itself; empty for a CPU."""
+    """Product name of the GPU; empty for a CPU."""
     return "" if device.type == "cpu" else torch.cuda.get_device_name(device)
 
 
 def to_device(host: Tensor, device: torch.device) -> Tensor:
-    """The same numbers there; they may be under way still, but what is computed with them waits."""
+    """Copy a tensor to the device, asynchronously: later operations on the device wait for the copy."""
     if device.type == "cpu":
         return host
     return as_pinned(host).to(device, non_blocking=True)
 
 
 def to_host(tensor: Tensor) -> Tensor:
-    """The same numbers here, once everything before has been computed; nothing else ever waits for that."""
+    """Copy a tensor to the host, after waiting for the device. The only place that waits for it."""
     if tensor.device.type == "cpu":
         return tensor
     return new_pinned(tensor.shape, tensor.dtype).copy_(tensor)
 
 
 def new_pinned(shape: torch.Size | tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Room that a card reads and writes by itself, where there is a card."""
+    """Uninitialized host memory, pinned if torch can use a GPU."""
     return torch.empty(shape, dtype=dtype, pin_memory=torch.cuda.is_available())
 
 
 def as_pinned(host: Tensor) -> Tensor:
-    """The same numbers where a card can read them by itself."""
+    """The tensor in pinned memory if torch can use a GPU, otherwise unchanged."""
     return host.pin_memory() if torch.cuda.is_available() else host
 
 
 def separate_stream(device: torch.device) -> AbstractContextManager[object]:
-    """To be entered by a thread, again and again: what it computes there waits for no other thread's.
+    """A context in which a thread's operations do not wait for other threads' operations.
 
-    What is there already may be used. Nothing on a CPU, where each thread computes by itself.
+    It may be entered repeatedly, and tensors that exist already may be used in it. Does nothing on a CPU,
+    where threads are independent.
     """
     if device.type != "cuda":
         return nullcontext()
@@ -87,23 +88,27 @@ def separate_stream(device: torch.device) -> AbstractContextManager[object]:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that can be had there now; of the host, what its machine and its control group leave."""
+    """Memory that can be allocated now; on the host, within the limits of machine and control group."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
         free_kb = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     except OSError:
         free_kb = None
-    if free_kb is None:  # not Linux
+    if free_kb is None:  # not Linux: half of the physical memory
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return min(1024 * int(free_kb[1]), _cgroup_free_bytes())
 
 
 def _cgroup_free_bytes(group: Path = Path("/sys/fs/cgroup")) -> int:
-    """Source: the kernel's admin-guide/cgroup-v2, "Memory Interface Files"."""
+    """Limit of the control group less its anonymous memory; sys.maxsize without a limit.
+
+    Source: the kernel's admin-guide/cgroup-v2, "Memory Interface Files".
+    """
     try:
         limit, stat = ((group / name).read_text().strip() for name in ("memory.max", "memory.stat"))
     except OSError:
         return sys.maxsize
-    anonymous_bytes = dict(line.split() for line in stat.splitlines())["anon"]  # caches of files give way
+    # File caches do not count: the system evicts them when memory is needed.
+    anonymous_bytes = dict(line.split() for line in stat.splitlines())["anon"]
     return sys.maxsize if limit == "max" else int(limit) - int(anonymous_bytes)

@@ -1,9 +1,9 @@
 """Layers of the networks, channels-last: products, causal convolution, joined projections, time features.
 
-Parameters carry upstream's names and shapes; ``prepare_modules`` lays them out for the products that they are used
-in, once the weights are in, and drops them, so that nothing is held twice. On a CPU that layout is oneDNN's:
-with a few rows to a product, as here, it takes 0.6 to 0.8 of the time of torch's own. Six rows take it
-0.8 of the time of one, or of two: it is given six at least.
+Parameters have upstream's names and shapes. After loading, ``prepare_modules`` packs each weight for the
+product that uses it and deletes the original, so that no weight is held twice. On a CPU the packing is
+oneDNN's: with a few rows in a product, as here, it takes 0.6 to 0.8 of the time of torch's own. Six rows take
+0.8 of the time of one or two, so every product gets at least six.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 flow/decoder.py (CausalConv1d),
 matcha/models/components/decoder.py@dd9105b.
@@ -19,15 +19,15 @@ MIN_PRODUCT_ROWS = 6
 
 
 class PreparedModule(nn.Module):
-    """A module that computes something from its weights once."""
+    """A module that derives something from its weights once, after loading."""
 
     def prepare(self) -> None:
-        """Compute it; called by ``load_weights``, for inner modules first."""
+        """Derive it. ``load_weights`` calls this, for inner modules first."""
         raise NotImplementedError
 
 
 def pack_matrix(weight: Tensor) -> Tensor:
-    """A matrix (outputs, inputs) as ``packed_linear`` takes it; the one given is not needed any more."""
+    """Pack a weight (outputs, inputs) for ``packed_linear``. The weight given is no longer needed."""
     has_blocks = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if has_blocks and weight.device.type == "cpu" and _onednn_packs(weight.dtype):
         return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())  # type: ignore[no-any-return]
@@ -41,7 +41,7 @@ def _onednn_packs(dtype: torch.dtype) -> bool:
 
 
 def packed_linear(x: Tensor, matrix: Tensor | None, bias: Tensor | None) -> Tensor:
-    """x: (..., inputs), a laid out matrix -> (..., outputs)."""
+    """x: (..., inputs) and a packed matrix -> (..., outputs). Raises RuntimeError before ``prepare``."""
     if matrix is None:
         raise RuntimeError("prepare() has not been called after the weights were loaded")
     if not matrix.is_mkldnn:
@@ -60,7 +60,7 @@ def _onednn_linear(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class Linear(PreparedModule):
-    """A matrix product, with a bias unless there is none."""
+    """A matrix product with an optional bias."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -73,6 +73,7 @@ class Linear(PreparedModule):
         self.matrix: Tensor | None
 
     def prepare(self) -> None:
+        """Pack the weight."""
         self.matrix = pack_matrix(_take_parameter(self, "weight"))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -81,21 +82,24 @@ class Linear(PreparedModule):
 
 
 class PointwiseConv(Linear):
-    """A convolution of kernel 1, channels-last."""
+    """A convolution with kernel 1, channels-last."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs)
         self.weight = nn.Parameter(torch.empty(outputs, inputs, 1))
 
     def prepare(self) -> None:
+        """Pack the weight."""
         self.matrix = pack_matrix(_take_parameter(self, "weight").flatten(1))
 
 
 class CausalConv(PreparedModule):
     """A convolution over time that looks ``kernel - 1`` frames back, as one matrix product.
 
-    kernel 3     context  |c c|          frames   |x x x x x|
-                          |----|                   output t sees t-2, t-1, t
+    kernel 3      context   frames
+                  |c0 c1|x0 x1 x2 x3 x4|
+    output 0      |-- -- --|                  output t depends on t-2, t-1, t
+    next context                |x3 x4|
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int) -> None:
@@ -107,23 +111,24 @@ class CausalConv(PreparedModule):
         self.matrix: Tensor | None
 
     def prepare(self) -> None:
-        """Lay the weight out as (outputs, kernel * inputs)."""
+        """Pack the weight as (outputs, kernel * inputs)."""
         self.matrix = pack_matrix(_take_parameter(self, "weight").permute(0, 2, 1).flatten(1))
 
     def initial_context(self, rows: int) -> Tensor:
-        """The silence before a beginning: (rows, kernel - 1, inputs)."""
+        """The zeros before the first frame: (rows, kernel - 1, inputs)."""
         return self.bias.new_zeros(rows, self.kernel - 1, self.inputs)
 
     def forward(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """x: (N, T, inputs) -> (N, T, outputs) and the next context."""
+        """x: (N, T, inputs) -> (N, T, outputs), and the next context, (N, kernel - 1, inputs)."""
         with_context = torch.cat([context, x], 1)
         length = x.shape[1]
+        # (N, T, kernel * inputs): each frame beside the ones before it
         columns = torch.cat([with_context[:, lag : lag + length] for lag in range(self.kernel)], 2)
         return packed_linear(columns, self.matrix, self.bias), with_context[:, length:].contiguous()
 
 
 class QkvProjection(PreparedModule):
-    """Query, key and value projections of a self-attention: the first by itself, the others in one."""
+    """Projections of a self-attention: queries in one product, keys and values in another."""
 
     def __init__(self, width: int, inner: int, bias: bool, names: tuple[str, str, str]) -> None:
         super().__init__()
@@ -138,7 +143,7 @@ class QkvProjection(PreparedModule):
         self.key_value_bias: Tensor | None
 
     def prepare(self) -> None:
-        """Join the matrices of keys and values, in this order, and drop the three modules."""
+        """Join the weights of keys and values, in this order, and delete the three original modules."""
         query, *others = [self.get_submodule(name) for name in self.names]
         self.query_matrix = pack_matrix(_take_parameter(query, "weight"))
         self.key_value_matrix = pack_matrix(torch.cat([_take_parameter(part, "weight") for part in others]))
@@ -158,7 +163,7 @@ class QkvProjection(PreparedModule):
 
 
 def _take_parameter(module: nn.Module, name: str) -> Tensor:
-    """A parameter's numbers, the module left without it."""
+    """The data of a parameter, which is removed from the module."""
     parameter = module.get_parameter(name)
     setattr(module, name, None)
     return parameter.data
@@ -171,7 +176,7 @@ def split_keys_values(keys_values: Tensor) -> Tensor:
 
 
 def sinusoidal_time_features(t: Tensor, width: int, scale: float = 1000.0) -> Tensor:
-    """Sines, then cosines of a solver time at geometric rates: (N,) -> (N, width)."""
+    """Sines, then cosines of solver times at geometrically spaced rates: (N,) -> (N, width)."""
     half = width // 2
     rates = torch.exp(
         torch.arange(half, device=t.device, dtype=torch.float32) * -(math.log(10000) / (half - 1))
@@ -181,10 +186,10 @@ def sinusoidal_time_features(t: Tensor, width: int, scale: float = 1000.0) -> Te
 
 
 def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Take the weights over, out of ``weights``, without a copy, and lay them out.
+    """Move the weights into the network without a copy, and prepare its modules. Empties ``weights``.
 
+    The network may have been built under ``torch.device("meta")``; it computes on the device of the weights.
     Raises RuntimeError that names missing and unknown keys.
-    The network may have been built under ``torch.device("meta")``; it computes where the weights are.
     """
     network.load_state_dict(weights, strict=True, assign=True)
     weights.clear()
@@ -194,7 +199,7 @@ def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def prepare_modules(network: nn.Module) -> None:
-    """Prepare every module that has something to prepare."""
+    """Call ``prepare`` of every PreparedModule, inner modules first."""
     for module in reversed(list(network.modules())):
         if isinstance(module, PreparedModule):
             module.prepare()

@@ -1,14 +1,15 @@
-"""Session memory as values: functions over trees of batch-first tensors. No policy, no arithmetic.
+"""Memory of sessions as values: functions on trees of batch-first tensors.
 
 A state is a frozen dataclass whose fields are tensors with the batch row first, tuples of such tensors, or
-further states. A pool is the same tree with one row a slot; a step runs on the rows that it was given:
+further states. A step takes a state and returns the next one. It may write into the tensors it was given, so
+that a state must not be used again after its step:
 
-    rows = gather(pool, slots)        # copies
-    y, rows = network.step(x, rows)   # may write into the memory of ``rows``: a state is used up by its step
-    scatter(pool, slots, rows)
+    y, state = network.step(x, state)
+    rows = gather(states, [2, 0])         # copies of rows
+    batch = join_states([a, b, c])        # sessions as rows of one state
 
-Source: the shape follows silero-vad's state-in, state-out graphs and nano-vllm's split of host bookkeeping
-from device memory; CosyVoice@ace7c47 cli/model.py shows the opposite, dictionaries on a shared model.
+Source: silero-vad's graphs (state in, state out) and nano-vllm's separation of host bookkeeping from device
+memory; CosyVoice@ace7c47 cli/model.py keeps dictionaries on a shared model instead.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ State = TypeVar("State")
 
 
 def map_state(change: Callable[..., Tensor], *states: State) -> State:
-    """A tree of what ``change`` makes of each tensor, or of those at the same place in several trees."""
+    """The tree of ``change(tensor)``, or of ``change(*tensors)`` for equal places in several trees."""
     first = states[0]
     if isinstance(first, Tensor):
         return cast(State, change(*states))
@@ -35,11 +36,11 @@ def map_state(change: Callable[..., Tensor], *states: State) -> State:
         parts = ([getattr(state, name) for state in states] for name in names)
         build = cast(Callable[..., State], type(first))
         return build(*(map_state(change, *same) for same in parts))
-    raise TypeError(f"a state holds tensors, tuples and dataclasses, not {type(first).__name__}")
+    raise TypeError(f"a state consists of tensors, tuples and dataclasses, not {type(first).__name__}")
 
 
 def tensors(state: object) -> Iterator[Tensor]:
-    """Every tensor of the tree, in field order: the order of a graph's inputs and outputs."""
+    """All tensors of the tree, in field order: the order of a graph's inputs and outputs."""
     if isinstance(state, Tensor):
         yield state
     elif isinstance(state, tuple):
@@ -49,28 +50,15 @@ def tensors(state: object) -> Iterator[Tensor]:
         for field in fields(state):
             yield from tensors(getattr(state, field.name))
     else:
-        raise TypeError(f"a state holds tensors, tuples and dataclasses, not {type(state).__name__}")
+        raise TypeError(f"a state consists of tensors, tuples and dataclasses, not {type(state).__name__}")
 
 
 def gather(pool: State, rows: Sequence[int]) -> State:
-    """A copy of some rows, in the order asked for; a row may be asked for twice."""
+    """A copy of some rows, in the given order; a row may occur twice."""
     index = torch.tensor(rows)
     return map_state(lambda tensor: tensor.index_select(0, to_device(index, tensor.device)), pool)
 
 
-@torch.inference_mode()
-def scatter(pool: State, rows: Sequence[int], state: State) -> None:
-    """Write a state's rows over some rows of the pool, in place; shapes agree but for the row count."""
-    index = torch.tensor(rows)
-    for target, source in zip(tensors(pool), tensors(state), strict=True):
-        target[to_device(index, target.device)] = source
-
-
 def join_states(states: Sequence[State]) -> State:
-    """One state of all rows, in order. Shapes apart from the row count must agree."""
+    """One state with the rows of all states, in order. Shapes must agree except for the row count."""
     return map_state(lambda *parts: torch.cat(parts), *states)
-
-
-def size_bytes(state: object) -> int:
-    """Memory of all tensors, as allocated."""
-    return sum(tensor.nbytes for tensor in tensors(state))

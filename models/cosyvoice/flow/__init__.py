@@ -1,1 +1,1 @@
-"""CosyVoice's flow: speech ids to mel spectrogram."""
+"""The flow of CosyVoice: speech ids to mel spectrogram."""

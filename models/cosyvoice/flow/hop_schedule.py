@@ -1,27 +1,27 @@
-"""When the flow runs, and on what: hops of speech ids, and the few ids ahead that each needs.
+"""The chunks of an utterance: hops of speech ids, and the lookahead that each chunk needs.
 
     schedule = HopSchedule(prompt_ids=0)
     while (chunk := schedule.next(available, ended)) is not None:
-        chunk.start, chunk.stop, chunk.fed, chunk.final
+        chunk.start, chunk.stop, chunk.lookahead_stop, chunk.final
 
-A chunk speaks ids ``start`` to ``stop`` and hears up to ``fed``, 3 further; the last one speaks all that is
-left:
+A chunk renders ids ``start`` to ``stop`` and needs ids up to ``lookahead_stop``, 3 more; the last chunk
+renders all that are left:
 
     ids      0 ........ 25 ................. 75 ........ 90
     chunk 1  |----------|+++
     chunk 2             |--------------------|+++
     chunk 3 (last)                           |------------|
 
-Hops start small, because someone is waiting, and double, because a longer hop costs less. They belong to one
-session.
+Hops start small, so that the first sound comes early, and double, because longer hops cost less. Each session
+has its own schedule.
 
-The flow was trained to see whole blocks of 25 ids and 3 ids further, so every multiple of 25 gives the same
-mel, and none of them is an approximation; a chunk that ends inside a block would show its ids, and through
-them all later ones, less of the block than in training. So 25 is the least, and what a first hop depends on
-is only how long someone is to wait.
+The flow was trained on whole blocks of 25 ids with 3 ids of lookahead, so every multiple of 25 gives the same
+mel. A chunk that ended inside a block would let its frames, and through them all later ones, attend to less
+of the block than in training. So 25 is the smallest hop, and the first hop only decides how long a listener
+waits.
 
-Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:308-375; upstream keeps the hop on the shared
-model, so that one request's growth makes the next one wait: give ``hop`` to repeat that.
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:308-375. Upstream keeps the hop on the shared
+model, so that one request's growth delays the first chunk of the next.
 """
 
 from dataclasses import dataclass
@@ -34,33 +34,34 @@ HOP_GROWTH = 2
 
 @dataclass(frozen=True, slots=True)
 class SpeechIdChunk:
-    """Ids from ``start`` to ``stop`` are spoken, with ids up to ``fed`` known. final: nothing follows."""
+    """The ids of one chunk."""
 
-    start: int
-    stop: int
-    lookahead_stop: int
-    final: bool
+    start: int  # first id to render
+    stop: int  # one past the last id to render
+    lookahead_stop: int  # one past the last id that must be known
+    final: bool  # the last chunk of the utterance
 
 
 class HopSchedule:
     """The chunks of one utterance, in order.
 
     Attributes:
-        hop: ids of the next chunk.
+        hop: ids of the next chunk; the first chunk adds what fills the last block of the prompt.
     """
 
     def __init__(self, prompt_ids: int = 0, hop: int = FIRST_HOP, max_hop: int = MAX_HOP) -> None:
         self.hop = hop
         self._max_hop = max_hop
-        # The first chunk also fills the block that the prompt leaves unfinished.
+        # prompt   |- 25 -|- 12 .|          chunks must end on whole blocks counted from the prompt's start:
+        # chunk 1            |13 + 25 -|    the first one also fills the block that the prompt leaves open
         self._first_hop_extra = -prompt_ids % hop
         self._start = 0
         self._finished = False
 
     def next(self, available: int, ended: bool) -> SpeechIdChunk | None:
-        """The next chunk, or None while too few ids are there.
+        """The next chunk, or None while too few ids are available.
 
-        available: ids so far; ended: no more will come.
+        available: number of ids so far. ended: no more ids will follow.
         """
         if self._finished:
             return None

@@ -1,26 +1,32 @@
-"""TODO."""
+"""Allocator of places in a pool, such as pages of memory, with a user count for each place."""
 
 from collections import Counter, deque
 from collections.abc import Iterable
 
 
 class PageAllocator:
-    """Which places of a pool are taken; the first is nobody's. Places may have several users."""
+    """Allocates places 1 to ``count - 1``; place 0 is reserved.
+
+    A place is free again when its last user releases it. One thread allocates and shares; any thread may
+    release, for example in a finalizer.
+    """
 
     def __init__(self, count: int, item_name: str) -> None:
+        """item_name: plural, for the error message."""
         self._free = deque(range(1, count))
         self._count, self._item_name = count - 1, item_name
         self._user_counts: Counter[int] = Counter()
+        # Releases wait here, so that a finalizer in another thread cannot change the counts mid-way.
         self._released: deque[Iterable[int]] = deque()
 
     @property
     def free(self) -> int:
-        """Places to be had."""
+        """Number of free places."""
         self._apply_releases()
         return len(self._free)
 
     def allocate(self, count: int) -> list[int]:
-        """So many places that nobody uses; raises MemoryError, with nothing taken."""
+        """``count`` free places. Raises MemoryError, and allocates nothing, if there are fewer."""
         self._apply_releases()
         if count > len(self._free):
             raise MemoryError(
@@ -29,12 +35,12 @@ class PageAllocator:
         return self.share([self._free.popleft() for _ in range(count)])
 
     def share(self, places: list[int]) -> list[int]:
-        """Use places that another user has."""
+        """Add a user to allocated places."""
         self._user_counts.update(places)
         return places
 
     def release(self, places: Iterable[int]) -> None:
-        """Use them no more; from any thread, and looked at with the next ``take``."""
+        """Remove a user from places. Takes effect at the next ``allocate`` or ``free``."""
         self._released.append(places)
 
     def _apply_releases(self) -> None:

@@ -1,1 +1,1 @@
-"""CosyVoice's vocoders: mel spectrogram to samples."""
+"""The vocoders of CosyVoice 2 and 3: mel spectrogram to samples."""

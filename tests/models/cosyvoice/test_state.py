@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.state import gather, join_states, map_state, scatter, size_bytes, tensors  # noqa: E402
+from shared.session_states import scatter, size_bytes  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join_states, map_state, tensors  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)

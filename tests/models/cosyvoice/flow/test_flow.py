@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from golden.reference.upstream_flow import AttentionMask, compute_whole  # noqa: E402
+from shared.session_states import scatter, size_bytes  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.dit import DitConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
@@ -26,7 +27,7 @@ from vivavoce.models.cosyvoice.flow.flow import (  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy, FlowState  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join_states, map_state, scatter, size_bytes  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join_states, map_state  # noqa: E402
 
 torch.set_num_threads(1)
 DATA = Path(__file__).parents[3] / "golden" / "data"

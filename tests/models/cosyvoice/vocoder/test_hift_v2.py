@@ -10,8 +10,9 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 from golden.reference import upstream_vocoder  # noqa: E402
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from golden.reference.upstream_vocoder import interpolated_phase_sines, render_whole  # noqa: E402
+from shared.session_states import scatter  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
-from vivavoce.models.cosyvoice.state import gather, join_states, scatter, tensors  # noqa: E402
+from vivavoce.models.cosyvoice.state import gather, join_states, tensors  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import (  # noqa: E402
     HiftV2,
     HiftV2Policy,
