@@ -1,1 +1,1 @@
-"""Networks and voices: weights and pure steps; no sessions, threads, sockets or protocols."""
+"""Networks and voices: weights and pure steps. No sessions, threads, sockets or protocols."""

@@ -1,1 +1,1 @@
-"""The packaged voice (hibari-tts) as streaming steps."""
+"""The packaged voice, hibari-tts, rendered in streaming steps."""

@@ -1,21 +1,21 @@
-"""Cuts the packaged voice's one ONNX graph into an encoder and a streaming decoder. No inference here.
+"""Splits the ONNX graph of the packaged voice into an encoder and a streaming decoder. No inference here.
 
 The graph as shipped (hibari-tts 0.2.1) maps phoneme ids to the spectrum of a whole sentence. Its encoder
-attends over phonemes and is cheap; its decoder is a ConvNeXt stack of nine convolutions of width 7 over
-12.5 ms frames, so a frame depends on 27 frames on either side and on nothing else. The cut gives
+attends over all phonemes and is cheap. Its decoder is a ConvNeXt stack of nine convolutions of width 7 over
+12.5 ms frames, so a frame depends on 27 frames to either side and on no others. The split gives
 
-    encoder(ids, speed)                      -> hidden (1, 130, F), durations (L), f0 (1, F)
+    encoder(ids, speed)                       -> hidden (1, 130, F), durations (L), f0 (1, F)
     decoder(hidden, edge, edge_in, context_*) -> spectrum (1, T', 3005), next_context_*
 
-Each convolution is made "valid" over  context | new frames | edge :
+Each convolution runs without padding over  context | new frames | edge :
 
-    first step    context = 3 zero frames   (the zero padding on the left)     T' = T - 27
-    in between    context = last 6 frames                                      T' = T
-    last step     edge    = 3 zero frames   (the zero padding on the right)    T' = T + 27
+    first step    |000|new ......|           context: 3 zero frames, the left padding       T' = T - 27
+    later steps   |last 6|new ...|           context: the last 6 input frames               T' = T
+    last step     |last 6|new ...|000|       edge: 3 zero frames, the right padding         T' = T + 27
 
-so that any split into steps gives the same spectrum. As shipped, activations are quantised by the range of
-whatever is in the call (DynamicQuantizeLinear), which would tie the result to the split; here each has one
-fixed range, measured once over call-centre text (``ACTIVATION_RANGES``).
+so that every split into steps gives the same spectrum. As shipped, activations are quantized by the range of
+the call's own values (DynamicQuantizeLinear), which would make the result depend on the split. Here each
+activation has a fixed range, measured once on call-centre text (``ACTIVATION_RANGES``).
 
 Source: graph of hibari-tts 0.2.1 (Apache-2.0), SHA-256 below; streaming convolution state as in
 Kyutai pocket-tts@9514983efd, modules/conv.py.
@@ -30,7 +30,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 SHA256 = "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"
-LAYERS = 9  # convolutions in a row: the input's, then one a block
+LAYERS = 9  # convolutions in a row: one at the input, then one in each block
 KERNEL = 7
 CONTEXT_FRAMES = KERNEL - 1
 EDGE_FRAMES = KERNEL // 2
@@ -45,22 +45,24 @@ _SPECTRUM = "/head/Add_output_0"
 
 @dataclass(frozen=True, slots=True)
 class HibariGraphs:
-    """Serialised encoder and decoder, ready for an inference session."""
+    """Serialized encoder and decoder, ready for an inference session."""
 
     encoder: bytes
     decoder: bytes
 
 
-class HibariGraphMismatch(ValueError):
-    """The model file is not the one that this cut was written for."""
+class HibariGraphMismatchError(ValueError):
+    """The model file is not the one that this split was written for."""
 
 
 def split_graph(path: Path) -> HibariGraphs:
-    """Read the shipped graph and cut it; raises HibariGraphMismatch for any other file."""
+    """Read the shipped graph and split it. Raises HibariGraphMismatchError for any other file."""
     data = path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     if digest != SHA256:
-        raise HibariGraphMismatch(f"{path.name} has SHA-256 {digest}, expected {SHA256} (hibari-tts 0.2.1)")
+        raise HibariGraphMismatchError(
+            f"{path.name} has SHA-256 {digest}, expected {SHA256} (hibari-tts 0.2.1)"
+        )
     model = onnx.load_from_string(data)
     return HibariGraphs(encoder=_encoder(model), decoder=_decoder(model))
 
@@ -111,18 +113,23 @@ def _assemble(
     outputs: list[str],
     extra: list[TensorProto],
 ) -> bytes:
+    """A serialized model of the nodes, with the weights of the original that they use."""
     used = {name for node in nodes for name in node.input}
     weights = [tensor for tensor in model.graph.initializer if tensor.name in used]
     results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
     graph = helper.make_graph(nodes, "vivavoce", inputs, results, weights + extra)
     opsets = [*model.opset_import, helper.make_opsetid("com.microsoft", 1)]
-    cut_model = helper.make_model(graph, opset_imports=opsets)
-    cut_model.ir_version = model.ir_version
-    return bytes(cut_model.SerializeToString())
+    part = helper.make_model(graph, opset_imports=opsets)
+    part.ir_version = model.ir_version
+    return bytes(part.SerializeToString())
 
 
 class _StreamingRewrite:
-    """Gives every convolution its context and edge, and every activation a fixed range."""
+    """Rewrites the decoder: context and edge for each convolution, a fixed range for each activation.
+
+    Attributes:
+        nodes, constants: of the rewritten graph.
+    """
 
     def __init__(self, nodes: list[NodeProto]) -> None:
         self.constants = [
@@ -133,9 +140,9 @@ class _StreamingRewrite:
             _constant("time_axis", np.array([2], np.int64)),
         ]
         self.nodes: list[NodeProto] = []
-        self._residual: dict[str, str] = {}
-        self._products: dict[str, NodeProto] = {}  # value on its way to float -> its integer product
-        self._scales: set[str] = set()
+        self._residual: dict[str, str] = {}  # input of the latest convolution -> the frames its output covers
+        self._products: dict[str, NodeProto] = {}  # value being converted to float -> its integer product
+        self._scales: set[str] = set()  # of activations
         self._convolutions = 0
         for node in nodes:
             self._rewrite(node)
@@ -149,7 +156,7 @@ class _StreamingRewrite:
             case "MatMulInteger" | "Cast":
                 self._products[node.output[0]] = self._products.get(node.input[0], node)
             case "Mul" if node.input[0] in self._scales:
-                pass  # activation scale x weight scale: part of the fused product
+                pass  # activation scale x weight scale: the fused product includes it
             case "Mul" if node.input[0] in self._products:
                 self._fuse(node)
             case "Add" if any(name in self._residual for name in node.input):
@@ -159,7 +166,12 @@ class _StreamingRewrite:
                 self.nodes.append(node)
 
     def _stream(self, node: NodeProto) -> None:
-        """context | new | edge -> a convolution without padding; the middle is what the residual adds."""
+        """Replace a padded convolution by an unpadded one over context, new frames and edge.
+
+        seen     |context|new ........|             its last 6 frames are the next context
+        joined   |context|new ........|edge|        input of the convolution
+        middle      |.................|             one frame for each output; the residual adds these
+        """
         layer = self._convolutions
         self._convolutions += 1
         new, weight, bias = node.input if layer else ("hidden", *node.input[1:])
@@ -188,8 +200,9 @@ class _StreamingRewrite:
             self._residual = {new: middle}
 
     def _fix_range(self, node: NodeProto) -> None:
+        """Replace dynamic quantization to uint8 by quantization with the fixed range."""
         low, high = ACTIVATION_RANGES[len(self._scales)]
-        quantised, scale, zero_point = node.output
+        quantized, scale, zero_point = node.output
         step = (high - low) / 255
         self.constants += [
             _constant(scale, np.array(step, np.float32)),
@@ -197,10 +210,10 @@ class _StreamingRewrite:
         ]
         inputs = [node.input[0], scale, zero_point]
         self._scales.add(scale)
-        self.nodes.append(helper.make_node("QuantizeLinear", inputs, [quantised], name=node.name))
+        self.nodes.append(helper.make_node("QuantizeLinear", inputs, [quantized], name=node.name))
 
     def _fuse(self, node: NodeProto) -> None:
-        """Integer product, cast and scaling in one node of ONNX Runtime's own: less than half the time."""
+        """Merge integer product, cast and scaling into one ONNX Runtime node, in under half the time."""
         activation, weight, zero_point, weight_zero_point = self._products[node.input[0]].input
         scale = zero_point.replace("_zero_point", "_scale")
         weight_scale = weight_zero_point.replace("_zero_point", "_scale")
@@ -215,7 +228,7 @@ def _constant(name: str, value: np.ndarray) -> TensorProto:
     return numpy_helper.from_array(value, name)
 
 
-# (lowest, highest) of each quantised activation: a block's input and hidden layer in turn, then the head.
+# (min, max) of each quantized activation: input and hidden layer of each block in turn, then of the head.
 ACTIVATION_RANGES: tuple[tuple[float, float], ...] = (
     (-6.5, 6.0),
     (-0.17, 10.7),

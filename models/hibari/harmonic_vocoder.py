@@ -1,18 +1,20 @@
 """Turns predicted spectra into samples, a few frames at a time. Signal processing only, no network.
 
-A frame's spectrum is the sum of a harmonic part (a pulse train at the fundamental, filtered), a noise part
-and a free-phase part:
+The spectrum of a frame is the sum of a harmonic part (a filtered pulse train at the fundamental), a noise
+part and a part of free phase:
 
     S = exp(h) e^{i pi tanh(theta)} STFT(pulses(f0)) + exp(n) Z + exp(r) e^{i phi},   Z complex normal
 
-and the samples are its inverse short-time Fourier transform: 1,200-point periodic Hann window, hop 300
-samples (12.5 ms at 24 kHz), so that a block of 300 samples is complete two frames later:
+The samples are its inverse short-time Fourier transform with a periodic Hann window of 1,200 samples and a
+hop of 300 (12.5 ms at 24 kHz), so a block of 300 samples is complete two frames later:
 
-    frame k covers    | k-2 | k-1 |  k  | k+1 |      blocks of 300 samples
-    complete after frame k:   block k-2
+    frame k covers blocks     | k-2 | k-1 |  k  | k+1 |
+    complete after frame k       k-2
+    unfinished                         | k-1 |  k  | k+1 |   in the state
 
-The state carries the phase of the pulse train, the pulses that later frames still look at, and the three
-unfinished blocks of the overlap-add; any split into steps gives the same samples.
+The state holds the phase of the pulse train, the pulses that later frames cover, and the three unfinished
+blocks of the overlap-add. Every split into steps gives the same samples.
+
 Source: the signal model of hibari-tts 0.2.1 (Apache-2.0), after StyleTTS 2 and NSF-HiFiGAN.
 """
 
@@ -29,55 +31,49 @@ BINS = WINDOW // 2 + 1
 PARTS = 5  # harmonic magnitude, harmonic phase, noise, free-phase magnitude, free phase
 FRAME_S = HOP / SAMPLE_RATE
 DELAY_FRAMES = 2
-NOISE_ROWS = 2_048
-_ROWS_AT_ONCE = 80
+NOISE_ROWS = 2_048  # frames, 25.6 s
+_REPEATED_NOISE_ROWS = 80  # at the end of the table, so that a step across its end is one slice
 
 _UNVOICED_BELOW_HZ = 40.0
 _MAX_HARMONIC_HZ = 11_000.0
-_MAX_EXPONENT = 7.0
-_BLOCKS = WINDOW // HOP
+_MAX_EXPONENT = 7.0  # bounds magnitudes
+_BLOCKS = WINDOW // HOP  # that a frame covers
 
 Float = NDArray[np.float32]
 
 _HANN: Float = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)).astype(np.float32)
-# A unit cosine peaks at sum(window) / 2 in the transform: scaled so that exp(h) is a harmonic's magnitude,
-# and by the window's length for norm="forward", which numpy transforms in a fifth of the time of its default.
+# A unit cosine peaks at sum(window) / 2 in the transform. Dividing by that makes exp(h) the magnitude of a
+# harmonic. The factor WINDOW undoes norm="forward", with which numpy takes a fifth of the default's time.
 _ANALYSIS: Float = (_HANN / (WINDOW / 4) * WINDOW).astype(np.float32)
-# Squared Hann windows a quarter apart sum to 3/2 everywhere.
+# Squared Hann windows at a quarter of their length add up to 3/2 everywhere.
 _SYNTHESIS: Float = (_HANN / 1.5).astype(np.float32)
 _RISE: Float = (((np.arange(HOP) + 0.5) / HOP - 0.5) % 1.0).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class HarmonicVocoderState:
-    """What the vocoder remembers between steps.
+    """Memory of the vocoder between steps."""
 
-    ``frame``: the next frame. ``noise_row``: of the noise under frame 0.
-    ``phase``: of the pulse train, in turns, at the next pulse block.
-    ``pulses``: (n, 300) float32, blocks ``frame - 2`` onwards that are computed already.
-    ``unfinished``: (3, 300) float32, overlap-add of blocks ``frame - 2`` to ``frame``.
-    """
-
-    frame: int
-    noise_row: int
-    phase: float
-    pulses: Float
-    unfinished: Float
+    frame: int  # the next frame
+    noise_row: int  # row of the noise table under frame 0
+    phase: float  # of the pulse train at the next pulse block, in turns
+    pulses: Float  # (n, 300) float32, pulse blocks from ``frame - 2`` on that are computed already
+    unfinished: Float  # (3, 300) float32, overlap-add of blocks ``frame - 2`` to ``frame``
 
 
 @cache
 def noise_table() -> Float:
-    """Complex normal noise of 25.6 s and a second of it again: (2128, 1202) float32, re and im in turn.
+    """Complex normal noise for 25.6 s, and its first second again: (2128, 1202) float32, re and im in turn.
 
-    Drawing noise anew for every frame would be a quarter of all this. Each utterance begins at a row
-    of its own, and nobody hears that a breath comes back after 25 s.
+    Drawing new noise for every frame would take a quarter of the vocoder's time. Each utterance begins at a
+    row of its own; a repetition after 25.6 s is inaudible.
     """
     table = np.random.default_rng(0).standard_normal((NOISE_ROWS, 2 * BINS), dtype=np.float32)
-    return np.concatenate([table, table[:_ROWS_AT_ONCE]])
+    return np.concatenate([table, table[:_REPEATED_NOISE_ROWS]])
 
 
 def init_state(frame: int = 0, noise_row: int = 0) -> HarmonicVocoderState:
-    """A beginning at ``frame``: silence before it, pulse phase zero. noise_row: 0 to NOISE_ROWS - 1."""
+    """The state before ``frame``: silence, and pulse phase zero. noise_row: 0 to NOISE_ROWS - 1."""
     return HarmonicVocoderState(
         frame=frame,
         noise_row=noise_row,
@@ -90,29 +86,30 @@ def init_state(frame: int = 0, noise_row: int = 0) -> HarmonicVocoderState:
 def step(
     spectrum: Float, f0: Float, state: HarmonicVocoderState, noise: Float
 ) -> tuple[Float, HarmonicVocoderState]:
-    """Render the next frames.
+    """Render T frames: (T * 300,) float32 samples of blocks ``state.frame - 2`` to ``state.frame + T - 3``.
 
-    spectrum: (T, 3005) float32, the five parts of frames ``state.frame`` onwards.
-    f0: (F,) float32 Hz of the whole utterance, below 40 where unvoiced. noise: ``noise_table()``.
-    Returns (T * 300,) float32 samples, of blocks ``state.frame - 2`` to ``state.frame + T - 3``.
+    spectrum: (T, 3005) float32, the five parts of the frames from ``state.frame`` on. f0: (F,) float32 Hz, of
+    the whole utterance, below 40 where unvoiced. noise: ``noise_table()``.
     """
     frames = len(spectrum)
+    # 5 x (T, 601)
     harmonic, theta, breath, free, phi = spectrum.reshape(frames, PARTS, BINS).transpose(1, 0, 2)
-    breathing = _noise_for(state, frames, noise)
+    breath_noise = _noise_for(state, frames, noise)
     source, state = _source(f0, state, frames)
     mixed = _polar(_exp(harmonic), np.float32(np.pi) * np.tanh(theta))
     mixed *= source
-    mixed += breathing * _exp(breath)
+    mixed += breath_noise * _exp(breath)
     mixed += _polar(_exp(free), phi)
     return _overlap_add(mixed, state)
 
 
 def finish(state: HarmonicVocoderState) -> Float:
-    """The two blocks (600 samples) that are still unfinished after the last frame."""
+    """The two unfinished blocks after the last frame, 600 samples. The third lies after the utterance."""
     return state.unfinished[:DELAY_FRAMES].reshape(-1)
 
 
 def _noise_for(state: HarmonicVocoderState, frames: int, noise: Float) -> NDArray[np.complex64]:
+    """The noise under the next frames: (T, 601) complex64."""
     first = (state.noise_row + state.frame) % NOISE_ROWS
     if first + frames > len(noise):
         return noise[np.arange(first, first + frames) % NOISE_ROWS].view(np.complex64)
@@ -135,17 +132,17 @@ def _source(
 ) -> tuple[NDArray[np.complex64], HarmonicVocoderState]:
     """Spectrum of the pulse train under each of the next frames: (T, 601) complex64."""
     first = state.frame - DELAY_FRAMES + len(state.pulses)
-    fresh, phase = _pulses(f0, first, state.frame + frames + 1, state.phase)
-    pulses = np.concatenate([state.pulses, fresh])
+    new, phase = _pulses(f0, first, state.frame + frames + 1, state.phase)
+    pulses = np.concatenate([state.pulses, new])
     windows = np.lib.stride_tricks.sliding_window_view(pulses.reshape(-1), WINDOW)[::HOP][:frames]
     source = np.fft.rfft(windows * _ANALYSIS, axis=1, norm="forward").astype(np.complex64, copy=False)
     return source, replace(state, phase=phase, pulses=pulses[frames:])
 
 
 def _pulses(f0: Float, first: int, stop: int, phase: float) -> tuple[Float, float]:
-    """Blocks ``first`` to ``stop - 1`` of the band-limited pulse train: (stop - first, 300).
+    """Blocks ``first`` to ``stop - 1`` of the band-limited pulse train, (B, 300), and the next phase.
 
-    Every harmonic below 11 kHz at unit amplitude: sum cos(h t) = sin((H + 1/2) t) / (2 sin(t / 2)) - 1/2.
+    All harmonics below 11 kHz have amplitude 1: sum cos(h t) = sin((H + 1/2) t) / (2 sin(t / 2)) - 1/2.
     """
     blocks = np.arange(first - 1, stop + 1).clip(0, len(f0) - 1)
     frequency = _interpolate(f0[blocks])
@@ -163,12 +160,12 @@ def _pulses(f0: Float, first: int, stop: int, phase: float) -> tuple[Float, floa
 
 
 def _harmonic_sum(turns: Float, harmonics: Float) -> Float:
-    """Sum of cos(2 pi h turns) over h = 1 ... harmonics, at each sample."""
+    """Sum of cos(2 pi h turns) over h = 1 ... harmonics, for each sample."""
     half_angle = turns * np.float32(np.pi)
     count = harmonics + np.float32(0.5)
     train = np.sin(2 * count * half_angle)
     divisor = 2 * np.sin(half_angle)
-    peak = np.flatnonzero(np.abs(divisor) <= 2e-3)  # there the quotient is its limit
+    peak = np.flatnonzero(np.abs(divisor) <= 2e-3)  # near 0 / 0: use the limit of the quotient
     divisor[peak] = 1
     train /= divisor
     train[peak] = count[peak]
@@ -177,7 +174,10 @@ def _harmonic_sum(turns: Float, harmonics: Float) -> Float:
 
 
 def _interpolate(f0: Float) -> Float:
-    """Linear between frame centres: sample j of a frame lies at (j + 1/2) / 300 - 1/2 from its centre."""
+    """f0 for each sample, linear between frame centres: (F + 2,) -> (300 F,).
+
+    Sample j of a frame lies (j + 1/2) / 300 - 1/2 frames from its centre.
+    """
     half = HOP // 2
     before, here, after = f0[:-2, None], f0[1:-1, None], f0[2:, None]
     out = np.empty((len(f0) - 2, HOP), np.float32)
@@ -189,10 +189,11 @@ def _interpolate(f0: Float) -> Float:
 def _overlap_add(
     spectrum: NDArray[np.complex64], state: HarmonicVocoderState
 ) -> tuple[Float, HarmonicVocoderState]:
+    """Inverse transform and overlap-add: (T, 601) -> (300 T,) complete samples."""
     frames = len(spectrum)
     pieces = np.fft.irfft(spectrum, WINDOW, axis=1)
     pieces *= _SYNTHESIS
-    pieces = pieces.reshape(frames, _BLOCKS, HOP)
+    pieces = pieces.reshape(frames, _BLOCKS, HOP)  # (T, 4, 300)
     blocks = np.zeros((frames + _BLOCKS - 1, HOP), np.float32)
     blocks[: _BLOCKS - 1] = state.unfinished
     for block in range(_BLOCKS):

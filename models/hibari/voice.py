@@ -1,14 +1,14 @@
-"""The voice that ships: hibari-tts 0.2.1 ("heart", US English, 24 kHz), streamed, trimmed and levelled.
+"""The packaged voice: hibari-tts 0.2.1 ("heart", US English, 24 kHz), streamed, trimmed and levelled.
 
-Words in, samples out, one clause or sentence (a line) at a time:
+Words in, samples out, one line (a clause or a sentence) at a time:
 
-    read(words) -> Line     phoneme ids, and which of them belong to which word
-    encode(line) -> Utterance     hidden frames, fundamental frequency, word times; one call, whole line
-    init_state / step -> samples     decoder and vocoder, any number of frames at a time
+    phonemizer.phonemize(words) -> PhonemeLine     phoneme ids, and the ids of each word
+    encode(line) -> EncodedLine                    hidden frames, f0 and word times, in one call for the line
+    init_state, step -> samples                    decoder and vocoder, any number of frames in a step
 
-The model as shipped leads with 250-350 ms of silence, trails with 340-580 ms and speaks near -26 dBFS; here
-speech starts within 5 ms, ends where it ends (the pause after it is the caller's choice) and stands at
--20 dBFS active speech level. Text normalisation is not here: words come spelled as they are said.
+The model as shipped begins with 250-350 ms of silence, ends with 340-580 ms, and speaks near -26 dBFS. Here
+speech starts within 5 ms, ends without silence (the caller adds the pause) and has an active speech level of
+-20 dBFS. Text normalization is not included: words are spelled as they are spoken.
 
 Source: hibari-tts 0.2.1 (Apache-2.0): phoneme alphabet, G2P and weights.
 """
@@ -24,23 +24,29 @@ import onnxruntime
 from hibari.g2p import G2P
 from numpy.typing import NDArray
 
-from . import graph as graph
-from . import harmonic_vocoder as vocoder
+from . import harmonic_vocoder
+from .graph import (
+    CHANNELS,
+    EDGE_FRAMES,
+    HIDDEN_CHANNELS,
+    LAYERS,
+    LOOKAHEAD_FRAMES,
+    HibariGraphs,
+    split_graph,
+)
+from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, HarmonicVocoderState
 from .limiter import limit
 
-SAMPLE_RATE = vocoder.SAMPLE_RATE
-FRAME_S = vocoder.FRAME_S
-MAX_PHONEMES = 400  # hibari's own bound for what its encoder sees at once
-SLOWEST, FASTEST = 0.5, 2.0
+MAX_PHONEMES = 400  # hibari's own limit for one call of its encoder
 
-# Brings the active speech level (P.56) from the -25.6 dBFS as shipped to -20 dBFS; test_packaged measures it.
+# From the active speech level (ITU-T P.56) as shipped, -25.6 dBFS, to -20 dBFS; a test measures it.
 _GAIN = np.float32(10 ** (5.6 / 20))
-_FRAMES_PER_UNIT = 2  # the model's durations count 25 ms
-_ONSET_MARGIN_FRAMES = 12  # speech may begin this long before the first phoneme's nominal time
-# The sound before a pause is given most of the pause's time; a word ends 150 ms into its last sound at most.
-_MAX_SOUND_FRAMES = 12
+_FRAMES_PER_UNIT = 2  # the model's durations count units of 25 ms
+_ONSET_MARGIN_FRAMES = 12  # speech may begin this much before the nominal time of the first phoneme
+# The model gives most of a pause to the phoneme before it: a word ends at most 150 ms into its last phoneme.
+_MAX_PHONEME_FRAMES = 12
 _AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
-_WINDOW_SAMPLES = 25  # 1 ms, in which a level is judged; divides the vocoder's blocks
+_WINDOW_SAMPLES = 25  # 1 ms, over which a level is measured; divides the vocoder's blocks
 _LEAD_SAMPLES = 100  # 4 ms kept before the first audible window
 _FADE_SAMPLES = 240  # 10 ms
 
@@ -49,91 +55,84 @@ Float = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class SpelledWord:
-    """A word as it is said: letters and apostrophes, and the punctuation after it ("" or one of ,.?!;:—)."""
+    """A word as it is spoken."""
 
-    text: str
-    punctuation: str = ""
+    text: str  # letters and apostrophes
+    punctuation: str = ""  # after the word: "" or one of ,.?!;:—
 
 
 @dataclass(frozen=True, slots=True)
 class PhonemeLine:
-    """Phoneme ids of one line. ids: (L,) int64. words: (first, stop) id of each word, in order."""
+    """Phoneme ids of one line."""
 
-    ids: NDArray[np.int64]
-    words: tuple[tuple[int, int], ...]
+    ids: NDArray[np.int64]  # (L,)
+    words: tuple[tuple[int, int], ...]  # (first, stop) id of each word, in order
 
     @property
     def has_phonemes(self) -> bool:
-        """Whether any word has a phoneme that the model knows."""
+        """Whether any word has a phoneme of the model's alphabet."""
         return any(first < stop for first, stop in self.words)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedLine:
-    """A line with its timing, ready to be rendered.
+    """A line with its timing, ready to be rendered. Frames are 12.5 ms."""
 
-    hidden: (1, 130, F) float32. f0: (F,) float32, Hz. frames are 12.5 ms.
-    words: (first, stop) frame of each word. onset: the frame from which speech may be audible.
-    """
-
-    hidden: Float
-    f0: Float
-    words: tuple[tuple[int, int], ...]
-    onset: int
+    hidden: Float  # (1, 130, F) float32
+    f0: Float  # (F,) float32, Hz
+    words: tuple[tuple[int, int], ...]  # (first, stop) frame of each word
+    onset: int  # the first frame in which speech may be audible
 
     @property
     def frames(self) -> int:
-        """Frames in all."""
+        """Number of frames."""
         return int(self.hidden.shape[2])
 
 
 @dataclass(frozen=True, slots=True)
 class HibariRenderState:
-    """What rendering remembers between steps.
-
-    fed: frames given to the decoder. contexts: (1, C, 3 or 6) float32 of each convolution.
-    held: the last samples (at most 4 ms) before anything was audible.
-    lead: samples of the model's leading silence that were cut; None while nothing was audible yet.
-    samples: given out so far. quiet: of these, how many at the end are inaudible.
-    """
+    """Memory of a line's rendering between steps."""
 
     decoded_frames: int
-    contexts: tuple[Float, ...]
-    vocoder: vocoder.HarmonicVocoderState
-    withheld: Float
-    trimmed_lead_samples: int | None
-    samples: int
-    trailing_quiet_samples: int
+    contexts: tuple[Float, ...]  # (1, C, 3 or 6) float32, of each convolution of the decoder
+    vocoder: HarmonicVocoderState
+    withheld: Float  # the last 4 ms of samples, while none has been audible
+    trimmed_lead_samples: int | None  # leading silence that was cut; None while no sample was audible
+    samples: int  # rendered so far
+    trailing_quiet_samples: int  # of these, at the end below the audible level
 
 
 class HibariVoice:
-    """The packaged voice: weights and pure steps. One instance a worker thread; twins share the reader."""
+    """The packaged voice: weights and pure steps. Each worker thread has an instance of its own."""
 
-    def __init__(self, graphs: graph.HibariGraphs, phonemizer: "Phonemizer") -> None:
+    def __init__(self, graphs: HibariGraphs, phonemizer: "Phonemizer") -> None:
         self._graphs = graphs
         self.phonemizer = phonemizer
         self._encoder = _inference_session(graphs.encoder)
         self._decoder = _inference_session(graphs.decoder)
-        self._noise = vocoder.noise_table()
+        self._noise = harmonic_vocoder.noise_table()
         self._decoder_outputs = [output.name for output in self._decoder.get_outputs()]
 
     @classmethod
     def load(cls) -> "HibariVoice":
-        """Load the voice from the installed package; raises graph.HibariGraphMismatch for another version."""
+        """Load the voice from the installed package.
+
+        Raises HibariGraphMismatchError for another version of it.
+        """
         assets = Path(hibari.__file__).parent / "assets"
-        return cls(graph.split_graph(assets / "hibari.onnx"), Phonemizer(assets))
+        return cls(split_graph(assets / "hibari.onnx"), Phonemizer(assets))
 
     def for_another_thread(self) -> "HibariVoice":
-        """The same voice for another thread."""
+        """An instance for another thread, with inference sessions of its own and the same phonemizer."""
         return HibariVoice(self._graphs, self.phonemizer)
 
     def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
-        """Time a line. speed: 0.5 (slow) to 2.0 (fast)."""
+        """Run the encoder on a line. speed: 0.5 (slow) to 2.0 (fast)."""
         feed = {"ids": line.ids[None], "speed": np.array([speed], np.float32)}
         hidden, durations, f0 = self._encoder.run(None, feed)
         ends = np.cumsum(durations.reshape(-1)).astype(int) * _FRAMES_PER_UNIT
         starts = np.concatenate([[0], ends[:-1]])
-        sound_ends = np.minimum(ends, starts + _MAX_SOUND_FRAMES)
+        sound_ends = np.minimum(ends, starts + _MAX_PHONEME_FRAMES)
         words = tuple(
             (int(starts[first]), int(sound_ends[stop - 1] if stop > first else starts[first]))
             for first, stop in line.words
@@ -142,81 +141,87 @@ class HibariVoice:
         return EncodedLine(hidden, f0[0], words, onset)
 
     def step(
-        self, line_encoding: EncodedLine, state: HibariRenderState, frames: int
+        self, line: EncodedLine, state: HibariRenderState, frames: int
     ) -> tuple[Float, HibariRenderState]:
-        """Render up to ``frames`` more frames of speech; (N,) float32 samples, |x| < 1.
+        """Render ``frames`` more frames of speech: (N,) float32 samples, |x| < 1, and the next state.
 
-        The first step also covers the leading silence and the decoder's lookahead of 27 frames; the last
-        is the one that reaches the end (``is_finished``). N may be 0 where nothing is audible yet.
+        The first step also decodes the leading silence and the lookahead of 27 frames. The last step is the
+        one that reaches the end (``is_finished``). N is 0 as long as no sample is audible.
+
+            decoded frames    |leading silence|  frames  |2|   27    |
+            samples out                       |  frames  |    vocoder's delay, decoder's lookahead
         """
-        first, stop = state.decoded_frames, _next_stop(line_encoding, state, frames)
-        last = stop == line_encoding.frames
-        spectrum, contexts = self._decode(line_encoding.hidden[:, :, first:stop], state.contexts, last)
+        first, stop = state.decoded_frames, _next_stop(line, state, frames)
+        last = stop == line.frames
+        spectrum, contexts = self._decode(line.hidden[:, :, first:stop], state.contexts, last)
         spectrum = spectrum[_frames_before_onset(state) :]
-        samples, vocoder_state = vocoder.step(spectrum, line_encoding.f0, state.vocoder, self._noise)
+        samples, vocoder_state = harmonic_vocoder.step(spectrum, line.f0, state.vocoder, self._noise)
         if last:
-            samples = np.concatenate([samples, vocoder.finish(vocoder_state)])
+            samples = np.concatenate([samples, harmonic_vocoder.finish(vocoder_state)])
         state = replace(state, decoded_frames=stop, contexts=contexts, vocoder=vocoder_state)
         return _trim(limit(samples * _GAIN), state, last)
 
     def _decode(
         self, hidden: Float, contexts: tuple[Float, ...], last: bool
     ) -> tuple[Float, tuple[Float, ...]]:
-        edge = graph.EDGE_FRAMES if last else 0
+        """The spectrum of the decoded frames, (T', 3005), and the next contexts."""
+        edge = EDGE_FRAMES if last else 0
         feed = {
             "hidden": hidden,
-            "edge_in": np.zeros((1, graph.HIDDEN_CHANNELS, edge), np.float32),
-            "edge": np.zeros((1, graph.CHANNELS, edge), np.float32),
+            "edge_in": np.zeros((1, HIDDEN_CHANNELS, edge), np.float32),
+            "edge": np.zeros((1, CHANNELS, edge), np.float32),
         }
         feed |= {f"context_{layer}": context for layer, context in enumerate(contexts)}
         spectrum, *following = self._decoder.run(self._decoder_outputs, feed)
         return spectrum[0], tuple(following)
 
 
-def init_state(line_encoding: EncodedLine, noise: np.random.Generator) -> HibariRenderState:
-    """The beginning of an utterance; ``noise`` decides where its breath comes from."""
+def init_state(line: EncodedLine, noise: np.random.Generator) -> HibariRenderState:
+    """The state before the first step. ``noise`` draws the row of the noise table to begin with."""
     contexts = tuple(
-        np.zeros((1, graph.CHANNELS if layer else graph.HIDDEN_CHANNELS, graph.EDGE_FRAMES), np.float32)
-        for layer in range(graph.LAYERS)
+        np.zeros((1, CHANNELS if layer else HIDDEN_CHANNELS, EDGE_FRAMES), np.float32)
+        for layer in range(LAYERS)
     )
-    nothing = np.zeros(0, np.float32)
-    noise_row = int(noise.integers(vocoder.NOISE_ROWS))
+    noise_row = int(noise.integers(NOISE_ROWS))
     return HibariRenderState(
-        0, contexts, vocoder.init_state(line_encoding.onset, noise_row), nothing, None, 0, 0
+        decoded_frames=0,
+        contexts=contexts,
+        vocoder=harmonic_vocoder.init_state(line.onset, noise_row),
+        withheld=np.zeros(0, np.float32),
+        trimmed_lead_samples=None,
+        samples=0,
+        trailing_quiet_samples=0,
     )
 
 
-def is_finished(line_encoding: EncodedLine, state: HibariRenderState) -> bool:
+def is_finished(line: EncodedLine, state: HibariRenderState) -> bool:
     """Whether every frame has been rendered."""
-    return state.decoded_frames == line_encoding.frames
+    return state.decoded_frames == line.frames
 
 
-def word_times(line_encoding: EncodedLine, state: HibariRenderState) -> list[tuple[float, float]]:
-    """(start, stop) of each word in seconds from the first sample given out; needs one audible step."""
+def word_times(line: EncodedLine, state: HibariRenderState) -> list[tuple[float, float]]:
+    """(start, stop) of each word, in seconds from the first sample. Valid after the first audible step."""
     lead = (state.trimmed_lead_samples or 0) / SAMPLE_RATE
-    return [
-        (max(0.0, first * FRAME_S - lead), max(0.0, stop * FRAME_S - lead))
-        for first, stop in line_encoding.words
-    ]
+    return [(max(0.0, first * FRAME_S - lead), max(0.0, stop * FRAME_S - lead)) for first, stop in line.words]
 
 
-def _next_stop(line_encoding: EncodedLine, state: HibariRenderState, frames: int) -> int:
-    """Where the decoder reads up to. What would be left for a tiny last step is taken along."""
+def _next_stop(line: EncodedLine, state: HibariRenderState, frames: int) -> int:
+    """The frame at which the next step stops decoding; a rest shorter than the lookahead is included."""
     stop = state.decoded_frames + frames
     if state.decoded_frames == 0:
-        stop = line_encoding.onset + frames + graph.LOOKAHEAD_FRAMES + vocoder.DELAY_FRAMES
-    if line_encoding.frames - stop < graph.LOOKAHEAD_FRAMES:
-        stop = line_encoding.frames
+        stop = line.onset + frames + LOOKAHEAD_FRAMES + DELAY_FRAMES
+    if line.frames - stop < LOOKAHEAD_FRAMES:
+        stop = line.frames
     return stop
 
 
 def _frames_before_onset(state: HibariRenderState) -> int:
-    """Decoded frames of the first step that lie before the vocoder's beginning."""
+    """Decoded frames of the first step that the vocoder skips."""
     return state.vocoder.frame if state.decoded_frames == 0 else 0
 
 
 def _trim(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, HibariRenderState]:
-    """Cut the silence before the first and after the last audible sample, with short fades."""
+    """Cut the silence before the first and, if ``last``, after the last audible sample, with short fades."""
     if state.trimmed_lead_samples is None:
         samples, state = _trim_lead(samples, state)
     audible = _audible_windows(samples)
@@ -231,6 +236,7 @@ def _trim(samples: Float, state: HibariRenderState, last: bool) -> tuple[Float, 
 
 
 def _trim_lead(samples: Float, state: HibariRenderState) -> tuple[Float, HibariRenderState]:
+    """Drop samples up to 4 ms before the first audible window; all, if there is none yet."""
     samples = np.concatenate([state.withheld, samples])
     audible = _audible_windows(samples)
     if not len(audible):
@@ -238,11 +244,12 @@ def _trim_lead(samples: Float, state: HibariRenderState) -> tuple[Float, HibariR
     cut = max(0, int(audible[0]) * _WINDOW_SAMPLES - _LEAD_SAMPLES)
     kept = samples[cut:]
     kept[:_LEAD_SAMPLES] *= np.linspace(0, 1, len(kept[:_LEAD_SAMPLES]), dtype=np.float32)
-    rendered_to = (state.vocoder.frame - vocoder.DELAY_FRAMES) * vocoder.HOP
+    rendered_to = (state.vocoder.frame - DELAY_FRAMES) * HOP
     return kept, replace(state, withheld=samples[:0], trimmed_lead_samples=rendered_to - len(kept))
 
 
 def _trim_tail(samples: Float, trailing_quiet: int) -> tuple[Float, int]:
+    """Keep 10 ms after the last audible window and fade them out."""
     surplus = min(len(samples), max(0, trailing_quiet - _FADE_SAMPLES))
     kept = samples[: len(samples) - surplus].copy()
     fade = kept[-_FADE_SAMPLES:]
@@ -258,23 +265,23 @@ def _audible_windows(samples: Float) -> NDArray[np.int64]:
 
 
 class Phonemizer:
-    """Words to phoneme ids, by hibari's lexicon, tagger and out-of-vocabulary network."""
+    """Converts words to phoneme ids with hibari's lexicon, tagger and out-of-vocabulary network."""
 
     def __init__(self, assets: Path) -> None:
         self._g2p = G2P()
         self._phoneme_ids: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
-        # Punctuation comes first in the model's alphabet; its time is a pause, not part of the word.
+        # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
         self._last_pause_id = self._phoneme_ids["…"]
         self.phonemize([SpelledWord("vivavoce", ".")])  # loads the out-of-vocabulary network
 
     def phonemize(self, words: Sequence[SpelledWord]) -> list[PhonemeLine]:
-        """Lines of at most 400 phonemes, cut between words; words without phonemes have empty ranges."""
+        """Lines of at most 400 phonemes, split between words. A word without phonemes has an empty range."""
         text = " ".join(word.text + word.punctuation for word in words)
         spoken = self._phonemes(text, len(words))
         return [self._line(part) for part in _split_lines(spoken)]
 
     def _phonemes(self, text: str, words: int) -> list[str]:
-        """The phonemes of each word: tokens joined up to the next white space."""
+        """The phonemes of each word: those of all tokens up to the next white space."""
         spoken = [""] * words
         index = 0
         for token in self._g2p.phonemize_tokens(self._g2p.tokenize(text)):
@@ -283,6 +290,7 @@ class Phonemizer:
         return spoken
 
     def _line(self, spoken: Iterable[str]) -> PhonemeLine:
+        """The ids of the words of a line, with id 0 at both ends."""
         ids = [0]
         ranges = []
         for phonemes in spoken:

@@ -1,4 +1,4 @@
-"""Steps whose tensors stay in place: carried, padded and replayed, they are the plain steps."""
+"""Staging buffers, buckets, and the recording and replaying of steps."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,48 +21,48 @@ class Pair:
     numbers: tuple[Tensor, Tensor]
 
 
-def test_a_tray_is_one_piece_of_memory_that_looks_like_its_template() -> None:
+def test_a_staging_buffer_is_one_piece_of_memory_shaped_like_its_template() -> None:
     template = Pair(torch.tensor([True, False, True]), (torch.arange(5), torch.full((2, 3), 0.5).double()))
-    tray = StagingBuffer(template, CPU)
-    assert torch.equal(tray.on_device_tensors.flags, template.flags)
-    assert torch.equal(tray.on_device_tensors.numbers[0], template.numbers[0])
-    assert torch.equal(tray.on_device_tensors.numbers[1], template.numbers[1])
+    staging = StagingBuffer(template, CPU)
+    assert torch.equal(staging.on_device_tensors.flags, template.flags)
+    assert torch.equal(staging.on_device_tensors.numbers[0], template.numbers[0])
+    assert torch.equal(staging.on_device_tensors.numbers[1], template.numbers[1])
     before = [
-        tray.on_device_tensors.flags.data_ptr(),
-        *(part.data_ptr() for part in tray.on_device_tensors.numbers),
+        staging.on_device_tensors.flags.data_ptr(),
+        *(part.data_ptr() for part in staging.on_device_tensors.numbers),
     ]
-    tray.host.numbers[0].numpy()[2] = 7
-    tray.host.flags[1] = True
-    tray.upload()
-    assert tray.on_device_tensors.numbers[0].tolist() == [0, 1, 7, 3, 4]
-    assert tray.on_device_tensors.flags.all()
+    staging.host.numbers[0].numpy()[2] = 7
+    staging.host.flags[1] = True
+    staging.upload()
+    assert staging.on_device_tensors.numbers[0].tolist() == [0, 1, 7, 3, 4]
+    assert staging.on_device_tensors.flags.all()
     assert [
-        tray.on_device_tensors.flags.data_ptr(),
-        *(part.data_ptr() for part in tray.on_device_tensors.numbers),
+        staging.on_device_tensors.flags.data_ptr(),
+        *(part.data_ptr() for part in staging.on_device_tensors.numbers),
     ] == before
     assert (
         len(
             {
                 part.untyped_storage().data_ptr()
-                for part in (tray.on_device_tensors.flags, *tray.on_device_tensors.numbers)
+                for part in (staging.on_device_tensors.flags, *staging.on_device_tensors.numbers)
             }
         )
         == 1
     )
 
 
-def test_counts_are_rounded_up_to_few() -> None:
+def test_counts_are_rounded_up_to_buckets() -> None:
     assert [bucket(count, 8) for count in range(1, 9)] == [1, 2, 4, 4, 8, 8, 8, 8]
     assert [bucket(count, 6) for count in (4, 5, 6)] == [4, 6, 6]
     assert bucket(3, 6144, min_count=256) == 256
     assert buckets(6) == [1, 2, 4, 6]
     assert buckets(1) == [1]
     assert buckets(6144, min_count=256) == [256, 512, 1024, 2048, 4096, 6144]
-    for most in (1, 5, 8, 33):
-        assert {bucket(count, most) for count in range(1, most + 1)} == set(buckets(most))
+    for max_count in (1, 5, 8, 33):
+        assert {bucket(count, max_count) for count in range(1, max_count + 1)} == set(buckets(max_count))
 
 
-def test_a_replay_computes_with_what_is_there_now() -> None:
+def test_a_replay_uses_the_present_contents_of_its_tensors() -> None:
     x = torch.ones(2)
     graph = StepGraph(lambda: 2 * x, CPU, None)
     assert graph.replay().tolist() == [2, 2]
@@ -71,7 +71,7 @@ def test_a_replay_computes_with_what_is_there_now() -> None:
 
 
 class Cuda:
-    """Stands in for what of ``torch.cuda`` records a graph, and notes in which order it is used."""
+    """Stands in for the recording functions of ``torch.cuda`` and logs the order of their calls."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -92,7 +92,7 @@ class Cuda:
         return Stream()
 
 
-def test_a_graph_is_warmed_up_apart_recorded_once_and_only_replayed_then(
+def test_a_graph_is_warmed_up_on_a_side_stream_recorded_once_then_replayed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cuda = Cuda()

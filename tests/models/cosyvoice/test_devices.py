@@ -1,4 +1,4 @@
-"""How much memory a machine and its control group leave."""
+"""Free memory of the machine and of its control group."""
 
 from pathlib import Path
 
@@ -12,22 +12,22 @@ from vivavoce.models.cosyvoice import devices  # noqa: E402
 from vivavoce.models.cosyvoice.devices import CPU, free_bytes  # noqa: E402
 
 
-def group(folder: Path, most: str) -> Path:
-    (folder / "memory.max").write_text(f"{most}\n")
+def group(folder: Path, limit: str) -> Path:
+    (folder / "memory.max").write_text(f"{limit}\n")
     (folder / "memory.stat").write_text("anon 3000\nfile 90000\nkernel 10\n")
     return folder
 
 
-def test_a_control_group_leaves_what_its_limit_is_above_what_cannot_give_way(tmp_path: Path) -> None:
+def test_a_control_group_leaves_its_limit_less_anonymous_memory(tmp_path: Path) -> None:
     assert devices._cgroup_free_bytes(group(tmp_path, "8000")) == 5000
 
 
-def test_a_group_without_a_limit_or_none_at_all_leaves_everything(tmp_path: Path) -> None:
+def test_a_missing_group_or_limit_leaves_everything(tmp_path: Path) -> None:
     assert devices._cgroup_free_bytes(tmp_path) > 1 << 60
     assert devices._cgroup_free_bytes(group(tmp_path, "max")) > 1 << 60
 
 
-def test_what_can_be_had_is_what_both_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_is_the_smaller_of_machine_and_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 << 20 < free_bytes(CPU) < 1 << 50
     monkeypatch.setattr(devices, "_cgroup_free_bytes", lambda: 4096)
     assert free_bytes(CPU) == 4096

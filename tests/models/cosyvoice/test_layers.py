@@ -1,4 +1,4 @@
-"""Layers against torch's own, and weights that are laid out without being held twice."""
+"""Layers equal torch's own, and packed weights are not held twice."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def random_weights(network: nn.Module) -> dict[str, torch.Tensor]:
     }
 
 
-def test_a_causal_convolution_is_torchs_with_the_past_padded() -> None:
+def test_a_causal_convolution_equals_torchs_padded_on_the_left() -> None:
     conv, x = CausalConv(3, 5, 4), torch.randn(2, 9, 3)
     weights = random_weights(conv)
     padded = torch.nn.functional.pad(x.transpose(1, 2), (3, 0))
@@ -35,7 +35,7 @@ def test_a_causal_convolution_is_torchs_with_the_past_padded() -> None:
 
 
 @pytest.mark.parametrize("edge", [1, 2, 5])
-def test_a_causal_convolution_goes_on_where_it_was(edge: int) -> None:
+def test_a_causal_convolution_continues_from_its_context(edge: int) -> None:
     conv, x = CausalConv(3, 5, 4), torch.randn(2, 9, 3)
     load_weights(conv, random_weights(conv))
     whole, _ = conv(x, conv.initial_context(2))
@@ -45,7 +45,7 @@ def test_a_causal_convolution_goes_on_where_it_was(edge: int) -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_joined_projection_is_its_three_parts(bias: bool) -> None:
+def test_a_joined_projection_equals_its_three_parts(bias: bool) -> None:
     joined, x = QkvProjection(6, 4, bias, ("q", "k", "v")), torch.randn(2, 3, 6)
     weights = random_weights(joined)
     query, key, value = (
@@ -58,7 +58,7 @@ def test_a_joined_projection_is_its_three_parts(bias: bool) -> None:
 
 
 @pytest.mark.parametrize("blocked", [True, False])
-def test_a_product_is_torchs_in_either_layout(blocked: bool) -> None:
+def test_a_product_equals_torchs_in_either_layout(blocked: bool) -> None:
     dtype = torch.float32 if blocked else torch.float64
     linear, x = Linear(70, 130), torch.randn(3, 2, 70, dtype=dtype)
     weights = {key: tensor.to(dtype) for key, tensor in random_weights(linear).items()}
@@ -70,7 +70,7 @@ def test_a_product_is_torchs_in_either_layout(blocked: bool) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 6])
-def test_a_row_s_product_is_the_same_to_the_bit_alone_and_among_a_few(rows: int) -> None:
+def test_the_product_of_a_row_is_bit_equal_alone_and_among_a_few(rows: int) -> None:
     linear, x = Linear(2000, 64), torch.randn(rows, 1, 2000)
     weights = random_weights(linear)
     expected = torch.nn.functional.linear(x, **weights)
@@ -79,7 +79,7 @@ def test_a_row_s_product_is_the_same_to_the_bit_alone_and_among_a_few(rows: int)
     assert torch.equal(linear(x), torch.cat([linear(row[None]) for row in x]))
 
 
-def test_a_convolution_of_one_frame_is_a_product() -> None:
+def test_a_convolution_with_kernel_1_is_a_product() -> None:
     pointwise, x = PointwiseConv(7, 5), torch.randn(2, 3, 7)
     weights = random_weights(pointwise)
     expected = torch.nn.functional.conv1d(x.transpose(1, 2), **weights).transpose(1, 2)
@@ -87,7 +87,7 @@ def test_a_convolution_of_one_frame_is_a_product() -> None:
     assert torch.allclose(pointwise(x), expected, atol=1e-5)
 
 
-def test_nothing_is_held_twice() -> None:
+def test_no_weight_is_held_twice() -> None:
     network = nn.ModuleList(
         [Linear(3, 2), CausalConv(3, 5, 4), QkvProjection(6, 4, True, ("q", "k", "v")), PointwiseConv(3, 2)]
     )
@@ -99,20 +99,20 @@ def test_nothing_is_held_twice() -> None:
     assert sum(tensor.numel() for tensor in held) == numbers
 
 
-def test_load_names_what_is_missing_and_what_is_unknown() -> None:
+def test_loading_names_missing_and_unknown_keys() -> None:
     conv = CausalConv(3, 5, 4)
     with pytest.raises(RuntimeError, match=r"Missing key.*bias[\s\S]*Unexpected key.*other"):
         load_weights(conv, {"weight": torch.zeros(5, 3, 4), "other": torch.zeros(1)})
 
 
-def test_a_layer_without_its_layout_says_so() -> None:
+def test_an_unprepared_layer_raises() -> None:
     with pytest.raises(RuntimeError, match="prepare"):
         CausalConv(3, 5, 4)(torch.zeros(1, 2, 3), torch.zeros(1, 3, 3))
     with pytest.raises(RuntimeError, match="prepare"):
         QkvProjection(6, 4, True, ("q", "k", "v")).project_keys_values(torch.zeros(1, 2, 6))
 
 
-def test_pairs_are_keys_then_values() -> None:
+def test_split_keys_values_gives_keys_then_values() -> None:
     x = torch.arange(2 * 3 * 8).view(2, 3, 8)
     assert torch.equal(split_keys_values(x)[:, 0], x[..., :4])
     assert torch.equal(split_keys_values(x)[:, 1], x[..., 4:])

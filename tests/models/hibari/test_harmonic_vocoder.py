@@ -1,4 +1,4 @@
-"""The streaming vocoder against the formula computed at once, in float64, over the whole utterance."""
+"""The streaming vocoder equals its formula computed in float64 over the whole utterance."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 from vivavoce.models.hibari import harmonic_vocoder as vocoder
 
 FRAMES = 60
-
-
 SILENCE = np.zeros_like(vocoder.noise_table())
 
 
@@ -31,7 +29,7 @@ def render(cuts: list[int], noise: NDArray[np.float32] = SILENCE, noise_row: int
 
 
 def at_once() -> NDArray[np.float64]:
-    """The module's formula, sample by sample and frame by frame, without state."""
+    """The formula of the module, sample by sample and frame by frame, without state."""
     spectrum, f0 = spectrum_and_f0()
     hop, window = vocoder.HOP, vocoder.WINDOW
     centres = (np.arange(FRAMES) + 0.5) * hop
@@ -47,16 +45,16 @@ def at_once() -> NDArray[np.float64]:
     out = np.zeros(FRAMES * hop + window)
     weight = np.zeros_like(out)
     for frame in range(FRAMES):
-        place = slice(frame * hop, frame * hop + window)
-        source = np.fft.rfft(padded[place] * hann / (window / 4))
+        window_slice = slice(frame * hop, frame * hop + window)
+        source = np.fft.rfft(padded[window_slice] * hann / (window / 4))
         harmonic, theta, _, free, phi = spectrum[frame].astype(np.float64).reshape(5, -1)
         mixed = np.exp(harmonic + 1j * np.pi * np.tanh(theta)) * source + np.exp(free + 1j * phi)
-        out[place] += np.fft.irfft(mixed, window) * hann
-        weight[place] += hann**2
+        out[window_slice] += np.fft.irfft(mixed, window) * hann
+        weight[window_slice] += hann**2
     return (out / 1.5)[window // 2 : window // 2 + FRAMES * hop]
 
 
-def test_the_samples_are_those_of_the_formula() -> None:
+def test_the_samples_equal_the_formula() -> None:
     expected = at_once()
     rendered = render([])
     assert len(rendered) == len(expected)
@@ -71,7 +69,7 @@ def test_any_split_into_steps_gives_the_same_samples(cuts: list[int], noise_row:
     assert np.abs(whole - split).max() < 1e-6
 
 
-def test_samples_given_out_do_not_depend_on_later_frames() -> None:
+def test_samples_do_not_depend_on_later_frames() -> None:
     spectrum, f0 = spectrum_and_f0()
     first, _ = vocoder.step(spectrum[:20], f0, vocoder.init_state(), vocoder.noise_table())
     changed = spectrum.copy()
@@ -80,7 +78,7 @@ def test_samples_given_out_do_not_depend_on_later_frames() -> None:
     assert np.array_equal(first, again)
 
 
-def test_the_noise_is_complex_normal_and_begins_where_it_is_told() -> None:
+def test_the_noise_is_complex_normal_and_begins_at_the_given_row() -> None:
     table = vocoder.noise_table()
     assert abs(float(table.mean())) < 1e-3
     assert abs(float(table.std()) - 1) < 1e-3

@@ -1,4 +1,4 @@
-"""The packaged voice: cut exactly, streamed, trimmed, levelled, and timed."""
+"""The packaged voice: split graph, streaming, trimming, level and word times."""
 
 import itertools
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from shared.speech_level import active_speech_level
-from vivavoce.models.hibari.graph import HibariGraphMismatch, split_graph
+from vivavoce.models.hibari.graph import HibariGraphMismatchError, split_graph
 from vivavoce.models.hibari.voice import (
     MAX_PHONEMES,
     SAMPLE_RATE,
@@ -40,7 +40,7 @@ def voice() -> HibariVoice:
     return HibariVoice.load()
 
 
-def read_words(sentence: str) -> list[SpelledWord]:
+def spelled_words(sentence: str) -> list[SpelledWord]:
     bare = [(word.rstrip(",.?!"), word) for word in sentence.split()]
     return [SpelledWord(text, word[len(text) :]) for text, word in bare]
 
@@ -48,17 +48,17 @@ def read_words(sentence: str) -> list[SpelledWord]:
 def render(
     voice: HibariVoice, line: PhonemeLine, frames: tuple[int, ...], seed: int = 0
 ) -> tuple[NDArray[np.float32], EncodedLine, HibariRenderState]:
-    utterance = voice.encode(line)
-    state, parts = init_state(utterance, np.random.default_rng(seed)), []
+    encoded = voice.encode(line)
+    state, parts = init_state(encoded, np.random.default_rng(seed)), []
     plan = itertools.chain(frames, itertools.repeat(frames[-1]))
-    while not is_finished(utterance, state):
-        samples, state = voice.step(utterance, state, next(plan))
+    while not is_finished(encoded, state):
+        samples, state = voice.step(encoded, state, next(plan))
         parts.append(samples)
-    return np.concatenate(parts), utterance, state
+    return np.concatenate(parts), encoded, state
 
 
 def speak(voice: HibariVoice, sentence: str, frames: tuple[int, ...] = (16, 32, 64)) -> NDArray:
-    (line,) = voice.phonemizer.phonemize(read_words(sentence))
+    (line,) = voice.phonemizer.phonemize(spelled_words(sentence))
     return render(voice, line, frames)[0]
 
 
@@ -67,29 +67,31 @@ def signal_to_difference_db(signal: NDArray, other: NDArray) -> float:
 
 
 @pytest.mark.parametrize("sentence", SENTENCES[:3])
-def test_the_cut_graph_says_what_the_shipped_one_says(voice: HibariVoice, sentence: str) -> None:
-    (line,) = voice.phonemizer.phonemize(read_words(sentence))
+def test_the_split_graph_gives_the_spectrum_of_the_shipped_one(voice: HibariVoice, sentence: str) -> None:
+    (line,) = voice.phonemizer.phonemize(spelled_words(sentence))
     shipped = onnxruntime.InferenceSession(str(GRAPH_FILE), providers=["CPUExecutionProvider"])
     feed = {"ids": line.ids[None], "speed": np.ones(1, np.float32)}
     expected = np.concatenate([part[0] for part in shipped.run(["lh", "theta", "ln", "lr", "phi"], feed)])
-    utterance = voice.encode(line)
-    state = init_state(utterance, np.random.default_rng(0))
-    spectrum, _ = voice._decode(utterance.hidden, state.contexts, last=True)
+    encoded = voice.encode(line)
+    state = init_state(encoded, np.random.default_rng(0))
+    spectrum, _ = voice._decode(encoded.hidden, state.contexts, last=True)
     assert spectrum.T.shape == expected.shape
-    # Both quantise to 8 bits, by different ranges: against float32 weights either stands near 43 dB.
+    # Both quantize to 8 bits with different ranges: each is near 43 dB from the float32 weights.
     assert signal_to_difference_db(expected, spectrum.T) > 36
 
 
 @pytest.mark.parametrize("frames", [(1000,), (5, 7, 9), (1,), (33,)])
-def test_any_split_into_steps_sounds_the_same(voice: HibariVoice, frames: tuple[int, ...]) -> None:
-    """Equal but for 8-bit roundings that fall the other way."""
+def test_any_split_into_steps_gives_nearly_the_same_samples(
+    voice: HibariVoice, frames: tuple[int, ...]
+) -> None:
+    """They differ by 8-bit roundings."""
     usual, other = speak(voice, SENTENCES[1]), speak(voice, SENTENCES[1], frames)
     assert abs(len(usual) - len(other)) <= SAMPLE_RATE // 1000
     size = min(len(usual), len(other))
     assert signal_to_difference_db(usual[:size], other[:size]) > 25
 
 
-def test_the_same_steps_give_the_same_samples_bit_for_bit(voice: HibariVoice) -> None:
+def test_the_same_steps_give_bit_equal_samples(voice: HibariVoice) -> None:
     assert np.array_equal(speak(voice, SENTENCES[0]), speak(voice, SENTENCES[0]))
     assert np.array_equal(speak(voice, SENTENCES[0]), speak(voice.for_another_thread(), SENTENCES[0]))
 
@@ -102,7 +104,7 @@ def test_speech_starts_within_5_ms_and_ends_within_15_ms(voice: HibariVoice, sen
     assert len(samples) - audible[-1] <= 0.015 * SAMPLE_RATE
 
 
-def test_speech_stands_at_minus_20_dbfs_and_never_clips(voice: HibariVoice) -> None:
+def test_speech_has_a_level_of_minus_20_dbfs_and_never_clips(voice: HibariVoice) -> None:
     spoken = [speak(voice, sentence) for sentence in SENTENCES]
     levels = [active_speech_level(samples, SAMPLE_RATE) for samples in spoken]
     assert np.median(levels) == pytest.approx(-20, abs=0.7)
@@ -110,9 +112,9 @@ def test_speech_stands_at_minus_20_dbfs_and_never_clips(voice: HibariVoice) -> N
 
 
 def test_word_times_are_in_order_and_within_the_speech(voice: HibariVoice) -> None:
-    (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[1]))
-    samples, utterance, state = render(voice, line, (16, 32, 64))
-    times = word_times(utterance, state)
+    (line,) = voice.phonemizer.phonemize(spelled_words(SENTENCES[1]))
+    samples, encoded, state = render(voice, line, (16, 32, 64))
+    times = word_times(encoded, state)
     assert len(times) == len(SENTENCES[1].split())
     assert all(start < stop for start, stop in times)
     assert all(before[1] <= after[0] + 1e-9 for before, after in itertools.pairwise(times))
@@ -120,11 +122,11 @@ def test_word_times_are_in_order_and_within_the_speech(voice: HibariVoice) -> No
     assert times[-1][1] < len(samples) / SAMPLE_RATE + 0.5
 
 
-def test_a_pause_between_words_lies_where_the_times_say(voice: HibariVoice) -> None:
-    """At the full stop inside the line the voice is silent; the words' times must bracket that silence."""
-    (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[4]))
-    samples, utterance, state = render(voice, line, (16, 32, 64))
-    times = word_times(utterance, state)
+def test_word_times_enclose_the_pause_between_sentences(voice: HibariVoice) -> None:
+    """The voice is silent at the full stop inside the line."""
+    (line,) = voice.phonemizer.phonemize(spelled_words(SENTENCES[4]))
+    samples, encoded, state = render(voice, line, (16, 32, 64))
+    times = word_times(encoded, state)
     before, after = times[5], times[6]
     envelope = np.sqrt(np.convolve(samples**2, np.ones(960) / 960, "same"))
     quietest = (
@@ -136,13 +138,13 @@ def test_a_pause_between_words_lies_where_the_times_say(voice: HibariVoice) -> N
 
 
 def test_speed_changes_the_length(voice: HibariVoice) -> None:
-    (line,) = voice.phonemizer.phonemize(read_words(SENTENCES[1]))
+    (line,) = voice.phonemizer.phonemize(spelled_words(SENTENCES[1]))
     slow, usual, fast = (voice.encode(line, speed).frames for speed in (0.5, 1.0, 2.0))
     assert slow > 1.6 * usual > 2.5 * fast
 
 
-def test_a_long_line_is_cut_between_words(voice: HibariVoice) -> None:
-    words = read_words(" ".join(["understanding"] * 120))
+def test_a_long_line_is_split_between_words(voice: HibariVoice) -> None:
+    words = spelled_words(" ".join(["understanding"] * 120))
     lines = voice.phonemizer.phonemize(words)
     assert len(lines) > 1
     assert sum(len(line.words) for line in lines) == len(words)
@@ -158,8 +160,8 @@ def test_words_without_phonemes_are_kept_as_empty_ranges(voice: HibariVoice) -> 
     assert not silent.has_phonemes
 
 
-def test_another_model_file_is_refused(tmp_path: Path) -> None:
+def test_another_model_file_raises(tmp_path: Path) -> None:
     other = tmp_path / "hibari.onnx"
     other.write_bytes(GRAPH_FILE.read_bytes()[:-1])
-    with pytest.raises(HibariGraphMismatch, match=r"hibari-tts 0\.2\.1"):
+    with pytest.raises(HibariGraphMismatchError, match=r"hibari-tts 0\.2\.1"):
         split_graph(other)

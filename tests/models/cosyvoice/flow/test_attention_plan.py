@@ -9,7 +9,7 @@ from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E40
 BLOCK = 4
 
 
-def test_a_plan_names_the_frame_in_every_slot_of_a_ring() -> None:
+def test_a_plan_states_the_frame_in_every_slot_of_a_ring() -> None:
     (third,) = make_plan([8], 4, block=BLOCK, capacity=8).blocks[0].groups
     (last,) = make_plan([12], 4, block=BLOCK, capacity=8).blocks[0].groups
     assert third.positions.tolist() == [8, 9, 10, 11, 4, 5, 6, 7]
@@ -17,9 +17,9 @@ def test_a_plan_names_the_frame_in_every_slot_of_a_ring() -> None:
     assert (third.first_slot, last.first_slot) == (0, 4)
 
 
-@pytest.mark.parametrize(("begin", "together"), [(0, [16, 4]), (4, [16, 4]), (8, [4, 4, 4, 4, 4])])
-def test_blocks_are_attended_together_until_the_ring_comes_around(begin: int, together: list[int]) -> None:
+@pytest.mark.parametrize(("begin", "lengths"), [(0, [16, 4]), (4, [16, 4]), (8, [4, 4, 4, 4, 4])])
+def test_blocks_share_an_attention_until_the_ring_wraps(begin: int, lengths: list[int]) -> None:
     plan = make_plan([begin], 20, block=BLOCK, capacity=24)
-    assert [block.stop - block.start for block in plan.blocks] == together
+    assert [block.stop - block.start for block in plan.blocks] == lengths
     masks = [group.mask for block in plan.blocks for group in block.groups]
-    assert [mask is not None for mask in masks] == [length > BLOCK for length in together]
+    assert [mask is not None for mask in masks] == [length > BLOCK for length in lengths]

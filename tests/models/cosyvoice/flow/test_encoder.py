@@ -1,4 +1,4 @@
-"""The token encoder in steps, and its relative positions against a loop over frames."""
+"""The token encoder in steps, and its relative positions compared with a loop over frames."""
 
 import pytest
 
@@ -13,14 +13,14 @@ torch.set_num_threads(1)
 WIDTH, LENGTH = 24, 60
 
 
-def filled(network: torch.nn.Module) -> None:
+def load_rule_weights(network: torch.nn.Module) -> None:
     shapes = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
     load_weights(
         network, {key: torch.from_numpy(value) for key, value in rule_weights(shapes, WeightRule()).items()}
     )
 
 
-def run(encoder: FlowEncoder, x: torch.Tensor, edges: tuple[int, ...], window_ids: int) -> torch.Tensor:
+def encode(encoder: FlowEncoder, x: torch.Tensor, edges: tuple[int, ...], window_ids: int) -> torch.Tensor:
     state, pieces, begin = encoder.init_state(len(x), 2 * window_ids), [], 0
     with torch.inference_mode():
         for end in (*edges, x.shape[1]):
@@ -37,45 +37,47 @@ def run(encoder: FlowEncoder, x: torch.Tensor, edges: tuple[int, ...], window_id
 @pytest.fixture(scope="module")
 def encoder() -> FlowEncoder:
     made = FlowEncoder(EncoderConfig(WIDTH, 2, 32, 2, 1))
-    filled(made)
+    load_rule_weights(made)
     return made
 
 
-def random_ids(length: int = LENGTH) -> torch.Tensor:
+def random_embeddings(length: int = LENGTH) -> torch.Tensor:
     return torch.randn(2, length, WIDTH, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("edges", [(25,), (50,), (25, 50)])
-def test_any_split_gives_the_conditioning_of_the_whole(encoder: FlowEncoder, edges: tuple[int, ...]) -> None:
-    x = random_ids()
-    assert torch.allclose(run(encoder, x, edges, LENGTH), run(encoder, x, (), LENGTH), atol=1e-5)
+def test_any_split_gives_the_conditioning_of_all_ids_at_once(
+    encoder: FlowEncoder, edges: tuple[int, ...]
+) -> None:
+    x = random_embeddings()
+    assert torch.allclose(encode(encoder, x, edges, LENGTH), encode(encoder, x, (), LENGTH), atol=1e-5)
 
 
 def test_a_bounded_window_does_not_depend_on_the_split(encoder: FlowEncoder) -> None:
-    x = random_ids(160)
-    one, other = run(encoder, x, (25, 50, 75, 100, 125), 50), run(encoder, x, (75, 150), 50)
-    assert torch.allclose(one, other, atol=1e-5)
-    assert torch.allclose(one[:, :100], run(encoder, x, (), 160)[:, :100], atol=1e-5)
+    x = random_embeddings(160)
+    single, several = encode(encoder, x, (25, 50, 75, 100, 125), 50), encode(encoder, x, (75, 150), 50)
+    assert torch.allclose(single, several, atol=1e-5)
+    assert torch.allclose(single[:, :100], encode(encoder, x, (), 160)[:, :100], atol=1e-5)
 
 
 def test_the_lookahead_reaches_three_ids(encoder: FlowEncoder) -> None:
-    x = random_ids()
+    x = random_embeddings()
     changed = x.clone()
     changed[:, 28] += 1
-    before, after = run(encoder, x, (25, 50), LENGTH), run(encoder, changed, (25, 50), LENGTH)
+    before, after = encode(encoder, x, (25, 50), LENGTH), encode(encoder, changed, (25, 50), LENGTH)
     assert torch.equal(before[:, :50], after[:, :50])
     changed[:, 27] += 1
-    assert not torch.allclose(before[:, :50], run(encoder, changed, (25, 50), LENGTH)[:, :50], atol=1e-4)
+    assert not torch.allclose(before[:, :50], encode(encoder, changed, (25, 50), LENGTH)[:, :50], atol=1e-4)
 
 
-def test_scores_by_distance_are_picked_for_each_key(encoder: FlowEncoder) -> None:
+def test_scores_by_distance_equal_a_loop_over_frames(encoder: FlowEncoder) -> None:
     attention = encoder.encoders[0].get_submodule("self_attn")
-    x, heads, size = random_ids(), 2, WIDTH // 2
-    kept = torch.zeros(2, 2, LENGTH, WIDTH)
+    x, heads, size = random_embeddings(), 2, WIDTH // 2
+    cache = torch.zeros(2, 2, LENGTH, WIDTH)
     from vivavoce.models.cosyvoice.flow.encoder import _DistanceTable
 
     plan = make_plan([0, 0], LENGTH, block=25, capacity=LENGTH)
-    ours = attention(x, kept, plan, _DistanceTable(plan, WIDTH))
+    attended = attention(x, cache, plan, _DistanceTable(plan, WIDTH))
     q = attention.project_queries(x).unflatten(-1, (heads, size))
     k, v = attention.project_keys_values(x).unflatten(-1, (2, heads, size)).unbind(2)
     rows = []
@@ -86,13 +88,13 @@ def test_scores_by_distance_are_picked_for_each_key(encoder: FlowEncoder) -> Non
         score = torch.einsum("bhd,bkhd->bhk", q[:, query] + attention.pos_bias_u, k[:, :end])
         score = score + torch.einsum("bhd,khd->bhk", q[:, query] + attention.pos_bias_v, place)
         rows.append(torch.einsum("bhk,bkhd->bhd", (score / size**0.5).softmax(-1), v[:, :end]).flatten(1))
-    assert torch.allclose(ours, attention.linear_out(torch.stack(rows, 1)), atol=1e-5)
+    assert torch.allclose(attended, attention.linear_out(torch.stack(rows, 1)), atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7])
-def test_a_few_ids_are_enough(length: int) -> None:
+def test_a_chunk_shorter_than_the_lookahead_works(length: int) -> None:
     layer = LookaheadLayer(6, 8)
-    filled(layer)
+    load_rule_weights(layer)
     x = torch.randn(1, 10, 6, generator=torch.Generator().manual_seed(0))
     begin = layer.conv2.initial_context(1)
     whole, _ = layer(x, x[:, :0], begin)

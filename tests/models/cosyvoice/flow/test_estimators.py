@@ -1,4 +1,4 @@
-"""Both velocity estimators in steps: any split, any company, and what the solver time adds."""
+"""Both velocity estimators in steps: any split, rows in a batch, offsets of the solver time."""
 
 import pytest
 
@@ -41,42 +41,42 @@ def random_inputs(rows: int = ROWS) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def velocity(
-    network: FlowUnet | FlowDit, edges: tuple[int, ...], keep: CacheForm, seed_rows: int = ROWS
+    network: FlowUnet | FlowDit, edges: tuple[int, ...], cache_form: CacheForm, rows: int = ROWS
 ) -> torch.Tensor:
-    x, conditions = random_inputs(seed_rows)
+    x, conditions = random_inputs(rows)
     offsets = network.time_offsets(torch.tensor([0.3]))
-    state = network.init_state(seed_rows, LENGTH, keep, torch.float32)
+    state = network.init_state(rows, LENGTH, cache_form, torch.float32)
     pieces, begin = [], 0
     with torch.inference_mode():
         for end in (*edges, LENGTH):
-            plan = make_plan([begin] * seed_rows, end - begin, block=50, capacity=LENGTH)
+            plan = make_plan([begin] * rows, end - begin, block=50, capacity=LENGTH)
             inputs = (x[:, begin:end], conditions[:, begin:end], offsets)
-            piece, state = network.step(*inputs, state, plan, keep)  # type: ignore[arg-type]
+            piece, state = network.step(*inputs, state, plan, cache_form)  # type: ignore[arg-type]
             pieces.append(piece)
             begin = end
     return torch.cat(pieces, 1)
 
 
 @pytest.mark.parametrize("edges", [(50,), (100,), (50, 100)])
-@pytest.mark.parametrize("keep", list(CacheForm))
-def test_any_split_gives_the_velocity_of_the_whole(
-    network: FlowUnet | FlowDit, edges: tuple[int, ...], keep: CacheForm
+@pytest.mark.parametrize("cache_form", list(CacheForm))
+def test_any_split_gives_the_velocity_of_all_frames_at_once(
+    network: FlowUnet | FlowDit, edges: tuple[int, ...], cache_form: CacheForm
 ) -> None:
-    assert torch.allclose(velocity(network, edges, keep), velocity(network, (), keep), atol=1e-5)
+    assert torch.allclose(velocity(network, edges, cache_form), velocity(network, (), cache_form), atol=1e-5)
 
 
-def test_both_forms_of_memory_give_the_same(network: FlowUnet | FlowDit) -> None:
-    one, other = (velocity(network, (50, 100), keep) for keep in CacheForm)
-    assert torch.allclose(one, other, atol=1e-5)
+def test_both_forms_of_memory_give_the_same_velocity(network: FlowUnet | FlowDit) -> None:
+    from_keys_values, from_inputs = (velocity(network, (50, 100), cache_form) for cache_form in CacheForm)
+    assert torch.allclose(from_keys_values, from_inputs, atol=1e-5)
 
 
-def test_a_frame_sees_its_block_and_nothing_after_it(network: FlowUnet | FlowDit) -> None:
+def test_a_frame_depends_on_its_block_and_nothing_after_it(network: FlowUnet | FlowDit) -> None:
     x, conditions = random_inputs()
     offsets = network.time_offsets(torch.tensor([0.3]))
     changed = x.clone()
     changed[:, 100] += 1
     plan = make_plan([0] * ROWS, LENGTH, block=50, capacity=LENGTH)
-    answers = [
+    velocities = [
         network.step(
             inputs,
             conditions,
@@ -87,12 +87,12 @@ def test_a_frame_sees_its_block_and_nothing_after_it(network: FlowUnet | FlowDit
         )[0]
         for inputs in (x, changed)
     ]
-    moved = (answers[0] - answers[1]).abs().amax((0, 2)) > 1e-6
-    assert not moved[:100].any()
-    assert moved[100:].all()
+    changed_frames = (velocities[0] - velocities[1]).abs().amax((0, 2)) > 1e-6
+    assert not changed_frames[:100].any()
+    assert changed_frames[100:].all()
 
 
-def test_rows_of_different_solver_times_keep_apart(network: FlowUnet | FlowDit) -> None:
+def test_each_solver_time_has_its_own_offsets(network: FlowUnet | FlowDit) -> None:
     together = network.time_offsets(torch.tensor([0.1, 0.7]))
     for row, time in enumerate((0.1, 0.7)):
         assert torch.allclose(together[row], network.time_offsets(torch.tensor([time]))[0], atol=1e-5)

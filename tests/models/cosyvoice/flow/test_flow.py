@@ -1,6 +1,4 @@
-"""The incremental flow against itself at once: causality, any split, any company, gather and scatter,
-windows.
-"""
+"""The flow in steps equals the flow over all ids at once: any split, batches, pools and windows."""
 
 import json
 from dataclasses import replace
@@ -39,7 +37,7 @@ SMALL_V2 = FlowConfig(
 )
 SMALL_V3 = FlowConfig(None, DitConfig(32, 2, 2, 16, 2), speech_ids=60, lookahead_width=24, solver_steps=3)
 BOTH = pytest.mark.parametrize("config", [SMALL_V2, SMALL_V3], ids=["v2", "v3"])
-FORMS = pytest.mark.parametrize("keep", list(CacheForm), ids=["keys-values", "inputs"])
+FORMS = pytest.mark.parametrize("cache_form", list(CacheForm), ids=["keys-values", "inputs"])
 TOLERANCE = 2e-5
 
 
@@ -69,7 +67,7 @@ def chunk(ids: torch.Tensor, begin: int, end: int, mel: torch.Tensor | None = No
     return FlowChunk(ids[:, begin:end], future, prompt)
 
 
-def stepped(
+def step_through(
     flow: Flow, ids: torch.Tensor, edges: tuple[int, ...], state: FlowState, begin: int = 0
 ) -> tuple[torch.Tensor, FlowState]:
     mels = []
@@ -80,58 +78,60 @@ def stepped(
     return torch.cat(mels, 2), state
 
 
-def whole(flow: Flow, ids: torch.Tensor, voice: torch.Tensor) -> torch.Tensor:
+def mel_of_whole(flow: Flow, ids: torch.Tensor, voice: torch.Tensor) -> torch.Tensor:
     return compute_whole(flow, chunk(ids, 0, ids.shape[1]), voice, AttentionMask.BLOCKS)
 
 
 @BOTH
 @FORMS
 @pytest.mark.parametrize("edges", [(25,), (25, 50, 75, 100), (75,), (50, 100)])
-def test_any_split_gives_the_mel_of_the_whole(
-    config: FlowConfig, keep: CacheForm, edges: tuple[int, ...]
+def test_any_split_gives_the_mel_of_all_ids_at_once(
+    config: FlowConfig, cache_form: CacheForm, edges: tuple[int, ...]
 ) -> None:
-    flow = make_flow(config, FlowPolicy(cache_form=keep, reserve_frames=50))
+    flow = make_flow(config, FlowPolicy(cache_form=cache_form, reserve_frames=50))
     ids, voice = random_ids(113), speaker()
-    mel, _ = stepped(flow, ids, edges, flow.init_state(voice))
-    assert torch.allclose(mel, whole(flow, ids, voice), atol=TOLERANCE)
+    mel, _ = step_through(flow, ids, edges, flow.init_state(voice))
+    assert torch.allclose(mel, mel_of_whole(flow, ids, voice), atol=TOLERANCE)
 
 
 @BOTH
-def test_every_prefix_is_the_mel_of_that_prefix_run_again(config: FlowConfig) -> None:
+def test_the_mel_of_every_prefix_equals_that_prefix_run_again(config: FlowConfig) -> None:
     flow, ids, voice = make_flow(config), random_ids(103), speaker()
-    mel, _ = stepped(flow, ids, (25, 50, 75, 100), flow.init_state(voice))
+    mel, _ = step_through(flow, ids, (25, 50, 75, 100), flow.init_state(voice))
     for end in (25, 50, 75):
         again = compute_whole(flow, chunk(ids, 0, end), voice, AttentionMask.BLOCKS)
         assert torch.allclose(mel[..., : 2 * end], again, atol=TOLERANCE)
 
 
 @BOTH
-def test_ids_behind_the_lookahead_change_nothing(config: FlowConfig) -> None:
+def test_ids_after_the_lookahead_change_nothing(config: FlowConfig) -> None:
     flow, ids, voice = make_flow(config), random_ids(80), speaker()
     other = ids.clone()
     other[:, 53:] = (other[:, 53:] + 7) % 60
     nearer = ids.clone()
     nearer[:, 52:] = (nearer[:, 52:] + 7) % 60
-    mels = [stepped(flow, x, (25, 50), flow.init_state(voice))[0][..., :100] for x in (ids, other, nearer)]
+    mels = [
+        step_through(flow, x, (25, 50), flow.init_state(voice))[0][..., :100] for x in (ids, other, nearer)
+    ]
     assert torch.equal(mels[0], mels[1])
     assert not torch.allclose(mels[0], mels[2], atol=1e-3)
 
 
 @BOTH
 @FORMS
-def test_a_row_alone_is_the_row_among_others(config: FlowConfig, keep: CacheForm) -> None:
-    flow = make_flow(config, FlowPolicy(cache_form=keep, reserve_frames=250))
+def test_a_row_in_a_batch_equals_the_row_alone(config: FlowConfig, cache_form: CacheForm) -> None:
+    flow = make_flow(config, FlowPolicy(cache_form=cache_form, reserve_frames=250))
     texts = [random_ids(103, seed) for seed in range(3)]
     voices = [speaker(seed) for seed in range(3)]
-    behind = (0, 25, 75)
+    begins = (0, 25, 75)
     alone, states = [], []
-    for ids, voice, begin in zip(texts, voices, behind, strict=True):
+    for ids, voice, begin in zip(texts, voices, begins, strict=True):
         state = flow.init_state(voice)
         if begin:
             _, state = flow.step(chunk(ids, 0, begin), state)
         states.append(gather(state, [0]))
         alone.append(flow.step(chunk(ids, begin, begin + 25), state)[0])
-    parts = [chunk(ids, begin, begin + 25) for ids, begin in zip(texts, behind, strict=True)]
+    parts = [chunk(ids, begin, begin + 25) for ids, begin in zip(texts, begins, strict=True)]
     together = FlowChunk(
         *(torch.cat([getattr(part, name) for part in parts]) for name in ("ids", "future", "prompt_mel"))
     )
@@ -141,18 +141,18 @@ def test_a_row_alone_is_the_row_among_others(config: FlowConfig, keep: CacheForm
 
 
 @BOTH
-def test_a_state_survives_a_pool(config: FlowConfig) -> None:
+def test_a_state_stored_in_a_pool_continues(config: FlowConfig) -> None:
     flow = make_flow(config, FlowPolicy(reserve_frames=250))
     ids, voice = random_ids(103), speaker()
     pool = flow.init_state(speaker(9).expand(4, -1))
     _, state = flow.step(chunk(ids, 0, 50), flow.init_state(voice))
     scatter(pool, [2], state)
-    mel, _ = stepped(flow, ids, (75,), gather(pool, [2]), begin=50)
-    assert torch.allclose(mel, whole(flow, ids, voice)[..., 100:], atol=TOLERANCE)
+    mel, _ = step_through(flow, ids, (75,), gather(pool, [2]), begin=50)
+    assert torch.allclose(mel, mel_of_whole(flow, ids, voice)[..., 100:], atol=TOLERANCE)
 
 
 @BOTH
-def test_voice_and_speaker_are_heard(config: FlowConfig) -> None:
+def test_prompt_mel_and_speaker_change_the_mel(config: FlowConfig) -> None:
     flow, ids = make_flow(config), random_ids(60)
     mel = torch.randn(1, 80, 50, generator=torch.Generator().manual_seed(3))
     runs = [
@@ -164,18 +164,18 @@ def test_voice_and_speaker_are_heard(config: FlowConfig) -> None:
 
 
 @BOTH
-def test_rows_may_end_at_different_places(config: FlowConfig) -> None:
+def test_rows_may_end_at_different_ids(config: FlowConfig) -> None:
     flow, voice = make_flow(config), speaker()
     ids = random_ids(50)
     both = FlowChunk(ids.expand(2, -1), ids[:, :0].expand(2, -1), torch.zeros(2, 80, 100), lengths=(50, 31))
     mel, _ = flow.step(both, flow.init_state(voice.expand(2, -1)))
-    assert torch.allclose(mel[:1], whole(flow, ids, voice), atol=TOLERANCE)
-    assert torch.allclose(mel[1:, :, :62], whole(flow, ids[:, :31], voice), atol=TOLERANCE)
+    assert torch.allclose(mel[:1], mel_of_whole(flow, ids, voice), atol=TOLERANCE)
+    assert torch.allclose(mel[1:, :, :62], mel_of_whole(flow, ids[:, :31], voice), atol=TOLERANCE)
 
 
 @BOTH
 @pytest.mark.parametrize("prompt", [20, 25, 28, 53, 80])
-def test_a_prefilled_voice_serves_many_sessions(config: FlowConfig, prompt: int) -> None:
+def test_a_prefilled_voice_is_not_changed_by_its_sessions(config: FlowConfig, prompt: int) -> None:
     flow, voice = make_flow(config), speaker()
     mel = torch.randn(1, 80, 2 * prompt, generator=torch.Generator().manual_seed(3))
     ids = random_ids(prompt + 40)
@@ -185,21 +185,21 @@ def test_a_prefilled_voice_serves_many_sessions(config: FlowConfig, prompt: int)
         ..., 2 * covered :
     ]
     for _ in range(2):
-        answer, _ = flow.step(chunk(ids, covered, ids.shape[1], mel), flow.copy_for_utterance(prefilled))
-        assert torch.allclose(answer, expected, atol=TOLERANCE)
+        rest, _ = flow.step(chunk(ids, covered, ids.shape[1], mel), flow.copy_for_utterance(prefilled))
+        assert torch.allclose(rest, expected, atol=TOLERANCE)
 
 
 @BOTH
 @FORMS
 def test_a_bounded_window_is_exact_until_it_is_full_and_keeps_its_size(
-    config: FlowConfig, keep: CacheForm
+    config: FlowConfig, cache_form: CacheForm
 ) -> None:
-    flow = make_flow(config, FlowPolicy(window_frames=100, cache_form=keep))
+    flow = make_flow(config, FlowPolicy(window_frames=100, cache_form=cache_form))
     ids, voice = random_ids(203), speaker()
     state = flow.init_state(voice)
     before = size_bytes(state)
-    mel, state = stepped(flow, ids, (25, 75, 125, 150, 200), state)
-    expected = whole(flow, ids, voice)
+    mel, state = step_through(flow, ids, (25, 75, 125, 150, 200), state)
+    expected = mel_of_whole(flow, ids, voice)
     assert torch.allclose(mel[..., :100], expected[..., :100], atol=TOLERANCE)
     assert not torch.allclose(mel[..., 200:], expected[..., 200:], atol=1e-3)
     assert size_bytes(state) == before
@@ -207,36 +207,36 @@ def test_a_bounded_window_is_exact_until_it_is_full_and_keeps_its_size(
 
 @BOTH
 @FORMS
-def test_a_bounded_window_does_not_depend_on_the_split(config: FlowConfig, keep: CacheForm) -> None:
-    flow = make_flow(config, FlowPolicy(window_frames=100, cache_form=keep))
+def test_a_bounded_window_does_not_depend_on_the_split(config: FlowConfig, cache_form: CacheForm) -> None:
+    flow = make_flow(config, FlowPolicy(window_frames=100, cache_form=cache_form))
     ids, voice = random_ids(190), speaker()
-    one, _ = stepped(flow, ids, (25, 50, 75, 100, 125, 150, 175), flow.init_state(voice))
-    other, _ = stepped(flow, ids, (75, 175), flow.init_state(voice))
-    assert torch.allclose(one, other, atol=TOLERANCE)
+    single, _ = step_through(flow, ids, (25, 50, 75, 100, 125, 150, 175), flow.init_state(voice))
+    several, _ = step_through(flow, ids, (75, 175), flow.init_state(voice))
+    assert torch.allclose(single, several, atol=TOLERANCE)
 
 
 @BOTH
 def test_half_precision_memory_is_nearly_exact(config: FlowConfig) -> None:
     flow = make_flow(config, FlowPolicy(dtype=torch.float16))
     ids, voice = random_ids(103), speaker()
-    mel, _ = stepped(flow, ids, (25, 50, 75), flow.init_state(voice))
-    assert torch.allclose(mel, whole(flow, ids, voice), atol=1e-3)
+    mel, _ = step_through(flow, ids, (25, 50, 75), flow.init_state(voice))
+    assert torch.allclose(mel, mel_of_whole(flow, ids, voice), atol=1e-3)
 
 
 @BOTH
 @FORMS
-def test_the_stated_size_of_the_memory_is_its_size(config: FlowConfig, keep: CacheForm) -> None:
-    policy = FlowPolicy(cache_form=keep)
+def test_the_memory_is_as_large_as_state_bytes_per_s_says(config: FlowConfig, cache_form: CacheForm) -> None:
+    policy = FlowPolicy(cache_form=cache_form)
     flow = make_flow(config, policy)
     sizes = [size_bytes(flow.init_state(speaker(), frames=frames)) for frames in (100, 150)]
     assert sizes[1] - sizes[0] == state_bytes_per_s(config, policy)
 
 
-def test_the_released_networks_need_so_much_memory_a_second() -> None:
+def test_the_released_networks_need_the_documented_memory() -> None:
     sizes = {
-        (name, keep.name): round(state_bytes_per_s(config, FlowPolicy(cache_form=keep)) / 1e6)
+        (name, cache_form.name): round(state_bytes_per_s(config, FlowPolicy(cache_form=cache_form)) / 1e6)
         for name, config in (("v2", V2_CONFIG), ("v3", V3_CONFIG))
-        for keep in CacheForm
+        for cache_form in CacheForm
     }
     expected = {
         ("v2", "KEYS_VALUES"): 231,
@@ -248,7 +248,7 @@ def test_the_released_networks_need_so_much_memory_a_second() -> None:
 
 
 @BOTH
-def test_a_chunk_that_cannot_be_is_refused(config: FlowConfig) -> None:
+def test_an_invalid_chunk_raises(config: FlowConfig) -> None:
     flow, ids, voice = make_flow(config), random_ids(60), speaker()
     with pytest.raises(ValueError, match="24 ids; allowed: a multiple of 25"):
         flow.step(chunk(ids, 0, 24), flow.init_state(voice))
@@ -262,12 +262,12 @@ def test_a_chunk_that_cannot_be_is_refused(config: FlowConfig) -> None:
 
 
 @pytest.mark.parametrize("window", [0, 75, -50])
-def test_a_window_is_whole_blocks(window: int) -> None:
+def test_a_window_that_is_not_whole_blocks_raises(window: int) -> None:
     with pytest.raises(ValueError, match="a multiple of 50"):
         FlowPolicy(window_frames=window)
 
 
-def test_a_flow_without_its_weights_says_what_is_missing() -> None:
+def test_a_flow_without_weights_names_what_is_missing() -> None:
     flow = Flow(SMALL_V3)
     with pytest.raises(RuntimeError, match="prepare"):
         compute_whole(flow, chunk(random_ids(3), 0, 3), speaker(), AttentionMask.NONE)
@@ -275,7 +275,7 @@ def test_a_flow_without_its_weights_says_what_is_missing() -> None:
         load_weights(flow, {})
 
 
-def test_the_solver_goes_from_noise_to_mel_on_a_cosine() -> None:
+def test_the_solver_times_follow_a_cosine_from_0_to_1() -> None:
     times = solver_times(10)
     assert times[0][0] == 0.0
     assert sum(dt for _, dt in times) == pytest.approx(1.0, abs=1e-6)
@@ -283,20 +283,22 @@ def test_the_solver_goes_from_noise_to_mel_on_a_cosine() -> None:
 
 
 @pytest.mark.parametrize(("version", "config"), [(2, V2_CONFIG), (3, V3_CONFIG)])
-def test_the_released_checkpoint_has_these_keys_and_shapes(version: int, config: FlowConfig) -> None:
+def test_the_network_has_the_keys_and_shapes_of_the_released_checkpoint(
+    version: int, config: FlowConfig
+) -> None:
     manifest = json.loads((DATA / f"manifest_cosyvoice{version}_0.5b.json").read_text("utf-8"))
     with torch.device("meta"):
         flow = Flow(config)
-    ours = {key: list(tensor.shape) for key, tensor in flow.state_dict().items()}
-    assert ours == {key: shape for key, (shape, _) in manifest["flow.pt"]["tensors"].items()}
+    built = {key: list(tensor.shape) for key, tensor in flow.state_dict().items()}
+    assert built == {key: shape for key, (shape, _) in manifest["flow.pt"]["tensors"].items()}
 
 
 @BOTH
-def test_sessions_share_a_step_with_their_memories_where_they_are(config: FlowConfig) -> None:
+def test_sessions_share_a_step_without_copying_their_memories(config: FlowConfig) -> None:
     flow = make_flow(config, FlowPolicy(reserve_frames=60))
     ids = [random_ids(103, seed) for seed in range(3)]
     alone = [flow.init_state(speaker(seed)) for seed in range(3)]
-    # One is a chunk ahead of the others.
+    # The first session is a chunk ahead of the others.
     _, alone[0] = flow.step(chunk(ids[0], 0, 25), alone[0])
     together = [map_state(torch.clone, state) for state in alone]
     for begins in ((25, 0, 0), (50, 25, 25)):

@@ -1,4 +1,4 @@
-"""When the flow runs: hops that double, a session's own, and every id once."""
+"""Chunks of an utterance: hops that double, and every id rendered once."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,24 +6,24 @@ from hypothesis import strategies as st
 from vivavoce.models.cosyvoice.flow.hop_schedule import HopSchedule, SpeechIdChunk
 
 
-def test_hops_double_up_to_their_longest() -> None:
+def test_hops_double_up_to_the_maximum() -> None:
     schedule = HopSchedule()
     hops = [chunk.stop - chunk.start for _ in range(5) if (chunk := schedule.next(1000, ended=False))]
     assert hops == [25, 50, 100, 100, 100]
 
 
-def test_a_chunk_waits_for_the_ids_ahead() -> None:
+def test_a_chunk_waits_for_its_lookahead() -> None:
     schedule = HopSchedule()
     assert schedule.next(27, ended=False) is None
     assert schedule.next(28, ended=False) == SpeechIdChunk(0, 25, 28, final=False)
 
 
-def test_the_first_chunk_fills_what_the_prompt_left_of_a_block() -> None:
+def test_the_first_chunk_also_fills_the_last_block_of_the_prompt() -> None:
     assert HopSchedule(prompt_ids=37).next(1000, ended=False) == SpeechIdChunk(0, 38, 41, final=False)
     assert HopSchedule(prompt_ids=50).next(1000, ended=False) == SpeechIdChunk(0, 25, 28, final=False)
 
 
-def test_the_last_chunk_has_all_that_is_left_even_nothing() -> None:
+def test_the_last_chunk_has_all_remaining_ids_even_none() -> None:
     schedule = HopSchedule()
     assert schedule.next(7, ended=True) == SpeechIdChunk(0, 7, 7, final=True)
     assert schedule.next(7, ended=True) is None
@@ -31,11 +31,13 @@ def test_the_last_chunk_has_all_that_is_left_even_nothing() -> None:
 
 
 @given(st.integers(0, 700), st.integers(0, 100), st.lists(st.integers(0, 90), max_size=20))
-def test_every_id_is_spoken_once_and_however_they_came(total: int, prompt: int, came: list[int]) -> None:
+def test_every_id_is_rendered_once_for_any_order_of_arrival(
+    total: int, prompt: int, arrivals: list[int]
+) -> None:
     schedule = HopSchedule(prompt)
     chunks: list[SpeechIdChunk] = []
     available = 0
-    for more in [*came, total]:
+    for more in [*arrivals, total]:
         available = min(total, available + more)
         while (chunk := schedule.next(available, ended=False)) is not None:
             chunks.append(chunk)
