@@ -3,7 +3,7 @@
 Start the gateway with nobody on the line, then this program, then call:
 
     vivavoce serve --agent none
-    python hold_a_call.py
+    python attach_to_a_call.py
     vivavoce phone 127.0.0.1 9092 --seconds 15 --dtmf 12 --out heard.wav
 
 It waits for a call that nobody holds, speaks as a language model would write (token by token), tells the

@@ -117,7 +117,7 @@ class Sound {
 
   static async open(onHeard) {
     const context = new AudioContext({ latencyHint: "interactive" });
-    await context.audioWorklet.addModule("/page/meter.js");
+    await context.audioWorklet.addModule("/page/audio_worklets.js");
     await context.resume();
     return new Sound(context, onHeard);
   }

@@ -62,7 +62,7 @@ class FakePeer:
     def discard(self) -> None:
         pass
 
-    def tell(self, message: str) -> None:
+    def send_message(self, message: str) -> None:
         self.told.append(json.loads(message))
         self._changed.set()
 
@@ -576,7 +576,7 @@ def test_more_text_than_anybody_hears_is_refused() -> None:
 def test_what_says_nothing_cannot_be_sent_without_end_either(
     nothing: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_channel, "MOST_WAITING", 1_000)
+    monkeypatch.setattr(page_channel, "MAX_WAITING_CHARACTERS", 1_000)
 
     async def scenario(house: House) -> None:
         peer = await house.call()
@@ -1031,7 +1031,7 @@ def test_a_conversation_that_breaks_ends_its_call(monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise ArithmeticError("no words")
 
-    monkeypatch.setattr(page_channel, "answer", broken)
+    monkeypatch.setattr(page_channel, "stream_answer", broken)
 
     async def scenario(house: House) -> None:
         peer = await house.call()

@@ -78,7 +78,7 @@ class FakeCall:
     def press(self, digit: str) -> None:
         self._keys.put_nowait(digit)
 
-    async def key(self) -> str:
+    async def next_key(self) -> str:
         return await self._keys.get()
 
     async def wait_closed(self) -> None:

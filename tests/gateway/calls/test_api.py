@@ -676,7 +676,7 @@ def test_an_error_of_ours_ends_the_hold_and_is_logged(
             phone = await opened.phone()
             async with opened.socket(phone.call_id) as socket:
                 await until(socket, "started")
-                monkeypatch.setattr(api, "parse", broken)
+                monkeypatch.setattr(api, "parse_client_message", broken)
                 await say(socket, "Hello.")
                 with pytest.raises(ConnectionClosed) as closed:
                     await until(socket, "nothing")
@@ -756,8 +756,8 @@ def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
 
 
 def test_the_example_holds_a_call_and_answers_a_key(capsys: pytest.CaptureFixture[str]) -> None:
-    path = Path(__file__).parents[3] / "examples" / "hold_a_call.py"
-    spec = importlib.util.spec_from_file_location("hold_a_call", path)
+    path = Path(__file__).parents[3] / "examples" / "attach_to_a_call.py"
+    spec = importlib.util.spec_from_file_location("attach_to_a_call", path)
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
@@ -772,7 +772,7 @@ def test_the_example_holds_a_call_and_answers_a_key(capsys: pytest.CaptureFixtur
 
     async def test() -> None:
         async with house() as opened:
-            holding = asyncio.create_task(example.hold(f"ws://{opened.base}/next/socket"))
+            holding = asyncio.create_task(example.attach(f"ws://{opened.base}/next/socket"))
             phone = await opened.phone()
             await until_printed("Hello")
             phone.send(Dtmf("7"))

@@ -85,7 +85,7 @@ class FakePlayout:
         self.words: list[HeardWord] = []
         self.lead = 1.0
 
-    def heard(self) -> tuple[HeardWord, ...]:
+    def take_heard_words(self) -> tuple[HeardWord, ...]:
         words, self.words = tuple(self.words), []
         return words
 
