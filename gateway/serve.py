@@ -23,9 +23,10 @@ from .access.keys import KeysFile, Scope
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
 from .apis.speech_apis import SpeechApis
-from .browser.calls import BrowserCalls, BrowserCallSettings
+from .browser.calls import BrowserCalls
 from .browser.chat import ChatSettings
 from .browser.routes import routes as browser_routes
+from .browser.settings import BrowserCallSettings
 from .calls import api
 from .calls.agents import Agent, ScriptPolicy, make_agent
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings

@@ -20,7 +20,7 @@ BOUNDARIES = {
     "gateway/apis/openai/speech_api.py",
     "gateway/apis/native_stream/socket_api.py",
     "gateway/calls/audiosocket.py",
-    "gateway/browser/leg.py",
+    "gateway/calls/leg.py",
     "gateway/calls/clock.py",
     "tts_engine/cosyvoice/fault_isolation.py",
     "tts_engine/engine.py",

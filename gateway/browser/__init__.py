@@ -1,1 +1,1 @@
-"""Calls from browsers: the page, its signalling, and what is said on such a call."""
+"""Calls from browsers: signalling, data channel, language model, and the page."""

@@ -1,7 +1,7 @@
-"""A conversation with a language model behind an OpenAI-compatible server: turns in, tokens out.
+"""Conversation with a language model behind an OpenAI-compatible server: questions in, answer tokens out.
 
-The history holds what was heard, not what was written: after an interruption the model knows where it was
-cut. No tools, no images, nothing of the caller's but the text.
+The history holds what the caller heard, not what was written: after an interruption the model knows where its
+answer was cut. Text only: no tools, no images.
 
 Source: the Chat Completions streaming format (``data: {...}`` lines, ``data: [DONE]``), as OpenAI, vLLM,
 llama.cpp and Ollama serve it.
@@ -18,9 +18,9 @@ import httpx
 
 from ...tts_engine.errors import VivavoceError
 
-_MAX_MESSAGES = 40  # of the history; older ones are forgotten
-_MAX_LINE_CHARACTERS = 64 * 1024  # characters of one event
-_MAX_ANSWER_CHARACTERS = 20_000  # characters; nobody listens to more
+_MAX_MESSAGES = 40  # in the history; older ones are dropped
+_MAX_LINE_CHARACTERS = 64 * 1024  # of one event; longer ones are ignored
+_MAX_ANSWER_CHARACTERS = 20_000  # about 20 minutes of speech; the rest is not read
 _DEFAULT_SYSTEM_PROMPT = (
     "You are on the phone. Answer in one to three short sentences of plain spoken English, "
     "without lists, markup or emoji."
@@ -28,52 +28,69 @@ _DEFAULT_SYSTEM_PROMPT = (
 
 
 class ChatFailed(VivavoceError):
-    """The model's server could not be asked or did not answer; the message is one sentence."""
+    """The model's server failed or its answer cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """Where the model is and how it is asked. ``base_url`` ends before ``/chat/completions``."""
+    """Address of the model and parameters of a request."""
 
-    base_url: str
+    base_url: str  # without the final "/chat/completions"
     model: str
-    api_key: str = field(default="", repr=False)
+    api_key: str = field(default="", repr=False)  # "": no Authorization header
     system_prompt: str = _DEFAULT_SYSTEM_PROMPT
-    timeout_s: float = 20.0  # between two tokens
+    timeout_s: float = 20.0  # to connect, and between two tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One turn of the history."""
+    """One message of the history."""
 
     role: Literal["user", "assistant"]
     content: str
 
 
 class ChatHistory:
-    """Who said what, as far as it was heard."""
+    """Questions of the caller and answers as far as they were heard."""
 
     def __init__(self, system_prompt: str) -> None:
         self.entries: deque[ChatMessage] = deque(maxlen=_MAX_MESSAGES)
         self._system_prompt = system_prompt
 
     def add_question(self, text: str) -> None:
-        """The caller said this."""
+        """Add a question of the caller."""
         self.entries.append(ChatMessage("user", text))
 
     def add_heard_answer(self, text: str) -> None:
-        """The caller heard this of us; nothing heard is nothing said."""
+        """Add an answer as far as the caller heard it; ignored if that is blank."""
         if text.strip():
             self.entries.append(ChatMessage("assistant", text.strip()))
 
     def request_messages(self) -> list[dict[str, str]]:
-        """The system prompt and the turns as the server wants them."""
+        """Return the system prompt and the history as a request's ``messages``."""
         messages = [{"role": entry.role, "content": entry.content} for entry in self.entries]
         return [{"role": "system", "content": self._system_prompt}, *messages]
 
 
+class Conversation:
+    """Answers the caller's questions (``attachment.Answerer``)."""
+
+    def __init__(self, settings: ChatSettings) -> None:
+        self._settings = settings
+        self._history = ChatHistory(settings.system_prompt)
+
+    def answer(self, question: str) -> AsyncGenerator[str, None]:
+        """Add the question to the history, and return the tokens of the answer; they raise ChatFailed."""
+        self._history.add_question(question)
+        return stream_answer(self._history, self._settings)
+
+    def add_heard_text(self, text: str) -> None:
+        """Add an answer, or what an agent or another program said, as far as the caller heard it."""
+        self._history.add_heard_answer(text)
+
+
 async def stream_answer(history: ChatHistory, settings: ChatSettings) -> AsyncGenerator[str, None]:
-    """Yield the model's answer as it is written. Raises ChatFailed."""
+    """Yield the tokens of the model's answer as they arrive. Raises ChatFailed."""
     timeout = httpx.Timeout(settings.timeout_s)
     try:
         async with (
@@ -111,12 +128,12 @@ async def _tokens(response: httpx.Response) -> AsyncGenerator[str, None]:
 
 
 def parse_token(data: str) -> str:
-    """The text in one event, "" for events without any; raises ChatFailed for what is no event."""
+    """Return the text of one event, "" if it has none. Raises ChatFailed if it is not a completion."""
     try:
         event = json.loads(data)
         if "error" in event:
-            raise ChatFailed("the language model's server reported an error while it wrote")
+            raise ChatFailed("the language model's server reported an error in mid-answer")
         choices = event.get("choices") or [{}]
         return str((choices[0].get("delta") or {}).get("content") or "")
     except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
-        raise ChatFailed("the language model's server sent what is no completion") from None
+        raise ChatFailed("the language model's server sent an event that is not a chat completion") from None

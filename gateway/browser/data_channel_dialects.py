@@ -1,6 +1,5 @@
-"""The two ways in which browsers talk on the data channel: our page's own, and RTVI of Pipecat's clients.
+"""Dialects of the data channel: the messages of the calls API as our page sends them, and Pipecat's RTVI.
 
-A session speaks one language, that of ``session``; a dialect reads and writes it as the page does.
 Pure: text in, values out.
 
 Source: RTVI 1.x as pipecat-ai 1.14.0 speaks it (processors/frameworks/rtvi/models.py).
@@ -11,8 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from ..calls.messages import MAX_TEXT_CHARACTERS, BadCallMessage, CommandMessage, TextMessage
-from .page_channel import AskMessage, PageMessage, parse_page_message
+from ..calls.messages import (
+    MAX_TEXT_CHARACTERS,
+    AskMessage,
+    BadCallMessage,
+    CallErrorMessage,
+    CallerSilentMessage,
+    CallerSpeakingMessage,
+    ClientMessage,
+    CommandMessage,
+    DiscardedMessage,
+    ServerMessage,
+    SpeechFinishedMessage,
+    SpeechStartedMessage,
+    TextMessage,
+    WordMessage,
+    parse_client_message,
+)
 
 _LABEL: Final = "rtvi-ai"
 _VERSION: Final = "1.0.0"
@@ -21,51 +35,51 @@ _SIGNALLING: Final = '"type":"signalling"'
 
 @dataclass(frozen=True, slots=True)
 class DecodedMessage:
-    """What a message asks for, and what the page gets back at once."""
+    """A text of the page: the messages in it, and the texts that answer it at once."""
 
-    requests: Sequence[PageMessage] = ()
+    requests: Sequence[ClientMessage] = ()
     replies: Sequence[str] = ()
 
 
 class DataChannelDialect(Protocol):
-    """How one kind of page reads and writes."""
+    """Encoding of messages in texts of the data channel."""
 
-    def read(self, message: str) -> DecodedMessage:
-        """A message of the page; raises BadCallMessage."""
+    def read(self, text: str) -> DecodedMessage:
+        """Decode a text of the page; raises BadCallMessage."""
 
-    def write(self, message: dict[str, object]) -> list[str]:
-        """A message to the page, as the texts that are sent for it."""
+    def write(self, message: ServerMessage) -> list[str]:
+        """Encode a message to the page as any number of texts."""
 
 
-def detect_dialect(message: str, typed_text_action: Literal["ask", "text"]) -> DataChannelDialect:
-    """The dialect that a page shows with a message; ``typed``: what is done with text typed into RTVI's."""
-    return RtviDialect(typed_text_action) if f'"{_LABEL}"' in message else PageDialect()
+def detect_dialect(text: str, typed_text_action: Literal["ask", "text"]) -> DataChannelDialect:
+    """Return the dialect of a text; ``typed_text_action`` is RtviDialect's."""
+    return RtviDialect(typed_text_action) if f'"{_LABEL}"' in text else PageDialect()
 
 
 class PageDialect:
-    """Our own page's: nothing to translate."""
+    """The dialect of our own page: one JSON object a message, as on the calls API's socket."""
 
-    def read(self, message: str) -> DecodedMessage:
-        """A message of the page; raises BadCallMessage."""
-        if _SIGNALLING in message[: len(_SIGNALLING) + 20]:
-            return DecodedMessage()  # a Pipecat client tells of its tracks before it says anything in RTVI
-        return DecodedMessage(requests=[parse_page_message(message)])
+    def read(self, text: str) -> DecodedMessage:
+        """Decode a text of the page; raises BadCallMessage."""
+        if _SIGNALLING in text[: len(_SIGNALLING) + 20]:
+            return DecodedMessage()  # a Pipecat client reports its tracks before its first RTVI message
+        return DecodedMessage(requests=[parse_client_message(text)])
 
-    def write(self, message: dict[str, object]) -> list[str]:
-        """A message to the page."""
-        return [_to_json(message)]
+    def write(self, message: ServerMessage) -> list[str]:
+        """Encode a message to the page."""
+        return [_to_json(message.fields())]
 
 
 @dataclass(slots=True)
 class RtviDialect:
-    """Pipecat's clients'. Typed text is asked of the model, or spoken as it is."""
+    """The dialect of Pipecat's clients."""
 
-    _typed_text_action: Literal["ask", "text"]
+    _typed_text_action: Literal["ask", "text"]  # typed text is a question, or spoken as it is
     _speaking: bool = False
 
-    def read(self, message: str) -> DecodedMessage:
-        """A message of the client; what it may do without is passed over."""
-        envelope = _envelope(message)
+    def read(self, text: str) -> DecodedMessage:
+        """Decode a text of the client; raises BadCallMessage. Messages that need no answer are ignored."""
+        envelope = _envelope(text)
         data = envelope.get("data")
         data = data if isinstance(data, dict) else {}
         match envelope.get("type"):
@@ -79,28 +93,28 @@ class RtviDialect:
             case _:
                 return DecodedMessage()
 
-    def write(self, message: dict[str, object]) -> list[str]:
-        """A message to the client; what RTVI has no word for is left out."""
-        match message["type"]:
-            case "speech_started":
+    def write(self, message: ServerMessage) -> list[str]:
+        """Encode a message to the client; messages without an RTVI equivalent are left out."""
+        match message:
+            case SpeechStartedMessage():
                 self._speaking = True
                 return [_rtvi("bot-started-speaking"), _rtvi("bot-tts-started")]
-            case "speech_finished" | "discarded" if self._speaking:
+            case SpeechFinishedMessage() | DiscardedMessage() if self._speaking:
                 self._speaking = False
                 return [_rtvi("bot-tts-stopped"), _rtvi("bot-stopped-speaking")]
-            case "word":
-                output = {"text": message["text"], "spoken": True, "aggregated_by": "word"}
-                return [_rtvi("bot-tts-text", {"text": message["text"]}), _rtvi("bot-output", output)]
-            case "caller_speaking":
+            case WordMessage(text=text):
+                output = {"text": text, "spoken": True, "aggregated_by": "word"}
+                return [_rtvi("bot-tts-text", {"text": text}), _rtvi("bot-output", output)]
+            case CallerSpeakingMessage():
                 return [_rtvi("user-started-speaking")]
-            case "caller_silent":
+            case CallerSilentMessage():
                 return [_rtvi("user-stopped-speaking")]
-            case "error":
-                return [_rtvi("error", {"error": message["message"], "fatal": False})]
+            case CallErrorMessage(message=sentence):
+                return [_rtvi("error", {"error": sentence, "fatal": False})]
             case _:
                 return []
 
-    def _typed_text_requests(self, text: str) -> list[PageMessage]:
+    def _typed_text_requests(self, text: str) -> list[ClientMessage]:
         if not text:
             return []
         if len(text) > MAX_TEXT_CHARACTERS:
@@ -111,13 +125,13 @@ class RtviDialect:
         return [discard, TextMessage(type="text", text=text), CommandMessage(type="end")]
 
 
-def _envelope(message: str) -> dict[str, Any]:
+def _envelope(text: str) -> dict[str, Any]:
     try:
-        envelope = json.loads(message)
+        envelope = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadCallMessage("a message is a JSON object") from None
+        raise BadCallMessage("got a message that is not a JSON object") from None
     if not isinstance(envelope, dict):
-        raise BadCallMessage("a message is a JSON object")
+        raise BadCallMessage("got a message that is not a JSON object")
     return envelope
 
 

@@ -1,13 +1,13 @@
-"""The HTTP side of browser calls: the page, the offers of those who call, Pipecat's own page.
+"""HTTP routes of browser calls: the page, the signalling, and Pipecat's own page.
 
     GET   /                              the page; its files are under /page
     POST  /api/offer                     {sdp, type, pc_id?, restart_pc?} -> {sdp, type, pc_id}
     PATCH /api/offer                     {pc_id, candidates: [{candidate, sdp_mid, sdp_mline_index}]}
     POST  /start                         -> {sessionId}; then the two above under /sessions/{id}/api/offer
-    GET   /status                        what can be started
-    GET   /client                        Pipecat's own page, where pipecat-ai-prebuilt is installed
+    GET   /status                        transports and voices
+    GET   /client                        Pipecat's own page, if pipecat-ai-prebuilt is installed
 
-It is the signalling of Pipecat's SmallWebRTC clients, so that they call here as they call a bot of theirs.
+The signalling is that of Pipecat's SmallWebRTC transport, so that its clients connect as they do to a bot.
 
 Source: pipecat-ai 1.14.0, runner/run.py and transports/smallwebrtc/request_handler.py.
 """
@@ -23,14 +23,14 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.staticfiles import StaticFiles
 
 from ..access.dependencies import grant_of
-from ..calls.messages import describe_validation_error
-from .calls import BrowserCalls, Candidates, Offer
-from .page_channel import describe_voices
+from ..calls.messages import describe_validation_error, describe_voices
+from .calls import BrowserCalls
+from .offers import Candidates, Offer
 
 T = TypeVar("T")
 
 PAGE_DIRECTORY = Path(__file__).parent / "page"
-_MAX_BODY_BYTES = 128 * 1024  # bytes; an offer of the most characters, escaped
+_MAX_BODY_BYTES = 128 * 1024  # of an offer of maximal length, every character escaped
 _PAGE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -46,7 +46,7 @@ _CANDIDATES = TypeAdapter(Candidates)
 
 
 def routes(calls: BrowserCalls) -> APIRouter:
-    """The routes of browser calls and their pages, mounted behind ``guard.requires``."""
+    """Return the routes of browser calls and their page, to be mounted behind access control."""
     router = APIRouter()
     page = StaticFiles(directory=PAGE_DIRECTORY)
 
@@ -60,7 +60,7 @@ def routes(calls: BrowserCalls) -> APIRouter:
 
     @router.get("/status")
     async def status(request: Request) -> JSONResponse:
-        voices = describe_voices(calls.voices.for_grant(grant_of(request)))
+        voices = [voice.fields() for voice in describe_voices(calls.voices.for_grant(grant_of(request)))]
         return JSONResponse({"status": "ready", "transports": ["webrtc"], "voices": voices})
 
     @router.post("/start")
@@ -118,7 +118,7 @@ async def _take_candidates(calls: BrowserCalls, request: Request) -> JSONRespons
 
 
 async def _json(request: Request) -> object:
-    # A page elsewhere can make a browser post here, but not as JSON without asking first.
+    # A page of another origin can make a browser post here, but only after CORS with this content type.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "the body must be application/json")
     body = bytearray()

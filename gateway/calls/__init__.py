@@ -1,1 +1,1 @@
-"""Calls of phones and browsers: their state, events, API, agents, and the ways in."""
+"""Calls of phones and browsers: state, events, attached peers, API, agents, and the legs that carry them."""

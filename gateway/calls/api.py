@@ -1,15 +1,16 @@
-"""The calls API: list calls, hold one over a WebSocket, speak, discard, hang up. For every kind of call.
+"""The calls API: list calls, attach to one over a WebSocket, speak, discard, hang up. For every kind of call.
 
     GET    /v1/calls                     the calls that are up
     GET    /v1/calls/{id}
-    POST   /v1/calls/{id}/speech         the request's body, text/plain, spoken as it arrives
+    POST   /v1/calls/{id}/speech         speak the request's body, text/plain, as it arrives
     POST   /v1/calls/{id}/discard        barge-in: how much was cut, what had been heard
     DELETE /v1/calls/{id}                hang up
-    WS     /v1/calls/{id}/socket         hold the call; id "next" waits for one that nobody holds
-                                         ?audio=in sends the caller's audio as binary messages
+    WS     /v1/calls/{id}/socket         attach to the call; id "next" waits for one without a program
+                                         ?audio=in also sends the caller's audio, as binary messages
+                                         ?events=all also sends text as it is written, and counters
 
-Its text messages are those of ``call_messages``: "text" begins an utterance or adds to it, "end" ends it; the
-next "text" begins another, said after it. Text is charged to the key of who sends it, as it comes.
+The messages on the socket are those of ``messages``. A program attaches exclusively: one at a time, over the
+socket or with POST speech. Text is charged to the key of the program that sends it.
 """
 
 import asyncio
@@ -17,144 +18,74 @@ import codecs
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import replace
-from typing import Annotated, Literal, assert_never
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketState
 
-from ...tts_engine.errors import VivavoceError
 from ..access.access_control import Grant
 from ..access.dependencies import grant_of
 from ..access.errors import KeyRefused, RateLimited
 from ..voice_registry import VoiceRegistry
-from .call import Call, CallSpeechOptions, UtteranceOutcome
-from .events import CallerAudio, EventQueueOverrun, EventSubscription
+from .attachment import AttachmentOptions, CallAttachment
+from .call import CallSpeechOptions
 from .messages import (
-    MAX_WAITING_CHARACTERS,
-    SPEECH_FAILED_MESSAGE,
     BadCallMessage,
-    CallerSpeechActionMessage,
     ClientMessage,
-    CommandMessage,
-    SpeechMessage,
-    TextMessage,
+    ServerMessage,
+    describe_call,
     describe_error,
-    describe_event,
     parse_client_message,
 )
-from .registry import ActiveCall, CallAlreadyAttached, CallRegistry, CallUnknown
-from .text_feed import CharacterQuota, TextBuffer, TextCommand, TextDelta, waiting_characters_of
+from .registry import CallAlreadyAttached, CallRegistry, CallUnknown
+from .utterance_queue import MAX_WAITING_CHARACTERS
 
 logger = logging.getLogger(__name__)
 
-MAX_WAITING_UTTERANCES = 1_000  # being spoken or waiting; nobody waits for so many sentences
-SEND_TIMEOUT_S = 5.0  # a socket that takes nothing for so long is closed
+SEND_TIMEOUT_S = 5.0  # a socket that accepts nothing for longer is closed
 NEXT_CALL_ID = "next"
+_MAX_UNSENT_MESSAGES = 2_000  # about ten minutes of words
+_MAX_UNSENT_AUDIO_BYTES = 160_000  # 5 s at 16 kHz; older audio is dropped first
+_HANG_UP_REASON = "hung up by the calls API"
 
-# Close codes of the application's range, after HTTP's numbers.
+# Close codes: 4000 plus an HTTP status, in the range that RFC 6455, 7.4.2 leaves to applications.
 CLOSE_UNKNOWN, CLOSE_ALREADY_ATTACHED, CLOSE_TOO_SLOW = 4404, 4409, 4408
 CLOSE_NORMAL, CLOSE_FAILED = 1000, 1011
 
 
-class UtteranceQueue:
-    """Turns text messages into utterances of one call, one after the other; tells of those that failed.
+@dataclass(frozen=True, slots=True)
+class ProgramOptions:
+    """What a program on a socket is sent beyond the messages that every program gets."""
 
-    charge: as ``Meter`` takes it.
-    """
-
-    def __init__(
-        self,
-        call: Call,
-        speech: CallSpeechOptions,
-        on_failed: Callable[[], Awaitable[None]],
-        charge: Callable[[int], None],
-    ) -> None:
-        self.speech = speech
-        self._call = call
-        self._on_failed = on_failed
-        self._quota = CharacterQuota(charge)
-        self._open_buffer: TextBuffer | None = None  # not yet ended
-        self._buffers: set[TextBuffer] = set()  # being spoken or waiting for it
-        self._speak_tasks: set[asyncio.Task[None]] = set()
-
-    def push(self, delta: TextDelta) -> None:
-        """Add to the utterance, or begin one; raises BadCallMessage if too much is waiting, or as ``Meter``."""
-        self._check_room(delta)
-        if not self._quota.accept(delta):
-            return
-        if self._open_buffer is None:
-            self._open_buffer = self._begin_utterance()
-        self._open_buffer.push(delta)
-
-    def end(self) -> None:
-        """The utterance is written."""
-        self._quota.end()
-        if self._open_buffer is not None:
-            self._open_buffer.end()
-            self._open_buffer = None
-
-    def discard(self) -> None:
-        """Barge-in; utterances that wait are not said either."""
-        self.end()
-        self._buffers.clear()
-        self._call.discard()
-
-    async def aclose(self) -> None:
-        """End what is being written, and say no more."""
-        self.end()
-        for task in self._speak_tasks:
-            task.cancel()
-        await asyncio.gather(*self._speak_tasks, return_exceptions=True)
-
-    def _check_room(self, delta: TextDelta) -> None:
-        if (
-            sum(buffer.queued_characters for buffer in self._buffers) + waiting_characters_of(delta)
-            > MAX_WAITING_CHARACTERS
-        ):
-            raise BadCallMessage(f"more than {MAX_WAITING_CHARACTERS} characters are waiting to be spoken")
-        if self._open_buffer is None and len(self._buffers) >= MAX_WAITING_UTTERANCES:
-            raise BadCallMessage(f"{MAX_WAITING_UTTERANCES} utterances are waiting to be spoken")
-
-    def _begin_utterance(self) -> TextBuffer:
-        buffer = TextBuffer()
-        self._buffers.add(buffer)
-        task = asyncio.create_task(self._speak(buffer, self.speech))
-        self._speak_tasks.add(task)
-        task.add_done_callback(self._speak_tasks.discard)
-        return buffer
-
-    async def _speak(self, buffer: TextBuffer, speech: CallSpeechOptions) -> None:
-        try:
-            outcome = await self._call.speak(buffer.deltas(), speech=speech)
-        finally:
-            self._buffers.discard(buffer)
-        if outcome is UtteranceOutcome.FAILED:
-            await self._on_failed()
+    caller_audio: bool = False
+    all_events: bool = False
 
 
 def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegistry) -> APIRouter:
-    """The routes, mounted behind ``guard.requires``.
+    """Return the routes, to be mounted behind access control.
 
-    speech: how calls are spoken on unless a client says otherwise. voices: that clients may name.
+    Args:
+        speech: how calls are spoken on until a client sends ``speech``.
+        voices: that clients may name.
     """
     router = APIRouter(prefix="/v1/calls")
 
     @router.get("")
     async def list_calls() -> JSONResponse:
-        return JSONResponse({"calls": [_describe_call(active_call) for active_call in registry]})
+        return JSONResponse({"calls": [describe_call(active_call).fields() for active_call in registry]})
 
     @router.get("/{call_id}")
     async def get_call(call_id: str) -> JSONResponse:
-        return JSONResponse(_describe_call(registry.get(call_id)))
+        return JSONResponse(describe_call(registry.get(call_id)).fields())
 
     @router.delete("/{call_id}")
     async def hang_up(call_id: str) -> JSONResponse:
-        registry.get(call_id).call.hang_up("hung up by the calls API")
+        registry.get(call_id).call.hang_up(_HANG_UP_REASON)
         return JSONResponse({"call": call_id, "status": "hung up"})
 
     @router.post("/{call_id}/discard")
@@ -174,114 +105,163 @@ def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegis
         return JSONResponse({"call": call_id, "outcome": outcome.value})
 
     @router.websocket("/{call_id}/socket")
-    async def hold(
-        socket: WebSocket, call_id: str, audio: Annotated[Literal["in", "none"], Query()] = "none"
+    async def attach(
+        socket: WebSocket,
+        call_id: str,
+        audio: Annotated[Literal["in", "none"], Query()] = "none",
+        events: Annotated[Literal["basic", "all"], Query()] = "basic",
     ) -> None:
         await socket.accept()
-        call_socket = _CallSocket(socket, registry, speech, voices)
-        code = await call_socket.run(call_id, wants_audio=audio == "in")
-        await _close_socket(socket, code)  # the call is let go of: who does not read does not close either
+        options = ProgramOptions(caller_audio=audio == "in", all_events=events == "all")
+        code = await _CallSocket(socket, registry, speech, voices, options).run(call_id)
+        # Last, because a program that does not read does not complete the closing handshake either.
+        await _close_socket(socket, code)
 
     return router
 
 
+class OutboxOverrun(Exception):
+    """The peer does not read its messages."""
+
+
+class Outbox:
+    """Messages and audio on their way to a socket that may be slow; iterates over them until ``close``.
+
+    Bounded: above 2,000 messages the iteration raises OutboxOverrun after what was queued; only the newest
+    160,000 bytes of audio are kept.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[str | bytes] = deque()
+        self._audio_bytes = 0
+        self._overrun = self._closed = False
+        self._changed = asyncio.Event()
+
+    def put(self, message: ServerMessage) -> None:
+        """Queue a message."""
+        if self._closed or self._overrun:
+            return
+        self._overrun = len(self._items) >= _MAX_UNSENT_MESSAGES
+        if not self._overrun:
+            self._items.append(json.dumps(message.fields()))
+        self._changed.set()
+
+    def put_audio(self, pcm: bytes) -> None:
+        """Queue audio, and drop the oldest if too much is queued."""
+        if self._closed or self._overrun:
+            return
+        self._items.append(pcm)
+        self._audio_bytes += len(pcm)
+        while self._audio_bytes > _MAX_UNSENT_AUDIO_BYTES:
+            oldest = next(item for item in self._items if isinstance(item, bytes))
+            self._items.remove(oldest)
+            self._audio_bytes -= len(oldest)
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the iteration after what is queued; later items are dropped."""
+        self._closed = True
+        self._changed.set()
+
+    def __aiter__(self) -> "Outbox":
+        return self
+
+    async def __anext__(self) -> str | bytes:
+        while not self._items:
+            if self._overrun:
+                raise OutboxOverrun(f"{_MAX_UNSENT_MESSAGES} messages were not read")
+            if self._closed:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        item = self._items.popleft()
+        if isinstance(item, bytes):
+            self._audio_bytes -= len(item)
+        return item
+
+
 class _CallSocket:
-    """One program on a socket, which may wait for a call, hold it, and leave at any time."""
+    """A program on a socket. It may wait for a call, attach to it, and leave while the call goes on."""
 
     def __init__(
-        self, socket: WebSocket, registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegistry
+        self,
+        socket: WebSocket,
+        registry: CallRegistry,
+        speech: CallSpeechOptions,
+        voices: VoiceRegistry,
+        options: ProgramOptions,
     ) -> None:
         self._socket = socket
         self._registry = registry
         self._speech = speech
         self._grant = grant_of(socket)
         self._voices = voices.for_grant(self._grant)
-        self._attached: tuple[Call, UtteranceQueue] | None = None
-        self._early_messages: deque[ClientMessage] = deque()  # that came before the call
+        self._options = options
+        self._outbox = Outbox()
+        self._attachment: CallAttachment | None = None
+        self._early_messages: deque[ClientMessage] = deque()  # received before the call was there
         self._early_characters = 0
-        self._send_lock = asyncio.Lock()
 
-    async def run(self, call_id: str, *, wants_audio: bool) -> int:
-        """Serve until the call is over or the socket is gone; answers the code to close it with.
-
-        The call itself goes on without its holder.
-        """
-        attaching = asyncio.create_task(self._attach(call_id, wants_audio=wants_audio))
-        receiving = asyncio.create_task(self._receive_messages())
+    async def run(self, call_id: str) -> int:
+        """Serve until the call is over or the socket is gone; return the code to close it with."""
+        attached = asyncio.create_task(self._serve_call(call_id))
+        received = asyncio.create_task(self._receive_messages())
+        sent = asyncio.create_task(self._send_outbox())
         try:
-            await asyncio.wait({attaching, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            # When the call is over, the outbox is closed and sent to its end.
+            await asyncio.wait({received, sent}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (attaching, receiving):
+            for task in (attached, received, sent):
                 task.cancel()
-            ends = await asyncio.gather(attaching, receiving, return_exceptions=True)
-        if any(isinstance(end, WebSocketDisconnect) for end in ends):
-            return CLOSE_NORMAL  # whatever else failed did so for it
-        return await self._report_end(next((end for end in ends if isinstance(end, Exception)), None))
+            await asyncio.wait({attached, received, sent})
+        return _close_code(attached, received, sent)
 
-    async def _report_end(self, error: Exception | None) -> int:
-        match error:
-            case None:
-                return CLOSE_NORMAL
-            case EventQueueOverrun() | TimeoutError():
-                return CLOSE_TOO_SLOW
-            case CallUnknown() | CallAlreadyAttached():
-                with suppress(WebSocketDisconnect, TimeoutError):
-                    await self._send(describe_error(error))
-                return CLOSE_UNKNOWN if isinstance(error, CallUnknown) else CLOSE_ALREADY_ATTACHED
-            case _:
-                logger.error("Holding a call failed", exc_info=error)
-                return CLOSE_FAILED
+    async def _serve_call(self, call_id: str) -> int:
+        try:
+            return await self._attach(call_id)
+        except (CallUnknown, CallAlreadyAttached) as error:
+            self._outbox.put(describe_error(error))
+            return CLOSE_UNKNOWN if isinstance(error, CallUnknown) else CLOSE_ALREADY_ATTACHED
+        finally:
+            self._outbox.close()
 
-    async def _attach(self, call_id: str, *, wants_audio: bool) -> None:
+    async def _attach(self, call_id: str) -> int:
         registry = self._registry
         active_call = await registry.next_unattached() if call_id == NEXT_CALL_ID else registry.get(call_id)
-        with (
-            registry.attach(active_call),
-            active_call.call.events.subscribe(wants_audio=wants_audio) as subscription,
-        ):
-            utterances = UtteranceQueue(
-                active_call.call, self._speech, self._report_failure, self._grant.charge_characters
+        with registry.attach(active_call):
+            attachment = CallAttachment(
+                active_call,
+                AttachmentOptions(self._speech, _HANG_UP_REASON, all_events=self._options.all_events),
+                send=self._outbox.put,
+                send_audio=self._outbox.put_audio if self._options.caller_audio else None,
+                voices=self._voices,
+                charge=self._grant.charge_characters,
             )
-            try:
-                await self._send({"type": "started", **_describe_call(active_call)})
+            async with aclosing(attachment):
+                attachment.open()
                 while self._early_messages:
-                    await self._execute_or_report(
-                        active_call.call, utterances, self._early_messages.popleft()
-                    )
-                self._attached = active_call.call, utterances
-                await self._send_events(subscription)
-            finally:
-                await utterances.aclose()
-
-    async def _report_failure(self) -> None:
-        with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):  # others notice these, too
-            await self._send({"type": "error", "message": SPEECH_FAILED_MESSAGE})
-
-    async def _send_events(self, subscription: EventSubscription) -> None:
-        async for event in subscription:
-            if isinstance(event, CallerAudio):
-                async with asyncio.timeout(SEND_TIMEOUT_S):
-                    await self._socket.send_bytes(event.pcm)
-            else:
-                await self._send(describe_event(event))
+                    attachment.execute_or_report(self._early_messages.popleft())
+                self._attachment = attachment
+                await attachment.wait_over()
+        return CLOSE_NORMAL
 
     async def _receive_messages(self) -> None:
         while (received := await self._socket.receive())["type"] != "websocket.disconnect":
             try:
                 message = self._parse(received.get("text"))
             except BadCallMessage as error:
-                await self._send(describe_error(error))
+                self._outbox.put(describe_error(error))
                 continue
-            if self._attached is None:
+            if self._attachment is None:
                 self._early_messages.append(message)
             else:
-                await self._execute_or_report(*self._attached, message)
+                self._attachment.execute_or_report(message)
 
     def _parse(self, text: str | None) -> ClientMessage:
         if text is None:
             raise BadCallMessage("binary messages are not taken; send JSON text")
         message = parse_client_message(text)
-        if self._attached is None:
+        if self._attachment is None:
             if self._early_characters + len(text) > MAX_WAITING_CHARACTERS:
                 raise BadCallMessage(
                     f"more than {MAX_WAITING_CHARACTERS} characters are waiting for the call"
@@ -289,61 +269,43 @@ class _CallSocket:
             self._early_characters += len(text)
         return message
 
-    async def _execute_or_report(
-        self, call: Call, utterances: UtteranceQueue, message: ClientMessage
-    ) -> None:
-        try:
-            self._execute(call, utterances, message)
-        except VivavoceError as error:
-            await self._send(describe_error(error))
-
-    def _execute(self, call: Call, utterances: UtteranceQueue, message: ClientMessage) -> None:
-        match message:
-            case TextMessage(text=text):
-                utterances.push(text)
-            case CommandMessage(type="flush"):
-                utterances.push(TextCommand.FLUSH)
-            case CommandMessage(type="end"):
-                utterances.end()
-            case CommandMessage(type="discard"):
-                utterances.discard()
-            case CommandMessage():
-                call.hang_up("hung up by the calls API")
-            case SpeechMessage(voice=voice, speed=speed):
-                voice = self._voices.resolve(voice)
-                utterances.speech = replace(utterances.speech, voice=voice, speed=speed)
-            case CallerSpeechActionMessage(action=action):
-                call.caller_speech_action = action
-            case _:
-                assert_never(message)
-
-    async def _send(self, message: dict[str, object]) -> None:
-        async with self._send_lock, asyncio.timeout(SEND_TIMEOUT_S):
-            await self._socket.send_text(json.dumps(message))
+    async def _send_outbox(self) -> None:
+        async for item in self._outbox:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                if isinstance(item, bytes):
+                    await self._socket.send_bytes(item)
+                else:
+                    await self._socket.send_text(item)
 
 
-def _describe_call(active_call: ActiveCall) -> dict[str, object]:
-    return {
-        "call": active_call.call.call_id,
-        "kind": active_call.kind,
-        "peer": active_call.peer,
-        "opened_at": round(active_call.opened_at, 3),
-        "held": active_call.attached,
-        "sample_rate": active_call.call.sample_rate,
-    }
+def _close_code(attached: asyncio.Task[int], received: asyncio.Task[None], sent: asyncio.Task[None]) -> int:
+    """Return the close code for how the three tasks of a socket ended; log a fault of the server."""
+    if received.done() and not received.cancelled() and received.exception() is None:
+        return CLOSE_NORMAL  # the program is gone; other tasks may have failed because of that
+    errors = [task.exception() for task in (sent, received, attached) if not task.cancelled()]
+    match next((error for error in errors if error is not None), None):
+        case None:
+            return attached.result()
+        case WebSocketDisconnect():
+            return CLOSE_NORMAL
+        case OutboxOverrun() | TimeoutError():
+            return CLOSE_TOO_SLOW
+        case error:
+            logger.error("Serving a program on a call failed", exc_info=error)
+            return CLOSE_FAILED
 
 
 class _ChargedBody:
-    """A request's body as text, charged as it arrives. refusal: why it ended before its end, if it did."""
+    """A request's body as text, charged as it arrives."""
 
     def __init__(self, request: Request, grant: Grant) -> None:
-        self.refusal: RateLimited | KeyRefused | None = None
+        self.refusal: RateLimited | KeyRefused | None = None  # why the text ended before the body did
         self._request = request
         self._grant = grant
-        self._charged_characters = 0  # characters
+        self._charged_characters = 0
 
     async def text(self) -> AsyncGenerator[str, None]:
-        """What is paid for; what comes after a piece that is too much is not read."""
+        """Yield the text up to the first piece that exceeds the quota; the rest of the body is not read."""
         async with aclosing(_decode_body(self._request)) as pieces:
             async for piece in pieces:
                 try:
@@ -360,9 +322,9 @@ class _ChargedBody:
 
 
 async def _decode_body(request: Request) -> AsyncGenerator[str, None]:
-    """The body as it arrives; a broken character is replaced, not fatal."""
+    """Yield the body as it arrives; invalid UTF-8 becomes U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with suppress(ClientDisconnect):  # what was sent before that is said
+    with suppress(ClientDisconnect):  # the text before it is spoken
         async for piece in request.stream():
             if text := decoder.decode(piece):
                 yield text

@@ -1,8 +1,8 @@
-"""One call: what is said on a leg, and what its caller does with it.
+"""One call: speaks text on a leg, and reports what the caller does.
 
-It knows no protocol: packets leave through ``send``, and whoever owns the socket tells it of keys and of the
-end. A stream is read only as far as the leg shall hold, so that little is rendered for nothing when the
-caller interrupts, and the engine is told how long each listener still has to listen.
+A call knows no protocol. Packets leave through ``send``; the leg reports keys, audio and the end of the
+connection. Chunks are taken from the engine's stream only while less than ``lead_s`` of speech is unplayed:
+little is rendered in vain when the caller interrupts. The engine is given each caller's playout deadline.
 """
 
 import asyncio
@@ -12,12 +12,23 @@ from collections.abc import AsyncIterable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ...adapters.playback.playout import Playout
-from ...tts_engine.chunk import AudioChunk, Word
+from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import VivavoceError
-from .events import CallerAudio, CallerSilent, CallerSpeaking, CallEvents, HungUp, KeyPressed
+from .events import (
+    CallerAudio,
+    CallerSilent,
+    CallerSpeaking,
+    CallEvents,
+    HungUp,
+    KeyPressed,
+    PlayoutReport,
+    SpeechDiscarded,
+    TextWritten,
+)
 from .text_feed import TextDelta, TextFeed
 from .utterance_tracker import UtteranceTracker
 
@@ -28,58 +39,79 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MAX_WAITING_KEYS = 64  # more than anybody types ahead; later ones are dropped
-_TICKS_PER_COUNT = (
-    50  # a second: reading the playout's numbers at every packet would cost more than sending it
-)
+_MAX_WAITING_KEYS = 64  # later ones are dropped
+_TICKS_PER_REPORT = 50  # once a second; reading the counters costs more than sending a packet
+_MAX_WRITTEN_CHARACTERS = 8 * 1024  # in one TextWritten; a data channel takes 64 KiB in one message
 
 
 class UtteranceOutcome(Enum):
-    """How an utterance went."""
+    """How the rendering of an utterance ended."""
 
-    SPOKEN = "spoken"  # all of it is with the listener or on its way
+    SPOKEN = "spoken"  # all of it is in the playout or was heard
     DISCARDED = "discarded"  # by barge-in
-    CUT_SHORT = "cut short"  # after its sentence, because the call is ending
-    FAILED = "failed"  # the reason is in the log
+    CUT_SHORT = "cut short"  # after a sentence, because the call is ending
+    FAILED = "failed"  # the error is in the log
 
 
 @dataclass(frozen=True, slots=True)
 class CallSpeechOptions:
-    """How an utterance is said: voice id (None: the first one), speed factor, seed."""
+    """Voice and speed of an utterance."""
 
-    voice: str | None = None
-    speed: float = 1.0
+    voice: str | None = None  # id; None: the engine's default voice
+    speed: float = 1.0  # factor
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BargeInResult:
-    """What an interruption cut: ms of speech dropped, and the words and the text that had been heard."""
-
-    cut_ms: float
-    words: tuple[Word, ...]
-    heard: str
 
 
 class CallerSpeechAction(Enum):
     """What a call does when its caller begins to speak."""
 
-    TELL = "tell"  # who follows the call
-    DISCARD = "discard"  # what is playing, and tell
+    TELL = "tell"  # emit CallerSpeaking
+    DISCARD = "discard"  # emit CallerSpeaking and discard what is playing
 
 
 class SpeechDetector(Protocol):
-    """Tells when somebody speaks (``adapters.voice_activity``)."""
+    """Detects speech in the caller's audio (``adapters.voice_activity``)."""
 
     def push(self, pcm: bytes, sample_rate: int) -> "Sequence[VoiceActivityChange]":
-        """Take s16le mono."""
+        """Take s16le mono audio; return where speech began or ended in it."""
+
+
+class CallLeg(Protocol):
+    """The connection that carries a call, as the clock and the registry see it."""
+
+    @property
+    def dropped(self) -> int:
+        """Packets that the peer did not take in time."""
+
+    def tick(self, now: float) -> int:
+        """Send the packets due at ``now`` (monotonic s); return their number. Must not block."""
+
+    def end(self, reason: str) -> None:
+        """Hang up at once; the leg removes itself from the registry."""
+
+    def fail(self, error: Exception) -> None:
+        """Log ``error``, which ``tick`` raised, and hang up. Must not raise."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """One utterance while it is written, from ``Call.begin_turn`` on."""
+
+    number: int  # in the call, from 0
+    discarded: asyncio.Event  # set by the first barge-in after it began, and by the end of the call
 
 
 class Call:
     """One leg on which the engine speaks. All methods belong to the event loop's thread.
 
-    ``send(packet)`` takes one s16le packet, ``close(reason)`` ends the connection; neither blocks.
-    Utterances are said one after the other: a ``speak`` while another one runs waits for it.
+    Utterances are spoken one after another: a ``speak`` during another one waits for it.
+
+    Args:
+        send: takes one s16le packet; must not block.
+        close: takes a reason and ends the connection; must not block.
+        drop_unsent: drops packets that were sent and have not left, called at each barge-in.
+        speech: used for utterances that bring no options of their own.
+        lead_s: seconds of speech kept ready in the playout.
     """
 
     def __init__(
@@ -90,6 +122,7 @@ class Call:
         playout: Playout,
         send: Callable[[bytes], None],
         close: Callable[[str], None],
+        drop_unsent: Callable[[], None] = lambda: None,
         speech: CallSpeechOptions = CallSpeechOptions(),
         lead_s: float = 0.6,
         now: Callable[[], float] = time.monotonic,
@@ -98,23 +131,25 @@ class Call:
         self.discarded_ms = 0.0
         self.playout = playout
         self.events = CallEvents()
+        self.caller_speech_action = CallerSpeechAction.TELL
         self._tracker = UtteranceTracker(self.events, playout)
         self._engine = engine
         self._metrics = engine.metrics
         self._send = send
         self._close = close
+        self._drop_unsent = drop_unsent
         self._speech = speech
         self._lead_s = lead_s
         self._now = now
+        self._turn_count = 0
         self._speak_lock = asyncio.Lock()
-        self._stream: Stream | None = None  # of the utterance being said
+        self._stream: Stream | None = None  # of the utterance being spoken
         self._text_feed: TextFeed | None = None  # its text
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
         self._keys: asyncio.Queue[str] = asyncio.Queue(_MAX_WAITING_KEYS)
         self._speech_detector: SpeechDetector | None = None
         self._caller_silent = asyncio.Event()
         self._caller_silent.set()
-        self.caller_speech_action = CallerSpeechAction.TELL
         self._ending = False
         self._closed = asyncio.Event()
         self._ticks = 0
@@ -123,67 +158,84 @@ class Call:
 
     @property
     def sample_rate(self) -> int:
-        """Of the packets sent, Hz."""
+        """Sample rate of the packets sent, Hz."""
         return self.playout.sample_rate
 
-    async def speak(
-        self, text: str | AsyncIterable[TextDelta], *, speech: CallSpeechOptions | None = None
-    ) -> UtteranceOutcome:
-        """Say ``text``, whole or as it is written; returns when its last audio is in the playout.
+    # Speaking
 
-        An error of the engine is logged with the call's id and ends this utterance only. What the source of
-        the text raises comes out of here, after what it had written before is with the playout.
+    def begin_turn(self) -> Turn:
+        """Number the next utterance before it is spoken; a barge-in from now on applies to it."""
+        self._turn_count += 1
+        return Turn(self._turn_count - 1, self._interrupted)
+
+    def announce_text(self, turn: Turn, text: str) -> None:
+        """Emit TextWritten for text of ``turn``, in pieces of at most 8 Ki characters."""
+        for start in range(0, len(text), _MAX_WRITTEN_CHARACTERS):
+            self.events.emit(TextWritten(turn.number, text[start : start + _MAX_WRITTEN_CHARACTERS]))
+
+    async def speak(
+        self,
+        text: str | AsyncIterable[TextDelta],
+        *,
+        speech: CallSpeechOptions | None = None,
+        turn: Turn | None = None,
+    ) -> UtteranceOutcome:
+        """Speak ``text``, whole or as it is written; return when its last audio is in the playout.
+
+        A VivavoceError, of the engine or of the text's source, is logged with the call's id and ends this
+        utterance only. Another exception of the source is raised, after the text before it was rendered.
+
+        Args:
+            turn: the utterance, if its writer began it and announces its text; else both are done here.
         """
-        interrupted = self._interrupted
+        interrupted = self._interrupted if turn is None else turn.discarded
         async with self._speak_lock:
             if interrupted.is_set():
                 return UtteranceOutcome.DISCARDED
             if not self._ending:
-                return await self._render(text, speech or self._speech, interrupted)
-        # Who speaks in a loop must not spin while the call comes to its end.
+                return await self._render(text, speech or self._speech, turn)
+        # An agent that speaks in a loop must not spin while the call ends.
         await self.wait_closed()
         return UtteranceOutcome.CUT_SHORT
 
     async def wait_played(self) -> None:
-        """Wait until the listener has heard what is in the playout, or until it is discarded."""
+        """Wait until the caller has heard what is in the playout, or until it is discarded."""
         interrupted = self._interrupted
         while (left_s := self.playout.lead_s(self._now())) > 0 and not interrupted.is_set():
             await _wait(interrupted, left_s)
 
-    def discard(self) -> BargeInResult:
-        """Barge-in: the stream ends and nothing of it is heard any more; answers what was heard."""
+    def discard(self) -> SpeechDiscarded:
+        """Barge-in: drop what is playing and every utterance that waits; return what had been heard."""
         self._interrupt()
         self._interrupted = asyncio.Event()
+        self._drop_unsent()
         discarded = self.playout.discard(self._now())
         self.discarded_ms += discarded.cut_ms
-        heard = self._tracker.discard(discarded)
-        return BargeInResult(discarded.cut_ms, () if heard is None else discarded.words, heard or "")
+        return self._tracker.discard(discarded)
+
+    # The caller
+
+    def set_speech_detector(self, detector: SpeechDetector) -> None:
+        """Detect speech in the caller's audio from now on."""
+        self._speech_detector = detector
 
     def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
-        """The caller's audio: s16le mono. Dropped where nobody listens."""
+        """Take s16le mono audio of the caller. Speech is detected only if something reacts to it."""
         if self._speech_detector is not None and (
-            self.events.has_subscribers or self.caller_speech_action is CallerSpeechAction.DISCARD
+            self.events.has_listeners or self.caller_speech_action is CallerSpeechAction.DISCARD
         ):
             self._on_activity(self._speech_detector.push(pcm, sample_rate))
         else:
-            self._caller_silent.set()  # for all that anybody knows
+            self._caller_silent.set()  # an earlier "speaking" would never end
         if self.events.wants_caller_audio:
             self.events.emit(CallerAudio(pcm, sample_rate))
 
-    def set_speech_detector(self, detector: SpeechDetector) -> None:
-        """Judge the caller's audio by ``ear`` from now on, as long as anybody wants to know."""
-        self._speech_detector = detector
-
     async def wait_caller_silent(self, timeout_s: float) -> None:
-        """Wait until the caller does not speak, as far as anybody listens."""
+        """Wait until the caller does not speak; return at once if speech is not detected on this call."""
         await _wait(self._caller_silent, timeout_s)
 
-    def utterance_text(self, utterance: int) -> str:
-        """What has been written of an utterance that is not over, whoever writes it; "" of any other."""
-        return self._tracker.utterance_text(utterance)
-
     def press(self, digit: str) -> None:
-        """The caller pressed a key."""
+        """Take a key that the caller pressed: one of ``0-9 * # A-D``."""
         self.events.emit(KeyPressed(digit))
         try:
             self._keys.put_nowait(digit)
@@ -191,11 +243,13 @@ class Call:
             logger.debug("Call %s: key dropped, %d are waiting", self.call_id, _MAX_WAITING_KEYS)
 
     async def next_key(self) -> str:
-        """The next key that the caller pressed: one of ``0-9 * # A-D``."""
+        """Wait for the next key that the caller presses: one of ``0-9 * # A-D``."""
         return await self._keys.get()
 
+    # The end
+
     async def finish(self) -> None:
-        """End the call after the sentence that is being said; nothing new is begun."""
+        """End the call after the sentence being spoken; later utterances are not begun."""
         self._ending = True
         if self._text_feed is not None:
             self._text_feed.end_after_sentence()
@@ -208,7 +262,7 @@ class Call:
         self._close(reason)
 
     def on_closed(self) -> None:
-        """The connection is gone: whatever is being said ends, and nothing more is said."""
+        """End everything of the call: its leg is gone."""
         self._ending = True
         self._interrupt()
         self._closed.set()
@@ -219,15 +273,18 @@ class Call:
         """Wait until the connection is gone."""
         await self._closed.wait()
 
+    # The clock
+
     def tick(self, now: float) -> int:
-        """Send the packets due at ``now`` (monotonic s); answers how many."""
+        """Send the packets due at ``now`` (monotonic s); return their number."""
         packets = self.playout.due(now)
         for packet in packets:
             self._send(packet)
         self._tracker.tick(now)
         self._ticks += 1
-        if self._ticks % _TICKS_PER_COUNT == 0:
+        if self._ticks % _TICKS_PER_REPORT == 0:
             self._count_faults()
+            self._report_playout(now)
         return len(packets)
 
     def _interrupt(self) -> None:
@@ -252,36 +309,57 @@ class Call:
         self._metrics.underruns.inc(stats.underruns - self._underruns_counted)
         self._late_counted, self._underruns_counted = stats.late_packets, stats.underruns
 
+    def _report_playout(self, now: float) -> None:
+        if not self.events.has_listeners:
+            return
+        stats = self.playout.stats
+        self.events.emit(
+            PlayoutReport(
+                lead_ms=round(1000 * self.playout.lead_s(now)),
+                packets=stats.packets,
+                late_packets=stats.late_packets,
+                skipped_packets=stats.skipped_packets,
+                underruns=stats.underruns,
+            )
+        )
+
+    # Rendering
+
     async def _render(
-        self, text: str | AsyncIterable[TextDelta], speech: CallSpeechOptions, interrupted: asyncio.Event
+        self, text: str | AsyncIterable[TextDelta], speech: CallSpeechOptions, turn: Turn | None
     ) -> UtteranceOutcome:
+        on_text = None
+        if turn is None:
+            turn = self.begin_turn()
+            on_text = partial(self.announce_text, turn)
         try:
             self._stream = self._engine.stream(voice=speech.voice, speed=speech.speed, seed=speech.seed)
-            async with self._stream as stream, TextFeed(stream, text) as self._text_feed:
-                outcome = await self._play_stream(stream, self._text_feed, interrupted)
+            async with (
+                self._stream as stream,
+                TextFeed(stream, text, on_text, self._now) as self._text_feed,
+            ):
+                outcome = await self._play_stream(stream, self._text_feed, turn)
         except VivavoceError as error:
             logger.warning("Call %s: an utterance failed: %s", self.call_id, error)
             outcome = UtteranceOutcome.FAILED
         finally:
             self._stream = self._text_feed = None
             self.playout.finish()
-        outcome = UtteranceOutcome.DISCARDED if interrupted.is_set() else outcome
+        outcome = UtteranceOutcome.DISCARDED if turn.discarded.is_set() else outcome
         self._tracker.end(outcome.value)
         return outcome
 
-    async def _play_stream(
-        self, stream: "Stream", feed: TextFeed, interrupted: asyncio.Event
-    ) -> UtteranceOutcome:
+    async def _play_stream(self, stream: "Stream", feed: TextFeed, turn: Turn) -> UtteranceOutcome:
         async for chunk in stream:
-            if interrupted.is_set():
+            if turn.discarded.is_set():
                 return UtteranceOutcome.DISCARDED
             if feed.ends_before(chunk):
                 return UtteranceOutcome.CUT_SHORT
             if chunk.index == 0:
-                self._tracker.begin(feed)
-            await _wait(interrupted, self._push_chunk(chunk, stream) - self._lead_s)
-        if interrupted.is_set():
-            return UtteranceOutcome.DISCARDED  # whoever writes the text may not be done with it for long
+                self._tracker.begin(feed, turn.number, self._ms_since(feed.first_text_at))
+            await _wait(turn.discarded, self._push_chunk(chunk, stream) - self._lead_s)
+        if turn.discarded.is_set():
+            return UtteranceOutcome.DISCARDED  # the source may go on for long; its error is of no interest
         await feed.raise_source_error()
         return UtteranceOutcome.CUT_SHORT if feed.cut_short else UtteranceOutcome.SPOKEN
 
@@ -293,9 +371,12 @@ class Call:
         stream.set_deadline(self.playout.runs_dry_at(now))
         return self.playout.lead_s(now)
 
+    def _ms_since(self, at: float | None) -> float:
+        return 0.0 if at is None else 1000 * (self._now() - at)
+
 
 def make_speech_detector() -> SpeechDetector:
-    """A detector for one caller's voice."""
+    """Return a detector for one caller's voice."""
     from ...adapters.voice_activity import VoiceActivityDetector
 
     return VoiceActivityDetector()

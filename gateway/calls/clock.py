@@ -1,8 +1,8 @@
-"""The one clock of all calls: wakes on an absolute grid and lets every leg send what is due.
+"""One clock for all calls: wakes on an absolute grid and ticks every leg once a packet period.
 
-A period (20 ms) is cut into phases, and each leg sits in one, so that a hundred calls do not send at the same
-instant. Wake-ups are computed from the grid's origin, never from the last wake-up: an error of sleep does not
-add up. It is no pacer: which packets are due is each call's ``Playout`` to say.
+A period (20 ms) is divided into phases, and each leg is assigned one, so that a hundred calls do not send at
+the same instant. Wake-ups are computed from the grid's origin, never from the last wake-up, so that errors of
+sleep do not add up. The clock is not the pacer: each call's ``Playout`` decides which packets are due.
 
     origin      +5 ms       +10 ms      +15 ms      +20 ms
     | phase 0   | phase 1   | phase 2   | phase 3   | phase 0   | ...
@@ -14,30 +14,19 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from ...tts_engine.metrics import Metrics
+from .call import CallLeg
 
 PERIOD_S = 0.020  # one packet
-
-
-class ClockedLeg(Protocol):
-    """Something that sends packets in time with the clock."""
-
-    def tick(self, now: float) -> int:
-        """Send what is due at ``now`` (monotonic s); answers how many packets were sent. Must not block."""
-        ...
-
-    def fail(self, error: Exception) -> None:
-        """Log ``error``, which ``tick`` raised, and end this leg. Must not raise."""
-        ...
+_ROUNDING = 1e-6  # of a step: a wake-up exactly on a line counts as after it
 
 
 class Clock:
-    """Ticks every leg once a period, each in the phase it sits in.
+    """Ticks every leg once a period, in the leg's phase.
 
-    After a stall each leg is ticked once, at the true time, and the missed ticks are left out: a ``Playout``
-    decides what is still worth sending. A leg that raises leaves the clock and is told so; no other notices.
+    After a stall each leg is ticked once, at the current time; missed ticks are left out, and the ``Playout``
+    decides what is still sent. A leg whose ``tick`` raises is removed and failed; other legs go on.
     """
 
     def __init__(
@@ -51,22 +40,22 @@ class Clock:
         self._metrics = metrics
         self._now = now
         self._sleep = sleep
-        self._phases: list[list[ClockedLeg]] = [[] for _ in range(phases)]
+        self._phases: list[list[CallLeg]] = [[] for _ in range(phases)]
         self._step_s = PERIOD_S / phases
         self._origin = now()
-        self._next_line = 0  # number of the grid line that comes next; phase = number modulo phases
+        self._next_line = 0  # number of the next grid line; phase = number modulo phases
         self._occupied = asyncio.Event()
 
-    def join(self, leg: ClockedLeg) -> float:
-        """Seat ``leg`` in the emptiest phase; answers the monotonic second of its first line."""
+    def join(self, leg: CallLeg) -> float:
+        """Add ``leg`` to the phase with the fewest legs; return the monotonic second of its first tick."""
         phase = min(range(len(self._phases)), key=lambda index: len(self._phases[index]))
         self._phases[phase].append(leg)
         self._occupied.set()
         line = self._lines_passed(self._now())
         return self._line_at(line + (phase - line) % len(self._phases))
 
-    def leave(self, leg: ClockedLeg) -> None:
-        """Tick ``leg`` no more; a leg that is not seated is no error."""
+    def leave(self, leg: CallLeg) -> None:
+        """Remove ``leg``; no error if it was not added."""
         for legs in self._phases:
             if leg in legs:
                 legs.remove(leg)
@@ -74,7 +63,7 @@ class Clock:
             self._occupied.clear()
 
     async def run(self) -> None:
-        """Tick until cancelled; sleeps through the time in which nobody is seated."""
+        """Tick until cancelled; sleeps while there are no legs."""
         while True:
             await self._occupied.wait()
             await self._sleep(max(0.0, self._line_at(self._next_line) - self._now()))
@@ -90,7 +79,7 @@ class Clock:
             self._metrics.packets.inc(sent)
 
     def _lines_passed(self, now: float) -> int:
-        return math.floor((now - self._origin) / self._step_s + 1e-6) + 1
+        return math.floor((now - self._origin) / self._step_s + _ROUNDING) + 1
 
     def _line_at(self, number: int) -> float:
         return self._origin + number * self._step_s

@@ -1,155 +1,384 @@
-"""What goes over a socket that holds a call, as JSON text: the messages of a client, and events told to it.
+"""Messages between a call and its attached peers: programs on a WebSocket, pages on a data channel.
 
-    to us    text {text} | flush | end | discard | hang_up | speech {voice, speed} | on_speech {action}
-    from us  started | speech_started | word | speech_finished | discarded | caller_speaking |
-             caller_silent | dtmf | error {message, retry_after_s?} | hung_up
+    client -> server   text | flush | end | discard | hang_up | speech | on_speech | ask | dtmf
+    server -> client   started | speech_started | word | speech_finished | discarded | caller_speaking |
+                       caller_silent | dtmf | error | hung_up
+                       with all events: utterance | stats, and more fields of speech_started
 
-Programs (``calls_api``) and pages (``browser.session``, which knows a few more) say the same. Pure: text in,
-values out.
+Each is a JSON object with a ``type``. Pure: text in, values out.
 """
 
-from typing import Annotated, Literal, TypeVar, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ...tts_engine.errors import Overloaded, VivavoceError
 from ..access.errors import RateLimited
-from .call import CallerSpeechAction
+from ..voice_registry import KeyVoices
+from .call import CallerSpeechAction, UtteranceOutcome
 from .events import (
-    CallerAudio,
     CallerSilent,
     CallerSpeaking,
-    CallEvent,
+    CallStateEvent,
     HungUp,
     KeyPressed,
+    PlayoutReport,
     SpeechDiscarded,
     SpeechFinished,
     SpeechStarted,
+    TextWritten,
     WordHeard,
 )
+from .registry import ActiveCall
 
-T = TypeVar("T")
-
-MAX_TEXT_CHARACTERS = 64 * 1024  # characters in one message
-MAX_MESSAGE_CHARACTERS = 8 * MAX_TEXT_CHARACTERS  # characters; every one of the text may be escaped
-MAX_WAITING_CHARACTERS = 256 * 1024  # characters not yet pushed into a stream, all utterances together
-SPEECH_FAILED_MESSAGE = "This could not be spoken; the server's log says why."
+MAX_TEXT_CHARACTERS = 64 * 1024  # in one message
+MAX_MESSAGE_CHARACTERS = 8 * MAX_TEXT_CHARACTERS  # of JSON, in which every character may be escaped
 
 
 class CallMessage(BaseModel):
-    """What a client says; a field that is not known is an error."""
+    """Base of all messages; an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    def fields(self) -> dict[str, Any]:
+        """Return the JSON object; optional fields that were not given are left out."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+# Client to server
+
 
 class TextMessage(CallMessage):
-    """A piece of text, split anywhere."""
+    """Text of the current utterance; the first text after an ``end`` or ``discard`` begins a new one."""
 
     type: Literal["text"]
-    text: Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS)]
+    text: Annotated[
+        str,
+        Field(max_length=MAX_TEXT_CHARACTERS, description="A piece of text, split anywhere, even mid-word."),
+    ]
 
 
 class CommandMessage(CallMessage):
-    """A message without anything else."""
+    """A message without other fields."""
 
-    type: Literal["flush", "end", "discard", "hang_up"]
+    type: Annotated[
+        Literal["flush", "end", "discard", "hang_up"],
+        Field(
+            description=(
+                "flush: speak the text so far without waiting for the end of a sentence. "
+                "end: the current utterance is complete. "
+                "discard: stop speaking and drop every utterance that waits; answered with `discarded`. "
+                "hang_up: end the call."
+            )
+        ),
+    ]
 
 
 class SpeechMessage(CallMessage):
-    """How the next utterances are said."""
+    """Voice and speed of the utterances that begin after this message."""
 
     type: Literal["speech"]
-    voice: str | None = None
-    speed: Annotated[float, Field(ge=0.5, le=2.0)] = 1.0
+    voice: Annotated[str | None, Field(description="Voice id or alias; null for the default voice.")] = None
+    speed: Annotated[float, Field(ge=0.5, le=2.0, description="Factor of the voice's natural speed.")] = 1.0
 
 
 class CallerSpeechActionMessage(CallMessage):
-    """What happens when the caller begins to speak."""
+    """Sets what the call does when the caller begins to speak."""
 
     type: Literal["on_speech"]
-    action: CallerSpeechAction
+    action: Annotated[
+        CallerSpeechAction,
+        Field(description="tell: send `caller_speaking`. discard: also stop speaking, as a barge-in."),
+    ]
 
 
-ClientMessage = TextMessage | CommandMessage | SpeechMessage | CallerSpeechActionMessage
-_CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(
+class AskMessage(CallMessage):
+    """A question for the language model, which interrupts the call and is answered aloud."""
+
+    type: Literal["ask"]
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS, description="The question.")]
+
+
+class KeyMessage(CallMessage):
+    """A key pressed on behalf of the caller, as on the keypad of the page."""
+
+    type: Literal["dtmf"]
+    digit: Annotated[str, Field(pattern=r"^[0-9*#A-D]$", description="One of 0-9 * # A-D.")]
+
+
+ClientMessage = (
+    TextMessage | CommandMessage | SpeechMessage | CallerSpeechActionMessage | AskMessage | KeyMessage
+)
+CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]
+)
+
+# Server to client
+
+
+class VoiceDescription(CallMessage):
+    """A voice that ``speech`` may name."""
+
+    id: Annotated[str, Field(description="Id for `speech`.")]
+    name: Annotated[str, Field(description="Name to show.")]
+    language: Annotated[str, Field(description="BCP 47 tag.")]
+    description: str
+
+
+class CallDescription(CallMessage):
+    """A call that is up."""
+
+    call: Annotated[str, Field(description="Id of the call.")]
+    kind: Annotated[str, Field(description="How the call came in: audiosocket or webrtc.")]
+    peer: Annotated[str, Field(description="Network address of the caller.")]
+    opened_at: Annotated[float, Field(description="Unix seconds.")]
+    held: Annotated[bool, Field(description="Whether a program is attached to the call.")]
+    sample_rate: Annotated[int, Field(description="Hz, of the speech that the call sends.")]
+
+
+class CallStartedMessage(CallDescription):
+    """The first message: the peer is attached to the call."""
+
+    type: Literal["started"]
+    voices: Annotated[list[VoiceDescription], Field(description="Voices that `speech` may name.")]
+    voice: Annotated[str | None, Field(description="Id of the current voice; null if it may not be named.")]
+    speed: Annotated[float, Field(description="Current speed factor.")]
+    answers: Annotated[bool, Field(description="Whether a language model answers `ask`.")]
+
+
+class UtteranceTextMessage(CallMessage):
+    """Text as it is written, by any writer on the call and before it is spoken. With all events only."""
+
+    type: Literal["utterance"]
+    turn: Annotated[int, Field(description="Number of the utterance in the order of writing, from 0.")]
+    text: Annotated[str, Field(description="At most 8192 characters, to be appended.")]
+
+
+class SpeechStartedMessage(CallMessage):
+    """The first audio of an utterance is ready."""
+
+    type: Literal["speech_started"]
+    utterance: Annotated[int, Field(description="Number of the utterance in the order of speech, from 0.")]
+    turn: Annotated[int, Field(description="The turn it was written as. With all events only.")] = 0
+    after_text_ms: Annotated[
+        float, Field(description="From its first text to its first audio. With all events only.")
+    ] = 0.0
+
+
+class WordMessage(CallMessage):
+    """A word that the caller has heard."""
+
+    type: Literal["word"]
+    utterance: int
+    text: str
+    text_start: Annotated[int, Field(description="Its first character in the text of the utterance.")]
+    text_stop: Annotated[int, Field(description="The character after its last one.")]
+    start_s: Annotated[float, Field(description="Seconds from the start of the utterance's audio.")]
+    stop_s: Annotated[float, Field(description="Seconds from the start of the utterance's audio.")]
+
+
+class SpeechFinishedMessage(CallMessage):
+    """An utterance has been played to its end."""
+
+    type: Literal["speech_finished"]
+    utterance: int
+    outcome: UtteranceOutcome
+
+
+class DiscardedMessage(CallMessage):
+    """A barge-in, of this peer or not. Every ``discard`` is answered with one."""
+
+    type: Literal["discarded"]
+    utterance: Annotated[
+        int | None, Field(description="The utterance that was cut; null if none was playing.")
+    ]
+    cut_ms: Annotated[float, Field(description="Speech that was dropped.")]
+    heard: Annotated[str, Field(description="Text of the utterance up to the last word heard.")]
+
+
+class CallerSpeakingMessage(CallMessage):
+    """The caller began to speak."""
+
+    type: Literal["caller_speaking"]
+
+
+class CallerSilentMessage(CallMessage):
+    """The caller stopped speaking."""
+
+    type: Literal["caller_silent"]
+
+
+class KeyPressedMessage(CallMessage):
+    """The caller pressed a key."""
+
+    type: Literal["dtmf"]
+    digit: Annotated[str, Field(description="One of 0-9 * # A-D.")]
+
+
+class CallStatsMessage(CallMessage):
+    """Counters of the call, once a second. With all events only."""
+
+    type: Literal["stats"]
+    lead_ms: Annotated[int, Field(description="Speech that is ready and not yet played.")]
+    packets: Annotated[int, Field(description="Packets sent, silence included.")]
+    late_packets: Annotated[int, Field(description="Of these, sent more than 20 ms late.")]
+    skipped_packets: Annotated[int, Field(description="Packets left out after a stall of the server.")]
+    underruns: Annotated[int, Field(description="Gaps of more than 60 ms in speech.")]
+
+
+class CallErrorMessage(CallMessage):
+    """A message was not executed, or speech failed; the call goes on."""
+
+    type: Literal["error"]
+    message: str
+    retry_after_s: Annotated[
+        float | None, Field(description="Seconds after which it may succeed; absent if it never will.")
+    ] = None
+
+
+class HungUpMessage(CallMessage):
+    """The last message: the call has ended."""
+
+    type: Literal["hung_up"]
+
+
+ServerMessage = (
+    CallStartedMessage
+    | UtteranceTextMessage
+    | SpeechStartedMessage
+    | WordMessage
+    | SpeechFinishedMessage
+    | DiscardedMessage
+    | CallerSpeakingMessage
+    | CallerSilentMessage
+    | KeyPressedMessage
+    | CallStatsMessage
+    | CallErrorMessage
+    | HungUpMessage
+)
+SERVER_MESSAGE: TypeAdapter[ServerMessage] = TypeAdapter(
+    Annotated[ServerMessage, Field(discriminator="type")]
 )
 
 
 class BadCallMessage(VivavoceError):
-    """A message that the protocol does not have; the sentence says what is wrong with it."""
+    """A message that the protocol does not have, or that does not fit now."""
 
 
 def parse_client_message(message: str) -> ClientMessage:
-    """One text message of a client; raises BadCallMessage."""
-    return validate_message(_CLIENT_MESSAGE, message)
+    """Parse one JSON message of a client; raises BadCallMessage."""
+    check_message_length(message)
+    try:
+        return CLIENT_MESSAGE.validate_json(message)
+    except ValidationError as error:
+        raise BadCallMessage(describe_validation_error(error, "message")) from None
 
 
 def check_message_length(message: str) -> None:
-    """Raise BadCallMessage where it is longer than any has to be, before anybody looks into it."""
+    """Raise BadCallMessage if the message is too long to be parsed."""
     if len(message) > MAX_MESSAGE_CHARACTERS:
         raise BadCallMessage(
             f"a message of {len(message)} characters; at most {MAX_MESSAGE_CHARACTERS} are read"
         )
 
 
-def validate_message(adapter: TypeAdapter[T], message: str) -> T:
-    """A text message as one of these kinds; raises BadCallMessage."""
-    check_message_length(message)
-    try:
-        return adapter.validate_json(message)
-    except ValidationError as error:
-        raise BadCallMessage(describe_validation_error(error, "message")) from None
-
-
 def describe_validation_error(error: ValidationError, subject: str) -> str:
-    """The first thing that is wrong, and where; ``whole``: what it is called where all of it is wrong."""
+    """Return the first fault and its field, or ``subject`` where the fault is not in one field."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place or subject}: {first['msg']}"
+    field = ".".join(str(part) for part in first["loc"])
+    return f"{field or subject}: {first['msg']}"
 
 
-def describe_error(error: VivavoceError) -> dict[str, object]:
-    """The message that tells a client what was not done, and after how many seconds to ask again, if ever."""
-    message: dict[str, object] = {"type": "error", "message": str(error)}
+def describe_error(error: VivavoceError) -> CallErrorMessage:
+    """Return the message for an error, with the time to wait if the error has one."""
     if isinstance(error, RateLimited | Overloaded):
-        message["retry_after_s"] = round(error.retry_after_s, 1)
-    return message
+        retry_after_s = round(error.retry_after_s, 1)
+        return CallErrorMessage(type="error", message=str(error), retry_after_s=retry_after_s)
+    return CallErrorMessage(type="error", message=str(error))
 
 
-def describe_event(event: CallEvent) -> dict[str, object]:
-    """An event as the JSON object that is sent for it; the caller's audio goes as bytes instead."""
+def describe_voices(voices: KeyVoices) -> list[VoiceDescription]:
+    """Return the voices that a key may name."""
+    return [
+        VoiceDescription(id=voice.id, name=voice.name, language=voice.language, description=voice.description)
+        for voice in voices.usable_voices()
+    ]
+
+
+def describe_call(active_call: ActiveCall) -> CallDescription:
+    """Return the description of a call."""
+    return CallDescription(
+        call=active_call.call.call_id,
+        kind=active_call.kind,
+        peer=active_call.peer,
+        opened_at=round(active_call.opened_at, 3),
+        held=active_call.attached,
+        sample_rate=active_call.call.sample_rate,
+    )
+
+
+def describe_event(event: CallStateEvent) -> ServerMessage:
+    """Return the message for an event, with every field."""
     match event:
-        case SpeechStarted(utterance):
-            return {"type": "speech_started", "utterance": utterance}
-        case WordHeard(utterance, word):
-            return {
-                "type": "word",
-                "utterance": utterance,
-                "text": word.text,
-                "text_start": word.text_start,
-                "text_stop": word.text_stop,
-                "start_s": round(word.start_s, 4),
-                "stop_s": round(word.stop_s, 4),
-            }
-        case SpeechFinished(utterance, outcome):
-            return {"type": "speech_finished", "utterance": utterance, "outcome": outcome}
-        case SpeechDiscarded(utterance, cut_ms, heard):
-            return {
-                "type": "discarded",
-                "utterance": utterance,
-                "cut_ms": round(cut_ms, 1),
-                "heard": heard,
-            }
+        case TextWritten(turn, text):
+            return UtteranceTextMessage(type="utterance", turn=turn, text=text)
+        case SpeechStarted() | WordHeard() | SpeechFinished() | SpeechDiscarded():
+            return _describe_speech(event)
         case CallerSpeaking():
-            return {"type": "caller_speaking"}
+            return CallerSpeakingMessage(type="caller_speaking")
         case CallerSilent():
-            return {"type": "caller_silent"}
+            return CallerSilentMessage(type="caller_silent")
         case KeyPressed(digit):
-            return {"type": "dtmf", "digit": digit}
+            return KeyPressedMessage(type="dtmf", digit=digit)
+        case PlayoutReport(lead_ms, packets, late_packets, skipped_packets, underruns):
+            return CallStatsMessage(
+                type="stats",
+                lead_ms=lead_ms,
+                packets=packets,
+                late_packets=late_packets,
+                skipped_packets=skipped_packets,
+                underruns=underruns,
+            )
         case HungUp():
-            return {"type": "hung_up"}
-        case CallerAudio(_, sample_rate):
-            return {"type": "audio", "sample_rate": sample_rate}
+            return HungUpMessage(type="hung_up")
         case _:
             assert_never(event)
+
+
+def _describe_speech(event: SpeechStarted | WordHeard | SpeechFinished | SpeechDiscarded) -> ServerMessage:
+    match event:
+        case SpeechStarted(utterance, turn, after_text_ms):
+            return SpeechStartedMessage(
+                type="speech_started", utterance=utterance, turn=turn, after_text_ms=round(after_text_ms, 1)
+            )
+        case WordHeard(utterance, word):
+            return WordMessage(
+                type="word",
+                utterance=utterance,
+                text=word.text,
+                text_start=word.text_start,
+                text_stop=word.text_stop,
+                start_s=round(word.start_s, 4),
+                stop_s=round(word.stop_s, 4),
+            )
+        case SpeechFinished(utterance, outcome):
+            return SpeechFinishedMessage(
+                type="speech_finished", utterance=utterance, outcome=UtteranceOutcome(outcome)
+            )
+        case SpeechDiscarded(utterance, cut_ms, heard):
+            return DiscardedMessage(
+                type="discarded", utterance=utterance, cut_ms=round(cut_ms, 1), heard=heard
+            )
+        case _:
+            assert_never(event)
+
+
+def basic_message(message: ServerMessage) -> ServerMessage | None:
+    """Return the message as a peer without all events gets it; None if it does not."""
+    match message:
+        case UtteranceTextMessage() | CallStatsMessage():
+            return None
+        case SpeechStartedMessage(utterance=utterance):
+            return SpeechStartedMessage(type="speech_started", utterance=utterance)
+        case _:
+            return message

@@ -1,9 +1,9 @@
-"""The calls of this process, whatever carries them: admitted, counted, listed, held and ended in one place.
+"""Registry of the calls of this process, of every kind: admission, listing, attachment, and the end.
 
-A connection that may become a call takes a place first (``admit``), and places are what ``max_calls`` counts;
-when its caller is there, its call is opened on it (``open``), and the end of either is one and the same
-(``leave``). A call is held by at most one program at a time: two that write into one ear would interleave
-their words.
+A connection that may become a call is admitted first (``admit``); admitted connections are what ``max_calls``
+counts. When the caller is identified, its call is opened (``open``); ``remove`` ends either. At most one
+program is attached to a call at a time, because the utterances of two would alternate; the page of a browser
+call does not count as a program.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...tts_engine.errors import BadRequest, Overloaded
-from .call import Call
+from .call import Call, CallLeg
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
-_RETRY_AFTER_S = 5.0  # calls last minutes, but of a hundred one ends soon
+_RETRY_AFTER_S = 5.0  # a call lasts minutes, but of a hundred calls one ends soon
 
 
 class CallUnknown(BadRequest):
@@ -30,46 +30,33 @@ class CallUnknown(BadRequest):
 
 
 class CallAlreadyAttached(BadRequest):
-    """Another program holds that call."""
-
-
-class CallLeg(Protocol):
-    """A connection that is a call or may become one."""
-
-    @property
-    def dropped(self) -> int:
-        """Packets that its peer did not take in time."""
-
-    def end(self, reason: str) -> None:
-        """Hang up at once; the leg leaves the registry."""
+    """Another program is attached to that call."""
 
 
 @dataclass(slots=True, eq=False)
 class ActiveCall:
-    """A call that is up. ``kind``: "audiosocket", "webrtc", ...; ``opened_at``: Unix seconds, the same as
-    ``since`` on the monotonic clock.
-    """
+    """A call that is up."""
 
     call: Call
-    kind: str
-    peer: str
-    opened_at: float
-    opened_monotonic_s: float
-    attached: bool = False
+    kind: str  # "audiosocket", "webrtc", ...
+    peer: str  # network address of the caller
+    opened_at: float  # Unix s
+    opened_monotonic_s: float  # the same moment on the monotonic clock
+    attached: bool = False  # whether a program is attached to it
 
 
 class CallRegistry:
-    """Lines, oldest first, and the places of those that are not calls yet.
+    """Calls, oldest first, and the connections that are admitted and not calls yet.
 
     Args:
-        engine: refuses calls when it is overloaded, and keeps the numbers.
-        max_calls: places, for calls of every kind together.
+        engine: refuses calls when it is overloaded; its metrics count calls and refusals.
+        max_calls: connections admitted at a time, for calls of every kind together.
     """
 
     def __init__(self, engine: "Engine", *, max_calls: int) -> None:
         self._engine = engine
         self._max_calls = max_calls
-        self._calls_by_leg: dict[CallLeg, ActiveCall | None] = {}
+        self._calls_by_leg: dict[CallLeg, ActiveCall | None] = {}  # None: admitted, not opened
         self._draining = False
         self._changed = asyncio.Event()
 
@@ -79,10 +66,10 @@ class CallRegistry:
     def __len__(self) -> int:
         return sum(active_call is not None for active_call in self._calls_by_leg.values())
 
-    # Coming and going
+    # Admission and the end
 
     def refusal(self) -> Overloaded | None:
-        """Why one more call does not fit; None when it does."""
+        """Return why another call would be refused; None if it would be admitted."""
         if self._draining:
             return Overloaded(
                 "the server is shutting down", reason="shutting_down", retry_after_s=_RETRY_AFTER_S
@@ -96,7 +83,7 @@ class CallRegistry:
         return self._engine.refusal()
 
     def admit(self, leg: CallLeg, *, peer: str) -> None:
-        """Give a connection a place; raises Overloaded, which is counted and logged here."""
+        """Admit a connection; raises Overloaded, which is counted and logged here."""
         refusal = self.refusal()
         if refusal is not None:
             self._engine.metrics.refusals.labels(refusal.reason).inc()
@@ -105,7 +92,7 @@ class CallRegistry:
         self._calls_by_leg[leg] = None
 
     def open(self, leg: CallLeg, call: Call, *, kind: str, peer: str) -> ActiveCall:
-        """The caller of an admitted connection is there: its call is up."""
+        """Open the call of an admitted connection."""
         active_call = self._calls_by_leg[leg] = ActiveCall(call, kind, peer, time.time(), time.monotonic())
         self._engine.metrics.active_calls.inc()
         logger.info("Call %s opened from %s", call.call_id, peer)
@@ -113,7 +100,7 @@ class CallRegistry:
         return active_call
 
     def remove(self, leg: CallLeg, reason: str) -> None:
-        """A connection is over, and its call with it; one that has no place is no error."""
+        """Remove a connection and end its call; no error if it was not admitted."""
         active_call = self._calls_by_leg.pop(leg, None)
         if active_call is not None:
             active_call.call.on_closed()
@@ -121,11 +108,11 @@ class CallRegistry:
             _log_numbers(active_call, leg, reason)
 
     def refuse_calls(self) -> None:
-        """Take no new calls from now on; those that are up go on."""
+        """Admit no more calls; those that are up go on."""
         self._draining = True
 
     async def finish_calls(self, within_s: float) -> None:
-        """Take no new calls, let every call finish its sentence, and end what is left after ``within_s``."""
+        """Admit no more calls, let every call finish its sentence, and end the rest after ``within_s``."""
         self.refuse_calls()
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -135,10 +122,10 @@ class CallRegistry:
         for leg in tuple(self._calls_by_leg):
             leg.end("shutting down")
 
-    # Finding and holding
+    # Lookup and attachment
 
     def get(self, call_id: str) -> ActiveCall:
-        """The line of that call, the newest if its caller used the id again; raises CallUnknown."""
+        """Return the call of that id, the newest if an id was used again; raises CallUnknown."""
         active_call = next(
             (active_call for active_call in reversed(tuple(self)) if active_call.call.call_id == call_id),
             None,
@@ -148,7 +135,7 @@ class CallRegistry:
         return active_call
 
     async def next_unattached(self) -> ActiveCall:
-        """The oldest call that nobody holds; waits for one."""
+        """Return the oldest call without a program; wait until there is one."""
         while True:
             unattached = next((active_call for active_call in self if not active_call.attached), None)
             if unattached is not None:
@@ -158,9 +145,11 @@ class CallRegistry:
 
     @contextmanager
     def attach(self, active_call: ActiveCall) -> Iterator[None]:
-        """Hold a call for oneself; raises CallAlreadyAttached."""
+        """Attach a program to a call for the duration of the context; raises CallAlreadyAttached."""
         if active_call.attached:
-            raise CallAlreadyAttached(f"call {active_call.call.call_id!r} is held by another program")
+            raise CallAlreadyAttached(
+                f"another program is attached to call {active_call.call.call_id!r}; one can be at a time"
+            )
         active_call.attached = True
         try:
             yield

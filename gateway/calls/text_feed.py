@@ -1,9 +1,11 @@
-"""Text on its way into a stream as it is written, and where it may stop.
+"""Text on its way into a stream while it is written: buffer, quota, and the task that pushes it.
 
-Not a segmenter: it only tells whether a place in the text ends a sentence, for a call that is ending.
+Not a segmenter: it only decides whether a position in the text ends a sentence, so that a call that is ending
+stops there.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from enum import Enum
 from typing import Self
@@ -17,7 +19,7 @@ _CLOSERS = " \t\"'”’)"  # may follow the end of a sentence
 
 
 class TextCommand(Enum):
-    """What may come between two pieces of text."""
+    """A command between two pieces of text."""
 
     FLUSH = "flush"  # speak what is buffered without waiting for the end of a sentence
 
@@ -26,15 +28,15 @@ TextDelta = str | TextCommand
 
 
 def waiting_characters_of(delta: TextDelta) -> int:
-    """Characters that it counts for while it waits; one that says nothing counts for one, too."""
+    """Return the characters that ``delta`` counts for while it waits; a command and an empty text count 1."""
     return len(delta) or 1 if isinstance(delta, str) else 1
 
 
 class TextBuffer:
-    """The text of one utterance between who writes it and who speaks it."""
+    """Text of one utterance between its writer and the call; unbounded, the writer checks the limits."""
 
     def __init__(self) -> None:
-        self.queued_characters = 0  # characters not read yet, by ``waiting_characters_of``
+        self.queued_characters = 0  # not read yet, counted by ``waiting_characters_of``
         self._deltas: asyncio.Queue[TextDelta | None] = asyncio.Queue()
 
     def push(self, delta: TextDelta) -> None:
@@ -43,21 +45,24 @@ class TextBuffer:
         self._deltas.put_nowait(delta)
 
     def end(self) -> None:
-        """It is written."""
+        """End the text; nothing is pushed afterwards."""
         self._deltas.put_nowait(None)
 
     async def deltas(self) -> AsyncGenerator[TextDelta, None]:
-        """What was pushed, until the end."""
+        """Yield what was pushed, in order, until the end."""
         while (delta := await self._deltas.get()) is not None:
             self.queued_characters -= waiting_characters_of(delta)
             yield delta
 
 
 class CharacterQuota:
-    """Charges what one program writes on a call, piece by piece.
+    """Charges the text that one peer writes on a call, piece by piece.
 
-    After a piece that is too much nothing more is taken up to the next flush or end: with a hole in it, a
-    sentence says something else. charge: takes a number of characters, raises RateLimited, KeyRefused.
+    After a piece that exceeds the quota, everything up to the next flush or end is refused: a sentence with a
+    piece missing would mean something else.
+
+    Args:
+        charge: takes a number of characters; raises RateLimited or KeyRefused.
     """
 
     def __init__(self, charge: Callable[[int], None]) -> None:
@@ -65,7 +70,10 @@ class CharacterQuota:
         self._is_exceeded = False
 
     def accept(self, delta: TextDelta) -> bool:
-        """Whether it is to be said; raises what ``charge`` does at the first piece that is not."""
+        """Charge ``delta`` and return whether it may be spoken.
+
+        Raises what ``charge`` raises for the first piece that is refused; later ones return False.
+        """
         if isinstance(delta, TextCommand):
             self._is_exceeded = False
         elif not self._is_exceeded:
@@ -73,7 +81,7 @@ class CharacterQuota:
         return not self._is_exceeded
 
     def end(self) -> None:
-        """What comes next is another utterance."""
+        """Accept text again: the next piece belongs to another utterance."""
         self._is_exceeded = False
 
     def _charge_text(self, text: str) -> None:
@@ -87,21 +95,36 @@ class CharacterQuota:
 
 
 class TextFeed:
-    """Pushes a text into a stream; as a context it owns the task that does.
+    """Pushes text into a stream. As an async context manager it owns the task that does.
 
-    Whatever happens, the stream's input is ended when the text is, so that what was pushed is spoken.
+    The stream's input is ended when the text ends for any reason, so that what was pushed is spoken.
+
+    Args:
+        stream: takes the text.
+        text: all of it, or its source, which is closed when the feed stops before its end.
+        on_text: called with each piece after it was pushed.
+        now: clock of ``first_text_at``.
     """
 
-    def __init__(self, stream: TextInput, text: str | AsyncIterable[TextDelta]) -> None:
-        self.cut_short = False
+    def __init__(
+        self,
+        stream: TextInput,
+        text: str | AsyncIterable[TextDelta],
+        on_text: Callable[[str], None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.cut_short = False  # whether ``end_after_sentence`` was called
+        self.first_text_at: float | None = None  # monotonic s of the first piece pushed
         self._stream = stream
+        self._on_text = on_text
+        self._now = now
         self._pushed: list[str] = []
-        self._segment_start = 0  # of the chunk given out last
+        self._segment_start = 0  # text position of the chunk that ``ends_before`` saw last
         self._task = asyncio.create_task(self._run(text))
 
     @property
     def text(self) -> str:
-        """All that was pushed so far."""
+        """All text pushed so far."""
         return "".join(self._pushed)
 
     async def __aenter__(self) -> Self:
@@ -112,13 +135,13 @@ class TextFeed:
         await asyncio.wait({self._task})
 
     def end_after_sentence(self) -> None:
-        """Let no more be said than the sentence that is being said."""
+        """Push no more text than the sentence being spoken."""
         self.cut_short = True
         if _ends_sentence(self.text):
             self._task.cancel()
 
     def ends_before(self, chunk: AudioChunk) -> bool:
-        """Whether ``chunk``, the next one, begins a sentence that shall not be said any more."""
+        """Return whether speech ends before ``chunk``, the next one, because it starts another sentence."""
         chunk_start = chunk.text[0]
         is_next_segment = chunk_start > self._segment_start
         self._segment_start = chunk_start
@@ -160,6 +183,10 @@ class TextFeed:
             return
         self._pushed.append(delta)
         self._stream.push_text(delta)
+        if self.first_text_at is None:
+            self.first_text_at = self._now()
+        if self._on_text is not None:
+            self._on_text(delta)
 
 
 def _ends_sentence(text: str) -> bool:

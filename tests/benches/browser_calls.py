@@ -29,8 +29,9 @@ from rich.console import Console
 from shared.chromium import BrowserTab, Chromium, loopback_only, open_chromium
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import Scope
-from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
+from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.routes import routes
+from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.agents import llm_tokens
 from vivavoce.gateway.calls.clock import Clock
 from vivavoce.gateway.calls.registry import CallRegistry

@@ -16,7 +16,8 @@ import pytest
 from benches.browser_calls import serve_browser_calls
 from shared.chromium import BrowserTab, loopback_only, open_chromium
 from shared.standin_backend import StandInBackend
-from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
+from vivavoce.gateway.browser.calls import BrowserCalls
+from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
 
 BUNDLE = Path(os.environ["PIPECAT_CLIENT_BUNDLE"]).read_text(encoding="utf-8")

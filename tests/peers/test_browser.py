@@ -16,7 +16,8 @@ import pytest
 from benches.browser_calls import hang_up, probed_call, serve_browser_calls, start_call
 from shared.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
 from shared.standin_backend import StandInBackend
-from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
+from vivavoce.gateway.browser.calls import BrowserCalls
+from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: apt-get install chromium")

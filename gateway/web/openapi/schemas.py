@@ -24,7 +24,7 @@ from ...apis.dashscope.parameters import (
     MAX_VOICE_CHARACTERS,
 )
 from ...apis.dashscope.parameters import SAMPLE_RATES as DASHSCOPE_RATES
-from ...browser.calls import Candidates, Offer
+from ...browser.offers import Candidates, Offer
 from ...calls.call import UtteranceOutcome
 
 Schema = dict[str, Any]

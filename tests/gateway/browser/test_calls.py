@@ -17,12 +17,14 @@ from shared.standin_backend import StandInBackend
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.browser import page_channel
+from vivavoce.gateway.browser import chat as browser_chat
 from vivavoce.gateway.browser import routes as browser_routes
-from vivavoce.gateway.browser.calls import BrowserCalls, BrowserCallSettings
+from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.chat import ChatSettings
 from vivavoce.gateway.browser.leg import BrowserLeg
 from vivavoce.gateway.browser.routes import PAGE_DIRECTORY, routes
+from vivavoce.gateway.browser.settings import BrowserCallSettings
+from vivavoce.gateway.calls import utterance_queue
 from vivavoce.gateway.calls.agents import Agent, KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.calls.call import Call, CallSpeechOptions
 from vivavoce.gateway.calls.clock import Clock
@@ -259,7 +261,7 @@ def test_a_browser_that_begins_anew_gets_a_new_call_and_its_old_one_ends() -> No
         old = await house.call()
         anew = {**OFFER, "pc_id": old.leg.call_id, "restart_pc": True, "requestData": {"any": "thing"}}
         answer = (await house.client.post("/api/offer", json=anew)).json()
-        assert old.closed == "the browser begins anew"
+        assert old.closed == "the browser restarted the connection"
         assert answer["pc_id"] == house.peers[1].leg.call_id != old.leg.call_id
 
     in_house(scenario)
@@ -375,10 +377,10 @@ def test_a_house_that_closes_while_it_answers_a_browser_leaves_nothing_of_it() -
 
         house.calls._connect = slow
         offering = asyncio.create_task(house.client.post("/api/offer", json=OFFER))
-        while not house.calls._legs:
+        while not house.calls._group.legs:
             await asyncio.sleep(0)
         await house.calls.registry.finish_calls(5.0)
-        assert house.calls._legs == {}
+        assert house.calls._group.legs == set()
         let_go.set()
         assert (await offering).status_code == 503
         assert house.peers[0].closed == "closed here"
@@ -564,10 +566,10 @@ def test_more_text_than_anybody_hears_is_refused() -> None:
         for _ in range(6):
             peer.say(type="text", text="x" * 60_000)
         assert "262144 characters" in peer.of_type("error")[0]["message"]
-        for _ in range(40):
+        for _ in range(1_001):
             peer.say(type="end")
             peer.say(type="text", text="Hm. ")
-        assert "32 utterances" in peer.of_type("error")[-1]["message"]
+        assert "1000 utterances" in peer.of_type("error")[-1]["message"]
 
     in_house(scenario)
 
@@ -576,7 +578,7 @@ def test_more_text_than_anybody_hears_is_refused() -> None:
 def test_what_says_nothing_cannot_be_sent_without_end_either(
     nothing: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_channel, "MAX_WAITING_CHARACTERS", 1_000)
+    monkeypatch.setattr(utterance_queue, "MAX_WAITING_CHARACTERS", 1_000)
 
     async def scenario(house: House) -> None:
         peer = await house.call()
@@ -596,7 +598,8 @@ def test_hanging_up_ends_everything_of_the_call() -> None:
         assert peer.closed == "the page hung up"
         assert peer.told[-1]["type"] != "word"
         assert list(house.calls.registry) == []
-        await until(lambda: house.calls.engine.active_streams == 0)  # a step under way comes to its end
+        engine = house.calls.services.engine
+        await until(lambda: engine.active_streams == 0)  # a step under way comes to its end
         packets = len(peer.packets)
         await asyncio.sleep(0.05)
         assert len(peer.packets) == packets
@@ -607,8 +610,7 @@ def test_hanging_up_ends_everything_of_the_call() -> None:
 def test_one_call_that_breaks_ends_alone() -> None:
     async def scenario(house: House) -> None:
         broken, other = await house.call(), await house.call()
-        broken.feed = None  # type: ignore[assignment, method-assign]
-        broken.leg.call._send = None  # type: ignore[assignment, union-attr]
+        house.calls.registry.get(broken.leg.call_id).call._send = None  # type: ignore[assignment]
         await until(lambda: broken.closed)
         assert broken.closed == "an error of ours"
         other.say(type="text", text="Unharmed. ")
@@ -639,7 +641,7 @@ def test_a_call_that_breaks_where_its_peer_tells_of_something_ends_alone(late: b
         peer.leg.on_audio(b"\1\1" * 320)  # on its way already
         assert peer.closed == "an error of ours"
         assert len(house.calls.registry) == 0
-        assert not any(house.calls.clock._phases)
+        assert not any(house.calls.services.clock._phases)
 
     in_house(scenario, make_ear=lambda: BrokenEar(late=late))
 
@@ -669,11 +671,11 @@ def test_many_calls_leave_nothing_behind() -> None:
             peer = await house.call()
             peer.say(type="text", text="Hello. ")
             peer.close("gone")
-        await until(lambda: house.calls.engine.active_streams == 0)
-        registry = house.calls.engine.metrics.registry
+        await until(lambda: house.calls.services.engine.active_streams == 0)
+        registry = house.calls.services.engine.metrics.registry
         assert registry.get_sample_value("vivavoce_active_calls") == 0
         assert len(house.calls.registry) == 0
-        assert not any(house.calls.clock._phases)
+        assert not any(house.calls.services.clock._phases)
 
     in_house(scenario)
 
@@ -1031,7 +1033,7 @@ def test_a_conversation_that_breaks_ends_its_call(monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise ArithmeticError("no words")
 
-    monkeypatch.setattr(page_channel, "stream_answer", broken)
+    monkeypatch.setattr(browser_chat, "stream_answer", broken)
 
     async def scenario(house: House) -> None:
         peer = await house.call()

@@ -31,7 +31,7 @@ def test_an_event_gives_its_text_and_one_without_text_gives_none(data: str, toke
     "data", ["", "hello", "[]", "5", '{"choices": 5}', '{"choices": ["x"]}', "[" * 9_000]
 )
 def test_what_is_no_completion_is_one_clear_failure(data: str) -> None:
-    with pytest.raises(ChatFailed, match="no completion"):
+    with pytest.raises(ChatFailed, match="not a chat completion"):
         parse_token(data)
 
 

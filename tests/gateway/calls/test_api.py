@@ -29,15 +29,8 @@ from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls import api
 from vivavoce.gateway.calls.agents import SilentAgent
-from vivavoce.gateway.calls.api import UtteranceQueue
-from vivavoce.gateway.calls.call import CallSpeechOptions
-from vivavoce.gateway.calls.messages import (
-    MAX_TEXT_CHARACTERS,
-    MAX_WAITING_CHARACTERS,
-    BadCallMessage,
-    parse_client_message,
-)
-from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand, TextDelta
+from vivavoce.gateway.calls.messages import MAX_TEXT_CHARACTERS, BadCallMessage, parse_client_message
+from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
@@ -269,7 +262,7 @@ def test_a_call_is_held_by_one_program_at_a_time() -> None:
             async with opened.socket(phone.call_id) as socket:
                 await until(socket, "started")
                 async with opened.socket(phone.call_id) as second:
-                    assert "held by another" in (await until(second, "error"))[-1]["message"]
+                    assert "another program is attached" in (await until(second, "error"))[-1]["message"]
                     with pytest.raises(ConnectionClosed) as closed:
                         await second.recv()
                     assert closed.value.rcvd is not None and closed.value.rcvd.code == 4409
@@ -496,24 +489,6 @@ def test_after_a_flush_text_is_taken_again() -> None:
     assert taken == [5, 4, 0]
 
 
-def test_what_was_refused_for_want_of_room_is_not_charged() -> None:
-    charged: list[int] = []
-
-    async def test() -> None:
-        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, charged.append)  # type: ignore[arg-type]
-        with pytest.raises(BadCallMessage):
-            speaker.push("x" * (MAX_WAITING_CHARACTERS + 1))
-        for _ in range(1_000):
-            speaker.push("Hm.")
-            speaker.end()
-        with pytest.raises(BadCallMessage):
-            speaker.push("Hm.")
-        await speaker.aclose()
-
-    run(test())
-    assert charged == [3] * 1_000
-
-
 def test_a_body_that_is_too_much_for_a_key_is_spoken_as_far_as_it_goes(tmp_path: Path) -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b"One two three. "
@@ -568,50 +543,6 @@ def test_who_holds_a_call_with_a_key_that_is_revoked_has_nothing_more_said(tmp_p
     run(test())
 
 
-async def nobody() -> None:
-    """Is told of a failure."""
-
-
-def nothing(characters: int) -> None:
-    """What text costs."""
-
-
-class Deaf:
-    """A call on which nothing that is said comes to an end."""
-
-    async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
-        await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize("silent", [TextCommand.FLUSH, ""], ids=["flush", "text"])
-def test_what_says_nothing_cannot_be_sent_without_end_either(silent: TextDelta) -> None:
-    async def test() -> None:
-        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
-        with pytest.raises(BadCallMessage, match="characters are waiting"):
-            for _ in range(MAX_WAITING_CHARACTERS + 1):
-                speaker.push(silent)
-        await speaker.aclose()
-
-    run(test())
-
-
-def test_text_that_could_not_be_spoken_waits_no_longer() -> None:
-    class Mute:
-        async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
-            """Fails before it has read anything, as in a full house."""
-
-    async def test() -> None:
-        speaker = UtteranceQueue(Mute(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
-        for _ in range(8):
-            speaker.push("word " * 12_000)
-            speaker.end()
-            while speaker._buffers:
-                await asyncio.sleep(0)
-        await speaker.aclose()
-
-    run(test())
-
-
 def test_who_holds_a_call_is_told_of_what_could_not_be_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: object) -> None:
         raise Overloaded("full", reason="streams", retry_after_s=1.0)
@@ -627,40 +558,6 @@ def test_who_holds_a_call_is_told_of_what_could_not_be_spoken(monkeypatch: pytes
                     assert "could not be spoken" in (await until(socket, "error"))[-1]["message"]
                 await say(socket, "Heard.")
                 assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
-
-    run(test())
-
-
-def test_a_voice_counts_from_the_utterance_that_is_begun_next() -> None:
-    voices: list[str | None] = []
-
-    class Attentive:
-        async def speak(self, text: AsyncIterator[TextDelta], *, speech: CallSpeechOptions) -> None:
-            voices.append(speech.voice)
-
-    async def test() -> None:
-        speaker = UtteranceQueue(Attentive(), CallSpeechOptions("first"), nobody, nothing)  # type: ignore[arg-type]
-        for voice in ("second", "third"):
-            speaker.push("Hm. ")
-            speaker.speech = CallSpeechOptions(voice)
-            speaker.push("And so on.")
-            speaker.end()
-        while len(voices) < 2:
-            await asyncio.sleep(0)
-        await speaker.aclose()
-
-    run(test())
-    assert voices == ["first", "second"]
-
-
-def test_utterances_cannot_be_begun_without_end() -> None:
-    async def test() -> None:
-        speaker = UtteranceQueue(Deaf(), CallSpeechOptions(), nobody, nothing)  # type: ignore[arg-type]
-        with pytest.raises(BadCallMessage, match="1000 utterances"):
-            for _ in range(1_001):
-                speaker.push("Hm.")
-                speaker.end()
-        await speaker.aclose()
 
     run(test())
 

@@ -1,18 +1,10 @@
-"""Events of a call: who gets them, in which order, and who is dropped."""
-
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
-
-import pytest
+"""Events of a call: which listener gets which, and what an utterance tracker emits."""
 
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
 from vivavoce.gateway.calls.events import (
     CallerAudio,
     CallEvent,
     CallEvents,
-    EventQueueOverrun,
-    EventSubscription,
     HungUp,
     KeyPressed,
     SpeechDiscarded,
@@ -24,62 +16,51 @@ from vivavoce.gateway.calls.utterance_tracker import UtteranceTracker
 from vivavoce.tts_engine.chunk import Word
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 10))
+def test_a_listener_gets_the_events_between_its_addition_and_its_removal() -> None:
+    events, seen = CallEvents(), list[CallEvent]()
+    events.emit(KeyPressed("0"))
+    events.add_listener(seen.append)
+    assert events.has_listeners
+    events.emit(KeyPressed("1"))
+    events.remove_listener(seen.append)
+    events.emit(KeyPressed("2"))
+    assert seen == [KeyPressed("1")]
+    assert not events.has_listeners
 
 
-def test_a_follower_gets_what_happens_while_it_follows_and_ends_with_the_call() -> None:
-    async def test() -> None:
-        events = CallEvents()
-        events.emit(KeyPressed("0"))
-        with events.subscribe() as follower:
-            events.emit(KeyPressed("1"))
-            events.emit(CallerAudio(b"\0\0", 8000))
-            events.emit(HungUp())
-            assert [event async for event in follower] == [KeyPressed("1"), HungUp()]
-        assert not events.has_subscribers
-
-    run(test())
+def test_a_listener_of_a_call_that_is_over_gets_only_the_end() -> None:
+    events, seen = CallEvents(), list[CallEvent]()
+    events.emit(HungUp())
+    events.add_listener(seen.append)
+    assert seen == [HungUp()]
 
 
-def test_who_follows_a_call_that_is_over_is_told_so() -> None:
-    async def test() -> None:
-        events = CallEvents()
-        events.emit(HungUp())
-        with events.subscribe() as follower:
-            assert [event async for event in follower] == [HungUp()]
-
-    run(test())
-
-
-def test_audio_goes_to_those_who_asked_for_it_and_the_oldest_is_dropped_first() -> None:
-    async def test() -> None:
-        events = CallEvents()
-        with events.subscribe(wants_audio=True) as follower:
-            assert events.wants_caller_audio
-            for second in range(20):
-                events.emit(CallerAudio(bytes([second]) * 16_000, 8000))
-            events.emit(HungUp())
-            heard = [event.pcm[0] async for event in follower if isinstance(event, CallerAudio)]
-            assert heard == list(range(10, 20))
-
-    run(test())
+def test_the_caller_s_audio_goes_to_listeners_that_asked_for_it() -> None:
+    events, with_audio, without = CallEvents(), list[CallEvent](), list[CallEvent]()
+    events.add_listener(without.append)
+    assert not events.wants_caller_audio
+    events.add_listener(with_audio.append, wants_audio=True)
+    assert events.wants_caller_audio
+    events.emit(CallerAudio(b"\0\0", 8000))
+    events.emit(HungUp())
+    assert with_audio == [CallerAudio(b"\0\0", 8000), HungUp()]
+    assert without == [HungUp()]
 
 
-def test_a_follower_that_does_not_read_is_dropped_after_what_it_had() -> None:
-    async def test() -> None:
-        follower = EventSubscription(wants_audio=False)
-        for _ in range(5_000):
-            follower.put(KeyPressed("1"))
-        with pytest.raises(EventQueueOverrun):
-            async for _ in follower:
-                pass
+def test_a_listener_may_remove_itself_while_it_is_called() -> None:
+    events, seen = CallEvents(), list[CallEvent]()
 
-    run(test())
+    def once(event: CallEvent) -> None:
+        events.remove_listener(once)
+
+    events.add_listener(once)
+    events.add_listener(seen.append)
+    events.emit(KeyPressed("1"))
+    assert seen == [KeyPressed("1")]
 
 
 class FakePlayout:
-    """Words to be told at the next question, and a lead."""
+    """Words to be reported at the next question, and a lead."""
 
     def __init__(self) -> None:
         self.words: list[HeardWord] = []
@@ -98,69 +79,72 @@ class Source:
         self.text = text
 
 
-class Recorder(CallEvents):
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[CallEvent] = []
-
-    def emit(self, event: CallEvent) -> None:
-        self.told.append(event)
-
-
 HELLO = Word("Hello", 0.0, 0.4, 0, 5)
 
 
-def log() -> tuple[UtteranceTracker, FakePlayout, Recorder]:
-    playout, events = FakePlayout(), Recorder()
-    return UtteranceTracker(events, playout), playout, events
+def tracked() -> tuple[UtteranceTracker, FakePlayout, list[CallEvent]]:
+    playout, events, seen = FakePlayout(), CallEvents(), list[CallEvent]()
+    events.add_listener(seen.append)
+    return UtteranceTracker(events, playout), playout, seen
 
 
 def test_an_utterance_begins_is_heard_and_is_finished_when_it_has_been_played() -> None:
-    speech, playout, events = log()
-    speech.begin(Source("Hello"))
+    tracker, playout, seen = tracked()
+    tracker.begin(Source("Hello."), turn=3, after_text_ms=80.0)
     playout.words = [HeardWord(0, HELLO)]
-    speech.tick(1.0)
-    speech.end("spoken")
-    speech.tick(1.1)
-    assert events.told == [SpeechStarted(0), WordHeard(0, HELLO)]
+    tracker.tick(1.0)
+    tracker.end("spoken")
+    tracker.tick(1.1)
+    assert seen == [SpeechStarted(0, 3, 80.0), WordHeard(0, HELLO)]
     playout.lead = 0.0
-    speech.tick(1.2)
-    speech.tick(1.3)
-    assert events.told[2:] == [SpeechFinished(0, "spoken")]
+    tracker.tick(1.2)
+    tracker.tick(1.3)
+    assert seen[2:] == [SpeechFinished(0, "spoken", "Hello.")]
 
 
 def test_an_utterance_is_finished_when_the_first_word_of_the_next_is_heard() -> None:
-    speech, playout, events = log()
-    speech.begin(Source("Hello"))
-    speech.end("failed")
-    speech.begin(Source("Hello"))
+    tracker, playout, seen = tracked()
+    tracker.begin(Source("Hello"), 0, 0.0)
+    tracker.end("failed")
+    tracker.begin(Source("Hello"), 1, 0.0)
     playout.words = [HeardWord(1, HELLO)]
-    speech.tick(1.0)
-    assert events.told[2:] == [SpeechFinished(0, "failed"), WordHeard(1, HELLO)]
+    tracker.tick(1.0)
+    assert seen[2:] == [SpeechFinished(0, "failed", ""), WordHeard(1, HELLO)]
 
 
-def test_an_utterance_that_had_no_audio_is_not_told_of() -> None:
-    speech, _, events = log()
-    speech.end("failed")
-    speech.tick(1.0)
-    assert events.told == []
-
-
-def test_a_barge_in_tells_the_text_that_was_heard_and_drops_what_waited() -> None:
-    speech, playout, events = log()
-    speech.begin(Source("Hello there, this is long."))
-    speech.end("spoken")
-    speech.begin(Source("And this was never heard."))
+def test_an_utterance_that_fails_midway_was_heard_up_to_its_last_word() -> None:
+    tracker, playout, seen = tracked()
+    tracker.begin(Source("Hello there."), 0, 0.0)
     playout.words = [HeardWord(0, HELLO)]
-    heard = speech.discard(DiscardResult(0, 1500.0, (HELLO,), 5, 2.0))
-    assert heard == "Hello"
-    assert events.told[2:] == [WordHeard(0, HELLO), SpeechDiscarded(0, 1500.0, "Hello")]
-    speech.end("discarded")
-    speech.tick(2.0)
-    assert len(events.told) == 4
+    tracker.tick(1.0)
+    tracker.end("failed")
+    playout.lead = 0.0
+    tracker.tick(1.1)
+    assert seen[2:] == [SpeechFinished(0, "failed", "Hello")]
 
 
-def test_a_barge_in_into_silence_says_nothing() -> None:
-    speech, _, events = log()
-    assert speech.discard(DiscardResult(-1, 0.0, (), 0, 2.0)) is None
-    assert events.told == []
+def test_an_utterance_without_audio_emits_nothing() -> None:
+    tracker, _, seen = tracked()
+    tracker.end("failed")
+    tracker.tick(1.0)
+    assert seen == []
+
+
+def test_a_barge_in_reports_the_text_that_was_heard_and_drops_what_waited() -> None:
+    tracker, playout, seen = tracked()
+    tracker.begin(Source("Hello there, this is long."), 0, 0.0)
+    tracker.end("spoken")
+    tracker.begin(Source("And this was never heard."), 1, 0.0)
+    playout.words = [HeardWord(0, HELLO)]
+    discarded = tracker.discard(DiscardResult(0, 1500.0, (HELLO,), 5, 2.0))
+    assert discarded == SpeechDiscarded(0, 1500.0, "Hello", (HELLO,))
+    assert seen[2:] == [WordHeard(0, HELLO), discarded]
+    tracker.end("discarded")
+    tracker.tick(2.0)
+    assert len(seen) == 4
+
+
+def test_a_barge_in_into_silence_emits_nothing() -> None:
+    tracker, _, seen = tracked()
+    assert tracker.discard(DiscardResult(-1, 0.0, (), 0, 2.0)) == SpeechDiscarded(None, 0.0, "")
+    assert seen == []

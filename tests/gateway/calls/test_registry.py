@@ -123,7 +123,7 @@ def test_a_call_is_found_by_its_id_and_held_by_one_at_a_time() -> None:
         assert (await waiting).call is first
         line = house.registry.get("a")
         with house.registry.attach(line):
-            with pytest.raises(CallAlreadyAttached, match="'a' is held"), house.registry.attach(line):
+            with pytest.raises(CallAlreadyAttached, match="to call 'a'"), house.registry.attach(line):
                 pass
             waiting = asyncio.create_task(house.registry.next_unattached())
             await asyncio.sleep(0)

@@ -1,0 +1,35 @@
+"""Bodies of the signalling requests that open a browser call.
+
+Source: pipecat-ai 1.14.0, transports/smallwebrtc/request_handler.py.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+
+class Offer(BaseModel):
+    """A browser's offer, as SmallWebRTC clients post it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    sdp: str
+    type: Literal["offer"]
+    pc_id: Annotated[str, Field(max_length=64)] | None = None
+    restart_pc: bool | None = None
+    request_data: Any = Field(None, validation_alias=AliasChoices("request_data", "requestData"))
+
+
+class Candidate(BaseModel):
+    """One trickled ICE candidate; "" is the last."""
+
+    candidate: str
+    sdp_mid: str | None = None
+    sdp_mline_index: Annotated[int, Field(ge=0, le=64)] | None = None
+
+
+class Candidates(BaseModel):
+    """Trickled candidates of one connection."""
+
+    pc_id: Annotated[str, Field(max_length=64)]
+    candidates: Annotated[list[Candidate], Field(max_length=256)]

@@ -1,0 +1,187 @@
+"""Bookkeeping that legs of every kind share: their call, their tasks, and the end of all legs of a server.
+
+A leg (``call.CallLeg``) is a connection that carries a call: AudioSocket, WebRTC and others. It does the I/O
+of its protocol, has one ``LegCall`` and belongs to one ``LegGroup``. No protocol is known here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ...adapters.playback.playout import Playout
+from .call import Call, CallerSpeechAction, CallLeg, CallSpeechOptions, SpeechDetector
+from .clock import Clock
+from .registry import ActiveCall, CallRegistry
+
+if TYPE_CHECKING:
+    from ...tts_engine.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+AnyLeg = TypeVar("AnyLeg", bound=CallLeg)
+
+
+@dataclass(frozen=True, slots=True)
+class CallServices:
+    """What the calls of a server run on."""
+
+    engine: "Engine"
+    clock: Clock
+    registry: CallRegistry
+    make_speech_detector: Callable[[], SpeechDetector] | None = None  # None: speech is not detected
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """How calls are spoken on."""
+
+    sample_rate: int  # Hz, of the packets sent
+    lead_s: float  # speech kept ready in the playout
+    speech: CallSpeechOptions
+    caller_speech_action: CallerSpeechAction
+
+
+class LegGroup(Generic[AnyLeg]):
+    """The legs of one listener and their tasks. Every task is awaited by ``aclose``."""
+
+    def __init__(self) -> None:
+        self.legs: set[AnyLeg] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def add(self, leg: AnyLeg) -> None:
+        """Add a leg when its connection begins."""
+        self.legs.add(leg)
+        self._idle.clear()
+
+    def remove(self, leg: AnyLeg) -> None:
+        """Remove a leg when its connection is gone; no error if it was not added."""
+        self.legs.discard(leg)
+        self._update_idle()
+
+    def start_task(self, awaitable: Awaitable[None]) -> asyncio.Task[None]:
+        """Run ``awaitable`` as a task of the group."""
+        task = asyncio.ensure_future(awaitable)
+        assert isinstance(task, asyncio.Task)
+        self._tasks.add(task)
+        self._idle.clear()
+        task.add_done_callback(self._on_task_done)
+        return task
+
+    async def wait_idle(self) -> None:
+        """Wait until there are no legs and no tasks."""
+        await self._idle.wait()
+
+    async def aclose(self) -> None:
+        """End every leg, and wait until the group is idle."""
+        for leg in tuple(self.legs):
+            leg.end("shutting down")
+        await self._idle.wait()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._update_idle()
+
+    def _update_idle(self) -> None:
+        if not self.legs and not self._tasks:
+            self._idle.set()
+
+
+class LegCall:
+    """The call of one leg, from its opening to the end, and the tasks that run on it.
+
+    Boundary: an exception in ``guard`` or in a task fails this leg and no other.
+
+    Args:
+        kind: of the leg, as ``ActiveCall.kind``.
+        peer: network address of the caller.
+    """
+
+    def __init__(
+        self,
+        leg: AnyLeg,
+        group: LegGroup[AnyLeg],
+        services: CallServices,
+        settings: CallSettings,
+        *,
+        kind: str,
+        peer: str,
+    ) -> None:
+        self.call: Call | None = None  # from ``open`` on
+        self.is_over = False
+        self._leg: CallLeg = leg
+        self._start_task = group.start_task
+        self._services = services
+        self._settings = settings
+        self._kind = kind
+        self._peer = peer
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def open(
+        self,
+        call_id: str,
+        *,
+        send: Callable[[bytes], None],
+        drop_unsent: Callable[[], None] = lambda: None,
+    ) -> ActiveCall:
+        """Open the call: its first packet is due at the next tick of the leg.
+
+        The leg must be admitted. ``send`` and ``drop_unsent`` are those of ``Call``.
+        """
+        services, settings = self._services, self._settings
+        self.call = Call(
+            call_id,
+            engine=services.engine,
+            playout=Playout(start=services.clock.join(self._leg), sample_rate=settings.sample_rate),
+            send=send,
+            close=self._leg.end,
+            drop_unsent=drop_unsent,
+            speech=settings.speech,
+            lead_s=settings.lead_s,
+        )
+        self.call.caller_speech_action = settings.caller_speech_action
+        if services.make_speech_detector is not None:
+            self.call.set_speech_detector(services.make_speech_detector())
+        return services.registry.open(self._leg, self.call, kind=self._kind, peer=self._peer)
+
+    def start_task(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a task on the call; it is cancelled when the call ends, and fails the leg if it raises."""
+        self._tasks.append(self._start_task(self._run_guarded(run)))
+
+    def tick(self, now: float) -> int:
+        """Send the packets due at ``now`` (monotonic s); return their number."""
+        return 0 if self.call is None or self.is_over else self.call.tick(now)
+
+    def close(self, reason: str) -> None:
+        """End the call and its tasks because the connection is gone. Twice is no error."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._services.clock.leave(self._leg)
+        for task in self._tasks:
+            task.cancel()
+        if self.call is None:
+            logger.info("Connection from %s ended without a call: %s", self._peer, reason)
+        self._services.registry.remove(self._leg, reason)
+
+    def fail(self, error: Exception) -> None:
+        """Log a fault of the server and end the leg."""
+        name = f"from {self._peer}" if self.call is None else self.call.call_id
+        logger.error("Call %s failed", name, exc_info=error)
+        self._leg.end("an error of ours")
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Fail the leg if the context raises."""
+        try:
+            yield
+        except Exception as error:  # boundary
+            self.fail(error)
+
+    async def _run_guarded(self, run: Callable[[], Awaitable[None]]) -> None:
+        with self.guard():
+            await run()  # called here: a coroutine of a task cancelled before it starts is never awaited

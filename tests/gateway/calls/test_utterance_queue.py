@@ -1,0 +1,291 @@
+"""The utterance queue of one peer: limits, charges, options, and text after a barge-in."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from vivavoce.gateway.access.errors import RateLimited
+from vivavoce.gateway.calls.call import CallSpeechOptions, Turn, UtteranceOutcome
+from vivavoce.gateway.calls.events import SpeechDiscarded
+from vivavoce.gateway.calls.messages import BadCallMessage
+from vivavoce.gateway.calls.text_feed import TextCommand, TextDelta
+from vivavoce.gateway.calls.utterance_queue import MAX_WAITING_CHARACTERS, UtteranceQueue
+from vivavoce.tts_engine.errors import VivavoceError
+
+
+class FakeCall:
+    """A call that reads each utterance to its end, or to the next barge-in, and keeps what it read."""
+
+    call_id = "fake"
+
+    def __init__(self) -> None:
+        self.spoken: list[str] = []
+        self.voices: list[str | None] = []
+        self.announced: list[tuple[int, str]] = []
+        self.interrupted = asyncio.Event()
+        self._turns = 0
+        self._lock = asyncio.Lock()
+
+    def begin_turn(self) -> Turn:
+        self._turns += 1
+        return Turn(self._turns - 1, self.interrupted)
+
+    def announce_text(self, turn: Turn, text: str) -> None:
+        self.announced.append((turn.number, text))
+
+    def discard(self) -> SpeechDiscarded:
+        self.interrupted.set()
+        self.interrupted = asyncio.Event()
+        return SpeechDiscarded(None, 0.0, "")
+
+    async def speak(
+        self, text: str | AsyncIterable[TextDelta], *, speech: CallSpeechOptions, turn: Turn
+    ) -> UtteranceOutcome:
+        async with self._lock:
+            if turn.discarded.is_set():
+                return UtteranceOutcome.DISCARDED
+            self.voices.append(speech.voice)
+            self.spoken.append("")
+            async for delta in _iterate(text):
+                if turn.discarded.is_set():
+                    return UtteranceOutcome.DISCARDED
+                self.spoken[-1] += delta if isinstance(delta, str) else "<flush>"
+            return UtteranceOutcome.SPOKEN
+
+
+class StuckCall(FakeCall):
+    """A call on which no utterance ends."""
+
+    async def speak(self, text: Any, **_: object) -> UtteranceOutcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class FailingCall(FakeCall):
+    """A call whose engine refuses every utterance before it has read any text."""
+
+    async def speak(self, text: Any, **_: object) -> UtteranceOutcome:
+        return UtteranceOutcome.FAILED
+
+
+async def _iterate(text: str | AsyncIterable[TextDelta]) -> AsyncGenerator[TextDelta, None]:
+    if isinstance(text, str):
+        yield text
+        return
+    async for delta in text:
+        yield delta
+
+
+class Recorder:
+    """What a queue reports."""
+
+    def __init__(self) -> None:
+        self.charged: list[int] = []
+        self.failures: list[VivavoceError] = []
+        self.errors: list[BaseException] = []
+
+    def queue(self, call: FakeCall, charge: Callable[[int], None] | None = None) -> UtteranceQueue:
+        return UtteranceQueue(
+            call,  # type: ignore[arg-type]
+            CallSpeechOptions("first"),
+            charge=charge or self.charged.append,
+            on_failed=self.failures.append,
+            on_error=self.errors.append,
+        )
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 60))
+
+
+async def settle() -> None:
+    """Let every task run until it waits."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_text_that_is_refused_for_lack_of_room_is_not_charged() -> None:
+    recorder = Recorder()
+
+    async def test() -> None:
+        queue = recorder.queue(StuckCall())
+        with pytest.raises(BadCallMessage):
+            queue.push("x" * (MAX_WAITING_CHARACTERS + 1))
+        for _ in range(1_000):
+            queue.push("Hm.")
+            queue.end()
+        with pytest.raises(BadCallMessage):
+            queue.push("Hm.")
+        await queue.aclose()
+
+    run(test())
+    assert recorder.charged == [3] * 1_000
+
+
+def test_at_most_1000_utterances_wait() -> None:
+    async def test() -> None:
+        queue = Recorder().queue(StuckCall())
+        with pytest.raises(BadCallMessage, match="1000 utterances"):
+            for _ in range(1_001):
+                queue.push("Hm.")
+                queue.end()
+        await queue.aclose()
+
+    run(test())
+
+
+@pytest.mark.parametrize("empty", [TextCommand.FLUSH, ""], ids=["flush", "text"])
+def test_messages_without_text_count_towards_the_limit_too(empty: TextDelta) -> None:
+    async def test() -> None:
+        queue = Recorder().queue(StuckCall())
+        with pytest.raises(BadCallMessage, match="characters are waiting"):
+            for _ in range(MAX_WAITING_CHARACTERS + 1):
+                queue.push(empty)
+        await queue.aclose()
+
+    run(test())
+
+
+def test_text_of_failed_utterances_no_longer_counts_as_waiting() -> None:
+    recorder = Recorder()
+
+    async def test() -> None:
+        queue = recorder.queue(FailingCall())
+        for _ in range(8):
+            queue.push("word " * 12_000)
+            queue.end()
+            await settle()
+        await queue.aclose()
+
+    run(test())
+    assert [str(error) for error in recorder.failures] == [
+        "This could not be spoken; the server's log says why."
+    ] * 8
+
+
+def test_text_of_an_utterance_that_failed_is_dropped_and_not_charged() -> None:
+    recorder = Recorder()
+
+    async def test() -> None:
+        queue = recorder.queue(FailingCall())
+        queue.push("One")
+        await settle()
+        for _ in range(8):
+            queue.push("word " * 12_000)
+        queue.end()
+        queue.push("Two.")
+        await queue.aclose()
+
+    run(test())
+    assert recorder.charged == [3, 4]
+
+
+def test_speech_options_apply_to_utterances_that_begin_later() -> None:
+    call = FakeCall()
+
+    async def test() -> None:
+        queue = Recorder().queue(call)
+        for voice in ("second", "third"):
+            queue.push("Hm. ")
+            queue.speech = CallSpeechOptions(voice)
+            queue.push("And so on.")
+            queue.end()
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.voices == ["first", "second"]
+
+
+def test_text_is_announced_with_its_turn_as_it_is_pushed() -> None:
+    call = FakeCall()
+
+    async def test() -> None:
+        queue = Recorder().queue(call)
+        for text in ("One ", "two."):
+            queue.push(text)
+        queue.end()
+        queue.push("Three.")
+        assert call.announced == [(0, "One "), (0, "two."), (1, "Three.")]
+        assert queue.wrote(0) and queue.wrote(1) and not queue.wrote(2)
+        await queue.aclose()
+
+    run(test())
+
+
+def test_a_discard_also_drops_utterances_whose_task_has_not_started() -> None:
+    call = FakeCall()
+
+    async def test() -> None:
+        queue = Recorder().queue(call)
+        queue.push("Never said.")
+        queue.end()
+        queue.discard()
+        queue.push("Said.")
+        queue.end()
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.spoken == ["Said."]
+
+
+def test_the_server_s_own_text_is_spoken_uncharged_and_is_not_the_peer_s() -> None:
+    call, recorder = FakeCall(), Recorder()
+
+    async def test() -> None:
+        queue = recorder.queue(call)
+        queue.say("Welcome.")
+        assert not queue.wrote(0)
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert (call.spoken, call.announced, recorder.charged) == (["Welcome."], [(0, "Welcome.")], [])
+
+
+async def _tokens(*tokens: str, closed: list[bool] | None = None) -> AsyncGenerator[str, None]:
+    try:
+        for token in tokens:
+            yield token
+    finally:
+        if closed is not None:
+            closed.append(True)
+
+
+def test_an_answer_is_charged_token_by_token_and_closed_where_the_quota_ends() -> None:
+    call, recorder, closed = FakeCall(), Recorder(), list[bool]()
+
+    def charge(characters: int) -> None:
+        if sum(recorder.charged) + characters > 8:
+            raise RateLimited("too much", 3.0)
+        recorder.charged.append(characters)
+
+    async def test() -> None:
+        queue = recorder.queue(call, charge)
+        queue.answer(_tokens("One ", "two.", " Three.", closed=closed))
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert (call.spoken, closed) == (["One two."], [True])
+    assert [str(error) for error in recorder.failures] == ["too much"]
+
+
+def test_a_fault_in_a_task_is_reported() -> None:
+    recorder = Recorder()
+
+    async def broken() -> AsyncGenerator[str, None]:
+        yield "One."
+        raise ArithmeticError("no words")
+
+    async def test() -> None:
+        queue = recorder.queue(FakeCall())
+        queue.answer(broken())
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert [str(error) for error in recorder.errors] == ["no words"]
