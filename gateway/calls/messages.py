@@ -49,7 +49,12 @@ class CallMessage(BaseModel):
 
 
 class TextMessage(CallMessage):
-    """Text of the current utterance; the first text after an ``end`` or ``discard`` begins a new one."""
+    """Text of the current utterance; the first text after an ``end`` or ``discard`` begins a new one.
+
+    If the caller or another peer interrupts an utterance before its ``end``, the text that still comes for it
+    is dropped, up to the next ``end`` or ``discard``. The first piece that is dropped is answered with an
+    ``error``.
+    """
 
     type: Literal["text"]
     text: Annotated[

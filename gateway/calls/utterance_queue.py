@@ -33,6 +33,7 @@ class _WrittenUtterance:
         self.turn = turn
         self.buffer = TextBuffer()
         self.is_over = False  # whether the call reads no more of its text
+        self.is_refused = False  # whether the peer has been told that its text is dropped
 
     @property
     def queued_characters(self) -> int:
@@ -72,10 +73,11 @@ class UtteranceQueue:
         """Add to the open utterance, or begin one. Text that is refused is not charged.
 
         Text of an utterance that failed or was interrupted is dropped. Raises BadCallMessage if too much is
-        waiting, and what ``charge`` raises.
+        waiting, and once for an utterance that was interrupted; also what ``charge`` raises.
         """
         if self._open is not None and (self._open.is_over or self._open.turn.discarded.is_set()):
-            return  # text that was on its way when the utterance was cut must not begin another one
+            self._refuse(self._open)
+            return
         self._check_room(delta)
         if not self._quota.accept(delta):
             return
@@ -122,6 +124,15 @@ class UtteranceQueue:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _refuse(self, utterance: _WrittenUtterance) -> None:
+        # Text that was on its way when the utterance was cut must not begin another one. One error is enough,
+        # and an utterance that failed has been reported already.
+        if utterance.turn.discarded.is_set() and not utterance.is_refused:
+            utterance.is_refused = True
+            raise BadCallMessage(
+                "this utterance was interrupted; its text is dropped up to the next end or discard"
+            )
 
     def _check_room(self, delta: TextDelta) -> None:
         waiting = sum(utterance.queued_characters for utterance in self._utterances)

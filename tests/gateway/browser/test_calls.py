@@ -707,6 +707,26 @@ def test_a_caller_who_speaks_interrupts_if_the_page_wants_it() -> None:
     in_house(scenario, make_ear=Ear)
 
 
+def test_text_of_a_turn_that_the_caller_interrupted_is_refused_up_to_its_end() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        peer.say(type="text", text="One two three four five six seven. And so")
+        await peer.until_told("word")
+        peer.leg.on_audio(b"\1\1" * 320)
+        assert len(peer.of_type("discarded")) == 1
+        for text in ("on, ", "and so forth."):
+            peer.say(type="text", text=text)
+        peer.say(type="end")
+        peer.say(type="text", text="Anew. ")
+        peer.say(type="end")
+        await peer.until_told("speech_finished")
+        (error,) = peer.of_type("error")
+        assert "interrupted" in error["message"]
+        assert peer.of_type("word")[-1]["text"] == "Anew"
+
+    in_house(scenario, make_ear=Ear)
+
+
 # With an agent
 
 

@@ -652,6 +652,27 @@ def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
     run(test())
 
 
+def test_text_of_an_utterance_that_was_interrupted_over_http_is_refused_up_to_its_end() -> None:
+    async def test() -> None:
+        async with house() as opened, opened.http() as client:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "text", "text": "one two three four five six, "}))
+                await until(socket, "word")
+                assert (await client.post(f"/{phone.call_id}/discard")).json()["heard"]
+                await until(socket, "discarded")
+                await say(socket, "seven ", "eight.")
+                await say(socket, "Nine.")
+                told = await until(socket, "speech_finished")
+                errors = [message["message"] for message in told if message["type"] == "error"]
+                assert errors == [
+                    "this utterance was interrupted; its text is dropped up to the next end or discard"
+                ]
+                assert words(told) == ["Nine"]
+
+    run(test())
+
+
 def test_the_example_holds_a_call_and_answers_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(__file__).parents[3] / "examples" / "attach_to_a_call.py"
     spec = importlib.util.spec_from_file_location("attach_to_a_call", path)

@@ -232,6 +232,62 @@ def test_a_discard_also_drops_utterances_whose_task_has_not_started() -> None:
     assert call.spoken == ["Said."]
 
 
+def test_the_rest_of_an_utterance_that_another_party_interrupted_is_refused_once_and_dropped() -> None:
+    call, recorder = FakeCall(), Recorder()
+
+    async def test() -> None:
+        queue = recorder.queue(call)
+        queue.push("One ")
+        await settle()
+        call.discard()
+        with pytest.raises(BadCallMessage, match="interrupted; .* up to the next end or discard"):
+            queue.push("two ")
+        queue.push(TextCommand.FLUSH)
+        queue.push("three.")
+        queue.end()
+        queue.push("Four.")
+        queue.end()
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.spoken == ["One ", "Four."]
+    assert recorder.charged == [4, 5]
+
+
+def test_after_the_peer_s_own_discard_text_begins_a_new_utterance() -> None:
+    call = FakeCall()
+
+    async def test() -> None:
+        queue = Recorder().queue(call)
+        queue.push("One ")
+        await settle()
+        queue.discard()
+        queue.push("Two.")
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.spoken == ["One ", "Two."]
+
+
+def test_an_utterance_that_is_complete_when_it_is_interrupted_needs_no_error() -> None:
+    call = FakeCall()
+
+    async def test() -> None:
+        queue = Recorder().queue(call)
+        queue.push("One.")
+        queue.end()
+        call.discard()
+        queue.push("Two.")
+        queue.end()
+        await settle()
+        await queue.aclose()
+
+    run(test())
+    assert call.spoken == ["Two."]
+
+
 def test_the_server_s_own_text_is_spoken_uncharged_and_is_not_the_peer_s() -> None:
     call, recorder = FakeCall(), Recorder()
 
