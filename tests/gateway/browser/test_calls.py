@@ -727,6 +727,18 @@ def test_text_of_a_turn_that_the_caller_interrupted_is_refused_up_to_its_end() -
     in_house(scenario, make_ear=Ear)
 
 
+def test_a_page_that_only_wants_to_be_told_learns_that_the_caller_speaks() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        peer.say(type="on_speech", action="tell")
+        peer.leg.on_audio(b"\1\1" * 320)
+        peer.leg.on_audio(bytes(640))
+        assert len(peer.of_type("caller_speaking")) == len(peer.of_type("caller_silent")) == 1
+        assert peer.of_type("discarded") == []
+
+    in_house(scenario, make_ear=Ear)
+
+
 # With an agent
 
 
@@ -799,6 +811,22 @@ def test_keys_of_the_page_are_answered_and_pound_ends_the_call() -> None:
         assert "".join(m["text"] for m in peer.of_type("utterance")).endswith("You pressed pound. Goodbye.")
 
     in_house(scenario, agent=KeysAgent())
+
+
+def test_a_program_may_attach_to_a_call_whose_page_is_attached_and_both_speak() -> None:
+    async def scenario(house: House) -> None:
+        peer = await house.call()
+        active_call = await house.calls.registry.next_unattached()
+        with house.calls.registry.attach(active_call):
+            peer.say(type="text", text="Page. ")
+            peer.say(type="end")
+            await peer.until_told("speech_started")
+            await active_call.call.speak("Program.")
+            await peer.until_told("speech_finished", 2)
+        assert [m["text"] for m in peer.of_type("word")] == ["Page", "Program"]
+        assert [m["text"] for m in peer.of_type("utterance")] == ["Page. ", "Program."]
+
+    in_house(scenario)
 
 
 def test_a_silent_agent_leaves_the_line_to_who_holds_it() -> None:

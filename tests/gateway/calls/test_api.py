@@ -25,12 +25,9 @@ from vivavoce.adapters.audiosocket.protocol import (
     Dtmf,
     Hangup,
 )
-from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls import api
 from vivavoce.gateway.calls.agents import SilentAgent
-from vivavoce.gateway.calls.messages import MAX_TEXT_CHARACTERS, BadCallMessage, parse_client_message
-from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
@@ -354,26 +351,6 @@ def test_discard_over_http_cuts_what_is_being_said() -> None:
     run(test())
 
 
-@pytest.mark.parametrize(
-    ("message", "named"),
-    [
-        ("no json", "JSON"),
-        ("[]", "message"),
-        ('{"type": "sing"}', "type"),
-        ('{"type": "text"}', "text"),
-        ('{"type": "text", "text": 5}', "text"),
-        ('{"type": "text", "text": "a", "loud": true}', "loud"),
-        ('{"type": "speech", "speed": 9}', "speed"),
-        ('{"type": "on_speech", "action": "shout"}', "action"),
-        (json.dumps({"type": "text", "text": "x" * (MAX_TEXT_CHARACTERS + 1)}), "text"),
-        ("[" * (8 * MAX_TEXT_CHARACTERS + 1), "characters; at most"),
-    ],
-)
-def test_a_bad_message_is_named(message: str, named: str) -> None:
-    with pytest.raises(BadCallMessage, match=named):
-        parse_client_message(message)
-
-
 def test_bad_messages_are_answered_and_the_call_goes_on() -> None:
     async def test() -> None:
         async with house() as opened:
@@ -466,27 +443,6 @@ def test_text_that_is_too_much_for_a_key_is_refused_and_the_call_goes_on(tmp_pat
                 await until(socket, "hung_up")
 
     run(test())
-
-
-def test_after_a_flush_text_is_taken_again() -> None:
-    taken: list[int] = []
-
-    def charge(characters: int) -> None:
-        if characters > 5:
-            raise RateLimited("too much", 3.0)
-        taken.append(characters)
-
-    meter = CharacterQuota(charge)
-    assert meter.accept("five.")
-    with pytest.raises(RateLimited, match=r"too much; from here on .* flush or end") as refused:
-        meter.accept("sixsix")
-    assert refused.value.retry_after_s == 3.0
-    assert [meter.accept(delta) for delta in ("one", TextCommand.FLUSH, "four")] == [False, True, True]
-    with pytest.raises(RateLimited):
-        meter.accept("sixsix")
-    meter.end()
-    assert meter.accept("")
-    assert taken == [5, 4, 0]
 
 
 def test_a_body_that_is_too_much_for_a_key_is_spoken_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -669,6 +625,56 @@ def test_text_of_an_utterance_that_was_interrupted_over_http_is_refused_up_to_it
                     "this utterance was interrupted; its text is dropped up to the next end or discard"
                 ]
                 assert words(told) == ["Nine"]
+
+    run(test())
+
+
+def test_a_discard_is_answered_when_nothing_is_playing() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "discard"}))
+                assert (await until(socket, "discarded"))[-1] == {
+                    "type": "discarded",
+                    "utterance": None,
+                    "cut_ms": 0.0,
+                    "heard": "",
+                }
+
+    run(test())
+
+
+def test_with_all_events_text_is_reported_as_it_is_written_and_counters_once_a_second() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id, "?events=all") as socket:
+                (started,) = await until(socket, "started")
+                assert started["voices"][0]["id"] == started["voice"] == "tone-440"
+                assert (started["held"], started["speed"], started["answers"]) == (True, 1.0, False)
+                await say(socket, "Hello ", "there.")
+                told = await until(socket, "speech_started")
+                assert told[:2] == [
+                    {"type": "utterance", "turn": 0, "text": "Hello "},
+                    {"type": "utterance", "turn": 0, "text": "there."},
+                ]
+                assert told[-1].keys() == {"type", "utterance", "turn", "after_text_ms"}
+                stats = (await until(socket, "stats"))[-1]
+                assert stats["packets"] > 0 and stats["underruns"] == 0
+
+    run(test())
+
+
+def test_a_program_may_press_keys_and_is_told_that_no_language_model_answers() -> None:
+    async def test() -> None:
+        async with house() as opened:
+            phone = await opened.phone()
+            async with opened.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "dtmf", "digit": "#"}))
+                assert (await until(socket, "dtmf"))[-1]["digit"] == "#"
+                await socket.send(json.dumps({"type": "ask", "text": "Why?"}))
+                assert "no language model" in (await until(socket, "error"))[-1]["message"]
 
     run(test())
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
-from vivavoce.gateway.calls.text_feed import TextFeed
+from vivavoce.gateway.access.errors import RateLimited
+from vivavoce.gateway.calls.text_feed import CharacterQuota, TextCommand, TextFeed
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance
 
 
@@ -131,3 +132,24 @@ def test_a_failure_is_known_as_soon_as_it_happens() -> None:
             return before, feed.has_failed
 
     assert asyncio.run(scenario()) == (False, True)
+
+
+def test_after_a_refusal_a_flush_or_the_end_lets_text_through_again() -> None:
+    taken: list[int] = []
+
+    def charge(characters: int) -> None:
+        if characters > 5:
+            raise RateLimited("too much", 3.0)
+        taken.append(characters)
+
+    quota = CharacterQuota(charge)
+    assert quota.accept("five.")
+    with pytest.raises(RateLimited, match=r"too much; from here on .* flush or end") as refused:
+        quota.accept("sixsix")
+    assert refused.value.retry_after_s == 3.0
+    assert [quota.accept(delta) for delta in ("one", TextCommand.FLUSH, "four")] == [False, True, True]
+    with pytest.raises(RateLimited):
+        quota.accept("sixsix")
+    quota.end()
+    assert quota.accept("")
+    assert taken == [5, 4, 0]

@@ -240,7 +240,7 @@ def test_the_rest_of_an_utterance_that_another_party_interrupted_is_refused_once
         queue.push("One ")
         await settle()
         call.discard()
-        with pytest.raises(BadCallMessage, match="interrupted; .* up to the next end or discard"):
+        with pytest.raises(BadCallMessage, match=r"interrupted; .* up to the next end or discard"):
             queue.push("two ")
         queue.push(TextCommand.FLUSH)
         queue.push("three.")
