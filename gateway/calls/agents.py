@@ -1,8 +1,8 @@
-"""Who speaks on calls that nobody drives: a script, an answer to keys, or nobody.
+"""Agents, which drive calls without a program: a script, a menu answered by keys, or silence.
 
-An agent is one object for all calls with ``async def run(call)``; what belongs to one call lives in that run.
-When ``run`` returns, it has nothing more to say: a phone's call ends after what was said last has been
-heard, a browser's stays up for what is typed there.
+An agent is one object for all calls, with ``async def run(call)``; the state of one call is local to its run.
+When ``run`` returns, the agent has nothing more to say. A phone call then ends after the last utterance; a
+browser call stays up, for text that is typed there.
 """
 
 import asyncio
@@ -18,57 +18,57 @@ from ...tts_engine.errors import BadRequest
 from .call import Call, UtteranceOutcome
 
 _TOKEN = re.compile(r"\s*[^\W\d_]{1,6}|\s*\d{1,3}|\s*[^\w\s]|\s*_|\s+")
-_MAX_DIGITS = 40
-_MAX_CALLER_SPEECH_S = 10.0  # of a caller who interrupts; what goes on for longer is a noise
-_RETRY_DELAY_S = 1.0  # before the next utterance is tried; a script that loops must not hammer a full house
+_MAX_DIGITS = 40  # read back at once; more than any phone or card number has
+_MAX_CALLER_SPEECH_S = 10.0  # waited for after an interruption; longer sounds are taken for noise
+_RETRY_DELAY_S = 1.0  # after a failure, so that a looping script does not flood an overloaded engine
 
 
 class Agent(Protocol):
     """Drives calls."""
 
     async def run(self, call: Call) -> None:
-        """Drive one call; cancelled when the call ends first."""
+        """Drive one call; the run is cancelled when the call ends."""
         ...
 
 
 class SilentAgent:
-    """Says nothing and holds the line."""
+    """Says nothing and keeps the call up, for a program or a page to speak on."""
 
     async def run(self, call: Call) -> None:
-        """Wait for the caller to hang up."""
+        """Wait until the call is over."""
         await call.wait_closed()
 
 
 def llm_tokens(text: str) -> list[str]:
-    """Cut ``text`` as a language model would write it: words with the space before them, long ones in pieces.
+    """Split ``text`` like a language model's tokens: words with the space before them, long ones in pieces.
 
-    Joined they are ``text`` again, character for character.
+    The tokens joined are ``text``, character for character.
     """
     return _TOKEN.findall(text)
 
 
 def split_script(script: str) -> list[str]:
-    """The paragraphs of a script; blank lines part them, line ends inside one are spaces."""
+    """Return the paragraphs of a script, separated by blank lines; line ends inside one become spaces."""
     return [" ".join(part.split()) for part in re.split(r"\n[^\S\n]*\n", script) if part.strip()]
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptPolicy:
-    """How a script is read: language-model tokens a second, seconds between utterances."""
+    """Pace of a script."""
 
-    tokens_per_s: float
-    pause_s: float
+    tokens_per_s: float  # of the simulated language model
+    pause_s: float  # between two utterances
 
 
 class ScriptAgent:
-    """Speaks a text at the pace at which a language model writes; who interrupts hears the next utterance."""
+    """Speaks a text at a language model's pace; after an interruption it goes on with the next utterance."""
 
     def __init__(self, script: str, policy: ScriptPolicy) -> None:
         self._utterances = split_script(script)
         self._policy = policy
 
     async def run(self, call: Call) -> None:
-        """Say every utterance once, each when the one before has been heard."""
+        """Speak every utterance once, each after the one before has been heard."""
         for number, text in enumerate(self._utterances):
             if number:
                 await asyncio.sleep(self._policy.pause_s)
@@ -82,10 +82,10 @@ class ScriptAgent:
 
 
 class LoopingScriptAgent(ScriptAgent):
-    """Speaks a text again and again until the caller hangs up."""
+    """Repeats a text until the caller hangs up."""
 
     async def run(self, call: Call) -> None:
-        """Say the script, pause, begin anew."""
+        """Speak the script, pause, and repeat."""
         while True:
             await super().run(call)
             await asyncio.sleep(self._policy.pause_s)
@@ -94,7 +94,7 @@ class LoopingScriptAgent(ScriptAgent):
 async def at_pace(
     tokens: list[str], tokens_per_s: float, *, now: Callable[[], float] = time.monotonic
 ) -> AsyncGenerator[str, None]:
-    """Yield tokens on an absolute schedule, the first at once."""
+    """Yield tokens on an absolute schedule, the first one at once."""
     start = now()
     for number, token in enumerate(tokens):
         wait_s = start + number / tokens_per_s - now()
@@ -105,14 +105,14 @@ async def at_pace(
 
 @dataclass(frozen=True, slots=True)
 class KeyReply:
-    """What is said to a key ("" for nothing), and whether the call ends with it."""
+    """The menu's reaction to a key."""
 
-    text: str
-    ends_call: bool = False
+    text: str  # to be spoken; "": nothing
+    ends_call: bool = False  # after the text
 
 
 class KeyMenu:
-    """What the line answers to keys: pure, one key in, one reply out."""
+    """A menu answered by keys. Pure: one key in, one reply out."""
 
     MENU = (
         "Press 1 for the time, 2 to have digits read back, 0 to hear this again, "
@@ -121,19 +121,17 @@ class KeyMenu:
 
     def __init__(self, local_time: Callable[[], datetime]) -> None:
         self._local_time = local_time
-        self._typed_digits: list[str] | None = None  # digits being typed, None outside of the entry
+        self._typed_digits: list[str] | None = None  # None: in the menu, not in the entry of digits
 
     def greet(self) -> KeyReply:
-        """What is said first."""
+        """Return the first announcement."""
         return KeyReply(f"Hello. {self.MENU}")
 
     def reply_to(self, digit: str) -> KeyReply:
-        """Answer one key: ``0-9 * # A-D``."""
-        return (
-            self._reply_to_menu_key(digit)
-            if self._typed_digits is None
-            else self._reply_to_entry_key(self._typed_digits, digit)
-        )
+        """Return the reply to one key: ``0-9 * # A-D``."""
+        if self._typed_digits is None:
+            return self._reply_to_menu_key(digit)
+        return self._reply_to_entry_key(self._typed_digits, digit)
 
     def _reply_to_menu_key(self, digit: str) -> KeyReply:
         match digit:
@@ -165,13 +163,13 @@ class KeyMenu:
 
 
 class KeysAgent:
-    """Answers keys; a key pressed while it speaks interrupts it at once."""
+    """Speaks the menu and answers keys; a key interrupts what is being spoken."""
 
     def __init__(self, local_time: Callable[[], datetime] = datetime.now) -> None:
         self._local_time = local_time
 
     async def run(self, call: Call) -> None:
-        """Greet, then answer one key after another until the caller ends it."""
+        """Greet, and answer one key after another until one ends the call."""
         menu = KeyMenu(self._local_time)
         reply = menu.greet()
         while not reply.ends_call:
@@ -190,10 +188,10 @@ async def _say_until_key(call: Call, text: str) -> str:
 
 
 def make_agent(choice: str, policy: ScriptPolicy, *, loops: bool) -> Agent:
-    """The agent for ``script:FILE``, ``keys`` or ``none``.
+    """Return the agent for the setting ``agent``: ``script:FILE``, ``keys`` or ``none``.
 
     Raises:
-        BadRequest: the script cannot be read or says nothing.
+        BadRequest: the script cannot be read or is empty.
     """
     match choice.partition(":"):
         case ("script", _, name):

@@ -1,10 +1,10 @@
-// One call from this page: the connection, what is heard of it, and what is said on it.
-// The data channel's messages are described in gateway/calls/messages.py, and the page's own in gateway/browser/page_channel.py.
+// One call from this page: the WebRTC connection, its audio output, and the transcript.
+// gateway/calls/messages.py describes the messages on the data channel.
 
 const $ = (id) => document.getElementById(id);
-const TEXT_PIECE = 8_000; // characters in one message; well under what a data channel takes
-const LONGEST_RECORDING_S = 1_800;
-const REOPEN_MARGIN_S = 0.2; // after what was cut should have run out of the jitter buffer
+const MAX_MESSAGE_TEXT = 8_000; // characters; a data channel takes 64 KiB in one message
+const MAX_RECORDING_S = 1_800; // 350 MB of samples at 48 kHz
+const REOPEN_MARGIN_S = 0.2; // on top of the jitter buffer's delay, in which discarded audio may still arrive
 
 const show = {
   status(text) { $("status").textContent = text; $("timer").textContent = ""; },
@@ -13,20 +13,20 @@ const show = {
 };
 
 // ---------------------------------------------------------------------------------------------------------
-// What is said: one list item a turn, its text in three parts: heard, being heard, not yet heard.
+// The transcript: one list item for each turn, its text in three parts: heard, being heard, not yet heard.
 
 class Transcript {
   constructor(list) {
     this.list = list;
-    this.turns = new Map(); // by turn
-    this.utterances = new Map(); // by utterance, once audible
+    this.turns = new Map(); // by number of the turn
+    this.turnsByUtterance = new Map(); // by number of the utterance, from its first audio on
   }
 
-  clear() { this.list.replaceChildren(); this.turns.clear(); this.utterances.clear(); }
+  clear() { this.list.replaceChildren(); this.turns.clear(); this.turnsByUtterance.clear(); }
 
-  asked(text) { this.append("asked").append(text); }
+  addQuestion(text) { this.append("asked").append(text); }
 
-  write(number, text) {
+  addText(number, text) {
     let turn = this.turns.get(number);
     if (!turn) {
       const item = this.append("said");
@@ -38,16 +38,15 @@ class Transcript {
     }
     turn.text += text;
     this.render(turn);
-    this.follow();
+    this.scrollToEnd();
   }
 
   begin(utterance, number) {
-    if (number === null) return;
-    this.utterances.set(utterance, this.turns.get(number));
+    this.turnsByUtterance.set(utterance, this.turns.get(number));
   }
 
-  word(utterance, start, stop) {
-    const turn = this.utterances.get(utterance);
+  markWord(utterance, start, stop) {
+    const turn = this.turnsByUtterance.get(utterance);
     if (!turn) return;
     [turn.from, turn.to] = [start, stop];
     this.render(turn);
@@ -55,40 +54,40 @@ class Transcript {
   }
 
   finish(utterance) {
-    const turn = this.utterances.get(utterance);
+    const turn = this.turnsByUtterance.get(utterance);
     if (!turn) return;
     [turn.from, turn.to] = [turn.text.length, turn.text.length];
     this.render(turn);
   }
 
   cut(utterance, heard) {
-    const turn = this.utterances.get(utterance);
+    const turn = this.turnsByUtterance.get(utterance);
     for (const other of this.turns.values()) {
-      if (other === turn || (other.to === 0 && !this.isAudible(other))) other.item.classList.add("cut");
+      if (other === turn || (other.to === 0 && !this.hasAudio(other))) other.item.classList.add("cut");
     }
     if (!turn) return;
     [turn.from, turn.to] = [heard.length, heard.length];
     this.render(turn);
   }
 
-  isAudible(turn) { return [...this.utterances.values()].includes(turn); }
+  hasAudio(turn) { return [...this.turnsByUtterance.values()].includes(turn); }
 
   append(kind) {
     const item = document.createElement("li");
     item.className = kind;
     this.list.append(item);
-    this.follow();
+    this.scrollToEnd();
     return item;
   }
 
-  // Scrolls the list only: the rest of the page is the reader's.
+  // Scrolls the list only; scrollIntoView would scroll the page as well.
   keepInView({ now }) {
     const [word, list] = [now.getBoundingClientRect(), this.list.getBoundingClientRect()];
     if (word.bottom > list.bottom) this.list.scrollTop += word.bottom - list.bottom + word.height;
     else if (word.top < list.top) this.list.scrollTop -= list.top - word.top + word.height;
   }
 
-  follow() { this.list.scrollTop = this.list.scrollHeight; }
+  scrollToEnd() { this.list.scrollTop = this.list.scrollHeight; }
 
   render(turn) {
     turn.heard.textContent = turn.text.slice(0, turn.from);
@@ -98,42 +97,42 @@ class Transcript {
 }
 
 // ---------------------------------------------------------------------------------------------------------
-// What is heard: remote track -> telephone or not -> gate -> listener -> loudspeaker.
+// Audio output: remote track -> telephone filter or none -> gate -> meter -> loudspeaker.
 
-class Sound {
-  constructor(context, onHeard) {
+class AudioOutput {
+  constructor(context, onMeter) {
     this.context = context;
-    this.onHeard = onHeard;
+    this.onMeter = onMeter;
     this.direct = context.createGain();
     this.telephone = context.createGain();
     this.gate = context.createGain();
-    this.samples = null;
-    this.listener = new AudioWorkletNode(context, "listener", { outputChannelCount: [1] });
-    this.listener.port.onmessage = ({ data }) => this.receive(data);
+    this.samples = null; // pieces of the recording, while there is one
+    this.meter = new AudioWorkletNode(context, "output-meter", { outputChannelCount: [1] });
+    this.meter.port.onmessage = ({ data }) => this.onMeterMessage(data);
     this.direct.connect(this.gate);
     this.telephone.connect(this.gate);
-    this.gate.connect(this.listener).connect(context.destination);
+    this.gate.connect(this.meter).connect(context.destination);
   }
 
-  static async open(onHeard) {
+  static async open(onMeter) {
     const context = new AudioContext({ latencyHint: "interactive" });
     await context.audioWorklet.addModule("/page/audio_worklets.js");
     await context.resume();
-    return new Sound(context, onHeard);
+    return new AudioOutput(context, onMeter);
   }
 
   play(stream) {
-    // Chromium gives a remote stream to WebAudio only while an element plays it, too.
+    // Chromium feeds a remote stream to WebAudio only while a media element plays it as well.
     $("remote").srcObject = stream;
     $("remote").play().catch(() => {});
     const source = this.context.createMediaStreamSource(stream);
     source.connect(this.direct);
-    this.throughTelephone(source).connect(this.telephone);
-    this.asTelephone($("phone").checked);
+    this.telephoneFilter(source).connect(this.telephone);
+    this.setTelephoneBand($("phone").checked);
   }
 
-  // The band of a telephone: 8th-order Butterworth below 3,400 Hz, 4th-order above 300 Hz.
-  throughTelephone(source) {
+  // Telephone band: Butterworth low-pass of order 8 at 3,400 Hz, high-pass of order 4 at 300 Hz.
+  telephoneFilter(source) {
     const filter = (type, frequency, q) => new BiquadFilterNode(this.context, { type, frequency, Q: 20 * Math.log10(q) });
     const chain = [
       filter("highpass", 300, 0.541), filter("highpass", 300, 1.307),
@@ -142,37 +141,37 @@ class Sound {
     return chain.reduce((from, to) => from.connect(to), source);
   }
 
-  asTelephone(wanted) {
+  setTelephoneBand(wanted) {
     this.direct.gain.value = wanted ? 0 : 1;
     this.telephone.gain.value = wanted ? 1 : 0;
   }
 
   get now() { return this.context.currentTime; }
 
-  // Seconds until what is played now is heard.
+  // Seconds from a sample's time in the context to its sound.
   get outputDelay() { return this.context.outputLatency || this.context.baseLatency || 0; }
 
-  shut() {
-    this.gate.gain.cancelScheduledValues(this.now); // an opening that was still to come
+  closeGate() {
+    this.gate.gain.cancelScheduledValues(this.now); // an opening that is scheduled
     this.gate.gain.setTargetAtTime(0, this.now, 0.003);
   }
 
-  open(afterS) { this.gate.gain.setTargetAtTime(1, this.now + afterS, 0.002); }
+  openGate(afterS) { this.gate.gain.setTargetAtTime(1, this.now + afterS, 0.002); }
 
-  record() { this.samples = []; this.listener.port.postMessage({ record: true }); }
+  record() { this.samples = []; this.meter.port.postMessage({ record: true }); }
 
   stopRecording() {
-    this.listener.port.postMessage({ record: false });
+    this.meter.port.postMessage({ record: false });
     const samples = this.samples ?? [];
     this.samples = null;
     return wavFile(samples, this.context.sampleRate);
   }
 
-  receive(message) {
-    if (message.kind !== "samples") { this.onHeard(message); return; }
+  onMeterMessage(message) {
+    if (message.kind !== "samples") { this.onMeter(message); return; }
     if (!this.samples) return;
     this.samples.push(message.samples);
-    if (this.samples.length * message.samples.length > LONGEST_RECORDING_S * this.context.sampleRate) stopRecording();
+    if (this.samples.length * message.samples.length > MAX_RECORDING_S * this.context.sampleRate) stopRecording();
   }
 
   close() { $("remote").srcObject = null; return this.context.close(); }
@@ -187,7 +186,7 @@ function wavFile(pieces, sampleRate) {
   view.setUint32(24, sampleRate, true); view.setUint32(28, 2 * sampleRate, true);
   view.setUint16(32, 2, true); view.setUint16(34, 16, true);
   words(36, "data"); view.setUint32(40, 2 * count, true);
-  let at = 44;
+  let at = 44; // bytes of the header
   for (const piece of pieces) {
     for (const sample of piece) {
       view.setInt16(at, Math.round(32_767 * Math.max(-1, Math.min(1, sample))), true);
@@ -198,22 +197,22 @@ function wavFile(pieces, sampleRate) {
 }
 
 // ---------------------------------------------------------------------------------------------------------
-// The connection.
+// The WebRTC connection and its data channel.
 
-class Line {
+class CallConnection {
   constructor(connection, handlers) {
     this.connection = connection;
     this.handlers = handlers;
     this.channel = connection.createDataChannel("vivavoce");
     this.pcId = null;
-    this.late = []; // candidates found before the answer came
+    this.pendingCandidates = []; // found before the answer arrived
     this.pinging = 0;
     this.channel.onopen = () => { this.pinging = setInterval(() => this.sendRaw("ping"), 1_000); };
     this.channel.onmessage = ({ data }) => handlers.message(JSON.parse(data));
-    this.channel.onclose = () => handlers.over();
+    this.channel.onclose = () => handlers.closed();
     connection.ontrack = ({ streams, track }) => handlers.track(streams[0] ?? new MediaStream([track]));
     connection.onconnectionstatechange = () => {
-      if (["failed", "closed"].includes(connection.connectionState)) handlers.over();
+      if (["failed", "closed"].includes(connection.connectionState)) handlers.closed();
     };
     connection.onicecandidate = ({ candidate }) => this.trickle(candidate);
   }
@@ -222,15 +221,15 @@ class Line {
     const connection = new RTCPeerConnection();
     if (microphone) connection.addTrack(microphone.getAudioTracks()[0], microphone);
     else connection.addTransceiver("audio", { direction: "recvonly" });
-    const line = new Line(connection, handlers);
+    const callConnection = new CallConnection(connection, handlers);
     try {
       await connection.setLocalDescription();
-      await line.offer();
+      await callConnection.offer();
     } catch (error) {
       connection.close();
       throw error;
     }
-    return line;
+    return callConnection;
   }
 
   async offer() {
@@ -243,17 +242,18 @@ class Line {
 
   trickle(candidate) {
     if (candidate) {
-      this.late.push({ candidate: candidate.candidate, sdp_mid: candidate.sdpMid, sdp_mline_index: candidate.sdpMLineIndex });
+      this.pendingCandidates.push({ candidate: candidate.candidate, sdp_mid: candidate.sdpMid, sdp_mline_index: candidate.sdpMLineIndex });
     }
-    if (!this.pcId || !this.late.length) return;
-    post("PATCH", { pc_id: this.pcId, candidates: this.late.splice(0) }).catch(() => {}); // the call may be over
+    if (!this.pcId || !this.pendingCandidates.length) return;
+    // Fails when the call is over, which other handlers report.
+    post("PATCH", { pc_id: this.pcId, candidates: this.pendingCandidates.splice(0) }).catch(() => {});
   }
 
   send(message) { this.sendRaw(JSON.stringify(message)); }
 
   sendRaw(text) { if (this.channel.readyState === "open") this.channel.send(text); }
 
-  async inbound() {
+  async inboundStats() {
     for (const entry of (await this.connection.getStats()).values()) {
       if (entry.type === "inbound-rtp" && entry.kind === "audio") return entry;
     }
@@ -280,24 +280,24 @@ async function post(method, body) {
 // The call.
 
 const transcript = new Transcript($("turns"));
-let call = null; // { line, sound, microphone, ... } while there is one
+let call = null; // { connection, sound, microphone, ... } while there is one
 
 async function begin() {
   show.notice("");
   transcript.clear();
   for (const id of ["n-ttfa", "n-engine", "n-stop", "n-lead", "n-jitter", "n-concealed", "n-lost", "n-underruns"]) show.number(id, "–");
   render("calling");
-  const current = { line: null, sound: null, microphone: null, answers: false, asked: null, cutAt: null,
+  const current = { connection: null, sound: null, microphone: null, answers: false, askedAt: null, cutAt: null,
     audible: false, jitterS: 0.05, before: null, startedAt: 0, timers: [] };
   call = current;
   try {
-    current.sound = await Sound.open((message) => heard(current, message));
+    current.sound = await AudioOutput.open((message) => onAudioOutput(current, message));
     current.microphone = await microphone();
     if (current.microphone) listenFor(current);
-    current.line = await Line.open(current.microphone, {
-      message: (message) => receive(current, message),
+    current.connection = await CallConnection.open(current.microphone, {
+      message: (message) => onMessage(current, message),
       track: (stream) => current.sound.play(stream),
-      over: () => end(current, "The call is over."),
+      closed: () => end(current, "The call is over."),
     });
   } catch (error) {
     end(current, "Not on a call");
@@ -310,12 +310,12 @@ function end(over, reason) {
   call = null;
   if (over.sound?.samples) stopRecording(over);
   over.timers.forEach(clearInterval);
-  over.line?.close();
+  over.connection?.close();
   over.microphone?.getTracks().forEach((track) => track.stop());
   over.sound?.close();
   render("idle");
   show.status(reason);
-  if (document.activeElement === document.body) $("call").focus(); // what had it can no longer be pressed
+  if (document.activeElement === document.body) $("call").focus(); // the focused button was disabled
 }
 
 async function microphone() {
@@ -343,37 +343,37 @@ function listenFor(current) {
   };
 }
 
-// The gate shuts here and now; the server is told, and it opens again when what was on its way has run out.
+// Closes the gate at once and tells the server. The gate opens again when the discarded audio has run out.
 function interrupt() {
-  if (!call?.line) return;
+  if (!call?.connection) return;
   if (call.audible) call.cutAt = call.sound.now;
-  call.sound.shut();
-  call.line.send({ type: "discard" });
+  call.sound.closeGate();
+  call.connection.send({ type: "discard" });
   clearTimeout(call.reopening);
-  call.reopening = setTimeout((sound) => sound.open(0), 1_500, call.sound); // an answer that got lost
+  call.reopening = setTimeout((sound) => sound.openGate(0), 1_500, call.sound); // if no answer arrives
 }
 
-function receive(current, message) {
+function onMessage(current, message) {
   switch (message.type) {
-    case "started": started(current, message); break;
+    case "started": onStarted(current, message); break;
     case "utterance":
       if (!current.turnsSeen?.has(message.turn)) {
         (current.turnsSeen ??= new Set()).add(message.turn);
-        if (!current.audible) current.asked ??= current.sound.now;
+        if (!current.audible) current.askedAt ??= current.sound.now;
       }
-      transcript.write(message.turn, message.text);
+      transcript.addText(message.turn, message.text);
       break;
     case "speech_started":
       transcript.begin(message.utterance, message.turn);
-      if (message.after_text_ms !== undefined && current.asked !== null) show.number("n-engine", `${Math.round(message.after_text_ms)} ms`);
+      if (message.after_text_ms !== undefined && current.askedAt !== null) show.number("n-engine", `${Math.round(message.after_text_ms)} ms`);
       break;
-    case "word": transcript.word(message.utterance, message.text_start, message.text_stop); break;
+    case "word": transcript.markWord(message.utterance, message.text_start, message.text_stop); break;
     case "speech_finished": transcript.finish(message.utterance); break;
     case "discarded":
       transcript.cut(message.utterance, message.heard);
       clearTimeout(current.reopening);
-      current.sound.shut();
-      current.sound.open(current.jitterS + REOPEN_MARGIN_S);
+      current.sound.closeGate();
+      current.sound.openGate(current.jitterS + REOPEN_MARGIN_S);
       break;
     case "stats":
       show.number("n-lead", `${message.lead_ms} ms`);
@@ -384,7 +384,7 @@ function receive(current, message) {
   }
 }
 
-function started(current, message) {
+function onStarted(current, message) {
   current.answers = message.answers;
   current.startedAt = Date.now();
   offerVoices(message.voices);
@@ -395,37 +395,37 @@ function started(current, message) {
   showSpeech();
   sendOnSpeech();
   render("live");
-  current.timers.push(setInterval(() => count(current), 1_000));
+  current.timers.push(setInterval(() => updateNumbers(current), 1_000));
 }
 
-// What the listener tells: levels for the picture, the first and the last audible sample for the numbers.
-function heard(current, message) {
+// From the meter: levels for the waveform, the first and the last audible sample for the numbers.
+function onAudioOutput(current, message) {
   if (message.kind === "level") { wave.push(message.peak); return; }
   current.audible = message.kind === "onset";
   current.detector?.port.postMessage({ overSpeech: current.audible });
   const at = message.time;
-  if (current.audible && current.asked !== null) {
-    const ttfaMs = 1_000 * (at - current.asked + current.sound.outputDelay);
-    current.asked = null;
+  if (current.audible && current.askedAt !== null) {
+    const ttfaMs = 1_000 * (at - current.askedAt + current.sound.outputDelay);
+    current.askedAt = null;
     show.number("n-ttfa", `${Math.round(ttfaMs)} ms`);
-    tell("first-sound", { ms: ttfaMs });
+    dispatch("first-sound", { ms: ttfaMs });
   }
   if (!current.audible && current.cutAt !== null) {
     const stopMs = 1_000 * Math.max(0, at - current.cutAt + current.sound.outputDelay);
     current.cutAt = null;
     show.number("n-stop", `${Math.round(stopMs)} ms`);
-    tell("stopped", { ms: stopMs });
+    dispatch("stopped", { ms: stopMs });
   }
-  tell(message.kind, { time: at });
+  dispatch(message.kind, { time: at });
 }
 
-// For whoever measures this page.
-function tell(kind, detail) { document.dispatchEvent(new CustomEvent(`vivavoce:${kind}`, { detail })); }
+// Document events for programs that measure this page.
+function dispatch(kind, detail) { document.dispatchEvent(new CustomEvent(`vivavoce:${kind}`, { detail })); }
 
-async function count(current) {
+async function updateNumbers(current) {
   $("timer").textContent = clock((Date.now() - current.startedAt) / 1_000);
   if (current.sound.samples) $("recorded").textContent = `, ${clock(recordedS(current.sound))}`;
-  const entry = await current.line.inbound();
+  const entry = await current.connection.inboundStats();
   if (!entry || call !== current) return;
   const before = current.before ?? { jitterBufferDelay: 0, jitterBufferEmittedCount: 0 };
   const emitted = entry.jitterBufferEmittedCount - before.jitterBufferEmittedCount;
@@ -444,26 +444,26 @@ const recordedS = (sound) => (sound.samples.length * 128) / sound.context.sample
 
 function speak() {
   const text = $("text").value.trim();
-  if (!text || !call?.line) return;
-  const { line } = call;
+  if (!text || !call?.connection) return;
+  const { connection } = call;
   show.notice("");
-  if (!call.audible) call.asked = call.sound.now;
+  if (!call.audible) call.askedAt = call.sound.now;
   if (isAsking()) {
     if (call.audible) interrupt();
-    transcript.asked(text);
-    line.send({ type: "ask", text: text.slice(0, TEXT_PIECE) });
+    transcript.addQuestion(text);
+    connection.send({ type: "ask", text: text.slice(0, MAX_MESSAGE_TEXT) });
   } else {
-    for (let at = 0; at < text.length; at += TEXT_PIECE) line.send({ type: "text", text: text.slice(at, at + TEXT_PIECE) });
-    line.send({ type: "end" });
+    for (let at = 0; at < text.length; at += MAX_MESSAGE_TEXT) connection.send({ type: "text", text: text.slice(at, at + MAX_MESSAGE_TEXT) });
+    connection.send({ type: "end" });
   }
   $("text").value = "";
   $("text").focus();
 }
 
-function press(digit) { call?.line?.send({ type: "dtmf", digit }); }
+function press(digit) { call?.connection?.send({ type: "dtmf", digit }); }
 
-const chosen = { voice: false, speed: false }; // by the reader, not by the server
-const voices = new Map(); // by id, what is said of each
+const chosen = { voice: false, speed: false }; // whether the user chose it, so that the server's does not replace it
+const voices = new Map(); // id -> description
 
 function offerVoices(offered) {
   const before = $("voice").value;
@@ -479,14 +479,14 @@ function showSpeech() {
   $("voice-about").textContent = voices.get($("voice").value) ?? "";
 }
 
-// The page hears a talker first and stops at once; the server, whose judgement is better, hears the quiet ones.
+// The page detects loud speech at once; the server's detector is slower and also finds quiet speech.
 function sendOnSpeech() {
-  call?.line?.send({ type: "on_speech", action: $("barge-in").checked ? "discard" : "tell" });
+  call?.connection?.send({ type: "on_speech", action: $("barge-in").checked ? "discard" : "tell" });
 }
 
 function showMode() {
   const asks = isAsking();
-  $("text-label").textContent = asks ? "Your question" : "Words to say";
+  $("text-label").textContent = asks ? "Your question" : "Text to speak";
   $("speak").textContent = asks ? "Ask" : "Speak";
 }
 
@@ -494,7 +494,7 @@ const isAsking = () => Boolean(call?.answers) && new FormData($("say")).get("mod
 
 function sendSpeech() {
   showSpeech();
-  call?.line?.send({ type: "speech", voice: $("voice").value, speed: Number($("speed").value) });
+  call?.connection?.send({ type: "speech", voice: $("voice").value, speed: Number($("speed").value) });
 }
 
 // ---------------------------------------------------------------------------------------------------------
@@ -522,10 +522,10 @@ function stopRecording(current = call) {
 }
 
 // ---------------------------------------------------------------------------------------------------------
-// The picture of the voice: one bar for every 30 ms, the newest at the right. Who asked for less motion gets one
-// bar that stands still, as long as the last half second was loud.
+// The waveform: one bar for every 30 ms, the newest at the right. With reduced motion, one still bar as long as
+// the last half second was loud.
 
-const stillness = matchMedia("(prefers-reduced-motion: reduce)");
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 const wave = {
   levels: [],
@@ -534,7 +534,7 @@ const wave = {
   push(peak) {
     this.levels.push(peak);
     if (this.levels.length > 400) this.levels.shift();
-    if (this.drawing || (stillness.matches && ++this.skipped % 16)) return;
+    if (this.drawing || (reducedMotion.matches && ++this.skipped % 16)) return;
     this.drawing = true;
     requestAnimationFrame(() => this.draw());
   },
@@ -548,7 +548,7 @@ const wave = {
     pen.clearRect(0, 0, width, height);
     pen.fillStyle = getComputedStyle(canvas).color;
     const step = 5 * scale, thick = 2 * scale;
-    if (stillness.matches) {
+    if (reducedMotion.matches) {
       const loudest = Math.max(...this.levels.slice(-16));
       pen.fillRect(0, (height - thick) / 2, Math.sqrt(loudest) * width, thick);
       return;
@@ -574,13 +574,13 @@ function render(state) {
   for (const button of [$("interrupt"), $("speak"), $("record"), ...$("keypad").children]) button.disabled = !live;
   if (state === "calling") show.status("Calling…");
   if (live) {
-    show.status("On the line");
+    show.status("On a call");
     const isElsewhere = ![$("call"), document.body].includes(document.activeElement);
-    const hasScreenKeys = matchMedia("(pointer: coarse)").matches; // a keyboard that would cover the page
+    const hasScreenKeys = matchMedia("(pointer: coarse)").matches; // its keyboard would cover the page
     if (!isElsewhere && !hasScreenKeys) { $("text").focus(); $("text").select(); }
   }
   wave.clear();
-  tell("state", { state });
+  dispatch("state", { state });
 }
 
 $("call").onclick = () => (call ? end(call, "You hung up.") : begin());
@@ -595,10 +595,10 @@ $("voice").onchange = () => { chosen.voice = true; sendSpeech(); };
 $("speed").oninput = showSpeech;
 $("speed").onchange = () => { chosen.speed = true; sendSpeech(); };
 $("barge-in").onchange = sendOnSpeech;
-$("phone").onchange = () => call?.sound?.asTelephone($("phone").checked);
+$("phone").onchange = () => call?.sound?.setTelephoneBand($("phone").checked);
 $("keypad").onclick = ({ target }) => { if (target.matches("button")) press(target.value || target.textContent); };
 $("keypad").onkeydown = ({ key }) => { if (/^[0-9*#]$/.test(key)) press(key); };
 document.onkeydown = (event) => { if (event.key === "Escape" && call) interrupt(); };
 window.onpagehide = () => { if (call) end(call, "The page was left."); };
 render("idle");
-fetch("/status").then((answer) => answer.json()).then(({ voices }) => offerVoices(voices)).catch(() => {}); // the call tells, too
+fetch("/status").then((answer) => answer.json()).then(({ voices }) => offerVoices(voices)).catch(() => {}); // sent again when a call starts
