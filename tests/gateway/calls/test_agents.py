@@ -1,4 +1,4 @@
-"""Agents: what they say, when, and what interrupts them."""
+"""Agents: their utterances, their timing, and interruptions."""
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Coroutine
@@ -32,7 +32,7 @@ AFTERNOON = datetime(2026, 3, 4, 15, 7)
 
 
 class FakeCall:
-    """Speaks each text for ``speech_s`` and keeps a diary of (seconds, what)."""
+    """Speaks each text for ``speech_s``; ``diary`` has (seconds, what was done)."""
 
     def __init__(self, speech_s: float = 1.0) -> None:
         self.diary: list[tuple[float, str]] = []
@@ -106,7 +106,7 @@ def test_tokens_carry_the_space_before_them_and_are_short() -> None:
         ("  \n\n", []),
     ],
 )
-def test_blank_lines_part_utterances(script: str, expected: list[str]) -> None:
+def test_blank_lines_separate_utterances(script: str, expected: list[str]) -> None:
     assert split_script(script) == expected
 
 
@@ -116,13 +116,15 @@ def test_tokens_come_on_an_absolute_schedule(run_virtually: RunVirtually) -> Non
         start, times = loop.time(), []
         async for _ in at_pace(["a"] * 5, 10.0, now=loop.time):
             times.append(round(loop.time() - start, 3))
-            await asyncio.sleep(0.03)  # who takes them is slow; the pace stays
+            await asyncio.sleep(0.03)  # a slow consumer does not change the pace
         assert times == [0.0, 0.1, 0.2, 0.3, 0.4]
 
     run_virtually(scenario())
 
 
-def test_a_script_is_said_once_with_pauses_after_what_was_played(run_virtually: RunVirtually) -> None:
+def test_a_script_is_spoken_once_with_a_pause_after_each_utterance_was_played(
+    run_virtually: RunVirtually,
+) -> None:
     async def scenario() -> None:
         call = FakeCall()
         await ScriptAgent("One.\n\nTwo.", POLICY).run(call)
@@ -143,7 +145,7 @@ def test_a_script_stops_when_the_call_is_ending(run_virtually: RunVirtually) -> 
     run_virtually(scenario())
 
 
-def test_a_script_that_loops_begins_anew(run_virtually: RunVirtually) -> None:
+def test_a_looping_script_starts_over(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         call = FakeCall()
         running = asyncio.create_task(LoopingScriptAgent("One.\n\nTwo.", POLICY).run(call))
@@ -155,7 +157,7 @@ def test_a_script_that_loops_begins_anew(run_virtually: RunVirtually) -> None:
     run_virtually(scenario())
 
 
-def test_a_script_that_loops_does_not_hammer_a_full_house(run_virtually: RunVirtually) -> None:
+def test_a_looping_script_retries_at_most_once_a_second(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         call = FakeCall(speech_s=0.0)
         call.outcome = UtteranceOutcome.FAILED
@@ -168,7 +170,7 @@ def test_a_script_that_loops_does_not_hammer_a_full_house(run_virtually: RunVirt
     run_virtually(scenario())
 
 
-def test_nobody_says_nothing_until_the_caller_hangs_up(run_virtually: RunVirtually) -> None:
+def test_a_silent_agent_runs_until_the_caller_hangs_up(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         call = FakeCall()
         asyncio.get_running_loop().call_later(60, call.closed.set)
@@ -182,51 +184,51 @@ def menu() -> KeyMenu:
     return KeyMenu(lambda: AFTERNOON)
 
 
-def answers(keys: str) -> list[str]:
+def replies_to(keys: str) -> list[str]:
     line = menu()
     return [line.reply_to(key).text for key in keys]
 
 
-def test_the_menu_is_said_first_and_again_at_0() -> None:
+def test_the_menu_is_spoken_first_and_again_at_0() -> None:
     assert KeyMenu.MENU in menu().greet().text
-    assert answers("0") == [KeyMenu.MENU]
+    assert replies_to("0") == [KeyMenu.MENU]
 
 
 def test_1_tells_the_time() -> None:
-    assert answers("1") == ["You pressed 1. It is 3:07 PM."]
+    assert replies_to("1") == ["You pressed 1. It is 3:07 PM."]
 
 
-def test_2_reads_back_what_is_typed_up_to_pound_with_its_zeros() -> None:
-    assert answers("20417#") == ["You pressed 2. Type your digits, then pound.", "", "", "", "",
+def test_2_reads_back_the_digits_typed_up_to_pound() -> None:
+    assert replies_to("20417#") == ["You pressed 2. Type your digits, then pound.", "", "", "", "",
                                  "You typed 0, 4, 1, 7."]  # fmt: skip
-    assert answers("2#")[-1] == "You typed nothing."
+    assert replies_to("2#")[-1] == "You typed nothing."
 
 
-def test_after_the_digits_the_menu_is_back() -> None:
-    assert answers("25#1")[-1] == "You pressed 1. It is 3:07 PM."
+def test_after_the_digits_keys_select_from_the_menu_again() -> None:
+    assert replies_to("25#1")[-1] == "You pressed 1. It is 3:07 PM."
 
 
-def test_too_many_digits_are_read_back_unasked() -> None:
-    replies = answers("2" + "7" * 41)
+def test_at_40_digits_they_are_read_back_without_pound() -> None:
+    replies = replies_to("2" + "7" * 41)
     assert replies[40].startswith("You typed 7, 7")
     assert replies[40].count("7") == 40
     assert replies[41] == f"You pressed 7. {KeyMenu.MENU}"
 
 
-def test_other_keys_are_named() -> None:
-    assert answers("7A") == [f"You pressed 7. {KeyMenu.MENU}", f"You pressed A. {KeyMenu.MENU}"]
+def test_other_keys_are_named_and_the_menu_is_repeated() -> None:
+    assert replies_to("7A") == [f"You pressed 7. {KeyMenu.MENU}", f"You pressed A. {KeyMenu.MENU}"]
 
 
-def test_star_only_interrupts_also_while_digits_are_typed() -> None:
-    assert answers("*") == [""]
-    assert answers("21*2#")[-1] == "You typed 1, 2."
+def test_star_only_interrupts_even_while_digits_are_typed() -> None:
+    assert replies_to("*") == [""]
+    assert replies_to("21*2#")[-1] == "You typed 1, 2."
 
 
 def test_pound_ends_the_call() -> None:
     assert menu().reply_to("#") == KeyReply("You pressed pound. Goodbye.", ends_call=True)
 
 
-def test_a_key_interrupts_what_is_being_said_at_once(run_virtually: RunVirtually) -> None:
+def test_a_key_interrupts_speech_at_once(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         call = FakeCall(speech_s=10.0)
         loop = asyncio.get_running_loop()
@@ -248,7 +250,7 @@ def test_a_key_interrupts_what_is_being_said_at_once(run_virtually: RunVirtually
     run_virtually(scenario())
 
 
-def test_keys_pressed_ahead_are_all_taken(run_virtually: RunVirtually) -> None:
+def test_keys_pressed_ahead_are_all_answered(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         call = FakeCall()
         for key in "20417##":
@@ -260,7 +262,7 @@ def test_keys_pressed_ahead_are_all_taken(run_virtually: RunVirtually) -> None:
     run_virtually(scenario())
 
 
-def test_the_choice_makes_the_agent(tmp_path: Path) -> None:
+def test_the_setting_selects_the_agent(tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     script.write_text("Hello.", encoding="utf-8")
     assert isinstance(make_agent("keys", POLICY, loops=False), KeysAgent)
@@ -270,16 +272,18 @@ def test_the_choice_makes_the_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "reason"),
     [
         (None, "cannot read the script"),
         (b"\xff\xfe\x00", "is not UTF-8 text"),
         (b" \n\n", "is empty"),
     ],
 )
-def test_a_script_that_is_none_is_one_sentence(content: bytes | None, sentence: str, tmp_path: Path) -> None:
+def test_an_unusable_script_is_refused_with_the_reason(
+    content: bytes | None, reason: str, tmp_path: Path
+) -> None:
     script = tmp_path / "script.txt"
     if content is not None:
         script.write_bytes(content)
-    with pytest.raises(BadRequest, match=sentence):
+    with pytest.raises(BadRequest, match=reason):
         make_agent(f"script:{script}", POLICY, loops=False)

@@ -1,4 +1,4 @@
-"""The calls API over real sockets: a gateway, a phone, and a program that holds the call."""
+"""The calls API over real sockets: a gateway, a phone, and a program that attaches to its call."""
 
 import asyncio
 import importlib.util
@@ -35,7 +35,7 @@ from vivavoce.tts_engine.errors import Overloaded
 
 
 class Phone:
-    """A caller: sends what it is told, keeps what it hears."""
+    """A caller over AudioSocket; keeps the audio it receives."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.call_id = str(uuid.uuid4())
@@ -65,8 +65,8 @@ class Phone:
         self.hung_up.set()
 
 
-class House:
-    """A gateway with its addresses."""
+class CallServer:
+    """A gateway, its phones, and clients of its calls API."""
 
     def __init__(self, gateway: Gateway, headers: dict[str, str]) -> None:
         self.gateway = gateway
@@ -78,7 +78,9 @@ class House:
     async def phone(self) -> Phone:
         phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket))
         self.phones.append(phone)
-        while phone.call_id not in [line.call.call_id for line in self.gateway.audiosocket_server.registry]:
+        while phone.call_id not in [
+            active_call.call.call_id for active_call in self.gateway.audiosocket_server.registry
+        ]:
             await asyncio.sleep(0.005)
         return phone
 
@@ -97,16 +99,16 @@ class House:
 
 
 @asynccontextmanager
-async def house(keys_file: Path | None = None, key: str = "") -> AsyncIterator[House]:
+async def call_server(keys_file: Path | None = None, key: str = "") -> AsyncIterator[CallServer]:
     settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with await Engine.open(backend=StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
-        opened = House(gateway, headers)
+        server = CallServer(gateway, headers)
         try:
-            yield opened
+            yield server
         finally:
-            for phone in opened.phones:
+            for phone in server.phones:
                 await phone.aclose()
             await gateway.aclose()
 
@@ -115,14 +117,14 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 120))
 
 
-async def say(socket: ClientConnection, *texts: str) -> None:
+async def send_utterance(socket: ClientConnection, *texts: str) -> None:
     for text in texts:
         await socket.send(json.dumps({"type": "text", "text": text}))
     await socket.send(json.dumps({"type": "end"}))
 
 
 async def until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
-    """Messages up to the first of that type."""
+    """Return the messages up to the first of that type."""
     messages = []
     while True:
         message = json.loads(await socket.recv())
@@ -131,93 +133,98 @@ async def until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
             return messages
 
 
-async def until_free(opened: House, phone: Phone) -> None:
-    """Until the call's holder has let go of it, which its leaving is noticed by."""
-    while opened.gateway.audiosocket_server.registry.get(phone.call_id).attached:
+async def until_unattached(server: CallServer, phone: Phone) -> None:
+    """Wait until the gateway has noticed that the call's program is gone."""
+    while server.gateway.audiosocket_server.registry.get(phone.call_id).attached:
         await asyncio.sleep(0.01)
 
 
-def test_a_program_holds_a_call_speaks_and_learns_what_was_heard() -> None:
+def test_a_program_attaches_speaks_and_gets_the_words_heard() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 started = (await until(socket, "started"))[0]
                 assert started["call"] == phone.call_id
                 assert started["kind"] == "audiosocket"
-                await say(socket, "Hel", "lo ", "there, my fri", "end.")
-                told = await until(socket, "speech_finished")
-                assert told[0] == {"type": "speech_started", "utterance": 0}
-                assert [message["text"] for message in told if message["type"] == "word"] == [
+                await send_utterance(socket, "Hel", "lo ", "there, my fri", "end.")
+                received = await until(socket, "speech_finished")
+                assert received[0] == {"type": "speech_started", "utterance": 0}
+                assert [message["text"] for message in received if message["type"] == "word"] == [
                     "Hello",
                     "there",
                     "my",
                     "friend",
                 ]
-                assert told[-1] == {"type": "speech_finished", "utterance": 0, "outcome": "spoken"}
+                assert received[-1] == {"type": "speech_finished", "utterance": 0, "outcome": "spoken"}
             assert np.abs(np.frombuffer(bytes(phone.heard), "<i2")).max() > 4000
 
     run(test())
 
 
-def test_utterances_are_said_one_after_the_other() -> None:
+def test_utterances_are_spoken_one_after_another() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
-                await say(socket, "First one.")
-                await say(socket, "Second one.")
-                told = await until(socket, "speech_finished") + await until(socket, "speech_finished")
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                await send_utterance(socket, "First one.")
+                await send_utterance(socket, "Second one.")
+                received = await until(socket, "speech_finished") + await until(socket, "speech_finished")
                 words = [
-                    (message["utterance"], message["text"]) for message in told if message["type"] == "word"
+                    (message["utterance"], message["text"])
+                    for message in received
+                    if message["type"] == "word"
                 ]
                 assert words == [(0, "First"), (0, "one"), (1, "Second"), (1, "one")]
 
     run(test())
 
 
-def test_flush_speaks_without_a_full_stop() -> None:
+def test_flush_speaks_text_without_a_full_stop() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "text", "text": "one moment please"}))
                 await socket.send(json.dumps({"type": "flush"}))
-                told = await until(socket, "word")
-                assert told[-1]["text"] == "one"
+                received = await until(socket, "word")
+                assert received[-1]["text"] == "one"
 
     run(test())
 
 
-def test_discard_stops_and_tells_what_was_heard() -> None:
+def test_a_discard_stops_speech_and_reports_the_text_heard() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 text = "one two three four five six seven eight nine ten eleven twelve " * 4
-                await say(socket, text)
-                await say(socket, "never said.")
+                await send_utterance(socket, text)
+                await send_utterance(socket, "never spoken.")
                 await until(socket, "word")
                 await until(socket, "word")
                 await socket.send(json.dumps({"type": "discard"}))
-                told = await until(socket, "discarded")
-                words = [message["text"] for message in told if message["type"] == "word"]
-                heard = told[-1]["heard"].split()
+                received = await until(socket, "discarded")
+                words = [message["text"] for message in received if message["type"] == "word"]
+                heard = received[-1]["heard"].split()
                 assert heard == text.split()[: len(heard)]
                 assert 2 <= len(heard) <= 2 + len(words)
-                assert told[-1]["cut_ms"] > 300
-                await say(socket, "Back again.")
-                told = await until(socket, "speech_finished")
-                assert [message["text"] for message in told if message["type"] == "word"] == ["Back", "again"]
+                assert received[-1]["cut_ms"] > 300
+                await send_utterance(socket, "Back again.")
+                received = await until(socket, "speech_finished")
+                assert [message["text"] for message in received if message["type"] == "word"] == [
+                    "Back",
+                    "again",
+                ]
 
     run(test())
 
 
-def test_keys_and_the_caller_s_audio_come_out() -> None:
+def test_keys_and_audio_of_the_caller_are_sent_to_the_program() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id, "?audio=in") as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id, "?audio=in") as socket:
                 await until(socket, "started")
                 phone.send(Dtmf("7"))
                 assert (await until(socket, "dtmf"))[-1]["digit"] == "7"
@@ -227,11 +234,11 @@ def test_keys_and_the_caller_s_audio_come_out() -> None:
     run(test())
 
 
-def test_hanging_up_ends_the_call_and_tells_so() -> None:
+def test_hang_up_ends_the_call_and_the_socket() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "hang_up"}))
                 await until(socket, "hung_up")
                 with pytest.raises(ConnectionClosed):
@@ -241,55 +248,55 @@ def test_hanging_up_ends_the_call_and_tells_so() -> None:
     run(test())
 
 
-def test_a_caller_that_hangs_up_is_told_of() -> None:
+def test_a_caller_s_hang_up_is_reported() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await phone.aclose()
                 await until(socket, "hung_up")
 
     run(test())
 
 
-def test_a_call_is_held_by_one_program_at_a_time() -> None:
+def test_one_program_at_a_time_is_attached_to_a_call() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await until(socket, "started")
-                async with opened.socket(phone.call_id) as second:
+                async with server.socket(phone.call_id) as second:
                     assert "another program is attached" in (await until(second, "error"))[-1]["message"]
                     with pytest.raises(ConnectionClosed) as closed:
                         await second.recv()
                     assert closed.value.rcvd is not None and closed.value.rcvd.code == 4409
-                async with opened.http() as client:
+                async with server.http() as client:
                     answer = await client.post(f"/{phone.call_id}/speech", content="Hello.")
                     assert answer.status_code == 409
-            await until_free(opened, phone)
-            async with opened.socket(phone.call_id) as third:
+            await until_unattached(server, phone)
+            async with server.socket(phone.call_id) as third:
                 await until(third, "started")
 
     run(test())
 
 
-def test_next_waits_for_a_call_that_nobody_holds() -> None:
+def test_next_waits_for_a_call_without_a_program() -> None:
     async def test() -> None:
-        async with house() as opened, opened.socket("next") as socket:
+        async with call_server() as server, server.socket("next") as socket:
             waiting = asyncio.create_task(until(socket, "started"))
             await asyncio.sleep(0.05)
             assert not waiting.done()
-            phone = await opened.phone()
+            phone = await server.phone()
             assert (await waiting)[-1]["call"] == phone.call_id
 
     run(test())
 
 
-def test_who_no_longer_waits_for_a_call_is_forgotten_and_holds_none() -> None:
+def test_a_program_that_disconnects_while_it_waits_leaves_no_task() -> None:
     async def test() -> None:
-        async with house() as opened:
+        async with call_server() as server:
             before = len(asyncio.all_tasks())
-            async with opened.socket("next"), opened.socket("next") as impatient:
+            async with server.socket("next"), server.socket("next") as impatient:
                 await impatient.send(json.dumps({"type": "text", "text": "Are you there?"}))
                 await asyncio.sleep(0.05)
             while len(asyncio.all_tasks()) > before:
@@ -298,27 +305,27 @@ def test_who_no_longer_waits_for_a_call_is_forgotten_and_holds_none() -> None:
     run(test())
 
 
-def test_what_is_sent_while_a_call_is_waited_for_is_said_on_it() -> None:
+def test_text_sent_while_waiting_for_a_call_is_spoken_on_it() -> None:
     async def test() -> None:
-        async with house() as opened, opened.socket("next") as socket:
-            await say(socket, "One ", "two.")
+        async with call_server() as server, server.socket("next") as socket:
+            await send_utterance(socket, "One ", "two.")
             await asyncio.sleep(0.05)
-            await opened.phone()
-            told = await until(socket, "speech_finished")
-            assert [message["text"] for message in told if message["type"] == "word"] == ["One", "two"]
+            await server.phone()
+            received = await until(socket, "speech_finished")
+            assert [message["text"] for message in received if message["type"] == "word"] == ["One", "two"]
 
     run(test())
 
 
-def test_calls_are_listed_and_spoken_on_over_http() -> None:
+def test_calls_are_listed_spoken_on_and_ended_over_http() -> None:
     async def test() -> None:
         async def body() -> AsyncIterator[bytes]:
             for byte in "Grüße. Good day.".encode():
                 yield bytes([byte])
 
-        async with house() as opened, opened.http() as client:
+        async with call_server() as server, server.http() as client:
             assert (await client.get("")).json() == {"calls": []}
-            phone = await opened.phone()
+            phone = await server.phone()
             (listed,) = (await client.get("")).json()["calls"]
             assert listed["call"] == phone.call_id
             assert listed["held"] is False
@@ -334,10 +341,10 @@ def test_calls_are_listed_and_spoken_on_over_http() -> None:
     run(test())
 
 
-def test_discard_over_http_cuts_what_is_being_said() -> None:
+def test_a_discard_over_http_cuts_the_utterance() -> None:
     async def test() -> None:
-        async with house() as opened, opened.http() as client:
-            phone = await opened.phone()
+        async with call_server() as server, server.http() as client:
+            phone = await server.phone()
             text = "one two three four five six seven eight nine ten " * 6
             speaking = asyncio.create_task(client.post(f"/{phone.call_id}/speech", content=text))
             while not any(phone.heard):
@@ -351,48 +358,48 @@ def test_discard_over_http_cuts_what_is_being_said() -> None:
     run(test())
 
 
-def test_bad_messages_are_answered_and_the_call_goes_on() -> None:
+def test_invalid_messages_are_answered_with_errors_and_the_call_goes_on() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await until(socket, "started")
                 for bad in (b"\x00\x01", "{", json.dumps({"type": "text", "text": "x" * 1_000_000})):
                     await socket.send(bad)
                     assert (await until(socket, "error"))[-1]["message"]
-                await say(socket, "Still here.")
+                await send_utterance(socket, "Still here.")
                 assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
 
     run(test())
 
 
-def test_an_unknown_call_and_an_unknown_voice_are_said_so() -> None:
+def test_an_unknown_call_or_voice_is_an_error_and_an_alias_is_none() -> None:
     async def test() -> None:
-        async with house() as opened:
-            async with opened.socket("nobody") as socket:
-                assert "no call 'nobody'" in (await until(socket, "error"))[-1]["message"]
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
-                await socket.send(json.dumps({"type": "speech", "voice": "nobody"}))
-                await say(socket, "Hello.")
+        async with call_server() as server:
+            async with server.socket("unknown") as socket:
+                assert "no call 'unknown'" in (await until(socket, "error"))[-1]["message"]
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                await socket.send(json.dumps({"type": "speech", "voice": "unknown"}))
+                await send_utterance(socket, "Hello.")
                 await socket.send(json.dumps({"type": "speech", "voice": "alloy"}))  # an alias
-                await say(socket, "Hello.")
+                await send_utterance(socket, "Hello.")
                 assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
 
     run(test())
 
 
-def test_too_much_waiting_text_is_refused_and_what_came_before_is_said() -> None:
+def test_text_beyond_the_limit_is_refused() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
-                await say(socket, "First words here.")
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                await send_utterance(socket, "First words here.")
                 for _ in range(6):
                     await socket.send(json.dumps({"type": "text", "text": "word " * 12_000}))
-                told = await until(socket, "error")
-                assert "waiting" in told[-1]["message"]
-                assert opened.gateway.unready() is None
+                received = await until(socket, "error")
+                assert "waiting" in received[-1]["message"]
+                assert server.gateway.unready() is None
 
     run(test())
 
@@ -400,60 +407,62 @@ def test_too_much_waiting_text_is_refused_and_what_came_before_is_said() -> None
 # With a key that has limits
 
 
-def limited(tmp_path: Path, characters_per_minute: int) -> dict[str, Any]:
-    """A house whose one program may have so much said."""
+def limited_key(tmp_path: Path, characters_per_minute: int) -> dict[str, Any]:
+    """Settings of a server with one key of that quota."""
     file = tmp_path / "keys.json"
     limits = KeyLimits(characters_per_minute=characters_per_minute)
     return {"keys_file": file, "key": KeysFile(file).add("program", (Scope.CALLS,), limits)}
 
 
-def words(told: list[dict[str, Any]]) -> list[str]:
-    return [message["text"] for message in told if message["type"] == "word"]
+def words(received: list[dict[str, Any]]) -> list[str]:
+    return [message["text"] for message in received if message["type"] == "word"]
 
 
-def test_text_that_a_key_may_have_said_is_said_to_the_last_character(tmp_path: Path) -> None:
+def test_text_within_a_key_s_quota_is_spoken_to_the_last_character(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(**limited(tmp_path, 27)) as opened, opened.http() as client:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
-                await say(socket, "One ", "two.", " Three")
-                told = await until(socket, "speech_finished")
-                assert words(told) == ["One", "two", "Three"]
+        async with call_server(**limited_key(tmp_path, 27)) as server, server.http() as client:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                await send_utterance(socket, "One ", "two.", " Three")
+                received = await until(socket, "speech_finished")
+                assert words(received) == ["One", "two", "Three"]
             answer = await client.post(f"/{phone.call_id}/speech", content="Over HTTP.")
-            while answer.status_code == 409:  # the program is still being let go of
+            while answer.status_code == 409:  # the program is still attached
                 answer = await client.post(f"/{phone.call_id}/speech", content="Over HTTP.")
             assert answer.json()["outcome"] == "spoken"
 
     run(test())
 
 
-def test_text_that_is_too_much_for_a_key_is_refused_and_the_call_goes_on(tmp_path: Path) -> None:
+def test_text_beyond_a_key_s_quota_is_refused_up_to_the_end_of_its_utterance(tmp_path: Path) -> None:
     async def test() -> None:
-        async with house(**limited(tmp_path, 20)) as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
-                await say(socket, "One two", " far too much for a key of twenty characters", " hole")
-                await say(socket, "Three.")
-                told = await until(socket, "speech_finished") + await until(socket, "speech_finished")
-                (error,) = [message for message in told if message["type"] == "error"]
+        async with call_server(**limited_key(tmp_path, 20)) as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                await send_utterance(
+                    socket, "One two", " far too much for a key of twenty characters", " hole"
+                )
+                await send_utterance(socket, "Three.")
+                received = await until(socket, "speech_finished") + await until(socket, "speech_finished")
+                (error,) = [message for message in received if message["type"] == "error"]
                 assert "allowed 20 characters a minute" in error["message"]
                 assert 0 < error["retry_after_s"] <= 60
-                assert words(told) == ["One", "two", "Three"]
+                assert words(received) == ["One", "two", "Three"]
                 await socket.send(json.dumps({"type": "hang_up"}))
                 await until(socket, "hung_up")
 
     run(test())
 
 
-def test_a_body_that_is_too_much_for_a_key_is_spoken_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_body_beyond_a_key_s_quota_is_spoken_as_far_as_the_quota_goes(tmp_path: Path) -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b"One two three. "
         await asyncio.sleep(0.3)
         yield b"And this is too much."
 
     async def test() -> None:
-        async with house(**limited(tmp_path, 30)) as opened, opened.http() as client:
-            phone = await opened.phone()
+        async with call_server(**limited_key(tmp_path, 30)) as server, server.http() as client:
+            phone = await server.phone()
             refused = await client.post(f"/{phone.call_id}/speech", content=body())
             assert refused.status_code == 429
             assert 0 < int(refused.headers["retry-after"]) <= 60
@@ -469,11 +478,11 @@ def test_a_body_that_is_too_much_for_a_key_is_spoken_as_far_as_it_goes(tmp_path:
     run(test())
 
 
-def test_who_holds_a_call_with_a_key_that_is_revoked_has_nothing_more_said(tmp_path: Path) -> None:
+def test_nothing_more_is_spoken_for_a_key_that_is_revoked(tmp_path: Path) -> None:
     async def test() -> None:
-        secured = limited(tmp_path, 1_000)
-        async with house(**secured) as opened, opened.http() as client:
-            phone, second = await opened.phone(), await opened.phone()
+        secured = limited_key(tmp_path, 1_000)
+        async with call_server(**secured) as server, server.http() as client:
+            phone, second = await server.phone(), await server.phone()
             revoked = asyncio.Event()
 
             async def body() -> AsyncIterator[bytes]:
@@ -482,81 +491,81 @@ def test_who_holds_a_call_with_a_key_that_is_revoked_has_nothing_more_said(tmp_p
                 yield b"Two."
 
             posting = asyncio.create_task(client.post(f"/{second.call_id}/speech", content=body()))
-            async with opened.socket(phone.call_id) as socket:
-                await say(socket, "One.")
+            async with server.socket(phone.call_id) as socket:
+                await send_utterance(socket, "One.")
                 await until(socket, "speech_finished")
                 while not any(second.heard):
                     await asyncio.sleep(0.01)
                 KeysFile(secured["keys_file"]).revoke(secured["key"][3:11])
                 revoked.set()
-                await say(socket, "Two.", " Three.")
+                await send_utterance(socket, "Two.", " Three.")
                 assert "no valid API key" in (await until(socket, "error"))[-1]["message"]
                 assert (await posting).status_code == 401
-                await say(socket, "Four.")
+                await send_utterance(socket, "Four.")
                 assert "no valid API key" in (await until(socket, "error"))[-1]["message"]
                 assert not phone.hung_up.is_set()
 
     run(test())
 
 
-def test_who_holds_a_call_is_told_of_what_could_not_be_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_utterance_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: object) -> None:
         raise Overloaded("full", reason="streams", retry_after_s=1.0)
 
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await until(socket, "started")
                 with monkeypatch.context() as patch:
-                    patch.setattr(opened.gateway.engine, "stream", full)
-                    await say(socket, "Never heard.")
+                    patch.setattr(server.gateway.engine, "stream", full)
+                    await send_utterance(socket, "Never heard.")
                     assert "could not be spoken" in (await until(socket, "error"))[-1]["message"]
-                await say(socket, "Heard.")
+                await send_utterance(socket, "Heard.")
                 assert (await until(socket, "speech_finished"))[-1]["outcome"] == "spoken"
 
     run(test())
 
 
-def test_an_error_of_ours_ends_the_hold_and_is_logged(
+def test_a_fault_of_the_server_ends_the_attachment_and_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(message: str) -> None:
-        raise ArithmeticError("a fault of ours")
+        raise ArithmeticError("a fault of the server")
 
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await until(socket, "started")
                 monkeypatch.setattr(api, "parse_client_message", broken)
-                await say(socket, "Hello.")
+                await send_utterance(socket, "Hello.")
                 with pytest.raises(ConnectionClosed) as closed:
                     await until(socket, "nothing")
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
-            assert not opened.gateway.audiosocket_server.registry.get(phone.call_id).attached
+            assert not server.gateway.audiosocket_server.registry.get(phone.call_id).attached
             assert not phone.hung_up.is_set()
 
     run(test())
-    assert "a fault of ours" in caplog.text
+    assert "a fault of the server" in caplog.text
 
 
-def test_a_request_that_is_broken_off_ends_its_speech_and_is_no_error(
+def test_a_request_that_is_aborted_ends_its_speech_without_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            _, writer = await asyncio.open_connection(*opened.gateway.addresses.http)
+        async with call_server() as server:
+            phone = await server.phone()
+            _, writer = await asyncio.open_connection(*server.gateway.addresses.http)
             writer.write(
                 f"POST /v1/calls/{phone.call_id}/speech HTTP/1.1\r\nhost: 127.0.0.1\r\n"
                 "content-length: 100\r\n\r\nOne two three four ".encode()
             )
-            line = opened.gateway.audiosocket_server.registry.get(phone.call_id)
-            while not line.attached:
+            active_call = server.gateway.audiosocket_server.registry.get(phone.call_id)
+            while not active_call.attached:
                 await asyncio.sleep(0.01)
             writer.close()
-            while line.attached:
+            while active_call.attached:
                 await asyncio.sleep(0.01)
             assert not phone.hung_up.is_set()
 
@@ -564,23 +573,23 @@ def test_a_request_that_is_broken_off_ends_its_speech_and_is_no_error(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_a_holder_that_leaves_in_mid_sentence_leaves_the_call_up() -> None:
+def test_the_call_goes_on_when_its_program_leaves_in_mid_sentence() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "text", "text": "one two three four five six seven, "}))
                 await until(socket, "word")
-            await until_free(opened, phone)
+            await until_unattached(server, phone)
             assert not phone.hung_up.is_set()
-            async with opened.socket(phone.call_id) as socket:
+            async with server.socket(phone.call_id) as socket:
                 await until(socket, "started")
 
     run(test())
 
 
 async def spoken_question() -> bytes:
-    """A sentence of the packaged voice, s16le at 8 kHz."""
+    """Return a sentence of the packaged voice, s16le at 8 kHz."""
     async with await Engine.open() as engine, engine.stream() as stream:
         stream.push_text("Excuse me, could you please stop talking?")
         stream.end_input()
@@ -588,19 +597,21 @@ async def spoken_question() -> bytes:
         return b"".join([down.push(chunk.pcm) async for chunk in stream])
 
 
-def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
+def test_a_caller_who_speaks_is_reported_and_interrupts() -> None:
     async def test() -> None:
         question = await spoken_question()
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "on_speech", "action": "discard"}))
-                await say(socket, "one two three four five six seven eight nine ten eleven twelve " * 4)
+                await send_utterance(
+                    socket, "one two three four five six seven eight nine ten eleven twelve " * 4
+                )
                 await until(socket, "word")
                 for start in range(0, len(question), 320):
                     phone.send(AudioSocketAudio(8000, question[start : start + 320]))
-                told = [message["type"] for message in await until(socket, "discarded")]
-                assert told[-2:] == ["caller_speaking", "discarded"]
+                received = [message["type"] for message in await until(socket, "discarded")]
+                assert received[-2:] == ["caller_speaking", "discarded"]
                 for _ in range(50):
                     phone.send(AudioSocketAudio(8000, bytes(320)))
                 await until(socket, "caller_silent")
@@ -610,30 +621,30 @@ def test_a_caller_that_speaks_is_told_of_and_can_stop_the_speech() -> None:
 
 def test_text_of_an_utterance_that_was_interrupted_over_http_is_refused_up_to_its_end() -> None:
     async def test() -> None:
-        async with house() as opened, opened.http() as client:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server, server.http() as client:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "text", "text": "one two three four five six, "}))
                 await until(socket, "word")
                 assert (await client.post(f"/{phone.call_id}/discard")).json()["heard"]
                 await until(socket, "discarded")
-                await say(socket, "seven ", "eight.")
-                await say(socket, "Nine.")
-                told = await until(socket, "speech_finished")
-                errors = [message["message"] for message in told if message["type"] == "error"]
+                await send_utterance(socket, "seven ", "eight.")
+                await send_utterance(socket, "Nine.")
+                received = await until(socket, "speech_finished")
+                errors = [message["message"] for message in received if message["type"] == "error"]
                 assert errors == [
                     "this utterance was interrupted; its text is dropped up to the next end or discard"
                 ]
-                assert words(told) == ["Nine"]
+                assert words(received) == ["Nine"]
 
     run(test())
 
 
 def test_a_discard_is_answered_when_nothing_is_playing() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "discard"}))
                 assert (await until(socket, "discarded"))[-1] == {
                     "type": "discarded",
@@ -647,19 +658,19 @@ def test_a_discard_is_answered_when_nothing_is_playing() -> None:
 
 def test_with_all_events_text_is_reported_as_it_is_written_and_counters_once_a_second() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id, "?events=all") as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id, "?events=all") as socket:
                 (started,) = await until(socket, "started")
                 assert started["voices"][0]["id"] == started["voice"] == "tone-440"
                 assert (started["held"], started["speed"], started["answers"]) == (True, 1.0, False)
-                await say(socket, "Hello ", "there.")
-                told = await until(socket, "speech_started")
-                assert told[:2] == [
+                await send_utterance(socket, "Hello ", "there.")
+                received = await until(socket, "speech_started")
+                assert received[:2] == [
                     {"type": "utterance", "turn": 0, "text": "Hello "},
                     {"type": "utterance", "turn": 0, "text": "there."},
                 ]
-                assert told[-1].keys() == {"type", "utterance", "turn", "after_text_ms"}
+                assert received[-1].keys() == {"type", "utterance", "turn", "after_text_ms"}
                 stats = (await until(socket, "stats"))[-1]
                 assert stats["packets"] > 0 and stats["underruns"] == 0
 
@@ -668,9 +679,9 @@ def test_with_all_events_text_is_reported_as_it_is_written_and_counters_once_a_s
 
 def test_a_program_may_press_keys_and_is_told_that_no_language_model_answers() -> None:
     async def test() -> None:
-        async with house() as opened:
-            phone = await opened.phone()
-            async with opened.socket(phone.call_id) as socket:
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
                 await socket.send(json.dumps({"type": "dtmf", "digit": "#"}))
                 assert (await until(socket, "dtmf"))[-1]["digit"] == "#"
                 await socket.send(json.dumps({"type": "ask", "text": "Why?"}))
@@ -679,7 +690,7 @@ def test_a_program_may_press_keys_and_is_told_that_no_language_model_answers() -
     run(test())
 
 
-def test_the_example_holds_a_call_and_answers_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_attaches_to_a_call_and_answers_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(__file__).parents[3] / "examples" / "attach_to_a_call.py"
     spec = importlib.util.spec_from_file_location("attach_to_a_call", path)
     assert spec is not None and spec.loader is not None
@@ -695,9 +706,9 @@ def test_the_example_holds_a_call_and_answers_a_key(capsys: pytest.CaptureFixtur
             printed += capsys.readouterr().out
 
     async def test() -> None:
-        async with house() as opened:
-            holding = asyncio.create_task(example.attach(f"ws://{opened.base}/next/socket"))
-            phone = await opened.phone()
+        async with call_server() as server:
+            holding = asyncio.create_task(example.attach(f"ws://{server.base}/next/socket"))
+            phone = await server.phone()
             await until_printed("Hello")
             phone.send(Dtmf("7"))
             await until_printed("That was key")

@@ -1,4 +1,4 @@
-"""Bad browsers and bad programs at a whole gateway, and a neighbour who must not notice any of them."""
+"""Faulty browsers and programs at a gateway, beside a neighbouring call that must not be affected."""
 
 import asyncio
 import json
@@ -29,8 +29,8 @@ TIMEOUT_S = 120.0
 SENTENCE, SENTENCE_S = "Once upon a time. ", 0.8
 
 
-class Leg:
-    """A caller without a network: what is sent to it is gone."""
+class SilentLeg:
+    """A leg without a network, which drops its packets."""
 
     dropped = 0
 
@@ -42,7 +42,9 @@ class Leg:
             send=lambda packet: None, close=self.end,
         )  # fmt: skip
         gateway.call_registry.admit(self, peer="nowhere")
-        self.line: ActiveCall = gateway.call_registry.open(self, self.call, kind="test", peer="nowhere")
+        self.active_call: ActiveCall = gateway.call_registry.open(
+            self, self.call, kind="test", peer="nowhere"
+        )
 
     def tick(self, now: float) -> int:
         return self.call.tick(now)
@@ -55,17 +57,17 @@ class Leg:
         self._gateway.call_registry.remove(self, reason)
 
 
-class House:
+class GatewayFixture:
     def __init__(self, gateway: Gateway, client: httpx.AsyncClient) -> None:
         self.gateway = gateway
         self.client = client
         self.web = "{}:{}".format(*gateway.addresses.http)
 
-    def caller(self, call_id: str) -> Leg:
-        return Leg(self.gateway, call_id)
+    def open_call(self, call_id: str) -> SilentLeg:
+        return SilentLeg(self.gateway, call_id)
 
     @asynccontextmanager
-    async def holding(self, call_id: str) -> AsyncIterator[ClientConnection]:
+    async def attached_socket(self, call_id: str) -> AsyncIterator[ClientConnection]:
         async with connect(f"ws://{self.web}/v1/calls/{call_id}/socket") as socket:
             assert json.loads(await socket.recv())["type"] == "started"
             yield socket
@@ -75,48 +77,48 @@ class House:
 
 
 @asynccontextmanager
-async def house() -> AsyncIterator[House]:
+async def open_gateway() -> AsyncIterator[GatewayFixture]:
     settings = Settings(http_port=0, audiosocket_port=0)
     async with await Engine.open(backend=StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
         base = "http://{}:{}".format(*gateway.addresses.http)
         try:
             async with httpx.AsyncClient(base_url=base, timeout=TIMEOUT_S, trust_env=False) as client:
-                yield House(gateway, client)
+                yield GatewayFixture(gateway, client)
         finally:
             await gateway.aclose()
 
 
-async def story(told: list[str], over: asyncio.Event) -> AsyncIterator[str]:
-    """The same sentence, written as fast as it is spoken, until it is over; its words go into ``told``."""
+async def endless_sentences(written: list[str], over: asyncio.Event) -> AsyncIterator[str]:
+    """Yield a sentence as fast as it is spoken, until ``over``; add its words to ``written``."""
     while not over.is_set():
-        told += SENTENCE.rstrip(". ").split()
+        written += SENTENCE.rstrip(". ").split()
         yield SENTENCE
         with suppress(TimeoutError):
             async with asyncio.timeout(SENTENCE_S):
                 await over.wait()
 
 
-def beside_a_neighbour(test: Callable[[House], Awaitable[None]]) -> None:
-    """Run a test while somebody else is told a story, which must be heard word by word to its end."""
+def beside_a_neighbour(test: Callable[[GatewayFixture], Awaitable[None]]) -> None:
+    """Run a test during another call, of which every word must be heard."""
 
     async def run() -> None:
-        async with asyncio.timeout(TIMEOUT_S), house() as opened:
-            neighbour, told, heard, over = opened.caller("neighbour"), [], [], asyncio.Event()
+        async with asyncio.timeout(TIMEOUT_S), open_gateway() as fixture:
+            neighbour, written, heard, over = fixture.open_call("neighbour"), [], [], asyncio.Event()
             neighbour.call.events.add_listener(
                 lambda event: heard.append(event.word.text) if isinstance(event, WordHeard) else None
             )
-            listening = asyncio.create_task(neighbour.call.speak(story(told, over)))
+            listening = asyncio.create_task(neighbour.call.speak(endless_sentences(written, over)))
             while not heard:
                 await asyncio.sleep(0.01)
-            await test(opened)
+            await test(fixture)
             over.set()
             assert await listening is UtteranceOutcome.SPOKEN
             await neighbour.call.wait_played()
-            while len(heard) < len(told):
+            while len(heard) < len(written):
                 await asyncio.sleep(0.01)
-            assert heard == told
-            assert [line.call for line in opened.gateway.call_registry] == [neighbour.call]
+            assert heard == written
+            assert [active_call.call for active_call in fixture.gateway.call_registry] == [neighbour.call]
             neighbour.end("enough")
 
     with loopback_only():
@@ -133,13 +135,13 @@ async def good_offer(*, video: bool = False) -> str:
 
 
 def with_candidates(sdp: str, count: int) -> str:
-    lines = [line for line in sdp.splitlines() if "candidate" not in line]
+    lines = [active_call for active_call in sdp.splitlines() if "candidate" not in active_call]
     lines += [f"a=candidate:{n} 1 udp {n + 1} 127.0.0.1 {20_000 + n} typ host" for n in range(count)]
     return "\r\n".join(lines) + "\r\n"
 
 
-def test_offers_that_nobody_can_use_are_refused_in_a_sentence_and_hold_no_place() -> None:
-    async def test(house: House) -> None:
+def test_unusable_offers_are_refused_with_the_reason_and_do_not_count_as_calls() -> None:
+    async def test(fixture: GatewayFixture) -> None:
         sdp = await good_offer()
         bad = {
             "no audio": "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n",
@@ -149,73 +151,73 @@ def test_offers_that_nobody_can_use_are_refused_in_a_sentence_and_hold_no_place(
             "does not receive": sdp.replace("a=recvonly", "a=sendonly"),
             "cannot be answered": sdp.replace("a=ice-pwd", "a=ice-pw"),
         }
-        answers = await asyncio.gather(*(house.offer(one) for one in bad.values()))
+        answers = await asyncio.gather(*(fixture.offer(one) for one in bad.values()))
         for sentence, answer in zip(bad, answers, strict=True):
             assert answer.status_code in (400, 413), sentence
             assert sentence in answer.json()["error"]
-        assert len(house.gateway.call_registry._calls_by_leg) == 1  # the neighbour's
+        assert len(fixture.gateway.call_registry._calls_by_leg) == 1  # the neighbour's
 
     beside_a_neighbour(test)
 
 
 @pytest.mark.parametrize("candidates", [0, 200])
-def test_offers_of_who_is_never_reached_are_answered_and_their_places_are_free_again(
+def test_browsers_that_never_connect_are_answered_and_removed(
     candidates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(house: House) -> None:
-        object.__setattr__(house.gateway.browser_calls.settings, "connect_s", 0.2)
+    async def test(fixture: GatewayFixture) -> None:
+        object.__setattr__(fixture.gateway.browser_calls.settings, "connect_s", 0.2)
         sdp = with_candidates(await good_offer(), candidates)
-        registry, taken = house.gateway.call_registry, []
+        registry, taken = fixture.gateway.call_registry, []
         admit = registry.admit
 
-        def noted(leg: Any, *, peer: str) -> None:
+        def counted_admit(leg: Any, *, peer: str) -> None:
             admit(leg, peer=peer)
             taken.append(len(registry._calls_by_leg))
 
-        monkeypatch.setattr(registry, "admit", noted)
-        answers = await asyncio.gather(*(house.offer(sdp) for _ in range(5)))
+        monkeypatch.setattr(registry, "admit", counted_admit)
+        answers = await asyncio.gather(*(fixture.offer(sdp) for _ in range(5)))
         assert [answer.status_code for answer in answers] == [200] * 5
         assert len(taken) == 5 and min(taken) > 1  # beside the neighbour's
-        await house.gateway.browser_calls.wait_idle()
+        await fixture.gateway.browser_calls.wait_idle()
         assert len(registry._calls_by_leg) == 1
 
     beside_a_neighbour(test)
 
 
-def test_what_a_program_sends_amiss_is_told_to_it_and_its_call_goes_on() -> None:
-    async def test(house: House) -> None:
-        held = house.caller("held")
-        async with house.holding("held") as socket:
+def test_invalid_messages_of_a_program_are_answered_and_its_call_goes_on() -> None:
+    async def test(fixture: GatewayFixture) -> None:
+        leg = fixture.open_call("one")
+        async with fixture.attached_socket("one") as socket:
             for bad in (b"\x00" * 1_000, "{", "[]", json.dumps({"type": "text", "text": "x" * 1_000_000})):
                 await socket.send(bad)
                 assert json.loads(await socket.recv())["type"] == "error"
             await socket.send(json.dumps({"type": "text", "text": "Still here. "}))
             assert json.loads(await socket.recv())["type"] == "speech_started"
-        held.end("enough")
+        leg.end("enough")
 
     beside_a_neighbour(test)
 
 
-def test_text_for_a_call_that_has_ended_is_no_fault() -> None:
-    async def test(house: House) -> None:
-        held = house.caller("held")
-        async with house.holding("held") as socket:
-            held.end("gone")
+def test_text_for_a_call_that_has_ended_is_ignored() -> None:
+    async def test(fixture: GatewayFixture) -> None:
+        leg = fixture.open_call("one")
+        async with fixture.attached_socket("one") as socket:
+            leg.end("gone")
             with pytest.raises(ConnectionClosed) as closed:
                 while True:
                     await socket.send(json.dumps({"type": "text", "text": "Are you there? "}))
                     await asyncio.sleep(0)
             assert closed.value.rcvd is not None and closed.value.rcvd.code == 1000
-        assert (await house.client.post("/v1/calls/held/speech", content="Hello?")).status_code == 404
-        assert (await house.client.post("/v1/calls/held/discard")).status_code == 404
-        assert (await house.client.delete("/v1/calls/held")).status_code == 404
+        assert (await fixture.client.post("/v1/calls/one/speech", content="Hello?")).status_code == 404
+        assert (await fixture.client.post("/v1/calls/one/discard")).status_code == 404
+        assert (await fixture.client.delete("/v1/calls/one")).status_code == 404
 
     beside_a_neighbour(test)
 
 
-def test_a_call_that_ends_while_a_request_speaks_on_it_ends_the_request() -> None:
-    async def test(house: House) -> None:
-        held, over = house.caller("held"), asyncio.Event()
+def test_the_end_of_a_call_ends_the_request_that_speaks_on_it() -> None:
+    async def test(fixture: GatewayFixture) -> None:
+        leg, over = fixture.open_call("one"), asyncio.Event()
 
         async def until_it_ends() -> AsyncIterator[bytes]:
             yield b"Once more. "
@@ -223,11 +225,11 @@ def test_a_call_that_ends_while_a_request_speaks_on_it_ends_the_request() -> Non
                 yield b"And so on. "
                 await asyncio.sleep(0.01)
 
-        speaking = asyncio.create_task(house.client.post("/v1/calls/held/speech", content=until_it_ends()))
-        while not held.line.attached:
+        speaking = asyncio.create_task(fixture.client.post("/v1/calls/one/speech", content=until_it_ends()))
+        while not leg.active_call.attached:
             await asyncio.sleep(0.01)
-        held.end("gone")
-        while held.line.attached:  # let go of at once, and not when the request has come to its end
+        leg.end("gone")
+        while leg.active_call.attached:  # at once, not when the request has ended
             await asyncio.sleep(0.01)
         over.set()
         answer = await speaking
@@ -236,35 +238,35 @@ def test_a_call_that_ends_while_a_request_speaks_on_it_ends_the_request() -> Non
     beside_a_neighbour(test)
 
 
-def test_a_program_that_stops_reading_loses_its_hold_and_the_call_stays_up(
+def test_a_program_that_stops_reading_is_detached_and_the_call_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(api, "SEND_TIMEOUT_S", 0.3)
 
-    async def test(house: House) -> None:
-        held = house.caller("held")
-        _, writer = await open_and_never_read(house, "/v1/calls/held/socket?audio=in")
-        while not held.line.attached:
+    async def test(fixture: GatewayFixture) -> None:
+        leg = fixture.open_call("one")
+        _, writer = await open_and_never_read(fixture, "/v1/calls/one/socket?audio=in")
+        while not leg.active_call.attached:
             await asyncio.sleep(0.01)
-        while held.line.attached:
-            held.call.receive_audio(bytes(32_000), 8_000)
+        while leg.active_call.attached:
+            leg.call.receive_audio(bytes(32_000), 8_000)
             await asyncio.sleep(0.005)
-        async with house.holding("held"):
-            pass  # another may have it
-        held.end("enough")
+        async with fixture.attached_socket("one"):
+            pass  # another program may attach
+        leg.end("enough")
         writer.close()
 
     beside_a_neighbour(test)
 
 
-async def open_and_never_read(house: House, path: str) -> tuple[Any, asyncio.StreamWriter]:
+async def open_and_never_read(fixture: GatewayFixture, path: str) -> tuple[Any, asyncio.StreamWriter]:
     sock = sockets.socket()
     sock.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4_096)
     sock.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(sock, house.gateway.addresses.http)
+    await asyncio.get_running_loop().sock_connect(sock, fixture.gateway.addresses.http)
     reader, writer = await asyncio.open_connection(sock=sock, limit=1_024)
     writer.write(
-        f"GET {path} HTTP/1.1\r\nHost: {house.web}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        f"GET {path} HTTP/1.1\r\nHost: {fixture.web}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
     )
     return reader, writer

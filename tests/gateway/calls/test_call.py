@@ -1,4 +1,4 @@
-"""One call, on virtual time, with an engine that speaks one second for each sentence."""
+"""One call, in virtual time, with an engine that renders one second for each sentence."""
 
 import asyncio
 import logging
@@ -23,17 +23,17 @@ LEAD_S = 0.6
 
 
 class FakeStream:
-    """A second of the constant ``level`` for each sentence pushed; a sentence "Fail." fails."""
+    """Renders a second of the constant ``level`` for each sentence; the sentence "Fail." raises."""
 
     def __init__(self, level: int, now: Callable[[], float]) -> None:
         self.pushed = ""
         self.ended = self.cancelled = False
         self.taken_at: list[float] = []
         self.deadlines: list[float] = []
-        self.when_given: Callable[[], object] = lambda: None
+        self.on_chunk: Callable[[], object] = lambda: None
         self._level = level
         self._now = now
-        self._speaking_connection = 0
+        self._rendered = 0
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "FakeStream":
@@ -68,10 +68,10 @@ class FakeStream:
         while True:
             if self.cancelled:
                 raise StopAsyncIteration
-            stop = self.pushed.find(".", self._speaking_connection) + 1
+            stop = self.pushed.find(".", self._rendered) + 1
             if stop:
-                chunk = self._speak(self._speaking_connection, stop)
-                self.when_given()
+                chunk = self._speak(self._rendered, stop)
+                self.on_chunk()
                 return chunk
             if self.ended:
                 raise StopAsyncIteration
@@ -82,7 +82,7 @@ class FakeStream:
         if self.pushed[start:stop].strip() == "Fail.":
             raise SynthesisFailed("the voice failed")
         index = len(self.taken_at)
-        self._speaking_connection = stop
+        self._rendered = stop
         self.taken_at.append(self._now())
         samples = round(SENTENCE_S * SAMPLE_RATE)
         pcm = np.full(samples, self._level, "<i2").tobytes()
@@ -107,7 +107,7 @@ class FakeEngine:
 
 
 class Leg:
-    """A call that is ticked every 20 ms, and what went out: ``heard`` has one level a packet."""
+    """A call that is ticked every 20 ms; ``heard`` has the level of each packet sent."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ class Leg:
             "call-1", engine=self.engine, playout=playout, send=self._send, close=self._close,
             lead_s=LEAD_S, now=loop.time,
         )  # fmt: skip
-        self.when_closed = self.call.on_closed
+        self.on_close = self.call.on_closed
 
     def _send(self, packet: bytes) -> None:
         samples = np.frombuffer(packet, "<i2")
@@ -129,7 +129,7 @@ class Leg:
     def _close(self, reason: str) -> None:
         if not self.reasons:
             self.reasons.append(reason)
-            self.when_closed()
+            self.on_close()
 
     async def tick(self) -> None:
         start = self.now()
@@ -161,7 +161,7 @@ async def deltas(*texts: str, every_s: float = 0.0) -> AsyncIterator[str]:
         yield text
 
 
-def test_an_utterance_is_heard_once_and_whole(run_virtually: RunVirtually) -> None:
+def test_an_utterance_is_played_once_and_whole(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             assert await leg.call.speak(deltas("One", ". T", "wo.", " Three.")) is UtteranceOutcome.SPOKEN
@@ -172,7 +172,7 @@ def test_an_utterance_is_heard_once_and_whole(run_virtually: RunVirtually) -> No
     run_virtually(scenario())
 
 
-def test_text_in_one_piece_is_spoken_too(run_virtually: RunVirtually) -> None:
+def test_text_may_be_one_string(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             assert await leg.call.speak("One.") is UtteranceOutcome.SPOKEN
@@ -182,7 +182,7 @@ def test_text_in_one_piece_is_spoken_too(run_virtually: RunVirtually) -> None:
     run_virtually(scenario())
 
 
-def test_only_as_much_is_taken_as_the_leg_shall_hold(run_virtually: RunVirtually) -> None:
+def test_chunks_are_taken_only_while_the_lead_is_below_its_limit(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             await leg.call.speak("One. Two. Three. Four.")
@@ -193,7 +193,7 @@ def test_only_as_much_is_taken_as_the_leg_shall_hold(run_virtually: RunVirtually
     run_virtually(scenario())
 
 
-def test_the_stream_is_told_when_the_listener_runs_dry(run_virtually: RunVirtually) -> None:
+def test_the_stream_gets_the_playout_deadline(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             start = leg.now()
@@ -214,7 +214,7 @@ def test_the_lead_of_later_chunks_is_measured(run_virtually: RunVirtually) -> No
     run_virtually(scenario())
 
 
-def test_barge_in_ends_the_utterance_at_once(run_virtually: RunVirtually) -> None:
+def test_a_discard_ends_the_utterance_at_once(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             speaking = asyncio.create_task(leg.call.speak("One. Two. Three."))
@@ -231,7 +231,7 @@ def test_barge_in_ends_the_utterance_at_once(run_virtually: RunVirtually) -> Non
     run_virtually(scenario())
 
 
-def test_after_a_barge_in_the_next_utterance_is_heard_alone(run_virtually: RunVirtually) -> None:
+def test_after_a_discard_only_the_next_utterance_is_heard(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             speaking = asyncio.create_task(leg.call.speak("One. Two. Three."))
@@ -246,7 +246,7 @@ def test_after_a_barge_in_the_next_utterance_is_heard_alone(run_virtually: RunVi
     run_virtually(scenario())
 
 
-def test_what_waited_for_its_turn_is_not_said_after_a_barge_in(run_virtually: RunVirtually) -> None:
+def test_a_discard_also_drops_utterances_that_wait(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             first = asyncio.create_task(leg.call.speak("One. Two."))
@@ -260,12 +260,12 @@ def test_what_waited_for_its_turn_is_not_said_after_a_barge_in(run_virtually: Ru
     run_virtually(scenario())
 
 
-def test_a_chunk_that_arrives_in_the_moment_of_a_barge_in_is_not_heard(run_virtually: RunVirtually) -> None:
+def test_a_chunk_that_arrives_at_the_moment_of_a_discard_is_not_heard(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             speaking = asyncio.create_task(leg.call.speak(deltas("One.", every_s=0.2)))
             await asyncio.sleep(0.1)
-            leg.engine.streams[0].when_given = leg.call.discard
+            leg.engine.streams[0].on_chunk = leg.call.discard
             assert await speaking is UtteranceOutcome.DISCARDED
             await asyncio.sleep(0.5)
             assert set(leg.heard) == {0}
@@ -286,7 +286,7 @@ def test_utterances_follow_one_another(run_virtually: RunVirtually) -> None:
     run_virtually(scenario())
 
 
-def test_waiting_for_what_is_played_ends_when_it_has_been(run_virtually: RunVirtually) -> None:
+def test_wait_played_returns_when_the_playout_is_empty(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             start = leg.now()
@@ -299,7 +299,7 @@ def test_waiting_for_what_is_played_ends_when_it_has_been(run_virtually: RunVirt
     run_virtually(scenario())
 
 
-def test_waiting_for_what_is_played_ends_with_a_barge_in(run_virtually: RunVirtually) -> None:
+def test_wait_played_returns_at_a_discard(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             await leg.call.speak("One.")
@@ -311,7 +311,7 @@ def test_waiting_for_what_is_played_ends_with_a_barge_in(run_virtually: RunVirtu
     run_virtually(scenario())
 
 
-def test_a_failing_voice_ends_its_utterance_only(
+def test_an_error_of_the_voice_ends_its_utterance_only(
     run_virtually: RunVirtually, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -351,7 +351,9 @@ def test_text_that_the_engine_refuses_fails_the_utterance(run_virtually: RunVirt
     run_virtually(scenario())
 
 
-def test_an_error_of_the_texts_source_comes_out_after_what_was_written(run_virtually: RunVirtually) -> None:
+def test_an_exception_of_the_text_s_source_is_raised_after_the_text_before_it(
+    run_virtually: RunVirtually,
+) -> None:
     async def broken() -> AsyncIterator[str]:
         yield "One."
         raise ConnectionError("the language model is gone")
@@ -389,7 +391,7 @@ def test_a_source_is_closed_when_its_utterance_is_discarded(run_virtually: RunVi
     run_virtually(scenario())
 
 
-def test_who_speaks_may_be_cancelled(run_virtually: RunVirtually) -> None:
+def test_speak_may_be_cancelled(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             speaking = asyncio.create_task(leg.call.speak(deltas("One.", "Two.", every_s=0.5)))
@@ -420,7 +422,7 @@ def test_the_end_of_the_connection_ends_the_utterance(run_virtually: RunVirtuall
     run_virtually(scenario())
 
 
-def test_a_call_that_ends_finishes_its_sentence_and_nothing_else(run_virtually: RunVirtually) -> None:
+def test_finish_speaks_the_current_sentence_and_nothing_else(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             speaking = asyncio.create_task(leg.call.speak("One. Two. Three. Four. Five."))
@@ -434,7 +436,7 @@ def test_a_call_that_ends_finishes_its_sentence_and_nothing_else(run_virtually: 
     run_virtually(scenario())
 
 
-def test_a_call_that_ends_waits_for_the_end_of_a_sentence_still_being_written(
+def test_finish_waits_for_the_end_of_a_sentence_still_being_written(
     run_virtually: RunVirtually,
 ) -> None:
     async def scenario() -> None:
@@ -450,7 +452,7 @@ def test_a_call_that_ends_waits_for_the_end_of_a_sentence_still_being_written(
     run_virtually(scenario())
 
 
-def test_a_call_that_ends_does_not_wait_for_text_after_its_sentence(run_virtually: RunVirtually) -> None:
+def test_finish_does_not_wait_for_text_after_the_sentence(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             speaking = asyncio.create_task(leg.call.speak(deltas("One.", "Two.", every_s=3.0)))
@@ -463,7 +465,7 @@ def test_a_call_that_ends_does_not_wait_for_text_after_its_sentence(run_virtuall
     run_virtually(scenario())
 
 
-def test_a_silent_call_ends_at_once(run_virtually: RunVirtually) -> None:
+def test_finish_ends_a_silent_call_at_once(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             start = leg.now()
@@ -474,27 +476,29 @@ def test_a_silent_call_ends_at_once(run_virtually: RunVirtually) -> None:
     run_virtually(scenario())
 
 
-def test_who_speaks_in_a_loop_does_not_spin_while_the_call_ends(run_virtually: RunVirtually) -> None:
+def test_an_agent_that_speaks_in_a_loop_does_not_spin_while_the_call_ends(
+    run_virtually: RunVirtually,
+) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
 
-            async def chatter() -> None:
+            async def speak_in_a_loop() -> None:
                 while not leg.reasons:
                     await leg.call.speak("One. Two.")
 
-            chattering = asyncio.create_task(chatter())
+            speaking = asyncio.create_task(speak_in_a_loop())
             await asyncio.sleep(0.5)
             await leg.call.finish()
-            await chattering
+            await speaking
             assert len(leg.engine.streams) == 1
 
     run_virtually(scenario())
 
 
-def test_who_speaks_after_the_last_sentence_waits_for_the_end(run_virtually: RunVirtually) -> None:
+def test_speak_after_finish_waits_for_the_end_of_the_call(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
-            leg.when_closed = lambda: None  # the connection takes its time
+            leg.on_close = lambda: None  # the connection takes its time
             await leg.call.finish()
             speaking = asyncio.create_task(leg.call.speak("Too late."))
             await asyncio.sleep(1.0)
@@ -506,7 +510,7 @@ def test_who_speaks_after_the_last_sentence_waits_for_the_end(run_virtually: Run
     run_virtually(scenario())
 
 
-def test_keys_are_read_in_order_and_too_many_are_dropped(run_virtually: RunVirtually) -> None:
+def test_keys_are_read_in_order_and_excess_ones_are_dropped(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             for digit in "12#" + "9" * 200:
@@ -518,34 +522,34 @@ def test_keys_are_read_in_order_and_too_many_are_dropped(run_virtually: RunVirtu
     run_virtually(scenario())
 
 
-class Ear:
-    """Hears speech in whatever is not silent."""
+class FakeSpeechDetector:
+    """Takes any audio but digital silence for speech."""
 
     def push(self, pcm: bytes, sample_rate: int) -> list[VoiceActivityChange]:
         return [VoiceActivityChange(any(pcm), 0.0)]
 
 
-def test_a_caller_who_speaks_is_waited_for_as_long_as_anybody_listens(run_virtually: RunVirtually) -> None:
+def test_caller_speech_is_detected_while_there_is_a_listener(run_virtually: RunVirtually) -> None:
     def listener(event: CallEvent) -> None:
         pass
 
     async def scenario() -> None:
         async with open_leg() as leg:
-            leg.call.set_speech_detector(Ear())
+            leg.call.set_speech_detector(FakeSpeechDetector())
             leg.call.events.add_listener(listener)
             leg.call.receive_audio(b"\1\1" * 160, 8_000)
             asked_at = leg.now()
             await leg.call.wait_caller_silent(10.0)
             assert leg.now() - asked_at == pytest.approx(10.0)
             leg.call.events.remove_listener(listener)
-            leg.call.receive_audio(b"\1\1" * 160, 8_000)  # nobody knows any more whether that is speech
+            leg.call.receive_audio(b"\1\1" * 160, 8_000)  # without a listener it is not analysed
             await leg.call.wait_caller_silent(10.0)
             assert leg.now() - asked_at == pytest.approx(10.0)
 
     run_virtually(scenario())
 
 
-def test_underruns_are_counted_where_speech_is_expected(run_virtually: RunVirtually) -> None:
+def test_underruns_are_counted_while_speech_is_expected(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             await leg.call.speak(deltas("One.", "Two.", every_s=1.5))
@@ -569,7 +573,7 @@ def test_late_packets_are_counted(run_virtually: RunVirtually) -> None:
     run_virtually(scenario())
 
 
-def test_an_utterance_may_be_said_in_its_own_way(run_virtually: RunVirtually) -> None:
+def test_an_utterance_may_have_its_own_speech_options(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_leg() as leg:
             await leg.call.speak("One.")
@@ -579,7 +583,7 @@ def test_an_utterance_may_be_said_in_its_own_way(run_virtually: RunVirtually) ->
     run_virtually(scenario())
 
 
-def test_what_is_said_is_not_in_the_log(
+def test_the_log_contains_no_spoken_text(
     run_virtually: RunVirtually, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

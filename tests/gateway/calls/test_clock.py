@@ -1,4 +1,4 @@
-"""The clock of all calls, on virtual time."""
+"""The clock of all calls, in virtual time."""
 
 import asyncio
 from collections import Counter
@@ -30,7 +30,7 @@ class FaultyLeg(Leg):
 
 
 def manual_clock(phases: int = 4) -> tuple[Clock, Metrics]:
-    """A clock at second 0 that the test advances."""
+    """Return a clock at second 0, which the test advances."""
     metrics = Metrics()
     return Clock(metrics=metrics, phases=phases, now=lambda: 0.0), metrics
 
@@ -42,7 +42,7 @@ async def run_for(seconds: float, clock: Clock) -> None:
     await asyncio.wait({task})
 
 
-def spaces(leg: Leg) -> list[float]:
+def intervals(leg: Leg) -> list[float]:
     return [round(after - before, 6) for before, after in zip(leg.ticks, leg.ticks[1:], strict=False)]
 
 
@@ -55,7 +55,7 @@ def test_legs_spread_evenly_over_the_phases() -> None:
     assert sorted(phases.values()) == [2, 2, 3, 3]
 
 
-def test_a_leg_that_left_makes_room_in_its_phase() -> None:
+def test_a_phase_is_reused_after_its_leg_has_left() -> None:
     clock, _ = manual_clock()
     legs = [Leg() for _ in range(4)]
     starts = [clock.join(leg) for leg in legs]
@@ -63,7 +63,7 @@ def test_a_leg_that_left_makes_room_in_its_phase() -> None:
     assert clock.join(Leg()) == starts[2]
 
 
-def test_the_first_line_lies_ahead_and_is_the_first_tick(run_virtually: Callable) -> None:
+def test_join_returns_the_time_of_the_first_tick(run_virtually: Callable) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         clock = Clock(metrics=Metrics(), now=loop.time)
@@ -89,7 +89,7 @@ def test_every_leg_ticks_once_a_period(run_virtually: Callable) -> None:
             clock.join(leg)
         await run_for(1.0, clock)
         for leg in legs:
-            assert set(spaces(leg)) == {PERIOD_S}
+            assert set(intervals(leg)) == {PERIOD_S}
             assert len(leg.ticks) in (50, 51)
 
     run_virtually(scenario())
@@ -122,17 +122,17 @@ def test_a_stall_is_followed_by_one_tick_and_no_burst(run_virtually: Callable) -
         loop.call_later(0.2005, loop.pass_time, 0.130)
         await run_for(0.6, clock)
         for leg, start in zip(legs, starts, strict=True):
-            stalled = max(spaces(leg))
+            stalled = max(intervals(leg))
             assert 0.110 <= stalled <= 0.150
-            assert spaces(leg).count(stalled) == 1
-            assert min(spaces(leg)) > 0.0
+            assert intervals(leg).count(stalled) == 1
+            assert min(intervals(leg)) > 0.0
             off_the_grid = (leg.ticks[-1] - start + 1e-6) % PERIOD_S
             assert off_the_grid == pytest.approx(0.0, abs=1e-5)
 
     run_virtually(scenario())
 
 
-def test_after_a_stall_each_leg_is_ticked_once_at_the_true_time() -> None:
+def test_after_a_stall_each_leg_is_ticked_once_at_the_current_time() -> None:
     clock, _ = manual_clock()
     legs = [Leg() for _ in range(4)]
     for leg in legs:
@@ -146,7 +146,7 @@ def test_after_a_stall_each_leg_is_ticked_once_at_the_true_time() -> None:
     assert [leg.ticks for leg in legs] == [[10.0]] * 4
 
 
-def test_a_leg_that_raises_is_ended_alone() -> None:
+def test_a_leg_whose_tick_raises_is_failed_alone() -> None:
     clock, metrics = manual_clock(phases=1)
     before, faulty, after = Leg(), FaultyLeg(), Leg()
     for leg in (before, faulty, after):
@@ -185,7 +185,7 @@ def test_leaving_twice_is_no_error() -> None:
     clock.leave(leg)
 
 
-def test_nobody_seated_costs_no_wake_ups(run_virtually: Callable) -> None:
+def test_a_clock_without_legs_does_not_wake_up(run_virtually: Callable) -> None:
     async def scenario() -> None:
         wakes = 0
 
@@ -218,6 +218,6 @@ def test_a_leg_that_joins_late_does_not_disturb_the_others(run_virtually: Callab
         # Just when the line has passed and its tick is still to come.
         loop.call_later(0.1, clock.join, Leg())
         await run_for(0.3, clock)
-        assert set(spaces(first)) == {PERIOD_S}
+        assert set(intervals(first)) == {PERIOD_S}
 
     run_virtually(scenario())

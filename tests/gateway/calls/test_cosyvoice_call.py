@@ -1,4 +1,4 @@
-"""A call on which a CosyVoice bundle speaks, and ``say`` with one."""
+"""A call with the voice of a CosyVoice bundle, and ``say`` with one."""
 
 import asyncio
 import wave
@@ -27,13 +27,13 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-def loudest(file: Path) -> int:
+def peak(file: Path) -> int:
     with wave.open(str(file)) as recorded:
         samples = np.frombuffer(recorded.readframes(recorded.getnframes()), "<i2")
     return int(np.abs(samples.astype(np.int32)).max())
 
 
-def test_a_call_hears_a_bundle_speak(bundle: Path, tmp_path: Path) -> None:
+def test_a_caller_hears_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "script.txt").write_text("Hi.", "utf-8")
     settings = Settings(
         http_port=0, audiosocket_port=0, bundle=str(bundle), agent=f"script:{tmp_path / 'script.txt'}"
@@ -50,7 +50,7 @@ def test_a_call_hears_a_bundle_speak(bundle: Path, tmp_path: Path) -> None:
         await gateway.aclose()
 
     asyncio.run(serve())
-    assert loudest(tmp_path / "heard.wav") > 300
+    assert peak(tmp_path / "heard.wav") > 300
 
 
 def test_say_speaks_with_a_bundle(bundle: Path, tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_say_speaks_with_a_bundle(bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["say", "--bundle", str(bundle), "--voice", "nobody", "Good morning.", "-o", str(file)])
     assert ended.value.code == 0
-    assert loudest(file) > 300
+    assert peak(file) > 300
 
 
-def test_say_leaves_the_file_as_it_was_when_the_bundle_cannot_speak(
+def test_say_keeps_the_old_file_when_the_bundle_is_invalid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "said.wav"

@@ -1,4 +1,4 @@
-"""Text on its way into a stream: pushed as it comes, and where a call that ends may stop."""
+"""The text feed: pushing text as it arrives, and stopping at the end of a sentence; the character quota."""
 
 import asyncio
 import gc
@@ -39,8 +39,8 @@ TEXT = "First of all, hello. How are you?"
 FIRST, HELLO, HOW = chunk(0, 13), chunk(13, 20), chunk(20, 33)
 
 
-def over_before(*chunks: AudioChunk, end_after: int) -> list[bool]:
-    """What is answered for each chunk when the end is asked for after that many."""
+def ends_before(*chunks: AudioChunk, end_after: int) -> list[bool]:
+    """Return ``ends_before`` of each chunk, with ``end_after_sentence`` called before that many."""
 
     async def scenario() -> list[bool]:
         answers = []
@@ -55,19 +55,19 @@ def over_before(*chunks: AudioChunk, end_after: int) -> list[bool]:
     return asyncio.run(scenario())
 
 
-def test_nothing_is_over_while_the_end_is_not_asked_for() -> None:
-    assert over_before(FIRST, HELLO, HOW, end_after=9) == [False, False, False]
+def test_speech_ends_before_no_chunk_unless_asked_to() -> None:
+    assert ends_before(FIRST, HELLO, HOW, end_after=9) == [False, False, False]
 
 
-def test_a_sentence_goes_on_over_its_clauses() -> None:
-    assert over_before(FIRST, HELLO, HOW, end_after=1) == [False, False, True]
+def test_speech_goes_on_to_the_end_of_the_sentence() -> None:
+    assert ends_before(FIRST, HELLO, HOW, end_after=1) == [False, False, True]
 
 
-def test_a_segment_that_has_begun_is_heard_to_its_end() -> None:
-    assert over_before(FIRST, HELLO, HOW, HOW, HOW, end_after=3) == [False] * 5
+def test_a_segment_that_has_begun_is_spoken_to_its_end() -> None:
+    assert ends_before(FIRST, HELLO, HOW, HOW, HOW, end_after=3) == [False] * 5
 
 
-def test_text_is_pushed_as_it_comes_and_then_ended() -> None:
+def test_text_is_pushed_as_it_arrives_and_then_ended() -> None:
     async def scenario() -> Sink:
         sink = Sink()
         async with TextFeed(sink, deltas("One ", "two.")) as feed:
@@ -79,7 +79,7 @@ def test_text_is_pushed_as_it_comes_and_then_ended() -> None:
     assert sink.ended == 1
 
 
-def test_a_source_that_is_left_in_the_middle_is_closed_at_once() -> None:
+def test_a_source_is_closed_when_the_feed_stops_before_its_end() -> None:
     closed: list[bool] = []
 
     async def endless() -> AsyncGenerator[str, None]:
@@ -87,12 +87,12 @@ def test_a_source_that_is_left_in_the_middle_is_closed_at_once() -> None:
             yield "And so"
             await asyncio.sleep(0.01)
             yield " on. "
-            yield "Never said."
+            yield "Never spoken."
         finally:
             closed.append(True)
 
     async def scenario() -> None:
-        source = endless()  # held here, so that only the feed can close it
+        source = endless()  # referenced here, so that garbage collection does not close it
         async with TextFeed(Sink(), source) as feed:
             await asyncio.sleep(0.001)
             feed.end_after_sentence()
@@ -103,7 +103,7 @@ def test_a_source_that_is_left_in_the_middle_is_closed_at_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_source_that_fails_without_being_asked_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_the_source_that_is_not_asked_for_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def broken() -> AsyncIterator[str]:
         yield "One."
         raise ConnectionError("gone")
@@ -117,7 +117,7 @@ def test_a_source_that_fails_without_being_asked_leaves_no_trace(caplog: pytest.
     assert [record.getMessage() for record in caplog.records] == []
 
 
-def test_a_failure_is_known_as_soon_as_it_happens() -> None:
+def test_has_failed_is_set_when_the_source_raises() -> None:
     async def broken() -> AsyncIterator[str]:
         yield "One."
         await asyncio.sleep(0.001)
