@@ -33,7 +33,7 @@ class _WrittenUtterance:
         self.turn = turn
         self.buffer = TextBuffer()
         self.is_over = False  # whether the call reads no more of its text
-        self.is_refused = False  # whether the peer has been told that its text is dropped
+        self.is_refused = False  # whether the peer got an error for text that was dropped
 
     @property
     def queued_characters(self) -> int:

@@ -1,14 +1,14 @@
-"""The browser bench: what somebody hears who calls from a real Chromium, over loopback.
+"""Browser bench: measures calls from headless Chromium over loopback.
 
-The gateway runs here, the browser is a process of its own, and the page is the one that callers get. Times
-are the browser's: sound is timed where the page hands it to the sound card, the card's delay added.
+The gateway runs in this process, the browser in its own, with the page that callers get. Times are measured
+in the browser, at the output of the page's audio graph, with the output latency added.
 
-Audible after the token: tokens at 40 a second over the data channel; from the send of the one that completes
-the first clause to the first sample above -50 dBFS.
-Stops: from the click, or from the first audible sample of somebody speaking into the microphone, to the last
+Audible after the token: tokens are sent at 40 a second over the data channel; measured from the token that
+completes the first clause to the first sample above -50 dBFS.
+Sound stops: from the click, or from the first audible sample of speech into the microphone, to the last
 sample above -50 dBFS.
-Lost, concealed: what the browser itself reports of a call (getStats). Left behind: tasks, open files, threads
-and resident memory of this process, after calls that each spoke and hung up.
+Lost, concealed: the browser's own counters (getStats). Leaks: growth of tasks, open files, threads and
+resident memory of this process over calls that each spoke and hung up.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ from vivavoce.tts_engine.engine import Engine
 
 TOKENS_PER_S = 40
 WARM_UP_CALLS = 5
-_UTTERANCES = 20  # timed
+_UTTERANCES = 20  # measured, after one that is not
 _INTERRUPTIONS = 10  # of each kind
-_SHORT_CALLS = 50  # calls, and closed
+_SHORT_CALLS = 50  # opened and closed, to find leaks
 _END_TIMEOUT_S = 30.0
 _MAX_CALLS = 100
 _LONG_TEXT = (
@@ -63,7 +63,8 @@ _SENTENCES = (
     "Your parcel is here, you may collect it today.",
     "I am sorry, that number is not in our files.",
 )
-# Before the page's own scripts: what it builds is kept where the bench finds it, and the microphone is ours.
+# Runs before the page's scripts: keeps references to its audio context, connection and data channel, and
+# replaces the microphone.
 _PAGE_PROBE_SCRIPT = """
 window.bench = { heard: [], audible: false };
 {
@@ -90,7 +91,7 @@ for (const kind of ["onset", "offset"])
 bench.untilAudible = async () => {
   while (!bench.audible) await new Promise((done) => setTimeout(done, 5));
 };
-bench.soundsAt = (time) => { // when what is played at ``time`` is heard, on performance's clock
+bench.soundsAt = (time) => { // time of a context's sample at the output, on performance's clock
   const { contextTime, performanceTime } = bench.context.getOutputTimestamp();
   return performanceTime + 1000 * (time - contextTime);
 };
@@ -151,18 +152,18 @@ bench.inbound = async () => {
 
 @dataclass(frozen=True, slots=True)
 class BrowserReceiverStats:
-    """What a browser reports of one call. ``concealed``: samples at 48 kHz."""
+    """Counters of one call."""
 
-    lost: int
-    received: int
-    concealed: int
-    jitter_ms: float
-    underruns: int
+    lost: int  # packets
+    received: int  # packets
+    concealed: int  # samples at 48 kHz
+    jitter_ms: float  # mean delay of the jitter buffer
+    underruns: int  # counted by the server's playout
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFootprint:
-    """What this process holds."""
+    """Resources of this process."""
 
     tasks: int
     files: int
@@ -171,7 +172,7 @@ class ProcessFootprint:
 
     @classmethod
     def now(cls) -> "ProcessFootprint":
-        """Counted after a collection; threads of the executor, which never end, are left out."""
+        """Count after a garbage collection; without the executor's threads, which never end."""
         gc.collect()
         threads = [one for one in threading.enumerate() if not one.name.startswith("asyncio_")]
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -188,7 +189,7 @@ class ProcessFootprint:
 async def serve_browser_calls(
     engine: Engine, settings: BrowserCallSettings | None = None
 ) -> AsyncIterator[tuple[BrowserCalls, str]]:
-    """Browser calls and their page on loopback; yields them and the page's URL."""
+    """Serve browser calls and their page on loopback; yields them and the page's URL."""
     clock = Clock(metrics=engine.metrics)
     ticking = asyncio.create_task(clock.run())
     settings = settings or BrowserCallSettings(greeting="")
@@ -217,7 +218,7 @@ async def serve_browser_calls(
 
 @contextlib.asynccontextmanager
 async def probed_call(browser: Chromium, url: str) -> AsyncIterator[BrowserTab]:
-    """A tab that is on a call, with ``bench`` in its window."""
+    """Open a tab with ``bench`` in its window and start a call; closes the tab."""
     tab = await browser.new_tab()
     await tab.add_init_script(_PAGE_PROBE_SCRIPT)
     await tab.open(url)
@@ -229,19 +230,24 @@ async def probed_call(browser: Chromium, url: str) -> AsyncIterator[BrowserTab]:
 
 
 async def start_call(tab: BrowserTab) -> None:
-    """Press Call, and wait until it is answered and messages can be sent."""
+    """Press Call, and wait until the call is up and the data channel open."""
     await tab.run("document.getElementById('call').click()")
     await tab.wait_until("document.body.dataset.state === 'live' && bench.channel")
 
 
 async def hang_up(tab: BrowserTab) -> None:
-    """Press Hang up."""
+    """Press Hang up and wait until the page is idle."""
     await tab.run("document.getElementById('call').click(); delete bench.channel")
     await tab.wait_until("document.body.dataset.state === 'idle'")
 
 
 def measure(*, calls: int = 5, seconds: float = 30.0) -> BenchReport:
-    """Call and return the figures; ``calls`` of ``seconds`` are listened to. Raises BrowserFailed."""
+    """Run the bench and return its report. Raises BrowserFailed.
+
+    Args:
+        calls: number of calls whose packet loss is measured.
+        seconds: length of each.
+    """
     figures = asyncio.run(_measure(calls, seconds))
     return BenchReport(
         "webrtc",
@@ -262,7 +268,7 @@ async def _measure(calls: int, seconds: float) -> list[BenchFigure]:
     with loopback_only():
         async with _run_gateway() as (gateway, url):
             async with open_chromium() as browser:
-                with console.status("bench webrtc: from the token to the ear"):
+                with console.status("bench webrtc: time to the first sound"):
                     async with probed_call(browser, url) as tab:
                         figures += await _measure_latency(tab, _UTTERANCES)
                 with console.status("bench webrtc: interruptions"):
@@ -281,7 +287,7 @@ async def _measure(calls: int, seconds: float) -> list[BenchFigure]:
 
 @contextlib.asynccontextmanager
 async def _run_gateway() -> AsyncIterator[tuple[Gateway, str]]:
-    """The server as it is served, on free ports; yields it and the page's URL."""
+    """Run the whole server on free ports; yields it and the page's URL."""
     settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0, "agent": "none", "greeting": ""})
     async with contextlib.aclosing(await Gateway.open(settings)) as gateway:
         host, port = gateway.addresses.http
@@ -296,7 +302,7 @@ async def _measure_latency(tab: BrowserTab, utterances: int) -> list[BenchFigure
         took_ms.append(await tab.run(f"bench.say({tokens!r}, {completes}, {1000 / TOKENS_PER_S})"))
         await tab.run("bench.next('speech_finished')")
         await asyncio.sleep(1.0)
-    took_ms = took_ms[1:]  # the first one opens the loudspeaker
+    took_ms = took_ms[1:]  # the first one also opens the audio output
     return [
         BenchFigure("audible after the token, p50", _percentile(took_ms, 50), "ms", at_most=150.0),
         BenchFigure("audible after the token, p95", _percentile(took_ms, 95), "ms"),
@@ -321,8 +327,8 @@ async def _measure_stop(tab: BrowserTab, script: str) -> float:
         await tab.run(f"bench.say([{_LONG_TEXT!r}], 0, 0)")
         await asyncio.sleep(0.8)
         took_ms = float(await tab.run(script))
-        await asyncio.sleep(1.5)  # the interjection ends, and the gate opens again
-        if took_ms > 0:  # else it met a pause of the speaker's, and there was nothing to stop
+        await asyncio.sleep(1.5)  # until the interjection has ended and the gate is open again
+        if took_ms > 0:  # else it came in a pause of the speech
             return took_ms
 
 
@@ -332,7 +338,7 @@ async def _measure_call(calls: BrowserCalls, url: str, seconds: float) -> Browse
         await tab.run(f"bench.say([{text!r}], 0, 0)")
         await asyncio.sleep(seconds)
         inbound: dict[str, Any] = await tab.run("bench.inbound()")
-        *_, listed = calls.registry  # one that a closed browser left may not be over yet
+        *_, listed = calls.registry  # the last one: that of the previous browser may not be over yet
         return BrowserReceiverStats(
             lost=inbound["lost"],
             received=inbound["received"],
@@ -385,7 +391,7 @@ async def _brief_call(tab: BrowserTab, calls: BrowserCalls) -> None:
 
 
 async def _synthesize_interjection(engine: Engine) -> str:
-    """Somebody saying something, from its first audible sample on, as base64 of s16le at 24 kHz."""
+    """Return a spoken phrase from its first audible sample on: base64 of s16le at 24 kHz."""
     async with engine.stream() as stream:
         stream.push_text(_INTERJECTION)
         stream.end_input()

@@ -1,4 +1,4 @@
-"""A real Chromium without a window calls over loopback: the page as callers get it, and Pipecat's own."""
+"""Calls from headless Chromium over loopback, with our page and with Pipecat's."""
 
 import asyncio
 import base64
@@ -23,29 +23,29 @@ from vivavoce.tts_engine.engine import Engine
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: apt-get install chromium")
 
 TIMEOUT_S = 180.0
-LONG = "one two three four five six seven eight nine ten eleven twelve " * 20  # nobody waits for its end
+LONG = "one two three four five six seven eight nine ten eleven twelve " * 20  # much longer than a test
 
 
 @dataclass
-class World:
+class BrowserFixture:
     calls: BrowserCalls
     url: str
     browser: Chromium
 
 
 @asynccontextmanager
-async def world(**settings: Any) -> AsyncIterator[World]:
+async def fixture(**settings: Any) -> AsyncIterator[BrowserFixture]:
     settings = {"greeting": "", **settings}
     async with await Engine.open(backend=StandInBackend((440, 660))) as engine:
         settings = BrowserCallSettings(**settings)
         with loopback_only():
             async with serve_browser_calls(engine, settings) as (calls, url), open_chromium() as browser:
-                yield World(calls, url, browser)
+                yield BrowserFixture(calls, url, browser)
 
 
-def in_world(test: Callable[[World], Awaitable[None]], **settings: Any) -> None:
+def with_browser(test: Callable[[BrowserFixture], Awaitable[None]], **settings: Any) -> None:
     async def run() -> None:
-        async with asyncio.timeout(TIMEOUT_S), world(**settings) as opened:
+        async with asyncio.timeout(TIMEOUT_S), fixture(**settings) as opened:
             await test(opened)
 
     asyncio.run(run())
@@ -55,8 +55,8 @@ async def type_in(tab: BrowserTab, text: str) -> None:
     await tab.run(f"text.value = {text!r}; say.requestSubmit()")
 
 
-async def pitch(tab: BrowserTab) -> float:
-    """Hz of what sounds, as the page's own sound card gets it, as soon as it gets it without a gap."""
+async def measure_pitch(tab: BrowserTab) -> float:
+    """Return the frequency (Hz) of the received audio, once a spectrum has no gap in it."""
     return float(
         await tab.run("""(async () => {
           const context = bench.context, source = context.createMediaStreamSource(remote.srcObject);
@@ -72,8 +72,7 @@ async def pitch(tab: BrowserTab) -> float:
     )
 
 
-# Notes every state of the text: what was heard, and the word that is marked. A look from outside may miss
-# one.
+# Records every state of the transcript, "heard|marked word"; polling from outside may miss one.
 WATCH_WORDS = """
     window.marked = [];
     const written = (name) => turns.querySelector(name)?.textContent ?? "";
@@ -82,9 +81,9 @@ WATCH_WORDS = """
 """
 
 
-def test_a_caller_hears_the_greeting_and_loses_nothing_of_it() -> None:
-    async def scenario(world: World) -> None:
-        async with probed_call(world.browser, world.url) as tab:
+def test_a_caller_hears_the_greeting_without_packet_loss() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
             await tab.run("bench.next('onset')")
             await tab.wait_until("turns.querySelector('.rest')?.textContent === ''")  # heard to its end
             assert await tab.run("turns.innerText.trim()") == "Good day to you."
@@ -93,21 +92,21 @@ def test_a_caller_hears_the_greeting_and_loses_nothing_of_it() -> None:
                 await asyncio.sleep(0.05)
             assert inbound["lost"] == 0
 
-    in_world(scenario, greeting="Good day to you.")
+    with_browser(scenario, greeting="Good day to you.")
 
 
-def test_typed_text_is_spoken_in_the_voice_chosen_with_the_word_marked_that_is_heard() -> None:
-    async def scenario(world: World) -> None:
-        async with probed_call(world.browser, world.url) as tab:
+def test_typed_text_is_spoken_in_the_chosen_voice_and_the_word_heard_is_marked() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
             await tab.run("voice.value = 'tone-660'; voice.dispatchEvent(new Event('change'))")
             await tab.run(WATCH_WORDS)
             await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
             await tab.wait_until("marked.includes('one two |three')")
-            assert await pitch(tab) == pytest.approx(660, abs=6)
+            assert await measure_pitch(tab) == pytest.approx(660, abs=6)
             await tab.wait_until("Number.parseInt(document.getElementById('n-ttfa').textContent) > 0")
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
 @pytest.mark.parametrize(
@@ -118,29 +117,28 @@ def test_typed_text_is_spoken_in_the_voice_chosen_with_the_word_marked_that_is_h
         "bench.speakInto({noise!r}, 24000)",
     ],
 )
-def test_an_interruption_stops_the_sound_and_strikes_out_what_was_not_heard(how: str) -> None:
+def test_an_interruption_stops_the_sound_and_strikes_out_the_rest(how: str) -> None:
     noise = np.random.default_rng(1).normal(0, 4_000, 12_000).astype("<i2").tobytes()
     how = how.replace("{noise!r}", repr(base64.b64encode(noise).decode()))
 
-    async def scenario(world: World) -> None:
-        async with probed_call(world.browser, world.url) as tab:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
             await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
             await tab.wait_until("turns.querySelector('mark')?.textContent")
             await tab.run(how)
             await tab.wait_until("turns.querySelector('.cut .rest')?.textContent.length > 100")
-            await tab.run(
-                "bench.heard.length = 0"
-            )  # before that, a busy machine may leave a gap in what is said
-            (line,) = world.calls.registry
-            assert line.call.discarded_ms > 0
+            # Cleared only now: on a busy machine speech may have gaps before the interruption.
+            await tab.run("bench.heard.length = 0")
+            (active_call,) = fixture.calls.registry
+            assert active_call.call.discarded_ms > 0
             await tab.wait_until("!bench.audible")
-            await asyncio.sleep(0.6)  # what was on its way must not come back when the gate opens
+            await asyncio.sleep(0.6)  # discarded audio must not be heard when the gate opens
             assert await tab.run("bench.heard.filter(([kind]) => kind === 'onset').length") == 0
             await type_in(tab, "Anew.")
             await tab.run("bench.next('onset')")
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
 KEYS = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32}
@@ -150,83 +148,83 @@ FOCUS = """(() => {
   return [id || (tagName === "SUMMARY" ? "summary" : textContent), outlineStyle];
 })()"""
 WATCH_STATUS = """
-    window.told = [];
+    window.statuses = [];
     const region = document.querySelector("[role=status]");
-    new MutationObserver(() => told.push(region.textContent)).observe(
+    new MutationObserver(() => statuses.push(region.textContent)).observe(
         region, { childList: true, subtree: true, characterData: true });
 """
 
 
-async def strike(tab: BrowserTab, key: str) -> None:
-    """Press a key of the keyboard as a user does."""
+async def press_key(tab: BrowserTab, key: str) -> None:
+    """Press and release a key of the keyboard."""
     code = {"windowsVirtualKeyCode": KEYS.get(key) or ord(key), "key": key}
     text = {"text": "\r" if key == "Enter" else key} if key not in ("Tab", "Escape") else {}
     await tab.command("Input.dispatchKeyEvent", type="keyDown", **code, **text)
     await tab.command("Input.dispatchKeyEvent", type="keyUp", **code)
 
 
-async def stops(tab: BrowserTab, count: int) -> list[str]:
-    """Where the next ``count`` presses of Tab lead; each must be seen to have the focus."""
+async def tab_stops(tab: BrowserTab, count: int) -> list[str]:
+    """Press Tab ``count`` times; return the elements focused, each of which must show an outline."""
     passed = []
     for _ in range(count):
-        await strike(tab, "Tab")
+        await press_key(tab, "Tab")
         name, outline = await tab.run(FOCUS)
         assert outline == "solid", name
         passed.append(name)
     return passed
 
 
-def test_a_whole_call_is_made_with_the_keyboard_alone() -> None:
-    async def scenario(world: World) -> None:
-        tab = await world.browser.new_tab()
+def test_a_call_can_be_made_with_the_keyboard_alone() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        tab = await fixture.browser.new_tab()
         await tab.add_init_script(
             "document.addEventListener('vivavoce:onset', () => { window.sounded = true; });"
         )
-        await tab.open(world.url)
-        await tab.wait_until("voice.options.length === 2")  # before any call
-        assert await stops(tab, 1) == ["call"]
-        await strike(tab, "Enter")
+        await tab.open(fixture.url)
+        await tab.wait_until("voice.options.length === 2")  # loaded before any call
+        assert await tab_stops(tab, 1) == ["call"]
+        await press_key(tab, "Enter")
         await tab.wait_until("document.body.dataset.state === 'live' && document.activeElement === text")
         for key in LONG[:20]:
-            await strike(tab, key)
+            await press_key(tab, key)
         await tab.run(f"text.value += {LONG!r}")
-        await strike(tab, "Enter")
+        await press_key(tab, "Enter")
         await tab.wait_until("window.sounded && turns.querySelector('mark')?.textContent")
-        await strike(tab, "Escape")
+        await press_key(tab, "Escape")
         await tab.wait_until("turns.querySelector('.cut .rest')?.textContent.length > 10")
         settings = ["speak", "voice", "speed", "phone", "barge-in", "record", "summary"]
-        assert await stops(tab, len(settings)) == settings
-        await strike(tab, "Enter")
-        assert (await stops(tab, 3))[:3] == ["1", "2", "3"]
-        (line,) = world.calls.registry
-        await strike(tab, " ")
-        await strike(tab, "7")
-        assert [await line.call.next_key(), await line.call.next_key()] == ["3", "7"]
+        assert await tab_stops(tab, len(settings)) == settings
+        await press_key(tab, "Enter")
+        assert (await tab_stops(tab, 3))[:3] == ["1", "2", "3"]
+        (active_call,) = fixture.calls.registry
+        await press_key(tab, " ")
+        await press_key(tab, "7")
+        assert [await active_call.call.next_key(), await active_call.call.next_key()] == ["3", "7"]
         await tab.run("call.focus()")
-        await strike(tab, "Enter")
+        await press_key(tab, "Enter")
         await tab.wait_until("document.body.dataset.state === 'idle' && document.activeElement === call")
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
-def test_the_clock_of_a_call_is_not_read_out_every_second() -> None:
-    async def scenario(world: World) -> None:
-        async with probed_call(world.browser, world.url) as tab:
+def test_the_timer_does_not_change_the_status_region() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
             await tab.run(WATCH_STATUS)
             await tab.wait_until("timer.textContent >= '0:02'")
-            assert await tab.run("told") == []
+            assert await tab.run("statuses") == []
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
-def test_the_page_breaks_no_rule_of_its_own_policy_and_throws_nothing() -> None:
-    async def scenario(world: World) -> None:
-        tab = await world.browser.new_tab()
+def test_the_page_violates_no_security_policy_and_throws_no_error() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        tab = await fixture.browser.new_tab()
         await tab.add_init_script("""window.faults = [];
             addEventListener("securitypolicyviolation", (e) => faults.push(e.violatedDirective));
             addEventListener("unhandledrejection", (e) => faults.push(String(e.reason)));
             addEventListener("error", (e) => faults.push(e.message ?? e.target.src));""")
-        await tab.open(world.url)
+        await tab.open(fixture.url)
         await tab.run("call.click()")
         await tab.wait_until("document.body.dataset.state === 'live'")
         for action in ("record.click()", "phone.click()", "interrupt.click()", "record.click()"):
@@ -237,7 +235,7 @@ def test_the_page_breaks_no_rule_of_its_own_policy_and_throws_nothing() -> None:
         assert await tab.run("faults") == []
         assert await tab.run("notice.hidden")
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
 KEEP_FILES = """
@@ -250,9 +248,9 @@ SAVED = """(async () => {
 })()"""
 
 
-def test_what_was_heard_can_be_recorded_and_saved() -> None:
-    async def scenario(world: World) -> None:
-        async with probed_call(world.browser, world.url) as tab:
+def test_a_recording_can_be_saved_and_has_the_voice_s_pitch() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
             await tab.run(KEEP_FILES)
             await tab.run("record.click()")
             await type_in(tab, "one two three.")
@@ -268,53 +266,55 @@ def test_what_was_heard_can_be_recorded_and_saved() -> None:
         spectrum = np.abs(np.fft.rfft(heard[begin : begin + rate // 2], rate // 2))
         assert np.argmax(spectrum) * 2 == pytest.approx(440, abs=4)
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
-def test_a_call_hung_up_in_the_page_is_over_here_and_another_can_follow() -> None:
-    async def scenario(world: World) -> None:
-        async with probed_call(world.browser, world.url) as tab:
+def test_calls_can_follow_one_another_in_one_page() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
             for _ in range(3):
                 await hang_up(tab)
-                await world.calls.wait_idle()
-                assert len(world.calls.registry) == 0
+                await fixture.calls.wait_idle()
+                assert len(fixture.calls.registry) == 0
                 await start_call(tab)
-            assert len(world.calls.registry) == 1
+            assert len(fixture.calls.registry) == 1
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
-def test_a_tab_that_is_closed_ends_its_call_and_the_neighbour_does_not_notice() -> None:
-    async def scenario(world: World) -> None:
-        async with probed_call(world.browser, world.url) as neighbour:
-            async with probed_call(world.browser, world.url) as tab:
-                (line, _) = world.calls.registry
+def test_closing_a_tab_ends_its_call_and_does_not_affect_another() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as neighbour:
+            async with probed_call(fixture.browser, fixture.url) as tab:
+                (active_call, _) = fixture.calls.registry
                 await type_in(neighbour, LONG)
                 await neighbour.run("bench.next('onset')")
                 await tab.run("bench.connection.onconnectionstatechange = null")
-            while len(world.calls.registry) == 2:
+            while len(fixture.calls.registry) == 2:
                 await asyncio.sleep(0.05)
-            assert list(world.calls.registry) == [line]
+            assert list(fixture.calls.registry) == [active_call]
             await neighbour.run(WATCH_WORDS)
             await neighbour.wait_until("marked.length > 10")
             heard = [
-                told.replace("|", "").split() for told in await neighbour.run("marked") if told[-1] != "|"
+                state.replace("|", "").split() for state in await neighbour.run("marked") if state[-1] != "|"
             ]
             first = len(heard[0])
-            assert heard == [LONG.split()[: first + word] for word in range(len(heard))]  # none is left out
+            assert heard == [
+                LONG.split()[: first + word] for word in range(len(heard))
+            ]  # every word was marked
             assert await neighbour.run("turns.querySelector('.cut')") is None
             assert (await neighbour.run("bench.inbound()"))["lost"] == 0
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
-def test_without_a_microphone_one_can_listen_and_type() -> None:
-    async def scenario(world: World) -> None:
-        tab = await world.browser.new_tab()
+def test_a_call_works_without_a_microphone() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        tab = await fixture.browser.new_tab()
         await tab.add_init_script(
             "navigator.mediaDevices.getUserMedia = async () => { throw new Error('none'); };"
         )
-        await tab.open(world.url)
+        await tab.open(fixture.url)
         await tab.run("call.click()")
         await tab.wait_until("document.body.dataset.state === 'live'")
         assert "you can listen and type" in await tab.run("notice.textContent")
@@ -323,23 +323,23 @@ def test_without_a_microphone_one_can_listen_and_type() -> None:
             "turns.querySelector('mark')?.textContent === '' && !turns.querySelector('.rest').textContent"
         )
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
-def test_a_refusal_is_told_in_the_page() -> None:
-    async def scenario(world: World) -> None:
-        world.calls.registry.refuse_calls()
-        tab = await world.browser.new_tab()
-        await tab.open(world.url)
+def test_a_refused_call_shows_the_reason() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        fixture.calls.registry.refuse_calls()
+        tab = await fixture.browser.new_tab()
+        await tab.open(fixture.url)
         await tab.run("call.click()")
         await tab.wait_until("!notice.hidden")
         assert await tab.run("notice.textContent") == "the server is shutting down"
         assert await tab.run("document.body.dataset.state") == "idle"
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
-# What Pipecat's SmallWebRTC transport does in a browser, in the order in which it does it.
+# The steps of Pipecat's SmallWebRTC transport in a browser, in their order.
 SMALL_WEBRTC_CLIENT = """(async () => {
   const post = async (method, url, body) => (await fetch(url, {
     method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
@@ -381,10 +381,10 @@ SMALL_WEBRTC_CLIENT = """(async () => {
 })()"""
 
 
-def test_a_client_of_pipecats_transport_connects_and_is_spoken_to() -> None:
-    async def scenario(world: World) -> None:
-        tab = await world.browser.new_tab()
-        await tab.open(world.url)
+def test_a_client_of_pipecat_s_transport_connects_and_hears_its_text() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        tab = await fixture.browser.new_tab()
+        await tab.open(fixture.url)
         await tab.run(SMALL_WEBRTC_CLIENT)
         await tab.wait_until("events.some((event) => event.type === 'bot-ready' && event.id === '1')")
         await tab.wait_until("events.some((event) => event.type === 'bot-stopped-speaking')")
@@ -392,21 +392,21 @@ def test_a_client_of_pipecats_transport_connects_and_is_spoken_to() -> None:
         assert words == ["How", "do", "you", "do"]
         assert await tab.run("events.filter((event) => event.type === 'error')") == []
 
-    in_world(scenario)
+    with_browser(scenario)
 
 
 @pytest.mark.skipif(
     find_spec("pipecat_ai_prebuilt") is None,
     reason="needs pipecat-ai-prebuilt: pip install 'vivavoce[pipecat]'",
 )
-def test_pipecats_own_page_loads_and_is_ready_to_connect() -> None:
-    # No further: it gets its handling of microphones from a server of Daily's when one presses Connect.
-    async def scenario(world: World) -> None:
-        tab = await world.browser.new_tab()
-        await tab.open(world.url + "/client/")
+def test_pipecat_s_page_loads_and_offers_to_connect() -> None:
+    # Connect is not pressed: the page would load its microphone handling from a server of Daily.
+    async def scenario(fixture: BrowserFixture) -> None:
+        tab = await fixture.browser.new_tab()
+        await tab.open(fixture.url + "/client/")
         await tab.wait_until(
             "[...document.querySelectorAll('button')].some((b) => b.innerText === 'Connect')"
         )
         assert "Small" in await tab.run("document.body.innerText")
 
-    in_world(scenario)
+    with_browser(scenario)

@@ -1,8 +1,7 @@
-"""A real browser for benches and tests: Chromium without a window, on loopback only, told what to do.
+"""Headless Chromium for benches and tests, on loopback only, driven over the DevTools protocol.
 
-It speaks just enough of the DevTools protocol to open a page and run scripts in it. Every run has an empty
-profile that is thrown away, a microphone that beeps once a second unless the page is given another, and no
-way off this machine.
+Opens pages and runs scripts in them. Each browser has an empty temporary profile, a fake microphone that
+beeps once a second, and no name resolution beyond 127.0.0.1.
 
 Source: chromedevtools.github.io/devtools-protocol (Target, Page, Runtime); Chromium's switches.
 """
@@ -26,7 +25,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _START_TIMEOUT_S = 60.0
 _COMMAND_TIMEOUT_S = 60.0
 _CONDITION_TIMEOUT_S = 60.0
-_MAX_MESSAGE_BYTES = 64 << 20  # bytes; screenshots come as one
+_MAX_MESSAGE_BYTES = 64 << 20  # a screenshot is one message
 _SWITCHES = (
     "--headless",
     "--no-sandbox",
@@ -48,17 +47,17 @@ _SWITCHES = (
 
 
 class BrowserFailed(VivavoceError):
-    """The browser did not start, ended, or a script in it failed; the message says what."""
+    """The browser did not start, ended, or a script in it failed."""
 
 
 def find_chromium() -> Path | None:
-    """The browser on this machine, if there is one."""
+    """Return the path of an installed Chromium or Chrome; None without one."""
     return next((Path(found) for name in _NAMES if (found := shutil.which(name))), None)
 
 
 @contextlib.contextmanager
 def loopback_only() -> Iterator[None]:
-    """While it lasts, our side of WebRTC offers 127.0.0.1 and nothing else, so that no media leaves."""
+    """Make aiortc gather 127.0.0.1 as its only candidate for the duration of the context."""
     from aioice import ice
 
     def addresses(use_ipv4: bool, use_ipv6: bool) -> list[str]:
@@ -80,7 +79,7 @@ class BrowserTab:
         self._target_session_id = session
 
     async def command(self, method: str, **parameters: object) -> dict[str, Any]:
-        """Send one command of the protocol; raises BrowserFailed."""
+        """Send one command to the page; return its result. Raises BrowserFailed."""
         return await self._browser.command(method, parameters, self._target_session_id)
 
     async def add_init_script(self, script: str) -> None:
@@ -88,13 +87,16 @@ class BrowserTab:
         await self.command("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     async def open(self, url: str) -> None:
-        """Go to ``url`` and wait until it has loaded."""
+        """Navigate to ``url`` and wait until the page has loaded."""
         await self.command("Page.enable")
         await self.command("Page.navigate", url=url)
         await self.wait_until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     async def run(self, expression: str) -> Any:
-        """The value of an expression in the page, a promise's once it is there; raises BrowserFailed."""
+        """Evaluate an expression in the page; return its value, that of a promise once it is resolved.
+
+        Raises BrowserFailed.
+        """
         result = await self.command(
             "Runtime.evaluate",
             expression=expression,
@@ -109,7 +111,7 @@ class BrowserTab:
         return result["result"].get("value")
 
     async def wait_until(self, condition: str) -> None:
-        """Wait until an expression in the page is true; raises BrowserFailed."""
+        """Wait until an expression in the page is true. Raises BrowserFailed after a minute."""
         loop = asyncio.get_running_loop()
         end = loop.time() + _CONDITION_TIMEOUT_S
         while not await self.run(f"Boolean({condition})"):
@@ -120,13 +122,13 @@ class BrowserTab:
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
-        """Close the page as a user closes a tab."""
+        """Close the page like a user who closes the tab."""
         with contextlib.suppress(BrowserFailed):
             await self.command("Page.close")
 
 
 class Chromium:
-    """A running browser; ``open_chromium`` starts one."""
+    """A running browser, started by ``open_chromium``."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -134,7 +136,7 @@ class Chromium:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
     async def new_tab(self) -> BrowserTab:
-        """An empty page."""
+        """Open an empty page."""
         target = await self.command("Target.createTarget", {"url": "about:blank"})
         session = await self.command(
             "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
@@ -144,7 +146,7 @@ class Chromium:
     async def command(
         self, method: str, parameters: dict[str, Any], session: str | None = None
     ) -> dict[str, Any]:
-        """Send one command and wait for its result; raises BrowserFailed."""
+        """Send one command; return its result. Raises BrowserFailed."""
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
         if session is not None:
@@ -162,7 +164,7 @@ class Chromium:
         return dict(received.get("result", {}))
 
     async def dispatch_answers(self) -> None:
-        """Hand out what the browser sends; runs until it closes."""
+        """Pass answers to the commands that wait for them; return when the browser has closed."""
         with contextlib.suppress(ConnectionClosed):
             async for text in self._socket:
                 message = json.loads(text)
@@ -171,12 +173,12 @@ class Chromium:
                     answer.set_result(message)
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_result({"error": {"message": "the browser is gone"}})
+                answer.set_result({"error": {"message": "the browser has ended"}})
 
 
 @contextlib.asynccontextmanager
 async def open_chromium(*switches: str) -> AsyncIterator[Chromium]:
-    """Start the browser with a new profile; it ends with the context. Raises BrowserFailed."""
+    """Run a browser with a new profile for the duration of the context. Raises BrowserFailed."""
     program = find_chromium()
     if program is None:
         raise BrowserFailed("Chromium is not installed: apt-get install chromium")
@@ -192,7 +194,7 @@ async def open_chromium(*switches: str) -> AsyncIterator[Chromium]:
         )
         try:
             url = await _debugger_url(Path(profile) / "DevToolsActivePort", process)
-            # No pings: a browser that is held up for long is waited for by command, and not given up between.
+            # No pings: a busy browser may miss them; each command has a timeout of its own.
             async with connect(
                 url,
                 max_size=_MAX_MESSAGE_BYTES,
