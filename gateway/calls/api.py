@@ -10,7 +10,8 @@
                                          ?events=all also sends text as it is written, and counters
 
 The messages on the socket are those of ``messages``. A program attaches exclusively: one at a time, over the
-socket or with POST speech. Text is charged to the key of the program that sends it.
+socket or with POST speech. Text is charged to the key of the program that sends it. After a barge-in that the
+program did not send, text of the interrupted utterance is refused up to the next ``end`` or ``discard``.
 """
 
 import asyncio

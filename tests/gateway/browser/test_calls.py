@@ -16,6 +16,8 @@ from shared.fake_browser import (
     with_server,
 )
 from vivavoce.adapters.voice_activity import VoiceActivityChange
+from vivavoce.adapters.webrtc import peer
+from vivavoce.gateway.browser import leg
 from vivavoce.gateway.calls import utterance_queue
 from vivavoce.gateway.calls.agents import KeysAgent, ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.calls.call import Call, CallSpeechOptions
@@ -215,6 +217,10 @@ def test_messages_without_text_count_towards_the_limit_too(
         assert "1000 characters" in peer.of_type("error")[0]["message"]
 
     with_server(scenario)
+
+
+def test_the_leg_expects_the_sample_rate_that_the_peer_decodes_to() -> None:
+    assert leg._CALLER_SAMPLE_RATE == peer.RECEIVED_SAMPLE_RATE
 
 
 def test_hang_up_ends_speech_packets_and_the_call() -> None:
