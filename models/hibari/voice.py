@@ -277,23 +277,23 @@ class Phonemizer:
     def phonemize(self, words: Sequence[SpelledWord]) -> list[PhonemeLine]:
         """Lines of at most 400 phonemes, split between words. A word without phonemes has an empty range."""
         text = " ".join(word.text + word.punctuation for word in words)
-        spoken = self._phonemes(text, len(words))
-        return [self._line(part) for part in _split_lines(spoken)]
+        word_phonemes = self._phonemes(text, len(words))
+        return [self._line(part) for part in _split_lines(word_phonemes)]
 
     def _phonemes(self, text: str, words: int) -> list[str]:
         """The phonemes of each word: those of all tokens up to the next white space."""
-        spoken = [""] * words
+        word_phonemes = [""] * words
         index = 0
         for token in self._g2p.phonemize_tokens(self._g2p.tokenize(text)):
-            spoken[index] += token.phonemes or ""
+            word_phonemes[index] += token.phonemes or ""
             index += bool(token.whitespace)
-        return spoken
+        return word_phonemes
 
-    def _line(self, spoken: Iterable[str]) -> PhonemeLine:
+    def _line(self, word_phonemes: Iterable[str]) -> PhonemeLine:
         """The ids of the words of a line, with id 0 at both ends."""
         ids = [0]
         ranges = []
-        for phonemes in spoken:
+        for phonemes in word_phonemes:
             known = [self._phoneme_ids[symbol] for symbol in phonemes.strip() if symbol in self._phoneme_ids]
             if known and len(ids) > 1:
                 ids.append(self._phoneme_ids[" "])
@@ -304,10 +304,10 @@ class Phonemizer:
         return PhonemeLine(np.array(ids, np.int64), tuple(ranges))
 
 
-def _split_lines(spoken: list[str]) -> list[list[str]]:
+def _split_lines(word_phonemes: list[str]) -> list[list[str]]:
     parts: list[list[str]] = [[]]
     length = 0
-    for phonemes in spoken:
+    for phonemes in word_phonemes:
         if parts[-1] and length + len(phonemes) + 1 > MAX_PHONEMES:
             parts.append([])
             length = 0

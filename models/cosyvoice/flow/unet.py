@@ -254,11 +254,11 @@ class FlowUnet(nn.Module):
         contexts = _UnetContexts(state.convs)
         layers = iter(layer_memories(state.cache))
         levels = self._levels()
-        x = torch.cat([x, conditions], 2)
+        x = torch.cat([x, conditions], 2)  # (N, T, 320)
         skip = x
         for index, level in enumerate(levels):
             if index == len(levels) - 1:
-                x = torch.cat([x, skip], 2)
+                x = torch.cat([x, skip], 2)  # (N, T, 2 C)
             x = level.resnet(x, offsets[:, index, None], contexts)
             for transformer in level.transformers:
                 x = transformer(x, next(layers), plan, cache_form)

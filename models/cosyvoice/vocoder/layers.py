@@ -24,7 +24,7 @@ from ..layers import PreparedModule
 
 MEL_BANDS = 80
 FINAL_LEAKY_SLOPE = 0.01  # before conv_post; upstream leaves torch's default there
-MAX_MAGNITUDE = 1e2
+MAX_MAGNITUDE = 1e2  # of a spectrum; upstream clips there too
 F0_LAYERS = 5
 POST_KERNEL = 7
 
@@ -261,7 +261,7 @@ class ShortTimeSpectra(PreparedModule):
 
     def inverse(self, x: Tensor) -> Tensor:
         """Log magnitude and phase parameter of F frames, (B, 18, F) -> windowed pieces (B, F, 16)."""
-        logarithm, angle = x.chunk(2, 1)
+        logarithm, angle = x.chunk(2, 1)  # (B, 9, F) each
         magnitude = logarithm.exp().clamp(max=MAX_MAGNITUDE)
         spectrum = torch.polar(magnitude, angle.sin()).transpose(1, 2)
         pieces: Tensor = torch.fft.irfft(spectrum, self.n_fft)
@@ -270,6 +270,7 @@ class ShortTimeSpectra(PreparedModule):
     def overlap_add(self, pieces: Tensor) -> Tensor:
         """Sum pieces that overlap by 12 samples: (B, F, 16) -> (B, 4 (F - 1) + 16)."""
         B, frames, size = pieces.shape
+        # (B, F + 3, 4): row k of the sum gets quarter 0 of piece k, quarter 1 of piece k - 1, ...
         total = pieces.new_zeros(B, frames + size // self.hop - 1, self.hop)
         for part, quarter in enumerate(torch.split(pieces, self.hop, 2)):
             total[:, part : part + frames] += quarter
