@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
-from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer, normalize
+from .reading.english.clause_normalizer import EnglishClauseNormalizer, normalize
+from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
 from .reading.unicode_scripts import full_stop_after, join_words
 
 __all__ = [
@@ -61,7 +62,9 @@ class Segmenter:
 
     def __init__(self, policy: SegmentPolicy = SegmentPolicy(), reader: TextNormalizer | None = None) -> None:
         self._policy = policy
-        self._reader = reader or TextNormalizer(policy.max_characters)
+        self._reader = reader or TextNormalizer(
+            EnglishClauseNormalizer(policy.max_characters), policy.max_characters
+        )
         self._pending_words: list[SpokenWord] = []
         self._start = 0  # of the next segment, in characters of the text pushed
         self._has_spoken = False  # since the last flush

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from benches.transcript_scoring import MistakeKind, canonical_words, differences, score
 from benches.word_errors import sentences, word_time_errors_ms
 from vivavoce.tts_engine.chunk import Word
-from vivavoce.tts_engine.reading import amount_words
+from vivavoce.tts_engine.reading.english import number_words
 
 
 def wrong(reference: str, heard: str) -> int:
@@ -96,18 +96,18 @@ def test_a_wrong_digit_is_a_mistake(said: str, written: str, words: int) -> None
 
 @given(st.text("0123456789", min_size=1, max_size=12), st.text("0123456789", min_size=1, max_size=12))
 def test_two_strings_of_digits_are_equal_only_if_they_are(first: str, second: str) -> None:
-    assert (wrong(amount_words.digits(first), second) == 0) == (first == second)
+    assert (wrong(number_words.digits(first), second) == 0) == (first == second)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
 def test_two_numbers_are_equal_only_if_they_are(first: int, second: int) -> None:
-    assert (wrong(amount_words.cardinal(first), f"{second:,}") == 0) == (first == second)
-    assert wrong(amount_words.cardinal(first), str(first)) == 0
+    assert (wrong(number_words.cardinal(first), f"{second:,}") == 0) == (first == second)
+    assert wrong(number_words.cardinal(first), str(first)) == 0
 
 
 @given(st.integers(0, 99_999), st.integers(1, 99), st.integers(0, 99_999), st.integers(1, 99))
 def test_two_amounts_are_equal_only_if_they_are(units: int, cents: int, others: int, more: int) -> None:
-    said = f"{amount_words.cardinal(units)} dollars and {amount_words.cardinal(cents)} cents"
+    said = f"{number_words.cardinal(units)} dollars and {number_words.cardinal(cents)} cents"
     assert (wrong(said, f"${others:,}.{more:02}") == 0) == (units == others > 0 and cents == more)
 
 

@@ -1,4 +1,10 @@
-"""TODO."""
+"""Folding of text into the small alphabet that the rules of the grammars are written in.
+
+Quotes, dashes, blanks and digits become ASCII, compatibility characters become what they are compatible with,
+and characters without a sound (controls, zero-width characters, lone surrogates, emoji) are dropped. Each
+character is folded on its own, so text may be split anywhere.
+Source: Unicode 15.1, general categories and compatibility decompositions.
+"""
 
 import re
 import unicodedata
@@ -28,7 +34,7 @@ FOLDED_CHARACTERS = {
     **dict.fromkeys("™®℠¡¿", ""),
     "²": "^2",
     "³": "^3",
-    "½": " 1/2",
+    "½": " 1/2",  # with a blank, so that "2½" becomes "2 1/2"
     "¼": " 1/4",
     "¾": " 3/4",
     "⅓": " 1/3",
@@ -40,36 +46,16 @@ FOLDED_CHARACTERS = {
     "￥": "¥",
     "￡": "£",
 }
-
-
 _KEPT_SYMBOLS = "°©§±×÷≈≤≥→"
-
-
-def _fold_character(character: str, folded: Mapping[str, str]) -> str:
-    if character in folded:
-        return folded[character]
-    category = unicodedata.category(character)
-    if category in ("Cc", "Cf", "Cs", "Cn", "Co", "Me") or "\ufe00" <= character <= "\ufe0f":
-        return ""
-    if category == "Nd":
-        return str(unicodedata.digit(character))
-    if category in ("Zs", "Sk", "So") and character not in _KEPT_SYMBOLS and character not in "^`":
-        compatible = unicodedata.normalize("NFKC", character)
-        return compatible if compatible.isascii() and compatible.isalnum() else " "
-    if category in ("No", "Nl") or "\uff00" <= character <= "\uffef" or "\ufb00" <= character <= "\ufb06":
-        compatible = unicodedata.normalize("NFKC", character)
-        return compatible if compatible.isascii() or compatible.isalpha() else " "
-    return character
-
-
+# Other, not assigned, private use, surrogates and enclosing marks have no sound.
+_SILENT_CATEGORIES = ("Cc", "Cf", "Cs", "Cn", "Co", "Me")
 _PLAIN_ASCII = re.compile(r"[\n -~]*\Z")
 
 
 def fold(text: str, table: Mapping[str, str] = FOLDED_CHARACTERS) -> tuple[str, list[int]]:
-    """``text`` in the scanner's alphabet, and for each character of it its position in ``text``.
+    """Return ``text`` folded, and the position in ``text`` of each folded character.
 
-    Quotes, dashes, blanks and digits become ASCII, compatibility characters what they are compatible with;
-    controls, zero-width characters, lone surrogates and emoji go. Character by character: no context.
+    ``table``: what single characters become, ahead of the general rules.
     """
     if _PLAIN_ASCII.match(text):
         return text, list(range(len(text)))
@@ -80,3 +66,22 @@ def fold(text: str, table: Mapping[str, str] = FOLDED_CHARACTERS) -> tuple[str, 
         folded.append(replacement)
         positions.extend([position] * len(replacement))
     return "".join(folded), positions
+
+
+def _fold_character(character: str, table: Mapping[str, str]) -> str:
+    if character in table:
+        return table[character]
+    category = unicodedata.category(character)
+    is_variation_selector = "\ufe00" <= character <= "\ufe0f"
+    if category in _SILENT_CATEGORIES or is_variation_selector:
+        return ""
+    if category == "Nd":
+        return str(unicodedata.digit(character))
+    if category in ("Zs", "Sk", "So") and character not in _KEPT_SYMBOLS and character not in "^`":
+        compatible = unicodedata.normalize("NFKC", character)
+        return compatible if compatible.isascii() and compatible.isalnum() else " "
+    is_wide_or_ligature = "\uff00" <= character <= "\uffef" or "\ufb00" <= character <= "\ufb06"
+    if category in ("No", "Nl") or is_wide_or_ligature:
+        compatible = unicodedata.normalize("NFKC", character)
+        return compatible if compatible.isascii() or compatible.isalpha() else " "
+    return character

@@ -1,4 +1,9 @@
-"""TODO."""
+"""Rules that hold in every language: punctuation, ends of line, and leftover Markdown and HTML.
+
+A grammar includes these rows among its own. Language models write Markdown even where they are asked not to;
+its signs are skipped.
+Source: CommonMark 0.31.
+"""
 
 import re
 
@@ -9,11 +14,8 @@ def _skip(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _skip_at_line_start(scan: ScanState, match: re.Match[str]) -> int | None:
-    return match.end() if scan.context.line_start else None
-
-
 def _skip_heart(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Skip "<3", which after a number is a comparison."""
     return None if scan.context.after_number else match.end()
 
 
@@ -30,9 +32,10 @@ def _read_punctuation(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_full_stop(scan: ScanState, match: re.Match[str]) -> int:
-    trailing_off = len(match.group()) > 1
-    scan.punctuate("," if trailing_off else ".")
-    if not trailing_off:
+    """Read a full stop; an ellipsis is a pause inside the sentence."""
+    is_ellipsis = len(match.group()) > 1
+    scan.punctuate("," if is_ellipsis else ".")
+    if not is_ellipsis:
         scan.context.end_sentence()
     scan.context.line_start = False
     return match.end()
@@ -46,16 +49,15 @@ def _read_newline(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-# The rows that hold in every language.
+# At the start of a line: rulers, table rules, code fences, headings, bullets and quotations.
 LINE_START_ROWS: tuple[RuleRow, ...] = (
-    (r"(?:[-*_=~] ?){3,}(?=\n|$)", _skip_at_line_start),
-    (r"\|?[ :|-]*-{2,}[ :|-]*(?=\n|$)", _skip_at_line_start),
-    (r"```[\w+-]*(?=\n|$)|~~~[\w+-]*(?=\n|$)", _skip_at_line_start),
-    (r"#{1,6} +", _skip_at_line_start),
-    (r"[-*+•>] +", _skip_at_line_start),
+    (r"(?:[-*_=~] ?){3,}(?=\n|$)", _skip),
+    (r"\|?[ :|-]*-{2,}[ :|-]*(?=\n|$)", _skip),
+    (r"```[\w+-]*(?=\n|$)|~~~[\w+-]*(?=\n|$)", _skip),
+    (r"#{1,6} +", _skip),
+    (r"[-*+•>] +", _skip),
 )
-
-
+# Ends of line, links and images (their text is read), HTML tags and entities, smileys.
 MARKUP_ROWS: tuple[RuleRow, ...] = (
     (r"\n", _read_newline),
     (r"!?\[(?=[^\[\]\n]{0,200}\]\()", _skip),
@@ -65,8 +67,6 @@ MARKUP_ROWS: tuple[RuleRow, ...] = (
     (r"[:;=]['-]?[)(DPpO|](?![\w])", _skip),
     (r" ?<3(?![\w.])", _skip_heart),
 )
-
-
 PUNCTUATION_ROWS: tuple[RuleRow, ...] = (
     (r"\.+", _read_full_stop),
     (r"--+|—+", _read_punctuation),

@@ -1,15 +1,13 @@
-"""English text as a language model writes it, to the words that a person would say on the phone.
+"""Incremental conversion of written text into spoken words.
 
-One left-to-right scan over an ordered list of rules (``recognisers.py``), so that every spoken word keeps the
-range of the text it stands for; passes of substitutions would lose the ranges. Not a pronunciation
-dictionary: words it does not know go through as they are. Deterministic, no I/O, no clock.
-
-``TextNormalizer`` does it for text that arrives in pieces; ``normalize`` for a whole one. Both cut at the same safe
-places (``clauses.py``) before reading, so they cannot read differently.
-Source: Unicode 15.1 categories and compatibility forms for what is folded.
+``TextNormalizer`` takes text in pieces of any size. It folds each piece (``folding.py``), cuts the folded
+text into clauses at safe boundaries (``clause_boundaries.py``) and passes each clause to a
+``ClauseNormalizer``, which tokenizes it by the grammar of its language (``tokenizer.py``). The result depends
+on the text only, not on how it was split. No I/O, no clock. It is not a pronunciation dictionary: words that
+no rule matches stay as written.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from .clause_boundaries import (
@@ -19,19 +17,19 @@ from .clause_boundaries import (
     ClauseBoundary,
     next_boundary,
 )
-from .english.clause_normalizer import EnglishClauseNormalizer
 from .tokenizer import DraftWord, punctuate
 
-_MAX_SLICE_CHARACTERS = 4096  # characters folded at once: bounds the memory that a huge push takes
+_MAX_SLICE_CHARACTERS = 4096  # folded at once; bounds the memory that a huge push takes
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """One word to be said.
+    """Word to be spoken.
 
-    ``text``: letters and apostrophes only; a single capital is a letter's name ("eh" and "eye" where it would
-    be a word), small "a" the article. ``punctuation``: what follows it, one of ``"" , . ? ! ; : —``.
-    ``start``/``stop``: characters of the text that it stands for.
+    ``text``: for English, letters and apostrophes only; a single capital is the name of a letter, spelled
+    "eh" and "eye" where the letter is also a word, and a small "a" is the article. ``punctuation``: what
+    follows the word, one of ``"" , . ? ! ; : —`` or, after Han and kana, their wide forms.
+    ``start``/``stop``: characters of the text that the word stands for.
     """
 
     text: str
@@ -42,7 +40,7 @@ class SpokenWord:
 
 @dataclass(frozen=True, slots=True)
 class NormalizedClause:
-    """Words up to a safe place to cut. ``stop``: characters of the text pushed so far that are read."""
+    """Spoken words of one clause. ``stop``: characters of the pushed text that are read so far."""
 
     words: tuple[SpokenWord, ...]
     stop: int
@@ -50,141 +48,136 @@ class NormalizedClause:
 
 
 class ClauseNormalizer(Protocol):
-    """How clauses are read. What it is given first is folded text, cut where a cut is safe.
+    """Reader of clauses in one or more languages.
 
-    ``least``: characters that are never too many to wait for an end.
+    ``min_forced_cut``: number of folded characters below which ``forced_cut`` is None for any text.
     """
 
     min_forced_cut: int
 
     @property
     def boundary_rules(self) -> BoundaryRules:
-        """What is no end of a clause."""
+        """Language facts for the search of clause boundaries."""
 
     def fold(self, text: str) -> tuple[str, list[int]]:
-        """``text`` in the scanner's alphabet, with the position of each character; without context."""
+        """Return ``text`` folded, and the position in ``text`` of each folded character."""
 
     def forced_cut(self, view: str) -> int | None:
-        """How many characters of ``view`` are too many to wait for an end; None if they are not."""
+        """Return after how many characters ``view`` is cut without a boundary, or None to wait for one."""
 
     def read(self, view: str) -> list[DraftWord]:
-        """A whole clause."""
+        """Read a whole clause."""
 
     def read_stable_prefix(self, view: str) -> tuple[list[DraftWord], int]:
-        """A clause of so many characters: as far as no later text can change it, and how far that is."""
+        """Read the part of an unfinished clause that later text cannot change, and return where it ends."""
 
     def end_line(self) -> None:
-        """What comes next begins a new line."""
+        """Note that the next clause begins a new line."""
 
 
 class TextNormalizer:
-    """Normalises text that arrives in pieces of any size.
+    """Normalizer of text that arrives in pieces of any size.
 
-    Gives words as soon as no later text can change them. The same text gives the same pieces, however it was
-    split. Holds one clause, as long as it may be, and one slice of a push. ``clauses``: how they are read.
+    Returns words as soon as no later text can change them, and the same clauses for any split of the text.
+    Holds at most one clause of ``max_characters`` folded characters and one slice of a push. ``context``:
+    text that precedes the first push; it decides, for example, whether a number is a code.
     """
 
     def __init__(
         self,
+        clause_normalizer: ClauseNormalizer,
         max_characters: int = MAX_CLAUSE_CHARACTERS,
         context: str = "",
-        clause_normalizer: ClauseNormalizer | None = None,
     ) -> None:
         self._max_characters = max_characters
-        self._clause_normalizer = clause_normalizer or EnglishClauseNormalizer(max_characters)
-        self._text = ""
-        self._positions: list[int] = []
-        self._pushed = 0
-        self._decided_until = 0
+        self._clause_normalizer = clause_normalizer
+        self._text = ""  # folded text that is not read yet
+        self._positions: list[int] = []  # of each of its characters in the pushed text
+        self._pushed = 0  # characters pushed in all
+        self._decided_until = 0  # no boundary in self._text before this position
         if context:
             view, _ = self._clause_normalizer.fold(context[-MAX_CLAUSE_CHARACTERS:])
             self._clause_normalizer.read(view)
 
     def push(self, text: str) -> list[NormalizedClause]:
-        """Take more text; the pieces that are safe now."""
-        pieces: list[NormalizedClause] = []
+        """Take more text and return the clauses that are complete now."""
+        clauses: list[NormalizedClause] = []
         for begin in range(0, len(text), _MAX_SLICE_CHARACTERS):
             part = text[begin : begin + _MAX_SLICE_CHARACTERS]
             folded, positions = self._clause_normalizer.fold(part)
             self._text += folded
             self._positions += [self._pushed + position for position in positions]
             self._pushed += len(part)
-            pieces += self._take_clauses(final=False)
-        return pieces
+            clauses += self._take_clauses(final=False)
+        return clauses
 
     def flush(self) -> list[NormalizedClause]:
-        """No more text for now: everything that is held. What comes next begins a new line."""
-        pieces = self._take_clauses(final=True)
+        """Return the clauses that are still held; the next text begins a new line."""
+        clauses = list(self._take_clauses(final=True))
         if self._text:
-            pieces.append(
-                self._clause(*self._read_to(0, ClauseBoundary(len(self._text), BoundaryKind.SENTENCE)))
-            )
+            clauses.append(self._read_to(0, ClauseBoundary(len(self._text), BoundaryKind.SENTENCE)))
         self._text, self._positions, self._decided_until = "", [], 0
         self._clause_normalizer.end_line()
-        return pieces
+        return clauses
 
     def _take_clauses(self, *, final: bool) -> list[NormalizedClause]:
-        pieces: list[NormalizedClause] = []
+        clauses: list[NormalizedClause] = []
         begin = 0
-        while True:
-            view = self._text[begin : begin + self._max_characters]
-            bound = (
-                self._clause_normalizer.forced_cut(view)
-                if len(view) >= self._clause_normalizer.min_forced_cut
-                else None
-            )
-            boundary, self._decided_until = next_boundary(
-                view[:bound],
-                self._decided_until,
-                final=final and bound is None,
-                boundary_rules=self._clause_normalizer.boundary_rules,
-            )
-            if boundary is not None:
-                words, stop, ending = self._read_to(begin, boundary)
-            elif bound is not None:
-                words, stop, ending = self._read_stable_prefix(begin, bound)
-            else:
-                break
-            pieces.append(self._clause(words, stop, ending))
-            begin, self._decided_until = stop, 0
+        while (found := self._next_clause(begin, final=final)) is not None:
+            clause, begin = found
+            clauses.append(clause)
+            self._decided_until = 0
         self._text, self._positions = self._text[begin:], self._positions[begin:]
-        return pieces
+        return clauses
 
-    def _read_to(self, begin: int, boundary: ClauseBoundary) -> tuple[list[SpokenWord], int, BoundaryKind]:
+    def _next_clause(self, begin: int, *, final: bool) -> tuple[NormalizedClause, int] | None:
+        """Read the clause that begins at ``begin`` of the held text, and return it and its end there.
+
+        None if the end is not known yet.
+        """
+        view = self._text[begin : begin + self._max_characters]
+        forced_cut = (
+            self._clause_normalizer.forced_cut(view)
+            if len(view) >= self._clause_normalizer.min_forced_cut
+            else None
+        )
+        search = next_boundary(
+            view[:forced_cut],
+            self._decided_until,
+            self._clause_normalizer.boundary_rules,
+            final=final and forced_cut is None,
+        )
+        self._decided_until = search.decided_until
+        if search.boundary is not None:
+            return self._read_to(begin, search.boundary), begin + search.boundary.stop
+        if forced_cut is not None:
+            return self._read_stable_prefix(begin, begin + forced_cut)
+        return None
+
+    def _read_to(self, begin: int, boundary: ClauseBoundary) -> NormalizedClause:
         stop = begin + boundary.stop
         view = self._text[begin:stop]
-        draft_words = self._clause_normalizer.read(view)
-        if boundary.ending is not BoundaryKind.CLAUSE and view.rstrip().endswith(".."):
-            punctuate(draft_words, ".")
-        return self._spoken_words(draft_words, begin), stop, boundary.ending
+        words = self._clause_normalizer.read(view)
+        if boundary.kind is not BoundaryKind.CLAUSE and view.rstrip().endswith(".."):
+            punctuate(words, ".")
+        return self._clause(words, begin, stop, boundary.kind)
 
-    def _read_stable_prefix(self, begin: int, bound: int) -> tuple[list[SpokenWord], int, BoundaryKind]:
-        """A clause that is too long: as far as no later text can change it."""
-        draft_words, stop = self._clause_normalizer.read_stable_prefix(self._text[begin : begin + bound])
-        return self._spoken_words(draft_words, begin), begin + stop, BoundaryKind.FORCED
+    def _read_stable_prefix(self, begin: int, limit: int) -> tuple[NormalizedClause, int]:
+        """Read a clause that is too long as far as no later text can change it."""
+        words, length = self._clause_normalizer.read_stable_prefix(self._text[begin:limit])
+        stop = begin + length
+        return self._clause(words, begin, stop, BoundaryKind.FORCED), stop
 
-    def _spoken_words(self, draft_words: list[DraftWord], begin: int) -> list[SpokenWord]:
-        """With ranges in the text pushed."""
-        at = self._positions
-        return [
-            SpokenWord(word.text, word.punctuation, at[begin + word.start], at[begin + word.stop - 1] + 1)
-            for word in draft_words
-        ]
-
-    def _clause(self, words: list[SpokenWord], stop: int, ending: BoundaryKind) -> NormalizedClause:
-        return NormalizedClause(tuple(words), self._positions[stop - 1] + 1, ending)
-
-
-def normalize(text: str, *, context: str = "", offset: int = 0) -> list[SpokenWord]:
-    """The words a person would say for ``text``.
-
-    ``context``: the text just before, so that "0417" after "your PIN is" is a PIN. ``offset`` is added to the
-    ranges.
-    """
-    reader = TextNormalizer(context=context)
-    pieces = [*reader.push(text), *reader.flush()]
-    return [
-        replace(word, start=word.start + offset, stop=word.stop + offset)
-        for piece in pieces
-        for word in piece.words
-    ]
+    def _clause(self, words: list[DraftWord], begin: int, stop: int, kind: BoundaryKind) -> NormalizedClause:
+        """Return the words with ranges in the pushed text instead of the clause's view."""
+        positions = self._positions
+        spoken = tuple(
+            SpokenWord(
+                word.text,
+                word.punctuation,
+                positions[begin + word.start],
+                positions[begin + word.stop - 1] + 1,
+            )
+            for word in words
+        )
+        return NormalizedClause(spoken, positions[stop - 1] + 1, kind)

@@ -1,118 +1,41 @@
-"""One piece of text being read: what has been said so far, and what it says about the next words.
+"""Left-to-right tokenizer that turns folded text into spoken words by the rules of a grammar.
 
-The state that the recognisers share, and the shape of a rule. Not a recogniser itself.
+At each position the rules of the grammar are tried in order. A rule is a pattern and a recogniser: the
+recogniser emits the spoken words of the match, each with the characters that it stands for, or declines. The
+first rule that does not decline wins. One scan keeps the range of every spoken word; successive substitutions
+would lose them. The rules themselves are in ``markup_rules.py`` and in the sub-packages of the languages.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from .english import number_words as numbers
-from .english import vocabulary
+from .reading_context import ReadingContext
 
+# Vowel signs and accents that a script writes as separate characters after a letter.
 _COMBINING_MARKS = (
     "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e4e"
 )
-
-
 _LETTER = rf"[^\W\d_][{_COMBINING_MARKS}]*"
-
-
+# The bounds keep matching linear in text without blanks.
 WORD_PATTERN = rf"(?:{_LETTER}){{1,60}}(?:'(?:{_LETTER}){{1,60}})*"
-
-
 WORD = re.compile(WORD_PATTERN)
-
-
-_DIGIT_GROUP_SIZES = {
-    6: (3, 3),
-    7: (3, 4),
-    8: (4, 4),
-    9: (3, 3, 3),
-    10: (3, 3, 4),
-    11: (4, 4, 3),
-    12: (4, 4, 4),
+_NEXT_VISIBLE = re.compile(r" *([^ ])")
+_NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
+_SYMBOLS_AFTER_BLANK = tuple("-–<>~*")  # signs whose reading depends on the blank before them
+STABLE_MARGIN_CHARACTERS = 100  # before the end of an unfinished clause; readings before it are final
+_PUNCTUATION_STRENGTH = {mark: weight for weight, mark in enumerate(("", ",", "—", ";", ":", ".", "!", "?"))}
+_PUNCTUATION_STRENGTH |= {
+    wide: _PUNCTUATION_STRENGTH[narrow] for wide, narrow in zip("，、；：。！？", ",,;:.!?", strict=True)
 }
-
-
-def digit_group_sizes(length: int) -> tuple[int, ...]:
-    """How a run of that many digits is said so that it can be written down."""
-    if length < 6:
-        return (length,)
-    if length in _DIGIT_GROUP_SIZES:
-        return _DIGIT_GROUP_SIZES[length]
-    rest = length % 4
-    head = (4,) * (length // 4 - (1 if rest == 1 else 0))
-    return head + ((3, 2) if rest == 1 else (rest,) if rest else ())
-
-
-CODE_WINDOW = 8  # words after "code" in which a number is read digit by digit
-CODE_CONTINUATION_WINDOW = 2  # words after such a number in which another one is
-
-
-@dataclass(slots=True)
-class ReadingContext:
-    """What the words already read say about the next ones."""
-
-    code_words_left: int = 0  # words for which a number is still a code
-    identifier_expected: bool = False  # "order", "flight": a number at once is its number
-    code_just_announced: bool = False  # the last word was the one that announced a code
-    previous_word: str = ""  # the last word as written, lower case
-    previous_capitalized: bool = False  # it was capitalised, and not as the first of its sentence
-    after_number: bool = False  # the last thing read was a number and nothing came after it
-    after_phone: bool = False  # that number was a phone number: "x" is its extension
-    after_code: bool = False  # that number was a code
-    after_comma: bool = False
-    address_words_left: int = 0  # words for which "St" is a street
-    line_start: bool = True
-    sentence_start: bool = True
-
-    def note_word(self, word: str) -> None:
-        """Note a word of running text."""
-        lower = word.lower()
-        self.code_just_announced = False
-        self.code_words_left = max(0, self.code_words_left - 1)
-        self.address_words_left = max(0, self.address_words_left - 1)
-        if lower in vocabulary.CODE_WORDS or (self.identifier_expected and lower in vocabulary.NUMBER_NOUNS):
-            self.code_words_left, self.code_just_announced = CODE_WINDOW, True
-        if lower in vocabulary.IDENTIFIED_NOUNS or lower in vocabulary.NUMBER_NOUNS:
-            self.identifier_expected = True
-        elif lower not in vocabulary.LINKING_WORDS and not (word.isupper() and len(word) < 4):
-            self.identifier_expected = False
-        self.previous_capitalized = word[:1].isupper() and not self.sentence_start
-        self.previous_word = lower
-        self.after_number = self.after_phone = self.after_code = self.after_comma = False
-        self.line_start = self.sentence_start = False
-
-    def note_foreign_word(self, word: str = "") -> None:
-        """Note a word of a language other than English, or of none."""
-        self.code_words_left = max(0, self.code_words_left - 1)
-        self.previous_word = word.lower()
-        self.code_just_announced = self.after_number = self.line_start = self.sentence_start = False
-
-    def note_number(self) -> None:
-        """Note a number."""
-        self.after_number, self.identifier_expected, self.previous_word = True, False, "0"
-        self.after_phone = self.after_code = self.after_comma = False
-        self.previous_capitalized = self.line_start = self.sentence_start = False
-
-    def end_line(self) -> None:
-        """Note that a new line begins; no number goes on over it."""
-        self.line_start = self.sentence_start = True
-        self.after_number = False
-
-    def end_sentence(self) -> None:
-        """Forget what holds for one sentence only; "Here is your code." still announces one."""
-        if not self.code_just_announced:
-            self.code_words_left = 0
-        self.identifier_expected = self.after_number = self.previous_capitalized = False
-        self.address_words_left = 0
-        self.sentence_start = True
 
 
 @dataclass(slots=True)
 class DraftWord:
-    """A spoken word with its range in the view, and punctuation that may still grow."""
+    """Spoken word whose punctuation may still change.
+
+    ``start``/``stop``: characters of the view that the word stands for.
+    """
 
     text: str
     punctuation: str
@@ -120,23 +43,17 @@ class DraftWord:
     stop: int
 
 
-_PUNCTUATION_STRENGTH = {mark: weight for weight, mark in enumerate(("", ",", "—", ";", ":", ".", "!", "?"))}
-_PUNCTUATION_STRENGTH |= {
-    wide: _PUNCTUATION_STRENGTH[narrow] for wide, narrow in zip("，、；：。！？", ",,;:.!?", strict=True)
-}
-
-
 def punctuate(words: Sequence[DraftWord], mark: str) -> None:
-    """Put ``mark`` after the last word, unless a stronger one is there."""
+    """Put ``mark`` after the last word unless a stronger mark follows it already."""
     if words and _PUNCTUATION_STRENGTH[mark] > _PUNCTUATION_STRENGTH[words[-1].punctuation]:
         words[-1].punctuation = mark
 
 
 @dataclass(slots=True)
 class ScanState:
-    """One piece of text being read.
+    """State of one scan over ``view``, a stretch of folded text.
 
-    ``respells``: words that rules of spelling get wrong are written so that they come out right.
+    ``respells``: whether words that spelling rules mispronounce are written as they sound.
     """
 
     view: str
@@ -145,48 +62,25 @@ class ScanState:
     respells: bool = True
 
     def emit(self, words: str, start: int, stop: int) -> None:
-        """Speak ``words``, all of which stand for the characters ``start`` to ``stop``."""
+        """Append the blank-separated ``words``, all of which stand for characters ``start`` to ``stop``."""
         self.words += [DraftWord(word, "", start, stop) for word in words.split()]
 
     def punctuate(self, mark: str) -> None:
-        """Put ``mark`` after the last word, unless a stronger one is there."""
+        """Put ``mark`` after the last word unless a stronger mark follows it already."""
         punctuate(self.words, mark)
 
-    def spell(self, start: int, stop: int) -> None:
-        """Letters and digits of the range one by one."""
-        for at in range(start, stop):
-            character = self.view[at]
-            if character.isdigit():
-                self.emit(numbers.DIGITS[int(character)], at, at + 1)
-            elif character.isalpha():
-                self.emit(self.letter_name(character), at, at + 1)
-
-    def spell_groups(self, start: int, stop: int, sizes: tuple[int, ...]) -> None:
-        """The same with a pause after each group; ``sizes`` sum up to the length of the range."""
-        for size in sizes:
-            self.spell(start, start + size)
-            start += size
-            if start < stop:
-                self.punctuate(",")
-
     def next_visible(self, at: int) -> str:
-        """The next character that is no blank; "" at the end of the piece."""
+        """Return the first character from ``at`` that is not a blank, or "" at the end of the view."""
         match = _NEXT_VISIBLE.match(self.view, at)
         return match.group(1) if match else ""
 
     def next_word(self, at: int) -> str:
-        """The next word, when nothing but blanks comes before it."""
+        """Return the word at ``at``, after blanks and hyphens, or "" if there is none."""
         match = _NEXT_WORD.match(self.view, at)
         return match.group(1) if match else ""
 
-    def letter_name(self, letter: str) -> str:
-        """What makes a voice say the letter's name."""
-        capital = letter.upper()[:1]
-        return vocabulary.LETTER_NAMES.get(capital, capital) if self.respells else capital
 
-
-_NEXT_VISIBLE = re.compile(r" *([^ ])")
-_NEXT_WORD = re.compile(r"[ -]*([^\W\d_]+(?:\.[^\W\d_])*(?:'[^\W\d_]+)?)")
+# A recogniser returns the position after what it read, or None to decline.
 Recognizer = Callable[[ScanState, "re.Match[str]"], int | None]
 RuleRow = tuple[str, Recognizer]
 Rule = tuple["re.Pattern[str]", Recognizer]
@@ -194,23 +88,80 @@ Rule = tuple["re.Pattern[str]", Recognizer]
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """How a language is read: rules by what a reading begins with, those of a line, plain words."""
+    """Rules of one language, grouped by the character at which a reading starts."""
 
-    lines: tuple[Rule, ...]
+    lines: tuple[Rule, ...]  # tried first at the start of a line
     letters: tuple[Rule, ...]
     digits: tuple[Rule, ...]
-    symbols: tuple[Rule, ...]
-    word: Rule
+    symbols: tuple[Rule, ...]  # any other character
+    word: Rule  # tried when no other rule applies
+
+
+def compile_rules(*rows: RuleRow) -> tuple[Rule, ...]:
+    """Compile the patterns of ``rows``; rules are tried in this order."""
+    return tuple((re.compile(pattern), recognizer) for pattern, recognizer in rows)
+
+
+def any_of(words: Iterable[str]) -> str:
+    """Return a pattern that matches any of ``words``, longer ones first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
 
 
 def end_sentence_if_capital_follows(scan: ScanState, at: int) -> None:
-    """After an abbreviation's full stop: it ends the sentence too when a capital follows, or nothing."""
+    """End the sentence after an abbreviation's full stop if a capital, a new line or nothing follows."""
     following = scan.next_visible(at)
     if not following or following.isupper() or following in "\n\"'(":
         scan.punctuate(".")
         scan.context.end_sentence()
 
 
-def compile_rules(*table: RuleRow) -> tuple[Rule, ...]:
-    """A table of rules with its patterns compiled, in the order in which they are tried."""
-    return tuple((re.compile(pattern), read) for pattern, read in table)
+def read_tokens(scan: ScanState, limit: int, grammar: Grammar) -> None:
+    """Read the view up to ``limit``; a token that begins before it is read whole."""
+    at = 0
+    while at < limit:
+        at = _read_token(scan, at, grammar)
+
+
+def read_stable_prefix(scan: ScanState, limit: int, grammar: Grammar) -> int:
+    """Read the part of an unfinished clause that later text cannot change, and return where it ends.
+
+    The end is the last blank up to ``limit`` that is not inside a reading; without one, the first blank after
+    ``limit`` or the end of the view. Words after the end are dropped.
+    """
+    at, cut, kept, context = 0, 0, 0, scan.context
+    while at < len(scan.view) and (at < limit or not cut):
+        at = _read_token(scan, at, grammar)
+        if scan.view[at : at + 1] == " " and len(scan.words) > kept and (at <= limit or not cut):
+            cut, kept, context = at, len(scan.words), replace(scan.context)
+    if not cut:
+        return at
+    del scan.words[kept:]
+    scan.context = context
+    return cut
+
+
+def _read_token(scan: ScanState, at: int, grammar: Grammar) -> int:
+    """Read the token at ``at`` and return the position after it."""
+    character = scan.view[at]
+    if character == " " and scan.view[at + 1 : at + 2] not in _SYMBOLS_AFTER_BLANK:
+        return at + 1
+    if scan.context.line_start:
+        end = _apply_first_match(scan, grammar.lines, at)
+        if end is not None:
+            return end
+    if character.isalpha():
+        rules = grammar.letters
+    else:
+        rules = grammar.digits if character.isdigit() else grammar.symbols
+    end = _apply_first_match(scan, (*rules, grammar.word), at)
+    return at + 1 if end is None else end
+
+
+def _apply_first_match(scan: ScanState, rules: tuple[Rule, ...], at: int) -> int | None:
+    for pattern, recognize in rules:
+        match = pattern.match(scan.view, at)
+        if match and match.end() > at:
+            end = recognize(scan, match)
+            if end is not None:
+                return end
+    return None

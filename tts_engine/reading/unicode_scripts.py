@@ -1,6 +1,7 @@
-"""What a text is written in: which characters stand without blanks, how long they take, how words join.
+"""Facts about scripts: spacing between words, speaking time of characters, likely language.
 
-Facts about characters, not about languages; a language is guessed from them where nobody names one.
+The language of a text is guessed from its characters where it is not given. How a language is read is not
+known here.
 Source: Unicode 15.1 blocks (Scripts.txt).
 """
 
@@ -13,9 +14,9 @@ HAN = "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U000200
 KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
 BOPOMOFO = "\u3105-\u312f"
 HANGUL = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"
-# Thai, Lao, Tibetan, Burmese, Khmer: blanks between phrases only.
+# Thai, Lao, Tibetan, Burmese, Khmer: blanks between phrases only
 _PHRASE_SPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
-NO_SPACE_SCRIPTS = f"{HAN}{KANA}{BOPOMOFO}"  # blanks beside these mean nothing
+NO_SPACE_SCRIPTS = f"{HAN}{KANA}{BOPOMOFO}"  # blanks beside these separate no words
 WIDE_MARKS = "。！？；：，、"
 
 _IGNORES_SPACES = re.compile(f"[{NO_SPACE_SCRIPTS}{WIDE_MARKS}]")
@@ -26,43 +27,44 @@ _HAN = re.compile(f"[{HAN}{BOPOMOFO}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
-_MIN_PHRASE_WORDS = 3
-_LETTERS_PER_SYLLABLE = 3  # about as much is said with three letters as with one syllable
+_MIN_PHRASE_WORDS = 3  # Latin words that make a text one of a Latin-script language: "5 km" does not
+_LETTERS_PER_SYLLABLE = 3  # letters that take about as long to say as one syllabic character
 _WRITTEN_IN_HAN = frozenset({"zh", "ja", "ko"})
 _LETTER = re.compile(r"[^\W\d_]")
 
-_CHARACTER_SECONDS = (  # a character at a brisk conversational pace
+# Speaking times at a brisk conversational pace.
+_CHARACTER_SECONDS = (
     (re.compile(f"[{HAN}]"), 0.23),
     (re.compile(f"[{HANGUL}]"), 0.17),
     (re.compile(f"[{KANA}{BOPOMOFO}]"), 0.13),
 )
 _LETTER_SECONDS = 0.075
-_PAUSE_SECONDS = 0.25
+_PAUSE_SECONDS = 0.25  # at a punctuation mark
 
 
 class PositionedWord(Protocol):
-    """Something said, where it is written."""
+    """Spoken word with the range of the text that it stands for."""
 
     @property
     def text(self) -> str:
-        """Without punctuation."""
+        """The word without punctuation."""
 
     @property
     def punctuation(self) -> str:
-        """What follows it."""
+        """Punctuation after the word, or ""."""
 
     @property
     def start(self) -> int:
-        """Where it begins in the text."""
+        """First character of the range."""
 
     @property
     def stop(self) -> int:
-        """Where it ends."""
+        """Character after the range."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenWord:
-    """A word of the text. ``said``: the spoken words that say it; ``start``/``stop``: where it stands."""
+    """Word of the text. ``spoken_range``: indices of the spoken words that say it."""
 
     spoken_range: range
     start: int
@@ -70,17 +72,17 @@ class WrittenWord:
 
 
 def ignores_spaces(character: str) -> bool:
-    """Whether blanks beside it mean nothing."""
+    """Whether blanks beside ``character`` separate no words: Han, kana and wide marks."""
     return bool(_IGNORES_SPACES.match(character))
 
 
 def is_unspaced(character: str) -> bool:
-    """Whether words follow each other without blanks in its script."""
+    """Whether the script of ``character`` writes words without blanks between them."""
     return bool(_UNSPACED.match(character))
 
 
 def nth_syllabic_position(text: str, nth: int) -> int | None:
-    """Where the ``most``-th character of text that takes much time stands; None if there are fewer."""
+    """Return the position of the ``nth`` character (from 1) that is said as a syllable or more, or None."""
     if text.isascii():
         return None
     for count, match in enumerate(_SYLLABIC.finditer(text), 1):
@@ -90,7 +92,7 @@ def nth_syllabic_position(text: str, nth: int) -> int | None:
 
 
 def join_words(words: Sequence[PositionedWord]) -> str:
-    """Words as they are written: blanks between those of spaced scripts, none beside Han and kana."""
+    """Join words as they are written: with blanks in spaced scripts, without beside Han and kana."""
     parts: list[str] = []
     for index, word in enumerate(words):
         if index and not _are_joined(words[index - 1], word):
@@ -100,10 +102,10 @@ def join_words(words: Sequence[PositionedWord]) -> str:
 
 
 def group_written_words(words: Sequence[PositionedWord]) -> list[WrittenWord]:
-    """The words of the text behind spoken ones: "0417" is said in four, "$5" in two.
+    """Group spoken words by the written word that they say: "0417" is said in four words, "$5" in two.
 
-    Spoken words are of one written word where their characters touch; of a script without blanks, where they
-    are the same.
+    Two spoken words belong to one written word if their ranges touch; in scripts without blanks, if their
+    ranges overlap.
     """
     found: list[WrittenWord] = []
     for position, word in enumerate(words):
@@ -125,10 +127,11 @@ def _are_adjacent(left: PositionedWord, right: PositionedWord) -> bool:
 
 
 def _are_joined(left: PositionedWord, right: PositionedWord) -> bool:
-    """Whether two words stand together."""
+    """Whether no blank is written between two words."""
     last, first = (left.text + left.punctuation)[-1], right.text[0]
-    if _IGNORES_SPACES.match(last) or _IGNORES_SPACES.match(first):
+    if ignores_spaces(last) or ignores_spaces(first):
         return True
+    # Marks of a model such as <strong> touch the words that they enclose.
     if last == ">" and not left.text.startswith("</"):
         return True
     if right.text.startswith("</"):
@@ -137,7 +140,7 @@ def _are_joined(left: PositionedWord, right: PositionedWord) -> bool:
 
 
 def estimate_seconds(words: Iterable[PositionedWord]) -> float:
-    """About how long it takes to say them; within a third of it at usual pace."""
+    """Estimate the speaking time of ``words`` in seconds; at a usual pace the error is below a third."""
     return sum(_word_seconds(word.text) + _PAUSE_SECONDS * bool(word.punctuation) for word in words)
 
 
@@ -150,15 +153,16 @@ def _word_seconds(text: str) -> float:
 
 
 def full_stop_after(word: PositionedWord) -> str:
-    """The mark that ends a sentence after this word."""
-    return "。" if _IGNORES_SPACES.match(word.text[-1]) else "."
+    """Return the mark that ends a sentence after ``word``, in the width of its script."""
+    return "。" if ignores_spaces(word.text[-1]) else "."
 
 
 def detect_language(text: str, *, voice_language: str, before: str, latin_language: str) -> str:
-    """The language of a clause by its script; of what came ``before`` where it has no letters.
+    """Return the language code of a clause, guessed from its scripts; "" for a script of no known language.
 
-    ``latin``: what Latin letters are taken for, where there are words of them: "5 km" in a Chinese text is
-    Chinese. A script that nobody here reads is "".
+    ``voice_language``: decides Han text between Chinese and Japanese. ``before``: language of the clause
+    before, which a clause without letters shares. ``latin_language``: language of Latin text; it takes a
+    phrase of Latin words, so "5 km" in a Chinese text is Chinese.
     """
     if text.isascii():
         return latin_language if _has_phrase(text) else before or latin_language

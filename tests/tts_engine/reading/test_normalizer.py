@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivavoce.tts_engine.reading import amount_words
-from vivavoce.tts_engine.reading.english import vocabulary
+from vivavoce.tts_engine.reading.english import number_words, vocabulary
+from vivavoce.tts_engine.reading.english.clause_normalizer import normalize
 from vivavoce.tts_engine.reading.folding import fold
-from vivavoce.tts_engine.reading.normalizer import SpokenWord, normalize
+from vivavoce.tts_engine.reading.normalizer import SpokenWord
 
 LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 
@@ -401,9 +401,9 @@ def test_offset_moves_the_ranges() -> None:
 def test_number_words_are_those_of_inflect(number: int) -> None:
     engine = inflect.engine()
     plain = str(engine.number_to_words(number, andword="")).replace(",", "").replace("-", " ")
-    assert amount_words.cardinal(number) == " ".join(plain.split())
+    assert number_words.cardinal(number) == " ".join(plain.split())
     ordinal = str(engine.number_to_words(engine.ordinal(number), andword=""))
-    assert amount_words.ordinal(number) == " ".join(ordinal.replace(",", "").replace("-", " ").split())
+    assert number_words.ordinal(number) == " ".join(ordinal.replace(",", "").replace("-", " ").split())
 
 
 ANYTHING = st.text(
@@ -436,4 +436,4 @@ def test_folding_has_no_context(first: str, second: str) -> None:
 @given(st.text("0123456789", min_size=1, max_size=40))
 def test_no_digit_of_a_code_is_lost_or_invented(digits: str) -> None:
     words = [word.text for word in normalize(digits, context="your code is")]
-    assert words == amount_words.digits(digits).split()
+    assert words == number_words.digits(digits).split()

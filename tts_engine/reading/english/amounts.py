@@ -1,32 +1,33 @@
-"""Recognisers of numbers that say how much: integers, decimals, fractions, units, versions, ranges.
+"""Rules of numbers that tell how much: integers, decimals, fractions, units, versions, ranges.
 
-American English: no "and" inside numbers, month before day where a fraction is a date.
+American English: no "and" inside numbers, and the month first where a fraction is a date.
 """
 
 import re
 
-from ..tokenizer import ScanState, compile_rules, digit_group_sizes
+from ..tokenizer import ScanState, any_of, compile_rules
 from . import number_words as numbers
 from . import vocabulary
 from .codes import is_counted
 from .dates import MONTH, ORDINAL_SUFFIX, WEEKDAY
+from .number_words import amount_words, is_one
+from .spelling import ENGLISH_SPELLER, phone_group_sizes
+from .word_context import note_english_word
 
 _INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?!\d)"
 DECIMAL = rf"(?:{_INTEGER}(?:\.\d+)?)"
-
-
-def amount_words(text: str) -> str:
-    """An amount: "1,234.50" is "one thousand two hundred thirty four point five zero"."""
-    whole, _, fraction = text.replace(",", "").partition(".")
-    if len(whole) > 18:
-        return numbers.digits(text)
-    words = numbers.cardinal(int(whole)) if whole else ""
-    return f"{words} point {numbers.digits(fraction)}".strip() if fraction else words
-
-
-def is_one(text: str) -> bool:
-    """Whether a noun after this amount is singular."""
-    return text in ("1", "1.0")
+_STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
+_EMERGENCY_NUMBERS = ("911", "988", "411", "311")
+_STREET_AHEAD = re.compile(
+    r"(?: +(?:[NSEW]\.?|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
+    + any_of(vocabulary.STREET_WORDS)
+    + r")\b",
+    re.IGNORECASE,
+)
+_UNIT = any_of(vocabulary.UNITS)
+_RATE = any_of(vocabulary.RATE_UNITS)
+_VERSION_NUMBER = re.compile(r"\d+(?:\.\d+)*")
+_IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
 
 
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
@@ -40,56 +41,44 @@ def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
 def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
     text, start, stop = match.group(), match.start(), match.end()
     following = scan.next_word(stop)
+    street_follows = _STREET_AHEAD.match(scan.view, stop)
     if (text.startswith("0") and len(text) > 1) or _is_written_down(text):
-        sizes = (1, 3, 3, 4) if len(text) == 11 and text[0] == "1" else digit_group_sizes(len(text))
-        scan.spell_groups(start, stop, sizes)
-    elif text in ("911", "988", "411", "311") and following.lower() not in vocabulary.COUNTED_NOUNS:
-        scan.spell(start, stop)
-    elif len(text) in (3, 4) and _STREET_AHEAD.match(scan.view, stop):
-        scan.emit(numbers.house_number(int(text)), start, stop)
-        scan.context.address_words_left = 6
-    elif len(text) == 3 and _is_said_in_pairs(scan, following):
+        ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(text))
+    elif text in _EMERGENCY_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
+        ENGLISH_SPELLER.spell(scan, start, stop)
+    elif (len(text) in (3, 4) and street_follows) or (len(text) == 3 and _is_said_in_pairs(scan, following)):
         scan.emit(numbers.house_number(int(text)), start, stop)
     elif len(text) == 4 and _is_year(int(text), scan.context.previous_word, following):
         scan.emit(numbers.year(int(text)), start, stop)
     else:
         scan.emit(amount_words(text), start, stop)
-    street = _STREET_AHEAD.match(scan.view, stop)
     scan.context.note_number()
-    if street:
-        scan.context.address_words_left = 6
+    if street_follows:
+        scan.context.address_words_left = _STREET_WORD_WINDOW
     return stop
 
 
 def _is_said_in_pairs(scan: ScanState, following: str) -> bool:
-    """Route 101, a 404 error, a Boeing 747."""
+    """Whether the number of three digits is one of "route 101", "a 404 error" or "a Boeing 747"."""
     paired = scan.context.previous_word in vocabulary.WORDS_BEFORE_PAIRED_DIGITS or following == "error"
     return paired or (scan.context.previous_capitalized and not is_counted(following))
 
 
 def _is_written_down(text: str) -> bool:
-    """Five digits and more without commas are a number to write down, unless it is round."""
+    """Whether a listener writes the number down: five digits or more, without commas, not round."""
     return len(text) > 4 and not text.endswith("000")
 
 
-_STREET_AHEAD = re.compile(
-    r"(?: +(?:[NSEW]\.?|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
-    + "|".join(sorted(vocabulary.STREET_WORDS, key=len, reverse=True))
-    + r")\b",
-    re.IGNORECASE,
-)
-
-
 def _read_house_letter(scan: ScanState, match: re.Match[str]) -> int | None:
-    """221B Baker Street."""
+    """Read the number of "221B Baker Street"."""
     if not _STREET_AHEAD.match(scan.view, match.end()):
         return None
     number = match.group(1)
     words = numbers.house_number(int(number)) if len(number) > 2 else numbers.cardinal(int(number))
     scan.emit(words, match.start(), match.end(1))
-    scan.spell(match.end(1), match.end())
+    ENGLISH_SPELLER.spell(scan, match.end(1), match.end())
     scan.context.note_number()
-    scan.context.address_words_left = 6
+    scan.context.address_words_left = _STREET_WORD_WINDOW
     return match.end()
 
 
@@ -116,7 +105,7 @@ def _read_degrees(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
-    """5 lbs is five pounds, and a 5 lb bag, or a 5-lb one, a five pound bag."""
+    """Read "5 lbs" as "five pounds", and "5 lb" in "a 5 lb bag" or "5-lb" in the singular."""
     number, gap, unit = match.group(1), match.group(2), match.group(3)
     if gap and unit in vocabulary.UNITS_WITHOUT_SPACE:
         return None
@@ -132,7 +121,7 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _end_of_unit(scan: ScanState, end: int) -> int:
-    """A full stop after "5 lbs" or "10 min" is the unit's own when the sentence goes on."""
+    """Return the end of a unit; the full stop after it belongs to it if the sentence continues."""
     if scan.view[end : end + 2] == ". " and scan.next_visible(end + 1).islower():
         return end + 1
     return end
@@ -146,6 +135,7 @@ def _read_ordinal(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_decade(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "1990s" or "90s"."""
     number = int(match.group(1))
     words = numbers.year(number) if number >= 1000 else numbers.cardinal(number)
     head, _, last = words.rpartition(" ")
@@ -162,6 +152,7 @@ def _fraction_words(numerator: int, denominator: int) -> str:
 
 
 def _read_mixed_fraction(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "3 1/2"."""
     numerator, denominator = int(match.group(2)), int(match.group(3))
     if denominator not in numbers.FRACTIONS or not 0 < numerator < denominator:
         return None
@@ -174,32 +165,38 @@ def _read_mixed_fraction(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
-    """1/2 is a half, 5/10 five out of ten, 3/14 a date, 120/80 a blood pressure; 24/7 is said so."""
-    numerator, denominator = int(match.group(1)), int(match.group(2))
+    """Read "1/2", a half, "5/10", out of ten, "3/14", a date, "120/80", a blood pressure, or "24/7"."""
+    first, second = int(match.group(1)), int(match.group(2))
     date_expected = scan.context.previous_word in vocabulary.WORDS_BEFORE_DATES
-    is_date = 1 <= numerator <= 12 and 1 <= denominator <= 31
-    if match.group() in ("24/7", "9/11", "20/20") or numerator + denominator == 100:
-        words = f"{numbers.cardinal(numerator)} {numbers.cardinal(denominator)}"
-    elif numerator > 99:
-        words = f"{numbers.house_number(numerator)} over {numbers.cardinal(denominator)}"
-    elif date_expected and is_date:
-        words = f"{vocabulary.MONTHS[numerator - 1]} {numbers.ordinal(denominator)}"
-    elif scan.next_word(match.end()) in ("stars", "rating"):
-        words = f"{numbers.cardinal(numerator)} out of {numbers.cardinal(denominator)}"
-    elif denominator in numbers.FRACTIONS and 0 < numerator < denominator:
-        words = _fraction_words(numerator, denominator)
-    elif denominator in (10, 100) and numerator <= denominator:
-        words = f"{numbers.cardinal(numerator)} out of {numbers.cardinal(denominator)}"
+    is_date = 1 <= first <= 12 and 1 <= second <= 31
+    is_rating = scan.next_word(match.end()) in ("stars", "rating")
+    if match.group() in ("24/7", "9/11", "20/20") or first + second == 100:
+        words = f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
+    elif first > 99:
+        words = f"{numbers.house_number(first)} over {numbers.cardinal(second)}"
+    elif is_date and date_expected:
+        words = _month_and_day(first, second)
+    elif is_rating:
+        words = f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
+    elif second in numbers.FRACTIONS and 0 < first < second:
+        words = _fraction_words(first, second)
+    elif second in (10, 100) and first <= second:
+        words = f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
     elif is_date:
-        words = f"{vocabulary.MONTHS[numerator - 1]} {numbers.ordinal(denominator)}"
+        words = _month_and_day(first, second)
     else:
-        words = f"{numbers.cardinal(numerator)} slash {numbers.cardinal(denominator)}"
+        words = f"{numbers.cardinal(first)} slash {numbers.cardinal(second)}"
     scan.emit(words, match.start(), match.end())
     scan.context.note_number()
     return match.end()
 
 
+def _month_and_day(month: int, day: int) -> str:
+    return f"{vocabulary.MONTHS[month - 1]} {numbers.ordinal(day)}"
+
+
 def _read_rating(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "4.5/5"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
     scan.emit(f"out of {numbers.cardinal(int(match.group(2)))}", match.end(1), match.end())
     scan.context.note_number()
@@ -207,7 +204,7 @@ def _read_rating(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
-    """3:2, where no time of day was recognised."""
+    """Read "3:2", which was not recognised as a time of day, as a ratio."""
     scan.emit(numbers.cardinal(int(match.group(1))), match.start(), match.end(1))
     scan.emit("to", match.end(1), match.start(2))
     scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
@@ -216,7 +213,7 @@ def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_idiomatic_number(scan: ScanState, match: re.Match[str]) -> int | None:
-    """A number that has a name of its own, unless it is somebody's number."""
+    """Read "401k" and its like, unless a code or an identifier is expected."""
     if scan.context.identifier_expected or scan.context.code_words_left:
         return None
     scan.emit(vocabulary.IDIOMATIC_NUMBERS[match.group(1)], match.start(), match.end())
@@ -225,7 +222,7 @@ def _read_idiomatic_number(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_version(scan: ScanState, match: re.Match[str]) -> int:
-    """2.1.3 point by point; four parts are an Internet address, dot by dot."""
+    """Read "2.1.3" with "point" between its parts, and the four parts of an IP address with "dot"."""
     parts = list(re.finditer(r"\d+", match.group()))
     separator = "dot" if len(parts) == 4 else "point"
     for number, part in enumerate(parts):
@@ -235,7 +232,7 @@ def _read_version(scan: ScanState, match: re.Match[str]) -> int:
         if len(part.group()) < 3 and not part.group().startswith("0"):
             scan.emit(numbers.cardinal(int(part.group())), start, stop)
         else:
-            scan.spell(start, stop)
+            ENGLISH_SPELLER.spell(scan, start, stop)
     scan.context.note_number()
     return match.end()
 
@@ -243,12 +240,12 @@ def _read_version(scan: ScanState, match: re.Match[str]) -> int:
 def _read_version_with_v(scan: ScanState, match: re.Match[str]) -> int:
     if scan.context.previous_word != "version":
         scan.emit("version", match.start(), match.start() + 1)
-        scan.context.note_word("version")
+        note_english_word(scan.context, "version")
     return _read_version(scan, _VERSION_NUMBER.match(scan.view, match.start(1)) or match)
 
 
 def _read_magnitude(scan: ScanState, match: re.Match[str]) -> int | None:
-    """10k, 2.5M; but 4B after "room" is a room, a 4K TV a name, and 3M that counts nothing a company."""
+    """Read "10k" or "2.5M"; not "room 4B", "a 4K TV", or "3M" where it counts nothing: the company."""
     if match.group(3) and (
         scan.context.identifier_expected or scan.next_word(match.end()).lower() in vocabulary.NOUNS_AFTER_K
     ):
@@ -269,7 +266,8 @@ def _read_feet_and_inches(scan: ScanState, match: re.Match[str]) -> int:
     return _end_of_unit(scan, match.end())
 
 
-def _read_feet(scan: ScanState, match: re.Match[str]) -> int:
+def _read_height(scan: ScanState, match: re.Match[str]) -> int:
+    """Read 5'10"."""
     scan.emit(f"{numbers.cardinal(int(match.group(1)))} foot", match.start(), match.end(1))
     scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
     scan.context.note_number()
@@ -277,6 +275,7 @@ def _read_feet(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a dash between numbers as "to"."""
     if not scan.context.after_number or (scan.words and scan.words[-1].punctuation):
         return None
     dash = match.start() + len(match.group()) - len(match.group().lstrip())
@@ -287,27 +286,29 @@ def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_minus(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a hyphen at the start of a number as "minus"."""
     if match.start() and scan.view[match.start() - 1] not in ' ("[\n':
         return None
     scan.emit("minus", match.start(), match.end())
-    scan.context.note_word("minus")
+    note_english_word(scan.context, "minus")
     return match.end()
 
 
 def _read_times_sign(scan: ScanState, match: re.Match[str]) -> int | None:
-    """30 cm x 20 cm, 3 x $5."""
+    """Read the x of "30 cm x 20 cm" and "3 x $5"."""
     if scan.context.after_phone or not scan.context.after_number:
         return None
     word = "times" if scan.next_visible(match.end()) in "$£€" else "by"
     scan.emit(word, match.start(), match.end())
-    scan.context.note_word(word)
+    note_english_word(scan.context, word)
     return match.end()
 
 
 def _read_number_times(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "2x" of "2x4"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
     scan.emit("by", match.end(1), match.end())
-    scan.context.note_word("by")
+    note_english_word(scan.context, "by")
     return match.end()
 
 
@@ -320,28 +321,24 @@ def _read_power(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_comparison(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a sign before a number: < > ~, and * after another number."""
     if match.group(1) == "*" and not scan.context.after_number:
         return None
     words = {"<": "less than", ">": "more than", "~": "about", "*": "times"}[match.group(1)]
     scan.emit(words, match.start(1), match.end(1))
-    scan.context.note_word(words)
+    note_english_word(scan.context, words)
     return match.end()
 
 
-def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
+def _read_rate(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "/month" as "per month"."""
     unit = vocabulary.RATE_UNITS[match.group(1)]
     scan.emit("per", match.start(), match.start() + 1)
     scan.emit(unit, match.start(1), match.end(1))
-    scan.context.note_word(unit)
+    note_english_word(scan.context, unit)
     return match.end()
 
 
-_UNIT = "|".join(re.escape(unit) for unit in sorted(vocabulary.UNITS, key=len, reverse=True))
-_RATE = "|".join(sorted(vocabulary.RATE_UNITS, key=len, reverse=True))
-_VERSION_NUMBER = re.compile(r"\d+(?:\.\d+)*")
-_IDIOMATIC_NUMBER = "|".join(
-    re.escape(figure) for figure in sorted(vocabulary.IDIOMATIC_NUMBERS, key=len, reverse=True)
-)
 LETTER_RULES = compile_rules(
     (r"x(?= ?[$£€]?\d)", _read_times_sign),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
@@ -354,7 +351,7 @@ DIGIT_RULES = compile_rules(
     (r"(\d\.\d)/(5|10)(?![\w/])", _read_rating),
     (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slashed_numbers),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
-    (r"(\d)'(\d{1,2})(?:\"|'')", _read_feet),
+    (r"(\d)'(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),

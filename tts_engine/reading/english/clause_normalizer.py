@@ -1,15 +1,21 @@
-"""TODO."""
+"""Reader of English clauses, and ``normalize`` for a whole English text."""
 
-from ..clause_boundaries import ENGLISH_BOUNDARY_RULES, MAX_CLAUSE_CHARACTERS
+from dataclasses import replace
+
+from ..clause_boundaries import MAX_CLAUSE_CHARACTERS
 from ..folding import fold
-from ..tokenizer import DraftWord, ReadingContext, ScanState
-from .grammar import read, read_stable_prefix
-
-_STABLE_MARGIN = 100  # characters from the end of an unfinished clause beyond which readings no longer change
+from ..normalizer import SpokenWord, TextNormalizer
+from ..reading_context import ReadingContext
+from ..tokenizer import STABLE_MARGIN_CHARACTERS, DraftWord, ScanState, read_stable_prefix, read_tokens
+from .boundary_rules import ENGLISH_BOUNDARY_RULES
+from .grammar import ENGLISH_GRAMMAR
 
 
 class EnglishClauseNormalizer:
-    """For voices that are given words: numbers and codes as words, letters respelled."""
+    """``ClauseNormalizer`` of English for voices that take words.
+
+    Numbers and codes become words; words that spelling rules mispronounce are respelled.
+    """
 
     boundary_rules = ENGLISH_BOUNDARY_RULES
 
@@ -18,26 +24,40 @@ class EnglishClauseNormalizer:
         self._context = ReadingContext()
 
     def fold(self, text: str) -> tuple[str, list[int]]:
-        """Into ASCII as far as it goes."""
+        """Return ``text`` folded to ASCII as far as possible, and the position of each character in it."""
         return fold(text)
 
     def forced_cut(self, view: str) -> int | None:
-        """By characters alone."""
+        """Return ``max_characters`` if ``view`` has as many."""
         return self._max_characters if len(view) >= self._max_characters else None
 
     def read(self, view: str) -> list[DraftWord]:
-        """By the rules of ``recognisers.py``."""
+        """Read a whole clause."""
         scan = ScanState(view, self._context)
-        read(scan, len(view))
+        read_tokens(scan, len(view), ENGLISH_GRAMMAR)
         return scan.words
 
     def read_stable_prefix(self, view: str) -> tuple[list[DraftWord], int]:
-        """Up to a blank a good way before the end."""
+        """Read up to a blank far enough before the end that later text cannot change the words."""
         scan = ScanState(view, self._context)
-        stop = read_stable_prefix(scan, len(view) - _STABLE_MARGIN)
+        stop = read_stable_prefix(scan, len(view) - STABLE_MARGIN_CHARACTERS, ENGLISH_GRAMMAR)
         self._context = scan.context
         return scan.words, stop
 
     def end_line(self) -> None:
-        """No number goes on over it."""
+        """Note that the next clause begins a new line."""
         self._context.end_line()
+
+
+def normalize(text: str, *, context: str = "", offset: int = 0) -> list[SpokenWord]:
+    """Return the spoken words of an English text.
+
+    ``context``: the text before it; after "your PIN is", "0417" is read as a PIN. ``offset``: added to the
+    ranges of the words.
+    """
+    normalizer = TextNormalizer(EnglishClauseNormalizer(), context=context)
+    return [
+        replace(word, start=word.start + offset, stop=word.stop + offset)
+        for clause in (*normalizer.push(text), *normalizer.flush())
+        for word in clause.words
+    ]

@@ -1,55 +1,55 @@
-"""Recognisers of what a listener writes down: phone numbers, PINs, account numbers, codes with letters.
+"""Rules of numbers that a listener writes down: phone numbers, PINs, account numbers, codes with letters.
 
-Digit by digit with their zeros, in groups with a pause after each.
+They are read digit by digit with their zeros, with a pause after each group.
 Source: NANP and ITU-T E.123 for the grouping of phone numbers.
 """
 
 import re
-import unicodedata
 
-from ..tokenizer import CODE_CONTINUATION_WINDOW, ReadingContext, ScanState, compile_rules, digit_group_sizes
+from ..reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
+from ..tokenizer import ScanState, any_of, compile_rules
 from . import number_words as numbers
 from . import vocabulary
+from .spelling import ENGLISH_SPELLER, has_vowel, phone_group_sizes
 
-
-def _read_groups(scan: ScanState, start: int, stop: int) -> None:
-    """Digits and letters with separators: a pause at each, and inside long runs."""
-    first = True
-    for run in _ALPHANUMERIC_RUN.finditer(scan.view, start, stop):
-        if not first:
-            scan.punctuate(",")
-        first = False
-        scan.spell_groups(run.start(), run.end(), digit_group_sizes(run.end() - run.start()))
-
-
+_MAX_CODE_GROUP = 6  # letters and digits of a mixed code that are read without a pause
 _ALPHANUMERIC_RUN = re.compile(r"[^\W_]+")
+_LETTER_OR_DIGIT_RUN = re.compile(r"[^\W\d_]+|\d+")
+_WORD_AND_YEAR = re.compile(r"[A-Z]?[a-z]+-(?:1[89]|20)\d\ds?")  # "mid-1990s", "pre-2020"
+_SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
+_HYPHENATED_COMPOUND = re.compile(rf"(?:^|-)(?:[a-z]{{3,}}|{any_of(_SHORT_WORDS)})(?:-|$)")  # "4-digit"
+_MAC_ADDRESS = r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?!\w)"
+
+
+def is_counted(word: str) -> bool:
+    """Whether a number before ``word`` counts it: ``word`` is a unit or looks like a plural."""
+    plural = len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    return word in vocabulary.COUNTED_NOUNS or (plural and word.islower() and word != "does")
 
 
 def _read_phone(scan: ScanState, match: re.Match[str]) -> int:
     if match.group().startswith("+"):
         scan.emit("plus", match.start(), match.start() + 1)
-    for number, run in enumerate(_ALPHANUMERIC_RUN.finditer(match.group())):
-        start, stop = match.start() + run.start(), match.start() + run.end()
-        if number:
+    for index, run in enumerate(_ALPHANUMERIC_RUN.finditer(match.group())):
+        if index:
             scan.punctuate(",")
-        length = stop - start
-        national = length == 11 and run.group().startswith("1")
-        scan.spell_groups(start, stop, (1, 3, 3, 4) if national else digit_group_sizes(length))
+        start, stop = match.start() + run.start(), match.start() + run.end()
+        ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(run.group()))
     scan.context.note_number()
     scan.context.after_phone = True
     return match.end()
 
 
 def _read_vanity_number(scan: ScanState, match: re.Match[str]) -> int | None:
-    """1-800-GOT-JUNK: words as words, where they are some."""
+    """Read 1-800-GOT-JUNK: the letters are words if they can be pronounced."""
     digits, words = match.group(1), match.group(2)
     if not all(map(has_vowel, words.split("-"))):
         return None
     start = match.start()
-    for number, run in enumerate(_ALPHANUMERIC_RUN.finditer(scan.view, start, start + len(digits))):
-        if number:
+    for index, run in enumerate(_ALPHANUMERIC_RUN.finditer(scan.view, start, start + len(digits))):
+        if index:
             scan.punctuate(",")
-        scan.spell(run.start(), run.end())
+        ENGLISH_SPELLER.spell(scan, run.start(), run.end())
     scan.punctuate(",")
     for word in _ALPHANUMERIC_RUN.finditer(scan.view, match.start(2), match.end(2)):
         scan.emit(word.group().lower(), word.start(), word.end())
@@ -59,22 +59,26 @@ def _read_vanity_number(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_code(scan: ScanState, match: re.Match[str]) -> int:
+    """Read digits and letters with a pause at each separator and inside long runs."""
     if scan.context.after_code:
         scan.punctuate(",")
-    _read_groups(scan, match.start(), match.end())
+    for index, run in enumerate(_ALPHANUMERIC_RUN.finditer(scan.view, match.start(), match.end())):
+        if index:
+            scan.punctuate(",")
+        ENGLISH_SPELLER.spell_in_groups(scan, run.start(), run.end())
     _note_code(scan.context)
     return match.end()
 
 
 def _note_code(context: ReadingContext) -> None:
-    """What follows a code at once may be more of it; later numbers are not."""
+    """Note a code. A number right after it may be more of the code; later numbers are not."""
     left = min(context.code_words_left, CODE_CONTINUATION_WINDOW)
     context.note_number()
     context.code_words_left, context.after_code = left, True
 
 
 def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
-    """A number after "code", "PIN", "order number": digit by digit, unless it counts something."""
+    """Read a number after "code", "PIN" or "order number" digit by digit, unless it counts something."""
     context, text = scan.context, match.group()
     runs = [run for run in re.split(r"[ -]", text) if run]
     count = sum(map(len, runs))
@@ -91,44 +95,24 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
     return _read_code(scan, match)
 
 
-def is_counted(word: str) -> bool:
-    """Whether a number before ``word`` counts it: a unit, or what looks like a plural."""
-    plural = len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
-    return word in vocabulary.COUNTED_NOUNS or (plural and word.islower() and word != "does")
-
-
 def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Letters with digits: a code letter by letter, a name such as MP3 or Covid-19 as people say it."""
+    """Read letters with digits: a code one by one, a name such as MP3 or Covid-19 as people say it."""
     text = match.group()
     if not any(map(str.isdigit, text)) or not any(map(str.isalpha, text)):
         return None
-    if _WORD_AND_YEAR.fullmatch(text) and not (
-        scan.context.code_words_left or scan.context.identifier_expected
-    ):
+    code_expected = scan.context.code_words_left or scan.context.identifier_expected
+    if _WORD_AND_YEAR.fullmatch(text) and not code_expected:
         return None
-    runs = list(_CODE_RUN.finditer(scan.view, match.start(), match.end()))
-    as_code = _is_code(scan, text, len(runs))
-    if as_code and scan.context.after_code:
-        scan.punctuate(",")
-    size = 0
-    for number, run in enumerate(runs):
-        separated = number > 0 and runs[number - 1].end() < run.start()
-        if as_code and (separated or size >= 4 or size + len(run.group()) > 6):
-            scan.punctuate(",")
-            size = 0
-        size += len(run.group())
-        _read_code_run(scan, run, as_code)
-    if as_code:
+    runs = list(_LETTER_OR_DIGIT_RUN.finditer(scan.view, match.start(), match.end()))
+    if _is_code(scan, text, len(runs)):
+        _read_mixed_code(scan, runs)
         _note_code(scan.context)
     else:
+        for run in runs:
+            _read_run_of_name(scan, run)
         scan.context.note_number()
     scan.context.after_number = False
     return match.end()
-
-
-_CODE_RUN = re.compile(r"[^\W\d_]+|\d+")
-_WORD_AND_YEAR = re.compile(r"[A-Z]?[a-z]+-(?:1[89]|20)\d\ds?")  # "mid-1990s", "pre-2020"
-_SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
 
 
 def _is_code(scan: ScanState, text: str, runs: int) -> bool:
@@ -139,46 +123,68 @@ def _is_code(scan: ScanState, text: str, runs: int) -> bool:
     return runs > 3 or sum(map(str.isdigit, text)) > 3 or (runs > 2 and "-" in text)
 
 
-_HYPHENATED_COMPOUND = re.compile(
-    rf"(?:^|-)(?:[a-z]{{3,}}|{'|'.join(_SHORT_WORDS)})(?:-|$)"
-)  # "4-digit", "9-to-5"
+def _read_mixed_code(scan: ScanState, runs: list[re.Match[str]]) -> None:
+    if scan.context.after_code:
+        scan.punctuate(",")
+    size = 0
+    for index, run in enumerate(runs):
+        separated = index > 0 and runs[index - 1].end() < run.start()
+        if separated or size >= 4 or size + len(run.group()) > _MAX_CODE_GROUP:
+            scan.punctuate(",")
+            size = 0
+        size += len(run.group())
+        if run.group().isdigit():
+            ENGLISH_SPELLER.spell_in_groups(scan, run.start(), run.end())
+        elif _is_code_noun(run.group()):
+            _emit_word(scan, run)
+        else:
+            ENGLISH_SPELLER.spell(scan, run.start(), run.end())
 
 
-def _read_letter_code(scan: ScanState, match: re.Match[str]) -> int | None:
-    """ABCD-EFGH, where a code is expected."""
-    return _read_code(scan, match) if scan.context.code_words_left else None
-
-
-def _read_code_run(scan: ScanState, run: re.Match[str], as_code: bool) -> None:
+def _read_run_of_name(scan: ScanState, run: re.Match[str]) -> None:
     text = run.group()
     if text.isdigit():
-        if not as_code and len(text) == 3 and text[0] != "0":
-            scan.emit(numbers.house_number(int(text)), run.start(), run.end())
-        elif as_code or len(text) > 2 or text.startswith("0"):
-            scan.spell_groups(run.start(), run.end(), digit_group_sizes(len(text)))
-        else:
-            scan.emit(numbers.cardinal(int(text)), run.start(), run.end())
-    elif _is_spelled_out(text, as_code):
-        scan.spell(run.start(), run.end())
+        _read_digits_of_name(scan, run)
+    elif _is_spelled_in_name(text):
+        ENGLISH_SPELLER.spell(scan, run.start(), run.end())
     else:
-        scan.emit(text if text[1:].islower() else text.lower(), run.start(), run.end())
+        _emit_word(scan, run)
 
 
-def _is_spelled_out(text: str, as_code: bool) -> bool:
-    lower = text.lower()
-    if len(text) > 3 and (lower in vocabulary.IDENTIFIED_NOUNS or lower in vocabulary.CODE_WORDS):
+def _read_digits_of_name(scan: ScanState, run: re.Match[str]) -> None:
+    digits = run.group()
+    if len(digits) == 3 and digits[0] != "0":
+        scan.emit(numbers.house_number(int(digits)), run.start(), run.end())
+    elif len(digits) > 2 or digits.startswith("0"):
+        ENGLISH_SPELLER.spell_in_groups(scan, run.start(), run.end())
+    else:
+        scan.emit(numbers.cardinal(int(digits)), run.start(), run.end())
+
+
+def _is_spelled_in_name(text: str) -> bool:
+    if _is_code_noun(text):
         return False
-    if as_code or len(text) < 3:
-        return as_code or text not in _SHORT_WORDS
+    if len(text) < 3:
+        return text not in _SHORT_WORDS
     return not has_vowel(text) or (text.isupper() and len(text) < 4)
 
 
-def has_vowel(word: str) -> bool:
-    """Whether the word can be said as one."""
-    return any(letter in "aeiouy" for letter in unicodedata.normalize("NFD", word.lower()))
+def _is_code_noun(text: str) -> bool:
+    """Whether ``text`` is a word such as "ORDER" in a code."""
+    lower = text.lower()
+    return len(text) > 3 and (lower in vocabulary.IDENTIFIED_NOUNS or lower in vocabulary.CODE_WORDS)
 
 
-_MAC_ADDRESS = r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?!\w)"
+def _emit_word(scan: ScanState, run: re.Match[str]) -> None:
+    text = run.group()
+    scan.emit(text if text[1:].islower() else text.lower(), run.start(), run.end())
+
+
+def _read_letter_code(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read ABCD-EFGH where a code is expected."""
+    return _read_code(scan, match) if scan.context.code_words_left else None
+
+
 GROUPED_DIGIT_RULES = compile_rules(
     (_MAC_ADDRESS, _read_code),
     (r"1[-. ]?\(\d{3}\)[-. ]?\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),

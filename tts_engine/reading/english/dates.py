@@ -1,6 +1,6 @@
-"""Recognisers of dates and times of day.
+"""Rules of dates and times of day.
 
-American English: the month first, as "March third", and the day first only where that is written out.
+American English: the month first, as "March third"; the day first only where it is written first.
 """
 
 import re
@@ -8,6 +8,17 @@ import re
 from ..tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
+from .spelling import ENGLISH_SPELLER
+from .word_context import note_english_word
+
+MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
+    r"|Nov(?:ember)?|Dec(?:ember)?|january|february|april|june|july|august|september|october|november|december)"
+)
+ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
+WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
+_AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
+_FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 
 
 def _hour_words(hour: int, minute: int, am_pm: bool) -> str:
@@ -19,6 +30,7 @@ def _hour_words(hour: int, minute: int, am_pm: bool) -> str:
 
 
 def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "3:05 pm" or "23:59:07"."""
     hour, minute, second = int(match.group(1)), int(match.group(2)), match.group(3)
     if hour > 24 or minute > 59:
         return None
@@ -30,6 +42,7 @@ def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_hour(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "9am"."""
     hour = int(match.group(1))
     if not 1 <= hour <= 12:
         return None
@@ -38,7 +51,7 @@ def _read_hour(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_first_hour_of_range(scan: ScanState, match: re.Match[str]) -> int | None:
-    """The 4 of 4-5pm."""
+    """Read the 4 of "4-5pm"."""
     if not 1 <= int(match.group()) <= 12:
         return None
     scan.emit(numbers.cardinal(int(match.group())), match.start(), match.end())
@@ -47,25 +60,18 @@ def _read_first_hour_of_range(scan: ScanState, match: re.Match[str]) -> int | No
 
 
 def _finish_time(scan: ScanState, match: re.Match[str], am_pm: int) -> int:
+    """Read the letters in group ``am_pm`` of the match, if there are any, and end the number."""
     scan.context.note_number()
     letters = match.group(am_pm)
     if not letters:
         return match.end()
     for at in range(match.start(am_pm), match.end(am_pm)):
         if scan.view[at].isalpha():
-            scan.emit(scan.letter_name(scan.view[at]), at, at + 1)
+            scan.emit(ENGLISH_SPELLER.letter_name(scan, scan.view[at]), at, at + 1)
     scan.words[-1].stop = match.end()
     if letters.endswith(".") and scan.next_word(match.end()) not in vocabulary.WORDS_AFTER_AM_PM:
         end_sentence_if_capital_follows(scan, match.end())
     return match.end()
-
-
-MONTH = (
-    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
-    r"|Nov(?:ember)?|Dec(?:ember)?|january|february|april|june|july|august|september|october|november|december)"
-)
-ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
-WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
 
 
 def _month_name(written: str) -> str:
@@ -73,6 +79,7 @@ def _month_name(written: str) -> str:
 
 
 def _read_month_day(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "March 3", "March 3-5" or "March 3, 2026"."""
     month, day, last_day, year = match.groups()
     days = [int(one[:2].rstrip("snrt")) for one in (day, last_day) if one]
     if not all(1 <= one <= 31 for one in days):
@@ -90,6 +97,7 @@ def _read_month_day(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_month_year(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "March 2026"."""
     scan.emit(_month_name(match.group(1)), match.start(1), match.end(1))
     scan.emit(numbers.year(int(match.group(2))), match.start(2), match.end(2))
     scan.context.note_number()
@@ -97,7 +105,7 @@ def _read_month_year(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_month_of_year(scan: ScanState, match: re.Match[str]) -> int:
-    """04/2027."""
+    """Read "04/2027"."""
     scan.emit(vocabulary.MONTHS[int(match.group(1)) - 1], match.start(), match.end(1))
     scan.emit(numbers.year(int(match.group(2))), match.start(2), match.end())
     scan.context.note_number()
@@ -105,14 +113,16 @@ def _read_month_of_year(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_month_range(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Oct-Dec"."""
     scan.emit(_month_name(match.group(1)), match.start(1), match.end(1))
     scan.emit("to", match.end(1), match.start(2))
     scan.emit(_month_name(match.group(2)), match.start(2), match.end(2))
-    scan.context.note_word(match.group(2))
+    note_english_word(scan.context, match.group(2))
     return match.end()
 
 
 def _read_fiscal_year(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "FY 2025" or "FY '25"."""
     number = int(match.group(1))
     scan.emit("fiscal year", match.start(), match.start(1))
     scan.emit(numbers.year(number) if number > 99 else numbers.cardinal(number), match.start(1), match.end())
@@ -121,6 +131,7 @@ def _read_fiscal_year(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_day_month(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "3 March 2026"."""
     day, month, year = match.groups()
     if not 1 <= int(day) <= 31:
         return None
@@ -133,34 +144,37 @@ def _read_day_month(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_abbreviated_month(scan: ScanState, match: re.Match[str]) -> int | None:
-    """A month's abbreviation with its full stop, outside a date."""
+def _read_abbreviated_month(scan: ScanState, match: re.Match[str]) -> int:
+    """Read a month's abbreviation outside a date, with its full stop."""
     name = _month_name(match.group(1))
     scan.emit(name, match.start(), match.end())
-    scan.context.note_word(name)
+    note_english_word(scan.context, name)
     if match.group().endswith("."):
         end_sentence_if_capital_follows(scan, match.end())
     return match.end()
 
 
 def _read_weekday(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Tue" before a date or with a full stop."""
     name = vocabulary.WEEKDAY_NAMES[match.group(1).lower()]
     scan.emit(name, match.start(), match.end())
-    scan.context.note_word(name)
+    note_english_word(scan.context, name)
     return match.end()
 
 
 def _read_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Mon-Fri"."""
     scan.emit(vocabulary.WEEKDAY_NAMES[match.group(1).lower()], match.start(1), match.end(1))
     scan.emit("to", match.end(1), match.start(2))
     scan.emit(vocabulary.WEEKDAY_NAMES[match.group(2).lower()], match.start(2), match.end(2))
-    scan.context.note_word("day")
+    note_english_word(scan.context, "day")
     return match.end()
 
 
 def _read_working_week(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "M-F"."""
     scan.emit("Monday to Friday", match.start(), match.end())
-    scan.context.note_word("day")
+    note_english_word(scan.context, "day")
     return match.end()
 
 
@@ -171,21 +185,22 @@ def _date_words(year: int, month: int, day: int) -> str | None:
 
 
 def _read_iso_date(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "2026-03-14"."""
     year, month, day = (int(match.group(place)) for place in (1, 3, 4))
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
 def _read_slash_date(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Month first, as in the United States; the day first where only that is possible."""
+    """Read "3/14/2026", month first; the day first if the first number is no month."""
     first, second, year = int(match.group(1)), int(match.group(2)), int(match.group(3))
     if len(match.group(3)) == 2:
-        year += 1900 if year > 50 else 2000
+        year += 1900 if year >= _FIRST_YEAR_OF_1900S else 2000
     month, day = (first, second) if first <= 12 else (second, first)
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
 def _read_dotted_date(scan: ScanState, match: re.Match[str]) -> int | None:
-    """18.11.2025: the day first, as where dates have dots."""
+    """Read "18.11.2025"; dates with dots have the day first."""
     if scan.context.previous_word == "version":
         return None
     day, month, year = (int(group) for group in match.groups())
@@ -200,11 +215,10 @@ def _finish_date(scan: ScanState, match: re.Match[str], words: str | None) -> in
     return match.end()
 
 
-_AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 LETTER_RULES = compile_rules(
     (
-        rf"({MONTH})\.? +(\d{{1,2}}{ORDINAL_SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{ORDINAL_SUFFIX}?))?(?![\d%]|[:.,]\d|/)"
-        r"(?:,? +([12]\d{3})(?![\w-]))?",
+        rf"({MONTH})\.? +(\d{{1,2}}{ORDINAL_SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{ORDINAL_SUFFIX}?))?"
+        r"(?![\d%]|[:.,]\d|/)(?:,? +([12]\d{3})(?![\w-]))?",
         _read_month_day,
     ),
     (rf"({MONTH})\.?,? +([12]\d{{3}})(?![\w,-])", _read_month_year),

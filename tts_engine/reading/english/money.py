@@ -1,6 +1,6 @@
-"""Recognisers of money: "$5", "5 EUR", "$1.2M", "$20k-$30k", "50¢".
+"""Rules of money: "$5", "5 EUR", "$1.2M", "$20k-$30k", "50¢".
 
-Source: Unicode CLDR 44 for the currencies' names; everyday usage for what is left unsaid.
+Source: Unicode CLDR 44 for the names of currencies.
 """
 
 import re
@@ -8,7 +8,8 @@ import re
 from ..tokenizer import ScanState, compile_rules
 from . import number_words as numbers
 from . import vocabulary
-from .amounts import DECIMAL, amount_words, is_one
+from .amounts import DECIMAL
+from .number_words import amount_words, is_one
 
 _MAGNITUDE = r"(?: ?(thousand|million|billion|trillion|bn|MM|mm|[kKMBT](?!\w))(?!\w))?"
 _CURRENCY_SIGN = r"US\$|CA\$|A\$|[$£€¥₹]"
@@ -16,6 +17,7 @@ _CURRENCY_CODE = r"USD|EUR|GBP|CAD|AUD|JPY|CNY|INR|CHF|MXN"
 
 
 def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
+    """Return the words of an amount: "two dollars and fifty cents", "three million dollars"."""
     one, many, small_one, small_many = vocabulary.CURRENCIES[currency]
     whole, _, fraction = amount.replace(",", "").partition(".")
     if magnitude:
@@ -33,7 +35,7 @@ def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
 
 
 def _read_money(scan: ScanState, match: re.Match[str]) -> int:
-    """$5 is five dollars, and a $5 fee a five dollar fee."""
+    """Read "$5" as "five dollars", and in "a $5 fee" as "five dollar"."""
     currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
     words = _money_words(amount, magnitude, currency)
     if "." not in amount and scan.next_word(match.end()) in vocabulary.PRICED_NOUNS:
@@ -44,6 +46,7 @@ def _read_money(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_money_range(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "$5-$10" with the currency at the end only."""
     currency, low, low_magnitude, high, magnitude = match.groups()
     low_words = amount_words(low)
     if low_magnitude:
@@ -56,6 +59,7 @@ def _read_money_range(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_trailing_money(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "20€" or "40 CAD"."""
     amount, magnitude, currency = match.groups()
     if currency == "¢":
         words = f"{amount_words(amount)} {'cent' if is_one(amount) else 'cents'}"

@@ -1,7 +1,7 @@
-"""Number words of American English, and the value of a Roman numeral.
+"""Number words of American English, and the values of Roman numerals.
 
-They are built here: `inflect` gives the same ones (a test compares them) but costs 1.5 s and 27 MB at import,
-which a phone call would wait for. Other languages are ``numerals``'s.
+The package inflect gives the same words, and a test compares them, but its import takes 1.5 s and 27 MB. The
+number words of other languages are in ``multilingual/number_formatter.py``.
 """
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -27,12 +27,31 @@ FRACTIONS = {
     7: "seventh",
     8: "eighth",
     9: "ninth",
-}
+}  # by denominator
+_ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_MAX_CARDINAL_DIGITS = 18
 
 
 def digits(text: str) -> str:
-    """The digits of ``text`` one by one: "0417" is "zero four one seven"."""
+    """Return the digits of ``text`` one by one: "zero four one seven" for "0417"."""
     return " ".join(DIGITS[int(character)] for character in text if character.isdigit())
+
+
+def amount_words(text: str) -> str:
+    """Return the words of an amount: "one thousand two hundred point five" for "1,200.5".
+
+    An amount of more than 18 digits is read digit by digit.
+    """
+    whole, _, fraction = text.replace(",", "").partition(".")
+    if len(whole) > _MAX_CARDINAL_DIGITS:
+        return digits(text)
+    words = cardinal(int(whole)) if whole else ""
+    return f"{words} point {digits(fraction)}".strip() if fraction else words
+
+
+def is_one(amount: str) -> bool:
+    """Whether a noun after ``amount`` is in the singular."""
+    return amount in ("1", "1.0")
 
 
 def _below_thousand(number: int) -> list[str]:
@@ -47,7 +66,7 @@ def _below_thousand(number: int) -> list[str]:
 
 
 def cardinal(number: int) -> str:
-    """Number words without "and", commas and hyphens, from 0 to 10**18 - 1."""
+    """Return the words of a number from 0 to 10**18 - 1, without "and", commas and hyphens."""
     if number == 0:
         return "zero"
     words: list[str] = []
@@ -59,7 +78,7 @@ def cardinal(number: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """ "twenty first" for 21."""
+    """Return the ordinal of a number: "twenty first" for 21."""
     head, _, last = cardinal(number).rpartition(" ")
     if last in _IRREGULAR_ORDINALS:
         last = _IRREGULAR_ORDINALS[last]
@@ -71,15 +90,15 @@ def ordinal(number: int) -> str:
 
 
 def year(number: int) -> str:
-    """ "nineteen oh five", "two thousand five", "twenty twenty six"; for 1000 to 9999."""
+    """Return a year from 1000 to 9999: "nineteen oh five", "two thousand five", "twenty twenty six"."""
     century, rest = divmod(number, 100)
     if century % 10 == 0 and rest < 10:
         return cardinal(number)
-    return in_two_halves(number)
+    return _in_two_halves(number)
 
 
-def in_two_halves(number: int) -> str:
-    """A four-digit number in two halves: "fifteen hundred", "fifteen oh six", "fifteen sixty"."""
+def _in_two_halves(number: int) -> str:
+    """Return a four-digit number in two halves: "fifteen hundred", "fifteen oh six", "fifteen sixty"."""
     century, rest = divmod(number, 100)
     if rest == 0:
         return f"{cardinal(century)} hundred"
@@ -87,9 +106,9 @@ def in_two_halves(number: int) -> str:
 
 
 def house_number(number: int) -> str:
-    """ "two twenty one", "one oh one", "sixteen hundred", of 3 or 4 digits; routes and models too."""
+    """Return a number of 3 or 4 digits as a house, route or model: "two twenty one", "sixteen hundred"."""
     if number >= 1000:
-        return cardinal(number) if number % 1000 == 0 else in_two_halves(number)
+        return cardinal(number) if number % 1000 == 0 else _in_two_halves(number)
     hundreds, rest = divmod(number, 100)
     if rest == 0:
         return cardinal(number)
@@ -97,17 +116,14 @@ def house_number(number: int) -> str:
 
 
 def plural(word: str) -> str:
-    """The plural of the number and calendar words that occur here."""
+    """Return the plural of a number or calendar word."""
     if word.endswith("y") and word[-2] not in "aeo":
         return word[:-1] + "ies"
     return word + ("es" if word.endswith(("x", "s")) else "s")
 
 
-_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
-
-
 def roman_value(numeral: str) -> int:
-    """The value of a well-formed Roman numeral of I, V, X, L and C."""
-    values = [_ROMAN[letter] for letter in numeral]
+    """Return the value of a well-formed Roman numeral of I, V, X, L and C."""
+    values = [_ROMAN_DIGITS[letter] for letter in numeral]
     following = [*values[1:], 0]
     return sum(-value if value < after else value for value, after in zip(values, following, strict=True))

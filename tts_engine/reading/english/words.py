@@ -1,82 +1,42 @@
-"""Recognisers of words that are not said as they are written: abbreviations, initialisms, addresses.
+"""Rules of words that are not read as they are written: abbreviations, initialisms, addresses.
 
-Also what is said for an ordinary word: itself. Not a pronunciation dictionary.
+``read_word`` reads any other word. This is not a pronunciation dictionary.
 """
 
 import re
 import unicodedata
 
+from ..address_patterns import DOMAIN, EMAIL, URL, WWW
+from ..clause_boundaries import AbbreviationKind
 from ..tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
-from .codes import has_vowel
+from .spelling import ENGLISH_SPELLER, has_vowel
+from .word_context import note_english_word
 
-_ADDRESS_MARKS = {
-    ".": "dot",
-    "@": "at",
-    "-": "dash",
-    "_": "underscore",
-    "/": "slash",
-    "+": "plus",
-    ":": "colon",
-    "?": "question mark",
-    "=": "equals",
-    "&": "and",
-    "#": "hash",
-    "~": "tilde",
-    "%": "percent",
-}
-_ADDRESS_PART = re.compile(r"[^\W\d_]+|\d|[^\w]|_")
-_CAMEL_CASE_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]")
-
-
-def _read_address(scan: ScanState, match: re.Match[str]) -> int:
-    """An e-mail address or a URL, without its scheme, mark by mark."""
-    scheme = re.match(r"(?:https?|ftp|mailto):(?://)?", match.group(), re.IGNORECASE)
-    start = match.start() + (scheme.end() if scheme else 0)
-    stop = match.start() + len(match.group().rstrip(".,;:!?'\"/*_"))
-    for part in _ADDRESS_PART.finditer(scan.view, start, stop):
-        _read_address_part(scan, part)
-    scan.context.note_word("address")
-    return max(stop, start)
-
-
-def _read_address_part(scan: ScanState, part: re.Match[str]) -> None:
-    text = part.group()
-    if text.isdigit():
-        scan.spell(part.start(), part.end())
-    elif text.isalpha():
-        _read_label(scan, part.start(), part.end())
-    elif text in _ADDRESS_MARKS:
-        scan.emit(_ADDRESS_MARKS[text], part.start(), part.end())
-
-
-def _read_label(scan: ScanState, start: int, stop: int) -> None:
-    for word in _CAMEL_CASE_PART.finditer(scan.view, start, stop):
-        text = word.group()
-        if _is_spelled_out(text):
-            scan.spell(word.start(), word.end())
-        else:
-            scan.emit(text.lower(), word.start(), word.end())
-
-
-def _is_spelled_out(text: str) -> bool:
-    lower = text.lower()
-    if lower in vocabulary.PRONOUNCED_DOMAINS or lower in vocabulary.COMMON_WORDS:
-        return len(lower) == 1
-    return (
-        len(lower) < 3
-        or not has_vowel(lower)
-        or lower in ("edu", "www")
-        or text in vocabulary.SPELLED_INITIALISMS
-    )
+_FILE_TYPES = (
+    "pdf|docx?|xlsx?|pptx?|csv|txt|zip|jpe?g|png|gif|mp[34]|wav|mov|html?|xml|json|yaml|md|py|js|exe|apk|dmg"
+)
+# Initial consonants that no English word begins with.
+_UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
+# Abbreviations that are also recognised without their full stop.
+_STOPLESS = frozenset({"vs", "approx", "etc", "dept", "appt"})
+_STOPLESS_NUMBERED = frozenset(
+    {"ext", "Ext", "EXT", "Apt", "apt", "Ste", "Rm", "pp", "Acct", "acct", "Ref", "ref"}
+)
+# Abbreviations that are ordinary words unless a number follows.
+_ALSO_WORDS = frozenset({"No", "no", "Art", "Sec", "Fl", "Fig", "fig", "p", "x", "ch", "Ch", "Vol"})
+_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w))")
+_ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
+# A capital A before one of these is a letter: "A or B", "A is the first".
+_WORDS_AFTER_LETTER = ("or", "and", "is", "has", "was", "means", "stands")
 
 
 def read_word(scan: ScanState, match: re.Match[str]) -> int:
-    """A word as it stands, or respelled for a reader of spelling."""
+    """Read a word as it is written, or respelled if spelling rules mispronounce it."""
     word = unicodedata.normalize("NFC", match.group())
     scan.emit(_spoken_form(scan, word, match.end()), match.start(), match.end())
-    scan.context.note_word(word)
+    note_english_word(scan.context, word)
     return match.end()
 
 
@@ -101,24 +61,24 @@ def _respelled(scan: ScanState, lower: str, end: int) -> str:
 
 
 def _spoken_a(scan: ScanState, end: int) -> str:
-    """The article, or the letter's name."""
+    """Return the reading of "A": the article, or the name of the letter."""
     following = scan.next_word(end)
     announced = scan.context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS or scan.context.code_words_left
     beside_letter = len(following) == 1 and following.isupper() and following != "I"
-    in_list = following in ("or", "and", "is", "has", "was", "means", "stands")
-    return scan.letter_name("A") if announced or not following or beside_letter or in_list else "a"
+    is_letter = announced or not following or beside_letter or following in _WORDS_AFTER_LETTER
+    return ENGLISH_SPELLER.letter_name(scan, "A") if is_letter else "a"
 
 
 def _read_capitals(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Initialisms letter by letter, acronyms as words, and shouted words as words."""
+    """Read an acronym as a word and an initialism letter by letter; decline other words in capitals."""
     word = match.group()
     if word in vocabulary.PRONOUNCED_ACRONYMS:
         scan.emit(vocabulary.PRONOUNCED_ACRONYMS[word], match.start(), match.end())
     elif _is_initialism(scan, word, match):
-        scan.spell(match.start(), match.end())
+        ENGLISH_SPELLER.spell(scan, match.start(), match.end())
     else:
         return None
-    scan.context.note_word(word)
+    note_english_word(scan.context, word)
     return match.end()
 
 
@@ -138,97 +98,91 @@ def _is_initialism(scan: ScanState, word: str, match: re.Match[str]) -> bool:
     return len(word) < 4 and not known
 
 
-_UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
-
-
 def _is_shouted(scan: ScanState, match: re.Match[str]) -> bool:
-    """Whether the word beside it is in capitals too."""
+    """Whether the word before or after the match is in capitals too."""
     before = re.search(r"([^\W\d_]{2,})\W*\Z", scan.view[max(0, match.start() - 20) : match.start()])
     following = scan.next_word(match.end())
     return bool(before and before.group(1).isupper()) or (len(following) > 1 and following.isupper())
 
 
 def _read_mixed_case_acronym(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Words with capitals inside that have a reading of their own."""
+    """Read a word with capitals inside that has a reading of its own."""
     if match.group() not in vocabulary.PRONOUNCED_ACRONYMS:
         return None
     return _read_capitals(scan, match)
 
 
 def _read_initialism(scan: ScanState, match: re.Match[str]) -> int:
-    scan.spell(match.start(), match.end())
-    scan.context.note_word(match.group())
+    ENGLISH_SPELLER.spell(scan, match.start(), match.end())
+    note_english_word(scan.context, match.group())
     return match.end()
 
 
 def _read_sharp(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "C#"."""
     return _read_letter_with_sign(scan, match, "sharp")
 
 
-def _read_minus(scan: ScanState, match: re.Match[str]) -> int:
-    """A grade or a blood group."""
+def _read_minus_grade(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "B-", a grade or a blood group."""
     return _read_letter_with_sign(scan, match, "minus")
 
 
 def _read_letter_with_sign(scan: ScanState, match: re.Match[str], word: str) -> int:
-    scan.spell(match.start(), match.end() - 1)
+    ENGLISH_SPELLER.spell(scan, match.start(), match.end() - 1)
     scan.emit(word, match.end() - 1, match.end())
-    scan.context.note_word(match.group())
+    note_english_word(scan.context, match.group())
     return match.end()
 
 
 def _read_email_word(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "e-mail" as "email"."""
     scan.emit(match.group().lower().replace("-", ""), match.start(), match.end())
-    scan.context.note_word("email")
+    note_english_word(scan.context, "email")
     return match.end()
 
 
 def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
-    """U.S., a.m., Ph.D.: the letters; e.g. and i.e. what they mean."""
+    """Read the letters of "U.S." or "Ph.D.", and the meaning of "e.g." and "i.e."."""
     bare = match.group().rstrip(".")
     if bare in vocabulary.ABBREVIATIONS:
         scan.emit(vocabulary.ABBREVIATIONS[bare][0], match.start(), match.end())
-        scan.context.note_word(bare)
+        note_english_word(scan.context, bare)
         return match.end()
-    scan.spell(match.start(), match.end())
+    ENGLISH_SPELLER.spell(scan, match.start(), match.end())
     scan.words[-1].stop = match.end()
-    scan.context.note_word(bare)
+    note_english_word(scan.context, bare)
     if match.group().endswith(".") and scan.next_word(match.end()) in ("", *vocabulary.SENTENCE_STARTERS):
         end_sentence_if_capital_follows(scan, match.end())
     return match.end()
 
 
 def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
-    """A word with a full stop that is in the table, or a short form that needs none."""
+    """Read an abbreviation of the vocabulary with its full stop, or without where it needs none."""
     word, dotted = match.group(1), bool(match.group(2))
     if word in vocabulary.STREET_ABBREVIATIONS:
         return _read_street(scan, match, dotted)
     if word not in vocabulary.ABBREVIATIONS:
         return None
     spoken, kind = vocabulary.ABBREVIATIONS[word]
-    if kind is vocabulary.AbbreviationKind.NUMBERED:
+    if kind is AbbreviationKind.NUMBERED:
         return _read_numbered_abbreviation(scan, match, spoken, dotted)
-    is_title = kind is vocabulary.AbbreviationKind.TITLE and scan.next_visible(match.end(1)).isupper()
-    if not dotted and not is_title and word not in ("vs", "approx", "etc", "dept", "appt"):
+    is_title = kind is AbbreviationKind.TITLE and scan.next_visible(match.end(1)).isupper()
+    if not dotted and not is_title and word not in _STOPLESS:
         return None
     scan.emit(spoken, match.start(), match.end())
-    scan.context.note_word(word)
-    if dotted and kind is vocabulary.AbbreviationKind.MAY_END_SENTENCE:
+    note_english_word(scan.context, word)
+    if dotted and kind is AbbreviationKind.MAY_END_SENTENCE:
         end_sentence_if_capital_follows(scan, match.end())
     elif dotted and not scan.next_visible(match.end()):
         scan.punctuate(".")
     return match.end()
 
 
-_STOPLESS_NUMBERED = frozenset(
-    {"ext", "Ext", "EXT", "Apt", "apt", "Ste", "Rm", "pp", "Acct", "acct", "Ref", "ref"}
-)
-_ALSO_WORDS = frozenset({"No", "no", "Art", "Sec", "Fl", "Fig", "fig", "p", "x", "ch", "Ch", "Vol"})
-
-
 def _read_numbered_abbreviation(
     scan: ScanState, match: re.Match[str], spoken: str, dotted: bool
 ) -> int | None:
+    """Read "No. 5" or "ext. 7"; "x7" is an extension after a phone number only."""
     word = match.group(1)
     following = _NUMBER_AHEAD.match(scan.view, match.end())
     if word == "x" and not (scan.context.after_phone and following):
@@ -238,30 +192,27 @@ def _read_numbered_abbreviation(
     if not dotted and word not in _STOPLESS_NUMBERED and word != "x":
         return None
     scan.emit(spoken, match.start(), match.end())
-    scan.context.note_word(spoken)
+    note_english_word(scan.context, spoken)
     return match.end()
 
 
-_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w))")
-
-
 def _read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | None:
-    """St. and Dr. are Saint and Doctor before a name, Street and Drive after one."""
+    """Read "St." and "Dr." as Saint and Doctor before a name, and as Street and Drive after one."""
     word = match.group(1)
     following = scan.next_visible(match.end())
     if word == "Hwy" and following.isdigit():
         scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
-        scan.context.note_word("highway")
+        note_english_word(scan.context, "highway")
         return match.end()
     after_name = scan.context.previous_capitalized or scan.context.address_words_left > 0
     if word in ("St", "Dr") and following.isupper() and not after_name:
         scan.emit(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
-        scan.context.note_word("saint")
+        note_english_word(scan.context, "saint")
         return match.end()
     if not (dotted or after_name):
         return None
     scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
-    scan.context.note_word("street")
+    note_english_word(scan.context, "street")
     scan.context.address_words_left, scan.context.previous_capitalized = 0, False
     if dotted:
         end_sentence_if_capital_follows(scan, match.end())
@@ -269,14 +220,15 @@ def _read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | N
 
 
 def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "w/", "w/o" or "c/o"."""
     word = {"w/": "with", "w/o": "without", "c/o": "care of"}[match.group()]
     scan.emit(word, match.start(), match.end())
-    scan.context.note_word(word)
+    note_english_word(scan.context, word)
     return match.end()
 
 
 def _read_state(scan: ScanState, match: re.Match[str]) -> int | None:
-    """A state's letters before a ZIP code, or after a name where they are no word or initialism too."""
+    """Read a state's letters before a ZIP code, or after a name if they are not a word or initialism too."""
     letters, context = match.group(), scan.context
     name = vocabulary.STATES.get(letters)
     before_zip = _ZIP_AHEAD.match(scan.view, match.end()) and not (
@@ -290,47 +242,44 @@ def _read_state(scan: ScanState, match: re.Match[str]) -> int | None:
     if name is None or not (before_zip or (context.previous_capitalized and letters in likely)):
         return None
     scan.emit(name, match.start(), match.end())
-    scan.context.note_word("zip" if before_zip else name)
+    note_english_word(scan.context, "zip" if before_zip else name)
     return match.end()
 
 
-_ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
-
-
 def _read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
-    """123 E. 45th St, and Pennsylvania Ave NW."""
+    """Read the direction of "123 E. 45th St" or "Pennsylvania Ave NW"."""
     letters, context = match.group(1), scan.context
     in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
     if not (in_address or (len(letters) == 2 and context.previous_word == "street")):
         return None
     left = context.address_words_left
     scan.emit(vocabulary.DIRECTIONS[letters], match.start(), match.end())
-    context.note_word(letters)
+    note_english_word(context, letters)
     context.address_words_left = left
     return match.end()
 
 
 def _read_initial(scan: ScanState, match: re.Match[str]) -> int | None:
-    """J. K. Rowling: no pause after an initial."""
+    """Read the initials of "J. K. Rowling" without a pause after them."""
     if scan.context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS or match.group(1) == "I":
         return None
     scan.emit(match.group(1), match.start(), match.end())
-    scan.context.note_word(match.group(1))
+    note_english_word(scan.context, match.group(1))
     return match.end()
 
 
 def _read_temperature_scale(scan: ScanState, match: re.Match[str]) -> int | None:
-    """70 degrees F."""
+    """Read the F of "70 degrees F"."""
     if scan.context.previous_word not in ("degree", "degrees"):
         return None
     word = {"C": "Celsius", "F": "Fahrenheit"}[match.group()]
     scan.emit(word, match.start(), match.end())
-    scan.context.note_word(word)
+    note_english_word(scan.context, word)
     return match.end()
 
 
 def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Chapter IV, King Charles III; a name with II or III is somebody's."""
+    """Read the number of "Chapter IV" or "King Charles III"; II and III may follow any name."""
     previous = scan.context.previous_word
     if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS:
         words = numbers.cardinal(numbers.roman_value(match.group()))
@@ -346,28 +295,22 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "AT&T"."""
     for at in range(match.start(), match.end()):
         if scan.view[at] == "&":
             scan.emit("and", at, at + 1)
         else:
-            scan.spell(at, at + 1)
-    scan.context.note_word(match.group())
+            ENGLISH_SPELLER.spell(scan, at, at + 1)
+    note_english_word(scan.context, match.group())
     return match.end()
 
 
-_DOMAIN = rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,62}}[A-Za-z0-9])?\.){{1,8}}(?:{vocabulary.TOP_LEVEL_DOMAINS})"
 ADDRESS_RULES = compile_rules(
-    (r"(?:https?|ftp)://[^\s<>()\[\]\"]{1,300}", _read_address),
-    (
-        r"(?:mailto:)?[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?!\w)",
-        _read_address,
-    ),
-    (
-        rf"(?:www\.[^\s<>()\[\]\"]{{1,200}}|{_DOMAIN}(?![\w-]|\.\w)(?:[:/?#][^\s<>()\[\]\"]{{0,200}})?)",
-        _read_address,
-    ),
-    (rf"[\w-]{{1,60}}\.(?:{vocabulary.FILE_TYPES})(?![\w-]|\.\w)", _read_address),
-    (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", _read_address),
+    (URL, ENGLISH_SPELLER.read_address),
+    (rf"(?:mailto:)?{EMAIL}", ENGLISH_SPELLER.read_address),
+    (rf"(?:{WWW}|{DOMAIN})", ENGLISH_SPELLER.read_address),
+    (rf"[\w-]{{1,60}}\.(?:{_FILE_TYPES})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
+    (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", ENGLISH_SPELLER.read_address),
 )
 ABBREVIATION_RULES = compile_rules(
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted_abbreviation),
@@ -386,7 +329,7 @@ LETTER_RULES = compile_rules(
     (r"[IVXLC]{1,6}(?![\w'])", _read_roman),
     (r"Rx(?!\w)", _read_initialism),
     (r"[CF]#(?!\w)", _read_sharp),
-    (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus),
+    (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),
     (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal)(?!\w)", _read_mixed_case_acronym),
     (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
 )

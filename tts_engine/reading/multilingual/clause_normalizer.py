@@ -1,10 +1,10 @@
-"""Reads text of many languages, clause by clause, for voices that are given text and not words.
+"""Reader of clauses in many languages, for voices that take text as it is written.
 
-A clause is read in the language of its script; Latin letters in the voice's own language. Scripts that
-nothing here reads go through as they are, digits included, so that no number is said in a wrong language.
+Each clause is read in the language of its script; Latin letters are read in the voice's own language. Text in
+a script without a grammar stays as written, digits included, so that no number is read in a wrong language.
 
-    languages = Languages.load()                       once; shared by all streams
-    reader = Reader(longest, clauses=languages.clauses("de"))
+    grammars = LanguageGrammars.load()                 once, shared by all streams
+    normalizer = TextNormalizer(grammars.clause_normalizer("de"))
 """
 
 import re
@@ -12,25 +12,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ...errors import BadRequest
-from ..clause_boundaries import ENGLISH_BOUNDARY_RULES, BoundaryRules
-from ..english.grammar import ENGLISH_GRAMMAR as ENGLISH_GRAMMAR
-from ..english.grammar import read, read_stable_prefix
+from ..clause_boundaries import BoundaryRules
+from ..english.boundary_rules import ENGLISH_BOUNDARY_RULES
+from ..english.grammar import ENGLISH_GRAMMAR
 from ..folding import FOLDED_CHARACTERS, fold
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from ..tokenizer import DraftWord, Grammar, ReadingContext, ScanState, compile_rules
+from ..reading_context import ReadingContext
+from ..tokenizer import (
+    STABLE_MARGIN_CHARACTERS,
+    DraftWord,
+    Grammar,
+    ScanState,
+    any_of,
+    compile_rules,
+    read_stable_prefix,
+    read_tokens,
+)
 from ..unicode_scripts import WIDE_MARKS, detect_language, is_unspaced, nth_syllabic_position
-from .han_normalizer import HanNormalizer
-from .language_tables import TABLES
+from .han_normalizer import HAN_TABLES, HanNormalizer
+from .language_tables import TABLE_LANGUAGES, language_table
 from .table_normalizer import TableNormalizer
 
-MAX_MULTILINGUAL_CLAUSE_CHARACTERS = 240  # characters that are waited for without an end: about 16 s
-MAX_SYLLABIC_CHARACTERS = 60  # the same of Han, kana and Hangul
-_STABLE_MARGIN = 100  # characters before the end of an unfinished clause; beyond, readings no longer change
-_STABLE_MARGIN_SYLLABIC = 20
-# Varieties that are written as another language is, and tags of no language.
+MAX_MULTILINGUAL_CLAUSE_CHARACTERS = 240  # a clause without a boundary is cut there: about 16 s of speech
+MAX_SYLLABIC_CHARACTERS = 60  # the same for Han, kana and Hangul
+_STABLE_MARGIN_SYLLABIC = 20  # as STABLE_MARGIN_CHARACTERS, in a clause of MAX_SYLLABIC_CHARACTERS
+LANGUAGE_CODES = ("en", *HAN_TABLES, *TABLE_LANGUAGES)
+# Chinese languages that are written as Mandarin is, and tags that name no single language.
 _LANGUAGE_ALIASES = {"cmn": "zh", "yue": "zh", "wuu": "zh", "nan": "zh", "mul": "en", "und": "en"}
-_HAN_LANGUAGES = ("zh", "ja")
-LANGUAGE_CODES = ("en", *_HAN_LANGUAGES, *TABLES)
+# Latin text in a voice of one of these is English.
+_NON_LATIN_LANGUAGES = ("zh", "ja", "ko", "ru")
 _FOLDED_CHARACTERS = FOLDED_CHARACTERS | {
     **{mark: mark for mark in (*WIDE_MARKS, "¿", "¡")},
     "〇": "〇",
@@ -39,9 +49,10 @@ _FOLDED_CHARACTERS = FOLDED_CHARACTERS | {
     "〒": "〒",
     "ﾞ": "\u3099",
     "ﾟ": "\u309a",
-    **dict.fromkeys("।॥።։។။", ". "),
+    **dict.fromkeys("।॥።։။។", ". "),  # full stops of Indic, Ethiopic, Armenian, Burmese and Khmer
 }
 _NARROW_MARKS = str.maketrans(WIDE_MARKS, ".!?;:,,")
+# Letters and digits up to a blank or a mark that a grammar reads.
 _VERBATIM_RUN = r"[^\W_][^\s!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f]{0,60}"
 
 
@@ -52,50 +63,54 @@ def _read_verbatim(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _verbatim_grammar() -> Grammar:
-    """Words and digits as they stand."""
+    """Return the grammar that leaves words and digits as written."""
     return Grammar(
-        compile_rules(*LINE_START_ROWS),
-        (),
-        (),
-        compile_rules(*MARKUP_ROWS, *PUNCTUATION_ROWS),
-        (re.compile(_VERBATIM_RUN), _read_verbatim),
+        lines=compile_rules(*LINE_START_ROWS),
+        letters=(),
+        digits=(),
+        symbols=compile_rules(*MARKUP_ROWS, *PUNCTUATION_ROWS),
+        word=(re.compile(_VERBATIM_RUN), _read_verbatim),
     )
 
 
 class LanguageGrammars:
-    """How every language is read. Immutable and shared; loading takes about half a second."""
+    """Grammars of several languages, by code. Immutable and shared; loading all takes about 0.5 s."""
 
     def __init__(self, grammars: Mapping[str, Grammar]) -> None:
         self._grammars = {"": _verbatim_grammar(), "en": ENGLISH_GRAMMAR, **grammars}
 
     @classmethod
     def load(cls, codes: Iterable[str] = LANGUAGE_CODES) -> "LanguageGrammars":
-        """Load these languages; English is always there. Raises MissingExtra, and BadRequest on others."""
+        """Load the grammars of ``codes``; that of English is always included.
+
+        Raises BadRequest on an unknown code, and MissingExtra if a library is not installed.
+        """
         wanted = {language_code(code) for code in codes}
         from_tables = {
-            code: TableNormalizer(table).grammar() for code, table in TABLES.items() if code in wanted
+            code: TableNormalizer(language_table(code)).grammar()
+            for code in TABLE_LANGUAGES
+            if code in wanted
         }
-        return cls(
-            from_tables | {code: HanNormalizer(code).grammar() for code in _HAN_LANGUAGES if code in wanted}
-        )
+        han = {code: HanNormalizer(table).grammar() for code, table in HAN_TABLES.items() if code in wanted}
+        return cls(from_tables | han)
 
     def clause_normalizer(
         self, language: str | None = None, marks: Iterable[str] = ()
     ) -> "MultilingualClauseNormalizer":
-        """What reads the clauses of one stream.
+        """Return the clause normalizer of one stream.
 
-        ``language``: of the voice, as "de" or "de-AT"; English where it is not known. ``marks``: those that
-        the model understands, such as "[laughter]", and that the text may use; others are text.
+        ``language``: tag of the voice's language, such as "de" or "de-AT"; None for English. ``marks``: signs
+        that the model understands, such as "[laughter]"; they pass through, others are read as text.
         """
         return MultilingualClauseNormalizer(self, language_code(language or "en"), frozenset(marks))
 
     def grammar(self, code: str) -> Grammar:
-        """Of a language, or, where it is not loaded, as it is written."""
+        """Return the grammar of a language; if it is not loaded, the one that leaves text as written."""
         return self._grammars.get(code, self._grammars[""])
 
 
 def language_code(tag: str) -> str:
-    """The code under which a language tag is known here. Raises BadRequest."""
+    """Return the code in ``LANGUAGE_CODES`` of a language tag. Raises BadRequest if it is unknown."""
     code = _primary_language(tag)
     if code not in LANGUAGE_CODES:
         raise BadRequest(f"language {tag!r}: known are {', '.join(sorted(LANGUAGE_CODES))}")
@@ -103,7 +118,7 @@ def language_code(tag: str) -> str:
 
 
 def is_supported_language(tag: str) -> bool:
-    """Whether text of that language tag is read in its language."""
+    """Whether text of the language ``tag`` is read in its own language."""
     return _primary_language(tag) in LANGUAGE_CODES
 
 
@@ -113,47 +128,49 @@ def _primary_language(tag: str) -> str:
 
 
 class MultilingualClauseNormalizer:
-    """The clauses of one stream, each by the language that it is in, digits by that of what came before."""
+    """``ClauseNormalizer`` of one stream. A clause without letters is read as the clause before it."""
 
-    def __init__(self, languages: LanguageGrammars, language: str, marks: frozenset[str]) -> None:
-        self._language_grammars = languages
+    min_forced_cut = MAX_SYLLABIC_CHARACTERS
+
+    def __init__(self, grammars: LanguageGrammars, language: str, marks: frozenset[str]) -> None:
+        self._language_grammars = grammars
         self._language = self._previous_language = language
-        self._latin_language = "en" if language in ("zh", "ja", "ko", "ru") else language
-        self._marks = compile_rules((_any_of(marks), _read_verbatim)) if marks else ()
+        self._latin_language = "en" if language in _NON_LATIN_LANGUAGES else language
+        self._marks = compile_rules((any_of(marks), _read_verbatim)) if marks else ()
         self._context = ReadingContext()
         self.boundary_rules = _boundary_rules(self._latin_language)
-        self.min_forced_cut = MAX_SYLLABIC_CHARACTERS
 
     def fold(self, text: str) -> tuple[str, list[int]]:
-        """Into ASCII where nothing is lost by it; wide marks stay."""
+        """Return ``text`` folded, wide and inverted marks kept, and the position of each character in it."""
         return fold(text, _FOLDED_CHARACTERS)
 
     def forced_cut(self, view: str) -> int | None:
-        """By characters, and fewer of those that take long to say."""
+        """Return where ``view`` is too long: by characters, earlier for those that take long to say."""
         last = nth_syllabic_position(view, MAX_SYLLABIC_CHARACTERS)
         if last is not None and last < MAX_MULTILINGUAL_CLAUSE_CHARACTERS:
             return last + 1
         return MAX_MULTILINGUAL_CLAUSE_CHARACTERS if len(view) >= MAX_MULTILINGUAL_CLAUSE_CHARACTERS else None
 
     def read(self, view: str) -> list[DraftWord]:
-        """By the rules of its language."""
+        """Read a whole clause in its language."""
         code = self._clause_language(view)
         scan = self._scan(view, code)
-        read(scan, len(view), self._grammar(code))
+        read_tokens(scan, len(view), self._grammar(code))
         return scan.words
 
     def read_stable_prefix(self, view: str) -> tuple[list[DraftWord], int]:
-        """Up to a place where nothing is read as one thing."""
+        """Read an unfinished clause up to a place that is inside no reading."""
         if self._clause_language(view) == "en":
             scan = self._scan(view, "en")
-            stop = read_stable_prefix(scan, max(1, len(view) - _STABLE_MARGIN), self._grammar("en"))
+            limit = max(1, len(view) - STABLE_MARGIN_CHARACTERS)
+            stop = read_stable_prefix(scan, limit, self._grammar("en"))
             self._context = scan.context
             return scan.words, stop
         stop = _stable_cut(view)
         return self.read(view[:stop]), stop
 
     def end_line(self) -> None:
-        """No number goes on over it."""
+        """Note that the next clause begins a new line."""
         self._context.end_line()
 
     def _clause_language(self, view: str) -> str:
@@ -166,38 +183,34 @@ class MultilingualClauseNormalizer:
         return self._previous_language
 
     def _scan(self, view: str, code: str) -> ScanState:
-        narrow = code not in _HAN_LANGUAGES and not view.isascii()
-        return ScanState(
-            view.translate(_NARROW_MARKS) if narrow and code == "en" else view, self._context, respells=False
-        )
+        # The English grammar knows narrow marks only; the translation keeps all positions.
+        narrowed = view.translate(_NARROW_MARKS) if code == "en" and not view.isascii() else view
+        return ScanState(narrowed, self._context, respells=False)
 
     def _grammar(self, code: str) -> Grammar:
         grammar = self._language_grammars.grammar(code)
         return replace(grammar, symbols=(*self._marks, *grammar.symbols)) if self._marks else grammar
 
 
-def _any_of(marks: Iterable[str]) -> str:
-    return "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True))
-
-
 def _boundary_rules(latin_language: str) -> BoundaryRules:
-    """Those of a language in Latin letters, and of Russian, with which it cannot be confused."""
-    boundary_rules = (
-        ENGLISH_BOUNDARY_RULES if latin_language == "en" else TABLES[latin_language].boundary_rules
+    """Return the rules of a language in Latin letters, with the abbreviations of Russian, which are Cyrillic.
+
+    English dates may occur in any of the languages.
+    """
+    rules = (
+        ENGLISH_BOUNDARY_RULES if latin_language == "en" else language_table(latin_language).boundary_rules
     )
     return replace(
-        boundary_rules,
-        abbreviations={**TABLES["ru"].boundary_rules.abbreviations, **boundary_rules.abbreviations},
+        rules,
+        abbreviations={**language_table("ru").boundary_rules.abbreviations, **rules.abbreviations},
+        month_day=ENGLISH_BOUNDARY_RULES.month_day,
     )
 
 
 def _stable_cut(view: str) -> int:
-    """Between two words without digits, some way before the end; else the first such place, or the end."""
-    last = len(view) - (
-        _STABLE_MARGIN
-        if nth_syllabic_position(view, MAX_SYLLABIC_CHARACTERS) is None
-        else _STABLE_MARGIN_SYLLABIC
-    )
+    """Return a cut between two words without digits: the last before the margin, else the first after it."""
+    is_syllabic = nth_syllabic_position(view, MAX_SYLLABIC_CHARACTERS) is not None
+    last = len(view) - (_STABLE_MARGIN_SYLLABIC if is_syllabic else STABLE_MARGIN_CHARACTERS)
     before = max((at for at in range(1, last + 1) if _is_safe_cut(view, at)), default=0)
     return before or next((at for at in range(last + 1, len(view)) if _is_safe_cut(view, at)), len(view))
 

@@ -1,36 +1,66 @@
-"""Reads Chinese and Japanese: every character a word, what has digits by WeText.
+"""Grammar of Chinese and Japanese.
 
-WeText knows dates, times, money, units and phone numbers; here is which stretch of text it is given, and what
-it does not know: codes, digits beside Latin letters. Numbers in Japanese come out in katakana (``kana.py``).
+Every Han character and every mora is a word of its own. Expressions with digits are read by WeText, which
+knows dates, times, money, units and phone numbers. The grammar finds them and reads what WeText does not
+know: codes, addresses, digits beside Latin letters. Numbers in Japanese become katakana
+(``japanese_numbers.py``).
 Source: WeTextProcessing's grammars, by wetext (Apache-2.0).
 """
 
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from ..tokenizer import WORD_PATTERN, Grammar, Recognizer, RuleRow, ScanState, compile_rules
+from ..spelling import LONG_DIGIT_GROUPS, Speller
+from ..tokenizer import WORD_PATTERN, Grammar, Recognizer, RuleRow, ScanState, any_of, compile_rules
 from ..unicode_scripts import BOPOMOFO, HAN, KANA, ignores_spaces
-from .japanese_numbers import end_of_counter, numerals_to_kana
-from .number_formatter import MAX_NUMBER_DIGITS, load_wetext
-from .spelling import LONG_DIGIT_GROUPS, Speller, finish_number
+from .japanese_numbers import DIGIT_KANA, end_of_counter, numerals_to_kana
+from .number_formatter import MAX_NUMBER_DIGITS, import_extra
 
-_WIDE_PUNCTUATION = {
-    "zh": str.maketrans(",;:.!?", "，；：。！？"),
-    "ja": str.maketrans(",;:.!?", "、；：。！？"),
-}
+_CACHED_READINGS = 1024  # a reading takes 0.5 ms, and conversations repeat their numbers
+_CODE_WINDOW_CHARACTERS = 10  # after a word that announces a code
 _WITHOUT_CURRENCY_SIGNS = str.maketrans("", "", "$€£¥")
-_DIGIT_WORDS = {
-    "zh": "零幺二三四五六七八九",  # 1 in codes and phone numbers
-    "ja": ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ"),
-}
-_CODE_ANNOUNCERS = {
-    "zh": "验证码|驗證碼|密码|密碼|口令|单号|單號|订单|編號|编号|号码|號碼|账号|帳號|卡号|卡號"
-    "|尾号|尾號|工号|邮编|代码|房间号",
-    "ja": "番号|コード|パスワード|暗証番号|郵便番号",
-}
-_MARK_NAMES = {
-    "zh": {
+_NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_UNIT = r"(?:%|‰|°[CF]?|(?:km/h|m/s|kg|km|cm|mm|mg|ml|kHz|Hz|GB|MB|TB|g|m|L)(?![A-Za-z]))"
+_NUMERIC_EXPRESSION = re.compile(
+    rf"(?:[$€£¥]?{_NUMBER}(?:[:/~–-]{_NUMBER}){{0,4}}{_UNIT}?[年月日号號时時点點分秒元円個个]?){{1,6}}"
+)
+_NUMBER_WITH_UNIT = re.compile(rf"{_NUMBER}{_UNIT}")
+# Digits before one of these count something, even after a word that announces a code.
+_COUNTED = ("位", "个", "個", "元", "天", "分", "次", "年", "月", "円", "人", ".", ",", ":", "%")
+# A vowel of a digraph, a long vowel or a doubled consonant belongs to the mora before it.
+_KANA_TAIL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー\u3099\u309a"
+_MIXED_RUN = re.compile(r"\d+(?:\.\d+)?|[A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class HanTable:
+    """Words of a language that is written in Han characters."""
+
+    code: str
+    wide_punctuation: str  # wide forms of , ; : . ! ?
+    digits: tuple[str, ...]  # in codes and phone numbers
+    code_words: tuple[str, ...]  # a number after one of these is a code
+    marks: Mapping[str, str]  # names of signs
+    currencies: Mapping[str, str]  # names by signs
+    per: str  # the "/" of a price a month
+    number_prefixes: Mapping[str, str] = field(default_factory=dict)  # readings of words before a number
+    block_separator: str = ""  # between the numbers of a street address; "" where it has none
+    numbers_in_kana: bool = False  # numbers, with their counters, become katakana
+
+
+CHINESE = HanTable(
+    code="zh",
+    wide_punctuation="，；：。！？",
+    digits=tuple("零幺二三四五六七八九"),  # 幺 for 1, as on the telephone
+    code_words=tuple(
+        "验证码 驗證碼 密码 密碼 口令 单号 單號 订单 編號 编号 号码 號碼 账号 帳號 "
+        "卡号 卡號 尾号 尾號 工号 邮编 代码 房间号".split()
+    ),
+    marks={
         "@": "艾特",
         ".": "点",
         "-": "杠",
@@ -41,7 +71,15 @@ _MARK_NAMES = {
         "=": "等于",
         "#": "井号",
     },
-    "ja": {
+    currencies={"¥": "元", "$": "美元", "€": "欧元", "£": "英镑"},
+    per="每",
+)
+JAPANESE = HanTable(
+    code="ja",
+    wide_punctuation="、；：。！？",
+    digits=DIGIT_KANA,
+    code_words=("番号", "コード", "パスワード", "暗証番号", "郵便番号"),
+    marks={
         "@": "アットマーク",
         ".": "ドット",
         "-": "ハイフン",
@@ -52,78 +90,52 @@ _MARK_NAMES = {
         "=": "イコール",
         "#": "シャープ",
     },
-}
-_CURRENCY_NAMES = {
-    "zh": {"¥": "元", "$": "美元", "€": "欧元", "£": "英镑"},
-    "ja": {"¥": "エン", "$": "ドル", "€": "ユーロ", "£": "ポンド"},
-}
-# What kanji before a number are.
-_NUMBER_PREFIXES = {"第": "ダイ", "約": "ヤク", "午前": "ゴゼン", "午後": "ゴゴ"}
-_CODE_WINDOW_CHARACTERS = 10  # after what announces a code
-_NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
-_UNIT = r"(?:%|‰|°[CF]?|(?:km/h|m/s|kg|km|cm|mm|mg|ml|kHz|Hz|GB|MB|TB|g|m|L)(?![A-Za-z]))"
-_NUMERIC_EXPRESSION = (
-    rf"(?:[$€£¥]?{_NUMBER}(?:[:/~–-]{_NUMBER}){{0,4}}{_UNIT}?[年月日号號时時点點分秒元円個个]?){{1,6}}"
+    currencies={"¥": "エン", "$": "ドル", "€": "ユーロ", "£": "ポンド"},
+    per="マイ",
+    number_prefixes={"第": "ダイ", "約": "ヤク", "午前": "ゴゼン", "午後": "ゴゴ"},
+    block_separator="ノ",
+    numbers_in_kana=True,
 )
-# A vowel of a digraph, a long vowel or a doubled consonant belongs to the mora before it.
-_KANA_TAIL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー\u3099\u309a"
-_MIXED_RUN = re.compile(r"\d+(?:\.\d+)?|[A-Za-z]+")
+HAN_TABLES = {table.code: table for table in (CHINESE, JAPANESE)}
 
 
 class HanNormalizer:
-    """The readings of "zh" or "ja". Raises MissingExtra without WeText."""
+    """Recognisers of Chinese or Japanese. Raises MissingExtra if wetext is not installed."""
 
-    def __init__(self, language: str) -> None:
-        self._wetext = load_wetext(language)
-        self._digits = _DIGIT_WORDS[language]
-        self._marks = _MARK_NAMES[language]
-        self._wide_punctuation = _WIDE_PUNCTUATION[language]
-        self._comma = ",".translate(self._wide_punctuation)
-        self._speller = Speller(self._marks, self._digit_word, self._wetext_reading, self._comma)
-        self._code_announcers = _CODE_ANNOUNCERS[language]
-        self._currency_names = _CURRENCY_NAMES[language]
-        self._japanese = language == "ja"
+    def __init__(self, table: HanTable) -> None:
+        self._table = table
+        self._wetext = _load_wetext(table.code)
+        self._wide_punctuation = str.maketrans(",;:.!?", table.wide_punctuation)
+        self._speller = Speller(
+            table.marks,
+            self._digit,
+            self._number_words,
+            comma=",".translate(self._wide_punctuation),
+        )
 
     def grammar(self) -> Grammar:
-        """How it is read."""
+        """Return the grammar of the language."""
         lines = compile_rules(*LINE_START_ROWS, (r"(\d{1,3})[.)] +(?=\S)", self._speller.read_list_number))
-        symbols = compile_rules(
-            *MARKUP_ROWS,
-            (rf"([$€£¥])({_NUMBER}[万亿萬億兆]+)[元円]?", self._read_large_money),
-            (_NUMERIC_EXPRESSION, self._read_expression),
-            (r"\+\d{1,3}(?:[ -]?\d{2,5}){1,5}(?!\d)", self._read_groups),
-            (r"-(?=\d)", self._read_minus),
-            (r"[，、；：。！？]", self._read_wide_mark),
-            *((pattern, self._with_wide_punctuation(read)) for pattern, read in PUNCTUATION_ROWS),
-            (r"[@+&=]|#(?=键|キー)", self._read_mark),
-            (r"/(?=[年月周天日时次人件个]|小时|分钟)", self._read_per),
-        )
         letters = compile_rules(
             *self._address_rows(),
-            (rf"(?:{self._code_announcers})", self._read_code_announcer),
+            (rf"(?:{any_of(self._table.code_words)})", self._read_code_word),
             *self._number_prefix_rows(),
             (
                 r"[A-Za-z]{1,20}(?:-?\d{1,20}(?:\.\d{1,9})?[A-Za-z]{0,20}){1,4}(?![A-Za-z0-9])",
                 self._read_mixed,
             ),
         )
-        digits = compile_rules(
-            *self._address_rows(),
-            (r"0\d{2,3}-\d{7,8}(?!\d)|\d{3}(?:-\d{3,4}){2}(?!\d)", self._read_groups),
-            (r"0\d{1,4}(?:-\d{1,4}){2}(?![\d-])", self._read_groups),
-            *self._street_block_rows(),
-            (r"(?<=〒)\d{3}-\d{4}(?!\d)", self._read_groups),
-            (LONG_DIGIT_GROUPS, self._read_groups),
-            (r"\d+(?:\.\d+){2,}(?![.\d])", self._speller.read_version),
-            (r"\d+", self._read_code),
-            (r"\d{1,6}[A-Za-z][A-Za-z0-9]{0,20}", self._read_mixed),
-            (_NUMERIC_EXPRESSION, self._read_expression),
-            (r"\d+", self._speller.read_digits),
-        )
         word = rf"[{KANA}][{_KANA_TAIL}]*|[{HAN}{BOPOMOFO}]|{WORD_PATTERN}(?:-{WORD_PATTERN})*"
-        return Grammar(lines, letters, digits, symbols, (re.compile(word), self._read_word))
+        return Grammar(
+            lines,
+            letters,
+            compile_rules(*self._address_rows(), *self._number_rows()),
+            compile_rules(*MARKUP_ROWS, *self._sign_rows()),
+            (re.compile(word), self._read_word),
+        )
 
     def _address_rows(self) -> tuple[RuleRow, ...]:
+        # ASCII only: the words around an address follow it without a blank.
         return (
             (r"(?:https?|ftp)://[!-;=?-~]{1,300}", self._speller.read_address),
             (
@@ -137,32 +149,57 @@ class HanNormalizer:
         )
 
     def _number_prefix_rows(self) -> tuple[RuleRow, ...]:
-        words = "|".join(_NUMBER_PREFIXES)
-        return ((rf"({words})(?=\d)", self._read_number_prefix),) if self._japanese else ()
+        words = any_of(self._table.number_prefixes)
+        return ((rf"({words})(?=\d)", self._read_number_prefix),) if words else ()
 
-    def _street_block_rows(self) -> tuple[RuleRow, ...]:
-        return ((r"\d{1,4}(?:-\d{1,4}){2,3}(?![\d-])", self._read_street_block),) if self._japanese else ()
+    def _number_rows(self) -> tuple[RuleRow, ...]:
+        street_block = (r"\d{1,4}(?:-\d{1,4}){2,3}(?![\d-])", self._read_street_block)
+        return (
+            (r"0\d{2,3}-\d{7,8}(?!\d)|\d{3}(?:-\d{3,4}){2}(?!\d)", self._speller.read_digit_groups),
+            (r"0\d{1,4}(?:-\d{1,4}){2}(?![\d-])", self._speller.read_digit_groups),
+            *((street_block,) if self._table.block_separator else ()),
+            (r"(?<=〒)\d{3}-\d{4}(?!\d)", self._speller.read_digit_groups),
+            (LONG_DIGIT_GROUPS, self._speller.read_digit_groups),
+            (r"\d+(?:\.\d+){2,}(?![.\d])", self._speller.read_version),
+            (r"\d+", self._read_code),
+            (r"\d{1,6}[A-Za-z][A-Za-z0-9]{0,20}", self._read_mixed),
+            (_NUMERIC_EXPRESSION.pattern, self._read_expression),
+            (r"\d+", self._speller.read_digits),
+        )
+
+    def _sign_rows(self) -> tuple[RuleRow, ...]:
+        return (
+            (rf"([$€£¥])({_NUMBER}[万亿萬億兆]+)[元円]?", self._read_large_money),
+            (_NUMERIC_EXPRESSION.pattern, self._read_expression),
+            (r"\+\d{1,3}(?:[ -]?\d{2,5}){1,5}(?!\d)", self._speller.read_digit_groups),
+            (r"-(?=\d)", self._read_minus),
+            (r"[，、；：。！？]", self._read_wide_mark),
+            *((pattern, self._with_wide_punctuation(read)) for pattern, read in PUNCTUATION_ROWS),
+            (r"[@+&=]|#(?=键|キー)", self._read_mark),
+            (r"/(?=[年月周天日时次人件个]|小时|分钟)", self._read_per),
+        )
 
     # Words
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
         scan.emit(unicodedata.normalize("NFC", match.group()), match.start(), match.end())
-        scan.context.note_foreign_word()
+        scan.context.note_word()
         return match.end()
 
-    def _read_code_announcer(self, scan: ScanState, match: re.Match[str]) -> int:
+    def _read_code_word(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read a word that announces a code, character by character."""
         for at in range(match.start(), match.end()):
             scan.emit(scan.view[at], at, at + 1)
-        scan.context.note_foreign_word()
+        scan.context.note_word()
         scan.context.code_words_left = _CODE_WINDOW_CHARACTERS
         return match.end()
 
     def _read_mark(self, scan: ScanState, match: re.Match[str]) -> int:
-        scan.emit(self._marks[match.group()], match.start(), match.end())
+        scan.emit(self._table.marks[match.group()], match.start(), match.end())
         return match.end()
 
     def _read_per(self, scan: ScanState, match: re.Match[str]) -> int:
-        scan.emit("マイ" if self._japanese else "每", match.start(), match.end())
+        scan.emit(self._table.per, match.start(), match.end())
         return match.end()
 
     def _read_wide_mark(self, scan: ScanState, match: re.Match[str]) -> int:
@@ -172,108 +209,108 @@ class HanNormalizer:
             scan.context.end_sentence()
         return match.end()
 
-    def _with_wide_punctuation(self, read: Recognizer) -> Recognizer:
-        """A pause whose mark is wide after a character that is."""
+    def _with_wide_punctuation(self, recognizer: Recognizer) -> Recognizer:
+        """Return a recogniser of punctuation that makes the mark wide after a character that is."""
 
-        def read_widened(scan: ScanState, match: re.Match[str]) -> int | None:
-            end = read(scan, match)
+        def recognize(scan: ScanState, match: re.Match[str]) -> int | None:
+            end = recognizer(scan, match)
             if scan.words and ignores_spaces(scan.words[-1].text[-1]):
                 scan.words[-1].punctuation = scan.words[-1].punctuation.translate(self._wide_punctuation)
             return end
 
-        return read_widened
+        return recognize
 
     def _read_number_prefix(self, scan: ScanState, match: re.Match[str]) -> int:
-        scan.emit(_NUMBER_PREFIXES[match.group(1)], match.start(), match.end())
-        scan.context.note_foreign_word()
+        scan.emit(self._table.number_prefixes[match.group(1)], match.start(), match.end())
+        scan.context.note_word()
         return match.end()
 
     # Numbers
 
-    def _digit_word(self, digit: str) -> str:
-        return self._digits[int(digit)]
+    def _digit(self, digit: str) -> str:
+        return self._table.digits[int(digit)]
 
-    def _wetext_reading(self, text: str) -> str:
-        """As WeText reads it; digits that it leaves one by one."""
-        said = self._wetext(text).translate(_WITHOUT_CURRENCY_SIGNS)
-        said = numerals_to_kana(said) if self._japanese else said
-        return "".join(self._digits[int(one)] if one in "0123456789" else one for one in said)
+    def _number_words(self, text: str) -> str:
+        """Return a numeric expression as WeText reads it; digits that it leaves are read one by one."""
+        words = self._wetext(text).translate(_WITHOUT_CURRENCY_SIGNS)
+        if self._table.numbers_in_kana:
+            words = numerals_to_kana(words)
+        return "".join(self._digit(one) if one in "0123456789" else one for one in words)
 
     def _read_expression(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """With what it counts in Japanese; in Chinese with two characters, which decide how it is read."""
-        text, stop = match.group(), match.end()
+        text = match.group()
         if max(len(run) for run in re.findall(r"\d+", text)) > MAX_NUMBER_DIGITS:
             return None
         if text[0] in "$€£¥" and text[-1] in "元円":
             text = text[1:]
-        if self._japanese:
-            end = end_of_counter(scan.view, stop)
-            counted = text.replace("°C", "度") + scan.view[stop:end]
-            scan.emit(self._wetext_reading(counted), match.start(), end)
-            return finish_number(scan, end)
-        context = scan.view[stop : stop + 2]
-        context = context if all(ignores_spaces(one) for one in context) else ""
-        said = self._wetext_reading(text + context)
-        known = bool(context) and said.endswith(context)
-        said = said.removesuffix(context) if known else self._wetext_reading(text)
-        scan.emit(said, match.start(), stop)
-        return finish_number(scan, stop)
+        if self._table.numbers_in_kana:
+            return self._read_with_counter(scan, match, text)
+        scan.emit(self._words_before(text, scan.view[match.end() : match.end() + 2]), *match.span())
+        return self._speller.finish_number(scan, match.end())
+
+    def _read_with_counter(self, scan: ScanState, match: re.Match[str], text: str) -> int:
+        """Read an expression together with the Japanese counter after it, which changes its sound."""
+        end = end_of_counter(scan.view, match.end())
+        counted = text.replace("°C", "度") + scan.view[match.end() : end]
+        scan.emit(self._number_words(counted), match.start(), end)
+        return self._speller.finish_number(scan, end)
+
+    def _words_before(self, text: str, following: str) -> str:
+        """Return the words of an expression before ``following``, two characters that decide its reading."""
+        if not following or not all(map(ignores_spaces, following)):
+            return self._number_words(text)
+        words = self._number_words(text + following)
+        return words.removesuffix(following) if words.endswith(following) else self._number_words(text)
 
     def _read_large_money(self, scan: ScanState, match: re.Match[str]) -> int:
-        """¥1万."""
-        said = self._wetext_reading(match.group(2)) + self._currency_names[match.group(1)]
-        scan.emit(said, match.start(), match.end())
-        return finish_number(scan, match.end())
+        """Read "¥1万"."""
+        words = self._number_words(match.group(2)) + self._table.currencies[match.group(1)]
+        scan.emit(words, match.start(), match.end())
+        return self._speller.finish_number(scan, match.end())
 
     def _read_street_block(self, scan: ScanState, match: re.Match[str]) -> int:
-        """1-2-3 in a Japanese address."""
-        said = "ノ".join(self._wetext_reading(part) for part in match.group().split("-"))
-        scan.emit(said, match.start(), match.end())
-        return finish_number(scan, match.end())
+        """Read the "1-2-3" of a Japanese address."""
+        words = map(self._number_words, match.group().split("-"))
+        scan.emit(self._table.block_separator.join(words), match.start(), match.end())
+        return self._speller.finish_number(scan, match.end())
 
     def _read_code(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """What was announced, begins with zero, or is too long for a number."""
+        """Read digits one by one if they were announced as a code or begin with zero."""
         digits = match.group()
         following = scan.view[match.end() : match.end() + 1]
-        announced = scan.context.code_words_left > 0 and len(digits) > 2 and following not in _NO_CODE_BEFORE
-        leading = len(digits) > 1 and digits[0] == "0" and following not in (".", ":")
-        if not (announced or leading):
+        announced = scan.context.code_words_left > 0 and len(digits) > 2 and following not in _COUNTED
+        has_leading_zero = len(digits) > 1 and digits[0] == "0" and following not in (".", ":")
+        if not (announced or has_leading_zero):
             return None
         return self._speller.read_digits(scan, match)
-
-    def _read_groups(self, scan: ScanState, match: re.Match[str]) -> int:
-        if match.group()[0] == "+":
-            scan.emit(self._marks["+"], match.start(), match.start() + 1)
-        for number, run in enumerate(re.finditer(r"\d+", match.group())):
-            if number:
-                scan.punctuate(self._comma)
-            self._speller.spell(scan, match.start() + run.start(), match.start() + run.end())
-        return finish_number(scan, match.end())
 
     def _read_minus(self, scan: ScanState, match: re.Match[str]) -> int | None:
         if match.start() and scan.view[match.start() - 1].isascii() and scan.view[match.start() - 1] != " ":
             return None
-        number = re.compile(_NUMERIC_EXPRESSION).match(scan.view, match.end())
+        number = _NUMERIC_EXPRESSION.match(scan.view, match.end())
         if number is None:
             return None
-        end = end_of_counter(scan.view, number.end()) if self._japanese else number.end()
-        scan.emit(self._wetext_reading(scan.view[match.start() : end]), match.start(), end)
-        return finish_number(scan, end)
+        end = end_of_counter(scan.view, number.end()) if self._table.numbers_in_kana else number.end()
+        scan.emit(self._number_words(scan.view[match.start() : end]), match.start(), end)
+        return self._speller.finish_number(scan, end)
 
     def _read_mixed(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """GPT-4, A1234, 5G: the letters as they stand, and longer digits one by one."""
-        if re.match(rf"{_NUMBER}{_UNIT}", match.group()):
+        """Read "GPT-4", "A1234" or "5G": the letters as written, long numbers digit by digit."""
+        if _NUMBER_WITH_UNIT.match(match.group()):
             return None
         for run in _MIXED_RUN.finditer(scan.view, match.start(), match.end()):
             text = run.group()
             if text.isalpha():
                 scan.emit(text, run.start(), run.end())
             elif "." in text or (len(text) < 3 and text[0] != "0"):
-                scan.emit(self._wetext_reading(run.group()), run.start(), run.end())
+                scan.emit(self._number_words(text), run.start(), run.end())
             else:
                 self._speller.spell(scan, run.start(), run.end())
-        scan.context.note_foreign_word()
+        scan.context.note_word()
         return match.end()
 
 
-_NO_CODE_BEFORE = ("位", "个", "個", "元", "天", "分", "次", "年", "月", "円", "人", ".", ",", ":", "%")
+def _load_wetext(language: str) -> Callable[[str], str]:
+    """Return WeText's normalizer of "zh" or "ja". Raises MissingExtra if wetext is not installed."""
+    normalize: Callable[[str], str] = import_extra("wetext").Normalizer(lang=language).normalize
+    return lru_cache(_CACHED_READINGS)(normalize)

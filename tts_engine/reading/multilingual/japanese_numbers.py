@@ -1,19 +1,20 @@
-"""Japanese numbers in kana: kanji numerals as WeText writes them, and the counters behind them.
+"""Japanese numbers in katakana: kanji numerals as WeText writes them, and the counters after them.
 
-CosyVoice takes kanji for Chinese and wants Japanese in katakana. Here are numbers and what they count, with
-their changes of sound; other kanji stay as they are, because their reading takes a dictionary.
+CosyVoice reads kanji as Chinese and takes Japanese in katakana. Numbers and counters are converted, with
+their changes of sound; other kanji stay, because their reading needs a dictionary.
 Source: the note on Japanese in FunAudioLLM/CosyVoice example.py; S. E. Martin, A Reference Grammar of
 Japanese (numerals and numeral auxiliaries).
 """
 
 import re
 
-_DIGIT_KANA = ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ")
+DIGIT_KANA = ("ゼロ", "イチ", "ニ", "サン", "ヨン", "ゴ", "ロク", "ナナ", "ハチ", "キュウ")
 _SMALL_UNITS = {"十": 10, "百": 100, "千": 1000}
 _LARGE_UNITS = {"万": 10**4, "億": 10**8, "兆": 10**12}
 _DIGIT_VALUES = {kanji: value for value, kanji in enumerate("〇一二三四五六七八九")} | {"零": 0}
 
-# How a counter begins after a number that ends in n: with "p", or, where that is not four, with "b" or "g".
+# Reading of a counter, and its first consonant after a number that ends in n: "p", or "b" or "g" except after
+# four; "" for no change.
 _COUNTERS = {
     "分": ("フン", "p"),
     "泊": ("ハク", "p"),
@@ -78,13 +79,13 @@ _DAY_COUNTS = {
 }
 _THING_COUNTS = dict(enumerate("ヒトツ フタツ ミッツ ヨッツ イツツ ムッツ ナナツ ヤッツ ココノツ".split(), 1))
 _PEOPLE_COUNTS = {1: "ヒトリ", 2: "フタリ"}
-# The last digit before some counters.
+# Readings of the last digit that differ before a counter.
 _FINAL_DIGIT_CHANGES = {
     **{counter: {"ヨン": "ヨ"} for counter in ("年", "年間", "年度", "人")},
     **{counter: {"ヨン": "ヨ", "ナナ": "シチ", "キュウ": "ク", "ゼロ": "レイ"} for counter in ("時", "時間")},
     "月": {"ヨン": "シ", "ナナ": "シチ", "キュウ": "ク"},
 }
-# Numbers whose last sound is cut short before counters in these rows of the syllabary; h becomes p there.
+# Ends of numbers that geminate before a counter that begins with one of these; h becomes p there.
 _GEMINATION_ROWS = {
     "イチ": "カキクケコサシスセソタチツテトハヒフヘホ",
     "ロク": "カキクケコハヒフヘホ",
@@ -105,21 +106,24 @@ _COUNTED_NUMERAL = re.compile(
 _COUNTER_AFTER_DIGITS = re.compile(rf"[{''.join(_LARGE_UNITS)}]?(?:{'|'.join(_ALL_COUNTERS)})?")
 
 
-def numerals_to_kana(said: str) -> str:
-    """``said`` with its kanji numerals, and the counters after them, in katakana."""
-    return _COUNTED_NUMERAL.sub(_replace_numeral, said)
+def numerals_to_kana(text: str) -> str:
+    """Return ``text`` with kanji numerals, and the counters after them, in katakana."""
+    return _COUNTED_NUMERAL.sub(_replace_numeral, text)
 
 
 def end_of_counter(text: str, stop: int) -> int:
-    """Where what a number counts ends that is written up to ``stop``, its last character included."""
+    """Return the end of the counter of a number that ends at ``stop``.
+
+    The last character of the number may itself be the counter or a part of it.
+    """
     ends = (found.end() for place in (stop - 1, stop) if (found := _COUNTER_AFTER_DIGITS.match(text, place)))
     return max(ends, default=stop)
 
 
 def number_to_kana(number: int) -> str:
-    """An integer from 0 to below ten quadrillion: サンビャク for 300."""
+    """Return an integer below 10**16 in katakana: サンビャク for 300."""
     if number == 0:
-        return _DIGIT_KANA[0]
+        return DIGIT_KANA[0]
     parts = []
     for unit, size in (("チョウ", 10**12), ("オク", 10**8), ("マン", 10**4), ("", 1)):
         group = number // size % 10**4
@@ -134,14 +138,14 @@ def _below_ten_thousand(number: int) -> str:
         _digit_with_unit(thousands, "セン", {3: "サンゼン", 8: "ハッセン"})
         + _digit_with_unit(hundreds, "ヒャク", {3: "サンビャク", 6: "ロッピャク", 8: "ハッピャク"})
         + _digit_with_unit(tens, "ジュウ", {})
-        + (_DIGIT_KANA[ones] if ones else "")
+        + (DIGIT_KANA[ones] if ones else "")
     )
 
 
 def _digit_with_unit(digit: int, unit: str, changed: dict[int, str]) -> str:
     if digit < 2:
         return unit * digit
-    return changed.get(digit) or _DIGIT_KANA[digit] + unit
+    return changed.get(digit) or DIGIT_KANA[digit] + unit
 
 
 def _numeral_value(numeral: str) -> int:
@@ -162,7 +166,7 @@ def _replace_numeral(match: re.Match[str]) -> str:
     if fraction is None:
         return _number_with_counter(number, counter, after_month=match.string[: match.start()].endswith("月"))
     whole = number_to_kana(number) if number else "レイ"
-    digits = "".join(_DIGIT_KANA[_DIGIT_VALUES[kanji]] for kanji in fraction)
+    digits = "".join(DIGIT_KANA[_DIGIT_VALUES[kanji]] for kanji in fraction)
     return _join_with_sound_change(
         _join_with_sound_change(whole, "テン") + digits, *_COUNTERS.get(counter, (counter, ""))
     )
@@ -178,11 +182,11 @@ def _number_with_counter(number: int, counter: str, *, after_month: bool) -> str
             return _THING_COUNTS[number]
         case "人" if number in _PEOPLE_COUNTS:
             return _PEOPLE_COUNTS[number]
-    said = number_to_kana(number)
+    words = number_to_kana(number)
     for digit, changed in _FINAL_DIGIT_CHANGES.get(counter, {}).items():
-        if said.endswith(digit):
-            said = said.removesuffix(digit) + changed
-    return _join_with_sound_change(said, *_COUNTERS.get(counter, (counter, "")))
+        if words.endswith(digit):
+            words = words.removesuffix(digit) + changed
+    return _join_with_sound_change(words, *_COUNTERS.get(counter, (counter, "")))
 
 
 def _day_count(number: int) -> str:
@@ -190,7 +194,10 @@ def _day_count(number: int) -> str:
 
 
 def _join_with_sound_change(number: str, counter: str, after_n: str = "") -> str:
-    """A number and what follows it, with what they do to each other's sound."""
+    """Join a number and the counter or unit after it, with the sound changes at their border.
+
+    ``after_n``: as in ``_COUNTERS``.
+    """
     first, rest = counter[:1], counter[1:]
     for end, rows in _GEMINATION_ROWS.items():
         if first and first in rows and number.endswith(end):

@@ -1,35 +1,35 @@
-"""Number words of many languages, from the rules that Unicode keeps; and Chinese and Japanese by WeText.
+"""Number words of the languages in the tables, from Unicode's rule-based number format.
 
-Both libraries come with the [cosyvoice] extra, need no download, and are loaded when somebody asks for them.
-Source: Unicode CLDR RBNF by unicode-rbnf (MIT); WeTextProcessing's grammars by wetext (Apache-2.0).
+The library comes with the [cosyvoice] extra and needs no download.
+Source: Unicode CLDR RBNF by unicode-rbnf (MIT).
 """
 
-from collections.abc import Callable
-from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
 from ...errors import MissingExtra
 
-EXTRA = "cosyvoice"
-_CACHED_READINGS = 1024
-MAX_NUMBER_DIGITS = 15  # digits of a number that has words; a longer one is read digit by digit
+_EXTRA = "cosyvoice"
+MAX_NUMBER_DIGITS = 15  # a longer number is read digit by digit
 
 
 class NumberFormatter:
-    """Number words of one language. Immutable once loaded. ``plain``: the rule set of a number alone."""
+    """Number words of one language.
+
+    Immutable. ``default_rules``: rule set of a number on its own, such as "spellout-numbering". Raises
+    MissingExtra if unicode-rbnf is not installed.
+    """
 
     def __init__(self, language: str, default_rules: str) -> None:
-        """Raises MissingExtra."""
-        library = _import_extra("unicode_rbnf.engine")
+        library = import_extra("unicode_rbnf.engine")
         self._rules = library.RbnfEngine.for_language(language)
         self._format_error: type[Exception] = library.RbnfError
         self._default_rules = default_rules
 
     def spell_out(self, number: int, rules: str) -> str:
-        """``number`` by the rule set of that name, such as "spellout-cardinal-feminine", if there is one.
+        """Return ``number`` by the rule set ``rules``, or by the default where the language lacks it.
 
-        One too long for words is said digit by digit.
+        A number of more than ``MAX_NUMBER_DIGITS`` digits is read digit by digit.
         """
         if number >= 10**MAX_NUMBER_DIGITS:
             return " ".join(self._words(int(digit), self._default_rules) for digit in str(number))
@@ -43,17 +43,9 @@ class NumberFormatter:
         return words
 
 
-def load_wetext(language: str) -> Callable[[str], str]:
-    """What reads numbers, dates and units of "zh" or "ja" text. Raises MissingExtra.
-
-    Half a millisecond each; the last ones are remembered, because conversations repeat their numbers.
-    """
-    normalize: Callable[[str], str] = _import_extra("wetext").Normalizer(lang=language).normalize
-    return lru_cache(_CACHED_READINGS)(normalize)
-
-
-def _import_extra(name: str) -> Any:
+def import_extra(name: str) -> Any:
+    """Import a module of the [cosyvoice] extra. Raises MissingExtra if it is not installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise MissingExtra("reading other languages than English", EXTRA) from error
+        raise MissingExtra("reading languages other than English", _EXTRA) from error

@@ -1,0 +1,84 @@
+"""English spelling: names of letters, digits and marks, and which parts of an address are spelled."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from ..spelling import Speller, digit_group_sizes
+from ..tokenizer import ScanState
+from . import number_words as numbers
+from . import vocabulary
+from .word_context import note_english_word
+
+_MARKS = {
+    ".": "dot",
+    "@": "at",
+    "-": "dash",
+    "_": "underscore",
+    "/": "slash",
+    "+": "plus",
+    ":": "colon",
+    "?": "question mark",
+    "=": "equals",
+    "&": "and",
+    "#": "hash",
+    "~": "tilde",
+    "%": "percent",
+}
+_CAMEL_CASE_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]")
+
+
+@dataclass(frozen=True, slots=True)
+class EnglishSpeller(Speller):
+    """Speller of English. The words of an address are read in lower case and split at capitals."""
+
+    def letter_name(self, scan: ScanState, letter: str) -> str:
+        """Return what makes a voice say the name of ``letter``: a capital, or its respelling."""
+        capital = letter.upper()[:1]
+        return vocabulary.LETTER_NAMES.get(capital, capital) if scan.respells else capital
+
+    def finish_number(self, scan: ScanState, end: int) -> int:
+        """Note that a number ends at ``end``."""
+        scan.context.note_number()
+        return end
+
+    def read_address_word(self, scan: ScanState, start: int, stop: int) -> None:
+        """Read the letters between two marks of an address, as words or letter by letter."""
+        for part in _CAMEL_CASE_PART.finditer(scan.view, start, stop):
+            text = part.group()
+            if _is_spelled_in_address(text):
+                self.spell(scan, part.start(), part.end())
+            else:
+                scan.emit(text.lower(), part.start(), part.end())
+
+    def note_address(self, scan: ScanState) -> None:
+        """Note that an address was read."""
+        note_english_word(scan.context, "address")
+
+
+ENGLISH_SPELLER = EnglishSpeller(
+    _MARKS, digit=lambda digit: numbers.DIGITS[int(digit)], number=numbers.amount_words, point="point"
+)
+
+
+def phone_group_sizes(digits: str) -> tuple[int, ...]:
+    """Return the sizes of the groups in which a phone number of ``digits`` is read."""
+    is_national = len(digits) == 11 and digits.startswith("1")
+    return (1, 3, 3, 4) if is_national else digit_group_sizes(len(digits))
+
+
+def has_vowel(word: str) -> bool:
+    """Whether ``word`` can be pronounced as a word."""
+    return any(letter in "aeiouy" for letter in unicodedata.normalize("NFD", word.lower()))
+
+
+def _is_spelled_in_address(text: str) -> bool:
+    lower = text.lower()
+    if lower in vocabulary.PRONOUNCED_DOMAINS or lower in vocabulary.COMMON_WORDS:
+        return len(lower) == 1
+    return (
+        len(lower) < 3
+        or not has_vowel(lower)
+        or lower in ("edu", "www")
+        or text in vocabulary.SPELLED_INITIALISMS
+    )

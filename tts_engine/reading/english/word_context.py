@@ -1,0 +1,23 @@
+"""Effect of an English word on how the words after it are read."""
+
+from ..reading_context import CODE_WINDOW, ReadingContext
+from . import vocabulary
+
+
+def note_english_word(context: ReadingContext, word: str) -> None:
+    """Note ``word`` in ``context``: whether it announces a code or a number, and what a name needs."""
+    lower = word.lower()
+    context.code_just_announced = False
+    context.code_words_left = max(0, context.code_words_left - 1)
+    context.address_words_left = max(0, context.address_words_left - 1)
+    names_number = lower in vocabulary.NUMBER_NOUNS
+    if lower in vocabulary.CODE_WORDS or (context.identifier_expected and names_number):
+        context.code_words_left, context.code_just_announced = CODE_WINDOW, True
+    if lower in vocabulary.IDENTIFIED_NOUNS or names_number:
+        context.identifier_expected = True
+    elif lower not in vocabulary.LINKING_WORDS and not (word.isupper() and len(word) < 4):
+        context.identifier_expected = False
+    context.previous_capitalized = word[:1].isupper() and not context.sentence_start
+    context.previous_word = lower
+    context.after_number = context.after_phone = context.after_code = context.after_comma = False
+    context.line_start = context.sentence_start = False
