@@ -29,10 +29,13 @@ def _currency(text: str) -> tuple[str, str, str, str]:
 
 
 # Calendar
-MONTHS = tuple(_TABLES["months"].split())
+MONTHS: tuple[str, ...] = tuple(_TABLES["months"].split())
 # Lower-case names and abbreviations to names.
-MONTH_NAMES = {name.lower(): name for name in MONTHS} | {name[:3].lower(): name for name in MONTHS}
-MONTH_NAMES["sept"] = "September"
+MONTH_NAMES = (
+    {name.lower(): name for name in MONTHS}
+    | {name[:3].lower(): name for name in MONTHS}
+    | {"sept": "September"}
+)
 WEEKDAY_NAMES = _readings("weekday_names")
 AM_PM = _words("am_pm")
 WORDS_AFTER_AM_PM = _words("words_after_am_pm")
