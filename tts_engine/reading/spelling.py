@@ -44,8 +44,8 @@ class Speller:
     marks: Mapping[str, str]  # names of the marks in addresses and phone numbers
     digit: Callable[[str], str]  # word of a digit on its own
     number: Callable[[str], str]  # words of a number of up to three digits
+    point: str  # between the parts of a version; those of an IP address have the name of "." between them
     comma: str = ","  # mark of the pause between groups
-    point: str = ""  # word between the parts of a version; "": as in an IP address, the name of "."
     pairs_digits: bool = False  # groups of two digits are read as numbers
 
     def letter_name(self, scan: ScanState, letter: str) -> str:
@@ -98,13 +98,16 @@ class Speller:
         return self.finish_number(scan, match.end())
 
     def read_version(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read "2.1.3" part by part."""
-        for index, part in enumerate(re.finditer(r"\d+", match.group())):
+        """Read "2.1.3" part by part; long parts and parts with a leading zero are spelled."""
+        parts = list(re.finditer(r"\d+", match.group()))
+        is_ip_address = len(parts) == 4
+        for index, part in enumerate(parts):
             start, stop = match.start() + part.start(), match.start() + part.end()
             if index:
-                scan.emit(self.marks["."], start - 1, start)
-            if len(part.group()) < 3:
-                scan.emit(self.number(part.group()), start, stop)
+                scan.emit(self.marks["."] if is_ip_address else self.point, start - 1, start)
+            text = part.group()
+            if len(text) == 1 or (len(text) == 2 and text[0] != "0"):
+                scan.emit(self.number(text), start, stop)
             else:
                 self.spell(scan, start, stop)
         return self.finish_number(scan, match.end())

@@ -72,6 +72,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     Mail an anna@beispiel.de -> Mail an anna at beispiel Punkt de.
     Covid-19, A4 und 5G -> Covid neunzehn,|A vier und fünf G.
     Version 2.1.3 -> Version zwei Punkt eins Punkt drei.
+    Version 2.05.10 -> Version zwei Punkt null fünf Punkt zehn.
     Wie geht's der Straßenbahn-Linie? -> Wie geht's der Straßenbahn-Linie?
     **Fett** und `Kode` -> Fett und Kode.
     1. Stecker ziehen -> eins, Stecker ziehen.

@@ -32,7 +32,7 @@ _IDIOMATIC_NUMBER = any_of(vocabulary.IDIOMATIC_NUMBERS)
 
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
     if scan.context.previous_word == "version" and "," not in match.group():
-        return _read_version(scan, match)
+        return ENGLISH_SPELLER.read_version(scan, match)
     scan.emit(amount_words(match.group()), match.start(), match.end())
     scan.context.note_number()
     return match.end()
@@ -221,27 +221,12 @@ def _read_idiomatic_number(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_version(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "2.1.3" with "point" between its parts, and the four parts of an IP address with "dot"."""
-    parts = list(re.finditer(r"\d+", match.group()))
-    separator = "dot" if len(parts) == 4 else "point"
-    for number, part in enumerate(parts):
-        start, stop = match.start() + part.start(), match.start() + part.end()
-        if number:
-            scan.emit(separator, start - 1, start)
-        if len(part.group()) < 3 and not part.group().startswith("0"):
-            scan.emit(numbers.cardinal(int(part.group())), start, stop)
-        else:
-            ENGLISH_SPELLER.spell(scan, start, stop)
-    scan.context.note_number()
-    return match.end()
-
-
 def _read_version_with_v(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "v2.1"."""
     if scan.context.previous_word != "version":
         scan.emit("version", match.start(), match.start() + 1)
         note_english_word(scan.context, "version")
-    return _read_version(scan, _VERSION_NUMBER.match(scan.view, match.start(1)) or match)
+    return ENGLISH_SPELLER.read_version(scan, _VERSION_NUMBER.match(scan.view, match.start(1)) or match)
 
 
 def _read_magnitude(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -355,7 +340,7 @@ DIGIT_RULES = compile_rules(
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
-    (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", _read_version),
+    (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", ENGLISH_SPELLER.read_version),
     (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
     (rf"({DECIMAL})( ?|-)({_UNIT})(?![\w']|/(?!(?:{_RATE})\b))", _read_unit),
     (rf"({DECIMAL})(?: (thousand|million|billion|trillion)|([kKMB]|bn))(?!\w)", _read_magnitude),

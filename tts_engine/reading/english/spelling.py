@@ -57,7 +57,7 @@ class EnglishSpeller(Speller):
 
 
 ENGLISH_SPELLER = EnglishSpeller(
-    _MARKS, digit=lambda digit: numbers.DIGITS[int(digit)], number=numbers.amount_words, point="point"
+    _MARKS, lambda digit: numbers.DIGITS[int(digit)], numbers.amount_words, point="point"
 )
 
 

@@ -110,6 +110,7 @@ class HanNormalizer:
             table.marks,
             self._digit,
             self._number_words,
+            point=table.marks["."],
             comma=",".translate(self._wide_punctuation),
         )
 

@@ -35,6 +35,7 @@ class TableNormalizer:
             table.marks,
             self._numbers.digit,
             lambda text: self._numbers.number(int(text)),
+            point=table.marks["."],
             pairs_digits=table.pairs_digits,
         )
         group = f"[{re.escape(table.thousands_separators)}]"
