@@ -3,16 +3,47 @@
 Source: RFC 1035 and RFC 5321 for the lengths of labels and local parts.
 """
 
+from dataclasses import dataclass
+
+# Without "in", which is a word in several languages: "Dr.in" is no domain.
 TOP_LEVEL_DOMAINS = (
     "com|org|net|edu|gov|mil|info|biz|app|dev|shop|store|online|site|tech|cloud|health|bank|travel|"
-    "io|ai|co|me|tv|us|uk|ca|au|de|fr|es|it|nl|eu|in|jp|cn|ch|at|be|se|no|dk|ie|nz|br|mx|example|test|local"
+    "io|ai|co|me|tv|us|uk|ca|au|de|fr|es|it|nl|eu|jp|cn|kr|ru|ch|at|be|se|no|dk|ie|nz|br|mx|example|test|local"
 )
-_REST = r"[^\s<>()\[\]\"]"  # any character of a URL; the bounds on repeats keep matching linear
-URL = rf"(?:https?|ftp)://{_REST}{{1,300}}"
-EMAIL = r"[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?!\w)"
-WWW = rf"www\.{_REST}{{1,200}}"
-# A domain name, and a port, path, query or fragment after it.
-DOMAIN = (
-    rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,62}}[A-Za-z0-9])?\.){{1,8}}(?:{TOP_LEVEL_DOMAINS})(?![\w-]|\.\w)"
-    rf"(?:[:/?#]{_REST}{{0,200}})?"
-)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPatterns:
+    """Regular expressions of addresses as a script writes them."""
+
+    url: str  # with a scheme
+    email: str
+    website: str  # "www." or a known top-level domain, with or without a path
+
+
+def address_patterns(
+    *,
+    url_character: str = r"[^\s<>()\[\]\"]",
+    word_character: str = r"\w",
+    email_end: str = r"(?!\w)",
+    top_level_domains: str = TOP_LEVEL_DOMAINS,
+) -> AddressPatterns:
+    """Return the patterns for a script.
+
+    ``url_character``: class of the characters of a path. ``word_character``: members of the class of the
+    characters that continue a word. ``email_end``: condition on the end of an e-mail address. All repeats are
+    bounded, so that matching is linear.
+    """
+    label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?"
+    domain = rf"(?:{label}\.){{1,8}}(?:{top_level_domains})(?![{word_character}-]|\.[{word_character}])"
+    return AddressPatterns(
+        url=rf"(?:https?|ftp)://{url_character}{{1,300}}",
+        email=rf"(?:mailto:)?[A-Za-z0-9][{word_character}.+-]{{0,63}}"
+        rf"@(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}[A-Za-z]{{2,24}}{email_end}",
+        website=rf"(?:www\.{url_character}{{1,200}}|{domain}(?:[:/?#]{url_character}{{0,200}})?)",
+    )
+
+
+SPACED_ADDRESSES = address_patterns()
+# Where words follow an address without a blank, it ends at the first character that is not ASCII.
+UNSPACED_ADDRESSES = address_patterns(url_character=r"[!-;=?-~]", word_character="A-Za-z0-9_", email_end="")

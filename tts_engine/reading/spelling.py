@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from .tokenizer import ScanState
+from .address_patterns import AddressPatterns
+from .tokenizer import RuleRow, ScanState
 
 # Digits with hyphens that are too long for a range of numbers; "1999-2005" is one of years.
 LONG_DIGIT_GROUPS = r"(?!(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d(?!\d))\d{4,}(?:-\d{3,})+(?![-\d])"
@@ -119,6 +120,12 @@ class Speller:
         end = self.finish_number(scan, match.end())
         scan.context.sentence_start = True
         return end
+
+    def address_rows(self, patterns: AddressPatterns) -> tuple[RuleRow, ...]:
+        """Return the rules of addresses."""
+        return tuple(
+            (pattern, self.read_address) for pattern in (patterns.url, patterns.email, patterns.website)
+        )
 
     def read_address(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read an e-mail address or a URL mark by mark, without its scheme."""

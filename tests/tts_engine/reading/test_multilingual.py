@@ -70,6 +70,8 @@ def rows(table: str) -> pytest.MarkDecorator:
     Tel. 030 123456 -> Telefon null drei null, eins zwei drei vier fünf sechs.
     z.B. Dr. Müller, Nr. 7 -> zum Beispiel Doktor Müller,|Nummer sieben.
     Mail an anna@beispiel.de -> Mail an anna at beispiel Punkt de.
+    Siehe hilfe.beispiel.app/faq oder Dr.in Maier. -> Siehe hilfe Punkt beispiel Punkt app Schrägstrich faq\
+ oder Doktor in Maier.
     Covid-19, A4 und 5G -> Covid neunzehn,|A vier und fünf G.
     Version 2.1.3 -> Version zwei Punkt eins Punkt drei.
     Version 2.05.10 -> Version zwei Punkt null fünf Punkt zehn.
@@ -144,6 +146,7 @@ def test_russian(written: str, said: str) -> None:
     가격은 1,234원입니다. -> 가격은 천이백삼십사원입니다.
     인증번호는 0417입니다. -> 인증번호는 공사일칠입니다.
     010-1234-5678로 전화 주세요. -> 공일공, 일이삼사, 오육칠팔로 전화 주세요.
+    anna@example.com으로 보내 주세요. -> anna 골뱅이 example 점 com 으로 보내 주세요.
     6월 10일, 제3장, 2.5kg -> 유월 십일,|제삼장,|이 점 오 킬로그램.
 """)
 def test_korean(written: str, said: str) -> None:
@@ -165,6 +168,7 @@ def test_korean(written: str, said: str) -> None:
     他说：“你好！”然后走了 -> 他说：|你好！|然后走了。
     苹果、香蕉；梨 -> 苹果、|香蕉；|梨。
     发邮件到anna@example.cn -> 发邮件到anna艾特example点cn.
+    请看example.app/faq的帮助 -> 请看example点app斜杠faq的帮助。
     ３个￥５ -> 三个五元。
     速度5km/h，5G，v2.1，PM2.5 -> 速度每小时五公里，|五G，|v二点一，|PM二点五。
     192.168.1.1，¥1万，$3亿 -> 幺九二点幺六八点一点一，|一万元，|三亿美元。

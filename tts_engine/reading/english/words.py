@@ -6,7 +6,7 @@
 import re
 import unicodedata
 
-from ..address_patterns import DOMAIN, EMAIL, URL, WWW
+from ..address_patterns import TOP_LEVEL_DOMAINS, address_patterns
 from ..clause_boundaries import AbbreviationKind
 from ..tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
@@ -14,6 +14,7 @@ from . import vocabulary
 from .spelling import ENGLISH_SPELLER, has_vowel
 from .word_context import note_english_word
 
+_ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in")
 _FILE_TYPES = (
     "pdf|docx?|xlsx?|pptx?|csv|txt|zip|jpe?g|png|gif|mp[34]|wav|mov|html?|xml|json|yaml|md|py|js|exe|apk|dmg"
 )
@@ -306,9 +307,7 @@ def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
 
 
 ADDRESS_RULES = compile_rules(
-    (URL, ENGLISH_SPELLER.read_address),
-    (rf"(?:mailto:)?{EMAIL}", ENGLISH_SPELLER.read_address),
-    (rf"(?:{WWW}|{DOMAIN})", ENGLISH_SPELLER.read_address),
+    *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
     (rf"[\w-]{{1,60}}\.(?:{_FILE_TYPES})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
     (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", ENGLISH_SPELLER.read_address),
 )

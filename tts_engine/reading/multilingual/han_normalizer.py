@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from ..address_patterns import UNSPACED_ADDRESSES
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..spelling import LONG_DIGIT_GROUPS, Speller
 from ..tokenizer import WORD_PATTERN, Grammar, Recognizer, RuleRow, ScanState, any_of, compile_rules
@@ -118,7 +119,7 @@ class HanNormalizer:
         """Return the grammar of the language."""
         lines = compile_rules(*LINE_START_ROWS, (r"(\d{1,3})[.)] +(?=\S)", self._speller.read_list_number))
         letters = compile_rules(
-            *self._address_rows(),
+            *self._speller.address_rows(UNSPACED_ADDRESSES),
             (rf"(?:{any_of(self._table.code_words)})", self._read_code_word),
             *self._number_prefix_rows(),
             (
@@ -130,23 +131,9 @@ class HanNormalizer:
         return Grammar(
             lines,
             letters,
-            compile_rules(*self._address_rows(), *self._number_rows()),
+            compile_rules(*self._speller.address_rows(UNSPACED_ADDRESSES), *self._number_rows()),
             compile_rules(*MARKUP_ROWS, *self._sign_rows()),
             (re.compile(word), self._read_word),
-        )
-
-    def _address_rows(self) -> tuple[RuleRow, ...]:
-        # ASCII only: the words around an address follow it without a blank.
-        return (
-            (r"(?:https?|ftp)://[!-;=?-~]{1,300}", self._speller.read_address),
-            (
-                r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}",
-                self._speller.read_address,
-            ),
-            (
-                r"(?:[A-Za-z0-9-]{1,63}\.){1,4}(?:com|org|net|cn|jp|io)(?![A-Za-z0-9])",
-                self._speller.read_address,
-            ),
         )
 
     def _number_prefix_rows(self) -> tuple[RuleRow, ...]:

@@ -7,7 +7,7 @@ covered less than English: a number in an oblique case is read in its base form.
 import re
 import unicodedata
 
-from ..address_patterns import EMAIL, URL, WWW
+from ..address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..reading_context import CODE_WINDOW
 from ..spelling import LONG_DIGIT_GROUPS, Speller
@@ -53,31 +53,23 @@ class TableNormalizer:
             (r"#(?![\w#])", self._read_telephone_key),
             (r"[^\w\s]", self._read_mark),
         )
+        addresses = self._speller.address_rows(
+            UNSPACED_ADDRESSES if self._table.particles else SPACED_ADDRESSES
+        )
         letters = compile_rules(
-            *self._address_rows(),
+            *addresses,
             *self._abbreviation_rows(),
             (r"[^\W\d_]{1,20}'(?=\d)", self._read_word),
             (r"[A-Za-z]{1,20}\d[A-Za-z0-9]{0,40}", self._read_mixed),
         )
         digits = compile_rules(
-            *self._address_rows(),
+            *addresses,
             *self._date_and_code_rows(),
             *self._language_date_rows(),
             *self._number_rows(),
         )
         word = re.compile(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word
         return Grammar(lines, letters, digits, symbols, word)
-
-    def _address_rows(self) -> tuple[RuleRow, ...]:
-        return (
-            (URL, self._speller.read_address),
-            (EMAIL, self._speller.read_address),
-            (WWW, self._speller.read_address),
-            (
-                r"(?:[A-Za-z0-9-]{1,63}\.){1,4}(?:com|org|net|de|fr|es|it|ru|kr|eu|io|ch|at)(?![\w-]|\.\w)",
-                self._speller.read_address,
-            ),
-        )
 
     def _abbreviation_rows(self) -> tuple[RuleRow, ...]:
         words = any_of(self._table.abbreviations)
