@@ -17,7 +17,7 @@ from .word_context import note_english_word
 _INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?!\d)"
 DECIMAL = rf"(?:{_INTEGER}(?:\.\d+)?)"
 _STREET_WORD_WINDOW = 6  # words after a house number in which "St" is a street
-_EMERGENCY_NUMBERS = ("911", "988", "411", "311")
+_SERVICE_NUMBERS = ("911", "988", "411", "311")
 _STREET_AHEAD = re.compile(
     r"(?: +(?:[NSEW]\.?|[A-Z][\w'-]*|\d+(?:st|nd|rd|th))){1,3} +(?:"
     + any_of(vocabulary.STREET_WORDS)
@@ -44,7 +44,7 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
     street_follows = _STREET_AHEAD.match(scan.view, stop)
     if (text.startswith("0") and len(text) > 1) or _is_written_down(text):
         ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(text))
-    elif text in _EMERGENCY_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
+    elif text in _SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
         ENGLISH_SPELLER.spell(scan, start, stop)
     elif (len(text) in (3, 4) and street_follows) or (len(text) == 3 and _is_said_in_pairs(scan, following)):
         scan.emit(numbers.house_number(int(text)), start, stop)
@@ -331,28 +331,35 @@ LETTER_RULES = compile_rules(
 DIGIT_RULES = compile_rules(
     (rf"({_IDIOMATIC_NUMBER})(?![\w%-]|[.,:/]\d)", _read_idiomatic_number),
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
+    # "2x4"
     (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?!\w))", _read_number_times),
     (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
+    # "4.5/5", then "1/2"
     (r"(\d\.\d)/(5|10)(?![\w/])", _read_rating),
     (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slashed_numbers),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
+    # 5'10", "6 ft 2 in"
     (r"(\d)'(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
+    # "2.1.3", "192.168.1.1"
     (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", ENGLISH_SPELLER.read_version),
     (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
+    # "5 km", "10-ft"; not before a slash unless a rate follows, as in "5 MB/s"
     (rf"({DECIMAL})( ?|-)({_UNIT})(?![\w']|/(?!(?:{_RATE})\b))", _read_unit),
+    # "5 million", "10k"
     (rf"({DECIMAL})(?: (thousand|million|billion|trillion)|([kKMB]|bn))(?!\w)", _read_magnitude),
     (rf"(\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}}){ORDINAL_SUFFIX}(?!\w)", _read_ordinal),
 )
 PLAIN_NUMBER_RULES = compile_rules(
     (r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+\.\d+", _read_amount),
-    (r"\d{1,300}", _read_integer),
+    (r"\d{1,300}", _read_integer),  # bounded, so that no reading is longer than a clause
 )
 SYMBOL_RULES = compile_rules(
     (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
+    # ".75", "'90s"
     (r"\.\d+(?!\w)", _read_amount),
     (r"'(\d0)s(?!\w)", _read_decade),
     (rf"/ ?({_RATE})(?!\w)", _read_rate),

@@ -185,17 +185,24 @@ def _read_letter_code(scan: ScanState, match: re.Match[str]) -> int | None:
     return _read_code(scan, match) if scan.context.code_words_left else None
 
 
+# Digits whose grouping alone shows that they are a code or a phone number.
 GROUPED_DIGIT_RULES = compile_rules(
     (_MAC_ADDRESS, _read_code),
+    # NANP: "1 (415) 555-0142", "415.555.0142"
     (r"1[-. ]?\(\d{3}\)[-. ]?\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
     (r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
     (r"((?:1-)?8(?:00|33|44|55|66|77|88)-)([A-Z]{2,12}(?:-[A-Z]{2,12}){0,3})(?![\w'-])", _read_vanity_number),
+    # Card number
     (r"\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4})?(?!\w|-\d)", _read_code),
+    # Social security number
     (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", _read_code),
     (r"\d{3}-\d{4}(?!\w|-\d)", _read_phone),
+    # United Kingdom: "0800 123 4567"
     (r"0\d{2,4}(?: \d{3,4}){2,3}(?![\w-])|0\d{4} \d{5,6}(?![\w-])", _read_phone),
 )
+# After dates, money and amounts.
 FALLBACK_RULES = compile_rules(
+    # ZIP+4
     (r"\d{5}-\d{4}(?!\w)", _read_code),
     (r"\d+(?:-\d+){2,}(?![\w-])", _read_code),
     (r"\d{2,}(?:[ -]\d{2,})*(?![\w/%°]|[-,.:]\w)", _read_announced_code),

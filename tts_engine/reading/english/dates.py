@@ -216,6 +216,7 @@ def _finish_date(scan: ScanState, match: re.Match[str], words: str | None) -> in
 
 
 LETTER_RULES = compile_rules(
+    # "March 3", "March 3rd–5th", "March 3, 2026"
     (
         rf"({MONTH})\.? +(\d{{1,2}}{ORDINAL_SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{ORDINAL_SUFFIX}?))?"
         r"(?![\d%]|[:.,]\d|/)(?:,? +([12]\d{3})(?![\w-]))?",
@@ -228,6 +229,7 @@ LETTER_RULES = compile_rules(
     (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
     (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
     (r"M[-–]F(?=,? +\d)", _read_working_week),
+    # Abbreviated weekdays are words too ("sun", "sat"): a full stop or a date must follow.
     (rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}})))", _read_weekday),
 )
 DIGIT_RULES = compile_rules(
@@ -236,8 +238,10 @@ DIGIT_RULES = compile_rules(
     (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
     (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/-])", _read_slash_date),
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
+    # "9am"; then the "4" of "4-5pm"
     (rf"(\d{{1,2}})(?<!\d\d\d) ?({_AM_PM})", _read_hour),
     (rf"\d{{1,2}}(?= ?[-–] ?\d{{1,2}}(?::\d\d)? ?(?:{_AM_PM}))", _read_first_hour_of_range),
+    # "3 March 2026", "4th of July"
     (
         rf"(\d{{1,2}})(?:{ORDINAL_SUFFIX})? +(?:of +)?({MONTH})\.?(?![\w])(?:,? +([12]\d{{3}})(?!\w))?",
         _read_day_month,

@@ -78,9 +78,11 @@ DIGIT_RULES = compile_rules(
     (rf"({DECIMAL}){_MAGNITUDE} ?(¢|€|£|(?:{_CURRENCY_CODE})(?!\w))", _read_trailing_money),
 )
 SYMBOL_RULES = compile_rules(
+    # "$5-$10"
     (
         rf"({_CURRENCY_SIGN}) ?({DECIMAL}){_MAGNITUDE} ?[-–] ?\$?({DECIMAL}){_MAGNITUDE}(?![\d-])",
         _read_money_range,
     ),
+    # "$5", "$.50", "$2.5B"; a "USD" after the amount is not read again
     (rf"({_CURRENCY_SIGN}) ?({DECIMAL}|\.\d+){_MAGNITUDE}(?:(?<=\w) ?USD(?!\w))?", _read_money),
 )

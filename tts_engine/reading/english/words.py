@@ -309,12 +309,15 @@ def _read_letters_with_ampersand(scan: ScanState, match: re.Match[str]) -> int:
 ADDRESS_RULES = compile_rules(
     *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
     (rf"[\w-]{{1,60}}\.(?:{_FILE_TYPES})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
+    # "john_doe"
     (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", ENGLISH_SPELLER.read_address),
 )
 ABBREVIATION_RULES = compile_rules(
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted_abbreviation),
+    # "N.", "NW": a direction in an address
     (r"([NS][EW]?|[EW])\.?(?![\w'-])", _read_direction),
     (r"([A-Z])\.(?= [A-Z])", _read_initial),
+    # "No.5", which is no domain; then any word of the vocabulary; then "x7", an extension
     (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
     (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
     (r"(x)()(?=\d)", _read_abbreviation),
@@ -328,6 +331,7 @@ LETTER_RULES = compile_rules(
     (r"[IVXLC]{1,6}(?![\w'])", _read_roman),
     (r"Rx(?!\w)", _read_initialism),
     (r"[CF]#(?!\w)", _read_sharp),
+    # Grades and blood groups; not "A- and B-rated"
     (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),
     (r"(?:JPEG|JPG|SaaS|VoIP|Ok|ok|PayPal)(?!\w)", _read_mixed_case_acronym),
     (r"[A-Z]{2,12}(?![^\W_]|'[A-Z])", _read_capitals),
