@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SegmentPolicy, normalize
 
 EAGER = SegmentPolicy(first_min_words=1, min_words=1)
-# What an LLM writes, in fragments that meet each other at their edges.
+# Fragments of what a language model writes; joined, they make boundaries of all kinds.
 FRAGMENTS = st.sampled_from(
     (
         'Hello|, |. |! |? |: |; |\n|\n\n| |—| — |-| - |...|"|)|(|*|**|_|`|# |- |1. |2) ||order number|PIN is'
@@ -37,7 +37,7 @@ def text_of(segment: Segment) -> str:
 
 
 def pushed(text: str, policy: SegmentPolicy = EAGER) -> list[str]:
-    """What is given out without a flush."""
+    """Return the segments that are complete without a flush."""
     return [text_of(segment) for segment in Segmenter(policy).push(text)]
 
 

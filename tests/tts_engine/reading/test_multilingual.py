@@ -1,4 +1,4 @@
-"""Text of nine languages, and of those that nobody here reads, as a text-reading voice is given it."""
+"""Normalisation for voices that take text: nine languages, and text in scripts without a grammar."""
 
 import sys
 from collections.abc import Iterable
@@ -34,17 +34,18 @@ def segments(parts: Iterable[str], language: str, marks: Iterable[str] = ()) -> 
 
 
 def spoken(text: str, language: str, marks: Iterable[str] = ()) -> str:
-    """Segments with a bar between them."""
+    """Return the text of the segments with a bar between them."""
     return "|".join(segment.spoken for segment in segments([text], language, marks))
 
 
 def pushed(text: str, language: str) -> list[str]:
-    """What is given out without a flush."""
+    """Return the segments that are complete without a flush."""
     segmenter = GenerationSegmenter(clauses=LANGUAGES.clause_normalizer(language))
     return [segment.spoken for segment in segmenter.push(text)]
 
 
 def rows(table: str) -> pytest.MarkDecorator:
+    """Parametrize a test with rows "written -> said"."""
     split = [line.strip().split(" -> ") for line in table.strip().splitlines()]
     return pytest.mark.parametrize(("written", "said"), [(one, other) for one, other in split])
 
@@ -84,7 +85,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     ½ Liter, 100 m² -> eins durch zwei Liter,|einhundert Quadratmeter.
     +49 30 1234567 -> plus vier neun, drei null, eins zwei drei vier fünf sechs sieben.
 """)
-def test_german(written: str, said: str) -> None:
+def test_german_is_read_by_its_table(written: str, said: str) -> None:
     assert spoken(written, "de") == said
 
 
@@ -98,7 +99,7 @@ def test_german(written: str, said: str) -> None:
  à cinq kilomètres.
     code 0417 -> code zéro quatre un sept.
 """)
-def test_french(written: str, said: str) -> None:
+def test_french_is_read_by_its_table(written: str, said: str) -> None:
     assert spoken(written, "fr") == said
 
 
@@ -111,7 +112,7 @@ def test_french(written: str, said: str) -> None:
     El 3er piso, la 1ª vez -> El tercer piso,|la primera vez.
     El Sr. Pérez pagó $1.200 por 1 kg. -> El señor Pérez pagó mil doscientos dólares por un kilo.
 """)
-def test_spanish(written: str, said: str) -> None:
+def test_spanish_is_read_by_its_table(written: str, said: str) -> None:
     assert spoken(written, "es") == said
 
 
@@ -121,7 +122,7 @@ def test_spanish(written: str, said: str) -> None:
     L'ora è questa, 1 h. -> L'ora è questa,|una ora.
     dall'8 marzo, il dott. Rossi -> dall' otto marzo,|il dottor Rossi.
 """)
-def test_italian(written: str, said: str) -> None:
+def test_italian_is_read_by_its_table(written: str, said: str) -> None:
     assert spoken(written, "it") == said
 
 
@@ -135,7 +136,7 @@ def test_italian(written: str, said: str) -> None:
     8-800-555-35-35 -> восемь, восемь ноль ноль, пять пять пять, три пять, три пять.
     8 (495) 123-45-67, №5 -> восемь, четыре девять пять, один два три, четыре пять, шесть семь,|номер пять.
 """)
-def test_russian(written: str, said: str) -> None:
+def test_russian_is_read_by_its_table(written: str, said: str) -> None:
     assert spoken(written, "ru") == said
 
 
@@ -149,7 +150,7 @@ def test_russian(written: str, said: str) -> None:
     anna@example.com으로 보내 주세요. -> anna 골뱅이 example 점 com 으로 보내 주세요.
     6월 10일, 제3장, 2.5kg -> 유월 십일,|제삼장,|이 점 오 킬로그램.
 """)
-def test_korean(written: str, said: str) -> None:
+def test_korean_is_read_by_its_table(written: str, said: str) -> None:
     assert spoken(written, "ko") == said
 
 
@@ -177,7 +178,7 @@ def test_korean(written: str, said: str) -> None:
     10〜15天 -> 十到十五天。
     12345678901234567890 -> 幺二三四，五六七八，九零幺二，三四五六，七八九零。
 """)
-def test_chinese(written: str, said: str) -> None:
+def test_chinese_numbers_are_read_and_codes_are_spelled(written: str, said: str) -> None:
     assert spoken(written, "zh") == said
 
 
@@ -199,12 +200,12 @@ def test_chinese(written: str, said: str) -> None:
     090-1234-5678 -> ゼロキュウゼロ、イチニサンヨン、ゴロクナナハチ。
     ﾊﾟﾝが 東京 -> パンが東京。
 """)
-def test_japanese(written: str, said: str) -> None:
+def test_japanese_numbers_and_counters_become_katakana(written: str, said: str) -> None:
     assert spoken(written, "ja") == said
 
 
 @given(st.integers(0, 10**12 - 1))
-def test_japanese_numbers_are_those_of_num2words(number: int) -> None:
+def test_japanese_numbers_equal_those_of_num2words(number: int) -> None:
     hiragana = num2words(number, lang="ja", reading=True)
     katakana = "".join(chr(ord(one) + 0x60) if "ぁ" <= one <= "ゖ" else one for one in hiragana)
     assert number_to_kana(number) == katakana
@@ -224,7 +225,7 @@ def test_japanese_numbers_are_those_of_num2words(number: int) -> None:
     〇点五 一点五倍 八点〇一 -> レイテンゴ イッテンゴバイ ハッテンゼロイチ
     三ヶ月 一週間 九つ -> サンカゲツ イッシュウカン ココノツ
 """)
-def test_what_japanese_counts_changes_its_sound(written: str, said: str) -> None:
+def test_japanese_numbers_and_counters_change_each_others_sound(written: str, said: str) -> None:
     assert numerals_to_kana(written) == said
 
 
@@ -233,7 +234,7 @@ def test_what_japanese_counts_changes_its_sound(written: str, said: str) -> None
     Sean has a live chat. -> Sean has a live chat.
     Plan A, I said. -> Plan A,|I said.
 """)
-def test_english_is_read_as_on_the_phone_but_not_respelled(written: str, said: str) -> None:
+def test_english_for_a_voice_that_takes_text_is_not_respelled(written: str, said: str) -> None:
     assert spoken(written, "en") == said
 
 
@@ -251,7 +252,7 @@ def test_a_clause_is_read_in_the_language_of_its_script(written: str, said: str)
     assert spoken(written, "en") == said
 
 
-def test_digits_alone_are_read_in_the_language_of_what_came_before_them() -> None:
+def test_digits_alone_are_read_in_the_language_of_the_clause_before() -> None:
     assert spoken("验证码是：\n4417", "en") == "验证码是：||四四幺七。"
     assert spoken("5", "de") == "fünf."
 
@@ -268,7 +269,7 @@ ENGLISH_DIGITS = {"one", "two", "three", "four", "five", "seven", "eight", "nine
 
 @settings(deadline=None)
 @given(st.sampled_from(["de", "fr", "es", "it"]), st.text("0123456789.,:-/%€ ", max_size=20))
-def test_no_number_is_said_in_english_inside_another_language(language: str, number: str) -> None:
+def test_no_number_is_read_in_english_inside_another_language(language: str, number: str) -> None:
     said = spoken(f"la {number} la", language).replace("|", " ")
     assert not ENGLISH_DIGITS & set(said.replace(",", " ").replace(".", " ").split())
     assert not any(character.isdigit() for character in said)
@@ -276,21 +277,21 @@ def test_no_number_is_said_in_english_inside_another_language(language: str, num
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["de", "fr", "es", "it", "ru", "ko"]), st.integers(0, 999))
-def test_number_words_are_those_of_num2words(language: str, number: int) -> None:
+def test_number_words_equal_those_of_num2words(language: str, number: int) -> None:
     ours = spoken(f"{number}", language).rstrip(".")
     if language == "it":  # num2words leaves out an accent and an i
         ours = ours.replace("é", "e").replace("diciotto", "dicotto") if number > 100 else ours
-    assert bare(ours) == bare(num2words(number, lang=language))
+    assert without_separators(ours) == without_separators(num2words(number, lang=language))
 
 
-def bare(words: str) -> str:
+def without_separators(words: str) -> str:
     return words.replace(" ", "").replace("-", "").replace("é", "e")
 
 
 @pytest.mark.parametrize(
     "text", ["三点一四", "2024年3月5日", "3.14个", "10:05:30", "50%", "2.5kg", "¥5", "第3章", "1/2"]
 )
-def test_chinese_numbers_are_those_of_wetext(text: str) -> None:
+def test_chinese_numbers_equal_those_of_wetext(text: str) -> None:
     assert spoken(f"有{text}的", "zh") == wetext.Normalizer(lang="zh").normalize(f"有{text}的") + "。"
 
 
@@ -342,7 +343,7 @@ def test_segments_follow_each_other_and_cover_their_words(written: tuple[str, st
 
 @settings(max_examples=200, deadline=None)
 @given(WRITTEN)
-def test_what_is_given_early_is_what_the_whole_text_gives_first(written: tuple[str, str]) -> None:
+def test_segments_of_a_prefix_are_the_first_segments_of_the_whole_text(written: tuple[str, str]) -> None:
     language, text = written
     segmenter = GenerationSegmenter(clauses=LANGUAGES.clause_normalizer(language))
     early = [segment for character in text for segment in segmenter.push(character)]
@@ -351,13 +352,13 @@ def test_what_is_given_early_is_what_the_whole_text_gives_first(written: tuple[s
 
 @settings(max_examples=200, deadline=None)
 @given(WRITTEN)
-def test_nothing_is_spoken_that_a_tokenizer_takes_for_a_mark(written: tuple[str, str]) -> None:
+def test_segments_hold_no_special_tokens_of_a_model(written: tuple[str, str]) -> None:
     language, text = written
     whole = " ".join(segment.spoken for segment in segments([text], language))
     assert not any(mark in whole for mark in ("<", "[", "|", "]", ">"))
 
 
-def test_marks_of_the_model_pass_where_they_are_allowed() -> None:
+def test_marks_of_the_model_pass_if_they_are_allowed() -> None:
     text = "He said [laughter] and <strong>wow</strong> <|endofprompt|> [cough] ok."
     allowed = "He said [laughter] and <strong>wow</strong>, endofprompt, cough okay."
     assert spoken(text, "en", MARKS) == allowed
@@ -384,7 +385,7 @@ def test_every_character_of_chinese_is_a_word_of_its_own() -> None:
         ("th", "สวัสดีครับ 3 คน", "สวัสดีครับ 3 คน"),
     ],
 )
-def test_a_written_word_is_one_however_it_is_said(language: str, text: str, words: str) -> None:
+def test_the_spoken_words_of_a_written_word_are_grouped(language: str, text: str, words: str) -> None:
     reader = "en" if language == "th" else language
     spoken = [word for segment in segments([text], reader) for word in segment.words]
     assert " ".join(text[word.start : word.stop] for word in group_written_words(spoken)) == words
@@ -392,7 +393,7 @@ def test_a_written_word_is_one_however_it_is_said(language: str, text: str, word
     assert said == list(range(len(spoken)))
 
 
-def test_the_words_of_a_number_stand_for_its_characters() -> None:
+def test_a_chinese_number_is_one_word_with_the_range_of_its_characters() -> None:
     text = "共3.5元吧"
     ((segment,), word) = segments([text], "zh"), "三点五元"
     assert [(text[one.start : one.stop], one.text) for one in segment.words] == [
@@ -418,7 +419,7 @@ def test_the_words_of_a_number_stand_for_its_characters() -> None:
         ("ru", "Привет,", "Привет,"),
     ],
 )
-def test_a_clause_is_given_out_on_the_character_that_makes_it_safe(
+def test_a_clause_is_returned_on_the_character_that_makes_its_boundary_safe(
     language: str, text: str, first: str
 ) -> None:
     assert pushed(text[:-1], language) == []
@@ -441,13 +442,13 @@ def test_a_clause_is_given_out_on_the_character_that_makes_it_safe(
         ("zh", "版本3.5好"),
     ],
 )
-def test_nothing_that_is_read_as_one_thing_is_cut(language: str, text: str) -> None:
+def test_a_reading_is_never_cut(language: str, text: str) -> None:
     assert pushed(text, language) == []
 
 
 @pytest.mark.parametrize("language", ["zh", "ja"])
 def test_text_without_marks_is_spoken_before_it_ends(language: str) -> None:
-    """60 characters are about 14 s; what is settled of them goes out."""
+    """60 characters are about 14 s of speech; the stable part of them is returned."""
     first = pushed("很" * 60, language)
     assert len(first) == 1
     assert 30 < len(first[0].rstrip("。")) <= 40
@@ -460,7 +461,7 @@ def test_text_without_marks_is_not_cut_inside_a_number(before: int) -> None:
     assert said.replace("。", "") == "很" * before + "二零二四年三月五日" + "好" * 60
 
 
-def test_no_language_is_invented() -> None:
+def test_an_unknown_language_is_refused_and_aliases_are_known() -> None:
     with pytest.raises(BadRequest, match=r"language 'tlh': known are de, en, es, fr, it, ja, ko, ru, zh"):
         LANGUAGES.clause_normalizer("tlh")
     assert [language_code(tag) for tag in ("de-AT", "zh_CN", "yue", "EN", "mul")] == [
@@ -473,7 +474,7 @@ def test_no_language_is_invented() -> None:
 
 
 @pytest.mark.parametrize(("module", "code"), [("wetext", "zh"), ("unicode_rbnf.engine", "de")])
-def test_a_missing_library_is_named_by_its_extra(
+def test_a_missing_library_raises_the_pip_line_of_its_extra(
     module: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -481,7 +482,7 @@ def test_a_missing_library_is_named_by_its_extra(
         LanguageGrammars.load([code])
 
 
-def test_a_language_that_is_not_loaded_goes_through_as_it_is_written() -> None:
+def test_text_of_a_language_that_is_not_loaded_stays_as_written() -> None:
     segmenter = GenerationSegmenter(clauses=LanguageGrammars.load(["en"]).clause_normalizer("de"))
     assert [one.spoken for one in segmenter.push("Ich habe 5 Äpfel, ")] == ["Ich habe 5 Äpfel,"]
 
@@ -506,7 +507,7 @@ JUNK += ["，", "。", "3元", "1：", "[a ", "<a", "a-", "1-", "a.b@", "ß ", "
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_a_long_text_of_anything_is_bounded(junk: str) -> None:
+def test_segments_of_a_long_text_without_boundaries_are_bounded(junk: str) -> None:
     text = (junk * 8000)[:8000]
     found = segments([text], "de")
     assert all(len(segment.spoken) < 600 for segment in found)
@@ -515,7 +516,7 @@ def test_a_long_text_of_anything_is_bounded(junk: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(WRITTEN)
-def test_a_generation_is_bounded_and_ends(written: tuple[str, str]) -> None:
+def test_a_generation_is_bounded_and_ends_with_a_sentence(written: tuple[str, str]) -> None:
     language, text = written
     segmenter = GenerationSegmenter(GenerationPolicy(2.0, 3.0), LANGUAGES.clause_normalizer(language))
     said_s = 0.0
@@ -532,5 +533,5 @@ def test_a_generation_is_bounded_and_ends(written: tuple[str, str]) -> None:
     )
 
 
-def test_every_language_is_known_by_its_code() -> None:
+def test_the_language_codes_are_those_of_nine_languages() -> None:
     assert set(LANGUAGE_CODES) == {"en", "zh", "ja", "ko", "de", "fr", "es", "it", "ru"}

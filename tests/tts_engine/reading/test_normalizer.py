@@ -1,4 +1,4 @@
-"""What a person would say for what a language model writes."""
+"""Normalisation of English text: spoken words, their punctuation and their ranges."""
 
 import unicodedata
 from itertools import pairwise
@@ -17,19 +17,15 @@ LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 
 
 def spoken(text: str, context: str = "") -> str:
-    """What is said, with letters' names as capitals."""
+    """Return the spoken words, with the names of letters as capitals."""
     words = normalize(text, context=context)
     return " ".join(LETTERS.get(word.text, word.text) + word.punctuation for word in words)
 
 
-def check(table: str) -> list[tuple[str, str]]:
-    """Rows "written -> spoken" of a table in a test."""
-    rows = [line.strip().split(" -> ") for line in table.strip().splitlines()]
-    return [(written, said) for written, said in rows]
-
-
 def rows(table: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("written", "said"), check(table))
+    """Parametrize a test with rows "written -> said"."""
+    split = [line.strip().split(" -> ") for line in table.strip().splitlines()]
+    return pytest.mark.parametrize(("written", "said"), [(written, said) for written, said in split])
 
 
 @rows("""
@@ -75,7 +71,7 @@ def test_codes_are_read_digit_by_digit_with_their_zeros(written: str, said: str)
     Your code is valid. There are 45 of us. -> Your code is valid. There are forty five of us.
     10000 steps -> ten thousand steps
 """)
-def test_a_number_that_counts_something_is_no_code(written: str, said: str) -> None:
+def test_a_number_that_counts_something_is_not_a_code(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
@@ -84,7 +80,7 @@ def test_a_colon_announces_a_code_on_the_next_line() -> None:
     assert spoken("Your code is here\n4821") == "Your code is here. four thousand eight hundred twenty one"
 
 
-def test_the_text_before_decides_whether_a_number_is_a_code() -> None:
+def test_the_context_decides_whether_a_number_is_a_code() -> None:
     assert spoken("1234 now", context="your PIN is") == "one two three four now"
     assert spoken("1234 now", context="we shipped") == "one thousand two hundred thirty four now"
 
@@ -137,7 +133,7 @@ def test_phone_numbers_are_read_in_groups(written: str, said: str) -> None:
     Rs. 500, Rs 1 -> five hundred rupees, one rupee
     $1.50/lb -> one dollar and fifty cents per pound
 """)
-def test_money(written: str, said: str) -> None:
+def test_money_is_read_in_units_and_hundredths(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
@@ -171,7 +167,7 @@ def test_money(written: str, said: str) -> None:
     in FY2024, FY '25 -> in fiscal year twenty twenty four, fiscal year twenty five
     M-F 8-5 -> Monday to Friday eight to five
 """)
-def test_dates_and_years(written: str, said: str) -> None:
+def test_dates_are_read_month_first_and_years_in_two_halves(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
@@ -192,7 +188,7 @@ def test_dates_and_years(written: str, said: str) -> None:
     23:59:07 -> twenty three fifty nine and seven seconds
     24/7 -> twenty four seven
 """)
-def test_times(written: str, said: str) -> None:
+def test_times_of_day_are_read_with_their_am_or_pm(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
@@ -249,7 +245,7 @@ def test_times(written: str, said: str) -> None:
     1600 Pennsylvania Ave. -> sixteen hundred Pennsylvania Avenue.
     #5 -> number five
 """)
-def test_numbers_and_units(written: str, said: str) -> None:
+def test_numbers_are_read_with_their_units_and_signs(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
@@ -262,7 +258,7 @@ def test_numbers_and_units(written: str, said: str) -> None:
     @john_doe and Done.Next -> at john underscore doe and Done. Next
     acme-support.io -> acme dash support dot I O
 """)
-def test_addresses_of_the_internet(written: str, said: str) -> None:
+def test_internet_addresses_are_read_mark_by_mark(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
@@ -295,7 +291,7 @@ def test_addresses_of_the_internet(written: str, said: str) -> None:
     A- and B-rated, C++ and C# -> A— and B rated, C plus plus and C sharp
     w/o milk -> without milk
 """)
-def test_abbreviations(written: str, said: str) -> None:
+def test_abbreviations_are_read_in_full(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
@@ -316,7 +312,7 @@ def test_abbreviations(written: str, said: str) -> None:
     Press A or B. -> Press A or B.
     WiFi iOS eBay don't O'Brien's naïve -> WiFi iOS eBay don't O'Brien's naïve
 """)
-def test_initialisms_letters_and_words(written: str, said: str) -> None:
+def test_initialisms_are_spelled_and_acronyms_are_read_as_words(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
@@ -326,11 +322,11 @@ def test_initialisms_letters_and_words(written: str, said: str) -> None:
     dial *67 first, then *9 -> dial star six seven first, then star nine
     2 * 3 is 6 -> two times three is six
 """)
-def test_the_keys_of_a_telephone(written: str, said: str) -> None:
+def test_star_and_pound_are_read_as_telephone_keys(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
-def test_letters_that_are_words_too_are_spelled_so_that_their_names_are_said() -> None:
+def test_letters_that_are_also_words_are_respelled_as_their_names() -> None:
     said = [word.text for word in normalize("A1 I saw plan A of the API in a row, I said A.")]
     assert " ".join(said) == "eh one I saw plan eh of the eh P eye in a row I said eh"
 
@@ -349,12 +345,12 @@ def test_letters_that_are_words_too_are_spelled_so_that_their_names_are_said() -
     Hi 😀 there :-) -> Hi there
     “Smart” ‘quotes’ … right? -> Smart quotes, right?
 """)
-def test_markdown_and_punctuation(written: str, said: str) -> None:
+def test_markdown_is_skipped_and_punctuation_becomes_pauses(written: str, said: str) -> None:
     assert spoken(written) == said
 
 
 @pytest.mark.parametrize(
-    "silent",
+    "text",
     [
         "",
         " ",
@@ -369,11 +365,11 @@ def test_markdown_and_punctuation(written: str, said: str) -> None:
         "()",
     ],
 )
-def test_nothing_to_say_is_no_words(silent: str) -> None:
-    assert normalize(silent) == []
+def test_text_without_words_gives_no_words(text: str) -> None:
+    assert normalize(text) == []
 
 
-def test_control_and_zero_width_characters_vanish_inside_words() -> None:
+def test_control_and_zero_width_characters_inside_words_are_dropped() -> None:
     assert normalize("He\u200bl\x00lo") == [SpokenWord("Hello", "", 0, 7)]
 
 
@@ -398,7 +394,7 @@ def test_offset_moves_the_ranges() -> None:
 
 
 @given(st.integers(0, 10**15))
-def test_number_words_are_those_of_inflect(number: int) -> None:
+def test_number_words_equal_those_of_inflect(number: int) -> None:
     engine = inflect.engine()
     plain = str(engine.number_to_words(number, andword="")).replace(",", "").replace("-", " ")
     assert number_words.cardinal(number) == " ".join(plain.split())
@@ -411,15 +407,15 @@ ANYTHING = st.text(
 )
 
 
-def is_sayable(word: str) -> bool:
+def is_pronounceable(word: str) -> bool:
     return bool(word) and all(letter == "'" or unicodedata.category(letter)[0] in "LM" for letter in word)
 
 
 @settings(max_examples=300)
 @given(ANYTHING)
-def test_any_text_gives_sayable_words_in_order_with_ranges_in_the_text(text: str) -> None:
+def test_any_text_gives_pronounceable_words_in_order_with_ranges_in_the_text(text: str) -> None:
     words = normalize(text)
-    assert all(is_sayable(word.text) for word in words)
+    assert all(is_pronounceable(word.text) for word in words)
     assert all(word.punctuation in ("", *",.?!;:—") for word in words)
     assert all(0 <= word.start < word.stop <= len(text) for word in words)
     assert all(a.start <= b.start and a.stop <= b.stop for a, b in pairwise(words))
@@ -427,7 +423,7 @@ def test_any_text_gives_sayable_words_in_order_with_ranges_in_the_text(text: str
 
 @settings(max_examples=300)
 @given(ANYTHING, ANYTHING)
-def test_folding_has_no_context(first: str, second: str) -> None:
+def test_a_split_text_folds_as_the_whole_text(first: str, second: str) -> None:
     both, positions = fold(first + second)
     assert both == fold(first)[0] + fold(second)[0]
     assert len(positions) == len(both)
