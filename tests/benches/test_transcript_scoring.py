@@ -1,4 +1,4 @@
-"""Transcripts against what should be heard: lenient about writing, strict about digits."""
+"""Scoring of transcripts: lenient about spelling, strict about digits."""
 
 import pytest
 from hypothesis import given
@@ -60,7 +60,7 @@ def wrong(reference: str, heard: str) -> int:
         ("three to five days", "3 to 5 days"),
     ],
 )
-def test_ways_of_writing_the_same_words_are_no_mistakes(said: str, written: str) -> None:
+def test_different_ways_to_write_the_same_words_are_right(said: str, written: str) -> None:
     assert score(said, written).mistakes == ()
 
 
@@ -111,7 +111,7 @@ def test_two_amounts_are_equal_only_if_they_are(units: int, cents: int, others: 
     assert (wrong(said, f"${others:,}.{more:02}") == 0) == (units == others > 0 and cents == more)
 
 
-def test_words_left_out_put_in_and_changed_are_counted() -> None:
+def test_missing_additional_and_changed_words_are_counted() -> None:
     assert wrong("please hold the line", "please hold the wine") == 1
     assert wrong("please hold the line", "please hold line") == 1
     assert wrong("please hold the line", "please do hold the line") == 1
@@ -119,18 +119,18 @@ def test_words_left_out_put_in_and_changed_are_counted() -> None:
     assert score("please hold the line", "").words == 4
 
 
-def test_names_are_counted_apart() -> None:
+def test_names_are_counted_separately() -> None:
     result = score("thank you missus nguyen for two points", "Thank you Mrs. Ingain for 3 points", ["nguyen"])
     assert (result.words, result.count_wrong(MistakeKind.WORD)) == (6, 1)
     assert (result.names, result.count_wrong(MistakeKind.NAME)) == (1, 1)
 
 
-def test_a_mistake_says_what_was_expected_and_heard() -> None:
+def test_a_mistake_holds_the_expected_and_the_heard_words() -> None:
     (mistake,) = score("code is two two one", "Code is 21.").mistakes
     assert (mistake.expected, mistake.heard, mistake.words) == ("2", "", 1)
 
 
-def test_differences_are_the_stretches_between_what_both_have() -> None:
+def test_differences_are_the_runs_between_common_words() -> None:
     assert differences("a b c d".split(), "a x y d".split()) == [(1, 3, 1, 3)]
     assert differences([], ["a"]) == [(0, 0, 0, 1)]
     assert differences(["a"], ["a"]) == []
@@ -144,10 +144,10 @@ def test_sixty_sentences_have_references_in_plain_words() -> None:
         assert set(row.names) <= set(row.reference.split())
 
 
-def test_word_times_are_compared_for_the_words_that_both_have() -> None:
-    told = [Word("Please", 0.0, 0.3, 0, 6), Word("hold", 0.4, 0.6, 7, 11), Word("on.", 0.6, 0.9, 12, 15)]
+def test_word_times_are_compared_for_common_words() -> None:
+    spoken = [Word("Please", 0.0, 0.3, 0, 6), Word("hold", 0.4, 0.6, 7, 11), Word("on.", 0.6, 0.9, 12, 15)]
     heard = [("Please", 0.02), ("uh", 0.3), ("hold", 0.35)]
-    assert word_time_errors_ms(told, heard) == pytest.approx([20, 50])
+    assert word_time_errors_ms(spoken, heard) == pytest.approx([20, 50])
 
 
 def test_canonical_words_are_lower_case_and_single_digits() -> None:

@@ -1,4 +1,4 @@
-"""The bench of words heard wrong: its way to the recogniser, and a short run."""
+"""The bench of intelligibility: its channels to the recogniser, and a short run."""
 
 import sys
 
@@ -11,7 +11,7 @@ from vivavoce.tts_engine.errors import MissingExtra
 
 
 def tone(frequency_hz: float) -> NDArray[np.float32]:
-    """A second at 24 kHz."""
+    """Return one second of a sine at 24 kHz."""
     return (0.3 * np.sin(2 * np.pi * frequency_hz * np.arange(24_000) / 24_000)).astype(np.float32)
 
 
@@ -19,25 +19,25 @@ def level(samples: NDArray[np.float32]) -> float:
     return float(np.sqrt(np.mean(np.square(samples))))
 
 
-def test_the_telephone_carries_speech_and_nothing_above_it() -> None:
+def test_the_telephone_channel_passes_the_speech_band_only() -> None:
     assert level(to_telephone_band(tone(1000))) == pytest.approx(level(tone(1000)), rel=0.05)
     assert level(to_telephone_band(tone(6000))) < 0.02 * level(tone(6000))
     assert level(to_wide_band(tone(6000))) == pytest.approx(level(tone(6000)), rel=0.05)
 
 
-def test_both_ways_end_at_sixteen_kilohertz() -> None:
+def test_both_channels_return_sixteen_kilohertz() -> None:
     assert len(to_wide_band(tone(500))) == pytest.approx(16_000, abs=2)
     assert len(to_telephone_band(tone(500))) == pytest.approx(16_000, abs=64)
 
 
-def test_without_the_recogniser_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_recogniser_raises_the_pip_line_of_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faster_whisper", None)
     with pytest.raises(MissingExtra, match=r"pip install 'vivavoce\[stt\]'"):
         measure(1)
 
 
 @pytest.mark.asr
-def test_a_short_run_hears_what_was_written_and_finds_word_times() -> None:
+def test_a_short_run_finds_no_wrong_words_and_small_errors_of_word_times() -> None:
     shown: list[str] = []
     report = measure(2, shown.append)
     (word_start,) = (figure for figure in report.figures if figure.unit == "ms")

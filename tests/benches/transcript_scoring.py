@@ -1,9 +1,9 @@
-"""Words wrong in a transcript, where digits count as digits however they are written.
+"""Count of wrong words in a transcript, independent of how numbers are written.
 
-A speech recogniser writes "$1,234.50" for what was said as "one thousand two hundred thirty four dollars and
-fifty cents". Both sides are brought to one canonical form, numbers digit by digit, and aligned. Not a
-recogniser and not a normaliser for speaking: it never sees the text that was spoken from, only the words a
-person should hear.
+A speech recogniser writes "$1,234.50" for "one thousand two hundred thirty four dollars and fifty cents". The
+reference and the transcript are brought to one canonical form, with numbers digit by digit, and aligned. The
+reference is the words to be heard, not the text that was synthesised, so that mistakes of the engine's text
+normaliser count as well.
 """
 
 import re
@@ -82,23 +82,27 @@ _CONTRACTIONS = (
 )
 _CURRENCIES = {"$": ("dollars", "cents"), "£": ("pounds", "pence"), "€": ("euros", "cents")}
 _MONEY = re.compile(r"([$£€])\s?(\d[\d,]*)(?:\.(\d\d))?(?!\d)((?:\.\d+)?\s(?:million|billion|thousand))?")
+# A substitution costs a little more than an insertion or deletion: of the alignments with the fewest edits,
+# the one with the most words in common is the cheapest.
+_SUBSTITUTION_COST = 1025
+_INSERTION_COST = 1024
 _TOKEN = re.compile(r"\d+|[^\W\d_]+(?:'[^\W\d_]+)*|°[fc]?|[%&+#]")
 
 
 def canonical_words(text: str) -> list[str]:
-    """The words of ``text`` in lower case, every number as its digits one by one.
+    """Return the words of ``text`` in lower case, with every number as its digits one by one.
 
     "$127.50", "3:05 p.m." and "0417" become the same words as their spoken forms.
     """
-    lower = _written_forms(text.lower().replace("’", "'"))
+    lower = _replace_written_forms(text.lower().replace("’", "'"))
     for pattern, full in _CONTRACTIONS:
         lower = re.sub(pattern, full, lower)
     words = [word for token in _TOKEN.findall(lower) for word in _EXPANSIONS.get(token, token).split()]
     return list(_drop_optional_words(list(_digits_of(words))))
 
 
-def _written_forms(text: str) -> str:
-    """What only writing has: signs, separators and symbols that join numbers."""
+def _replace_written_forms(text: str) -> str:
+    """Replace what occurs in writing only: signs, separators and symbols that join numbers."""
     text = _MONEY.sub(_money, text)
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
     text = re.sub(r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b", _slash_date, text)
@@ -143,7 +147,7 @@ def _slash_date(match: re.Match[str]) -> str:
 
 
 def _digits_of(words: Sequence[str]) -> Iterator[str]:
-    """Words with every number, in words or figures, as single digits."""
+    """Yield the words with every number, in words or figures, as single digits."""
     at = 0
     while at < len(words):
         if words[at] in ("o", "oh") and _is_number(words, at - 1) and _is_number(words, at + 1):
@@ -162,7 +166,7 @@ def _digits_of(words: Sequence[str]) -> Iterator[str]:
 
 
 def _fraction(words: Sequence[str], at: int) -> tuple[str, int]:
-    """The digits after a decimal point, and where they end: no tens and no scales."""
+    """Return the digits after a decimal point and where they end; they have no tens and scales."""
     text = ""
     while at < len(words) and _is_number(words, at):
         text += words[at] if words[at].isdigit() else str(_value(words[at]))
@@ -178,11 +182,11 @@ def _is_number(words: Sequence[str], at: int) -> bool:
 
 
 def _number(words: Sequence[str], at: int) -> tuple[str, list[str], int]:
-    """One number from ``at``: its digits, "th" or "s" where it has one, and where it ends."""
+    """Return the digits of the number at ``at``, its suffix "th" or "s" if any, and where it ends."""
     if words[at].isdigit() and words[at].startswith("0"):
         return words[at], [], at + 1
     total = group = 0
-    last = 0  # the place that the last word filled: 1, 10, 100; nothing that fills a higher one may follow
+    last = 0  # decimal place of the last word: 1, 10, 100; no word of a higher place may follow
     begun = False
     while at < len(words):
         word = words[at]
@@ -215,14 +219,14 @@ def _value(word: str) -> int | None:
 
 
 def _continues_number(value: int, last: int) -> bool:
-    """Whether a value may go on a number: "twenty six", "hundred twelve"; not "six twenty", not "20 6"."""
+    """Whether ``value`` continues a number: in "twenty six" and "hundred twelve", not in "six twenty"."""
     if last == 1000:
         return True
     return 0 < value < 100 if last == 100 else last == 10 and 0 < value < 10
 
 
 def _drop_optional_words(words: Sequence[str]) -> Iterator[str]:
-    """Without what is said or not at will: "and" before cents, the "th" of a date."""
+    """Yield the words without optional ones: "and" before cents, the "th" of a date."""
     for at, word in enumerate(words):
         before = words[at - 1] if at else ""
         after = words[at + 1] if at + 1 < len(words) else ""
@@ -234,7 +238,7 @@ def _drop_optional_words(words: Sequence[str]) -> Iterator[str]:
 
 
 def _follows_month(words: Sequence[str], at: int) -> bool:
-    """Whether the digits before ``at`` stand after a month's name."""
+    """Whether the digits before ``at`` follow the name of a month."""
     at -= 1
     while at >= 0 and words[at].isdigit():
         at -= 1
@@ -242,7 +246,7 @@ def _follows_month(words: Sequence[str], at: int) -> bool:
 
 
 class MistakeKind(Enum):
-    """What a mistake is about."""
+    """Kind of the word that is wrong."""
 
     WORD = "word"
     NAME = "name"
@@ -250,7 +254,7 @@ class MistakeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMistake:
-    """A stretch that was heard differently. ``words``: edits it takes, each a word wrong."""
+    """Run of words that was recognised differently. ``words``: number of wrong words in it."""
 
     expected: str
     heard: str
@@ -260,22 +264,22 @@ class TranscriptMistake:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptScore:
-    """One transcript against its reference; ``words`` and ``names`` are how many there were to hear."""
+    """Result of comparing a transcript with its reference."""
 
-    words: int
-    names: int
+    words: int  # in the reference, without names
+    names: int  # in the reference
     mistakes: tuple[TranscriptMistake, ...]
 
     def count_wrong(self, kind: MistakeKind) -> int:
-        """Words wrong of that kind."""
+        """Return the number of wrong words of ``kind``."""
         return sum(mistake.words for mistake in self.mistakes if mistake.kind is kind)
 
 
 def score(reference: str, heard: str, names: Sequence[str] = ()) -> TranscriptScore:
-    """Compare what was heard with what should be.
+    """Compare a transcript with its reference.
 
-    Stretches that differ only in where words are divided ("e mail", "email") are right. A stretch with one of
-    ``names`` in it is counted as names, apart from the words.
+    Runs that differ only in where words are divided ("e mail", "email") are right. A run that contains one of
+    ``names`` counts as a mistake in names, not in words.
     """
     expected = canonical_words(reference)
     marked = {word for name in names for word in canonical_words(name)}
@@ -284,7 +288,7 @@ def score(reference: str, heard: str, names: Sequence[str] = ()) -> TranscriptSc
 
 
 def _possible_transcripts(heard: str) -> tuple[str, str]:
-    """Whisper writes 7:15 also as "7.15", as it would a decimal number: either may have been said."""
+    """Return ``heard`` and a variant with "7.15" as a time: Whisper writes 7:15 and 7.15 the same way."""
     return heard, re.sub(r"(?<![\d.$£€])([01]?\d|2[0-4])\.([0-5]\d)(?![\d%]|\.\d)", r"\1 \2", heard)
 
 
@@ -304,23 +308,17 @@ def _mistake(expected: Sequence[str], heard: Sequence[str], marked: set[str]) ->
 
 
 def differences(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """The stretches (start, stop, start, stop) in which two word sequences differ, by fewest edits."""
-    stretches: list[tuple[int, int, int, int]] = []
+    """Return the runs (start, stop, start, stop) in which two word sequences differ, by fewest edits."""
+    runs: list[tuple[int, int, int, int]] = []
     for a, b, c, d in _edits(expected, heard):
-        if stretches and stretches[-1][1] == a and stretches[-1][3] == c:
-            a, c = stretches.pop()[::2]
-        stretches.append((a, b, c, d))
-    return stretches
-
-
-_SUBSTITUTION_COST, _INSERTION_COST = (
-    1025,
-    1024,
-)  # of equally short alignments, the one with more words in common
+        if runs and runs[-1][1] == a and runs[-1][3] == c:
+            a, c = runs.pop()[::2]
+        runs.append((a, b, c, d))
+    return runs
 
 
 def _edits(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Single edits of a cheapest alignment, in order."""
+    """Return the single edits of a cheapest alignment, in order."""
     cost = _costs(expected, heard)
     edits = []
     row, column = len(expected), len(heard)
@@ -343,7 +341,7 @@ def _edits(expected: Sequence[str], heard: Sequence[str]) -> list[tuple[int, int
 
 
 def _costs(expected: Sequence[str], heard: Sequence[str]) -> list[list[int]]:
-    """Of the cheapest alignment of the first words of each, for every number of them."""
+    """Return the cost of the cheapest alignment of the first ``row`` with the first ``column`` words."""
     cost = [[_INSERTION_COST * column for column in range(len(heard) + 1)]]
     for row, word in enumerate(expected, 1):
         above = cost[-1]

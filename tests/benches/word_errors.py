@@ -1,9 +1,10 @@
-"""How much of what is spoken is heard: call-centre sentences through the engine and a speech recogniser.
+"""Bench of intelligibility: word error rate of synthesised call-centre sentences, and error of word times.
 
-Sixty sentences full of numbers, as a language model writes them, are synthesised whole, transcribed by
-Whisper tiny.en wide band and after the telephone (8 kHz, µ-law), and scored by ``scoring``. Word times are
-held against the recogniser's. The recogniser errs too: what the voice gets wrong is at most the figures.
-Nothing is downloaded: the model comes with a package of the [stt] extra.
+Sixty sentences full of numbers, as a language model writes them, are synthesised whole and transcribed by
+Whisper tiny.en, once at 16 kHz and once after a telephone line (8 kHz, µ-law). ``transcript_scoring`` scores
+the transcripts; word times are compared with the recogniser's. The figures include the recogniser's own
+errors, so the voice's errors are at most the figures. Nothing is downloaded: the model comes with a package
+of the [stt] extra.
 """
 
 import asyncio
@@ -36,9 +37,9 @@ MAX_WIDE_BAND_ERROR_PERCENT, MAX_TELEPHONE_ERROR_PERCENT = 1.0, 2.0
 MAX_WORD_START_ERROR_MS = 60.0
 _RECOGNISER_RATE = 16_000  # Hz
 _TELEPHONE_RATE = 8_000  # Hz
-_MARGIN_S = 0.3  # of silence on both sides, as every recording has; Whisper needs it
+_MARGIN_S = 0.3  # silence on both sides; without it Whisper drops words
 
-# Without numbers, so that words written and words heard are the same ones.
+# Without numbers, so that the transcript has the words of the text.
 PLAIN_SENTENCES = (
     "Thank you for holding, your call is important to us.",
     "The technician will be with you in the early afternoon.",
@@ -55,16 +56,16 @@ PLAIN_SENTENCES = (
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSentence:
-    """What is written, the words a person should hear, and which of them are names."""
+    """Sentence with its expected transcript."""
 
-    text: str
-    names: tuple[str, ...]
-    reference: str
+    text: str  # as a language model writes it
+    names: tuple[str, ...]  # words of the reference that are names
+    reference: str  # spoken words, lower case
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenText:
-    """A spoken text. samples: (N,) float32 at 24 kHz, within ±1."""
+    """Synthesised text. ``samples``: (N,) float32 at 24 kHz, within ±1."""
 
     samples: NDArray[np.float32]
     words: tuple[Word, ...]
@@ -72,7 +73,7 @@ class SpokenText:
 
 @dataclass(frozen=True, slots=True)
 class RecognizedText:
-    """A transcript and when each of its words begins, in seconds from the first sample spoken."""
+    """Transcript, and the start of each of its words in seconds from the first sample."""
 
     text: str
     starts: tuple[tuple[str, float], ...]
@@ -80,28 +81,28 @@ class RecognizedText:
 
 @dataclass(frozen=True, slots=True)
 class RecognitionPath:
-    """A way from the voice to the recogniser. ``carry``: 24 kHz samples in, 16 kHz samples out."""
+    """Channel from the voice to the recogniser."""
 
     name: str
-    max_error_percent: float
-    convert: Callable[[NDArray[np.float32]], NDArray[np.float32]]
+    max_error_percent: float  # allowed share of wrong words
+    convert: Callable[[NDArray[np.float32]], NDArray[np.float32]]  # 24 kHz samples to 16 kHz samples
 
 
 def sentences() -> list[ReferenceSentence]:
-    """The sixty sentences."""
+    """Return the sixty sentences of ``sentences.json``."""
     rows = json.loads(resources.files(__package__).joinpath("sentences.json").read_text("utf-8"))
     return [ReferenceSentence(row["text"], tuple(row["names"]), row["reference"]) for row in rows]
 
 
 def measure(limit: int | None = None, show: Callable[[str], None] | None = None) -> BenchReport:
-    """Speak and transcribe the first ``limit`` sentences of each kind (all of them by default).
+    """Synthesise and transcribe the first ``limit`` sentences of each kind (default: all).
 
-    ``show`` gets a line for everything heard differently. Raises MissingExtra without the [stt] extra.
+    ``show``: called with a line for each mistake. Raises MissingExtra without the [stt] extra.
     """
     console = Console(stderr=True)
     model = _load_recogniser()
     chosen_sentences = sentences()[:limit]
-    with console.status("bench words: speaking"):
+    with console.status("bench words: synthesising"):
         spoken = asyncio.run(
             _synthesize_all([*(sentence.text for sentence in chosen_sentences), *PLAIN_SENTENCES[:limit]])
         )
@@ -157,7 +158,7 @@ def _print_mistakes(
         show(f"    {mistake.kind.value}: expected {mistake.expected!r}, heard {mistake.heard!r}")
 
 
-# Speaking
+# Synthesis
 
 
 async def _synthesize_all(texts: Sequence[str]) -> list[SpokenText]:
@@ -178,27 +179,27 @@ async def _synthesize(engine: Engine, text: str) -> SpokenText:
     return SpokenText(pcm.astype(np.float32) / np.float32(32768), words)
 
 
-# The way to the recogniser
+# Channels
 
 
 def to_wide_band(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """24 kHz samples at 16 kHz."""
-    return _resampled(samples, SAMPLE_RATE)
+    """Resample 24 kHz samples to 16 kHz."""
+    return _resample(samples, SAMPLE_RATE)
 
 
 def to_telephone_band(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """24 kHz samples down to 8 kHz as for a call, through µ-law, and up to 16 kHz."""
+    """Convert 24 kHz samples to 8 kHz as for a call, through µ-law, and up to 16 kHz."""
     down = Downsampler()
     pcm = np.clip(np.rint(samples * 32767), -32768, 32767).astype("<i2").tobytes()
     narrow = ulaw_decode(ulaw_encode(down.push(pcm) + down.drain()))
-    return _resampled(np.frombuffer(narrow, "<i2").astype(np.float32) / np.float32(32768), _TELEPHONE_RATE)
+    return _resample(np.frombuffer(narrow, "<i2").astype(np.float32) / np.float32(32768), _TELEPHONE_RATE)
 
 
-def _resampled(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
+def _resample(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
     return np.asarray(soxr.resample(samples, rate, _RECOGNISER_RATE), np.float32)
 
 
-# Recognising
+# Recognition
 
 
 def _load_recogniser() -> "WhisperModel":
@@ -212,7 +213,7 @@ def _load_recogniser() -> "WhisperModel":
 
 
 def transcribe(model: Any, samples: NDArray[np.float32]) -> RecognizedText:
-    """What Whisper hears. samples: (N,) float32 at 16 kHz."""
+    """Transcribe samples with Whisper. ``samples``: (N,) float32 at 16 kHz."""
     margin = np.zeros(round(_MARGIN_S * _RECOGNISER_RATE), np.float32)
     segments, _ = model.transcribe(
         np.concatenate([margin, samples, margin]),
@@ -230,8 +231,8 @@ def transcribe(model: Any, samples: NDArray[np.float32]) -> RecognizedText:
 
 
 def word_time_errors_ms(spoken_words: Sequence[Word], heard: Sequence[tuple[str, float]]) -> list[float]:
-    """Distances in ms between the starts of the words that both have."""
-    ours = [(word, at.start_s) for at in spoken_words for word in canonical_words(at.text)[:1]]
+    """Return the distances in ms between the starts of the words that occur in both."""
+    ours = [(word, spoken.start_s) for spoken in spoken_words for word in canonical_words(spoken.text)[:1]]
     theirs = [(word, start) for text, start in heard for word in canonical_words(text)[:1]]
     pairs = _matches([word for word, _ in ours], [word for word, _ in theirs])
     return [1000 * abs(ours[a][1] - theirs[b][1]) for a, b in pairs]
