@@ -69,8 +69,7 @@ def test_segments_follow_each_other_without_a_gap_and_cover_their_words(text: st
 
 @settings(max_examples=200)
 @given(TEXTS)
-def test_a_cut_changes_no_word_that_the_rest_of_the_text_would_read_differently(text: str) -> None:
-    """What is given out for a prefix is what the whole text gives first."""
+def test_segments_of_a_prefix_are_the_first_segments_of_the_whole_text(text: str) -> None:
     whole = segments([text])
     segmenter = Segmenter(EAGER)
     early = [segment for character in text for segment in segmenter.push(character)]
@@ -219,7 +218,7 @@ JUNK = ["a", "1", "a ", "x, ", "(415) 555-", "[a ", "a.b@", ".", " ", "\n", "ðŸ˜
 
 
 def calls_made(text: str) -> int:
-    """Function calls that reading ``text`` takes, a measure of work that no busy machine changes."""
+    """Return the number of function calls that segmenting takes, which does not depend on the load."""
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
