@@ -1,1 +1,1 @@
-"""How written text is read aloud: numbers, dates, codes, and where a clause may be cut."""
+"""Normalisation of written text into spoken words: numbers, dates, codes, and safe clause boundaries."""

@@ -1,1 +1,1 @@
-"""English: numbers, money, dates, codes and vocabulary."""
+"""Grammar and vocabulary of American English."""

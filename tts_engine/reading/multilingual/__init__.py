@@ -1,1 +1,1 @@
-"""Languages other than English, from tables and number grammars."""
+"""Grammars of languages other than English, and the choice of a grammar by script."""
