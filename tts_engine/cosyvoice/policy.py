@@ -11,12 +11,10 @@ from ..errors import BadRequest, BundleError
 
 
 class Interleave(Enum):
-    """How text is fed to the language model. The compat ones repeat upstream id by id, faults included."""
+    """Order of text and speech in the language model."""
 
     BISTREAM = "bistream"
     ONE_SHOT = "one-shot"
-    COMPAT_BISTREAM = "compat-bistream"
-    COMPAT_ONE_SHOT = "compat-one-shot"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,7 @@ class SpokenSentence:
 
     def add_text(self, piece: TextPiece) -> None:
         """Add text; a piece that ends in SENTENCE or PARAGRAPH also ends the input."""
-        for (
-            text_id
-        ) in piece.text_ids:  # one by one, because the faults of CompatBistreamGeneration depend on it
-            self.generation.push_text((text_id,))
+        self.generation.push_text(piece.text_ids)
         segment = piece.segment
         self.word_times.add(segment.words, len(piece.text_ids))
         self.text = (self.text[0] if self.text_ids else segment.start, segment.stop)

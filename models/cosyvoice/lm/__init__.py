@@ -1,1 +1,1 @@
-"""CosyVoice's language model: text ids to speech ids."""
+"""Language model of CosyVoice: text ids to speech ids."""

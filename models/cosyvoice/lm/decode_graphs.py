@@ -1,19 +1,23 @@
-"""``decoding`` for a device: feed, sample and answer in one step that is recorded once and replayed.
+"""Decoding steps on a GPU, captured once as CUDA graphs and replayed.
 
-What a session wants is written to a tray on the host, carried there in one go, embedded, computed and chosen
-from. The device does not wait to be told what follows: it feeds each row what it has chosen, as nearly every
-session would, and so comes to a few ids more, which are waited for once:
+The host writes the requests of a step to a staging buffer, which is copied to the device at once. The device
+feeds, samples, and goes on by itself: it feeds each row the id it has just sampled, as nearly every session
+would, so that one transfer back brings several ids a row:
 
-    host      inputs, places, random numbers |->                                        ->| a few ids a row
+    host      inputs, positions, random numbers |->                                     ->| a few ids a row
     device       embed | 24 layers | last output | head | choose | embed | 24 layers | ... | choose
 
-The host takes of them what the session then really asks for (``foreseen``) and forgets the rest, which nobody
-has been changed by: what it left in the memory is behind the row's length.
+The host then answers a session's next requests from these ids as long as they are the expected ones
+(``decoded_ahead``), and drops the rest. Dropping needs no repair: what was written to the memory lies behind
+the row's length.
 
-A step is recorded for a number of rows, the first of the memory, for one input a row or as many as an ask may
-have, and for how far back is attended to; each is rounded up. Rows that ask nothing write to the scratch.
+A step is captured for a number of rows, a number of inputs a row and a number of attended positions, each
+rounded up to a bucket. Rows without a request write to the scratch position.
 
-The ids are those of ``decoding.choose``: the same rule, the same random numbers.
+The rule and the random numbers are those of ``decoding.choose``, so the ids are equal, except where logits
+differ by rounding.
+
+Source: CUDA graphs with padded batch buckets, as in nano-vllm@bb823b3e06 engine/model_runner.py:202-257.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +28,7 @@ from torch import Tensor
 
 from ..cuda_graphs import GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets, new_graph_pool
 from ..devices import to_host
-from .decoding import DecodeTurn, RowRequest, collect_requests, sampling_context
+from .decoding import DecodeTurn, RowRequest, collect_requests
 from .device_sampling import (
     NO_ID,
     SamplingInputs,
@@ -37,82 +41,77 @@ from .generation import LmInput, LmInputKind, SamplingRequest
 from .sampling import SamplingParameters
 from .speech_lm import SpeechLm, SpeechLmState, input_and_write_positions, make_lm_step_plan
 
-_MIN_ATTENDED = 256
-_MIN_RECENT_IDS = 16  # ids that repetition is judged by; 10 by upstream's rule
+_MIN_ATTENDED = 256  # smallest bucket of attended positions
+_MIN_RECENT_IDS = 16  # smallest bucket of ids that the repetition rule looks at; upstream's window is 10
+_MAX_RECENT_IDS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeGraphKey:
-    """What a step is recorded for.
+    """Sizes for which a step is captured."""
 
-    rows: of the memory. columns: inputs of a row. attended: positions. heard: last ids of a row.
-    """
-
-    rows: int
-    columns: int
+    rows: int  # the first rows of the memory
+    columns: int  # inputs of a row
     attended_positions: int
-    recent_ids: int
+    recent_ids: int  # of a row, for the repetition rule
 
 
 @dataclass(frozen=True, slots=True)
 class _DecodeInputs:
-    """codes, positions, places: (B, T) int64. last: (B,) int64, the column to answer from.
+    """Inputs of a captured step, on the host or on the device."""
 
-    asks: (B,) bool, whether the row does.
-    """
-
-    indices: Tensor
-    positions: Tensor
-    write_positions: Tensor
-    last: Tensor
-    is_active: Tensor
+    indices: Tensor  # (B, T) int64, of ``SpeechLm.input_index``
+    positions: Tensor  # (B, T) int64
+    write_positions: Tensor  # (B, T) int64
+    last: Tensor  # (B,) int64, the column to sample from
+    is_active: Tensor  # (B,) bool, whether the row has a request
     sampling: SamplingInputs
 
 
 @dataclass(slots=True)
 class _DecodedAhead:
-    """What a row says next if it is asked as before. answers: ids, and whether they were drawn again."""
+    """Ids that a row samples next if its next requests are the expected ones."""
 
     turn: DecodeTurn
     forbidden: tuple[int, ...]
     last_id: int
-    answers: list[tuple[int, bool]]
+    answers: list[tuple[int, bool]]  # the id, and whether it was drawn a second time
 
     def matches(self, request: SamplingRequest) -> bool:
+        """Whether the request feeds the last id and forbids what the step forbade."""
         return request == SamplingRequest((LmInput(LmInputKind.SPEECH, self.last_id),), self.forbidden)
 
 
 class DecodeGraphs:
-    """Steps on a memory, where it lies.
+    """Captured steps on one memory, which they update in place together with its lengths.
 
-    columns: inputs that an ask in a step may have. ahead: ids that a step comes to. It writes the memory's
-    lengths, as its owner does.
+    ``max_inputs`` bounds the inputs of a request, ``ids_per_step`` is the number of ids that a step samples.
     """
 
     def __init__(self, lm: SpeechLm, state: SpeechLmState, max_inputs: int, ids_per_step: int = 1) -> None:
-        self._lm, self._state, self._columns, self.ids_per_step = lm, state, max_inputs, ids_per_step
+        self._lm, self._state, self._max_inputs, self.ids_per_step = lm, state, max_inputs, ids_per_step
         self._rows_decoded_ahead: dict[int, _DecodedAhead] = {}
-        self._steps: dict[DecodeGraphKey, _RecordedDecodeStep] = {}
+        self._steps: dict[DecodeGraphKey, _CapturedStep] = {}
         self._pool = new_graph_pool(lm.device)
 
     @property
     def recorded(self) -> tuple[DecodeGraphKey, ...]:
-        """What there are steps for."""
+        """Sizes for which steps have been captured."""
         return tuple(self._steps)
 
     @torch.inference_mode()
     def record(self) -> None:
-        """Record a step for all that is usual, so that no session waits for it later."""
+        """Capture the common steps, so that no session waits for a capture later."""
         for key in self._common_keys():
-            self._recorded_step(key)
+            self._captured_step(key)
 
     @torch.inference_mode()
     def choose(self, turns: Mapping[int, DecodeTurn]) -> dict[int, int]:
-        """What to answer every generation that asks, by row; the memory is after it.
+        """Sample an id for every generation that has a request, by row.
 
-        What comes after may be ``foreseen``. Raises ValueError where a row would outgrow its memory, has no
-        id to choose from, or more inputs than a step takes. Then no generation, random number or length has
-        changed: a row can be tried again.
+        Ids after it are kept for ``decoded_ahead``. Raises ValueError if a row would outgrow its memory, has
+        no id to choose from, or more inputs than a step takes. Then no generation, random number or length
+        has changed, so the row can be tried again.
         """
         requests = collect_requests(turns.items())
         if not requests:
@@ -122,20 +121,19 @@ class DecodeGraphs:
             input_counts[each.row] = len(each.inputs)
         lengths = self._state.lengths + input_counts
         self._check(int(lengths.max()), int(input_counts.max()))
-        answers = self._recorded_step(self._key_for(requests, lengths)).run(requests, input_counts)
-        chosen = {each.row: _chosen_id(each, answers[0][each.row]) for each in requests}
+        answers = self._captured_step(self._key_for(requests, lengths)).run(requests, input_counts)
+        chosen = {each.row: _chosen_id(answers[0][each.row]) for each in requests}
         for each in requests:
             self._state.lengths[each.row] = lengths[each.row]
             self.discard_decoded_ahead(each.row)
-            if each.request.forced is None:
-                _consume_draws(each.turn, redrawn=bool(answers[0][each.row][1]))
-                self._keep_decoded_ahead(each, chosen[each.row], [step[each.row] for step in answers[1:]])
+            _consume_draws(each.turn, redrawn=bool(answers[0][each.row][1]))
+            self._keep_decoded_ahead(each, chosen[each.row], [step[each.row] for step in answers[1:]])
         return chosen
 
     def decoded_ahead(self, row: int, request: SamplingRequest | None) -> int | None:
-        """What to answer a row's next ask, if that was computed already; the memory is after it.
+        """The id for a row's next request if the last step has sampled it already, else None.
 
-        None where it was not, or nothing is asked now.
+        None too if there is no request. The row's length then counts the fed id.
         """
         decoded_ahead = self._rows_decoded_ahead.get(row)
         if request is None or decoded_ahead is None:
@@ -153,14 +151,14 @@ class DecodeGraphs:
         return decoded_ahead.last_id
 
     def discard_decoded_ahead(self, row: int) -> None:
-        """Foresee nothing for a row: it is another's, or has been told otherwise."""
+        """Drop the ids decoded ahead of a row, when it changes its session or its inputs."""
         self._rows_decoded_ahead.pop(row, None)
 
-    def _keep_decoded_ahead(self, requests: RowRequest, chosen: int, later: Sequence[Sequence[int]]) -> None:
-        buffer = self._state.capacity - int(self._state.lengths[requests.row])
-        answers = [(id, bool(redrawn)) for id, redrawn in later[:buffer]]
-        self._rows_decoded_ahead[requests.row] = _DecodedAhead(
-            requests.turn, requests.request.forbidden, chosen, answers
+    def _keep_decoded_ahead(self, request: RowRequest, chosen: int, later: Sequence[Sequence[int]]) -> None:
+        room = self._state.capacity - int(self._state.lengths[request.row])
+        answers = [(id, bool(redrawn)) for id, redrawn in later[:room]]
+        self._rows_decoded_ahead[request.row] = _DecodedAhead(
+            request.turn, request.request.forbidden, chosen, answers
         )
 
     def _check(self, max_length: int, columns: int) -> None:
@@ -168,18 +166,16 @@ class DecodeGraphs:
             raise ValueError(
                 f"a row would hold {max_length} ids; its memory was made for {self._state.capacity}"
             )
-        if columns > self._columns:
-            raise ValueError(f"an ask has {columns} inputs; a step takes {self._columns}")
+        if columns > self._max_inputs:
+            raise ValueError(f"a request has {columns} inputs; a step takes {self._max_inputs}")
 
     def _key_for(self, requests: Sequence[RowRequest], lengths: Tensor) -> DecodeGraphKey:
-        rows = bucket(1 + max(each.row for each in requests), len(lengths))
+        recent_ids = max(_recent_id_count(each.turn.parameters) for each in requests)
         return DecodeGraphKey(
-            rows,
-            1 if all(len(each.inputs) == 1 for each in requests) else self._columns,
+            bucket(1 + max(each.row for each in requests), len(lengths)),
+            1 if all(len(each.inputs) == 1 for each in requests) else self._max_inputs,
             self._attended_bucket(max(int(lengths[each.row]) for each in requests)),
-            bucket(
-                max(_recent_id_count(each.turn.parameters) for each in requests), 1 << 30, _MIN_RECENT_IDS
-            ),
+            bucket(recent_ids, _MAX_RECENT_IDS, _MIN_RECENT_IDS),
         )
 
     def _attended_bucket(self, max_length: int) -> int:
@@ -188,18 +184,18 @@ class DecodeGraphs:
 
     def _common_keys(self) -> Iterator[DecodeGraphKey]:
         for rows in buckets(len(self._state.lengths)):
-            for columns in (1, self._columns):
+            for columns in (1, self._max_inputs):
                 for attended in buckets(self._state.capacity, _MIN_ATTENDED):
                     yield DecodeGraphKey(rows, columns, attended, _MIN_RECENT_IDS)
 
-    def _recorded_step(self, key: DecodeGraphKey) -> "_RecordedDecodeStep":
+    def _captured_step(self, key: DecodeGraphKey) -> "_CapturedStep":
         if key not in self._steps:
-            self._steps[key] = _RecordedDecodeStep(self._lm, self._state, key, self.ids_per_step, self._pool)
+            self._steps[key] = _CapturedStep(self._lm, self._state, key, self.ids_per_step, self._pool)
         return self._steps[key]
 
 
-class _RecordedDecodeStep:
-    """One recorded step, and its tray."""
+class _CapturedStep:
+    """One captured step and its staging buffer."""
 
     def __init__(
         self,
@@ -225,7 +221,10 @@ class _RecordedDecodeStep:
         self._graph = StepGraph(self._compute, state.kv.device, pool)
 
     def run(self, requests: Sequence[RowRequest], input_counts: Tensor) -> list[list[list[int]]]:
-        """Id and whether it was drawn again, by place and row. fed: (slots,) how many inputs each row has."""
+        """Sampled ids and whether each was drawn a second time, by step and row.
+
+        ``input_counts`` is (slots,), the number of inputs of each row.
+        """
         rows, columns = self._key.rows, self._key.columns
         host = self._staging.host
         first = SpeechLmState(self._state.kv[:rows], self._state.lengths[:rows])
@@ -239,14 +238,9 @@ class _RecordedDecodeStep:
         host.is_active.copy_(input_counts[:rows] > 0)
         indices = host.indices.numpy()
         for each in requests:
-            indices[each.row, : len(each.inputs)] = [self._lm.input_index(unit) for unit in each.inputs]
-            if each.request.forced is None:
-                write_sampling_inputs(
-                    host.sampling,
-                    each.row,
-                    sampling_context(each),
-                    each.turn.draws.peek(2 * self._ids_per_step),
-                )
+            indices[each.row, : len(each.inputs)] = [self._lm.input_index(one) for one in each.inputs]
+            uniforms = each.turn.draws.peek(2 * self._ids_per_step)
+            write_sampling_inputs(host.sampling, each.row, each.sampling_context, uniforms)
         self._staging.upload()
         return to_host(self._graph.replay()).tolist()
 
@@ -254,6 +248,7 @@ class _RecordedDecodeStep:
         inputs = self._staging.on_device_tensors
         rows = torch.arange(self._key.rows, device=inputs.last.device)
         hidden = self._run_lm(inputs.indices, inputs.positions, inputs.write_positions)[rows, inputs.last]
+        # (B, hidden) and (B,): of each row the last input.
         position, sampling = inputs.positions[rows, inputs.last], inputs.sampling
         answers = [choose_ids(self._lm.logits(hidden), sampling)]
         for _ in range(self._ids_per_step - 1):
@@ -266,22 +261,20 @@ class _RecordedDecodeStep:
             answers.append(choose_ids(self._lm.logits(hidden), sampling))
         return torch.stack(answers)
 
-    def _run_lm(self, indices: Tensor, positions: Tensor, places: Tensor) -> Tensor:
-        """What the network makes of inputs at places: (B, T, hidden)."""
-        plan = make_lm_step_plan(positions, places, self._key.attended_positions, self._lm.config)
+    def _run_lm(self, indices: Tensor, positions: Tensor, write_positions: Tensor) -> Tensor:
+        """Hidden states of the inputs: (B, T, hidden)."""
+        plan = make_lm_step_plan(positions, write_positions, self._key.attended_positions, self._lm.config)
         return self._lm.run_layers(self._lm.embed(indices), self._state.kv[: self._key.rows], plan)
 
 
 def _recent_id_count(parameters: SamplingParameters) -> int:
-    """Ids that may have been heard too often at once."""
+    """Number of ids that the repetition rule looks at, at least one."""
     return parameters.repetition_window or 1
 
 
-def _chosen_id(requests: RowRequest, answer: Sequence[int]) -> int:
-    if requests.request.forced is not None:
-        return requests.request.forced
+def _chosen_id(answer: Sequence[int]) -> int:
     if answer[0] == NO_ID:
-        raise ValueError("no id is left to choose from: all are forbidden, or the logits are no numbers")
+        raise ValueError("no id is left to choose from: all are forbidden, or the logits are not numbers")
     return answer[0]
 
 

@@ -1,9 +1,11 @@
-"""``sampling``'s choice as one function of tensors, for a device: no row, id or branch is looked at.
+"""The sampling rule of ``sampling`` as a function of tensors, for CUDA graphs: no branch depends on a value.
 
-The rule is the same, and so are the random numbers: they are drawn on the host, a session's own, and come
-with what it wants, two for each choice, of which the second is used where the first id was heard lately. So a
-session says the same on every device, but for what is rounded otherwise on the way to a score. And a device
-can go on by itself: ``after_choice`` a choice the session wants what it wanted before, with one id more heard.
+The random numbers are drawn on the host from each session's own source, two for each id; the second one is
+used if the first draw is a repetition. A session therefore samples the same ids on every device, except where
+logits differ by rounding. ``after_choice`` updates the inputs for the next id, so that a device can sample
+several ids without the host.
+
+Source: as ``sampling``.
 """
 
 from collections.abc import Sequence
@@ -16,32 +18,26 @@ from torch import Tensor
 
 from .sampling import SamplingContext, SamplingParameters
 
-NO_ID = -1  # pads a list of ids; chosen where no id may be
+NO_ID = -1  # pads a list of ids; also the result if no id can be chosen
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingInputs:
-    """How each of B rows chooses.
+    """Inputs of the rule for B rows. Lists of ids are padded with NO_ID."""
 
-    ``uniforms``: (B, 2 N) float64, in [0, 1), of which ``used`` are: (B, 1) int64. ``temperature``,
-    ``top_p``: (B,) float32. ``top_k``: (B,) int64. ``heard``: (B, any) int64, the last ids, the latest at the
-    right; ``counts``: (B, any) bool, those that repetition is judged by; ``enough``: (B, 1) float64, so often
-    heard an id is drawn again. ``forbidden``: (B, any) int64, ids not to choose. Ids are padded with NONE.
-    """
-
-    uniforms: Tensor
-    uniforms_used: Tensor
-    temperature: Tensor
-    top_p: Tensor
-    top_k: Tensor
-    recent_ids: Tensor
-    in_window: Tensor
-    repetition_limit: Tensor
-    forbidden_ids: Tensor
+    uniforms: Tensor  # (B, 2 N) float64 in [0, 1), for up to N ids
+    uniforms_used: Tensor  # (B, 1) int64
+    temperature: Tensor  # (B,) float32
+    top_p: Tensor  # (B,) float32
+    top_k: Tensor  # (B,) int64
+    recent_ids: Tensor  # (B, R) int64, the latest at the right
+    in_window: Tensor  # (B, R) bool, whether the repetition rule counts the id
+    repetition_limit: Tensor  # (B, 1) float64, occurrences from which an id is drawn again
+    forbidden_ids: Tensor  # (B, F) int64
 
 
 def default_sampling_inputs(rows: int, draws_per_row: int, recent_ids: int, forbidden: int) -> SamplingInputs:
-    """Rows that choose as the defaults have it, so often at most. heard, forbidden: room for so many ids."""
+    """Inputs with default parameters, for ``draws_per_row`` ids and lists of the given lengths."""
     defaults = SamplingParameters()
     return SamplingInputs(
         torch.zeros(rows, 2 * draws_per_row, dtype=torch.float64),
@@ -57,19 +53,19 @@ def default_sampling_inputs(rows: int, draws_per_row: int, recent_ids: int, forb
 
 
 def write_sampling_inputs(
-    inputs: SamplingInputs, row: int, chooser: SamplingContext, uniforms: Sequence[float]
+    inputs: SamplingInputs, row: int, context: SamplingContext, uniforms: Sequence[float]
 ) -> None:
-    """Write a session's into a row, on the host; raises ValueError where its ids do not fit."""
-    parameters = chooser.parameters
+    """Write a session's values into a row of inputs on the host. Raises ValueError if its ids do not fit."""
+    parameters = context.parameters
     inputs.uniforms.numpy()[row] = uniforms
     inputs.temperature.numpy()[row] = parameters.temperature
     inputs.top_p.numpy()[row] = parameters.top_p
     inputs.top_k.numpy()[row] = parameters.top_k
-    window, buffer = parameters.repetition_window, inputs.recent_ids.shape[1]
-    _write_ids(inputs.recent_ids, row, chooser.decoded[-window:] if window else ())
-    inputs.in_window.numpy()[row] = np.arange(buffer) >= buffer - window
+    window, width = parameters.repetition_window, inputs.recent_ids.shape[1]
+    _write_ids(inputs.recent_ids, row, context.decoded[-window:] if window else ())
+    inputs.in_window.numpy()[row] = np.arange(width) >= width - window
     inputs.repetition_limit.numpy()[row] = window * parameters.repetition_threshold
-    _write_ids(inputs.forbidden_ids, row, chooser.forbidden)
+    _write_ids(inputs.forbidden_ids, row, context.forbidden)
 
 
 def _write_ids(buffer: Tensor, row: int, ids: Sequence[int]) -> None:
@@ -80,15 +76,15 @@ def _write_ids(buffer: Tensor, row: int, ids: Sequence[int]) -> None:
 
 
 def choose_ids(logits: Tensor, inputs: SamplingInputs) -> Tensor:
-    """One id for each row, and whether it was drawn again: (B, 2) int64. logits: (B, V), not normalised.
+    """Sample an id for each row of logits (B, V): (B, 2) int64, the id and whether it was drawn twice.
 
-    The id is NONE where every one is forbidden, or the logits are no numbers.
+    The id is NO_ID if every id is forbidden, or the logits are not numbers.
     """
     scores = _mask_forbidden(logits.float() / inputs.temperature[:, None], inputs.forbidden_ids)
     sorted_probabilities, ids = torch.softmax(scores, 1).sort(dim=1, descending=True, stable=True)
     uniforms = inputs.uniforms.gather(1, inputs.uniforms_used + torch.arange(2, device=logits.device))
-    place = _inverse_transform_sample(_keep_nucleus(sorted_probabilities, inputs), uniforms[:, :1])
-    first = ids.gather(1, place)
+    column = _inverse_transform_sample(_keep_nucleus(sorted_probabilities, inputs), uniforms[:, :1])
+    first = ids.gather(1, column)  # (B, 1)
     others = scores.scatter(1, first, -torch.inf)
     others = torch.where(others.amax(1, keepdim=True).isfinite(), others, scores)
     second = _inverse_transform_sample(torch.softmax(others, 1), uniforms[:, 1:])
@@ -100,7 +96,7 @@ def choose_ids(logits: Tensor, inputs: SamplingInputs) -> Tensor:
 
 
 def after_choice(inputs: SamplingInputs, chosen: Tensor) -> SamplingInputs:
-    """What rows want once they have heard what was ``chosen``: (B, 2), of ``choose_ids``."""
+    """The inputs for the next id, after ``choose_ids`` has returned ``chosen`` (B, 2)."""
     recent_ids = torch.cat([inputs.recent_ids[:, 1:], chosen[:, :1]], 1)
     return replace(inputs, recent_ids=recent_ids, uniforms_used=inputs.uniforms_used + 1 + chosen[:, 1:])
 
@@ -108,12 +104,12 @@ def after_choice(inputs: SamplingInputs, chosen: Tensor) -> SamplingInputs:
 def _mask_forbidden(scores: Tensor, forbidden: Tensor) -> Tensor:
     """The scores (B, V), minus infinity where forbidden."""
     size = scores.shape[1]
-    places = torch.where(forbidden < 0, size, forbidden)  # padding: to a column that is cut off again
-    return F.pad(scores, (0, 1)).scatter(1, places, -torch.inf)[:, :size]
+    columns = torch.where(forbidden < 0, size, forbidden)  # padding goes to an extra column, cut off again
+    return F.pad(scores, (0, 1)).scatter(1, columns, -torch.inf)[:, :size]
 
 
 def _keep_nucleus(sorted_probabilities: Tensor, inputs: SamplingInputs) -> Tensor:
-    """Falling probabilities (B, V), 0 outside the nucleus."""
+    """Probabilities (B, V) in falling order, set to 0 outside the nucleus."""
     before = F.pad(sorted_probabilities[:, :-1].cumsum(1), (1, 0))
     count = torch.arange(sorted_probabilities.shape[1], device=sorted_probabilities.device)
     inside = (before < inputs.top_p[:, None]) & (count < inputs.top_k[:, None])
@@ -121,10 +117,10 @@ def _keep_nucleus(sorted_probabilities: Tensor, inputs: SamplingInputs) -> Tenso
 
 
 def _inverse_transform_sample(probabilities: Tensor, uniform: Tensor) -> Tensor:
-    """One draw a row by the inverse of the cumulated probabilities: (B, 1) places."""
+    """One draw a row by the inverse of the cumulative probabilities: (B, 1) columns."""
     shares = probabilities.double()
-    cumulated = (shares / shares.sum(1, keepdim=True)).cumsum(1)
+    cumulative = (shares / shares.sum(1, keepdim=True)).cumsum(1)
     count = torch.arange(shares.shape[1], device=shares.device)
-    # Rounding may leave the sum a hair under the number drawn.
+    # Rounding can leave the total just below the number drawn.
     last = torch.where(shares > 0, count, 0).amax(1, keepdim=True)
-    return torch.minimum((cumulated <= uniform).sum(1, keepdim=True), last)
+    return torch.minimum((cumulative <= uniform).sum(1, keepdim=True), last)

@@ -1,14 +1,14 @@
-"""Choose the next speech id: upstream's repetition-aware rule, for a batch of sessions at once.
+"""Samples the next speech id by upstream's repetition-aware rule, for a batch of sessions.
 
-A draw is made among the likeliest ids (top-k, top-p); one that was heard in the last few ids already is
-thrown away and drawn again among all the others, so that speech does not hang. Each session has parameters
-and a source of random numbers of its own: what one is given never depends on its company.
+An id is drawn among the likeliest (top-k, top-p). One that is frequent among the last ids is discarded and
+drawn again among all others, which keeps speech from hanging on a sound. Each session has its own parameters
+and random numbers, so its ids do not depend on the other rows of the batch.
 
-Not here: which ids may be chosen at all (``bistream.Ask.forbidden``), and the network.
+Which ids are forbidden is decided by ``generation``.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/utils/common.py:138-167 (ras_sampling, from VALL-E 2,
 arXiv:2406.05370). Upstream draws by argmax(p / Exp(1)) from one global generator; here a draw is one uniform
-number through the cumulated probabilities, which is the same distribution.
+number through the cumulative probabilities, which has the same distribution.
 """
 
 from collections import deque
@@ -20,6 +20,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..config import require
+
 Float = NDArray[np.float32]
 Integer = NDArray[np.int64]
 
@@ -28,86 +30,78 @@ class UniformSource(Protocol):
     """Random numbers of one session, e.g. a ``numpy.random.Generator``."""
 
     def random(self) -> float:
-        """The next one, in [0, 1)."""
+        """Return the next number, in [0, 1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParameters:
-    """How a session chooses; the defaults are upstream's.
+    """Sampling parameters of a session; the defaults are upstream's."""
 
-    temperature: above 0; below 1 is steadier. top_p: in (0, 1], the id that crosses it still counts.
-    top_k: at least 1. repetition_window: ids looked back on; 0 turns the rule off.
-    repetition_threshold: share of the window at which an id is drawn again; 0.1 of 10 is any repetition.
-    """
-
-    temperature: float = 1.0
-    top_p: float = 0.8
-    top_k: int = 25
-    repetition_window: int = 10
-    repetition_threshold: float = 0.1
+    temperature: float = 1.0  # above 0; below 1 the likeliest ids gain
+    top_p: float = 0.8  # in (0, 1]; the id that crosses it belongs to the nucleus
+    top_k: int = 25  # at least 1
+    repetition_window: int = 10  # ids looked back on; 0 turns the rule off
+    repetition_threshold: float = 0.1  # share of the window; 0.1 of 10 is any repetition
 
     def __post_init__(self) -> None:
-        _require(self.temperature > 0, "temperature", self.temperature, "above 0")
-        _require(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
-        _require(self.top_k >= 1, "top_k", self.top_k, "at least 1")
-        _require(self.repetition_window >= 0, "repetition_window", self.repetition_window, "at least 0")
-        _require(self.repetition_threshold > 0, "repetition_threshold", self.repetition_threshold, "above 0")
+        require(self.temperature > 0, "temperature", self.temperature, "above 0")
+        require(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
+        require(self.top_k >= 1, "top_k", self.top_k, "at least 1")
+        require(self.repetition_window >= 0, "repetition_window", self.repetition_window, "at least 0")
+        require(self.repetition_threshold > 0, "repetition_threshold", self.repetition_threshold, "above 0")
 
 
 @dataclass(frozen=True, slots=True)
 class SampledId:
-    """One session's choice.
-
-    candidates: ids that the first draw chose among. redrawn: it had been heard lately.
-    """
+    """The id sampled for one session."""
 
     id: int
-    candidates: int
-    redrawn: bool
+    candidates: int  # size of the nucleus of the first draw
+    redrawn: bool  # whether the first draw was a repetition
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingContext:
-    """What one session brings to a draw.
+    """One session's inputs to the rule."""
 
-    decoded: its ids so far, oldest first. forbidden: ids not to choose.
-    """
-
-    decoded: Sequence[int]
+    decoded: Sequence[int]  # ids so far, oldest first
     source: UniformSource
     forbidden: Sequence[int] = ()
     parameters: SamplingParameters = field(default_factory=SamplingParameters)
 
 
 class PeekableUniforms:
-    """A session's random numbers in their order, of which the next can be looked at before they are used."""
+    """Random numbers of a session; the next ones can be read before they are consumed."""
 
     def __init__(self, source: UniformSource) -> None:
         self._source = source
         self._peeked: deque[float] = deque()
 
     def random(self) -> float:
-        """The next one, in [0, 1)."""
+        """Consume and return the next number, in [0, 1)."""
         return self._peeked.popleft() if self._peeked else self._source.random()
 
     def peek(self, count: int) -> list[float]:
-        """The next ones, still to be used."""
+        """Return the next numbers without consuming them."""
         while len(self._peeked) < count:
             self._peeked.append(self._source.random())
         return list(islice(self._peeked, count))
 
 
 def seeded_uniforms(seed: int) -> PeekableUniforms:
-    """A session's random numbers; the same seed, the same speech. seed: at least 0."""
+    """Random numbers of a session from a seed of at least 0. The same seed gives the same speech."""
     return PeekableUniforms(np.random.Generator(np.random.PCG64(seed)))
 
 
 def sample_ids(logits: Float, contexts: Sequence[SamplingContext]) -> list[SampledId]:
-    """One id for each row. logits: (B, V), not normalised; raises ValueError where every id is forbidden."""
+    """Sample one id for each row of logits (B, V), which need not be normalised.
+
+    Raises ValueError if every id of a row is forbidden, or its logits are not numbers.
+    """
     scores = np.stack([_masked_scores(row, context) for row, context in zip(logits, contexts, strict=True)])
     top_ids, probabilities = _keep_nucleus(_softmax(scores), contexts)
-    places = _inverse_transform_sample(probabilities, contexts)
-    ids = top_ids[np.arange(len(places)), places]
+    columns = _inverse_transform_sample(probabilities, contexts)
+    ids = top_ids[np.arange(len(columns)), columns]
     redrawn = _are_repeated(ids, contexts)
     if redrawn.any():
         ids[redrawn] = _redraw_without(scores[redrawn], ids[redrawn], _selected(contexts, redrawn))
@@ -116,11 +110,11 @@ def sample_ids(logits: Float, contexts: Sequence[SamplingContext]) -> list[Sampl
 
 
 def _masked_scores(logits: Float, context: SamplingContext) -> Float:
-    # As upstream: log-probabilities first, then what is forbidden goes, then the rest is normalised again.
+    # As upstream: forbidden ids are removed after the first softmax, and the rest is normalised again.
     scores = logits.astype(np.float32) / np.float32(context.parameters.temperature)
     scores[list(context.forbidden)] = -np.inf
     if not np.isfinite(scores.max()):
-        raise ValueError("no id is left to choose from: all are forbidden, or the logits are no numbers")
+        raise ValueError("no id is left to choose from: all are forbidden, or the logits are not numbers")
     return scores
 
 
@@ -130,57 +124,58 @@ def _softmax(scores: Float) -> Float:
 
 
 def _keep_nucleus(probabilities: Float, contexts: Sequence[SamplingContext]) -> tuple[Integer, Float]:
-    """Ids by falling probability, the lower id first among equals, and their probabilities; 0 outside the
-    nucleus.
+    """Ids by falling probability, the lower id first among equals, and their probabilities.
 
-    Both (B, K) with the largest K asked for. An id counts while those before it do not reach top_p.
+    Both are (B, K), with the largest top_k of the batch. An id belongs to the nucleus while the ids before it
+    do not reach top_p; outside the nucleus the probability is 0.
     """
-    max_count = np.array([[context.parameters.top_k] for context in contexts])
-    share = np.array([[context.parameters.top_p] for context in contexts], np.float32)
-    ids = _top_ids(probabilities, min(int(max_count.max()), probabilities.shape[1]))
+    top_k = np.array([[context.parameters.top_k] for context in contexts])
+    top_p = np.array([[context.parameters.top_p] for context in contexts], np.float32)
+    ids = _top_ids(probabilities, min(int(top_k.max()), probabilities.shape[1]))
     sorted_probabilities = np.take_along_axis(probabilities, ids, 1)
     before = np.zeros_like(sorted_probabilities)
     np.cumsum(sorted_probabilities[:, :-1], axis=1, out=before[:, 1:])
-    inside = (before < share) & (np.arange(ids.shape[1]) < max_count)
+    inside = (before < top_p) & (np.arange(ids.shape[1]) < top_k)
     return ids, np.where(inside, sorted_probabilities, np.float32(0))
 
 
 def _top_ids(probabilities: Float, count: int) -> Integer:
-    """The first ``count`` ids of a stable descending sort, without sorting the thousands that follow."""
+    """The first ``count`` ids of a stable descending sort, without sorting the thousands after them."""
     size = probabilities.shape[1]
     min_probability = np.partition(probabilities, size - count, axis=1)[:, size - count, None]
     contenders = probabilities >= min_probability
-    # Found in ascending order, so that a stable sort leaves ties as it would among all ids.
+    # In ascending order of ids, so that a stable sort leaves ties as it would among all ids.
     rows, found = np.nonzero(contenders)
     counts = contenders.sum(axis=1)
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    columns = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # (B, most contenders of a row), padded with probability -1
     ids = np.zeros((len(probabilities), counts.max()), np.int64)
     values = np.full(ids.shape, -1, np.float32)
-    ids[rows, places] = found
-    values[rows, places] = probabilities[rows, found]
+    ids[rows, columns] = found
+    values[rows, columns] = probabilities[rows, found]
     order = np.argsort(-values, axis=1, kind="stable")[:, :count]
     return np.take_along_axis(ids, order, 1)
 
 
 def _inverse_transform_sample(probabilities: Float, contexts: Sequence[SamplingContext]) -> Integer:
-    """One draw a row by the inverse of the cumulated probabilities; (B,) places."""
+    """One draw a row by the inverse of the cumulative probabilities: (B,) columns."""
     shares = probabilities.astype(np.float64)
-    cumulated = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
+    cumulative = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
     uniform = np.array([[context.source.random()] for context in contexts])
-    places = (cumulated <= uniform).sum(axis=1)
-    # Rounding may leave the sum a hair under the number drawn.
+    columns = (cumulative <= uniform).sum(axis=1)
+    # Rounding can leave the total just below the number drawn.
     last = probabilities.shape[1] - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
-    return np.asarray(np.minimum(places, last))
+    return np.asarray(np.minimum(columns, last))
 
 
 def _are_repeated(ids: Integer, contexts: Sequence[SamplingContext]) -> NDArray[np.bool_]:
     return np.array(
-        [id in repeated_ids(each.decoded, each.parameters) for id, each in zip(ids, contexts, strict=True)]
+        [id in _repeated_ids(each.decoded, each.parameters) for id, each in zip(ids, contexts, strict=True)]
     )
 
 
-def repeated_ids(decoded: Sequence[int], parameters: SamplingParameters) -> set[int]:
-    """Ids that were heard so often lately that they are drawn again. decoded: all so far, oldest first."""
+def _repeated_ids(decoded: Sequence[int], parameters: SamplingParameters) -> set[int]:
+    """Ids frequent enough in the window to be drawn again. ``decoded`` has all ids, oldest first."""
     if parameters.repetition_window == 0:
         return set()
     recent_ids = decoded[-parameters.repetition_window :]
@@ -189,7 +184,7 @@ def repeated_ids(decoded: Sequence[int], parameters: SamplingParameters) -> set[
 
 
 def _redraw_without(scores: Float, ids: Integer, contexts: Sequence[SamplingContext]) -> Integer:
-    """Draw among all ids but the one that was drawn first; where there is no other, it stays."""
+    """Draw among all ids except the first draw; if there is no other, the first draw stays."""
     rows = np.arange(len(ids))
     others = scores.copy()
     others[rows, ids] = -np.inf
@@ -200,8 +195,3 @@ def _redraw_without(scores: Float, ids: Integer, contexts: Sequence[SamplingCont
 
 def _selected(contexts: Sequence[SamplingContext], chosen: NDArray[np.bool_]) -> list[SamplingContext]:
     return [context for context, wanted in zip(contexts, chosen, strict=True) if wanted]
-
-
-def _require(holds: bool, name: str, got: float, allowed: str) -> None:
-    if not holds:
-        raise ValueError(f"{name} is {got}; it must be {allowed}")

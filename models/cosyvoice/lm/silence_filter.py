@@ -1,4 +1,4 @@
-"""Shortens long silences of CosyVoice 3: of a run of ids that stand for silence, the first five are kept.
+"""Shortens long silences of CosyVoice 3: of a run of silent ids, the first five are kept.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cli/model.py (CosyVoice3Model.silent_tokens, llm_job).
 """
@@ -6,11 +6,11 @@ Source: FunAudioLLM/CosyVoice@ace7c47 cli/model.py (CosyVoice3Model.silent_token
 from collections.abc import Iterable, Iterator
 
 SILENT_IDS = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
-MAX_SILENT_RUN = 5
+MAX_SILENT_RUN = 5  # ids, 0.2 s
 
 
 class SilenceFilter:
-    """Passes one session's speech ids on, without the rest of a long silence."""
+    """Filters the speech ids of one session; keeps its position in a run between calls."""
 
     def __init__(self, silent: frozenset[int] = SILENT_IDS, max_run: int = MAX_SILENT_RUN) -> None:
         self._silent = silent
@@ -18,7 +18,7 @@ class SilenceFilter:
         self._run = 0
 
     def push(self, ids: Iterable[int]) -> Iterator[int]:
-        """Those of the ids that are to be spoken, in order."""
+        """Yield the ids to be spoken, in order."""
         for speech_id in ids:
             self._run = self._run + 1 if speech_id in self._silent else 0
             if self._run <= self._max_run:

@@ -1,14 +1,14 @@
-"""The language model that turns text ids into speech ids: a Qwen2 decoder with a head for speech.
+"""The language model that turns text ids into speech ids: a Qwen2 decoder with a speech head.
 
-Written for a batch of sessions. Weights live here, memory in ``SpeechLmState``; what to feed and which ids
-are allowed is bistream's, choosing among the allowed is sampling's.
+A step runs a batch of sessions. The module holds the weights, ``SpeechLmState`` the memory of the sessions;
+``generation`` decides the inputs and ``sampling`` the ids.
 
-    x, valid = embed(lm, [ask.inputs for ask in asks])      what is new in each row, padded at the right
+    x, valid = embed_inputs(lm, [request.inputs for request in requests])      padded at the right
     hidden, state = lm.step(x, state, valid)
     logits = lm.logits(last_valid_hidden(hidden, valid))
 
-A row's memory holds keys and values of every id it has been fed, at their positions; a step writes the new
-ones behind them and attends to all of them:
+A row's memory holds keys and values of every id it was fed, at their positions; a step writes the new ones
+behind them and attends to all:
 
     position    0 .. lengths-1         | lengths .. lengths+valid-1 | .. capacity-1 | capacity
                 fed before, untouched  | written by this step       | unused        | what padding writes
@@ -27,35 +27,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..config import CosyVoiceVersion, SpeechLmConfig
+from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
 from ..devices import to_device
 from ..layers import Linear, load_weights
 from ..precision import MatrixRole, Precision, linear_class
 from .generation import LmInput, LmInputKind
 
-TEXT_EMBEDDING_KEY = "llm.model.model.embed_tokens.weight"
-
 
 @dataclass(frozen=True, slots=True)
 class SpeechLmState:
-    """What the language model remembers of each row.
+    """Memory of each row.
 
-    kv: (B, layers, 2, kv_heads, capacity + 1, head_width), key and value; written in place behind
-        ``lengths``, so that a state may be stepped from once. The last position is scratch.
-    lengths: (B,) int64, ids fed so far; on the host, where it is known without asking the device.
+    A step writes ``kv`` in place behind ``lengths``, so a state can be stepped from only once.
     """
 
-    kv: Tensor
-    lengths: Tensor
+    kv: Tensor  # (B, layers, 2, kv_heads, capacity + 1, head_width), keys and values; last position: scratch
+    lengths: Tensor  # (B,) int64 on the host, ids fed so far
 
     @property
     def capacity(self) -> int:
-        """Ids that a row can hold."""
+        """Number of ids that a row can hold."""
         return self.kv.shape[4] - 1
 
 
 class SpeechLm(nn.Module):
-    """The network. Built by ``load``; nothing in it changes afterwards."""
+    """The network. Built by ``load`` and constant afterwards."""
 
     def __init__(self, config: SpeechLmConfig, precision: Precision = Precision.FP32) -> None:
         super().__init__()
@@ -78,20 +74,19 @@ class SpeechLm(nn.Module):
     def load(
         cls, config: SpeechLmConfig, weights: dict[str, Tensor], precision: Precision = Precision.FP32
     ) -> "SpeechLm":
-        """Build from the tensors of llm.pt, taking them out of ``weights`` so that none is held twice.
+        """Build from the tensors of llm.pt, with matrices in the given precision.
 
-        precision: of its matrices. Raises KeyError for a missing key; what is left in
-        ``weights`` afterwards was not wanted.
+        Used tensors are removed from ``weights``, so that none is held twice; unknown ones stay in it. Raises
+        KeyError for a missing key.
         """
         with torch.device("meta"):
             network = cls(config, precision)
-        # Tied to the text embedding and not used to speak.
-        weights.pop("llm.model.lm_head.weight", None)
+        weights.pop(TIED_HEAD_KEY, None)
         load_weights(network, _fuse_weights(config, weights))
         return network
 
     def init_state(self, rows: int, capacity: int) -> SpeechLmState:
-        """Empty memory. capacity: ids a row can hold; on a CPU what is not written to takes no room."""
+        """Empty memory for ``capacity`` ids a row. On a CPU, pages that are not written take no memory."""
         config, weight = self.config, self.speech_embedding.weight
         shape = (rows, config.layers, 2, config.kv_heads, capacity + 1, config.head_width)
         kv = _lazy_zeros(shape, weight)
@@ -99,18 +94,18 @@ class SpeechLm(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the weights."""
         return self.speech_embedding.weight.device
 
     def embed_speech(self, speech_ids: Tensor) -> Tensor:
-        """(...) int64 speech ids, control ids of v3 among them, to (..., hidden)."""
+        """Embed speech ids, in v3 control ids too: (...) int64 to (..., hidden)."""
         embedded: Tensor = self.speech_embedding(speech_ids)
         return embedded
 
     def input_index(self, lm_input: LmInput) -> int:
-        """The number of an input among all that there are: text ids, then speech ids, then v2's controls.
+        """Index of an input among all: text ids, then speech ids, then the controls of v2.
 
-        Raises IndexError for an id that the network has not.
+        Raises IndexError for an id outside the vocabulary.
         """
         text, speech = self.config.text_vocab_size, self.config.speech_vocab_size
         match lm_input.kind:
@@ -121,32 +116,32 @@ class SpeechLm(nn.Module):
             case LmInputKind.START | LmInputKind.TURN if self.config.version is CosyVoiceVersion.V2:
                 return text + speech + (lm_input.kind is LmInputKind.TURN)
             case LmInputKind.START | LmInputKind.TURN:
-                # v3 keeps both among the speech ids, with the end of speech between them.
+                # In v3 both are speech ids, with the end of speech between them.
                 return text + self.config.codebook_size + 2 * (lm_input.kind is LmInputKind.TURN)
             case _:
                 assert_never(lm_input.kind)
 
     def speech_input_indices(self, ids: Tensor) -> Tensor:
-        """``code`` of speech ids (...) int64; those that there are none of become some that there are."""
+        """``input_index`` of speech ids (...) int64; ids out of range are clamped into it."""
         return self.config.text_vocab_size + ids.clamp(0, self.config.speech_vocab_size - 1)
 
     def embed(self, indices: Tensor) -> Tensor:
-        """(...) int64 of ``code`` to (..., hidden)."""
+        """Embed indices of ``input_index``: (...) int64 to (..., hidden)."""
         embedded: Tensor = self.text_embedding(indices.clamp(max=self.config.text_vocab_size - 1))
         begin = self.config.text_vocab_size
         for table in self._speech_tables():
-            there = table((indices - begin).clamp(0, len(table.weight) - 1))
-            embedded = torch.where((indices < begin)[..., None], embedded, there)
+            rows = table((indices - begin).clamp(0, len(table.weight) - 1))
+            embedded = torch.where((indices < begin)[..., None], embedded, rows)
             begin += len(table.weight)
         return embedded
 
     def step(
         self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
     ) -> tuple[Tensor, SpeechLmState]:
-        """Feed each row what is new to it; (B, T, hidden) after the final norm, and the memory after.
+        """Feed embedded inputs (B, T, hidden); returns the hidden states, normed, and the new state.
 
-        x: (B, T, hidden). valid: (B,) int64 on the host, how many of the T are real (0 leaves a row as it
-        is); all by default. Output at padding is meaningless. Raises ValueError where a row would outgrow its
+        ``valid`` (B,) int64 on the host is the number of real columns in each row, by default all; 0 leaves
+        a row unchanged. The output at padding is undefined. Raises ValueError if a row would outgrow its
         memory.
         """
         rows, columns, _ = x.shape
@@ -161,18 +156,18 @@ class SpeechLm(nn.Module):
         )
         plan = make_lm_step_plan(positions, write_positions, max_length, self.config)
         if rows == columns == 1:
-            plan = replace(plan, visible=None)  # a row alone is attended to as far as it goes
+            plan = replace(plan, visible=None)  # one row attends to its whole length, so no mask is needed
         return self.run_layers(x, state.kv, plan), SpeechLmState(state.kv, lengths)
 
     def run_layers(self, x: Tensor, kv: Tensor, plan: "LmStepPlan") -> Tensor:
-        """What a step computes once it is planned: (B, T, hidden). x: (B, T, hidden). kv: as in a state."""
+        """Run the layers and the final norm on (B, T, hidden), with the ``kv`` of a state."""
         for index, layer in enumerate(self.layers):
             x = layer(x, kv[:, index], plan)
         normed: Tensor = self.norm(x)
         return normed
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., hidden) to (..., speech_vocab_size), before any softmax."""
+        """Scores before softmax: (..., hidden) to (..., speech_vocab_size)."""
         scores: Tensor = self.head(hidden)
         return scores
 
@@ -181,21 +176,11 @@ class SpeechLm(nn.Module):
         return [self.speech_embedding, self.control_embedding] if is_v2 else [self.speech_embedding]
 
 
-def with_row_cleared(state: SpeechLmState, row: int) -> SpeechLmState:
-    """The memory with one row empty, for its next session.
-
-    What was in it stays, unseen, until written over.
-    """
-    lengths = state.lengths.clone()
-    lengths[row] = 0
-    return SpeechLmState(state.kv, lengths)
-
-
 def embed_inputs(lm: SpeechLm, rows: Sequence[Sequence[LmInput]]) -> tuple[Tensor, Tensor]:
-    """The inputs of several sessions as one step's: (B, T, hidden), padded at the right, and how many are
-    real, on the host.
+    """Embed the inputs of several rows as one step's.
 
-    A row without inputs sits the step out; at least one must have some.
+    Returns (B, T, hidden), padded at the right, and (B,) the number of real columns, on the host. Rows may
+    be empty, but not all of them.
     """
     valid = torch.tensor([len(lm_inputs) for lm_inputs in rows])
     indices = torch.zeros(len(rows), int(valid.max()), dtype=torch.int64)
@@ -205,10 +190,11 @@ def embed_inputs(lm: SpeechLm, rows: Sequence[Sequence[LmInput]]) -> tuple[Tenso
 
 
 def _lazy_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Zeros, because what is masked is still multiplied by nought and must be a number.
+    """Zeros that take memory only once they are written.
 
-    On a CPU they come from the system page by page as they are written; torch.zeros would write them all, and
-    numpy's come in pages of 2 MB, of which every head's keys would take one.
+    They have to be zeros: masked values are multiplied by 0 and must be finite. Anonymous mmap pages of 4 kB
+    are used on a CPU, because torch.zeros writes all of them, and numpy's come in pages of 2 MB, of which the
+    keys of every head would occupy one.
     """
     if like.device.type != "cpu":
         return torch.zeros(shape, dtype=like.dtype, device=like.device)
@@ -217,30 +203,25 @@ def _lazy_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
 
 
 def last_valid_hidden(hidden: Tensor, valid: Tensor) -> Tensor:
-    """(B, hidden): of each row the output at its last real column; meaningless for rows without one."""
+    """Hidden state at the last real column of each row: (B, hidden), undefined for empty rows."""
     rows = torch.arange(hidden.shape[0], device=hidden.device)
     return hidden[rows, to_device((valid - 1).clamp(min=0), hidden.device)]
 
 
 @dataclass(frozen=True, slots=True)
 class LmStepPlan:
-    """Where a step writes and what it may see; the same for every layer.
+    """Positions, rotations and mask of a step, shared by all layers."""
 
-    rows: (B, 1) int64. places: (B, T) int64, positions to write to. cos, sin: (B, 1, T, head_width).
-    longest: positions to attend to. visible: (B, 1, G * T, longest) bool, G queries a key; None = all of
-    them.
-    """
-
-    rows: Tensor
-    write_positions: Tensor
-    cos: Tensor
-    sin: Tensor
+    rows: Tensor  # (B, 1) int64
+    write_positions: Tensor  # (B, T) int64
+    cos: Tensor  # (B, 1, T, head_width)
+    sin: Tensor  # (B, 1, T, head_width), signed for ``_rotate``
     attended_positions: int
-    visible: Tensor | None
+    visible: Tensor | None  # (B, 1, G * T, attended_positions) bool, G queries a key; None: all
 
 
 def input_and_write_positions(state: SpeechLmState, valid: Tensor, columns: int) -> tuple[Tensor, Tensor]:
-    """Each input's position, and where it is written: padding to the scratch. (B, T) int64, on the host."""
+    """Position of each input, and where it is written (padding: scratch); (B, T) int64 on the host."""
     column = torch.arange(columns)
     positions = state.lengths[:, None] + column
     return positions, torch.where(column < valid[:, None], positions, state.capacity)
@@ -249,20 +230,19 @@ def input_and_write_positions(state: SpeechLmState, valid: Tensor, columns: int)
 def make_lm_step_plan(
     positions: Tensor, write_positions: Tensor, max_length: int, config: SpeechLmConfig
 ) -> LmStepPlan:
-    """The plan for inputs at such positions and places, where the step computes.
+    """Build the plan on the device of ``positions``.
 
-    longest: positions to attend to, of which a row sees those that are behind it.
+    ``max_length`` positions are attended to; of these an input sees its own and the earlier ones.
     """
     rows = torch.arange(len(positions), device=positions.device)[:, None]
     cos, sin = _rotation(positions, config)
     seen = torch.arange(max_length, device=positions.device) <= positions[..., None]
     visible = seen[:, None].repeat(1, 1, config.heads // config.kv_heads, 1)
-    # (B, 1, G * T, longest)
     return LmStepPlan(rows, write_positions, cos, sin, max_length, visible)
 
 
 def _rotation(positions: Tensor, config: SpeechLmConfig) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines of each position's angles, for ``_rotate``."""
+    """Cosines and signed sines of the rotary angles: (B, 1, T, head_width) each."""
     steps = torch.arange(0, config.head_width, 2, device=positions.device).float() / config.head_width
     angles = positions[:, None, :, None].float() / config.rope_base**steps
     cos, sin = angles.cos(), angles.sin()
@@ -270,7 +250,7 @@ def _rotation(positions: Tensor, config: SpeechLmConfig) -> tuple[Tensor, Tensor
 
 
 def _rotate(x: Tensor, plan: LmStepPlan) -> None:
-    """Turn channel i against channel i + half, in place. x: (B, heads, T, head_width)."""
+    """Rotate channel i with channel i + half, in place; x is (B, heads, T, head_width)."""
     other = x.roll(x.shape[-1] // 2, -1)
     x.mul_(plan.cos).addcmul_(other, plan.sin)
 
@@ -306,10 +286,11 @@ class _DecoderLayer(nn.Module):
         rows, columns, _ = qkv.shape
         heads = qkv.view(rows, columns, -1, self.width).transpose(1, 2)
         _rotate(heads[:, : -self.kv_heads], plan)
-        # Queries that share a key become more columns of it, so that keys need not be repeated.
+        # Queries that share a key become columns of it, so that keys need not be repeated:
+        # (B, kv_heads, G * T, head_width).
         query = heads[:, : self.heads].reshape(rows, self.kv_heads, -1, self.width)
         new = heads[:, self.heads :].view(rows, 2, self.kv_heads, columns, self.width)
-        # Indexing puts the indexed dimensions first.
+        # Advanced indices come first in the result: (B, T, 2, kv_heads, head_width).
         kv[plan.rows, :, :, plan.write_positions] = new.permute(0, 3, 1, 2, 4)
         keys, values = kv[:, 0, :, : plan.attended_positions], kv[:, 1, :, : plan.attended_positions]
         attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=plan.visible)
@@ -318,7 +299,7 @@ class _DecoderLayer(nn.Module):
 
 
 def _fuse_weights(config: SpeechLmConfig, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The network's own names and fused matrices, taken out of ``weights`` one by one."""
+    """Take the tensors out of ``weights`` one by one, under the network's names, with fused matrices."""
     taken = {
         "text_embedding.weight": weights.pop(TEXT_EMBEDDING_KEY),
         "speech_embedding.weight": weights.pop("speech_embedding.weight"),

@@ -1,4 +1,4 @@
-"""Sessions that speak together: each says what it would alone, however its text came."""
+"""Batched decoding: a session samples the same ids alone and among others, for any split of its text."""
 
 import pytest
 
@@ -7,19 +7,19 @@ torch = pytest.importorskip(
 )
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
+from shared.lm_decoding import advance  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion, SpeechLmConfig  # noqa: E402
-from vivavoce.models.cosyvoice.lm.decoding import DecodeTurn, advance  # noqa: E402
-from vivavoce.models.cosyvoice.lm.generation import (
+from vivavoce.models.cosyvoice.lm.decoding import DecodeTurn  # noqa: E402
+from vivavoce.models.cosyvoice.lm.generation import (  # noqa: E402
     BistreamGeneration,
-    CompatBistreamGeneration,
     Generation,
     LmPrompt,
     OneShotGeneration,
     SpecialIds,
 )
-from vivavoce.models.cosyvoice.lm.sampling import PeekableUniforms, seeded_uniforms  # noqa: E402
-from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, with_row_cleared  # noqa: E402
+from vivavoce.models.cosyvoice.lm.sampling import seeded_uniforms  # noqa: E402
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -48,7 +48,7 @@ def generations() -> list[Generation]:
     return [OneShotGeneration(IDS, PROMPT), BistreamGeneration(IDS, PROMPT), BistreamGeneration(IDS)]
 
 
-def alone(lm: SpeechLm, generation: Generation, text: range, seed: int) -> list[int]:
+def decode_alone(lm: SpeechLm, generation: Generation, text: range, seed: int) -> list[int]:
     state = lm.init_state(1, 500)
     turn = DecodeTurn(generation, seeded_uniforms(seed))
     generation.push_text(text)
@@ -58,9 +58,9 @@ def alone(lm: SpeechLm, generation: Generation, text: range, seed: int) -> list[
     return generation.decoded
 
 
-def test_sessions_say_the_same_in_company(lm: SpeechLm) -> None:
+def test_sessions_sample_the_same_ids_in_a_batch(lm: SpeechLm) -> None:
     text = range(10, 21)
-    expected = [alone(lm, generation, text, seed) for seed, generation in enumerate(generations())]
+    expected = [decode_alone(lm, generation, text, seed) for seed, generation in enumerate(generations())]
     turns: list[DecodeTurn | None] = [
         None,
         *(DecodeTurn(g, seeded_uniforms(n)) for n, g in enumerate(generations())),
@@ -68,7 +68,7 @@ def test_sessions_say_the_same_in_company(lm: SpeechLm) -> None:
     state = lm.init_state(len(turns), 500)
     for step in range(400):
         for row, turn in enumerate(turns):
-            if turn and step == 7 * row:  # they come one after another
+            if turn and step == 7 * row:  # sessions start one after another
                 turn.generation.push_text(text)
                 turn.generation.end_text()
         state = advance(lm, state, turns)
@@ -78,8 +78,8 @@ def test_sessions_say_the_same_in_company(lm: SpeechLm) -> None:
     assert state.lengths[0] == 0
 
 
-def test_a_row_is_used_again_as_new(lm: SpeechLm) -> None:
-    expected = alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 21), seed=1)
+def test_a_row_is_reused_by_the_next_session(lm: SpeechLm) -> None:
+    expected = decode_alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 21), seed=1)
     state = lm.init_state(2, 500)
     for first_text in (range(20, 40), range(10, 21)):
         turn = DecodeTurn(BistreamGeneration(IDS, PROMPT), seeded_uniforms(1))
@@ -87,13 +87,14 @@ def test_a_row_is_used_again_as_new(lm: SpeechLm) -> None:
         turn.generation.end_text()
         while not turn.generation.finished:
             state = advance(lm, state, [None, turn])
-        state = with_row_cleared(state, 1)
+        with torch.inference_mode():
+            state.lengths[1] = 0
     assert turn.generation.decoded == expected
     assert state.lengths.tolist() == [0, 0]
 
 
-def test_text_in_pieces_is_spoken_as_text_at_once(lm: SpeechLm) -> None:
-    whole = alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 31), seed=5)
+def test_text_in_pieces_gives_the_ids_of_the_whole_text(lm: SpeechLm) -> None:
+    whole = decode_alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 31), seed=5)
     generation = BistreamGeneration(IDS, PROMPT)
     turn = DecodeTurn(generation, seeded_uniforms(5))
     state = lm.init_state(1, 500)
@@ -107,23 +108,6 @@ def test_text_in_pieces_is_spoken_as_text_at_once(lm: SpeechLm) -> None:
     assert generation.decoded == whole
 
 
-def test_a_forced_answer_draws_nothing(lm: SpeechLm) -> None:
-    generation = CompatBistreamGeneration(IDS, LmPrompt((), tuple(range(14))))
-    generation.push_text(range(5))
-    generation.decoded.append(9)
-    state = lm.init_state(1, 100)
-
-    class Untouched:
-        def random(self) -> float:
-            raise AssertionError("a forced answer wants no random number")
-
-    ask = generation.ask()
-    assert ask is not None
-    assert ask.forced == IDS.fill
-    advance(lm, state, [DecodeTurn(generation, PeekableUniforms(Untouched()))])
-    assert generation.decoded == [9, IDS.fill]
-
-
-def test_nobody_asking_is_no_step(lm: SpeechLm) -> None:
+def test_without_a_request_the_state_is_unchanged(lm: SpeechLm) -> None:
     state = lm.init_state(2, 10)
     assert advance(lm, state, [None, DecodeTurn(BistreamGeneration(IDS), seeded_uniforms(0))]) is state

@@ -1,4 +1,4 @@
-"""The interleave with upstream's faults mended: every id fed once, all text used, bounded, nothing stray."""
+"""Requests of a generation: every id is fed once, all text is used, and the length is bounded."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.lm.generation import (
-    END_OF_PROMPT,
+    END_OF_PROMPT_ID,
     START_INPUT,
     TURN_INPUT,
     BistreamGeneration,
-    CompatBistreamGeneration,
-    CompatOneShotGeneration,
     Generation,
     LmInput,
     LmInputKind,
@@ -23,7 +21,6 @@ from vivavoce.models.cosyvoice.lm.generation import (
     SamplingRequest,
     SpecialIds,
     SpeechLengthRule,
-    UnexpectedIdError,
 )
 
 V2 = SpecialIds(CosyVoiceVersion.V2, 120)
@@ -31,14 +28,14 @@ V3 = SpecialIds(CosyVoiceVersion.V3, 120)
 Model = Callable[[SamplingRequest], int]
 
 
-class Recorded:
-    """Drives a generation with a model and remembers what the model was fed."""
+class Utterance:
+    """Drives a generation with a model and records the inputs of the model."""
 
     def __init__(self, generation: Generation, model: Model) -> None:
         self.generation, self.model = generation, model
         self.fed: list[LmInput] = []
 
-    def say(self, pieces: Sequence[Sequence[int]]) -> "Recorded":
+    def generate(self, pieces: Sequence[Sequence[int]]) -> "Utterance":
         for piece in pieces:
             self.generation.push_text(piece)
             self.answer_all()
@@ -47,50 +44,50 @@ class Recorded:
         return self
 
     def answer_all(self) -> None:
-        while (ask := self.generation.ask()) is not None:
-            self.fed += ask.inputs
-            sampled = self.model(ask) if ask.forced is None else ask.forced
-            assert sampled not in ask.forbidden
+        while (request := self.generation.ask()) is not None:
+            self.fed += request.inputs
+            sampled = self.model(request)
+            assert sampled not in request.forbidden
             self.generation.answer(sampled)
 
     def ids(self, kind: LmInputKind) -> list[int]:
-        return [unit.id for unit in self.fed if unit.kind is kind]
+        return [one.id for one in self.fed if one.kind is kind]
 
 
-def never_done(ask: SamplingRequest) -> int:
-    """Goes on making sounds for ever, counting."""
-    return len(ask.inputs) % 7
+def endless(request: SamplingRequest) -> int:
+    """Answers sounds only."""
+    return len(request.inputs) % 7
 
 
 def eager(ids: SpecialIds) -> Model:
-    """Ends or asks for text as soon as it may."""
+    """Answers the end or the fill id as soon as it is allowed."""
 
-    def answer(ask: SamplingRequest) -> int:
-        for wish in (ids.end, ids.fill):
-            if wish not in ask.forbidden:
-                return wish
+    def answer(request: SamplingRequest) -> int:
+        for id in (ids.end, ids.fill):
+            if id not in request.forbidden:
+                return id
         return 1
 
     return answer
 
 
-def after(sounds: int, ids: SpecialIds) -> Model:
-    """Ends after so many sounds in all; asks for text never."""
-    said = 0
+def end_after(sounds: int, ids: SpecialIds) -> Model:
+    """Answers the end after a number of sounds, and never the fill id."""
+    answered = 0
 
-    def answer(ask: SamplingRequest) -> int:
-        nonlocal said
-        if said >= sounds and ids.end not in ask.forbidden:
+    def answer(request: SamplingRequest) -> int:
+        nonlocal answered
+        if answered >= sounds and ids.end not in request.forbidden:
             return ids.end
-        said += 1
-        return said % 100
+        answered += 1
+        return answered % 100
 
     return answer
 
 
 def split(ids: Sequence[int], cuts: Sequence[int]) -> list[Sequence[int]]:
-    places = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
-    return [ids[start:stop] for start, stop in itertools.pairwise(places)]
+    edges = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
+    return [ids[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 @given(
@@ -105,32 +102,29 @@ def test_every_id_is_fed_once_and_in_order_however_the_text_was_split(
 ) -> None:
     prompt = LmPrompt(tuple(range(1000, 1000 + prompt_text)), tuple(range(prompt_speech)))
     pushed = range(2000, 2000 + text)
-    recorded = Recorded(BistreamGeneration(V2, prompt), after(sounds, V2)).say(split(pushed, cuts))
+    recorded = Utterance(BistreamGeneration(V2, prompt), end_after(sounds, V2)).generate(split(pushed, cuts))
     assert recorded.ids(LmInputKind.TEXT) == [*prompt.text_ids, *pushed]
     spoken = recorded.generation.speech_ids
     assert (
         recorded.ids(LmInputKind.SPEECH)
         == [*prompt.speech_ids, *spoken][: len(recorded.ids(LmInputKind.SPEECH))]
     )
-    # Only a last sound that ends the utterance by its length needs no feeding.
+    # The last sound is not fed if the length bound ends the utterance.
     assert len(prompt.speech_ids) + len(spoken) - len(recorded.ids(LmInputKind.SPEECH)) in (0, 1)
     assert recorded.fed.count(START_INPUT) == recorded.fed.count(TURN_INPUT) == 1
     assert recorded.generation.finished
-    # However the text was split, the same is fed and spoken.
-    whole = Recorded(BistreamGeneration(V2, prompt), after(sounds, V2)).say([pushed])
+    whole = Utterance(BistreamGeneration(V2, prompt), end_after(sounds, V2)).generate([pushed])
     assert whole.fed == recorded.fed
 
 
 def test_blocks_are_5_text_ids_and_15_sounds() -> None:
-    recorded = Recorded(BistreamGeneration(V2), after(200, V2)).say([range(12)])
-    kinds = "".join(
-        unit.kind.value[0] if unit.kind is not LmInputKind.START else "B" for unit in recorded.fed
-    )
+    recorded = Utterance(BistreamGeneration(V2), end_after(200, V2)).generate([range(12)])
+    kinds = "".join(one.kind.value[0] if one.kind is not LmInputKind.START else "B" for one in recorded.fed)
     assert kinds.startswith("B" + "t" * 5 + "s" * 15 + "t" * 5 + "s" * 15 + "t" * 2 + "t" + "s")
 
 
-def test_a_request_for_text_ends_a_block_early_and_is_never_fed() -> None:
-    recorded = Recorded(BistreamGeneration(V2), eager(V2)).say([range(10)])
+def test_a_fill_id_ends_a_block_early_and_is_never_fed() -> None:
+    recorded = Utterance(BistreamGeneration(V2), eager(V2)).generate([range(10)])
     assert recorded.fed[:11] == [START_INPUT, *(LmInput(LmInputKind.TEXT, id) for id in range(10))]
     assert V2.fill not in recorded.ids(LmInputKind.SPEECH)
 
@@ -141,54 +135,56 @@ def test_a_prompt_of_whole_blocks_is_followed_by_text() -> None:
     generation.push_text([50])
     assert generation.ask() is None
     generation.push_text([51, 52, 53, 54])
-    ask = generation.ask()
-    assert ask is not None
-    assert [unit.id for unit in ask.inputs[-5:]] == [50, 51, 52, 53, 54]
+    request = generation.ask()
+    assert request is not None
+    assert [one.id for one in request.inputs[-5:]] == [50, 51, 52, 53, 54]
 
 
-def test_speech_of_the_prompt_is_heard_even_when_the_text_is_short() -> None:
-    recorded = Recorded(BistreamGeneration(V2, LmPrompt((1, 2), tuple(range(40)))), after(9, V2)).say([[7]])
+def test_speech_of_the_prompt_is_fed_even_if_the_text_is_short() -> None:
+    recorded = Utterance(
+        BistreamGeneration(V2, LmPrompt((1, 2), tuple(range(40)))), end_after(9, V2)
+    ).generate([[7]])
     assert recorded.ids(LmInputKind.SPEECH)[:40] == list(range(40))
     turn = recorded.fed.index(TURN_INPUT)
-    assert [unit.kind for unit in recorded.fed[turn + 1 : turn + 41]] == [LmInputKind.SPEECH] * 40
+    assert [one.kind for one in recorded.fed[turn + 1 : turn + 41]] == [LmInputKind.SPEECH] * 40
 
 
 @pytest.mark.parametrize("ids", [V2, V3])
-@pytest.mark.parametrize("way", [OneShotGeneration, BistreamGeneration])
+@pytest.mark.parametrize("kind", [OneShotGeneration, BistreamGeneration])
 def test_an_utterance_has_at_most_20_and_at_least_2_sounds_a_text_id(
-    way: type[Generation], ids: SpecialIds
+    kind: type[Generation], ids: SpecialIds
 ) -> None:
-    prompt = LmPrompt((1, END_OF_PROMPT)) if ids.version is CosyVoiceVersion.V3 else LmPrompt()
-    longest = Recorded(way(ids, prompt), never_done).say([range(7)])
+    prompt = LmPrompt((1, END_OF_PROMPT_ID)) if ids.version is CosyVoiceVersion.V3 else LmPrompt()
+    longest = Utterance(kind(ids, prompt), endless).generate([range(7)])
     assert len(longest.generation.speech_ids) == 7 * 20
-    shortest = Recorded(way(ids, prompt), eager(ids)).say([range(7)])
+    shortest = Utterance(kind(ids, prompt), eager(ids)).generate([range(7)])
     assert len(shortest.generation.speech_ids) == 7 * 2
 
 
-@pytest.mark.parametrize("way", [OneShotGeneration, BistreamGeneration])
-def test_other_ratios_may_be_asked_for(way: type[Generation]) -> None:
-    longest = Recorded(way(V2, LmPrompt(), SpeechLengthRule(0.5, 4)), never_done).say([range(10)])
+@pytest.mark.parametrize("kind", [OneShotGeneration, BistreamGeneration])
+def test_other_ratios_bound_the_length(kind: type[Generation]) -> None:
+    longest = Utterance(kind(V2, LmPrompt(), SpeechLengthRule(0.5, 4)), endless).generate([range(10)])
     assert len(longest.generation.speech_ids) == 40
 
 
 @pytest.mark.parametrize("ids", [V2, V3])
-def test_no_stray_id_can_be_sampled(ids: SpecialIds) -> None:
-    asks: list[SamplingRequest] = []
+def test_at_most_one_control_id_is_allowed_at_a_time(ids: SpecialIds) -> None:
+    requests: list[SamplingRequest] = []
 
-    def remember(ask: SamplingRequest) -> int:
-        asks.append(ask)
-        return never_done(ask)
+    def remember(request: SamplingRequest) -> int:
+        requests.append(request)
+        return endless(request)
 
-    Recorded(BistreamGeneration(ids, LmPrompt((END_OF_PROMPT,))), remember).say([range(7)])
-    for ask in asks:
-        assert len(set(ids.control) - set(ask.forbidden)) <= 1
-    assert {ids.end} in [set(ids.control) - set(ask.forbidden) for ask in asks]
-    assert {ids.fill} in [set(ids.control) - set(ask.forbidden) for ask in asks]
+    Utterance(BistreamGeneration(ids, LmPrompt((END_OF_PROMPT_ID,))), remember).generate([range(7)])
+    for request in requests:
+        assert len(set(ids.control) - set(request.forbidden)) <= 1
+    assert {ids.end} in [set(ids.control) - set(request.forbidden) for request in requests]
+    assert {ids.fill} in [set(ids.control) - set(request.forbidden) for request in requests]
 
 
-@pytest.mark.parametrize("way", [OneShotGeneration, BistreamGeneration])
-def test_nothing_to_say_asks_for_nothing(way: type[Generation]) -> None:
-    recorded = Recorded(way(V2, LmPrompt((1, 2, 3, 4, 5, 6), (1, 2))), never_done).say([])
+@pytest.mark.parametrize("kind", [OneShotGeneration, BistreamGeneration])
+def test_without_text_there_is_no_request(kind: type[Generation]) -> None:
+    recorded = Utterance(kind(V2, LmPrompt((1, 2, 3, 4, 5, 6), (1, 2))), endless).generate([])
     assert recorded.fed == []
     assert recorded.generation.finished
 
@@ -198,16 +194,16 @@ def test_one_shot_waits_for_the_end_of_the_text() -> None:
     generation.push_text([2])
     assert generation.ask() is None
     generation.end_text()
-    ask = generation.ask()
-    assert ask is not None
-    assert ask.inputs == (
+    request = generation.ask()
+    assert request is not None
+    assert request.inputs == (
         START_INPUT,
         LmInput(LmInputKind.TEXT, 1),
         LmInput(LmInputKind.TEXT, 2),
         TURN_INPUT,
         LmInput(LmInputKind.SPEECH, 3),
     )
-    assert generation.ask() is ask
+    assert generation.ask() is request
 
 
 def test_text_after_the_end_is_refused() -> None:
@@ -217,32 +213,17 @@ def test_text_after_the_end_is_refused() -> None:
         generation.push_text([1])
 
 
-def test_an_answer_needs_a_question() -> None:
-    with pytest.raises(ValueError, match="without having been asked"):
+def test_an_answer_needs_a_pending_request() -> None:
+    with pytest.raises(ValueError, match="no request is pending"):
         BistreamGeneration(V2).answer(3)
 
 
-@pytest.mark.parametrize("way", [OneShotGeneration, CompatOneShotGeneration])
-def test_version_3_wants_the_end_of_the_prompt_marked(way: type[Generation]) -> None:
-    generation = way(V3)
+@pytest.mark.parametrize("kind", [OneShotGeneration])
+def test_version_3_needs_the_end_of_prompt_token(kind: type[Generation]) -> None:
+    generation = kind(V3)
     generation.push_text([1, 2])
     generation.end_text()
     with pytest.raises(ValueError, match="151646"):
         generation.ask()
     with pytest.raises(ValueError, match="151646"):
         BistreamGeneration(V3, LmPrompt((1,)))
-
-
-def test_upstream_ends_version_3_before_its_least_length() -> None:
-    compat = Recorded(CompatOneShotGeneration(V3, LmPrompt((END_OF_PROMPT,))), eager(V3)).say([range(7)])
-    assert compat.generation.speech_ids == []
-
-
-def test_upstream_is_ended_by_any_control_id() -> None:
-    compat = Recorded(CompatOneShotGeneration(V2), lambda ask: V2.fill).say([range(7)])
-    assert compat.generation.speech_ids == []
-
-
-def test_upstream_fails_at_a_stray_id() -> None:
-    with pytest.raises(UnexpectedIdError, match="got id 121"):
-        Recorded(CompatBistreamGeneration(V2), lambda ask: 121).say([range(7)])

@@ -1,4 +1,4 @@
-"""The language model as a batch of sessions: company, splits and slots change nothing."""
+"""The language model: outputs do not depend on the split of the inputs, the other rows, or the slot."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ from vivavoce.models.cosyvoice.state import gather  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def tiny(version: CosyVoiceVersion) -> SpeechLmConfig:
+def tiny_lm_config(version: CosyVoiceVersion) -> SpeechLmConfig:
     return SpeechLmConfig(
         version,
         hidden=32,
@@ -36,21 +36,21 @@ def tiny(version: CosyVoiceVersion) -> SpeechLmConfig:
     )
 
 
-def tensors(version: CosyVoiceVersion) -> dict[str, Tensor]:
-    drawn = rule_weights(llm_shapes(tiny(version)), WeightRule())
+def rule_tensors(version: CosyVoiceVersion) -> dict[str, Tensor]:
+    drawn = rule_weights(llm_shapes(tiny_lm_config(version)), WeightRule())
     return {key: torch.from_numpy(array) for key, array in drawn.items()}
 
 
 @pytest.fixture(scope="module", params=list(CosyVoiceVersion))
 def lm(request: pytest.FixtureRequest) -> SpeechLm:
-    return SpeechLm.load(tiny(request.param), tensors(request.param))
+    return SpeechLm.load(tiny_lm_config(request.param), rule_tensors(request.param))
 
 
 def noise(*shape: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32))
 
 
-def test_what_comes_later_changes_nothing_before(lm: SpeechLm) -> None:
+def test_a_prefix_gives_the_outputs_of_the_whole(lm: SpeechLm) -> None:
     x = noise(1, 12, 32)
     whole, _ = lm.step(x, lm.init_state(1, 12))
     prefix, _ = lm.step(x[:, :7], lm.init_state(1, 12))
@@ -88,7 +88,7 @@ def test_a_row_alone_equals_the_row_among_others(lm: SpeechLm) -> None:
         assert together.lengths[row] == alone.lengths[0] == sum(valid_steps)
 
 
-def test_a_row_that_sits_out_keeps_its_memory_even_when_it_is_full(lm: SpeechLm) -> None:
+def test_a_row_without_inputs_keeps_its_memory_even_if_it_is_full(lm: SpeechLm) -> None:
     state = lm.init_state(2, 5)
     _, state = lm.step(noise(2, 5, 32), state, torch.tensor([5, 1]))
     assert not state.kv[1, ..., 1:5, :].any()  # padding leaves no trace
@@ -98,7 +98,7 @@ def test_a_row_that_sits_out_keeps_its_memory_even_when_it_is_full(lm: SpeechLm)
     assert state.lengths.tolist() == [5, 4]
 
 
-def test_sessions_live_in_any_slot(lm: SpeechLm) -> None:
+def test_a_session_runs_in_any_slot(lm: SpeechLm) -> None:
     x = noise(1, 9, 32)
     whole, _ = lm.step(x, lm.init_state(1, 10))
     pool = lm.init_state(4, 10)
@@ -112,7 +112,7 @@ def test_sessions_live_in_any_slot(lm: SpeechLm) -> None:
     assert pool.lengths.tolist() == [0, 6, 0, 9]
 
 
-def test_memory_that_would_overflow_is_an_error(lm: SpeechLm) -> None:
+def test_a_row_that_outgrows_its_memory_is_an_error(lm: SpeechLm) -> None:
     state = lm.init_state(1, 4)
     with pytest.raises(ValueError, match="would hold 5 ids; its memory was made for 4"):
         lm.step(noise(1, 5, 32), state)
@@ -122,7 +122,7 @@ def test_memory_that_would_overflow_is_an_error(lm: SpeechLm) -> None:
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="reads Linux's account of the process's memory"
 )
-def test_memory_that_is_not_written_to_takes_no_room(lm: SpeechLm) -> None:
+def test_unwritten_memory_is_not_resident(lm: SpeechLm) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -152,7 +152,7 @@ def test_rows_of_different_lengths_are_embedded_together(lm: SpeechLm) -> None:
 
 
 def test_version_3_keeps_its_controls_among_the_speech_ids() -> None:
-    lm = SpeechLm.load(tiny(CosyVoiceVersion.V3), tensors(CosyVoiceVersion.V3))
+    lm = SpeechLm.load(tiny_lm_config(CosyVoiceVersion.V3), rule_tensors(CosyVoiceVersion.V3))
     x, _ = embed_inputs(
         lm, [[START_INPUT, TURN_INPUT, LmInput(LmInputKind.SPEECH, 20), LmInput(LmInputKind.SPEECH, 22)]]
     )
@@ -162,10 +162,10 @@ def test_version_3_keeps_its_controls_among_the_speech_ids() -> None:
 
 @pytest.mark.parametrize("version", CosyVoiceVersion)
 def test_every_tensor_is_used_and_a_missing_one_is_named(version: CosyVoiceVersion) -> None:
-    complete = tensors(version)
-    SpeechLm.load(tiny(version), complete)
+    complete = rule_tensors(version)
+    SpeechLm.load(tiny_lm_config(version), complete)
     assert complete == {}
-    incomplete = tensors(version)
+    incomplete = rule_tensors(version)
     del incomplete["llm.model.model.layers.1.mlp.up_proj.weight"]
     with pytest.raises(KeyError, match=r"layers\.1\.mlp\.up_proj"):
-        SpeechLm.load(tiny(version), incomplete)
+        SpeechLm.load(tiny_lm_config(version), incomplete)
