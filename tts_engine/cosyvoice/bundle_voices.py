@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder, VoicePrompt, VoicePromptError
+from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
+from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
 from ..errors import BadRequest, UnknownVoice
 from ..reading.multilingual.clause_normalizer import is_supported_language
 from ..voices.enrollable import EnrollableVoices

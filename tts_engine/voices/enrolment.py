@@ -6,7 +6,8 @@ A server enrols through its engine's ``EnrollableVoices``; ``vivavoce voices`` e
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder, VoicePrompt, VoicePromptError
+from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
+from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
 from ..bundles import bundle_errors
 from ..errors import BadRequest
 from .recording import Recording

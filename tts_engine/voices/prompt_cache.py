@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from ...models.cosyvoice.front_end.voice_encoder import VoicePrompt
+from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from ..errors import VivavoceError
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...models.cosyvoice.front_end.voice_encoder import VoicePrompt, VoicePromptError
+from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
 from ..errors import BadRequest, BundleError, Overloaded
 from .index import (
     COLUMNS,

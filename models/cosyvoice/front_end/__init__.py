@@ -1,1 +1,1 @@
-"""From text and recordings to what the networks are conditioned on."""
+"""Turns text and recordings into the inputs of the networks."""

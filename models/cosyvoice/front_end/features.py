@@ -1,15 +1,15 @@
-"""What the voice encoder and the flow hear: spectra of recorded speech, in numpy alone.
+"""Spectral features of recorded speech, and resampling, in numpy alone.
 
-    resample            any usual rate to any other, windowed sinc
-    mel_spectrogram     24 kHz, 50 frames/s, natural log: the flow's prompt (v2 up to 8 kHz, v3 up to 12 kHz)
-    whisper_log_mel     16 kHz, 100 frames/s, 128 bands: the input of the speech tokenizer
-    kaldi_filter_bank   16 kHz, 100 frames/s, 80 bands: the input of the speaker encoder
+    resample            from any common rate to any other, by a windowed sinc
+    mel_spectrogram     24 kHz, 50 frames/s, natural log: prompt of the flow (v2 up to 8 kHz, v3 up to 12 kHz)
+    whisper_log_mel     16 kHz, 100 frames/s, 128 bands: input of the speech tokenizer
+    kaldi_filter_bank   16 kHz, 100 frames/s, 80 bands: input of the speaker encoder
 
-Everything is computed in float64 and handed out as float32. Limits of a recording (length, rate, channels)
-are judged in voice_encoder, not here.
+All features are computed in float64 and returned as float32. The limits of a recording (length, rate,
+channels) are checked in ``recording``.
 
-Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:95-126 (which feature goes where), and the
-definitions that it calls: Slaney's Auditory Toolbox mel scale, Whisper's and Kaldi's feature front ends,
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:95-126 (use of each feature), and the
+definitions behind it: Slaney's Auditory Toolbox mel scale, Whisper's and Kaldi's feature front ends,
 J. O. Smith's band-limited resampling with a Hann window.
 """
 
@@ -19,23 +19,23 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..config import FRAMES_PER_S, MEL_BANDS, SAMPLE_RATE
+
 Float = NDArray[np.float32]
 Double = NDArray[np.float64]
 
-MEL_RATE = 24_000  # Hz, of what mel_spectrogram hears
-MEL_HOP = 480  # samples; 50 frames/s
-MIN_MEL_SAMPLES = 721  # one more than the 720 that are mirrored at either end
-SPEECH_RATE = 16_000  # Hz, of what the two encoders hear
+MEL_HOP = SAMPLE_RATE // FRAMES_PER_S  # samples
+MEL_WINDOW = 1920  # samples
+MIN_MEL_SAMPLES = 721  # one more than the 720 that are mirrored at each end
+SPEECH_RATE = 16_000  # Hz, input of both encoders
 MIN_FILTER_BANK_SAMPLES = 400  # one window
 
-_MEL_WINDOW = 1920
-_MEL_BANDS = 80
 _MEL_FLOOR = 1e-5
 _WHISPER_WINDOW = 400
 _WHISPER_HOP = 160
 _WHISPER_BANDS = 128
 _WHISPER_FLOOR = 1e-10
-_WHISPER_RANGE = 8.0  # decades kept below the loudest point
+_WHISPER_RANGE = 8.0  # decades below the loudest point; lower values are raised to it
 _KALDI_WINDOW = 400
 _KALDI_HOP = 160
 _KALDI_TRANSFORM = 512
@@ -50,21 +50,21 @@ _SINC_ROLL_OFF = 0.99
 
 
 def mel_spectrogram(samples: ArrayLike, max_hz: float | None) -> Float:
-    """Log-mel spectrogram of 24 kHz samples; (80, T) float32, natural log, 50 frames/s, T = N // 480.
+    """Log-mel spectrogram of 24 kHz samples: (80, T) float32, natural log, 50 frames/s, T = N // 480.
 
-    max_hz: 8000 for v2, None (half the rate) for v3. Needs at least 721 samples.
+    ``max_hz`` is 8000 in version 2, None (half the rate) in version 3. Needs MIN_MEL_SAMPLES samples.
     """
-    edge = (_MEL_WINDOW - MEL_HOP) // 2
+    edge = (MEL_WINDOW - MEL_HOP) // 2
     padded = np.pad(np.asarray(samples, np.float64), edge, mode="reflect")
-    spectrum = _spectrum(padded, _MEL_WINDOW, MEL_HOP, _hann(_MEL_WINDOW), _MEL_WINDOW)
+    spectrum = _spectrum(padded, MEL_WINDOW, MEL_HOP, _hann(MEL_WINDOW), MEL_WINDOW)
     magnitude = np.sqrt(spectrum.real**2 + spectrum.imag**2 + 1e-9)
-    filters = _slaney_filters(MEL_RATE, _MEL_WINDOW, _MEL_BANDS, max_hz or MEL_RATE / 2)
+    filters = _slaney_filters(SAMPLE_RATE, MEL_WINDOW, MEL_BANDS, max_hz or SAMPLE_RATE / 2)
     mel: Double = np.log(np.maximum(magnitude @ filters.T, _MEL_FLOOR))
     return mel.T.astype(np.float32)
 
 
 def whisper_log_mel(samples: ArrayLike) -> Float:
-    """Whisper's log-mel features of 16 kHz samples; (128, T) float32, T = N // 160."""
+    """Whisper's log-mel features of 16 kHz samples: (128, T) float32, 100 frames/s, T = N // 160."""
     padded = np.pad(np.asarray(samples, np.float64), _WHISPER_WINDOW // 2, mode="reflect")
     spectrum = _spectrum(padded, _WHISPER_WINDOW, _WHISPER_HOP, _hann(_WHISPER_WINDOW), _WHISPER_WINDOW)
     power = np.abs(spectrum[:-1]) ** 2
@@ -75,9 +75,9 @@ def whisper_log_mel(samples: ArrayLike) -> Float:
 
 
 def kaldi_filter_bank(samples: ArrayLike) -> Float:
-    """Kaldi's log filter bank of 16 kHz samples in [-1, 1]; (T, 80) float32, 25 ms windows every 10 ms.
+    """Kaldi's log filter bank of 16 kHz samples in [-1, 1]: (T, 80) float32, windows of 25 ms every 10 ms.
 
-    The mean over the utterance is not taken off. Needs at least 400 samples.
+    The mean over the utterance is not subtracted. Needs MIN_FILTER_BANK_SAMPLES samples.
     """
     windows = _windows(np.asarray(samples, np.float64), _KALDI_WINDOW, _KALDI_HOP)
     centred = windows - windows.mean(axis=1, keepdims=True)
@@ -88,9 +88,9 @@ def kaldi_filter_bank(samples: ArrayLike) -> Float:
 
 
 def resample(samples: ArrayLike, source_rate: int, target_rate: int) -> Float:
-    """Samples at another rate; (ceil(N * target / source),) float32.
+    """Resample to another rate (Hz): (ceil(N * target / source),) float32.
 
-    Rates in Hz; their ratio should reduce to small numbers, as the kernel has target x source entries then.
+    The kernels have target x source entries after the ratio is reduced, so it should reduce to small numbers.
     """
     if source_rate == target_rate:
         return np.asarray(samples, np.float32)
@@ -104,7 +104,7 @@ def resample(samples: ArrayLike, source_rate: int, target_rate: int) -> Float:
 
 
 def _windows(signal: Double, window: int, hop: int) -> Double:
-    """(T, window): a view of every whole window."""
+    """All whole windows as a view, (T, window)."""
     return np.lib.stride_tricks.sliding_window_view(signal, window)[::hop]
 
 
@@ -113,7 +113,7 @@ def _spectrum(signal: Double, window: int, hop: int, shape: Double, size: int) -
 
 
 def _hann(size: int) -> Double:
-    """The periodic Hann window, as spectra want it."""
+    """The periodic Hann window, the usual one for spectra."""
     return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
 
 
@@ -130,6 +130,7 @@ def _slaney_filters(rate: int, transform: int, bands: int, max_hz: float) -> Dou
     edges = _slaney_hz(np.linspace(0, _slaney_mel(max_hz), bands + 2))
     rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
     falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
+    # (bands, bins)
     triangles = np.maximum(0, np.minimum(rising, falling))
     return np.asarray(triangles * (2 / (edges[2:] - edges[:-2]))[:, None])
 
@@ -163,7 +164,7 @@ def _kaldi_mel(hz: NDArray[np.floating]) -> Double:
 
 @lru_cache(maxsize=8)
 def _sinc_kernels(source: int, target: int) -> tuple[Double, int]:
-    """(target, 2 * width + source) kernels, one for each phase, and the width in source samples."""
+    """Kernels (target, 2 * width + source), one for each phase, and their half width in source samples."""
     cutoff = min(source, target) * _SINC_ROLL_OFF
     width = math.ceil(_SINC_ZEROS * source / cutoff)
     times = np.arange(-width, width + source) / source - np.arange(target)[:, None] / target

@@ -1,11 +1,12 @@
-"""What stands before the text in each way of speaking: a voice's own words, an instruction, or nothing.
+"""Builds the prompt of the language model for each mode of speaking.
 
-    zero_shot_prompt        in the voice of a recording, its transcript and speech before the text
-    cross_lingual_prompt    in the voice of a recording or a known speaker, whatever they spoke (cross-lingual)
-    instructed       told how: a dialect, a feeling, a pace
+    zero_shot_prompt        transcript and speech of the recording come before the text
+    cross_lingual_prompt    nothing of the recording comes before the text, so its language does not matter
+    instruct_prompt         an instruction (dialect, emotion, pace) comes before the text
 
-Version 3 was trained with a greeting and a mark before everything and repeats itself without; it is always
-there. Transcripts and instructions are strangers' text: control marks in them are read as letters.
+Version 3 was trained with a greeting and <|endofprompt|> before everything, and repeats itself without them,
+so they are always added. Transcripts and instructions are untrusted text: control tokens in them are encoded
+as plain characters.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:167-215, cosyvoice/utils/common.py:28-53.
 """
@@ -13,16 +14,13 @@ Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:167-215, cosyvoi
 from ..config import CosyVoiceVersion
 from ..lm.generation import LmPrompt
 from .text_tokenizer import TextTokenizer
-from .voice_encoder import VoicePrompt
+from .voice_prompt import VoicePrompt
 
 _V3_GREETING = "You are a helpful assistant."
 
 
 def zero_shot_prompt(tokenizer: TextTokenizer, voice: VoicePrompt) -> LmPrompt:
-    """Continue what the voice says.
-
-    Without a transcript there is nothing to continue: as ``cross_lingual_prompt``.
-    """
+    """Prompt that continues the recording of a voice; without a transcript, the cross-lingual prompt."""
     if not voice.transcript:
         return cross_lingual_prompt(tokenizer, voice.version)
     start = _prompt_start(tokenizer, voice.version)
@@ -31,12 +29,12 @@ def zero_shot_prompt(tokenizer: TextTokenizer, voice: VoicePrompt) -> LmPrompt:
 
 
 def cross_lingual_prompt(tokenizer: TextTokenizer, version: CosyVoiceVersion) -> LmPrompt:
-    """Nothing before the text but what version 3 must have."""
+    """Prompt without text or speech of a recording."""
     return LmPrompt(_prompt_start(tokenizer, version))
 
 
 def instruct_prompt(tokenizer: TextTokenizer, version: CosyVoiceVersion, instruction: str) -> LmPrompt:
-    """Say it as the instruction wants it."""
+    """Prompt with an instruction on how to speak."""
     instruction_text = instruction if version is CosyVoiceVersion.V2 else f"{_V3_GREETING} {instruction}"
     return LmPrompt((*tokenizer.encode_plain(instruction_text), tokenizer.end_of_prompt))
 

@@ -1,14 +1,14 @@
-"""Text to text ids: the byte-level pairs of Qwen and the marks that CosyVoice 2 and 3 add to them.
+"""Text to text ids: Qwen's byte-level BPE with the special tokens of CosyVoice 2 and 3.
 
-    tokenizer = TextTokenizer.load(folder / "CosyVoice-BlankEN", Version.V2)
-    tokenizer.encode("A [breath] and a word<|endofprompt|>")     marks are read as marks
-    tokenizer.encode_plain(text)                                control marks are letters like any other
+    tokenizer = TextTokenizer.load(folder / "CosyVoice-BlankEN", CosyVoiceVersion.V2)
+    tokenizer.encode("A [breath] and a word<|endofprompt|>")     special tokens become their ids
+    tokenizer.encode_plain(text)                                 control tokens are encoded as characters
 
-Text that a stranger wrote goes through ``encode_plain``, so that it cannot end the prompt. Any script can be
-encoded: what has no pair of its own is spelled in bytes.
+Untrusted text goes through ``encode_plain``, so that it cannot end the prompt. Any script can be encoded:
+characters without a merge fall back to bytes.
 
-Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/tokenizer/tokenizer.py:241-327 (the marks, their order);
-Qwen2's tokenizer (NFC, its pattern of words, byte-level pairs).
+Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/tokenizer/tokenizer.py:241-327 (special tokens and their
+order); Qwen2's tokenizer (NFC, the pattern of words, byte-level BPE).
 """
 
 import base64
@@ -23,13 +23,13 @@ from tokenizers.models import BPE
 
 from ..config import CosyVoiceVersion
 
-END_OF_PROMPT = "<|endofprompt|>"
+END_OF_PROMPT_TOKEN = "<|endofprompt|>"
 
 _WORD_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT)
+_CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT_TOKEN)
 _SOUND_TOKENS = """
 [breath] <strong> </strong> [noise] [laughter] [cough] [clucking] [accent] [quick_breath] <laughter>
 </laughter> [hissing] [sigh] [vocalized-noise] [lipsmack] [mn]
@@ -47,7 +47,7 @@ uài uàn uàng uá uái uán uáng uè ué uì uí uò uó uā uāi uān uāng 
 
 
 def special_tokens(version: CosyVoiceVersion) -> tuple[str, ...]:
-    """The marks that follow the pairs, in the order of their ids; v2's come first in v3."""
+    """Special tokens in the order of their ids, which follow the merges; those of v2 come first in v3."""
     common = (*_CONTROL_TOKENS, *_SOUND_TOKENS.split())
     if version is CosyVoiceVersion.V2:
         return common
@@ -55,11 +55,11 @@ def special_tokens(version: CosyVoiceVersion) -> tuple[str, ...]:
 
 
 class TextTokenizer:
-    """Encodes and decodes; immutable, and may be shared by threads.
+    """Encodes and decodes text. Immutable and thread-safe.
 
     Attributes:
-        rows: ids in all, marks included; they need as many rows of the text embedding.
-        end_of_prompt: the id after which version 3 begins to interleave.
+        vocab_size: number of ids with the special tokens; the text embedding needs as many rows.
+        end_of_prompt: id of <|endofprompt|>, after which version 3 begins to interleave.
     """
 
     def __init__(
@@ -69,25 +69,25 @@ class TextTokenizer:
         version: CosyVoiceVersion,
         first_special_id: int,
     ) -> None:
-        ids = {token: first_special_id + place for place, token in enumerate(special_tokens(version))}
+        ids = {token: first_special_id + index for index, token in enumerate(special_tokens(version))}
         merges = list(merges)
         self._with_control_tokens = _build(vocabulary, merges, ids)
         self._without_control_tokens = _build(
             vocabulary, merges, {token: id for token, id in ids.items() if "|" not in token}
         )
         self.vocab_size = first_special_id + len(ids)
-        self.end_of_prompt = ids[END_OF_PROMPT]
+        self.end_of_prompt = ids[END_OF_PROMPT_TOKEN]
 
     @classmethod
     def load(cls, folder: Path, version: CosyVoiceVersion) -> "TextTokenizer":
         """Read vocab.json and merges.txt of a Qwen folder.
 
-        Raises OSError and ValueError as reading them does.
+        Raises OSError if a file cannot be read, ValueError if it is damaged.
         """
         vocabulary: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))
-        # The marks follow the last, and each id is a row of the text embedding.
+        # Special tokens follow the last id, and each id is a row of the text embedding.
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-            raise ValueError(f"vocab.json: its {len(vocabulary):,} tokens have other ids than 0, 1, 2, ...")
+            raise ValueError(f"vocab.json: its {len(vocabulary):,} tokens must have the ids 0, 1, 2, ...")
         lines = (folder / "merges.txt").read_text("utf-8").splitlines()
         merges = [
             _parse_merge(line, vocabulary) for line in lines if line and not line.startswith("#version")
@@ -98,35 +98,38 @@ class TextTokenizer:
     def from_ranks(
         cls, ranks: Mapping[bytes, int], version: CosyVoiceVersion, first_special_id: int | None = None
     ) -> "TextTokenizer":
-        """Build from byte strings and their ranks, as in tiktoken files; the marks follow the last."""
+        """Build from byte strings and their ranks, as in tiktoken files.
+
+        ``first_special_id`` defaults to the id after the last rank.
+        """
         first_id = max(ranks.values()) + 1 if first_special_id is None else first_special_id
         vocabulary = {_as_characters(token): rank for token, rank in ranks.items()}
         return cls(vocabulary, bpe_merges(ranks), version, first_id)
 
     def encode(self, text: str) -> list[int]:
-        """Text ids, every mark read as such; nothing is added at either end."""
+        """Encode trusted text: special tokens become their ids. Nothing is added at either end."""
         ids: list[int] = self._with_control_tokens.encode(text, add_special_tokens=False).ids
         return ids
 
     def encode_plain(self, text: str) -> list[int]:
-        """Text ids, control marks (``<|...|>``) read as the letters that they are written with."""
+        """Encode untrusted text: control tokens (``<|...|>``) are encoded as characters."""
         ids: list[int] = self._without_control_tokens.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, text_ids: Iterable[int]) -> str:
-        """The text, marks included."""
+        """Decode ids to text, special tokens included."""
         text: str = self._with_control_tokens.decode(list(text_ids), skip_special_tokens=False)
         return text
 
 
 def read_tiktoken_ranks(path: Path) -> dict[bytes, int]:
-    """The ranks of a tiktoken file: a token in base 64 and its rank in every line."""
+    """Read the ranks of a tiktoken file, which has a token in base 64 and its rank in each line."""
     lines = (line.split() for line in path.read_text("ascii").splitlines() if line)
     return {base64.b64decode(token): int(rank) for token, rank in lines}
 
 
 def bpe_merges(ranks: Mapping[bytes, int]) -> Iterator[tuple[str, str]]:
-    """The pair that makes each token of more than one byte, by rising rank."""
+    """Yield the pair that makes each token of more than one byte, by rising rank."""
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
         if len(token) > 1:
             parts = _split_by_rank(token, ranks, rank)
@@ -135,21 +138,21 @@ def bpe_merges(ranks: Mapping[bytes, int]) -> Iterator[tuple[str, str]]:
 
 
 def _split_by_rank(token: bytes, ranks: Mapping[bytes, int], below: int) -> list[bytes]:
-    """Join neighbours, the lowest rank first, as long as there is one below the bound."""
-    parts = [token[place : place + 1] for place in range(len(token))]
+    """Join neighbours, the lowest rank first, while a joined rank is below the bound."""
+    parts = [token[index : index + 1] for index in range(len(token))]
     while len(parts) > 1:
         joined = [ranks.get(left + right, below) for left, right in pairwise(parts)]
         lowest = min(joined)
         if lowest >= below:
             break
-        place = joined.index(lowest)
-        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        index = joined.index(lowest)
+        parts[index : index + 2] = [parts[index] + parts[index + 1]]
     return parts
 
 
 @cache
 def byte_characters() -> str:
-    """The letter that stands for each byte: itself where it can be printed, else one from U+0100 up."""
+    """The character that stands for each byte in a vocabulary: itself if printable, else one from U+0100."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = count(256)
     return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))
@@ -162,12 +165,12 @@ def _as_characters(token: bytes) -> str:
 def _parse_merge(line: str, vocabulary: Mapping[str, int]) -> tuple[str, str]:
     left, _, right = line.partition(" ")
     if not (left in vocabulary and right in vocabulary and left + right in vocabulary):
-        raise ValueError(f"merges.txt joins {line!r}, which vocab.json does not know")
+        raise ValueError(f"merges.txt joins {line!r}, of which vocab.json lacks a part or the result")
     return left, right
 
 
 def _build(vocabulary: Mapping[str, int], merges: list[tuple[str, str]], ids: Mapping[str, int]) -> Tokenizer:
-    # Marks are given their ids beside the pairs; otherwise they would be numbered as they come.
+    # The vocabulary fixes the ids of special tokens; the library would number them in order of addition.
     tokenizer = Tokenizer(BPE({**vocabulary, **ids}, merges, fuse_unk=False))
     tokenizer.normalizer = normalizers.NFC()
     words = pre_tokenizers.Split(Regex(_WORD_PATTERN), "isolated")
@@ -179,7 +182,7 @@ def _build(vocabulary: Mapping[str, int], merges: list[tuple[str, str]], ids: Ma
 
 
 def _arpabet() -> list[str]:
-    """Consonants as they are; vowels without and with each of three stresses; all in alphabetical order."""
+    """ARPAbet symbols in alphabetical order; vowels without a stress and with each of three."""
     vowels = [vowel + stress for vowel in _ARPABET_VOWELS.split() for stress in ("", "0", "1", "2")]
     return sorted([*vowels, *_ARPABET_CONSONANTS.split()])
 

@@ -28,7 +28,8 @@ from vivavoce.gateway.web.http_server import HttpServer
 from vivavoce.gateway.web.openapi.document import OpenApiRoutes
 from vivavoce.gateway.web.request_log import RequestLog
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, check_recording
+from vivavoce.models.cosyvoice.front_end.recording import check_recording
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine, EngineConfig

@@ -20,7 +20,8 @@ from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt, check_recording
+from vivavoce.models.cosyvoice.front_end.recording import check_recording
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine, EngineConfig

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.errors import BundleError
 from vivavoce.tts_engine.voices.prompt_cache import PromptCache, prompt_size_bytes
 

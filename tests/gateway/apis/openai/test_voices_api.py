@@ -12,7 +12,7 @@ from shared.recordings import as_data_url, recording
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.cosyvoice.front_end.voice_encoder import VoicePrompt
+from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")

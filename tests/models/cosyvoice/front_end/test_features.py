@@ -1,4 +1,4 @@
-"""Features of speech: a tone lies in its band, silence at the floor, and rates change lengths exactly."""
+"""Features of speech: bands of tones, the floor of silence, and exact lengths after resampling."""
 
 import math
 
@@ -19,7 +19,7 @@ def test_a_higher_tone_lies_in_a_higher_band() -> None:
     assert low[:, 25].argmax() < high[:, 25].argmax()
 
 
-def test_version_2_does_not_hear_what_lies_above_8_kilohertz() -> None:
+def test_the_mel_of_version_2_ends_at_8_kilohertz() -> None:
     hiss = tone(10_000, 24_000)
     assert features.mel_spectrogram(hiss, 8000)[:, 10:40].max() < -3
     assert features.mel_spectrogram(hiss, None)[:, 10:40].max() > -1
@@ -38,13 +38,13 @@ def test_silence_is_the_floor_of_each_feature() -> None:
     assert features.kaldi_filter_bank(silence) == pytest.approx(math.log(np.finfo(np.float32).eps))
 
 
-def test_whisper_keeps_eight_decades_below_the_loudest_point() -> None:
+def test_whisper_features_span_eight_decades() -> None:
     mel = features.whisper_log_mel(np.concatenate([tone(440, 16_000), np.zeros(16_000)]))
     assert mel.max() - mel.min() == pytest.approx(2)
     assert mel.shape == (128, 200)
 
 
-def test_a_window_makes_one_row_of_the_filter_bank() -> None:
+def test_one_window_gives_one_row_of_the_filter_bank() -> None:
     assert features.kaldi_filter_bank(np.zeros(features.MIN_FILTER_BANK_SAMPLES)).shape == (1, 80)
     assert features.kaldi_filter_bank(np.zeros(16_000)).shape == (98, 80)
 
@@ -56,6 +56,6 @@ def test_a_tone_keeps_its_pitch_and_level_at_another_rate(rate: int) -> None:
     np.testing.assert_allclose(resampled[200:-200], tone(1000, 24_000)[200:-200], atol=2e-3)
 
 
-def test_the_same_rate_changes_nothing() -> None:
+def test_resampling_to_the_same_rate_changes_nothing() -> None:
     samples = tone(440, 24_000).astype(np.float32)
     assert np.array_equal(features.resample(samples, 24_000, 24_000), samples)

@@ -1,4 +1,4 @@
-"""Text ids: marks in order, nothing that cannot be encoded, and no control marks from strangers."""
+"""Text ids: order of special tokens, any text encodes, and untrusted text has no control tokens."""
 
 import json
 from pathlib import Path
@@ -25,13 +25,13 @@ RANKS = {bytes([byte]): byte for byte in range(256)} | {
 PLAIN = TextTokenizer.from_ranks(RANKS, CosyVoiceVersion.V2)
 
 
-def test_version_3_continues_version_2() -> None:
+def test_the_special_tokens_of_version_3_continue_those_of_version_2() -> None:
     assert len(special_tokens(CosyVoiceVersion.V2)) == 20
     assert len(special_tokens(CosyVoiceVersion.V3)) == 281
     assert special_tokens(CosyVoiceVersion.V3)[:20] == special_tokens(CosyVoiceVersion.V2)
     assert len(set(special_tokens(CosyVoiceVersion.V3))) == 281
-    # At the released vocabulary of 151,643 pairs these are the ids of the release.
-    ids = {mark: 151_643 + place for place, mark in enumerate(special_tokens(CosyVoiceVersion.V3))}
+    # Ids at the released vocabulary of 151,643 merges.
+    ids = {token: 151_643 + index for index, token in enumerate(special_tokens(CosyVoiceVersion.V3))}
     assert ids["<|endofprompt|>"] == 151_646
     assert (ids["<|endofsystem|>"], ids["[AA]"], ids["[ZH]"]) == (151_663, 151_664, 151_747)
     assert (ids["[a]"], ids["[ǜ]"]) == (151_748, 151_923)
@@ -42,13 +42,13 @@ def test_pairs_are_joined_by_rank() -> None:
     assert PLAIN.encode("hello wor") == [RANKS[b"hello"], RANKS[b" wor"]]
 
 
-def test_the_marks_follow_the_last_rank() -> None:
+def test_special_tokens_follow_the_last_rank() -> None:
     assert PLAIN.end_of_prompt == len(RANKS) + 3
     assert PLAIN.vocab_size == len(RANKS) + 20
     assert PLAIN.encode("he[breath]he") == [RANKS[b"he"], len(RANKS) + 4, RANKS[b"he"]]
 
 
-def test_a_stranger_cannot_end_the_prompt() -> None:
+def test_untrusted_text_cannot_end_the_prompt() -> None:
     assert PLAIN.end_of_prompt in PLAIN.encode("a<|endofprompt|>b")
     plain = PLAIN.encode_plain("a<|endofprompt|>b")
     assert PLAIN.end_of_prompt not in plain
@@ -57,17 +57,17 @@ def test_a_stranger_cannot_end_the_prompt() -> None:
 
 
 @given(st.text())
-def test_any_text_can_be_encoded_and_comes_back_normalised(text: str) -> None:
+def test_any_text_encodes_and_decodes_normalised(text: str) -> None:
     ids = PLAIN.encode_plain(text)
     assert all(0 <= id < PLAIN.vocab_size for id in ids)
     assert PLAIN.encode_plain(PLAIN.decode(ids)) == ids
 
 
-def test_fifty_thousand_characters_of_an_unknown_script() -> None:
+def test_fifty_thousand_characters_without_a_merge_are_encoded_as_bytes() -> None:
     assert len(PLAIN.encode("ᚠ" * 50_000)) == 150_000
 
 
-def test_a_folder_is_read_as_its_ranks_were(tmp_path: Path) -> None:
+def test_a_folder_encodes_like_its_ranks(tmp_path: Path) -> None:
     spelled = {token.decode("latin-1").translate(byte_characters()): rank for token, rank in RANKS.items()}
     (tmp_path / "vocab.json").write_text(json.dumps(spelled), "utf-8")
     lines = ["#version: 0.2", *(f"{left} {right}" for left, right in bpe_merges(RANKS))]
