@@ -1,4 +1,7 @@
-"""The three networks of a checked bundle, built at its sizes and loaded: every tensor used, none left over.
+"""Loads the three networks of a checked bundle.
+
+Each network is built at the sizes that the bundle states and takes every tensor of its weight file: a missing
+or an unused tensor is an error.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:67-75.
 """
@@ -10,19 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
-from .config import CosyVoiceConfig, CosyVoiceVersion
+from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion
 from .devices import CPU, DeviceError
-from .flow.dit import DitConfig
-from .flow.encoder import EncoderConfig
-from .flow.flow import Flow, FlowConfig
+from .flow.flow import Flow
 from .flow.state import FlowPolicy
-from .flow.unet import UnetConfig
 from .layers import load_weights
-from .lm.speech_lm import TEXT_EMBEDDING_KEY, SpeechLm
+from .lm.speech_lm import SpeechLm
 from .precision import Precision
 from .vocoder.hift_v2 import HiftV2
 from .vocoder.hift_v3 import HiftV3
-from .vocoder.layers import HiftConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +39,10 @@ def load_networks(
     precision: Precision = Precision.FP32,
     device: torch.device = CPU,
 ) -> CosyVoiceNetworks:
-    """Load all three, one file after the other; raises InvalidBundleError.
+    """Load all three networks onto ``device``, one weight file after the other.
 
-    policy: what the flow remembers. precision: of the language model. device: that they compute on.
+    ``policy`` sets the attention memory of the flow, ``precision`` the matrices of the language model. Raises
+    InvalidBundleError and DeviceError.
     """
     return CosyVoiceNetworks(
         load_lm(bundle, precision, device), load_flow(bundle, policy, device), load_vocoder(bundle, device)
@@ -52,83 +52,37 @@ def load_networks(
 def load_lm(
     bundle: CosyVoiceBundle, precision: Precision = Precision.FP32, device: torch.device = CPU
 ) -> SpeechLm:
-    """The language model.
+    """Load the language model.
 
-    Of its text embedding, half a gigabyte, only the rows that are used come to a CPU's memory. Raises
-    InvalidBundleError, and DeviceError for a precision that the device has not.
+    On a CPU the text embedding (half a gigabyte) stays in its file: only rows that are read occupy memory.
+    Raises InvalidBundleError, and DeviceError if the device does not support the precision.
     """
     if precision is Precision.INT8 and device.type != "cpu":
         raise DeviceError(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
     weights = _read_weights(bundle, "llm.pt", device, memory_mapped=(TEXT_EMBEDDING_KEY,))
     lm = SpeechLm.load(bundle.network_config.lm, weights, precision)
     if weights:
-        raise InvalidBundleError(
-            f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} among them"
-        )
+        raise InvalidBundleError(f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} first")
     return lm
 
 
 def load_flow(bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, device: torch.device = CPU) -> Flow:
-    """The flow of either version."""
+    """Load the flow of either version. Raises InvalidBundleError."""
     with torch.device("meta"):
-        flow = Flow(flow_config(bundle.network_config), policy)
+        flow = Flow(bundle.network_config.flow, policy)
     _load_network(flow, bundle, "flow.pt", device)
     return flow
 
 
 def load_vocoder(bundle: CosyVoiceBundle, device: torch.device = CPU) -> HiftV2 | HiftV3:
-    """The vocoder of the bundle's version."""
-    config = hift_config(bundle.network_config)
+    """Load the vocoder of the bundle's version. Raises InvalidBundleError."""
+    config = bundle.network_config.hift
     with torch.device("meta"):
         vocoder = HiftV2(config) if bundle.version is CosyVoiceVersion.V2 else HiftV3(config)
     _load_network(vocoder, bundle, "hift.pt", device)
-    vocoder.spectra.window = vocoder.spectra.window.to(device)  # comes from no weight
+    # The window is computed, not read from the weight file.
+    vocoder.spectra.window = vocoder.spectra.window.to(device)
     return vocoder
-
-
-def flow_config(config: CosyVoiceConfig) -> FlowConfig:
-    """The flow's sizes in its own words."""
-    sizes = config.flow
-    if config.version is CosyVoiceVersion.V3:
-        dit = sizes.dit
-        return FlowConfig(
-            encoder=None,
-            estimator=DitConfig(dit.width, dit.depth, dit.heads, dit.head_width, dit.factor),
-            speech_ids=config.lm.codebook_size,
-            speaker_width=sizes.speaker,
-            lookahead_width=sizes.lookahead_channels,
-        )
-    encoder, unet = sizes.encoder, sizes.unet
-    return FlowConfig(
-        encoder=EncoderConfig(encoder.width, encoder.heads, encoder.inner, encoder.layers, encoder.up_layers),
-        estimator=UnetConfig(
-            channels=unet.channels,
-            attention_head_dim=unet.head_width,
-            blocks=unet.blocks,
-            mid_blocks=unet.mid_blocks,
-            heads=unet.heads,
-        ),
-        speech_ids=config.lm.codebook_size,
-        speaker_width=sizes.speaker,
-    )
-
-
-def hift_config(config: CosyVoiceConfig) -> HiftConfig:
-    """The vocoder's sizes in its own words."""
-    sizes = config.hift
-    return HiftConfig(
-        base_channels=sizes.channels,
-        harmonics=sizes.harmonics,
-        upsample_rates=sizes.upsample_rates,
-        upsample_kernels=sizes.upsample_kernels,
-        n_fft=sizes.transform,
-        hop=sizes.hop,
-        kernels=sizes.resblock_kernels,
-        dilations=(sizes.dilations,) * len(sizes.resblock_kernels),
-        source_kernels=sizes.source_kernels,
-        source_dilations=(sizes.dilations,) * len(sizes.source_kernels),
-        f0_channels=sizes.f0_channels,
-    )
 
 
 def _load_network(network: nn.Module, bundle: CosyVoiceBundle, name: str, device: torch.device) -> None:
@@ -142,6 +96,6 @@ def _read_weights(
     bundle: CosyVoiceBundle, name: str, device: torch.device, memory_mapped: Collection[str] = ()
 ) -> dict[str, Tensor]:
     weights = bundle.load(name, memory_mapped)
-    for key in weights:  # one by one, so that none is held twice
+    for key in weights:  # one by one, so that no more than one tensor exists on both sides
         weights[key] = weights[key].to(device)
     return weights

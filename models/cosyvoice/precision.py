@@ -1,23 +1,24 @@
-"""In which numbers the language model's matrices are kept: what a step reads, and so what a token costs.
+"""Number formats of the language model's matrices, which set the memory that a step reads, and so its time.
 
 Only the matrices change. Activations between them, norms, attention and its memory stay float32, so that a
-state means the same in every precision and an error is the weights' own.
+state means the same in every precision.
 
     fp32    as published
-    bf16    matrices and what goes into and comes out of them in bfloat16; half the memory
-    fp16    the same in float16; for a graphics card: on a CPU several rows at once take longer than in fp32
-    int8    matrices in 8 bits, a scale for each output, the first ones in 16; over a quarter; CPU only
+    bf16    matrices and their inputs and outputs in bfloat16; half the memory
+    fp16    the same in float16, for a GPU: on a CPU a step of several rows is slower than in fp32
+    int8    matrices in 8 bits with a scale for each output; over a quarter of the memory; CPU only
 
-With int8 the first layer keeps 16 bits, and attention's projections in the first quarter of them: what is
-wrong there goes through all that follows, and made three quarters of the error.
+With int8 the whole first layer keeps 16 bits, and so do the attention projections in the first quarter of the
+layers: errors made there pass through all later layers, and made up three quarters of the total.
 
-An int8 product takes its input in two planes of 8 bits, the second with what the first leaves over. A row
-with one channel a hundred times as large as the others, as Qwen has them, keeps the small ones that way,
-and the second plane is nearly free: a product of few rows takes as long as its matrix takes to be read (two
-take up to 1.4 times as long as six, so it is given six). Sums are of whole numbers, so that a row's product
-is the same to the bit in any company, and a session says alone what it says among others, as in fp32. In 16
-bits it does not: what comes out of a product is rounded coarsely, the order of its sums depends on how many
-rows there are, and soon other ids are drawn.
+An int8 product takes its input as two planes of 8-bit digits, the second one for the remainder of the first.
+Qwen has rows with one channel a hundred times as large as the others; two planes keep the small channels. The
+second plane is nearly free, because a product of few rows takes as long as reading its matrix (two rows take
+up to 1.4 times as long as six, so at least six are computed).
+
+Sums of whole numbers do not depend on their order, so with int8, as with fp32, a session samples the same ids
+alone and in a batch. With 16 bits it does not: the products are rounded coarsely, their order of summation
+depends on the number of rows, and different ids are drawn soon.
 
 Source: LLM.int8() (arXiv:2208.07339) for scales by row and output, and for what outliers do to 8 bits.
 """
@@ -35,7 +36,7 @@ _TINY = torch.finfo(torch.float32).tiny
 
 
 class Precision(StrEnum):
-    """What the language model's matrices are kept in."""
+    """Number format of the language model's matrices."""
 
     FP32 = "fp32"
     BF16 = "bf16"
@@ -44,21 +45,21 @@ class Precision(StrEnum):
 
 
 class MatrixRole(Enum):
-    """Where in the decoder a matrix is. The value: up to which depth int8 leaves it 16 bits."""
+    """Part of the decoder that a matrix belongs to; with int8, matrices below this depth keep 16 bits."""
 
     ATTENTION = 1 / 4
     OTHER = 1 / 24
 
 
-def linear_class(precision: Precision, place: MatrixRole, depth: float) -> type[Linear]:
-    """The matrix product of a precision. depth: 0 in the first layer, below 1 in the last, 1 in the head."""
-    if precision is Precision.INT8 and depth < place.value:
+def linear_class(precision: Precision, role: MatrixRole, depth: float) -> type[Linear]:
+    """The matrix product of a precision. ``depth`` is layer / layers, and 1 for the head."""
+    if precision is Precision.INT8 and depth < role.value:
         return _Int16Linear
     return _LINEARS[precision]
 
 
 class _SixteenBitLinear(Linear):
-    """A product in 16 bits; takes and gives what it is called with."""
+    """A product in 16 bits; returns the dtype of its input."""
 
     dtype: ClassVar[torch.dtype]
 
@@ -80,22 +81,22 @@ class _Fp16Linear(_SixteenBitLinear):
 
 
 class _QuantizedLinear(Linear):
-    """A product of two planes of digits with a matrix of digits: sums of whole numbers.
+    """A product of two planes of input digits with a matrix of weight digits, in whole numbers.
 
-    A row of inputs becomes whole numbers as large as fit, and those two digits in base b, of which b / 2
-    stands for nought; what noughts come to is taken off with each sum:
+    A row of inputs is scaled to the largest integers that fit and split into two digits of base b, stored
+    with an offset of b / 2; the product of a zero row, computed once, removes the offset from each sum:
 
-        x = largest / limit * (b * (high - b / 2) + (low - b / 2))         0 <= high, low < b
+        x = max_abs / max_integer * (b * (high - b / 2) + (low - b / 2))         0 <= high, low < b
     """
 
     digits: ClassVar[int]  # of a weight, 8 bits each
     bits: int  # of a digit of an input
-    max_integer: int
-    scale: Tensor
-    zero_points: Tensor
-    zero_offsets: Tensor | None
-    digit_shifts: Tensor
-    rounding_offset: Tensor
+    max_integer: int  # of a scaled input
+    scale: Tensor  # (digits * outputs,) float32
+    zero_points: Tensor  # (digits * outputs,) int32, all 0
+    zero_offsets: Tensor | None  # (digits * outputs,) float32, minus the product of a zero row
+    digit_shifts: Tensor  # (2, 1, 1) int32, of the high and the low digit
+    rounding_offset: Tensor  # scalar float32: offset of the digits, and 0.5 because integers are truncated
 
     def prepare(self) -> None:
         weight = self.get_parameter("weight").data
@@ -110,13 +111,13 @@ class _QuantizedLinear(Linear):
         self.scale = torch.cat([scale / self.max_integer * 256**place for place in range(self.digits)])
         self.zero_points = torch.zeros(len(self.scale), dtype=torch.int32)
         self.digit_shifts = torch.tensor([self.bits, 0], dtype=torch.int32)[:, None, None]
-        self.rounding_offset = torch.tensor(middle + 0.5)  # what follows is cut off, so rounded
+        self.rounding_offset = torch.tensor(middle + 0.5)
         self.zero_offsets = None
         zero_row = torch.full((1, weight.shape[1]), base // 2, dtype=torch.uint8)
         self.zero_offsets = self._multiply(zero_row)[0].neg_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: (..., inputs) float32 -> (..., outputs) float32."""
+        """(..., inputs) float32 to (..., outputs) float32."""
         if not x.numel():
             return x.new_empty(*x.shape[:-1], len(self.scale) // self.digits)
         rows = x.reshape(-1, x.shape[-1])
@@ -129,7 +130,7 @@ class _QuantizedLinear(Linear):
         return product.view(*x.shape[:-1], -1)
 
     def _digit_planes(self, rows: Tensor, max_abs: Tensor) -> Tensor:
-        """(B, K) float32, (B, 1) -> (2 * B or more, K) uint8: high digits of all rows, low ones, anything."""
+        """Digits of (B, K) inputs: (2 * B or more, K) uint8, high digits, low digits, then undefined rows."""
         integers = torch.addcdiv(self.rounding_offset, rows, max_abs, value=self.max_integer).to(torch.int32)
         planes = integers >> self.digit_shifts
         if self.bits < 8:
@@ -140,8 +141,8 @@ class _QuantizedLinear(Linear):
         return buffer
 
     def _multiply(self, planes: Tensor) -> Tensor:
-        """(2 * B, K) uint8 -> (2 * B, digits * N) float32."""
-        # The overload by its name: to look for it takes as long as a small product.
+        """(2 * B, K) uint8 to (2 * B, digits * N) float32."""
+        # The overload is named, because its lookup takes as long as a small product.
         product: Tensor = torch.ops.onednn.qlinear_pointwise.default(
             planes, 1.0, 0, self.matrix, self.scale, self.zero_points,
             self.zero_offsets, 1.0, 0, torch.float32, "none", [], "",
@@ -158,12 +159,12 @@ class _Int16Linear(_QuantizedLinear):
 
 
 def _bits_per_digit() -> int:
-    # Without VNNI two products of 8 bits are added in 16, where those of full size saturate.
+    # Without VNNI two 8-bit products are added in 16 bits, which saturates at full size.
     return 8 if torch.cpu._is_vnni_supported() else 7
 
 
 def _weight_digits(integers: Tensor, digits: int) -> Tensor:
-    """(N, K) int32 -> (digits * N, K) int8, the lowest digits first."""
+    """Split (N, K) int32 into (digits * N, K) int8, the lowest digits first."""
     parts = []
     for _ in range(digits):
         higher = (integers + 128) >> 8

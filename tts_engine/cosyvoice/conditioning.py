@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.cosyvoice.flow.encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
-from ...models.cosyvoice.flow.state import BLOCK_IDS
+from ...models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
 from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 

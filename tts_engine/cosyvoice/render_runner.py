@@ -23,12 +23,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, MEL_BANDS
 from ...models.cosyvoice.devices import to_device, to_host
-from ...models.cosyvoice.flow.encoder import FRAMES_PER_SPEECH_ID
-from ...models.cosyvoice.flow.flow import MEL_BANDS, Flow
+from ...models.cosyvoice.flow.flow import Flow
 from ...models.cosyvoice.flow.hop_schedule import SpeechIdChunk
 from ...models.cosyvoice.flow.mel_stretcher import MelStretcher
-from ...models.cosyvoice.flow.state import BLOCK_IDS, FlowChunk, FlowState
+from ...models.cosyvoice.flow.state import FlowChunk, FlowState
 from ...models.cosyvoice.networks import CosyVoiceNetworks
 from ...models.cosyvoice.state import gather, join_states, tensors
 from ...models.cosyvoice.vocoder.hift_v2 import HiftV2, HiftV2State

@@ -17,14 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...models.cosyvoice.checkpoint.bundle import open_bundle
-from ...models.cosyvoice.config import CosyVoiceVersion
+from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, CosyVoiceVersion
 from ...models.cosyvoice.devices import find_device, separate_stream
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.lm.decoding import DecodeTurn
 from ...models.cosyvoice.lm.generation import (
     BistreamGeneration,
-    CompatBistreamGeneration,
-    CompatOneShotGeneration,
     Generation,
     LmPrompt,
     OneShotGeneration,
@@ -41,7 +39,7 @@ from .lm_runner import MAX_BATCHED_INPUTS, LmRunner
 from .policy import CosyVoicePolicy, Interleave
 from .render_runner import RenderInput, RenderRunner
 from .sentence import SentenceConfig
-from .session import FRAMES_PER_ID, CosyVoiceSession
+from .session import CosyVoiceSession
 from .session_capacity import max_sessions_in_memory
 
 
@@ -259,7 +257,7 @@ class CosyVoiceRenderer:
         """Sessions that memory has room for now, the open ones included."""
         policy, sessions = self._policy, [*self._sessions.values()]
         window = policy.flow.window_frames
-        max_ids = window // FRAMES_PER_ID if window else sys.maxsize
+        max_ids = window // FRAMES_PER_SPEECH_ID if window else sys.maxsize
         voices = [
             self._render_runner.copied_voice_ids(session.conditioning.flow_prompt) for session in sessions
         ]
@@ -299,8 +297,6 @@ def _generation_factory(ids: SpecialIds, policy: CosyVoicePolicy) -> Callable[[L
     kinds: dict[Interleave, type[Generation]] = {
         Interleave.BISTREAM: BistreamGeneration,
         Interleave.ONE_SHOT: OneShotGeneration,
-        Interleave.COMPAT_BISTREAM: CompatBistreamGeneration,
-        Interleave.COMPAT_ONE_SHOT: CompatOneShotGeneration,
     }
     kind = kinds[policy.interleave]
     return lambda prompt: kind(ids, prompt, policy.length)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, SPEECH_IDS_PER_S
 from ...models.cosyvoice.lm.decoding import DecodeTurn
 from ...models.cosyvoice.lm.generation import SamplingRequest
 from ...models.cosyvoice.lm.sampling import seeded_uniforms
@@ -24,10 +25,8 @@ from ..segmenter import BoundaryKind, Segment
 from .conditioning import VoiceConditioning
 from .render_runner import RenderInput, Samples
 from .sentence import SentenceConfig, SpokenSentence, TextPiece, Words
-from .word_timing import IDS_PER_S
 
 SAMPLES_PER_ID = 960  # at 24 kHz
-FRAMES_PER_ID = 2  # mel frames, 50 a second
 
 
 class CosyVoiceSession:
@@ -132,7 +131,7 @@ class CosyVoiceSession:
             words,
             self.is_drained,
             speech_ids=(first, stop),
-            mel_frames=(FRAMES_PER_ID * first, FRAMES_PER_ID * stop),
+            mel_frames=(FRAMES_PER_SPEECH_ID * first, FRAMES_PER_SPEECH_ID * stop),
             text=sentence.text,
         )
 
@@ -190,7 +189,7 @@ class CosyVoiceSession:
             sentence.spoken_ids if sentence.done else until_speech_id, total
         ):
             begin_s, end_s = (
-                start_sample / SAMPLE_RATE + place / (IDS_PER_S * speed)
+                start_sample / SAMPLE_RATE + place / (SPEECH_IDS_PER_S * speed)
                 for place in (timed.start, timed.stop)
             )
             yield Word("", begin_s, end_s, timed.word.start, timed.word.stop)

@@ -17,10 +17,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...models.cosyvoice.config import SPEECH_IDS_PER_S
 from ..reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
 from ..segmenter import SpokenWord
-
-IDS_PER_S = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,8 @@ class WordTimeEstimator:
         """Add the words of the next ``text_ids`` text ids."""
         words = group_written_words(spoken)
         lengths = [
-            IDS_PER_S * estimate_seconds(spoken[place] for place in word.spoken_range) for word in words
+            SPEECH_IDS_PER_S * estimate_seconds(spoken[place] for place in word.spoken_range)
+            for word in words
         ]
         share = text_ids / sum(lengths) if lengths else 0.0
         text_id = float(self._text_ids)

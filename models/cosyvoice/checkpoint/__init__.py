@@ -1,1 +1,1 @@
-"""A released checkpoint folder: recognised, checked, read, converted, and written with random weights."""
+"""Checkpoint folders: detection, checks, reading, conversion, and folders with random weights."""

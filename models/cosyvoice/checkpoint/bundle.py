@@ -1,17 +1,17 @@
-"""A CosyVoice checkpoint folder: is it whole, of which release, and what is in it.
+"""Checks and reads a released CosyVoice folder, called a bundle.
 
-    bundle = open_bundle(folder)    every file, key, shape and type compared with what the release must hold
-    bundle.load("llm.pt")           the tensors of one network; nothing is allocated before this
+    bundle = open_bundle(folder)    compares every file, key, shape and type with what the release must hold
+    bundle.load("llm.pt")           reads the tensors of one network; nothing large is allocated before
 
-Version 1 is recognised and refused. Nothing that a file says is executed: weights are tensors, settings are
-data, ONNX models are looked at by their inputs and outputs.
+A folder of version 1 is recognised and refused. Nothing in the folder is executed: weights are read as
+tensors, settings as data, and of an ONNX model only its inputs and outputs are read.
 
-    cosyvoice2.yaml | cosyvoice3.yaml     settings (recipe)
-    llm.pt flow.pt hift.pt                weights (checkpoint, manifest); or converted, .safetensors
+    cosyvoice2.yaml | cosyvoice3.yaml     settings (yaml_config)
+    llm.pt flow.pt hift.pt                weights (weight_files, tensor_shapes), or the same as .safetensors
     campplus.onnx                         speaker encoder
     speech_tokenizer_v2.onnx | _v3.onnx   speech to speech ids
     CosyVoice-BlankEN/                    config.json, vocab.json, merges.txt
-    spk2info.pt                           optional: speakers known by name
+    spk2info.pt                           optional: speaker embeddings by name
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/cosyvoice.py:30-77, 138-240.
 """
@@ -23,19 +23,20 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..config import CosyVoiceConfig, CosyVoiceVersion
+from ..config import SPEAKER_WIDTH, CosyVoiceConfig, CosyVoiceVersion
 from ..front_end.text_tokenizer import TextTokenizer
 from ..lm.sampling import SamplingParameters
 from . import weight_files
 from .onnx_signature import OnnxFileError, OnnxSignature, OnnxTensorInfo, read_onnx_signature
+from .settings_file import QWEN_FOLDER, BundleConfigError
 from .tensor_shapes import WEIGHT_FILES, TensorShape, file_shapes
-from .yaml_config import QWEN_FOLDER, BundleConfigError, BundleYamlConfig, read_bundle_config
+from .yaml_config import BundleYamlConfig, read_bundle_config
 
 SPEAKER_ENCODER_FILE = "campplus.onnx"
 SPEAKERS_FILE = "spk2info.pt"
-SPEAKER_WIDTH = 192
 
-_MAX_TOKENIZER_BYTES = 32_000_000  # ten times the released ones
+_MAX_TOKENIZER_BYTES = 32_000_000  # a release has about 3 MB
+_FILTER_BANK_BANDS, _WHISPER_BANDS = 80, 128
 
 _LANGUAGES = {
     CosyVoiceVersion.V2: ("zh", "en", "ja", "ko"),
@@ -44,71 +45,78 @@ _LANGUAGES = {
 
 
 class InvalidBundleError(ValueError):
-    """The folder is no usable bundle: a line a fault, with what was found, expected, and is to be done."""
+    """The folder is no usable bundle.
+
+    The message has one line a fault: what was found, what is expected, and what to do about it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class CosyVoiceBundle:
-    """A checked folder. languages: that the release was trained to speak, ISO 639-1."""
+    """A checked folder."""
 
     folder: Path
     yaml_config: BundleYamlConfig
-    languages: tuple[str, ...]
+    languages: tuple[str, ...]  # ISO 639-1, that the release was trained on
 
     @property
     def version(self) -> CosyVoiceVersion:
-        """Which release it is."""
+        """The release that the folder holds."""
         return self.yaml_config.network_config.version
 
     @property
     def network_config(self) -> CosyVoiceConfig:
-        """The sizes of its networks."""
+        """Sizes of the networks."""
         return self.yaml_config.network_config
 
     @property
     def sampling(self) -> SamplingParameters:
-        """How its speech ids are chosen unless a session says otherwise."""
+        """Default sampling parameters of a session."""
         return self.yaml_config.sampling
 
     @property
     def speaker_encoder(self) -> Path:
-        """The ONNX model that hears who speaks."""
+        """Path of the ONNX model that computes speaker embeddings."""
         return self.folder / SPEAKER_ENCODER_FILE
 
     @property
     def speech_tokenizer(self) -> Path:
-        """The ONNX model that hears what is said, as speech ids."""
+        """Path of the ONNX model that turns speech into speech ids."""
         return self.folder / speech_tokenizer_name(self.version)
 
     def load(self, name: str, memory_mapped: Collection[str] = ()) -> dict[str, Tensor]:
-        """The tensors of ``llm.pt``, ``flow.pt`` or ``hift.pt``; raises InvalidBundleError.
+        """Read the tensors of ``llm.pt``, ``flow.pt`` or ``hift.pt``.
 
-        mapped: keys of tensors that stay in the file, see ``checkpoint.load``.
+        ``memory_mapped`` lists keys that stay in the file, see ``weight_files.load_weight_file``. Raises
+        InvalidBundleError.
         """
         try:
             return weight_files.load_weight_file(weight_files.weight_path(self.folder, name), memory_mapped)
-        except weight_files.WeightFileError as fault:
-            raise InvalidBundleError(str(fault)) from fault
+        except weight_files.WeightFileError as error:
+            raise InvalidBundleError(str(error)) from error
 
     def text_tokenizer(self) -> TextTokenizer:
-        """The tokenizer of its Qwen folder."""
+        """Load the tokenizer of the Qwen folder."""
         return TextTokenizer.load(self.folder / QWEN_FOLDER, self.version)
 
     def speakers(self) -> dict[str, Tensor]:
-        """Speakers known by name and their embeddings, (192,) float32; empty without a spk2info.pt."""
+        """Speaker embeddings by name, (192,) float32; empty without a spk2info.pt."""
         path = self.folder / SPEAKERS_FILE
         return _read_speakers(path, "cpu") if path.exists() else {}
 
 
 def open_bundle(folder: Path) -> CosyVoiceBundle:
-    """Check a folder; raises InvalidBundleError with every fault that was found, before anything is allocated."""
+    """Check a folder before any weight is allocated.
+
+    Raises InvalidBundleError that lists every fault.
+    """
     version = detect_version(folder)
     faults: list[str] = []
     yaml_config: BundleYamlConfig | None = None
     try:
         yaml_config = read_bundle_config(folder, version)
-    except BundleConfigError as fault:
-        faults.append(f"{fault}; is the folder one release, downloaded completely?")
+    except BundleConfigError as error:
+        faults.append(f"{error}; is the folder one release, downloaded completely?")
     checks = _checks(folder, version, yaml_config.network_config if yaml_config else None)
     faults += [found for check in checks if (found := _error_of(check))]
     if yaml_config is None or faults:
@@ -117,7 +125,7 @@ def open_bundle(folder: Path) -> CosyVoiceBundle:
 
 
 def detect_version(folder: Path) -> CosyVoiceVersion:
-    """Which release a folder holds, by its yaml; raises InvalidBundleError."""
+    """Return the release that a folder holds, by the name of its yaml. Raises InvalidBundleError."""
     if not folder.is_dir():
         raise InvalidBundleError(
             f"{folder}: no such folder; give the folder that holds cosyvoice2.yaml or cosyvoice3.yaml"
@@ -131,7 +139,7 @@ def detect_version(folder: Path) -> CosyVoiceVersion:
         )
     if (folder / "cosyvoice.yaml").exists():
         raise InvalidBundleError(
-            f"{folder}: CosyVoice 1 (cosyvoice.yaml), which is not spoken here; use CosyVoice 2 or 3"
+            f"{folder}: CosyVoice 1 (cosyvoice.yaml) is not supported; use CosyVoice 2 or 3"
         )
     raise InvalidBundleError(
         f"{folder}: no cosyvoice2.yaml or cosyvoice3.yaml in it; download the release again"
@@ -139,14 +147,14 @@ def detect_version(folder: Path) -> CosyVoiceVersion:
 
 
 def speech_tokenizer_name(version: CosyVoiceVersion) -> str:
-    """The file that hears speech ids."""
+    """Name of the speech tokenizer's file."""
     return f"speech_tokenizer_v{version.value}.onnx"
 
 
 def _checks(
     folder: Path, version: CosyVoiceVersion, config: CosyVoiceConfig | None
 ) -> Iterator[Callable[[], object]]:
-    """What to look at; without a geometry, because the settings are damaged, whether files are complete."""
+    """Yield the checks of each file; without a config, weights are only checked to be complete."""
     shapes = file_shapes(config) if config else {}
     for name in WEIGHT_FILES:
         yield functools.partial(_check_weights, folder, name, shapes.get(name))
@@ -167,18 +175,21 @@ def _check_weights(folder: Path, name: str, shapes: Mapping[str, TensorShape] | 
 def _error_of(check: Callable[[], object]) -> str | None:
     try:
         check()
-    except (weight_files.WeightFileError, InvalidBundleError) as fault:
-        return str(fault)
+    except (weight_files.WeightFileError, InvalidBundleError) as error:
+        return str(error)
     return None
 
 
-# Named as published models name them; upstream goes by position, and so does the check.
+# Names are those of the published models. Upstream feeds by position, so names are not compared.
 _SPEAKER_ENCODER_SIGNATURE = OnnxSignature(
-    (OnnxTensorInfo("input", "float32", (None, None, 80)),),
+    (OnnxTensorInfo("input", "float32", (None, None, _FILTER_BANK_BANDS)),),
     (OnnxTensorInfo("output", "float32", (None, SPEAKER_WIDTH)),),
 )
 _SPEECH_TOKENIZER_SIGNATURE = OnnxSignature(
-    (OnnxTensorInfo("feats", "float32", (1, 128, None)), OnnxTensorInfo("feats_length", "int32", (None,))),
+    (
+        OnnxTensorInfo("feats", "float32", (1, _WHISPER_BANDS, None)),
+        OnnxTensorInfo("feats_length", "int32", (None,)),
+    ),
     (OnnxTensorInfo("indices", "int32", (None, None)),),
 )
 
@@ -189,8 +200,8 @@ def _check_onnx(path: Path, expected: OnnxSignature) -> None:
         found = read_onnx_signature(path)
     except OSError as error:
         raise InvalidBundleError(f"{path.name}: {error.strerror}; download it again") from error
-    except OnnxFileError as fault:
-        raise InvalidBundleError(f"{path.name}: {fault}; download it again") from fault
+    except OnnxFileError as error:
+        raise InvalidBundleError(f"{path.name}: {error}; download it again") from error
     for what, got, wanted in (
         ("inputs", found.inputs, expected.inputs),
         ("outputs", found.outputs[: len(expected.outputs)], expected.outputs),
@@ -217,8 +228,9 @@ def _check_tokenizer(folder: Path, version: CosyVoiceVersion, config: CosyVoiceC
     tokenizer = _read_tokenizer(folder, version)
     if config and tokenizer.vocab_size > config.lm.text_vocab_size:
         raise InvalidBundleError(
-            f"{QWEN_FOLDER}: vocab.json and the marks make {tokenizer.vocab_size:,} ids, expected at most "
-            f"{config.lm.text_vocab_size:,} (vocab_size of config.json); are both of the same release?"
+            f"{QWEN_FOLDER}: vocab.json and the special tokens make {tokenizer.vocab_size:,} ids, "
+            f"expected at most {config.lm.text_vocab_size:,} (vocab_size of config.json); "
+            "are both of the same release?"
         )
 
 
@@ -256,12 +268,12 @@ def _read_speakers(path: Path, device: str) -> dict[str, Tensor]:
             str(name): _embedding(entry)
             for name, entry in weight_files.read_pickled_data(path, device).items()
         }
-    except weight_files.WeightFileError as fault:
-        raise InvalidBundleError(str(fault)) from fault
+    except weight_files.WeightFileError as error:
+        raise InvalidBundleError(str(error)) from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise InvalidBundleError(
-            f"{path.name}: {repr(error)[:200]}; expected speakers with an embedding each; remove it or get "
-            "it again"
+            f"{path.name}: {repr(error)[:200]}; expected an embedding for each speaker; remove the "
+            "file or download it again"
         ) from error
 
 

@@ -1,31 +1,32 @@
-"""What is in a checked bundle, file by file, for people who want to know."""
+"""Lists the files of a checked bundle with sizes and checks, for ``vivavoce bundle check``."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..config import TIED_HEAD_KEY
 from . import weight_files
 from .bundle import SPEAKERS_FILE, CosyVoiceBundle
+from .settings_file import QWEN_FOLDER
 from .tensor_shapes import WEIGHT_FILES
-from .yaml_config import QWEN_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
 class BundleFile:
-    """A file, relative to the bundle, and what its check has compared."""
+    """One file of a bundle."""
 
-    name: str
+    name: str  # relative to the bundle
     size_bytes: int
-    checked: str
+    checked: str  # what the check compared, for people
 
 
 def list_bundle_files(bundle: CosyVoiceBundle) -> Iterator[BundleFile]:
-    """Every file that a bundle is used with. Reads headers only."""
-    sizes = {
-        f"cosyvoice{bundle.version.value}.yaml": "every setting that is used; none of its tags is run",
+    """Yield every file that a bundle uses. Reads headers only."""
+    descriptions = {
+        f"cosyvoice{bundle.version.value}.yaml": "every setting that is used; tags are not executed",
         f"{QWEN_FOLDER}/config.json": "the sizes of the language model",
-        f"{QWEN_FOLDER}/vocab.json": f"with the marks {bundle.text_tokenizer().vocab_size:,} text ids",
+        f"{QWEN_FOLDER}/vocab.json": f"with special tokens {bundle.text_tokenizer().vocab_size:,} text ids",
         f"{QWEN_FOLDER}/merges.txt": "every pair is in vocab.json",
         bundle.speaker_encoder.name: "complete; inputs and outputs",
         bundle.speech_tokenizer.name: "complete; inputs and outputs",
@@ -33,7 +34,7 @@ def list_bundle_files(bundle: CosyVoiceBundle) -> Iterator[BundleFile]:
     for name in WEIGHT_FILES:
         path = weight_files.weight_path(bundle.folder, name)
         yield BundleFile(path.name, path.stat().st_size, _describe_weights(path))
-    for name, checked in sizes.items():
+    for name, checked in descriptions.items():
         yield BundleFile(name, (bundle.folder / name).stat().st_size, checked)
     speakers = bundle.folder / SPEAKERS_FILE
     if speakers.exists():
@@ -45,9 +46,7 @@ def list_bundle_files(bundle: CosyVoiceBundle) -> Iterator[BundleFile]:
 
 def _describe_weights(path: Path) -> str:
     shapes = [
-        shape
-        for key, (shape, _) in weight_files.describe_tensors(path).items()
-        if key != weight_files.TIED_KEY
+        shape for key, (shape, _) in weight_files.describe_tensors(path).items() if key != TIED_HEAD_KEY
     ]
     numbers = sum(math.prod(shape) for shape in shapes)
     return f"{len(shapes):,} tensors of {numbers / 1e6:,.1f} M numbers: every key, shape and type"

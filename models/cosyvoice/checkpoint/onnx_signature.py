@@ -1,7 +1,7 @@
-"""What goes into an ONNX file and comes out of it, read without loading its weights.
+"""Reads the inputs and outputs of an ONNX file without loading its weights.
 
-The file is a chain of tagged lengths; the graph's description is read and its weights are stepped over, so
-that a gigabyte is judged in milliseconds, and one that ends early is noticed.
+The file is a sequence of tagged, length-prefixed fields. The reader parses the fields that describe the graph
+and seeks over the weights, so that checking a gigabyte takes milliseconds and a truncated file is noticed.
 
 Source: onnx.proto3 of the ONNX project (ModelProto.graph = 7; GraphProto.input = 11, output = 12), and the
 wire format of Protocol Buffers.
@@ -16,22 +16,24 @@ from typing import BinaryIO
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+# Field numbers: of ModelProto, of GraphProto, of TensorProto.
 _GRAPH = 7
 _INITIALIZER, _INPUT, _OUTPUT = 5, 11, 12
-_MAX_DESCRIPTION_BYTES = 100_000  # of one input's description
+_NAME = 8
+_MAX_DESCRIPTION_BYTES = 100_000  # of one input or output
 
 
 class OnnxFileError(ValueError):
-    """The file is no complete ONNX model; the message says where it ends or what is odd."""
+    """The file is no complete ONNX model; the message says at which byte it fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxTensorInfo:
-    """One input or output. dimensions: None where any size is taken. type: e.g. ``float32``."""
+    """One input or output of a graph."""
 
     name: str
-    type: str
-    dimensions: tuple[int | None, ...]
+    type: str  # numpy's name, e.g. float32
+    dimensions: tuple[int | None, ...]  # None: any size
 
     def __str__(self) -> str:
         dimensions = ", ".join("?" if size is None else str(size) for size in self.dimensions)
@@ -40,18 +42,21 @@ class OnnxTensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class OnnxSignature:
-    """Inputs and outputs in order."""
+    """Inputs and outputs of a graph, in order."""
 
     inputs: tuple[OnnxTensorInfo, ...]
     outputs: tuple[OnnxTensorInfo, ...]
 
 
 def read_onnx_signature(path: Path) -> OnnxSignature:
-    """The inputs and outputs of a model file; raises OnnxFileError, and OSError where it cannot be opened."""
+    """Read the inputs and outputs of a model file.
+
+    Raises OnnxFileError, and OSError if the file cannot be opened.
+    """
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(0)
-        # To the end, although the graph comes first: what follows it may be cut off.
+        # Reads past the graph to the end of the file, to notice a truncated one.
         graphs = [_graph_signature(file, stop) for field, stop in _fields(file, end) if field == _GRAPH]
     if len(graphs) != 1:
         raise OnnxFileError(f"{end:,} bytes with {len(graphs)} graphs, expected one; is it an ONNX model?")
@@ -71,9 +76,9 @@ def _graph_signature(file: BinaryIO, end: int) -> OnnxSignature:
 
 
 def _initializer_name(file: BinaryIO, end: int) -> str:
-    """Old models list their weights among the inputs."""
+    """Name of a weight; old models list their weights among the inputs too."""
     for field, stop in _fields(file, end):
-        if field == 8:
+        if field == _NAME:
             return _read_until(file, stop).decode("utf-8", "replace")
     return ""
 
@@ -96,20 +101,20 @@ def _type_name(number: int) -> str:
 
 
 def _fields(file: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
-    """(number, where it stops) of each field up to ``end``; the file stands at its beginning meanwhile."""
+    """Yield the number and the end of each field up to ``end``, with the file positioned at its content."""
     while file.tell() < end:
         tag = _varint(file)
         stop = _field_end(file, tag & 7)
         if stop > end:
             raise OnnxFileError(
-                f"a part of it would end at byte {stop:,}, but it has {end:,} bytes: incomplete"
+                f"a field would end at byte {stop:,}, but only {end:,} bytes are there: incomplete"
             )
         yield tag >> 3, stop
         file.seek(stop)
 
 
-def _field_end(file: BinaryIO, kind: int) -> int:
-    match kind:
+def _field_end(file: BinaryIO, wire_type: int) -> int:
+    match wire_type:
         case 0:
             _varint(file)
             return file.tell()
@@ -121,7 +126,7 @@ def _field_end(file: BinaryIO, kind: int) -> int:
         case 5:
             return file.tell() + 4
         case _:
-            raise OnnxFileError(f"odd data at byte {file.tell():,}; is it an ONNX model?")
+            raise OnnxFileError(f"invalid data at byte {file.tell():,}; is it an ONNX model?")
 
 
 def _varint(file: BinaryIO) -> int:
@@ -129,14 +134,17 @@ def _varint(file: BinaryIO) -> int:
     for shift in range(0, 64, 7):
         byte = file.read(1)
         if not byte:
-            raise OnnxFileError(f"it ends in the middle, at byte {file.tell():,}: incomplete")
+            raise OnnxFileError(f"the file ends inside a field, at byte {file.tell():,}: incomplete")
         value |= (byte[0] & 0x7F) << shift
         if byte[0] < 0x80:
             return value
-    raise OnnxFileError(f"odd data at byte {file.tell():,}; is it an ONNX model?")
+    raise OnnxFileError(f"invalid data at byte {file.tell():,}; is it an ONNX model?")
 
 
 def _read_until(file: BinaryIO, stop: int) -> bytes:
     if stop - file.tell() > _MAX_DESCRIPTION_BYTES:
-        raise OnnxFileError(f"an input or output takes {stop - file.tell():,} bytes to describe; odd")
+        raise OnnxFileError(
+            f"the description of an input or output takes {stop - file.tell():,} bytes; "
+            f"allowed: {_MAX_DESCRIPTION_BYTES:,}"
+        )
     return file.read(stop - file.tell())

@@ -1,4 +1,10 @@
-"""TODO."""
+"""Random weights that keep activations of order one, so that an untrained network computes finite numbers.
+
+The scale of a tensor follows from its key: gains and norm scales lie around one, matrices are divided by the
+root of their fan-in, biases are small. The golden vectors were made with the same rule.
+
+Source: the weight rule in tests/golden/data/README.md; the keys of FunAudioLLM/CosyVoice@ace7c47.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,22 +14,15 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float32]
 
+ROTARY_KEY_SUFFIX = "rotary_embed.inv_freq"
 
-EMBEDDING_KEY = "llm.model.model.embed_tokens.weight"
-
-
-TIED_HEAD_KEY = "llm.model.lm_head.weight"
-
-
-ROTARY_KEY_END = "rotary_embed.inv_freq"
-
-
+_GAIN_KEY_SUFFIXES = (".original0", ".alpha")  # of weight norm, of the Snake activation
 _ROTARY_BASE = 10000.0
 
 
 def scale_for_key(key: str, drawn: Float) -> Float:
-    """Noise of unit variance at the scale of the tensor that has this key."""
-    if key.endswith((".original0", ".alpha")) or (drawn.ndim == 1 and key.endswith("weight")):
+    """Scale noise of unit variance for the tensor with this key."""
+    if key.endswith(_GAIN_KEY_SUFFIXES) or (drawn.ndim == 1 and key.endswith("weight")):
         return np.float32(1) + np.float32(0.1) * drawn
     if drawn.ndim >= 2:
         return drawn / np.float32(math.sqrt(math.prod(drawn.shape[1:])))
@@ -31,7 +30,7 @@ def scale_for_key(key: str, drawn: Float) -> Float:
 
 
 def rotary_frequencies(shape: Sequence[int]) -> Float:
-    """The formula value 1 / 10000 ** (2 i / head width), which upstream keeps as a buffer."""
+    """1 / 10000 ** (2 i / head width), (head width / 2,): upstream stores this formula as a tensor."""
     (count,) = shape
     exponents = np.arange(0, 2 * count, 2, dtype=np.float32) / np.float32(2 * count)
     return (np.float32(1) / np.float32(_ROTARY_BASE) ** exponents).astype(np.float32)

@@ -1,8 +1,8 @@
-"""Files of weights: what is in them, without loading it; and loading it, without executing anything.
+"""Checks, reads and converts weight files, without executing anything that they contain.
 
-A ``.pt`` file is a zip of a pickle and raw numbers. The pickle is only ever read by a reader that knows
-tensors and containers and refuses everything else; for a look at keys and shapes the numbers stay on the
-disk. A ``.safetensors`` file holds no code at all.
+A ``.pt`` file is a zip archive of a pickle and raw numbers. The pickle is read by torch's restricted reader,
+which accepts tensors and plain containers only; keys and shapes are read without the numbers. A
+``.safetensors`` file cannot contain code.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/model.py:67-75 (which file goes where, the ``generator.``
 prefix).
@@ -22,9 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from ..config import TIED_HEAD_KEY
 from .tensor_shapes import TensorShape
-
-TIED_KEY = "llm.model.lm_head.weight"
 
 _GENERATOR_PREFIX = "generator."
 _OLD_WEIGHT_NORM_KEYS = {
@@ -33,25 +32,25 @@ _OLD_WEIGHT_NORM_KEYS = {
 }
 _MAX_KEYS_NAMED = 4
 _TENSORS_PER_MAPPING = 12  # a layer of the language model
-_MAX_PICKLE_BYTES = 16_000_000  # of the pickle alone, which names the tensors; a release has 0.1 MB
+_MAX_PICKLE_BYTES = 16_000_000  # the pickle only names the tensors; a release has 0.1 MB
 _GIT_LFS_POINTER = b"version https://git-lfs"
 
 
 class WeightFileError(ValueError):
-    """A file of weights cannot be used; the message names it, what was found and what is expected."""
+    """A weight file cannot be used; the message names it, what was found and what is expected."""
 
 
 def weight_path(folder: Path, name: str) -> Path:
-    """The file that holds ``name`` (e.g. llm.pt): a converted one where there is one."""
+    """Path of the file that holds ``name`` (e.g. llm.pt): the converted one if it exists."""
     converted = (folder / name).with_suffix(".safetensors")
     return converted if converted.exists() else folder / name
 
 
 def check_weight_file(path: Path, expected: Mapping[str, TensorShape]) -> None:
-    """Compare a file's keys, shapes and types with what is expected.
+    """Compare a file's keys, shapes and types with ``expected``. Reads headers only.
 
-    Raises WeightFileError, which names all that differs. Reads headers only. A converted file may lack the
-    tied head of the language model.
+    A converted file may lack the tied head of the language model. Raises WeightFileError that lists every
+    difference.
     """
     found = describe_tensors(path)
     missing = [key for key in expected if key not in found and not _may_lack(path, key)]
@@ -68,10 +67,10 @@ def check_weight_file(path: Path, expected: Mapping[str, TensorShape]) -> None:
 
 
 def load_weight_file(path: Path, memory_mapped: Collection[str] = ()) -> dict[str, Tensor]:
-    """Every tensor, on the CPU, under today's names; raises WeightFileError.
+    """Read every tensor to the CPU, under its current key.
 
-    mapped: keys of tensors that stay in the file, of which a page is read when it is first used. The file
-    may be replaced meanwhile, but not written over.
+    ``memory_mapped`` lists keys whose tensors stay in the file: a page is read when it is first used. The
+    file may be replaced meanwhile, but not overwritten. Raises WeightFileError.
     """
     read, mapping = (
         (_read_safetensors, _map_safetensors)
@@ -81,7 +80,7 @@ def load_weight_file(path: Path, memory_mapped: Collection[str] = ()) -> dict[st
     try:
         tensors = _with_current_keys(read(path))
         for key in memory_mapped:
-            tensors.pop(key)  # before the other is there
+            tensors.pop(key)  # frees the copy before the mapping is made
             tensors[key] = _with_current_keys(mapping(path))[key]
     except (OSError, SafetensorError) as error:
         raise WeightFileError(f"{path.name}: {error}; {_download_hint(path)}") from error
@@ -93,7 +92,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
 
 
 def _map_pickle(path: Path) -> dict[str, Tensor]:
-    """Whoever keeps one of these keeps the mapping, but of what is not touched only addresses."""
+    """Map the whole file. A tensor kept from it keeps the mapping; pages never read take no memory."""
     return cast(dict[str, Tensor], torch.load(path, map_location="cpu", weights_only=True, mmap=True))
 
 
@@ -102,7 +101,7 @@ def _map_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    """A copy of each, a few of them mapped at a time: all of a mapping that was read counts as memory."""
+    """Copy the tensors, mapping a few at a time: pages read through a mapping count as memory."""
     with safe_open(path, framework="pt") as file:
         keys = list(file.keys())
     tensors = {}
@@ -113,9 +112,9 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_pickled_data(path: Path, device: str = "cpu") -> Any:
-    """Tensors and plain containers of a ``.pt`` file, nothing else; raises WeightFileError.
+    """Read tensors and plain containers of a ``.pt`` file.
 
-    device: or "meta", which leaves the numbers on the disk.
+    ``device`` "meta" leaves the numbers on the disk. Raises WeightFileError.
     """
     _check_archive(path)
     try:
@@ -123,13 +122,13 @@ def read_pickled_data(path: Path, device: str = "cpu") -> Any:
     except pickle.UnpicklingError as error:
         raise WeightFileError(
             f"{path.name}: its pickle is damaged or asks for code to be run ({_first_line(error)}); expected "
-            "tensors only; load this file with nothing, and get it from its publisher"
+            "tensors only; do not load this file with anything else, get it from its publisher"
         ) from error
     except _DAMAGED_FILE_ERRORS as error:
         raise WeightFileError(f"{path.name}: {_first_line(error)}; {_download_hint(path)}") from error
 
 
-# What reading a damaged pickle may end in.
+# Reading a damaged pickle can raise any of these.
 _DAMAGED_FILE_ERRORS = (
     OSError,
     RuntimeError,
@@ -145,15 +144,16 @@ _DAMAGED_FILE_ERRORS = (
 
 
 def convert_to_safetensors(source: Path) -> Path:
-    """Write a ``.pt`` file as ``.safetensors`` beside it, equal to it or not at all; the new path.
+    """Write a ``.pt`` file as ``.safetensors`` beside it, and return the new path.
 
-    Raises WeightFileError, and OSError where it cannot be written.
+    The new file appears only after it was read back and compared bit by bit. Raises WeightFileError, and
+    OSError if it cannot be written.
     """
     target = source.with_suffix(".safetensors")
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; remove it")
     tensors = _with_current_keys(_read_tensor_table(source, "cpu"))
-    tensors.pop(TIED_KEY, None)
+    tensors.pop(TIED_HEAD_KEY, None)
     partial = target.with_suffix(".partial")
     try:
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial)
@@ -169,7 +169,7 @@ def convert_to_safetensors(source: Path) -> Path:
 def _verify_conversion(path: Path, tensors: Mapping[str, Tensor]) -> None:
     with safe_open(path, framework="pt") as file:
         different = set(file.keys()) ^ set(tensors)
-        # Bit by bit: a number that is none equals itself too.
+        # By bits, because a NaN does not equal itself.
         different |= {
             key
             for key, tensor in tensors.items()
@@ -177,7 +177,7 @@ def _verify_conversion(path: Path, tensors: Mapping[str, Tensor]) -> None:
         }
     if different:
         raise WeightFileError(
-            f"{path.name}: {', '.join(_abbreviate(sorted(different)))} came back changed; try again"
+            f"{path.name}: {', '.join(_abbreviate(sorted(different)))} differ after reading back; try again"
         )
 
 
@@ -192,7 +192,7 @@ def _as_bytes(tensor: Tensor) -> Tensor:
 
 
 def describe_tensors(path: Path) -> dict[str, tuple[TensorShape, torch.dtype]]:
-    """The shape and type of every tensor in a file, under today's names; raises WeightFileError."""
+    """Read the shape and type of every tensor, under its current key. Raises WeightFileError."""
     if path.suffix == ".safetensors":
         return _describe_safetensors(path)
     tensors = _with_current_keys(_read_tensor_table(path, "meta"))
@@ -204,7 +204,7 @@ def _describe_safetensors(path: Path) -> dict[str, tuple[TensorShape, torch.dtyp
     try:
         require_file(path)
         with safe_open(path, framework="pt") as file:
-            slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - no mapping
+            slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - safe_open is no mapping
             return {
                 key: (tuple(part.get_shape()), _SAFETENSORS_TYPES.get(part.get_dtype(), torch.bool))
                 for key, part in slices.items()
@@ -223,7 +223,7 @@ _SAFETENSORS_TYPES = {
 
 
 def _check_archive(path: Path) -> None:
-    """A file that ends early, or is a stand-in for one that was not downloaded, has no table at its end."""
+    """Raise WeightFileError for a truncated file, a Git LFS pointer, or a foreign archive."""
     try:
         require_file(path)
         with path.open("rb") as file:
@@ -238,25 +238,25 @@ def _check_archive(path: Path) -> None:
     entries = _entries(path)
     if entries is None:
         raise WeightFileError(
-            f"{path.name}: {size:,} bytes that are no complete PyTorch archive; {_download_hint(path)}"
+            f"{path.name}: {size:,} bytes that are not a complete PyTorch archive; {_download_hint(path)}"
         )
     packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
     pickled = sum(entry.file_size for entry in entries if entry.filename.endswith(".pkl"))
-    # Nothing that unpacks to more than the file holds is even begun with.
+    # A compressed archive could unpack to any size, so it is refused before reading.
     if packed or pickled > _MAX_PICKLE_BYTES or sum(entry.file_size for entry in entries) > size:
         raise WeightFileError(
-            f"{path.name}: an archive packed as PyTorch does not pack any (a pickle of {pickled:,} bytes); "
+            f"{path.name}: a zip archive that PyTorch does not write (a pickle of {pickled:,} bytes); "
             f"{_download_hint(path)}"
         )
 
 
 def require_file(path: Path) -> None:
-    """Raises OSError unless it is a plain file: reading from a pipe would wait for ever."""
+    """Raise OSError unless the path is a plain file: reading from a pipe would block."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "is a folder, expected a file", str(path))
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "is no plain file", str(path))
+        raise OSError(errno.EINVAL, "is not a plain file", str(path))
 
 
 def _entries(path: Path) -> list[zipfile.ZipInfo] | None:
@@ -268,9 +268,9 @@ def _entries(path: Path) -> list[zipfile.ZipInfo] | None:
 
 
 def _check_data_size(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """The raw numbers in the archive must suffice for the tensors; tied ones are stored once."""
+    """Raise WeightFileError if fewer bytes are stored than the tensors need; tied ones are stored once."""
     stored = sum(entry.file_size for entry in _entries(path) or () if "/data/" in entry.filename)
-    needed = sum(t.numel() * t.element_size() for key, t in tensors.items() if key != TIED_KEY)
+    needed = sum(t.numel() * t.element_size() for key, t in tensors.items() if key != TIED_HEAD_KEY)
     if stored < needed:
         raise WeightFileError(
             f"{path.name}: holds {stored:,} bytes of numbers, expected {needed:,}; {_download_hint(path)}"
@@ -280,12 +280,12 @@ def _check_data_size(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def _read_tensor_table(path: Path, device: str) -> dict[str, Tensor]:
     read = read_pickled_data(path, device)
     if not isinstance(read, dict) or not all(isinstance(value, Tensor) for value in read.values()):
-        raise WeightFileError(f"{path.name}: found no table of tensors; expected the weights of one network")
+        raise WeightFileError(f"{path.name}: not a table of tensors; expected the weights of one network")
     return read
 
 
 def _with_current_keys(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Today's names: without the prefix that training leaves, with today's words for weight norm."""
+    """Drop the prefix of a training checkpoint, and rename the old keys of weight norm."""
     return {_current_key(key): tensor for key, tensor in tensors.items()}
 
 
@@ -298,7 +298,7 @@ def _current_key(key: str) -> str:
 
 
 def _may_lack(path: Path, key: str) -> bool:
-    return path.suffix == ".safetensors" and key == TIED_KEY
+    return path.suffix == ".safetensors" and key == TIED_HEAD_KEY
 
 
 def _differences(missing: list[str], unknown: list[str], other: list[str]) -> Iterator[str]:
@@ -307,7 +307,7 @@ def _differences(missing: list[str], unknown: list[str], other: list[str]) -> It
             yield f"{len(keys)} keys {what} ({', '.join(_abbreviate(keys))})"
     if other:
         yield (
-            f"{len(other)} tensors of another kind ({', '.join(_abbreviate(other))})"
+            f"{len(other)} tensors of another shape or type ({', '.join(_abbreviate(other))})"
             if other[1:]
             else other[0]
         )

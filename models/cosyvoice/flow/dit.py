@@ -17,34 +17,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..config import MEL_BANDS, DitConfig
 from ..layers import Linear, QkvProjection, sinusoidal_time_features, split_keys_values
 from .attention import attend, read_history, write_chunk
 from .attention_memory import AttentionMemory, CacheForm, layer_memories
 from .attention_plan import AttentionPlan
 
-MEL_BANDS = 80
 TIME_WIDTH = 256
 POSITION_KERNEL = 31
 POSITION_GROUPS = 16
 # Shift, scale and gate of the attention, then of the feed-forward block: each from the solver time.
 MODULATION_PARTS = 6
 NORM_EPSILON = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class DitConfig:
-    """Sizes of the estimator; defaults are the released ones."""
-
-    width: int = 1024
-    depth: int = 22
-    heads: int = 16
-    head_dim: int = 64
-    feed_forward_factor: int = 2
-    in_channels: int = 320
-
-    @property
-    def inner(self) -> int:
-        return self.heads * self.head_dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +181,7 @@ class FlowDit(nn.Module):
         self.config = config
         self.time_embed = _TimeEmbed(config.width)
         self.input_embed = _InputEmbed(config.in_channels, config.width)
-        self.rotary_embed = _RotaryFrequencies(config.head_dim)
+        self.rotary_embed = _RotaryFrequencies(config.head_width)
         self.transformer_blocks = nn.ModuleList([_DitBlock(config) for _ in range(config.depth)])
         self.norm_out = _Modulation(config.width, 2)
         self.proj_out = Linear(config.width, MEL_BANDS)

@@ -20,24 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..config import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, EncoderConfig
 from ..layers import CausalConv, Linear, QkvProjection, split_keys_values
 from .attention import ScoreBias, attend, split_heads
 from .attention_memory import AttentionMemory, layer_memories
 from .attention_plan import AttentionPlan, PagedAttentionPlan, RowGroup
-
-LOOKAHEAD_IDS = 3
-FRAMES_PER_SPEECH_ID = 2  # mel frames a speech id
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderConfig:
-    """Sizes of the encoder; defaults are the released ones."""
-
-    width: int = 512
-    heads: int = 8
-    inner: int = 2048
-    layers: int = 6
-    up_layers: int = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,25 +39,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..config import (
+    BLOCK_FRAMES,
+    BLOCK_IDS,
+    FRAMES_PER_S,
+    FRAMES_PER_SPEECH_ID,
+    LOOKAHEAD_IDS,
+    MEL_BANDS,
+    DitConfig,
+    FlowConfig,
+    UnetConfig,
+)
 from ..devices import to_device
 from ..layers import Linear, PreparedModule
 from ..state import map_state
 from .attention_memory import AttentionMemory, CacheForm, device_of, slot_capacity
 from .attention_plan import AttentionPlan, ContiguousAttentionPlan, make_plan
-from .dit import DitConfig, DitState, FlowDit
-from .encoder import (
-    FRAMES_PER_SPEECH_ID,
-    LOOKAHEAD_IDS,
-    EncoderConfig,
-    EncoderState,
-    FlowEncoder,
-    LookaheadLayer,
-)
+from .dit import DitState, FlowDit
+from .encoder import EncoderState, FlowEncoder, LookaheadLayer
 from .state import (
-    BLOCK_FRAMES,
-    BLOCK_IDS,
     EXACT_POLICY,
-    FRAMES_PER_S,
     FlowChunk,
     FlowPolicy,
     FlowState,
@@ -66,27 +67,9 @@ from .state import (
     state_row,
     with_capacity,
 )
-from .unet import FlowUnet, UnetConfig, UnetState
+from .unet import FlowUnet, UnetState
 
-MEL_BANDS = 80
 NOISE_FRAMES = 15_000  # 300 s, the length of upstream's table
-
-
-@dataclass(frozen=True, slots=True)
-class FlowConfig:
-    """Sizes of the network; v3 has no ``encoder``, its lookahead is all of it."""
-
-    encoder: EncoderConfig | None
-    estimator: UnetConfig | DitConfig
-    speech_ids: int = 6561
-    speaker_width: int = 192
-    lookahead_width: int = 1024
-    solver_steps: int = 10
-    guidance: float = 0.7
-
-
-V2_CONFIG = FlowConfig(EncoderConfig(), UnetConfig())
-V3_CONFIG = FlowConfig(None, DitConfig())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +99,7 @@ class Flow(PreparedModule):
         self.config = config
         self.policy = policy or EXACT_POLICY
         width = config.encoder.width if config.encoder else MEL_BANDS
-        self.input_embedding = nn.Embedding(config.speech_ids, width)
+        self.input_embedding = nn.Embedding(config.codebook_size, width)
         self.spk_embed_affine_layer = Linear(config.speaker_width, MEL_BANDS)
         if config.encoder:
             self.encoder = FlowEncoder(config.encoder)

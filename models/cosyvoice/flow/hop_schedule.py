@@ -26,8 +26,9 @@ model, so that one request's growth delays the first chunk of the next.
 
 from dataclasses import dataclass
 
-LOOKAHEAD_IDS = 3
-FIRST_HOP = 25
+from ..config import BLOCK_IDS, LOOKAHEAD_IDS
+
+FIRST_HOP = BLOCK_IDS
 MAX_HOP = 100
 HOP_GROWTH = 2
 

@@ -15,15 +15,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_S, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
 from ..state import State, join_states
 from .attention_memory import AttentionMemory, CacheForm, SeparateBuffers, release_pages_behind
 from .dit import DitState
-from .encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, EncoderState
+from .encoder import EncoderState
 from .unet import UnetState
-
-BLOCK_IDS = 25
-BLOCK_FRAMES = BLOCK_IDS * FRAMES_PER_SPEECH_ID
-FRAMES_PER_S = 50
 
 
 @dataclass(frozen=True, slots=True)

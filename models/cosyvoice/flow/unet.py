@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..config import UnetConfig
 from ..layers import (
     CausalConv,
     Linear,
@@ -34,27 +35,6 @@ from .attention_plan import AttentionPlan
 
 TIME_WIDTH_FACTOR = 4
 FEED_FORWARD_FACTOR = 4
-
-
-@dataclass(frozen=True, slots=True)
-class UnetConfig:
-    """Sizes of the estimator; defaults are the released ones."""
-
-    in_channels: int = 320
-    out_channels: int = 80
-    channels: int = 256
-    attention_head_dim: int = 64
-    blocks: int = 4
-    mid_blocks: int = 12
-    heads: int = 8
-
-    @property
-    def inner(self) -> int:
-        return self.heads * self.attention_head_dim
-
-    @property
-    def attention_layers(self) -> int:
-        return self.blocks * (self.mid_blocks + 2)
 
 
 @dataclass(frozen=True, slots=True)

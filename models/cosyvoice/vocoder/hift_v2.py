@@ -32,10 +32,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..config import MEL_BANDS, HiftConfig
 from .layers import (
     F0_LAYERS,
-    MEL_BANDS,
-    HiftConfig,
     HiftNetwork,
     ResBlock,
     StageRunner,

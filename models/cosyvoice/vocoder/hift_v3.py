@@ -25,10 +25,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..config import MEL_BANDS, HiftConfig
+from ..config import VOCODER_LOOKAHEAD_FRAMES as LOOKAHEAD_FRAMES
 from .layers import (
     F0_LAYERS,
-    MEL_BANDS,
-    HiftConfig,
     HiftNetwork,
     ResBlock,
     StageRunner,
@@ -36,7 +36,6 @@ from .layers import (
     turns_per_sample,
 )
 
-LOOKAHEAD_FRAMES = 4
 F0_LOOKAHEAD_FRAMES = 3
 F0_KERNEL = 3  # of the causal layers behind the first
 

@@ -11,63 +11,20 @@ Source: FunAudioLLM/CosyVoice@ace7c47 hifigan/{generator,f0_predictor}.py (HiFTG
 ConvRNNF0Predictor), transformer/activation.py (Snake).
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..config import MEL_BANDS, HiftConfig
 from ..layers import PreparedModule
 
-MEL_BANDS = 80
 FINAL_LEAKY_SLOPE = 0.01  # before conv_post; upstream leaves torch's default there
 MAX_MAGNITUDE = 1e2  # of a spectrum; upstream clips there too
 F0_LAYERS = 5
 POST_KERNEL = 7
-
-
-@dataclass(frozen=True, slots=True)
-class HiftConfig:
-    """Sizes of the vocoder; defaults are the released ones. Kernels and dilations: a residual block each."""
-
-    base_channels: int = 512
-    harmonics: int = 8
-    sample_rate: int = 24_000
-    sine_amplitude: float = 0.1
-    noise_sigma: float = 0.003
-    voiced_above_hz: float = 10.0
-    upsample_rates: tuple[int, ...] = (8, 5, 3)
-    upsample_kernels: tuple[int, ...] = (16, 11, 7)
-    n_fft: int = 16
-    hop: int = 4
-    kernels: tuple[int, ...] = (3, 7, 11)
-    dilations: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
-    source_kernels: tuple[int, ...] = (7, 7, 11)
-    source_dilations: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
-    leaky_slope: float = 0.1
-    max_amplitude: float = 0.99
-    f0_channels: int = 512
-
-    @property
-    def samples_per_frame(self) -> int:
-        samples: int = math.prod(self.upsample_rates) * self.hop
-        return samples
-
-    @property
-    def sine_count(self) -> int:
-        """The fundamental and its harmonics."""
-        return self.harmonics + 1
-
-    @property
-    def source_strides(self) -> tuple[int, ...]:
-        """Spectral frames of the source a sample of each stage: 15, 3, 1."""
-        return tuple(math.prod(self.upsample_rates[stage + 1 :]) for stage in range(len(self.upsample_rates)))
-
-    def channels(self, stage: int) -> int:
-        return self.base_channels >> (stage + 1)
 
 
 class WeightNorm(nn.Module):

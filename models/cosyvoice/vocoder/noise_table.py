@@ -10,7 +10,7 @@ Source: FunAudioLLM/CosyVoice@ace7c47 hifigan/generator.py (SineGen2), flow/flow
 import torch
 from torch import Tensor
 
-from .layers import MEL_BANDS
+from ..config import MEL_BANDS
 
 # Draws that upstream makes between the solver's noise and the table, at the released sizes. All of them come
 # from one generator, so they have to be skipped.

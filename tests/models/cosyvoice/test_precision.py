@@ -1,4 +1,4 @@
-"""The language model in 16 and 8 bits: how far from float32, alone and in company, and what it holds."""
+"""The language model in 16 and 8 bits: error against float32, alone and in a batch, and memory."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benches.cosyvoice.precision_error import logit_error  # noqa: E402
+from benches.cosyvoice.precision import logit_error  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
@@ -16,8 +16,8 @@ from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
 from vivavoce.models.cosyvoice.precision import MatrixRole, Precision, linear_class  # noqa: E402
 
 LOWER = [precision for precision in Precision if precision is not Precision.FP32]
-# Of a product's own size, root mean square.
-FAULT = {Precision.BF16: 4e-3, Precision.FP16: 6e-4, Precision.INT8: 1.1e-2}
+# Error of a product, root mean square, as a share of its own.
+MAX_ERROR = {Precision.BF16: 4e-3, Precision.FP16: 6e-4, Precision.INT8: 1.1e-2}
 
 
 @pytest.fixture(scope="module", params=[CosyVoiceVersion.V2, CosyVoiceVersion.V3])
@@ -31,96 +31,94 @@ def lms(
 
 
 @torch.inference_mode()
-def scores(lm: SpeechLm, ids: "torch.Tensor") -> "torch.Tensor":
+def logits(lm: SpeechLm, ids: "torch.Tensor") -> "torch.Tensor":
     hidden, _ = lm.step(lm.embed_speech(ids), lm.init_state(*ids.shape))
     return lm.logits(hidden)
 
 
 def product(precision: Precision, weight: "torch.Tensor", x: "torch.Tensor") -> "torch.Tensor":
-    """With 0, 1, 2 and so on added."""
+    """The product with a bias of 0, 1, 2, ..."""
     linear = linear_class(precision, MatrixRole.OTHER, 1)(weight.shape[1], weight.shape[0])
     load_weights(linear, {"weight": weight.clone(), "bias": torch.arange(len(weight)).float()})
     return linear(x)
 
 
-def multiplied(kind: type[Linear], weight: "torch.Tensor", x: "torch.Tensor") -> "torch.Tensor":
+def multiply(kind: type[Linear], weight: "torch.Tensor", x: "torch.Tensor") -> "torch.Tensor":
     linear = kind(weight.shape[1], weight.shape[0], bias=False)
     load_weights(linear, {"weight": weight.clone()})
     return linear(x)
 
 
-def some(*shape: int) -> "torch.Tensor":
+def noise(*shape: int) -> "torch.Tensor":
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("precision", LOWER)
 def test_a_product_is_near_the_one_in_float32(precision: Precision) -> None:
-    weight, x = some(96, 128), some(3, 5, 128)
+    weight, x = noise(96, 128), noise(3, 5, 128)
     exact = product(Precision.FP32, weight, x)
-    fault = product(precision, weight, x) - exact
-    assert fault.dtype == torch.float32
-    assert fault.square().mean().sqrt() < FAULT[precision] * (exact - exact.mean(-1)[..., None]).std()
+    error = product(precision, weight, x) - exact
+    assert error.dtype == torch.float32
+    assert error.square().mean().sqrt() < MAX_ERROR[precision] * (exact - exact.mean(-1)[..., None]).std()
 
 
 @pytest.mark.parametrize("precision", LOWER)
-def test_one_large_channel_does_not_drown_the_others(precision: Precision) -> None:
-    weight, x = some(96, 128), some(4, 128)
+def test_one_large_channel_leaves_the_error_of_the_others_small(precision: Precision) -> None:
+    weight, x = noise(96, 128), noise(4, 128)
     weight[:, 7], x[:, 7] = 0, 300
     exact = product(Precision.FP32, weight, x)
-    assert (product(precision, weight, x) - exact).std() < 2 * FAULT[precision] * (weight @ x.T).std()
+    assert (product(precision, weight, x) - exact).std() < 2 * MAX_ERROR[precision] * (weight @ x.T).std()
 
 
 @pytest.mark.parametrize("depth", [0, 1])
-def test_an_int8_product_is_the_same_to_the_bit_in_any_company(depth: int) -> None:
-    kind, weight, x = linear_class(Precision.INT8, MatrixRole.OTHER, depth), some(96, 128), some(9, 128)
-    together = multiplied(kind, weight, x)
+def test_an_int8_product_of_a_row_is_bit_equal_in_any_batch(depth: int) -> None:
+    kind, weight, x = linear_class(Precision.INT8, MatrixRole.OTHER, depth), noise(96, 128), noise(9, 128)
+    together = multiply(kind, weight, x)
     for row in range(len(x)):
-        assert torch.equal(multiplied(kind, weight, x[row : row + 1])[0], together[row])
+        assert torch.equal(multiply(kind, weight, x[row : row + 1])[0], together[row])
 
 
-def test_a_processor_without_products_of_full_bytes_has_smaller_digits(
+def test_a_processor_without_vnni_uses_digits_of_7_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
-    weight, x = some(96, 128), some(3, 128)
+    weight, x = noise(96, 128), noise(3, 128)
     linear = linear_class(Precision.INT8, MatrixRole.OTHER, 1)(128, 96, bias=False)
     load_weights(linear, {"weight": weight.clone()})
-    assert int(linear._planes(x, x.abs().amax(-1, keepdim=True)).max()) == 127
+    assert int(linear._digit_planes(x, x.abs().amax(-1, keepdim=True)).max()) == 127
     exact = x @ weight.T
-    assert (linear(x) - exact).std() < FAULT[Precision.INT8] * exact.std()
+    assert (linear(x) - exact).std() < MAX_ERROR[Precision.INT8] * exact.std()
 
 
 @pytest.mark.parametrize("precision", Precision)
-def test_nothing_times_a_matrix_is_nothing(precision: Precision) -> None:
+def test_zero_rows_and_zero_values_are_multiply(precision: Precision) -> None:
     assert product(precision, torch.zeros(8, 16), torch.zeros(0, 16)).shape == (0, 8)
-    assert torch.equal(product(precision, some(8, 16), torch.zeros(1, 16))[0], torch.arange(8.0))
-    assert torch.equal(product(precision, torch.zeros(8, 16), some(1, 16))[0], torch.arange(8.0))
+    assert torch.equal(product(precision, noise(8, 16), torch.zeros(1, 16))[0], torch.arange(8.0))
+    assert torch.equal(product(precision, torch.zeros(8, 16), noise(1, 16))[0], torch.arange(8.0))
 
 
-@pytest.mark.parametrize(("precision", "most"), list(zip(LOWER, (2e-3, 1e-4, 2e-2), strict=True)))
-def test_the_distribution_of_the_next_id_stays(
-    lms: dict[Precision, SpeechLm], precision: Precision, most: float
+@pytest.mark.parametrize(("precision", "max_error"), list(zip(LOWER, (2e-3, 1e-4, 2e-2), strict=True)))
+def test_the_distribution_of_the_next_id_is_nearly_that_of_float32(
+    lms: dict[Precision, SpeechLm], precision: Precision, max_error: float
 ) -> None:
     ids = torch.randint(6561, (4, 50), generator=torch.Generator().manual_seed(2))
-    exact = scores(lms[Precision.FP32], ids).flatten(0, 1)
-    error = logit_error(scores(lms[precision], ids).flatten(0, 1), exact)
-    assert 0 < error.kl < most
+    exact = logits(lms[Precision.FP32], ids).flatten(0, 1)
+    error = logit_error(logits(lms[precision], ids).flatten(0, 1), exact)
+    assert 0 < error.kl < max_error
     assert error.agreement >= 0.99
 
 
-@pytest.mark.parametrize(("precision", "most"), list(zip(LOWER, (0.1, 0.02, 1e-3), strict=True)))
-def test_a_session_among_others_says_what_it_says_alone(
-    lms: dict[Precision, SpeechLm], precision: Precision, most: float
+@pytest.mark.parametrize(("precision", "max_error"), list(zip(LOWER, (0.1, 0.02, 1e-3), strict=True)))
+def test_a_row_in_a_batch_has_nearly_the_logits_of_the_row_alone(
+    lms: dict[Precision, SpeechLm], precision: Precision, max_error: float
 ) -> None:
     ids = torch.randint(6561, (8, 20), generator=torch.Generator().manual_seed(3))
-    together = scores(lms[precision], ids)
-    assert torch.allclose(scores(lms[precision], ids[2:3])[0], together[2], atol=most)
+    together = logits(lms[precision], ids)
+    assert torch.allclose(logits(lms[precision], ids[2:3])[0], together[2], atol=max_error)
 
 
 @pytest.mark.parametrize("precision", LOWER)
-def test_nothing_is_left_of_the_float32_matrices(
-    lms: dict[Precision, SpeechLm], precision: Precision
-) -> None:
+def test_no_float32_matrix_is_kept(lms: dict[Precision, SpeechLm], precision: Precision) -> None:
     exact, lower = lms[Precision.FP32], lms[precision]
     for kept, tensor in lower.head.named_buffers():
         assert kept != "matrix" or tensor.element_size() < 4
@@ -128,19 +126,12 @@ def test_nothing_is_left_of_the_float32_matrices(
     assert lower.head.matrix.shape.numel() == exact.head.matrix.shape.numel()
 
 
-@pytest.mark.parametrize(("place", "first"), [(MatrixRole.ATTENTION, 6), (MatrixRole.OTHER, 1)])
-def test_the_first_matrices_are_finer_in_int8(place: MatrixRole, first: int) -> None:
-    finer, coarser = linear_class(Precision.INT8, place, 0), linear_class(Precision.INT8, place, 1)
-    kinds = [linear_class(Precision.INT8, place, layer / 24) for layer in range(24)]
+@pytest.mark.parametrize(("role", "first"), [(MatrixRole.ATTENTION, 6), (MatrixRole.OTHER, 1)])
+def test_the_first_matrices_are_finer_in_int8(role: MatrixRole, first: int) -> None:
+    finer, coarser = linear_class(Precision.INT8, role, 0), linear_class(Precision.INT8, role, 1)
+    kinds = [linear_class(Precision.INT8, role, layer / 24) for layer in range(24)]
     assert kinds == [finer] * first + [coarser] * (24 - first)
-    weight, x = some(96, 128), some(3, 128)
+    weight, x = noise(96, 128), noise(3, 128)
     exact = x @ weight.T
-    faults = [(multiplied(linear, weight, x) - exact).std() / exact.std() for linear in (finer, coarser)]
-    assert 100 * faults[0] < faults[1] < FAULT[Precision.INT8]
-
-
-def test_identical_distributions_have_no_error() -> None:
-    logits = 5 * some(10, 30)
-    error = logit_error(logits, logits)
-    assert (error.kl, error.agreement) == (0, 1)
-    assert logit_error(-logits, logits).agreement < 0.5
+    errors = [(multiply(linear, weight, x) - exact).std() / exact.std() for linear in (finer, coarser)]
+    assert 100 * errors[0] < errors[1] < MAX_ERROR[Precision.INT8]

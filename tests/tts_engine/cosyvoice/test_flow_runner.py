@@ -10,19 +10,18 @@ torch = pytest.importorskip(
 
 from torch import Tensor  # noqa: E402
 
+from vivavoce.models.cosyvoice.config import EncoderConfig, FlowConfig, UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_memory import release_pages_behind  # noqa: E402
-from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow import Flow, FlowConfig, state_bytes_per_s  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import Flow, state_bytes_per_s  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy  # noqa: E402
-from vivavoce.models.cosyvoice.flow.unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import prepare_modules  # noqa: E402
 from vivavoce.tts_engine.cosyvoice import flow_runner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.flow_runner import EagerFlowRunner, OwnSequence, PreparedVoice  # noqa: E402
 
 CONFIG = FlowConfig(
     EncoderConfig(width=32, heads=2, inner=64, layers=2, up_layers=1),
-    UnetConfig(channels=32, attention_head_dim=64, blocks=1, mid_blocks=1, heads=4),
-    speech_ids=50,
+    UnetConfig(channels=32, head_width=64, blocks=1, mid_blocks=1, heads=4),
+    codebook_size=50,
 )
 RESERVE = 4 * 50
 VOICE_IDS = 50

@@ -1,4 +1,4 @@
-"""Checkpoint folders: a whole one opens, and each kind of damage is named before anything is loaded."""
+"""Checkpoint folders: an intact one opens, and each kind of damage is named before anything is loaded."""
 
 import io
 import json
@@ -20,14 +20,18 @@ from vivavoce.models.cosyvoice.checkpoint import weight_files  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import InvalidBundleError, detect_version, open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.onnx_signature import OnnxFileError, read_onnx_signature  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, tiny_config, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.settings_file import BundleConfigError, parse_yaml  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import WEIGHT_FILES, file_shapes  # noqa: E402
-from vivavoce.models.cosyvoice.checkpoint.yaml_config import BundleConfigError, parse_yaml  # noqa: E402
-from vivavoce.models.cosyvoice.config import CosyVoiceVersion, released_config  # noqa: E402
-from vivavoce.models.cosyvoice.lm.speech_lm import TEXT_EMBEDDING_KEY  # noqa: E402
+from vivavoce.models.cosyvoice.config import (  # noqa: E402
+    TEXT_EMBEDDING_KEY,
+    TIED_HEAD_KEY,
+    CosyVoiceVersion,
+    released_config,
+)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[CosyVoiceVersion, Path]:
+def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[CosyVoiceVersion, Path]:
     folders = {version: tmp_path_factory.mktemp("bundles") / version.name for version in CosyVoiceVersion}
     for version, folder in folders.items():
         write_random_bundle(folder, version, BundleSize.TINY, seed=7)
@@ -35,22 +39,22 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[CosyVoiceVersion, Pa
 
 
 @pytest.fixture
-def damaged(whole: dict[CosyVoiceVersion, Path], tmp_path: Path) -> Path:
-    """A copy of a whole folder of version 2, to be damaged."""
-    return Path(shutil.copytree(whole[CosyVoiceVersion.V2], tmp_path / "damaged"))
+def damaged(intact: dict[CosyVoiceVersion, Path], tmp_path: Path) -> Path:
+    """A copy of an intact folder of version 2, to be damaged."""
+    return Path(shutil.copytree(intact[CosyVoiceVersion.V2], tmp_path / "damaged"))
 
 
-def fault(folder: Path) -> str:
+def error_of(folder: Path) -> str:
     with pytest.raises(InvalidBundleError) as caught:
         open_bundle(folder)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("version", CosyVoiceVersion)
-def test_a_whole_folder_opens_and_gives_its_networks(
-    whole: dict[CosyVoiceVersion, Path], version: CosyVoiceVersion
+def test_an_intact_folder_opens_and_has_its_tensors(
+    intact: dict[CosyVoiceVersion, Path], version: CosyVoiceVersion
 ) -> None:
-    bundle = open_bundle(whole[version])
+    bundle = open_bundle(intact[version])
     assert bundle.version is version
     assert file_shapes(bundle.network_config) == file_shapes(tiny_config(version))
     for name in WEIGHT_FILES:
@@ -63,25 +67,25 @@ def test_a_whole_folder_opens_and_gives_its_networks(
 
 
 @pytest.mark.parametrize("version", CosyVoiceVersion)
-def test_the_same_seed_writes_the_same_weights(
-    whole: dict[CosyVoiceVersion, Path], tmp_path: Path, version: CosyVoiceVersion
+def test_a_seed_determines_the_weights(
+    intact: dict[CosyVoiceVersion, Path], tmp_path: Path, version: CosyVoiceVersion
 ) -> None:
     write_random_bundle(tmp_path / "again", version, BundleSize.TINY, seed=7)
     write_random_bundle(tmp_path / "other", version, BundleSize.TINY, seed=8)
     first, again, other = (
         open_bundle(folder).load("hift.pt")
-        for folder in (whole[version], tmp_path / "again", tmp_path / "other")
+        for folder in (intact[version], tmp_path / "again", tmp_path / "other")
     )
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert not torch.equal(first["conv_post.bias"], other["conv_post.bias"])
 
 
-def test_a_folder_in_use_is_not_written_over(whole: dict[CosyVoiceVersion, Path]) -> None:
+def test_a_folder_in_use_is_not_overwritten(intact: dict[CosyVoiceVersion, Path]) -> None:
     with pytest.raises(FileExistsError, match="not empty"):
-        write_random_bundle(whole[CosyVoiceVersion.V2], CosyVoiceVersion.V2, BundleSize.TINY)
+        write_random_bundle(intact[CosyVoiceVersion.V2], CosyVoiceVersion.V2, BundleSize.TINY)
 
 
-def test_converted_weights_are_the_same_and_take_the_place_of_the_others(damaged: Path) -> None:
+def test_converted_weights_are_equal_and_replace_the_others(damaged: Path) -> None:
     bundle = open_bundle(damaged)
     before = {name: bundle.load(name) for name in WEIGHT_FILES}
     written = [weight_files.convert_to_safetensors(damaged / name) for name in WEIGHT_FILES]
@@ -91,7 +95,7 @@ def test_converted_weights_are_the_same_and_take_the_place_of_the_others(damaged
     after = open_bundle(damaged)
     for name in WEIGHT_FILES:
         loaded = after.load(name)
-        assert set(before[name]) - set(loaded) <= {weight_files.TIED_KEY}
+        assert set(before[name]) - set(loaded) <= {TIED_HEAD_KEY}
         assert all(torch.equal(loaded[key], before[name][key]) for key in loaded)
     assert list(damaged.glob("*.partial")) == []
 
@@ -105,25 +109,25 @@ def test_a_conversion_that_fails_leaves_nothing_behind(damaged: Path) -> None:
 
 def test_version_1_is_refused_by_name(damaged: Path) -> None:
     (damaged / "cosyvoice2.yaml").rename(damaged / "cosyvoice.yaml")
-    assert "CosyVoice 1" in fault(damaged)
+    assert "CosyVoice 1" in error_of(damaged)
 
 
-def test_a_folder_that_is_none_or_two(tmp_path: Path, damaged: Path) -> None:
-    assert "no such folder" in fault(tmp_path / "nowhere")
-    assert "no cosyvoice2.yaml or cosyvoice3.yaml" in fault(tmp_path)
+def test_a_folder_without_a_release_or_with_two_is_refused(tmp_path: Path, damaged: Path) -> None:
+    assert "no such folder" in error_of(tmp_path / "nowhere")
+    assert "no cosyvoice2.yaml or cosyvoice3.yaml" in error_of(tmp_path)
     shutil.copy(damaged / "cosyvoice2.yaml", damaged / "cosyvoice3.yaml")
-    assert "expected one" in fault(damaged)
+    assert "expected one" in error_of(damaged)
 
 
 def test_settings_of_another_version_are_refused(damaged: Path) -> None:
     (damaged / "cosyvoice2.yaml").rename(damaged / "cosyvoice3.yaml")
     assert detect_version(damaged) is CosyVoiceVersion.V3
-    assert "llm is new:cosyvoice.llm.llm.Qwen2LM; expected a CosyVoice3LM" in fault(damaged)
+    assert "llm is new:cosyvoice.llm.llm.Qwen2LM; expected a CosyVoice3LM" in error_of(damaged)
 
 
-def test_weights_of_another_version_are_refused(damaged: Path, whole: dict[CosyVoiceVersion, Path]) -> None:
-    shutil.copy(whole[CosyVoiceVersion.V3] / "flow.pt", damaged / "flow.pt")
-    message = fault(damaged)
+def test_weights_of_another_version_are_refused(damaged: Path, intact: dict[CosyVoiceVersion, Path]) -> None:
+    shutil.copy(intact[CosyVoiceVersion.V3] / "flow.pt", damaged / "flow.pt")
+    message = error_of(damaged)
     assert message.startswith("flow.pt: ")
     assert "keys missing" in message
     assert "same release" in message
@@ -133,43 +137,43 @@ def test_weights_of_another_size_are_refused(damaged: Path) -> None:
     weights = torch.load(damaged / "hift.pt", weights_only=True)
     weights["conv_post.bias"] = torch.zeros(17)
     torch.save(weights, damaged / "hift.pt")
-    assert "hift.pt: conv_post.bias is [17] float32, expected [18] float32" in fault(damaged)
+    assert "hift.pt: conv_post.bias is [17] float32, expected [18] float32" in error_of(damaged)
 
 
 def test_weights_of_another_type_are_refused(damaged: Path) -> None:
     weights = torch.load(damaged / "hift.pt", weights_only=True)
     torch.save({key: tensor.half() for key, tensor in weights.items()}, damaged / "hift.pt")
-    assert "float16, expected" in fault(damaged)
+    assert "float16, expected" in error_of(damaged)
 
 
 @pytest.mark.parametrize("name", ["llm.pt", "flow.pt", "hift.pt"])
 def test_half_a_download_is_refused(damaged: Path, name: str) -> None:
-    whole_file = (damaged / name).read_bytes()
-    for kept in (0, 3, len(whole_file) // 2, len(whole_file) - 1000):
-        (damaged / name).write_bytes(whole_file[:kept])
-        message = fault(damaged)
+    content = (damaged / name).read_bytes()
+    for kept in (0, 3, len(content) // 2, len(content) - 1000):
+        (damaged / name).write_bytes(content[:kept])
+        message = error_of(damaged)
         assert message.startswith(f"{name}: ")
         assert "again" in message
 
 
-def test_numbers_missing_from_an_archive_are_noticed(damaged: Path) -> None:
+def test_an_archive_without_its_numbers_is_refused(damaged: Path) -> None:
     source = damaged / "hift.pt"
-    hollow = io.BytesIO()
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(hollow, "w") as new:
+    without_numbers = io.BytesIO()
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(without_numbers, "w") as new:
         for entry in old.infolist():
-            content = old.read(entry)
-            new.writestr(entry.filename, content[:8] if "/data/" in entry.filename else content)
-    source.write_bytes(hollow.getvalue())
-    assert "bytes of numbers" in fault(damaged)
+            data = old.read(entry)
+            new.writestr(entry.filename, data[:8] if "/data/" in entry.filename else data)
+    source.write_bytes(without_numbers.getvalue())
+    assert "bytes of numbers" in error_of(damaged)
 
 
-def test_a_pointer_to_a_large_file_is_recognised(damaged: Path) -> None:
+def test_a_git_lfs_pointer_is_recognised(damaged: Path) -> None:
     (damaged / "llm.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
-    assert "git lfs pull" in fault(damaged)
+    assert "git lfs pull" in error_of(damaged)
 
 
 class Malicious:
-    """Unpickled, it writes a file."""
+    """Writes a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -180,16 +184,16 @@ class Malicious:
 
 @pytest.mark.parametrize("name", ["llm.pt", "flow.pt", "spk2info.pt"])
 def test_a_pickle_with_code_is_refused_and_not_run(damaged: Path, tmp_path: Path, name: str) -> None:
-    witness = tmp_path / "was here"
-    torch.save({"llm_decoder.weight": Malicious(witness)}, damaged / name)
-    assert fault(damaged).startswith(f"{name}: ")
-    assert not witness.exists()
-    (damaged / name).write_bytes(pickle.dumps(Malicious(witness)))
-    assert fault(damaged).startswith(f"{name}: ")
-    assert not witness.exists()
+    created = tmp_path / "created by the pickle"
+    torch.save({"llm_decoder.weight": Malicious(created)}, damaged / name)
+    assert error_of(damaged).startswith(f"{name}: ")
+    assert not created.exists()
+    (damaged / name).write_bytes(pickle.dumps(Malicious(created)))
+    assert error_of(damaged).startswith(f"{name}: ")
+    assert not created.exists()
 
 
-def test_names_that_training_leaves_are_understood(damaged: Path) -> None:
+def test_keys_of_a_training_checkpoint_are_renamed(damaged: Path) -> None:
     weights = torch.load(damaged / "hift.pt", weights_only=True)
     old = {
         "generator."
@@ -204,20 +208,20 @@ def test_names_that_training_leaves_are_understood(damaged: Path) -> None:
 
 @pytest.mark.parametrize("name", ["campplus.onnx", "speech_tokenizer_v2.onnx"])
 def test_half_an_onnx_model_is_refused(damaged: Path, name: str) -> None:
-    whole_file = (damaged / name).read_bytes()
-    for kept in (0, 1, 40, len(whole_file) // 2, len(whole_file) - 1):
-        (damaged / name).write_bytes(whole_file[:kept])
+    content = (damaged / name).read_bytes()
+    for kept in (0, 1, 40, len(content) // 2, len(content) - 1):
+        (damaged / name).write_bytes(content[:kept])
         with pytest.raises(OnnxFileError):
             read_onnx_signature(damaged / name)
-    assert fault(damaged).startswith(f"{name}: ")
+    assert error_of(damaged).startswith(f"{name}: ")
 
 
 def test_an_onnx_model_with_other_inputs_is_refused(damaged: Path) -> None:
     shutil.copy(damaged / "campplus.onnx", damaged / "speech_tokenizer_v2.onnx")
-    assert "inputs are float32 [1, ?, 80], expected float32 [1, 128, ?], int32 [?]" in fault(damaged)
+    assert "inputs are float32 [1, ?, 80], expected float32 [1, 128, ?], int32 [?]" in error_of(damaged)
 
 
-def test_anything_else_is_no_onnx_model(tmp_path: Path) -> None:
+def test_other_content_is_not_an_onnx_model(tmp_path: Path) -> None:
     for content in (b"\xff" * 50, b"<html>404</html>", json.dumps({"a": 1}).encode()):
         (tmp_path / "x.onnx").write_bytes(content)
         with pytest.raises(OnnxFileError):
@@ -238,13 +242,13 @@ def test_anything_else_is_no_onnx_model(tmp_path: Path) -> None:
 )
 def test_a_missing_file_is_named(damaged: Path, name: str) -> None:
     (damaged / name).unlink()
-    assert name in fault(damaged)
+    assert name in error_of(damaged)
 
 
-def test_every_fault_is_told_at_once(damaged: Path) -> None:
+def test_all_faults_are_listed_at_once(damaged: Path) -> None:
     (damaged / "llm.pt").unlink()
     (damaged / "campplus.onnx").unlink()
-    assert [line.partition(":")[0] for line in fault(damaged).splitlines()] == ["llm.pt", "campplus.onnx"]
+    assert [line.partition(":")[0] for line in error_of(damaged).splitlines()] == ["llm.pt", "campplus.onnx"]
 
 
 def test_a_tokenizer_larger_than_the_network_is_refused(damaged: Path) -> None:
@@ -252,24 +256,24 @@ def test_a_tokenizer_larger_than_the_network_is_refused(damaged: Path) -> None:
     vocabulary = json.loads(path.read_text("utf-8"))
     vocabulary |= {f"<more {place}>": len(vocabulary) + place for place in range(500)}
     path.write_text(json.dumps(vocabulary), "utf-8")
-    assert "make 840 ids, expected at most 340" in fault(damaged)
+    assert "make 840 ids, expected at most 340" in error_of(damaged)
 
 
 def test_merges_of_another_vocabulary_are_refused(damaged: Path) -> None:
     (damaged / "CosyVoice-BlankEN" / "merges.txt").write_text("#version: 0.2\nq z\n", "utf-8")
-    assert "joins 'q z'" in fault(damaged)
+    assert "joins 'q z'" in error_of(damaged)
 
 
-def change(damaged: Path, old: str, new: str) -> str:
+def change_yaml(damaged: Path, old: str, new: str) -> str:
     path = damaged / "cosyvoice2.yaml"
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new), "utf-8")
-    return fault(damaged)
+    return error_of(damaged)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("sample_rate: 24000", "sample_rate: 22050", "sample_rate is 22050; expected 24000"),
         ("token_frame_rate: 25\n", "", "token_frame_rate is missing"),
@@ -277,12 +281,27 @@ def change(damaged: Path, old: str, new: str) -> str:
         ("num_blocks: 2", "num_blocks: -2", "num_blocks is -2; expected a whole number"),
         ("n_blocks: 1\n", "n_blocks: [1\n", "not readable as yaml"),
         ("static_chunk_size: 50", "static_chunk_size: 100", "static_chunk_size is 100; expected 50"),
+        ("num_mid_blocks: 2", "num_mid_blocks: 2000", "cosyvoice2.yaml: mid_blocks is 2,000; it must be"),
+        (
+            "attention_heads: 4",
+            "attention_heads: 5",
+            "width is 64; it must be a multiple of heads, which is 5",
+        ),
     ],
 )
-def test_settings_that_would_be_spoken_wrongly_are_refused(
-    damaged: Path, old: str, new: str, told: str
+def test_settings_that_the_networks_do_not_support_are_refused(
+    damaged: Path, old: str, new: str, message: str
 ) -> None:
-    assert told in change(damaged, old, new)
+    assert message in change_yaml(damaged, old, new)
+
+
+def test_dilations_of_the_source_are_read_from_the_settings(damaged: Path) -> None:
+    path = damaged / "cosyvoice2.yaml"
+    settings, tail = path.read_text("utf-8").split("source_resblock_dilation_sizes:")
+    path.write_text(f"{settings}source_resblock_dilation_sizes:{tail.replace('- 5', '- 7', 1)}", "utf-8")
+    hift = open_bundle(damaged).network_config.hift
+    assert hift.source_dilations == ((1, 3, 7), (1, 3, 5), (1, 3, 5))
+    assert hift.dilations == ((1, 3, 5),) * 3
 
 
 def test_tags_are_names_and_references_are_followed_to_numbers(damaged: Path) -> None:
@@ -309,7 +328,7 @@ def test_python_objects_are_not_built(tmp_path: Path) -> None:
         parse_yaml("a: !!python/object/apply:os.system ['true']", "x.yaml")
 
 
-def test_the_released_sizes_are_what_the_release_holds() -> None:
+def test_the_released_flow_has_its_number_of_parameters() -> None:
     counted = {
         version: sum(
             int(np.prod(shape)) for shape in file_shapes(released_config(version))["flow.pt"].values()
@@ -321,20 +340,20 @@ def test_the_released_sizes_are_what_the_release_holds() -> None:
 
 
 @pytest.mark.parametrize("converted", [False, True])
-def test_a_tensor_that_stays_in_the_file_has_the_same_numbers(damaged: Path, converted: bool) -> None:
+def test_a_memory_mapped_tensor_has_the_same_numbers(damaged: Path, converted: bool) -> None:
     bundle = open_bundle(damaged)
     read = bundle.load("llm.pt")
     if converted:
         weight_files.convert_to_safetensors(damaged / "llm.pt")
         (damaged / "llm.pt").unlink()
     mapped = bundle.load("llm.pt", memory_mapped=(TEXT_EMBEDDING_KEY,))
-    assert set(read) - set(mapped) <= {weight_files.TIED_KEY}
+    assert set(read) - set(mapped) <= {TIED_HEAD_KEY}
     assert all(torch.equal(mapped[key], read[key]) for key in mapped)
-    places = Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else str(damaged)
-    assert str(damaged) in places
+    maps = Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else str(damaged)
+    assert str(damaged) in maps
 
 
-def test_a_file_that_went_missing_after_the_check_is_told(damaged: Path) -> None:
+def test_a_file_missing_since_the_check_is_named(damaged: Path) -> None:
     bundle = open_bundle(damaged)
     (damaged / "llm.pt").unlink()
     with pytest.raises(InvalidBundleError, match=r"llm\.pt: "):

@@ -1,4 +1,4 @@
-"""The formulas give every key and shape of the released checkpoints, and nothing else."""
+"""The computed shapes are those of the released checkpoints, key by key."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from vivavoce.models.cosyvoice.config import CosyVoiceVersion, released_config
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 
 
-def listed(version: CosyVoiceVersion, name: str) -> dict[str, Any]:
+def released_tensors(version: CosyVoiceVersion, name: str) -> dict[str, Any]:
     text = (GOLDEN / f"manifest_cosyvoice{version.value}_0.5b.json").read_text("utf-8")
     tensors: dict[str, Any] = json.loads(text)[name]["tensors"]
     return tensors
@@ -20,8 +20,8 @@ def listed(version: CosyVoiceVersion, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", CosyVoiceVersion)
 @pytest.mark.parametrize("name", WEIGHT_FILES)
-def test_every_key_and_shape_of_the_release_is_known(version: CosyVoiceVersion, name: str) -> None:
-    tensors = listed(version, name)
+def test_every_key_and_shape_is_that_of_the_release(version: CosyVoiceVersion, name: str) -> None:
+    tensors = released_tensors(version, name)
     assert file_shapes(released_config(version))[name] == {
         key: tuple(shape) for key, (shape, _) in tensors.items()
     }

@@ -5,8 +5,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.config import EncoderConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E402
-from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig, FlowEncoder, LookaheadLayer, sine_table  # noqa: E402
+from vivavoce.models.cosyvoice.flow.encoder import FlowEncoder, LookaheadLayer, sine_table  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
 torch.set_num_threads(1)

@@ -5,10 +5,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.config import DitConfig, UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E402
-from vivavoce.models.cosyvoice.flow.dit import DitConfig, FlowDit  # noqa: E402
-from vivavoce.models.cosyvoice.flow.unet import FlowUnet, UnetConfig  # noqa: E402
+from vivavoce.models.cosyvoice.flow.dit import FlowDit  # noqa: E402
+from vivavoce.models.cosyvoice.flow.unet import FlowUnet  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
 torch.set_num_threads(1)
@@ -16,7 +17,7 @@ ROWS, LENGTH = 2, 123
 
 
 def make_unet() -> FlowUnet:
-    return FlowUnet(UnetConfig(channels=16, attention_head_dim=8, blocks=2, mid_blocks=1, heads=2))
+    return FlowUnet(UnetConfig(channels=16, head_width=8, blocks=2, mid_blocks=1, heads=2))
 
 
 def make_dit() -> FlowDit:

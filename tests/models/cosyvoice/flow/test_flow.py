@@ -11,31 +11,35 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from golden.reference.upstream_flow import AttentionMask, compute_whole  # noqa: E402
 from shared.session_states import scatter, size_bytes  # noqa: E402
-from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
-from vivavoce.models.cosyvoice.flow.dit import DitConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow import (  # noqa: E402
-    V2_CONFIG,
-    V3_CONFIG,
-    Flow,
+from vivavoce.models.cosyvoice.config import (  # noqa: E402
+    CosyVoiceVersion,
+    DitConfig,
+    EncoderConfig,
     FlowConfig,
+    UnetConfig,
+    released_config,
+)
+from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import (  # noqa: E402
+    Flow,
     solver_times,
     state_bytes_per_s,
 )
 from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy, FlowState  # noqa: E402
-from vivavoce.models.cosyvoice.flow.unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, join_states, map_state  # noqa: E402
 
 torch.set_num_threads(1)
 DATA = Path(__file__).parents[3] / "golden" / "data"
+RELEASED_V2 = released_config(CosyVoiceVersion.V2).flow
+RELEASED_V3 = released_config(CosyVoiceVersion.V3).flow
 SMALL_V2 = FlowConfig(
     EncoderConfig(32, 2, 48, 1, 1),
-    UnetConfig(channels=16, attention_head_dim=8, blocks=1, mid_blocks=1, heads=2),
-    speech_ids=60,
+    UnetConfig(channels=16, head_width=8, blocks=1, mid_blocks=1, heads=2),
+    codebook_size=60,
     solver_steps=3,
 )
-SMALL_V3 = FlowConfig(None, DitConfig(32, 2, 2, 16, 2), speech_ids=60, lookahead_width=24, solver_steps=3)
+SMALL_V3 = FlowConfig(None, DitConfig(32, 2, 2, 16, 2), codebook_size=60, lookahead_width=24, solver_steps=3)
 BOTH = pytest.mark.parametrize("config", [SMALL_V2, SMALL_V3], ids=["v2", "v3"])
 FORMS = pytest.mark.parametrize("cache_form", list(CacheForm), ids=["keys-values", "inputs"])
 TOLERANCE = 2e-5
@@ -235,7 +239,7 @@ def test_the_memory_is_as_large_as_state_bytes_per_s_says(config: FlowConfig, ca
 def test_the_released_networks_need_the_documented_memory() -> None:
     sizes = {
         (name, cache_form.name): round(state_bytes_per_s(config, FlowPolicy(cache_form=cache_form)) / 1e6)
-        for name, config in (("v2", V2_CONFIG), ("v3", V3_CONFIG))
+        for name, config in (("v2", RELEASED_V2), ("v3", RELEASED_V3))
         for cache_form in CacheForm
     }
     expected = {
@@ -282,7 +286,7 @@ def test_the_solver_times_follow_a_cosine_from_0_to_1() -> None:
     assert times[5][0] == pytest.approx(1 - 2**-0.5, abs=1e-6)
 
 
-@pytest.mark.parametrize(("version", "config"), [(2, V2_CONFIG), (3, V3_CONFIG)])
+@pytest.mark.parametrize(("version", "config"), [(2, RELEASED_V2), (3, RELEASED_V3)])
 def test_the_network_has_the_keys_and_shapes_of_the_released_checkpoint(
     version: int, config: FlowConfig
 ) -> None:

@@ -11,25 +11,23 @@ torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not instal
 from torch import Tensor  # noqa: E402
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
+from vivavoce.models.cosyvoice.config import DitConfig, EncoderConfig, FlowConfig, UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.flow.attention_memory import CacheForm  # noqa: E402
-from vivavoce.models.cosyvoice.flow.dit import DitConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.encoder import EncoderConfig  # noqa: E402
-from vivavoce.models.cosyvoice.flow.flow import Flow, FlowConfig  # noqa: E402
+from vivavoce.models.cosyvoice.flow.flow import Flow  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs, SequenceHandle  # noqa: E402
 from vivavoce.models.cosyvoice.flow.page_allocator import PageAllocator  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowPolicy, FlowState  # noqa: E402
-from vivavoce.models.cosyvoice.flow.unet import UnetConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL_V2 = FlowConfig(
     EncoderConfig(32, 2, 48, 1, 1),
-    UnetConfig(channels=16, attention_head_dim=8, blocks=1, mid_blocks=1, heads=2),
-    speech_ids=60,
+    UnetConfig(channels=16, head_width=8, blocks=1, mid_blocks=1, heads=2),
+    codebook_size=60,
     solver_steps=3,
 )
-SMALL_V3 = FlowConfig(None, DitConfig(32, 2, 2, 16, 2), speech_ids=60, lookahead_width=24, solver_steps=3)
+SMALL_V3 = FlowConfig(None, DitConfig(32, 2, 2, 16, 2), codebook_size=60, lookahead_width=24, solver_steps=3)
 TOLERANCE = 2e-5
 
 

@@ -11,6 +11,7 @@ from golden.reference import upstream_vocoder  # noqa: E402
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
 from golden.reference.upstream_vocoder import interpolated_phase_sines, render_whole  # noqa: E402
 from shared.session_states import scatter  # noqa: E402
+from vivavoce.models.cosyvoice.config import HiftConfig  # noqa: E402
 from vivavoce.models.cosyvoice.layers import load_weights  # noqa: E402
 from vivavoce.models.cosyvoice.state import gather, join_states, tensors  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import (  # noqa: E402
@@ -21,7 +22,6 @@ from vivavoce.models.cosyvoice.vocoder.hift_v2 import (  # noqa: E402
     cross_fade,
     equal_gain_weights,
 )
-from vivavoce.models.cosyvoice.vocoder.layers import HiftConfig  # noqa: E402
 
 torch.set_num_threads(1)
 DATA = Path(__file__).parents[3] / "golden" / "data"
