@@ -1,25 +1,34 @@
-"""Compares the CosyVoice networks with the reference vectors in a folder: ``make check-golden DATA=FOLDER``.
-
-Prints a line a case and exits with 1 when a case failed or the folder holds none.
-"""
+"""Compares the CosyVoice networks with a folder of reference vectors: ``make check-golden DATA=FOLDER``."""
 
 import sys
 from pathlib import Path
 
 import click
 
-from golden.report import print_report
 from vivavoce.gateway.cli.options import AS_JSON
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @AS_JSON
-def _check_golden(folder: Path, as_json: bool) -> None:
-    """Compare the CosyVoice networks with the reference vectors in FOLDER."""
-    if not print_report(folder, as_json=as_json, show=click.echo):
+def check_golden(folder: Path, as_json: bool) -> None:
+    """Compare the CosyVoice networks with the reference vectors in FOLDER.
+
+    Prints a line a case. The exit code is 1 if a case fails or has no check, or if the folder has none.
+    """
+    try:
+        from golden.report import print_report
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"{error.name} is not installed: pip install 'vivavoce[cosyvoice]'"
+        ) from error
+    try:
+        passed = print_report(folder, as_json=as_json, show=click.echo)
+    except FileNotFoundError as error:
+        raise click.ClickException(str(error)) from error
+    if not passed:
         sys.exit(1)
 
 
 if __name__ == "__main__":
-    _check_golden(prog_name="python -m golden")
+    check_golden(prog_name="python -m golden")

@@ -1,28 +1,61 @@
-"""Checks the CosyVoice networks against a folder of reference vectors, case by case.
+"""Runs the check of every case in a folder of vectors.
 
-A case is a file of the folder; configuration, salt and multipliers come from its config.json. What is
-compared and how closely is the models' own affair (``models/cosyvoice/golden``).
+A case is a .npz or .json file of the folder; sizes, salt and multipliers come from the folder's config.json,
+so any folder in the layout of tests/golden/data can be checked.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vivavoce.tts_engine.errors import BadRequest, MissingExtra
+from golden.reference import (
+    features,
+    flow,
+    flow_networks,
+    interleave,
+    language_model,
+    sampling,
+    schedule,
+    silence,
+    speech,
+    text_ids,
+    text_rules,
+    vocoder,
+)
+from golden.reference.comparison import Check
 
-_NON_CASE_PREFIXES = ("config", "manifest_")  # what cases are made of, and the released sizes
+CHECKS: Mapping[str, Check] = {
+    "a_encoder": flow_networks.check_encoder,
+    "b_cfm": flow.check_solver,
+    "b_estimator": flow_networks.check_unet,
+    "c_flow": flow.check_flow_v2,
+    "d_hift": vocoder.check_vocoder_v2,
+    "e_llm": language_model.check_language_model_v2,
+    "e_llm3": language_model.check_language_model_v3,
+    "f_ras": sampling.check_sampling,
+    "g_features": features.check_features,
+    "h_bistream": interleave.check_interleave,
+    "i_schedule": schedule.check_schedule,
+    "j_tts": speech.check_speech_v2,
+    "k_frontend": text_rules.check_text_rules,
+    "l_tokenizer_proxy": text_ids.check_text_ids,
+    "rand_noise": flow.check_noise,
+    "v3_dit": flow_networks.check_dit,
+    "v3_flow": flow.check_flow_v3,
+    "v3_hift": vocoder.check_vocoder_v3,
+    "v3_j_tts": speech.check_speech_v3,
+    "v3_silent_filter": silence.check_silence_filter,
+}
+
+_NON_CASE_PREFIXES = ("config", "manifest_")  # sizes of the reduced and of the released networks
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenCaseResult:
-    """One case: its largest error against its tolerance, at the array that comes nearest to failing.
-
-    ``array``: "" for a case that nobody here knows, which is a failure.
-    """
+    """Result of one case, at the array that comes nearest to failing."""
 
     case: str
-    array: str
+    array: str  # empty for a case without a check, which is a failure
     error: float
     tolerance: float
 
@@ -32,63 +65,17 @@ class GoldenCaseResult:
         return bool(self.array) and self.error <= self.tolerance
 
 
-def check_golden(folder: Path) -> Iterator[GoldenCaseResult]:
-    """Every case found in ``folder``, in order of name.
-
-    Raises BadRequest for a folder without config.json, MissingExtra without torch.
-    """
+def check_folder(folder: Path) -> Iterator[GoldenCaseResult]:
+    """Check every case of a folder, in order of name. Raises FileNotFoundError without a config.json."""
     if not (folder / "config.json").is_file():
-        raise BadRequest(f"{folder} has no config.json; a folder of reference vectors has one")
-    known = _known_cases()
+        raise FileNotFoundError(f"{folder} has no config.json; a folder of reference vectors has one")
     for case in sorted({file.stem for file in folder.iterdir() if file.suffix in (".npz", ".json")}):
-        if case.startswith(_NON_CASE_PREFIXES):
-            continue
-        if case not in known:
-            yield GoldenCaseResult(case, "", float("inf"), 0.0)
-            continue
-        yield known[case](folder)
+        if not case.startswith(_NON_CASE_PREFIXES):
+            yield _check_case(folder, case)
 
 
-def _known_cases() -> Mapping[str, Callable[[Path], GoldenCaseResult]]:
-    try:
-        from golden.reference import flow as reference_flow
-        from golden.reference import lm_and_front_end as golden_speech
-        from golden.reference import vocoder as reference_hift_v2
-    except ModuleNotFoundError as error:
-        raise MissingExtra("check-golden", "cosyvoice") from error
-    compared = {**reference_flow.CASES, **reference_hift_v2.CASES, **golden_speech.cases()}
-
-    def summed(case: str) -> Callable[[Path], GoldenCaseResult]:
-        def check(folder: Path) -> GoldenCaseResult:
-            worst = max(
-                compared[case](folder),
-                key=lambda one: one.error / one.tolerance if one.tolerance else one.error,
-            )
-            return GoldenCaseResult(case, worst.array, worst.error, worst.tolerance)
-
-        return check
-
-    return {case: summed(case) for case in compared} | {
-        "rand_noise": _initial_noise,
-        "v3_silent_filter": _silent_filter,
-    }
-
-
-def _initial_noise(folder: Path) -> GoldenCaseResult:
-    from golden.reference import flow as reference_flow
-    from vivavoce.models.cosyvoice.flow.flow import Flow
-
-    stored = reference_flow.read_arrays(folder, "rand_noise")["rand_noise"][0]
-    ours = Flow(reference_flow.stated_flow_config(folder, 3)).noise(0, stored.shape[1]).T
-    return GoldenCaseResult("rand_noise", "rand_noise", float((ours - stored).abs().max()), 0.0)
-
-
-def _silent_filter(folder: Path) -> GoldenCaseResult:
-    from vivavoce.models.cosyvoice.lm.silence_filter import SilenceFilter
-
-    stated = json.loads((folder / "v3_silent_filter.json").read_text("utf-8"))
-    silent, longest = frozenset(stated["silent_tokens"]), stated["max_consecutive_kept"]
-    wrong = sum(
-        list(SilenceFilter(silent, longest).push(case["inp"])) != case["out"] for case in stated["cases"]
-    )
-    return GoldenCaseResult("v3_silent_filter", "traces", float(wrong), 0.0)
+def _check_case(folder: Path, case: str) -> GoldenCaseResult:
+    if case not in CHECKS:
+        return GoldenCaseResult(case, "", float("inf"), 0.0)
+    worst = max(CHECKS[case](folder), key=lambda comparison: comparison.severity)
+    return GoldenCaseResult(case, worst.array, worst.error, worst.tolerance)

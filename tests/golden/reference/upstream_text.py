@@ -1,9 +1,8 @@
-"""How upstream prepares text, kept for comparison: Chinese and English rules, and how paragraphs are cut.
+"""Upstream's text normalisation and segmentation, with its faults, to compare with upstream's answers.
 
-Only for `compat`: the engine has normalisers of its own, which know more languages and bound every segment.
-What upstream gets wrong is kept: numbers are read in English whatever the language, every full stop of a
-Chinese text becomes 。, a piece without marks has no bound. Text normalisation by wetext, which upstream uses
-where it is installed, is not here.
+Not used to speak: the engine's normalisers support more languages and bound every segment. Upstream spells
+numbers in English in every language, turns every full stop of a Chinese text into 。, and does not bound a
+segment without punctuation. Its normalisation by wetext, used if that is installed, is not reproduced.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:129-165, cosyvoice/utils/frontend_utils.py.
 """
@@ -15,7 +14,8 @@ from enum import Enum
 
 import inflect
 
-MAX_LENGTH = 80  # characters of Chinese, tokens otherwise
+# In characters for Chinese, else in tokens.
+MAX_LENGTH = 80
 MIN_LENGTH_TO_CUT = 60
 MIN_LAST_LENGTH = 20
 
@@ -28,20 +28,20 @@ _TRAILING_COMMAS = re.compile("[，,、]+$")
 
 
 class UpstreamTextRules(Enum):
-    """Which rules hold. The value is the marks that end a piece, the first where a text has none."""
+    """The rules of a script. The value lists the marks that end a piece; the first one is the default."""
 
     CHINESE = "。？！；：、.?!;"
     OTHER = ".?!;:"
 
 
 def rules_for(text: str) -> UpstreamTextRules:
-    """Chinese where any Chinese character is in the text."""
+    """The Chinese rules if the text has any Chinese character."""
     return UpstreamTextRules.CHINESE if _CHINESE.search(text) else UpstreamTextRules.OTHER
 
 
 def prepare(text: str, tokenize: Tokenize) -> list[str]:
-    """Normalised segments of a text, spoken one by one; the text untouched where it has control marks."""
-    if _is_left_alone(text):
+    """Normalised segments of a text; a text with control tokens is returned unchanged."""
+    if _is_unchanged(text):
         return [text]
     normal = normalize(text)
     pieces = split_paragraph(normal, tokenize, rules_for(normal))
@@ -49,8 +49,8 @@ def prepare(text: str, tokenize: Tokenize) -> list[str]:
 
 
 def normalize(text: str) -> str:
-    """One text, not cut."""
-    if _is_left_alone(text):
+    """Normalise a text without cutting it."""
+    if _is_unchanged(text):
         return text
     stripped = text.strip()
     return (
@@ -61,18 +61,18 @@ def normalize(text: str) -> str:
 
 
 def is_only_punctuation(text: str) -> bool:
-    """Whether there is nothing but punctuation and symbols; true of the empty text, not of a blank."""
+    """Whether the text has only punctuation and symbols; true for the empty text, false for a space."""
     return all(unicodedata.category(character)[0] in "PS" for character in text)
 
 
 def spell_out_numbers(text: str) -> str:
-    """Every run of digits as English words, whatever stands around it."""
+    """Spell every run of digits in English, whatever surrounds it."""
     engine = inflect.engine()
     return re.sub(r"\d+", lambda run: str(engine.number_to_words(run[0])), text)
 
 
 def remove_blanks(text: str) -> str:
-    """Keep a blank only between two ASCII characters that are no blanks themselves."""
+    """Remove spaces, except between two ASCII characters that are not spaces."""
     kept = []
     for before, character, after in zip(" " + text, text, text[1:] + " ", strict=False):
         if character != " " or (before.isascii() and after.isascii() and " " not in (before, after)):
@@ -81,17 +81,17 @@ def remove_blanks(text: str) -> str:
 
 
 def spell_out_corner_marks(text: str) -> str:
-    """Square and cubic, in Chinese."""
+    """Spell ² and ³ in Chinese."""
     return text.replace("²", "平方").replace("³", "立方")
 
 
 def remove_brackets(text: str) -> str:
-    """Brackets go, what is in them stays; a long dash becomes a blank."""
+    """Remove brackets but not their content; a long dash becomes a space."""
     return text.translate(_BRACKETS).replace("——", " ")
 
 
 def split_paragraph(text: str, tokenize: Tokenize, script: UpstreamTextRules) -> list[str]:
-    """Cut after marks and join pieces greedily up to 80; a last one below 20 joins the one before."""
+    """Cut after marks and join pieces greedily up to MAX_LENGTH; a short last segment joins the previous."""
     segments: list[str] = []
     current = ""
     for piece in _pieces(text, script):
@@ -109,7 +109,7 @@ def split_paragraph(text: str, tokenize: Tokenize, script: UpstreamTextRules) ->
     return segments
 
 
-def _is_left_alone(text: str) -> bool:
+def _is_unchanged(text: str) -> bool:
     return not text or ("<|" in text and "|>" in text)
 
 
@@ -120,16 +120,16 @@ def _chinese(text: str) -> str:
 
 
 def _pieces(text: str, script: UpstreamTextRules) -> Iterator[str]:
-    """Up to and with each mark, a closing quote after it included; a mark after nothing is dropped."""
+    """Yield the text up to each mark, with a closing quote after it; a mark without text is dropped."""
     marks = script.value
     if text and text[-1] not in marks:
         text += marks[0]
     start = 0
-    for place, character in enumerate(text):
-        if character not in marks or place < start:
+    for index, character in enumerate(text):
+        if character not in marks or index < start:
             continue
-        stop = place + 2 if text[place + 1 : place + 2] in _CLOSING_QUOTES else place + 1
-        if place > start:
+        stop = index + 2 if text[index + 1 : index + 2] in _CLOSING_QUOTES else index + 1
+        if index > start:
             yield text[start:stop]
         start = stop
 

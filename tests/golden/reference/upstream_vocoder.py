@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vivavoce.models.cosyvoice.config import MEL_BANDS, HiftConfig
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2, cross_fade
-from vivavoce.models.cosyvoice.vocoder.layers import MEL_BANDS, HiftConfig, turns_per_sample
+from vivavoce.models.cosyvoice.vocoder.layers import turns_per_sample
 
 WITHHELD_FRAMES = 8  # upstream's mel cache
 
