@@ -1,22 +1,34 @@
-"""Benches of single parts, for developers: ``PYTHONPATH=tests python -m benches NAME``.
+"""Benches of single parts for developers: ``PYTHONPATH=tests python -m benches NAME``; see ``--help``.
 
-What an operator measures is ``vivavoce bench``.
+Benches for operators are in ``vivavoce bench``.
 """
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from vivavoce.gateway.cli.bench.commands import print_report
 from vivavoce.gateway.cli.options import AS_JSON, PRECISIONS, SIZE, VERSION, WEIGHTS
+from vivavoce.tts_engine.errors import VivavoceError
 
 
-@click.group()
-def _benches() -> None:
+class _BenchGroup(click.Group):
+    """Reports an expected error as one sentence."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except VivavoceError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_BenchGroup)
+def bench_group() -> None:
     """Measure one part of vivavoce."""
 
 
-@_benches.command("resample")
+@bench_group.command("resample")
 @click.option("--seconds", type=click.FloatRange(1), default=20.0, show_default=True, help="Of audio.")
 @AS_JSON
 def bench_resample(seconds: float, as_json: bool) -> None:
@@ -26,7 +38,7 @@ def bench_resample(seconds: float, as_json: bool) -> None:
     print_report(measure(seconds), as_json)
 
 
-@_benches.command("words")
+@bench_group.command("words")
 @click.option("--limit", type=click.IntRange(1), help="Sentences, instead of all.")
 @click.option("--verbose", is_flag=True, help="Show every difference.")
 @AS_JSON
@@ -37,7 +49,7 @@ def bench_words(limit: int | None, verbose: bool, as_json: bool) -> None:
     print_report(measure(limit, _print_line if verbose else None), as_json)
 
 
-@_benches.command("schedule")
+@bench_group.command("schedule")
 @click.option(
     "--rate",
     "rates",
@@ -56,7 +68,7 @@ def bench_schedule(rates: tuple[float, ...], requests: int, seed: int, as_json: 
     print_report(measure(rates or None, requests=requests, seed=seed), as_json)
 
 
-@_benches.command("webrtc")
+@bench_group.command("webrtc")
 @click.option("--calls", type=click.IntRange(1), default=5, show_default=True, help="Of --seconds each.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a call.")
 @AS_JSON
@@ -70,7 +82,7 @@ def bench_webrtc(calls: int, seconds: float, as_json: bool) -> None:
 _PIPECAT_PARTS = ("first-audio", "barge-in", "speaking", "coming-and-going")
 
 
-@_benches.command("pipecat")
+@bench_group.command("pipecat")
 @click.option(
     "--part",
     "parts",
@@ -86,7 +98,7 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
     print_report(measure([PipecatBenchPart(part) for part in parts or _PIPECAT_PARTS]), as_json)
 
 
-@_benches.command("precision")
+@bench_group.command("precision")
 @SIZE
 @VERSION
 @WEIGHTS
@@ -109,23 +121,23 @@ def bench_precision(
     print_report(precision.measure(chosen, BenchWeights(bundle, size, int(version))), as_json)
 
 
-_COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
+COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")
 
 
-@_benches.command("cosyvoice")
+@bench_group.command("cosyvoice")
 @SIZE
 @VERSION
 @WEIGHTS
-@click.option("--parts", metavar="PART,...", help=f"Of {', '.join(_COSYVOICE_PARTS)}.  [default: all]")
+@click.option("--parts", metavar="PART,...", help=f"Of {', '.join(COSYVOICE_PARTS)}.  [default: all]")
 @AS_JSON
 def bench_cosyvoice(size: str, version: str, bundle: Path | None, parts: str | None, as_json: bool) -> None:
     """CosyVoice: language model, flow, vocoder, first packet, memory."""
     from benches.cosyvoice.components import measure
     from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 
-    chosen = parts.split(",") if parts else _COSYVOICE_PARTS
-    if unknown := sorted(set(chosen) - set(_COSYVOICE_PARTS)):
-        raise click.BadParameter(f"got {unknown[0]!r}; allowed are {', '.join(_COSYVOICE_PARTS)}.")
+    chosen = parts.split(",") if parts else COSYVOICE_PARTS
+    if unknown := sorted(set(chosen) - set(COSYVOICE_PARTS)):
+        raise click.BadParameter(f"got {unknown[0]!r}; allowed are {', '.join(COSYVOICE_PARTS)}.")
     print_report(measure(chosen, BenchWeights(bundle, size, int(version))), as_json)
 
 
@@ -133,7 +145,7 @@ def _print_line(line: str) -> None:
     click.echo(line, err=True)
 
 
-@_benches.command("dashscope-voices")
+@bench_group.command("dashscope-voices")
 @AS_JSON
 def bench_dashscope_voices(as_json: bool) -> None:
     """DashScope: isolation of 20 voices, memory of 500 idle sockets. Takes over a minute."""
@@ -143,4 +155,4 @@ def bench_dashscope_voices(as_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    _benches(prog_name="python -m benches")
+    bench_group(prog_name="python -m benches")

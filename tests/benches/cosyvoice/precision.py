@@ -1,63 +1,212 @@
-"""The language model of CosyVoice in 16 and 8 bits beside float32: time a token, error, memory, many at once.
+"""Bench of the language model's precisions beside float32: time, error, memory, eight sessions at once.
 
-Every precision runs in a process of its own, with float32 beside it, steps taken in turns. Seconds are
-processor seconds of all threads over two cores where a figure says nothing else.
-
-Run as ``python -m benches.cosyvoice.precision FOLDER PRECISION`` it is such a process, and prints a
-JSON line a figure.
+Sessions are first sampled in float32; both precisions are then given the same ids, so that every position is
+compared after the same past. Steps of the two alternate. Where a figure does not say "by the clock", seconds
+are processor seconds of all threads over two cores. Targets are for the released size.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from rich.console import Console
+from torch import Tensor
 
-from benches.cosyvoice.measuring_process import measure_in_process, print_measurements
-from benches.cosyvoice.precision_timings import measure_precision
-from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, FigureTargets, is_released
-from vivavoce.gateway.cli.bench.report import BenchReport
-from vivavoce.tts_engine.bundles import check_bundle
-from vivavoce.tts_engine.cosyvoice.device_timings import Measurement
+from benches.cosyvoice.bench_process import measure_in_process, print_figures
+from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median_time
+from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
+from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
+from vivavoce.models.cosyvoice.layers import Linear
+from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT
+from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids, seeded_uniforms
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState
+from vivavoce.models.cosyvoice.networks import load_lm
+from vivavoce.models.cosyvoice.precision import Precision
+from vivavoce.tts_engine.bundles import bundle_errors, check_bundle
+from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 
+MODULE = "benches.cosyvoice.precision"
 DEFAULT_PRECISIONS = ("fp32", "bf16", "int8")
-_MODULE = "benches.cosyvoice.precision"
+CONTEXT = 120  # ids before the timed tokens
+SESSIONS = 8
 
-_TARGETS = FigureTargets(
-    at_most={
-        "int8, a token against fp32": 0.5,
-        "int8, mean KL to fp32": 0.01,
-        "bf16, mean KL to fp32": 0.01,
-    },
-    at_least={
-        "fp32, at once against one after another": 3,
-        "int8, likeliest id as fp32's where it leads by 0.1": 99,
-        "bf16, likeliest id as fp32's where it leads by 0.1": 99,
-    },
-)
+_TEXT_IDS = 40
+_CERTAIN_LEAD = 0.1  # of probability, of the likeliest id over the second
+_SEED = 11
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionBenchSize:
+    """Amount of work."""
+
+    tokens: int = 12  # timed, with eight sessions; twice as many beside float32
+    positions: int = 1000  # compared with float32
+
+
+@dataclass(frozen=True, slots=True)
+class LogitError:
+    """Difference of a precision's distributions from those of float32."""
+
+    kl: float  # nats, mean over positions
+    agreement: float  # share of equal likeliest ids at certain positions
+    certain: int  # positions where float32's likeliest id leads by more than 0.1
 
 
 def measure(precisions: Sequence[str], weights: BenchWeights) -> BenchReport:
-    """Measure them in each precision; raises BundleError, BenchFailed."""
-    measured: list[Measurement] = []
+    """Measure each precision in a process of its own. Raises BundleError, BenchFailed."""
+    figures: list[BenchFigure] = []
     with weights.folder() as folder:
         checked = check_bundle(folder)
         for precision in precisions:
             with Console(stderr=True).status(f"bench precision: {precision}"):
-                measured += measure_in_process(_MODULE, folder, precision)
-    targets = _TARGETS if is_released(checked) else FigureTargets()
+                figures += measure_in_process(MODULE, folder, precision)
+    if not is_released(checked):
+        figures = list(without_targets(figures))
     return BenchReport(
-        "precision",
-        targets.figures(measured),
-        {"version": checked.version, "weights": str(weights), "threads": 2},
+        "precision", tuple(figures), {"version": checked.version, "weights": str(weights), "threads": THREADS}
     )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure one precision of one folder; 0, or 1 after one sentence on stderr."""
-    folder, precision = arguments
-    return print_measurements(measure_precision(Path(folder), precision))
+def measure_precision(
+    folder: Path, precision: str, size: PrecisionBenchSize = PrecisionBenchSize()
+) -> Iterator[BenchFigure]:
+    """Yield the figures of a precision. Raises BundleError, and BadRequest for an unknown precision."""
+    with bundle_errors():
+        chosen = parse_precision(precision)
+        torch.set_num_threads(THREADS)
+        bundle = open_bundle(folder)
+        lm = load_lm(bundle, chosen)
+    yield BenchFigure(f"{precision}, matrices", _matrix_bytes(lm) / 1e6, "MB")
+    batched, sequential = _tokens_per_s(lm, size.tokens)
+    yield BenchFigure(f"{precision}, 8 sessions at once", batched, "tokens/s")
+    yield BenchFigure(f"{precision}, 8 one after another", sequential, "tokens/s")
+    yield BenchFigure(
+        f"{precision}, at once against one after another",
+        batched / sequential,
+        "x",
+        at_least=3 if chosen is Precision.FP32 else None,
+    )
+    if chosen is not Precision.FP32:
+        yield from _beside_float32(bundle, lm, chosen, size)
+
+
+@torch.inference_mode()
+def _beside_float32(
+    bundle: CosyVoiceBundle, lm: SpeechLm, precision: Precision, size: PrecisionBenchSize
+) -> Iterator[BenchFigure]:
+    exact_lm = load_lm(bundle, Precision.FP32)
+    token, exact = _alternating_token_times((lm, exact_lm), 2 * size.tokens)
+    max_ratio = 0.5 if precision is Precision.INT8 else None
+    yield BenchFigure(f"{precision}, a token", 1000 * token.cpu_s, "ms")
+    yield BenchFigure(f"{precision}, fp32 beside it", 1000 * exact.cpu_s, "ms")
+    yield BenchFigure(f"{precision}, a token against fp32", token.cpu_s / exact.cpu_s, "x", max_ratio)
+    yield BenchFigure(f"{precision}, a token by the clock", 1000 * token.wall_s, "ms")
+    yield BenchFigure(f"{precision}, fp32 beside it by the clock", 1000 * exact.wall_s, "ms")
+    yield BenchFigure(f"{precision}, a token against fp32 by the clock", token.wall_s / exact.wall_s, "x")
+    inputs, exact_logits = _sample_sessions(exact_lm, -(-size.positions // SESSIONS))
+    logits = _teacher_forced_logits(lm, inputs)
+    error = logit_error(logits[: size.positions], exact_logits[: size.positions])
+    has_targets = precision is not Precision.FP16  # which is for a GPU
+    agreement_name = f"{precision}, likeliest id as fp32's where it leads by 0.1"
+    yield BenchFigure(f"{precision}, mean KL to fp32", error.kl, "nats", 0.01 if has_targets else None)
+    min_agreement = 99 if has_targets else None
+    yield BenchFigure(agreement_name, 100 * error.agreement, "%", at_least=min_agreement)
+    yield BenchFigure(f"{precision}, positions where it leads by 0.1", error.certain, "")
+
+
+def logit_error(logits: Tensor, exact: Tensor) -> LogitError:
+    """Compare logits (positions, V). Agreement is 1 if no position is certain."""
+    exact_log, log = exact.double().log_softmax(-1), logits.double().log_softmax(-1)
+    kl = (exact_log.exp() * (exact_log - log)).sum(-1).mean()
+    first, second = exact_log.exp().topk(2).values.unbind(-1)
+    certain = first - second > _CERTAIN_LEAD
+    same = (logits.argmax(-1) == exact.argmax(-1))[certain]
+    return LogitError(float(kl), float(same.double().mean()) if len(same) else 1.0, len(same))
+
+
+def _matrix_bytes(lm: SpeechLm) -> int:
+    matrices = [linear.matrix for linear in lm.modules() if isinstance(linear, Linear)]
+    return sum(matrix.numel() * matrix.element_size() for matrix in matrices if matrix is not None)
+
+
+@torch.inference_mode()
+def _tokens_per_s(lm: SpeechLm, tokens: int) -> tuple[float, float]:
+    """Tokens a second of all sessions, in one step and one after another, by the clock."""
+    batch = _prefilled_state(lm, tokens, SESSIONS)
+    singles = [_prefilled_state(lm, tokens, 1) for _ in range(SESSIONS)]
+    batched, sequential = [], []
+    for _ in range(tokens):
+        with Stopwatch() as step:
+            batch = _step(lm, batch)
+        batched.append(step.elapsed)
+        with Stopwatch() as steps:
+            singles = [_step(lm, state) for state in singles]
+        sequential.append(steps.elapsed)
+    return SESSIONS / median_time(batched).wall_s, SESSIONS / median_time(sequential).wall_s
+
+
+def _alternating_token_times(lms: Sequence[SpeechLm], tokens: int) -> list[MeasuredTime]:
+    """Median step of each model; steps alternate, so that other load on the machine affects both."""
+    states = [_prefilled_state(lm, tokens, 1) for lm in lms]
+    times: list[list[MeasuredTime]] = [[] for _ in lms]
+    for _ in range(tokens):
+        for index, lm in enumerate(lms):
+            with Stopwatch() as step:
+                states[index] = _step(lm, states[index])
+            times[index].append(step.elapsed)
+    return [median_time(each) for each in times]
+
+
+def _prefilled_state(lm: SpeechLm, tokens: int, rows: int) -> SpeechLmState:
+    ids = _random_ids((rows, CONTEXT), lm.config.codebook_size)
+    _, state = lm.step(lm.embed_speech(ids), lm.init_state(rows, CONTEXT + tokens + 1))
+    return _step(lm, state)  # warm-up
+
+
+def _step(lm: SpeechLm, state: SpeechLmState) -> SpeechLmState:
+    ids = torch.zeros(len(state.lengths), 1, dtype=torch.int64)
+    hidden, state = lm.step(lm.embed_speech(ids), state)
+    lm.logits(hidden[:, -1])
+    return state
+
+
+def _sample_sessions(lm: SpeechLm, steps: int) -> tuple[Tensor, Tensor]:
+    """Sample speech for random texts.
+
+    Returns all inputs (SESSIONS, T, hidden) and the logits of every sampled id (steps * SESSIONS, V).
+    """
+    start, turn = (
+        lm.embed(torch.full((SESSIONS, 1), lm.input_index(one))) for one in (START_INPUT, TURN_INPUT)
+    )
+    text = lm.embed(_random_ids((SESSIONS, _TEXT_IDS), lm.config.text_vocab_size))
+    fed = [torch.cat((start, text, turn), 1)]
+    state = lm.init_state(SESSIONS, fed[0].shape[1] + steps)
+    decoded: list[list[int]] = [[] for _ in range(SESSIONS)]
+    contexts = [SamplingContext(ids, seeded_uniforms(_SEED + row)) for row, ids in enumerate(decoded)]
+    logits = []
+    for _ in range(steps):
+        hidden, state = lm.step(fed[-1], state)
+        logits.append(lm.logits(hidden[:, -1]))
+        sampled = sample_ids(logits[-1][:, : lm.config.codebook_size].numpy(), contexts)
+        for ids, one in zip(decoded, sampled, strict=True):
+            ids.append(one.id)
+        fed.append(lm.embed_speech(torch.tensor([[ids[-1]] for ids in decoded])))
+    return torch.cat(fed[:-1], 1), torch.cat(logits)
+
+
+def _teacher_forced_logits(lm: SpeechLm, inputs: Tensor) -> Tensor:
+    """Logits of the ids sampled by ``_sample_sessions``, in its order."""
+    hidden, _ = lm.step(inputs, lm.init_state(SESSIONS, inputs.shape[1]))
+    sampled = hidden[:, _TEXT_IDS + 1 :].transpose(0, 1)
+    return lm.logits(sampled).flatten(0, 1)
+
+
+def _random_ids(shape: tuple[int, int], below: int) -> Tensor:
+    return torch.randint(below, shape, generator=torch.Generator().manual_seed(_SEED))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(print_figures(measure_precision(Path(sys.argv[1]), sys.argv[2])))

@@ -1,23 +1,29 @@
-"""The precision bench: every precision gives its figures, beside fp32's; the report holds targets to them."""
+"""The precision bench: every precision gives its figures beside those of fp32, with targets."""
 
 import json
 import math
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+)
 
-from benches.cosyvoice import precision as bench
-from benches.cosyvoice.precision_timings import PrecisionTrialSize, measure_precision
-from vivavoce.gateway.cli import main
-from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
-from vivavoce.gateway.cli.bench.report import BenchFailed
-from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle
-from vivavoce.tts_engine.cosyvoice.device_timings import Measurement
-from vivavoce.tts_engine.errors import BundleError
+from benches import __main__ as benches  # noqa: E402
+from benches.cosyvoice import precision as bench  # noqa: E402
+from benches.cosyvoice.precision import (  # noqa: E402
+    PrecisionBenchSize,
+    logit_error,
+    measure_precision,
+)
+from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
+from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure  # noqa: E402
+from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle  # noqa: E402
+from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
-LITTLE = PrecisionTrialSize(tokens=2, positions=20)
+SMALL = PrecisionBenchSize(tokens=2, positions=20)
 OF_ALL = ("matrices", "8 sessions at once", "8 one after another", "at once against one after another")
 BESIDE_FP32 = (
     "a token",
@@ -41,53 +47,60 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "int8"])
 def test_a_precision_has_its_figures(folder: Path, precision: str) -> None:
-    measured = {one.name: one.value for one in measure_precision(folder, precision, LITTLE)}
+    measured = {figure.name: figure.value for figure in measure_precision(folder, precision, SMALL)}
     names = OF_ALL if precision == "fp32" else OF_ALL + BESIDE_FP32
     assert list(measured) == [f"{precision}, {name}" for name in names]
     assert all(math.isfinite(value) and value >= 0 for value in measured.values())
 
 
-def test_a_precision_takes_the_memory_that_its_name_says(folder: Path) -> None:
-    held = {
-        precision: next(measure_precision(folder, precision, LITTLE)).value
+def test_targets_stand_beside_the_figures(folder: Path) -> None:
+    precisions = ("fp32", "bf16", "fp16", "int8")
+    figures = [figure for each in precisions for figure in measure_precision(folder, each, SMALL)]
+    assert {figure.name: figure.at_most for figure in figures if figure.at_most is not None} == {
+        "int8, a token against fp32": 0.5,
+        "int8, mean KL to fp32": 0.01,
+        "bf16, mean KL to fp32": 0.01,
+    }
+    assert {figure.name: figure.at_least for figure in figures if figure.at_least is not None} == {
+        "fp32, at once against one after another": 3,
+        "int8, likeliest id as fp32's where it leads by 0.1": 99,
+        "bf16, likeliest id as fp32's where it leads by 0.1": 99,
+    }
+
+
+def test_a_precision_takes_the_memory_of_its_number_format(folder: Path) -> None:
+    matrices_mb = {
+        precision: next(measure_precision(folder, precision, SMALL)).value
         for precision in ("fp32", "bf16", "int8")
     }
-    assert held["bf16"] == pytest.approx(held["fp32"] / 2)
-    # Of two layers the first keeps 16 bits.
-    assert held["fp32"] / 4 < held["int8"] < held["fp32"] / 2
+    assert matrices_mb["bf16"] == pytest.approx(matrices_mb["fp32"] / 2)
+    # The first of two layers keeps 16 bits.
+    assert matrices_mb["fp32"] / 4 < matrices_mb["int8"] < matrices_mb["fp32"] / 2
 
 
-def test_it_runs_in_a_process_of_its_own_and_becomes_json(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main.main(["bench", "precision", "--bundle", str(folder), "--precision", "int8", "--json"])
-    report = json.loads(capsys.readouterr().out)
+def test_a_precision_runs_in_its_own_process_and_is_printed_as_json(folder: Path) -> None:
+    arguments = ["precision", "--bundle", str(folder), "--precision", "int8", "--json"]
+    report = json.loads(CliRunner().invoke(benches.bench_group, arguments).stdout)
     assert report["settings"]["weights"] == "of the bundle"
     figures = {figure["name"]: figure for figure in report["figures"]}
     assert list(figures) == [f"int8, {name}" for name in OF_ALL + BESIDE_FP32]
     assert all(figure["reached"] is None for figure in figures.values())
 
 
-def test_released_sizes_have_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", 2 * 10**9, ""),))
+def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = [
-        Measurement("int8, a token against fp32", 0.45, "x"),
-        Measurement("int8, mean KL to fp32", 0.02, "nats"),
-        Measurement("fp32, at once against one after another", 4.5, "x"),
-        Measurement("bf16, likeliest id as fp32's where it leads by 0.1", 98.9, "%"),
-        Measurement("int8, matrices", 389, "MB"),
+        BenchFigure("int8, a token against fp32", 0.45, "x", at_most=0.5),
+        BenchFigure("int8, mean KL to fp32", 0.02, "nats", at_most=0.01),
+        BenchFigure("fp32, at once against one after another", 4.5, "x", at_least=3),
+        BenchFigure("bf16, likeliest id as fp32's where it leads by 0.1", 98.9, "%", at_least=99),
+        BenchFigure("int8, matrices", 389, "MB"),
     ]
-    monkeypatch.setattr(bench, "check_bundle", lambda folder: checked)
     monkeypatch.setattr(bench, "measure_in_process", lambda module, folder, part: figures)
-    told = bench.measure(["int8"], BenchWeights(Path("release"))).figures
-    assert [figure.reached for figure in told] == [True, False, True, False, None]
-
-
-def test_every_target_is_of_a_figure_that_is_measured() -> None:
-    told = {f"fp32, {name}" for name in OF_ALL}
-    told |= {f"{precision}, {name}" for precision in ("bf16", "int8") for name in BESIDE_FP32}
-    assert bench._TARGETS.at_most.keys() | bench._TARGETS.at_least.keys() <= told
+    for size_bytes, reached in ((2 * 10**9, [True, False, True, False, None]), (1000, [None] * 5)):
+        checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),))
+        monkeypatch.setattr(bench, "check_bundle", lambda folder, checked=checked: checked)
+        report = bench.measure(["int8"], BenchWeights(Path("release")))
+        assert [figure.reached for figure in report.figures] == reached
 
 
 @pytest.mark.parametrize(
@@ -97,18 +110,21 @@ def test_every_target_is_of_a_figure_that_is_measured() -> None:
         (["--bundle", "nowhere"], "nowhere"),
     ],
 )
-def test_what_cannot_be_measured_is_one_sentence(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as end:
-        main.main(["bench", "precision", *arguments])
-    said = capsys.readouterr()
-    assert end.value.code and sentence in said.err
-    assert (said.out, said.err.count("\n")) == ("", 1)
+def test_wrong_arguments_are_refused(arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(benches.bench_group, ["precision", *arguments])
+    assert result.exit_code and sentence in result.stderr
+    assert result.stdout == ""
 
 
-def test_a_process_says_why_it_has_no_figures(folder: Path) -> None:
+def test_the_error_of_a_failed_process_is_its_last_line(folder: Path) -> None:
     with pytest.raises(BenchFailed, match="int4: precision is 'int4'; it must be fp32, bf16, fp16, int8"):
-        bench.measure_in_process(bench._MODULE, folder, "int4")
+        bench.measure_in_process(bench.MODULE, folder, "int4")
     with pytest.raises(BundleError, match="nowhere"):
         next(measure_precision(Path("nowhere"), "int8"))
+
+
+def test_identical_distributions_have_no_error() -> None:
+    logits = 5 * torch.randn(10, 30, generator=torch.Generator().manual_seed(1))
+    error = logit_error(logits, logits)
+    assert (error.kl, error.agreement) == (0, 1)
+    assert logit_error(-logits, logits).agreement < 0.5
