@@ -8,8 +8,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import BadRequest, BundleError, MissingExtra
+
+if TYPE_CHECKING:
+    from ..models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,28 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
         for source in sources:
             target = convert_to_safetensors(source)
             yield CheckedFile(target.name, target.stat().st_size, f"equal to {source.name}")
+
+
+def card_name_of(device: str) -> str:
+    """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
+    with bundle_errors():
+        from ..models.cosyvoice.devices import card_name, find_device
+
+        return card_name(find_device(device))
+
+
+def measure_on_device(
+    folder: Path, device: str, precision: str, size: "DeviceBenchmarkSize | None" = None
+) -> "DeviceTimings":
+    """Time language model and flow of a bundle on a device. Raises BundleError, BadRequest."""
+    with bundle_errors():
+        from ..models.cosyvoice.checkpoint.bundle import open_bundle
+        from ..models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
+        from ..models.cosyvoice.devices import find_device
+        from .cosyvoice.policy import parse_precision
+
+        found, chosen = find_device(device), parse_precision(precision)
+        return measure_device(open_bundle(folder), found, chosen, size or DeviceBenchmarkSize())
 
 
 @contextlib.contextmanager

@@ -1,77 +1,68 @@
-"""Times recorded steps on a device: one language-model id of one session, and batched chunks of the flow.
+"""Times captured steps on a device, by wall clock: an id of one session, and flow chunks of several sessions.
 
-The clock runs until the result is on the host, as it does for a session. Measurements only: no targets, no
-tables.
+A step ends when its result is on the host, as it does for a session. Run by ``vivavoce bench device``.
 """
 
 import statistics
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from .checkpoint.bundle import CosyVoiceBundle
+from .config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .devices import to_device, to_host
-from .flow.encoder import FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS
-from .flow.flow import MEL_BANDS, Flow
+from .flow.flow import Flow
 from .flow.flow_graphs import FlowGraphs, PagedVoice
-from .flow.state import BLOCK_IDS, FlowChunk
+from .flow.state import FlowChunk
 from .lm.decode_graphs import DecodeGraphs
 from .lm.decoding import DecodeTurn
-from .lm.generation import Generation, LmInput, LmInputKind, SamplingRequest, SpecialIds
+from .lm.generation import Generation, LmInput, LmInputKind, RequestGenerator, SamplingRequest, SpecialIds
 from .lm.sampling import seeded_uniforms
 from .lm.speech_lm import SpeechLm
+from .networks import load_flow, load_lm
+from .precision import Precision
 
-CPU_TIME_CORES = 2  # processor time is divided by this, the cores of the reference machine
-_PROMPT_BLOCKS = 3  # of 1 s
-_IDS_PER_STEP = 4  # decoded ahead in one recorded step
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredTime:
-    """Duration of a block of code."""
-
-    cpu_s: float  # processor seconds of all threads, divided by CPU_TIME_CORES
-    wall_s: float
-
-
-class Stopwatch:
-    """Context manager that measures its block.
-
-    Attributes:
-        elapsed: the duration, once the block has ended.
-    """
-
-    def __enter__(self) -> "Stopwatch":
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.elapsed = MeasuredTime(
-            (time.process_time() - self._cpu) / CPU_TIME_CORES, time.perf_counter() - self._wall
-        )
-
-
-def median_time(costs: Sequence[MeasuredTime]) -> MeasuredTime:
-    """The medians of processor time and of wall time, each by itself."""
-    return MeasuredTime(
-        statistics.median(cost.cpu_s for cost in costs), statistics.median(cost.wall_s for cost in costs)
-    )
+_PROMPT_BLOCKS = 3  # 3 s
+_IDS_PER_STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
-class FlowStepTimes:
-    """Seconds that some equal chunks take."""
+class DeviceBenchmarkSize:
+    """Amount of work."""
 
-    batched_s: float  # all in one step
-    sequential_s: float  # one step after the other
+    context: int = 120  # ids before the timed ones
+    tokens: int = 200
+    rounds: int = 20  # of the flow
+    chunks: int = 4  # sessions with a chunk of 1 s each
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTimings:
+    """Median seconds."""
+
+    size: DeviceBenchmarkSize
+    token_s: float  # an id fed, sampled and brought to the host
+    batched_s: float  # all chunks in one step
+    sequential_s: float  # the same chunks one after another
+
+
+def measure_device(
+    bundle: CosyVoiceBundle, device: torch.device, precision: Precision, size: DeviceBenchmarkSize
+) -> DeviceTimings:
+    """Load language model and flow onto a device and time them. Raises InvalidBundleError, DeviceError."""
+    lm, flow = load_lm(bundle, precision, device), load_flow(bundle, device=device)
+    batched_s, sequential_s = measure_flow_steps(flow, chunks=size.chunks, rounds=size.rounds)
+    token_s = measure_token_s(lm, context=size.context, tokens=size.tokens)
+    return DeviceTimings(size, token_s, batched_s, sequential_s)
 
 
 class _EndlessGeneration(Generation):
-    """A generation that never ends: every id is fed back."""
+    """One sound after another."""
 
-    def _requests(self) -> Generator[SamplingRequest | None, int, None]:
+    def _requests(self) -> RequestGenerator:
         inputs: tuple[LmInput, ...] = (LmInput(LmInputKind.SPEECH, 0),)
         while True:
             inputs = self._accept((yield SamplingRequest(inputs, self.ids.control_except())))
@@ -79,7 +70,7 @@ class _EndlessGeneration(Generation):
 
 @torch.inference_mode()
 def measure_token_s(lm: SpeechLm, *, context: int, tokens: int) -> float:
-    """Median seconds for one id after ``context`` ids: fed, sampled and copied to the host."""
+    """Median seconds of an id after ``context`` ids, in steps that sample several."""
     state = lm.init_state(1, context + tokens + 2 * _IDS_PER_STEP)
     state.lengths[0] = context
     steps = DecodeGraphs(lm, state, max_inputs=1, ids_per_step=_IDS_PER_STEP)
@@ -92,57 +83,55 @@ def measure_token_s(lm: SpeechLm, *, context: int, tokens: int) -> float:
             generation.answer(id)
             id = steps.decoded_ahead(0, generation.ask())
 
-    step()  # records
+    step()  # captures the graph
     return _median_s(step, -(-tokens // _IDS_PER_STEP)) / _IDS_PER_STEP
 
 
 @torch.inference_mode()
-def measure_flow_steps(flow: Flow, *, chunks: int, rounds: int) -> FlowStepTimes:
-    """Median times of one chunk of 1 s for each of ``chunks`` sessions, after a prompt of 3 s."""
+def measure_flow_steps(flow: Flow, *, chunks: int, rounds: int) -> tuple[float, float]:
+    """Median seconds of chunks of 1 s after a prompt of 3 s: all in one step, and one after another."""
     graphs = FlowGraphs(flow, rows=chunks, slots=chunks, pages=_PROMPT_BLOCKS + chunks)
-    voice = _random_voice(flow, graphs)
+    voice = _store_voice(flow, graphs)
     chunk = _chunk(flow, chunks)
-    one = FlowChunk(chunk.ids[:1], chunk.future[:1], chunk.prompt_mel[:1])
+    single = FlowChunk(chunk.ids[:1], chunk.future[:1], chunk.prompt_mel[:1])
 
     def step(parts: Sequence[FlowChunk]) -> None:
-        handles = [graphs.open_sequence(voice) for _ in range(chunks)]
+        sequences = [graphs.open_sequence(voice) for _ in range(chunks)]
         width = chunks // len(parts)
         for index, part in enumerate(parts):
-            mel: Tensor = graphs.step(part, handles[index * width :][:width])
+            mel: Tensor = graphs.step(part, sequences[index * width :][:width])
         to_host(mel)
 
-    def batched() -> None:
+    def step_batched() -> None:
         step([chunk])
 
-    def sequential() -> None:
-        step([one] * chunks)
+    def step_sequential() -> None:
+        step([single] * chunks)
 
-    batched()  # records
-    sequential()
-    return FlowStepTimes(_median_s(batched, rounds), _median_s(sequential, rounds))
+    step_batched()  # captures the graphs
+    step_sequential()
+    return _median_s(step_batched, rounds), _median_s(step_sequential, rounds)
 
 
-def _random_voice(flow: Flow, graphs: FlowGraphs) -> PagedVoice:
+def _store_voice(flow: Flow, graphs: FlowGraphs) -> PagedVoice:
     count = _PROMPT_BLOCKS * BLOCK_IDS + LOOKAHEAD_IDS
-    ids = to_device(torch.arange(count)[None] % flow.config.speech_ids, flow.device)
+    ids = to_device(torch.arange(count)[None] % flow.config.codebook_size, flow.device)
     speaker = flow.project_speaker(torch.ones(1, flow.config.speaker_width, device=flow.device))
-    return graphs.store_voice(
-        flow.prefill(
-            ids, torch.zeros(1, MEL_BANDS, FRAMES_PER_SPEECH_ID * count, device=flow.device), speaker
-        )[0]
-    )
+    silence = torch.zeros(1, MEL_BANDS, FRAMES_PER_SPEECH_ID * count, device=flow.device)
+    voice, _ = flow.prefill(ids, silence, speaker)
+    return graphs.store_voice(voice)
 
 
 def _chunk(flow: Flow, rows: int) -> FlowChunk:
-    ids = torch.arange(rows * BLOCK_IDS).view(rows, BLOCK_IDS) % flow.config.speech_ids
+    ids = torch.arange(rows * BLOCK_IDS).view(rows, BLOCK_IDS) % flow.config.codebook_size
     silence = torch.zeros(rows, MEL_BANDS, FRAMES_PER_SPEECH_ID * BLOCK_IDS, device=flow.device)
     return FlowChunk(ids, ids[:, :LOOKAHEAD_IDS], silence)
 
 
 def _median_s(step: Callable[[], None], count: int) -> float:
-    costs = []
+    times = []
     for _ in range(count):
-        with Stopwatch() as watch:
-            step()
-        costs.append(watch.elapsed)
-    return median_time(costs).wall_s
+        started = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)

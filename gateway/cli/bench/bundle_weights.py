@@ -1,23 +1,22 @@
-"""The weights for a CosyVoice bench, and its targets, which apply to weights of the released size only."""
+"""Weights that a bench of CosyVoice runs on; targets apply only to the released size. Not a bench."""
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from ....tts_engine.bundles import CheckedBundle, write_random_bundle
-from ....tts_engine.cosyvoice.device_timings import Measurement
 from .report import BenchFigure
 
-_RELEASED_BYTES = 1_000_000_000  # a smaller bundle has reduced networks
+_RELEASED_BYTES = 1_000_000_000  # a bundle with less is a reduced one
 
 
 @dataclass(frozen=True, slots=True)
 class BenchWeights:
-    """A bundle's weights, or random ones of a size and version, written for the bench."""
+    """Weights of a bundle, or random ones of a size and version, made for the bench."""
 
     bundle: Path | None = None
     size: str = "full"
@@ -28,7 +27,7 @@ class BenchWeights:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """The bundle's folder; random weights are deleted afterwards. Raises BundleError."""
+        """The folder of the weights; random ones are deleted afterwards. Raises BundleError."""
         if self.bundle is not None:
             yield self.bundle
             return
@@ -38,23 +37,11 @@ class BenchWeights:
             yield Path(folder)
 
 
-@dataclass(frozen=True, slots=True)
-class FigureTargets:
-    """Targets of figures by name."""
-
-    at_most: Mapping[str, float] = field(default_factory=dict)
-    at_least: Mapping[str, float] = field(default_factory=dict)
-
-    def figures(self, measured: Iterable[Measurement]) -> tuple[BenchFigure, ...]:
-        """The measurements as figures, with their targets."""
-        return tuple(
-            BenchFigure(
-                one.name, one.value, one.unit, self.at_most.get(one.name), self.at_least.get(one.name)
-            )
-            for one in measured
-        )
+def without_targets(figures: Iterable[BenchFigure]) -> tuple[BenchFigure, ...]:
+    """The figures without their targets, which are only for weights of the released size."""
+    return tuple(replace(figure, at_most=None, at_least=None) for figure in figures)
 
 
 def is_released(checked: CheckedBundle) -> bool:
-    """Whether a bundle has the released size."""
+    """Whether a bundle has the released size, to which targets apply."""
     return sum(file.size_bytes for file in checked.files) > _RELEASED_BYTES

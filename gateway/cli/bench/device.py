@@ -1,31 +1,32 @@
-"""``vivavoce bench device``: CosyVoice on a graphics card: a token of the language model, chunks of the flow.
+"""``vivavoce bench device``: CosyVoice on a graphics card, an id of one session and chunks of the flow.
 
-Nothing is measured without a card. ``vivavoce bench serve --device cuda`` measures how many streams a card
-serves.
+Without a card nothing is measured and the report says so. ``vivavoce bench serve --device cuda`` measures how
+many streams a card serves.
 """
 
 from rich.console import Console
 
-from ....tts_engine.bundles import check_bundle
-from ....tts_engine.cosyvoice.device_timings import card_name_of, measure_device
-from .bundle_weights import BenchWeights, FigureTargets, is_released
+from ....tts_engine.bundles import card_name_of, check_bundle, measure_on_device
+from .bundle_weights import BenchWeights, is_released, without_targets
 from .report import BenchFigure, BenchReport
-
-# For an H100 and the released size.
-_TARGETS = FigureTargets(
-    at_most={"LM, a token of one session, context 120": 1.5},
-    at_least={"flow, one after another against in one step": 3},
-)
 
 
 def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
-    """Measure on ``device``; raises BundleError, MissingExtra."""
+    """Measure on a device. Raises BundleError, BadRequest, MissingExtra."""
     name = card_name_of(device)
     figures: tuple[BenchFigure, ...] = ()
     if name:
         with weights.folder() as folder, Console(stderr=True).status("bench device"):
-            targets = _TARGETS if is_released(check_bundle(folder)) else FigureTargets()
-            figures = targets.figures(measure_device(folder, device, precision))
+            timings = measure_on_device(folder, device, precision)
+            figures = figures_of(
+                timings.size.context,
+                timings.size.chunks,
+                token_s=timings.token_s,
+                batched_s=timings.batched_s,
+                sequential_s=timings.sequential_s,
+            )
+            if not is_released(check_bundle(folder)):
+                figures = without_targets(figures)
     return BenchReport(
         "device",
         figures,
@@ -35,4 +36,18 @@ def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
             "weights": str(weights),
             "precision": precision,
         },
+    )
+
+
+def figures_of(
+    context: int, chunks: int, *, token_s: float, batched_s: float, sequential_s: float
+) -> tuple[BenchFigure, ...]:
+    """The figures with their targets, which are for an H100 at the released size."""
+    token_name = f"LM, a token of one session, context {context}"
+    gain_name = "flow, one after another against in one step"
+    return (
+        BenchFigure(token_name, 1000 * token_s, "ms", at_most=1.5),
+        BenchFigure(f"flow, {chunks} chunks of 1 s in one step", 1000 * batched_s, "ms"),
+        BenchFigure(f"flow, {chunks} one after another", 1000 * sequential_s, "ms"),
+        BenchFigure(gain_name, sequential_s / batched_s, "x", at_least=3),
     )

@@ -1,4 +1,4 @@
-"""The device bench: without a card it reports so; its measurements run on the CPU."""
+"""``bench device``: without a card it measures nothing; the measurement itself runs on the CPU."""
 
 import math
 from pathlib import Path
@@ -12,8 +12,13 @@ torch = pytest.importorskip(
 from vivavoce.gateway.cli.bench import device  # noqa: E402
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
 from vivavoce.gateway.cli.bench.device import measure  # noqa: E402
-from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random_bundle  # noqa: E402
-from vivavoce.tts_engine.cosyvoice.device_timings import DeviceTrialSize, Measurement, measure_device  # noqa: E402
+from vivavoce.models.cosyvoice.device_benchmark import DeviceBenchmarkSize, DeviceTimings  # noqa: E402
+from vivavoce.tts_engine.bundles import (  # noqa: E402
+    CheckedBundle,
+    CheckedFile,
+    measure_on_device,
+    write_random_bundle,
+)
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 
@@ -23,33 +28,38 @@ def test_without_a_card_nothing_is_measured_and_the_report_says_so() -> None:
     assert report.settings["device"] == "no graphics card: unmeasured"
 
 
-def test_a_missing_card_is_reported() -> None:
+def test_an_absent_card_is_an_error() -> None:
     absent = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(BundleError, match=f"device is '{absent}'"):
         measure(absent, BenchWeights(), "fp32")
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_measurements_run_on_a_cpu(tmp_path: Path, version: int) -> None:
+def test_the_measurement_runs_on_a_cpu(tmp_path: Path, version: int) -> None:
     write_random_bundle(tmp_path / "bundle", version, "tiny", 7)
-    measured = list(
-        measure_device(tmp_path / "bundle", "cpu", "fp32", DeviceTrialSize(tokens=3, rounds=1, chunks=3))
+    size = DeviceBenchmarkSize(tokens=3, rounds=1, chunks=3)
+    timings = measure_on_device(tmp_path / "bundle", "cpu", "fp32", size)
+    figures = device.figures_of(
+        size.context,
+        size.chunks,
+        token_s=timings.token_s,
+        batched_s=timings.batched_s,
+        sequential_s=timings.sequential_s,
     )
-    assert [one.name for one in measured] == [
+    assert [figure.name for figure in figures] == [
         "LM, a token of one session, context 120",
         "flow, 3 chunks of 1 s in one step",
         "flow, 3 one after another",
         "flow, one after another against in one step",
     ]
-    assert all(math.isfinite(one.value) and one.value > 0 for one in measured)
+    assert all(math.isfinite(one.value) and one.value > 0 for one in figures)
 
 
-def test_targets_apply_to_the_released_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    token = Measurement("LM, a token of one session, context 120", 2.0, "ms")
-    ratio = Measurement("flow, one after another against in one step", 3.5, "x")
+def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    timings = DeviceTimings(DeviceBenchmarkSize(), token_s=0.002, batched_s=1.0, sequential_s=3.5)
     monkeypatch.setattr(device, "card_name_of", lambda name: "a card")
-    monkeypatch.setattr(device, "measure_device", lambda *_: [token, ratio])
-    for size_bytes, reached in ((2 * 10**9, [False, True]), (1000, [None, None])):
+    monkeypatch.setattr(device, "measure_on_device", lambda *_: timings)
+    for size_bytes, reached in ((2 * 10**9, [False, None, None, True]), (1000, [None] * 4)):
         checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),))
         monkeypatch.setattr(device, "check_bundle", lambda folder, checked=checked: checked)
         report = measure("cuda", BenchWeights(Path("release")), "fp32")
