@@ -208,10 +208,20 @@ def _complaints_about_core(path: PurePosixPath, entry: Import) -> Iterator[str]:
         yield f"{entry.package}: a protocol core imports the standard library and numpy only"
 
 
+def _file_of(target: str) -> PurePosixPath:
+    """The file that defines an imported name, or the name as a path if there is none."""
+    parts = target.split(".")[1:]
+    for stop in range(len(parts), 0, -1):
+        file = PurePosixPath(*parts[:stop]).with_suffix(".py")
+        if (ROOT / file).is_file():
+            return file
+    return PurePosixPath(*parts).with_suffix(".py")
+
+
 def _complaints_about_plug_in_use(path: PurePosixPath, entry: Import) -> Iterator[str]:
     if entry.layer != "adapters" or is_plug_in(path):
         return
-    module = PurePosixPath("/".join(entry.target.split(".")[1:3]) + ".py")
+    module = _file_of(entry.target)
     if not is_plug_in(module):
         return
     if layer_of(path) != "gateway":

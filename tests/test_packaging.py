@@ -1,4 +1,4 @@
-"""What is on disk is shipped: `packages`, the source archive, and the wheel built from that archive."""
+"""Packaging: the list of packages, the source archive, and the wheel built from that archive."""
 
 import shutil
 import subprocess
@@ -24,11 +24,11 @@ def package_folders() -> set[Path]:
 
 
 def files_to_ship() -> set[str]:
-    """Every module and data file of the package, as the path inside ``vivavoce/``."""
+    """Every module and data file of the package, as its path inside ``vivavoce/``; no documents."""
     found = {"__init__.py", "py.typed"}
     for layer in LAYERS:
         for file in (ROOT / layer).rglob("*"):
-            if file.is_file() and "__pycache__" not in file.parts:
+            if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".md":
                 found.add(file.relative_to(ROOT).as_posix())
     return found
 

@@ -68,7 +68,7 @@ class ClientFrame(DashScopeMessage):
     payload: dict[str, Any] = {}  # noqa: RUF012  # pydantic copies defaults
 
 
-class TextInput(DashScopeMessage):
+class DashScopeTextInput(DashScopeMessage):
     """``payload.input`` of run-task and continue-task."""
 
     text: Annotated[
@@ -100,7 +100,7 @@ class RunTaskPayload(DashScopeMessage):
     ] = "SpeechSynthesizer"
     model: Annotated[str, Field(strict=True, min_length=1), explained("payload.model is required")]
     parameters: Annotated[SpeechParameters, BeforeValidator(_read_null_as_empty)]
-    input: TextInput = TextInput()
+    input: DashScopeTextInput = DashScopeTextInput()
 
     @model_validator(mode="after")
     def _check_text_type(self) -> "RunTaskPayload":
@@ -112,7 +112,7 @@ class RunTaskPayload(DashScopeMessage):
 class ContinueTaskPayload(DashScopeMessage):
     """More text, or a flush."""
 
-    input: TextInput = TextInput()
+    input: DashScopeTextInput = DashScopeTextInput()
 
 
 class FinishTaskPayload(DashScopeMessage):

@@ -9,16 +9,18 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
-from ....adapters.client import PoolPolicy, SpeechClient, SpeechOptions
 from ....tts_engine.errors import Overloaded
 from .report import BenchFailed
+
+if TYPE_CHECKING:
+    from ....adapters.client import SpeechClient
 
 _NATIVE_PATH = "/v1/audio/speech/stream"
 _DASHSCOPE_PATH = "/api-ws/v1/inference"
@@ -52,6 +54,8 @@ async def open_client(api: SpeechApi, url: str, connections: int = 1) -> AsyncIt
     """A client with ``connections`` open to the server at ``url`` (http://host:port)."""
     match api:
         case SpeechApi.NATIVE:
+            from ....adapters.client import PoolPolicy, SpeechClient
+
             policy = PoolPolicy(
                 max_connections=_MAX_CONNECTIONS, min_connections=connections, max_idle_s=20.0
             )
@@ -71,10 +75,12 @@ async def open_client(api: SpeechApi, url: str, connections: int = 1) -> AsyncIt
 
 
 class _NativeClient:
-    def __init__(self, pool: SpeechClient) -> None:
+    def __init__(self, pool: "SpeechClient") -> None:
         self._pool = pool
 
     async def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
+        from ....adapters.client import SpeechOptions
+
         async with (
             self._pool.utterance(SpeechOptions(voice=voice)) as utterance,
             asyncio.TaskGroup() as tasks,

@@ -1,4 +1,4 @@
-"""What README, the dial plan and the example configuration say is so."""
+"""Checks that the READMEs, the dial plan and the example configuration are true."""
 
 import ast
 import json
@@ -22,18 +22,35 @@ from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-GATEWAY_README = (ROOT / "gateway" / "README.md").read_text(encoding="utf-8")
-SERVER = "127.0.0.1:8080"  # in snippets that speak with one
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
+DOCUMENTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(
+        [ROOT / "README.md", *(ROOT / "tests").glob("*.md"), *(ROOT / "examples").glob("*.md")]
+    )
+    + sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("README.md"))
+}
+README = DOCUMENTS["README.md"]
+GATEWAY_README = DOCUMENTS["gateway/README.md"]
+SERVER = "127.0.0.1:8080"  # in snippets that need a server
+MAX_README_LINES = 150
 
 
-def blocks(language: str, text: str = README) -> list[str]:
+def blocks(language: str, text: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def all_blocks(language: str) -> list[str]:
+    return [block for text in DOCUMENTS.values() for block in blocks(language, text)]
+
+
+def anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def picture_names() -> list[str]:
-    (picture,) = blocks("text")
+    (picture,) = blocks("text", README)
     return re.findall(rf"\b(?:{'|'.join(LAYERS)})(?:\.\w+)+", picture)
 
 
@@ -43,8 +60,10 @@ def resolve(name: str) -> object:
 
 
 def shell_lines() -> list[str]:
-    inline = re.findall(r"`((?:vivavoce|make) [^`]+)`", README)
-    return [line for block in blocks("sh") for line in block.splitlines()] + inline
+    inline = [
+        line for text in DOCUMENTS.values() for line in re.findall(r"`((?:vivavoce|make) [^`]+)`", text)
+    ]
+    return [line for block in all_blocks("sh") for line in block.splitlines()] + inline
 
 
 def vivavoce_commands() -> Iterator[list[str]]:
@@ -56,7 +75,7 @@ def vivavoce_commands() -> Iterator[list[str]]:
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
-    """The click command that ``words`` calls, and what is left for it."""
+    """The click command that ``words`` names, and its arguments."""
     command: click.Command = main._commands
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         command, words = command.commands[words[0]], words[1:]
@@ -86,11 +105,13 @@ def test_a_name_that_does_not_exist_would_be_found() -> None:
         resolve("tts_engine.stream.Stream.push_texts")
 
 
-@pytest.mark.parametrize("words", list(vivavoce_commands()), ids=shlex.join)
+@pytest.mark.parametrize(
+    "words", [*map(list, dict.fromkeys(map(tuple, vivavoce_commands())))], ids=shlex.join
+)
 def test_a_command_shown_is_one_that_can_be_called(words: list[str]) -> None:
     command, rest = command_of(words)
-    if "--help" not in rest:
-        command.make_context("vivavoce", rest)  # raises for an option or an argument that is not there
+    if rest and not {"--help", "--version"} & set(rest):
+        command.make_context("vivavoce", rest)  # raises for an unknown option or a missing argument
 
 
 def test_a_command_that_does_not_exist_would_be_found() -> None:
@@ -106,12 +127,12 @@ def test_commands_are_shown() -> None:
 
 def test_make_targets_shown_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
     shown = {line.split()[1] for line in shell_lines() if line.startswith("make ")}
     assert {"run", "test"} <= shown <= targets
 
 
-@pytest.mark.parametrize("snippet", blocks("python"))
+@pytest.mark.parametrize("snippet", [block for block in all_blocks("python") if "asyncio.run(" in block])
 def test_a_python_snippet_runs(snippet: str, tmp_path: Path) -> None:
     ast.parse(snippet)
     with run_server_process() if SERVER in snippet else nullcontext(SERVER) as url:
@@ -149,17 +170,23 @@ def test_the_metrics_table_names_every_metric() -> None:
     }
 
 
-@pytest.mark.parametrize(("text", "folder"), [(README, ROOT), (GATEWAY_README, ROOT / "gateway")])
-def test_links_lead_somewhere(text: str, folder: Path) -> None:
-    links = re.findall(r"\]\(([^)]+)\)", text)
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    anchors = {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    lost = [
-        link
-        for link in links
-        if "://" not in link and link not in anchors and not (folder / link.partition("#")[0]).exists()
-    ]
-    assert lost == []
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_to_files_and_headings(document: str) -> None:
+    folder = (ROOT / document).parent
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", DOCUMENTS[document]):
+        path, _, anchor = link.partition("#")
+        target = (folder / path).resolve() if path else (ROOT / document).resolve()
+        if "://" in link or link.startswith("/"):
+            continue
+        wanted = not anchor or anchor in anchors(target.read_text(encoding="utf-8"))
+        if not target.exists() or not wanted:
+            broken.append(link)
+    assert broken == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= MAX_README_LINES
 
 
 @pytest.mark.parametrize(
