@@ -19,6 +19,8 @@ BOUNDARIES = {
     "gateway/apis/dashscope/http_api.py",
     "gateway/apis/openai/speech_api.py",
     "gateway/apis/native_stream/socket_api.py",
+    "gateway/apis/speech_response.py",
+    "gateway/web/websocket.py",
     "gateway/calls/audiosocket.py",
     "gateway/calls/leg.py",
     "gateway/calls/clock.py",

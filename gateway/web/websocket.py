@@ -1,36 +1,230 @@
-"""What the speech APIs' WebSockets share: how long a peer may take nothing, and how a socket ends."""
+"""WebSocket connections of the speech APIs: receiving, sending, speaking, idleness and the end.
+
+    receive_messages  ->  on_message(data), on_idle()          one coroutine, notices a vanished client
+    start_speaking    ->  send_text, send_bytes, sender.send   one task while there is something to say
+
+A dialect derives its connection from ``WebSocketConnection`` and keeps its open connections in a
+``WebSocketConnections``. Protocols, keys and voices are not in this module.
+"""
 
 import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fastapi import WebSocket, WebSocketDisconnect
 from starlette.responses import Response
 from starlette.websockets import WebSocketState
 
-SEND_TIMEOUT_S: Final = 30.0  # who takes nothing for so long is closed; its engine work stopped long before
+from ...tts_engine.errors import VivavoceError
+from .backpressure import BackpressureSender
+
+logger = logging.getLogger(__name__)
+
+SEND_TIMEOUT_S: Final = 30.0  # a player may pause that long; the engine has stopped rendering long before
+# RFC 6455, 7.4.1; 1008 is "policy violation".
 CLOSE_NORMAL: Final = 1000
 CLOSE_GOING_AWAY: Final = 1001
 CLOSE_TOO_SLOW: Final = 1008
 _CLOSE_TIMEOUT_S: Final = 1.0
 
 
+class WebSocketConnection(ABC):
+    """One accepted WebSocket.
+
+    A derived class implements ``on_message`` and may override ``idle_deadline``, ``on_idle`` and
+    ``on_closed``. Writers may be concurrent: every message is written under a lock and within send_timeout_s,
+    and a client that takes nothing for that long is closed with 1008.
+    """
+
+    def __init__(self, socket: WebSocket, send_timeout_s: float = SEND_TIMEOUT_S) -> None:
+        self.socket = socket
+        self.sender = BackpressureSender.from_scope(socket.scope)
+        self._send_timeout_s = send_timeout_s
+        self._write_lock = asyncio.Lock()
+        self._receive_timeout: asyncio.Timeout | None = None  # of the receive under way
+        self._speaking_task: asyncio.Task[None] | None = None
+
+    # Overridden by a dialect
+
+    @abstractmethod
+    async def on_message(self, data: str | bytes) -> None:
+        """Handle one message of the client."""
+
+    def idle_deadline(self) -> float | None:
+        """Loop time at which ``on_idle`` is called unless a message has come before; None for never."""
+        return None
+
+    async def on_idle(self) -> None:
+        """Handle the idle deadline."""
+        return
+
+    async def on_closed(self) -> None:
+        """Release what the connection holds; the speaking task has ended."""
+        return
+
+    # Called by the owner
+
+    async def run(self) -> None:
+        """Serve until the client is gone or the socket is closed."""
+        try:
+            await self.receive_messages()
+        except WebSocketDisconnect:
+            pass
+        except TimeoutError:
+            await self.close(CLOSE_TOO_SLOW)
+        finally:
+            await self.stop_speaking()
+            await self.on_closed()
+
+    async def drain_and_close(self, within_s: float) -> None:
+        """Wait at most within_s for the speech under way to end, then close with 1001."""
+        if self._speaking_task is not None:
+            await asyncio.wait({self._speaking_task}, timeout=within_s)
+        await self.close(CLOSE_GOING_AWAY)
+        await self.stop_speaking()
+
+    # Called by a dialect
+
+    async def receive_messages(self) -> None:
+        """Handle messages until the socket closes; raises WebSocketDisconnect, and a send's TimeoutError."""
+        while is_open(self.socket):
+            data = await self._receive()
+            if data is None:
+                await self.on_idle()
+            else:
+                await self.on_message(data)
+
+    def reschedule_idle(self) -> None:
+        """Apply a deadline that has changed while a message is awaited."""
+        if self._receive_timeout is not None and not self._receive_timeout.expired():
+            self._receive_timeout.reschedule(self.idle_deadline())
+
+    async def send_text(self, text: str, audio: bytes | None = None) -> None:
+        """Write a text message and the audio that it announces, with nothing between them.
+
+        Raises TimeoutError if the client does not take them.
+        """
+        # The timeout includes the wait for the lock, which another message holds while the client is slow.
+        async with asyncio.timeout(self._send_timeout_s), self._write_lock:
+            await self.socket.send_text(text)
+            if audio is not None:
+                await self.socket.send_bytes(audio)
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Write a binary message; raises TimeoutError if the client does not take it."""
+        async with asyncio.timeout(self._send_timeout_s), self._write_lock:
+            await self.socket.send_bytes(data)
+
+    async def close(self, code: int) -> None:
+        """Close the socket unless it is closed."""
+        await close_socket(self.socket, code)
+
+    @property
+    def is_speaking(self) -> bool:
+        """Whether a speaking task runs."""
+        return self._speaking_task is not None
+
+    def start_speaking(self, speak: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Run ``speak`` beside the receiving coroutine; a client that takes nothing is closed."""
+        self._speaking_task = asyncio.create_task(self._run_speaking(speak))
+        return self._speaking_task
+
+    async def wait_spoken(self) -> None:
+        """Wait until the speaking task has ended."""
+        if self._speaking_task is not None:
+            await asyncio.wait({self._speaking_task})
+
+    async def stop_speaking(self) -> None:
+        """Drop what has not been sent; the engine is free when this returns."""
+        if self._speaking_task is not None:
+            self._speaking_task.cancel()
+            await self.wait_spoken()
+
+    async def error_of(self, work: Awaitable[None], name: str) -> Exception | None:
+        """Await ``work`` and return its error, None if there is none.
+
+        Boundary: any error ends this work and no more; one that is not of this package is logged under
+        ``name``. Raises WebSocketDisconnect and TimeoutError, which end the connection.
+        """
+        try:
+            await work
+        except (WebSocketDisconnect, TimeoutError):
+            raise
+        except VivavoceError as error:
+            return error
+        except Exception as error:
+            logger.exception("%s failed", name)
+            return error
+        return None
+
+    async def _receive(self) -> str | bytes | None:
+        """Return the next message, None at the idle deadline; raises WebSocketDisconnect."""
+        try:
+            # Nothing else times out inside, so a TimeoutError here is the deadline.
+            async with asyncio.timeout_at(self.idle_deadline()) as self._receive_timeout:
+                message = await self.socket.receive()
+        except TimeoutError:
+            return None
+        finally:
+            self._receive_timeout = None
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1005))  # 1005: without a code (RFC 6455, 7.4.1)
+        text: str | None = message.get("text")
+        return text if text is not None else message.get("bytes") or b""
+
+    async def _run_speaking(self, speak: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await speak()
+        except (WebSocketDisconnect, TimeoutError):
+            await self.close(CLOSE_TOO_SLOW)
+        finally:
+            self._speaking_task = None
+
+
+class WebSocketConnections:
+    """The open connections of one API; belongs to an event loop."""
+
+    def __init__(self) -> None:
+        self._connections: set[WebSocketConnection] = set()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def serve(self, connection: WebSocketConnection) -> None:
+        """Run a connection to its end."""
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def drain_and_close(self, within_s: float) -> None:
+        """Wait at most within_s for speech under way to end; close every connection with 1001."""
+        await asyncio.gather(
+            *(connection.drain_and_close(within_s) for connection in tuple(self._connections))
+        )
+
+
 def is_open(socket: WebSocket) -> bool:
-    """Whether neither side has closed it."""
+    """Whether neither side has closed the socket."""
     return WebSocketState.DISCONNECTED not in (socket.client_state, socket.application_state)
 
 
 async def close_socket(socket: WebSocket, code: int) -> None:
-    """Close it if it is up."""
+    """Close the socket unless it is closed."""
     if not is_open(socket):
         return
     try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await socket.close(code)
     except (RuntimeError, TimeoutError, WebSocketDisconnect):
-        pass  # it is gone, or takes nothing; then its transport is closed behind us
+        pass  # the client is gone or reads nothing; uvicorn closes the transport when the route returns
 
 
 async def reject_handshake(socket: WebSocket, response: Response) -> None:
-    """Refuse the handshake with an HTTP answer."""
+    """Answer the handshake with an HTTP response instead of accepting it."""
     await socket.send_denial_response(response)
-    await asyncio.sleep(0)  # the server's connection is over by then; returning before is an error in its log
+    # uvicorn ends the connection in its next step; a route that returns before is logged as an error.
+    await asyncio.sleep(0)

@@ -1,0 +1,44 @@
+"""State that the speech APIs of one server share: engine, access control, request log, draining."""
+
+from collections.abc import Mapping
+
+from ...tts_engine.engine import Engine
+from ...tts_engine.errors import Overloaded
+from ..access.access_control import AccessControl, Grant
+from ..access.keys import Scope
+from ..web.request_log import RequestLog
+
+_SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
+
+
+class SpeechServer:
+    """The engine and the admission of every speech API; belongs to an event loop."""
+
+    def __init__(self, engine: Engine, access: AccessControl, log: RequestLog) -> None:
+        self.engine = engine
+        self.access = access
+        self.log = log
+        self._draining = False
+
+    def start_draining(self) -> None:
+        """Refuse new work from now on; work under way goes on."""
+        self._draining = True
+
+    def authorize(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:
+        """Return the grant of a request's key.
+
+        Raises KeyRefused, OriginRefused or ScopeMissing, and Overloaded while the server drains.
+        """
+        if self._draining:
+            raise Overloaded(
+                "the server is shutting down", reason="shutting_down", retry_after_s=_SHUTDOWN_RETRY_AFTER_S
+            )
+        grant = self.access.grant(headers)
+        grant.require(scope)
+        return grant
+
+    def authorize_request(self, headers: Mapping[str, str], scope: Scope = Scope.SPEAK) -> Grant:
+        """Return the grant and charge one request to its key; raises like ``authorize``, and RateLimited."""
+        grant = self.authorize(headers, scope)
+        grant.charge_request()
+        return grant
