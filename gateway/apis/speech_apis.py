@@ -18,6 +18,7 @@ from .dashscope.socket_api import DashScopeSocketApi
 from .native_stream.socket_api import NativeStreamApi
 from .openai.speech_api import OpenAISpeechApi
 from .openai.voices_api import OpenAIVoicesApi
+from .speech_server import SpeechServer
 
 
 class SpeechApis:
@@ -38,9 +39,10 @@ class SpeechApis:
         self.openai = OpenAISpeechApi(engine, access, voices, log, guard, max_text_characters)
         self.openai_voices = OpenAIVoicesApi(self.openai, voices)
         self.native_stream = NativeStreamApi(self.openai)
-        self.dashscope = DashScopeSocketApi(engine, access, voices, log)
+        server = SpeechServer(engine, access, log)
+        self.dashscope = DashScopeSocketApi(server, voices)
         self._audio_store = AudioStore()
-        self.dashscope_http = DashScopeHttpApi(engine, access, voices, log, guard, self._audio_store)
+        self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
     def mounts(self) -> list[Mount]:
         """The routes of each, which ask for keys themselves."""

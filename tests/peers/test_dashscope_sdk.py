@@ -28,6 +28,7 @@ from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.dashscope.audio_store import AudioStore
 from vivavoce.gateway.apis.dashscope.http_api import DashScopeHttpApi
 from vivavoce.gateway.apis.dashscope.socket_api import DashScopeSocketApi
+from vivavoce.gateway.apis.speech_server import SpeechServer
 from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.voice_registry import NewVoice
 from vivavoce.gateway.web.app import Mount, make_app
@@ -133,8 +134,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     backend, store, access = StandInBackend(PITCHES), AudioStore(), AccessControl(keys)
     async with await Engine.open(backend=backend) as engine:
         voices, log = FakeVoiceRegistry(engine), RequestLog(engine.metrics)
-        sockets = DashScopeSocketApi(engine, access, voices, log)
-        http = DashScopeHttpApi(engine, access, voices, log, UrlGuard(), store)
+        speech = SpeechServer(engine, access, log)
+        sockets = DashScopeSocketApi(speech, voices)
+        http = DashScopeHttpApi(speech, voices, UrlGuard(), store)
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,
@@ -146,7 +148,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
             running = asyncio.create_task(serving.run_until_closed())
             await serving.wait_started(running)
             yield Server(sock.getsockname()[1], key, backend, sockets)
-            await sockets.aclose()
+            await sockets.finish(0.0)
             serving.close()
             await running
         store.close()

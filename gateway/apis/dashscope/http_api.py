@@ -12,7 +12,6 @@ Alibaba Cloud Model Studio's CosyVoice pages.
 
 import asyncio
 import json
-import logging
 import math
 from base64 import b64encode
 from typing import Final
@@ -21,8 +20,6 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel
-from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
 
 from ....adapters.dashscope.billing import billed_characters
 from ....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
@@ -31,13 +28,15 @@ from ....adapters.dashscope.sentence_events import SentenceEventBuilder
 from ....adapters.ssml import SsmlText, parse_ssml
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.engine import Engine
-from ....tts_engine.errors import Overloaded, UnknownVoice, VivavoceError
-from ...access.access_control import AccessControl, Grant
-from ...access.keys import Scope as KeyScope
+from ....tts_engine.errors import UnknownVoice, VivavoceError
+from ...access.keys import Scope
 from ...access.url_guard import UrlGuard
-from ...web.request_log import RequestLog, RequestRecord
+from ...web.request_body import with_bounded_body
+from ...web.request_log import RequestRecord
 from ...web.streamed_body import StreamedBody, cancel_on_disconnect
 from ..speech import EncodedChunk, open_encoded_stream
+from ..speech_response import ActiveResponses, SpeechResponse
+from ..speech_server import SpeechServer
 from .audio_store import AudioStore, StoredAudio
 from .enrollment import DashScopeEnrollment, DashScopeVoiceRegistry
 from .errors import DashScopeErrorResponse, InvalidDashScopeField, to_dashscope_error
@@ -60,8 +59,6 @@ from .parameters import SpeechParameters
 from .request_mapping import make_synthesis_options, resolve_dashscope_voice
 from .validation import parse_message
 
-logger = logging.getLogger(__name__)
-
 PATH: Final = "/api/v1/services/audio/tts"
 # A request with a recording inside: the 20 MB that the URL guard allows, in base64.
 MAX_ENROLLMENT_BYTES: Final = 28 << 20
@@ -73,25 +70,16 @@ class DashScopeHttpApi:
     """The routes of DashScope's HTTP API. Belongs to an event loop; ``store`` is closed by its owner."""
 
     def __init__(
-        self,
-        engine: Engine,
-        access: AccessControl,
-        voices: DashScopeVoiceRegistry,
-        log: RequestLog,
-        guard: UrlGuard,
-        store: AudioStore,
+        self, server: SpeechServer, voices: DashScopeVoiceRegistry, guard: UrlGuard, store: AudioStore
     ) -> None:
-        self.engine = engine
-        self.access = access
+        self.server = server
         self.voices = voices
-        self.log = log
         self.store = store
-        self.active_responses: set[_DashScopeSpeechResponse] = set()
+        self.active_responses = ActiveResponses()
         self._enrollment = DashScopeEnrollment(voices, guard)
-        self._draining = False
 
     def routes(self) -> APIRouter:
-        """Return the routes of the HTTP API."""
+        """Return the routes, which check keys themselves."""
         router = APIRouter(prefix=PATH)
         router.add_api_route("/customization", self._customize, methods=["POST"])
         router.add_api_route("/SpeechSynthesizer", self._synthesize, methods=["POST"])
@@ -99,27 +87,14 @@ class DashScopeHttpApi:
         return router
 
     async def finish(self, within_s: float) -> None:
-        """Refuse new requests and wait until the open ones end, at most ``within_s`` seconds."""
-        self._draining = True
-        if self.active_responses:
-            await asyncio.wait({answer.finished for answer in self.active_responses}, timeout=within_s)
-
-    def authorize_request(self, request: Request, scope: KeyScope) -> Grant:
-        """Charge one request and return the grant of its key.
-
-        Raises Overloaded at shutdown, KeyRefused, OriginRefused, ScopeMissing or RateLimited.
-        """
-        if self._draining:
-            raise Overloaded("the server is shutting down", reason="shutting_down", retry_after_s=5.0)
-        grant = self.access.grant(request.headers)
-        grant.require(scope)
-        grant.charge_request()
-        return grant
+        """Refuse new requests and wait at most within_s for those under way."""
+        self.server.start_draining()
+        await self.active_responses.wait_finished(within_s)
 
     async def _customize(self, request: Request) -> Response:
         request_id = str(uuid4())
         try:
-            grant = self.authorize_request(request, KeyScope.ENROLL)
+            grant = self.server.authorize_request(request.headers, Scope.ENROLL)
             body = parse_message(VoiceCustomizationRequest, await _read_body(request, MAX_ENROLLMENT_BYTES))
             output = await self._enrollment.perform(body.input, grant)
         except UnknownVoice as error:
@@ -141,77 +116,55 @@ class DashScopeHttpApi:
         return FileResponse(audio.path, media_type=audio.content_type)
 
 
-class _DashScopeSpeechResponse(Response):
+class _DashScopeSpeechResponse(SpeechResponse):
     """The answer to one SpeechSynthesizer request: JSON, or events while the text is spoken."""
 
-    def __init__(self, server: DashScopeHttpApi, request: Request) -> None:
-        super().__init__()
-        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._server = server
-        self._request = request
-        self._id = str(uuid4())
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request. Boundary: any exception ends this answer only."""
+    def __init__(self, api: DashScopeHttpApi, request: Request) -> None:
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
-        events = StreamedBody(scope, send, headers)
-        self._server.active_responses.add(self)
-        try:
-            answer = await self._respond(receive, events)
-        except (ClientDisconnect, TimeoutError):
-            logger.debug("request %s: the client disconnected or stopped reading", self._id)
-            return
-        except VivavoceError as error:
-            answer = await self._error_response(to_dashscope_error(error), events)
-        except Exception as error:
-            logger.exception("request %s failed", self._id)
-            answer = await self._error_response(to_dashscope_error(error), events)
-        finally:
-            self._server.active_responses.discard(self)
-            self.finished.set_result(None)
-        if answer is not None:
-            await answer(scope, receive, send)
+        super().__init__(api.active_responses, request, str(uuid4()), headers)
+        self._api = api
 
-    async def _respond(self, receive: Receive, events: StreamedBody) -> Response | None:
-        """Speak the text; return the answer, or None if it was sent as events."""
-        server = self._server
-        grant = server.authorize_request(self._request, KeyScope.SPEAK)
-        body = await _read_body(self._request, MAX_FRAME_CHARACTERS)
+    async def respond(self) -> Response | None:
+        server = self._api.server
+        grant = server.authorize_request(self.request.headers)
+        body = await _read_body(self.request, MAX_FRAME_CHARACTERS)
         parameters = parse_message(SpeechSynthesizerRequest, body).input
         spoken = _spoken_text(parameters)
         characters = billed_characters(spoken.text)
-        with server.log.track(_API, grant, self._id) as record, grant.stream():
+        wants_events = self.request.headers.get("x-dashscope-sse", "").lower() == "enable"
+        events = self.body_stream if wants_events else None
+        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
             grant.charge_characters(characters)
             record.count_text(len(spoken.text))
-            record.voice = resolve_dashscope_voice(server.voices, parameters.voice, grant)
-            wants_events = self._request.headers.get("x-dashscope-sse", "").lower() == "enable"
-            speech = _StoredSpeech(self._id, parameters, spoken, record, events if wants_events else None)
-            audio = await cancel_on_disconnect(receive, speech.render(server.engine, server.store))
+            record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant)
+            speech = _StoredSpeech(self.request_id, parameters, spoken, record, events)
+            rendering = speech.render(server.engine, self._api.store)
+            audio = await cancel_on_disconnect(self.request.receive, rendering)
         done = SpeechSynthesizerResponse(
-            request_id=self._id,
+            request_id=self.request_id,
             output=SpeechSynthesizerOutput(audio=self._link(audio)),
             usage=CharacterUsage(characters=characters),
         )
-        if not wants_events:
+        if events is None:
             return JSONResponse(done.model_dump())
         await events.write(_server_sent_event("result", done))
         await events.end()
         return None
 
-    async def _error_response(
-        self, error_response: DashScopeErrorResponse, events: StreamedBody
-    ) -> Response | None:
-        """Return an error answer; if events have been sent, send it as the last event and return None."""
-        if not events.started:
-            return _json_error(error_response, self._id)
-        body = _error_body(error_response, self._id)
-        await events.write(_server_sent_event("error", body, error_response.status))
-        await events.end()
-        return None
+    def error_response(self, error: Exception) -> Response:
+        return _json_error(to_dashscope_error(error), self.request_id)
+
+    async def end_with_error(self, error: Exception) -> None:
+        error_response = to_dashscope_error(error)
+        body = _error_body(error_response, self.request_id)
+        await self.body_stream.write(_server_sent_event("error", body, error_response.status))
+        await self.body_stream.end()
 
     def _link(self, audio: StoredAudio) -> StoredAudioLink:
-        url = self._request.url.replace(path=f"{PATH}/results/{audio.id}", query="")
-        return StoredAudioLink(id=f"audio_{self._id}", url=str(url), expires_at=math.floor(audio.expires_at))
+        url = self.request.url.replace(path=f"{PATH}/results/{audio.id}", query="")
+        return StoredAudioLink(
+            id=f"audio_{self.request_id}", url=str(url), expires_at=math.floor(audio.expires_at)
+        )
 
 
 class _StoredSpeech:
@@ -293,18 +246,13 @@ def _error_body(error_response: DashScopeErrorResponse, request_id: str) -> Dash
     return DashScopeErrorBody(request_id=request_id, code=error_response.code, message=error_response.message)
 
 
-async def _read_body(request: Request, max_body_bytes: int) -> object:
+async def _read_body(request: Request, max_bytes: int) -> object:
     """Return the decoded JSON of a bounded body; raise InvalidDashScopeField."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > max_body_bytes:
-            raise InvalidDashScopeField(
-                f"the request has over {max_body_bytes} bytes, which is all that is allowed"
-            )
+    problem = f"the request has over {max_bytes} bytes, which is all that is allowed"
+    body = await with_bounded_body(request, max_bytes, InvalidDashScopeField(problem)).body()
     if len(body) > _THREAD_PARSING_BYTES:
-        return await asyncio.to_thread(_parse_json, bytes(body))
-    return _parse_json(bytes(body))
+        return await asyncio.to_thread(_parse_json, body)
+    return _parse_json(body)
 
 
 def _parse_json(body: bytes) -> object:

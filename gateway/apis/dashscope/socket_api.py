@@ -10,11 +10,10 @@ been revoked.
 
 import asyncio
 import functools
-import logging
 from typing import assert_never
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, WebSocket
 from fastapi.responses import JSONResponse
 
 from ....adapters.dashscope.billing import billed_characters
@@ -42,32 +41,20 @@ from ....adapters.dashscope.events import (
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
 from ....adapters.ssml import parse_ssml
 from ....tts_engine.chunk import SAMPLE_RATE
-from ....tts_engine.engine import Engine
 from ....tts_engine.errors import BadRequest, Overloaded, VivavoceError
-from ...access.access_control import AccessControl, Grant
-from ...access.keys import Scope
-from ...web.backpressure import BackpressureSender
-from ...web.request_log import RequestLog, RequestRecord
-from ...web.websocket import (
-    CLOSE_GOING_AWAY,
-    CLOSE_NORMAL,
-    CLOSE_TOO_SLOW,
-    SEND_TIMEOUT_S,
-    close_socket,
-    is_open,
-    reject_handshake,
-)
+from ...access.access_control import Grant
+from ...web.request_log import RequestRecord
+from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
 from ..speech import EncodedChunk, EncodedStream, open_encoded_stream
-from .errors import DashScopeErrorResponse, to_dashscope_error
+from ..speech_server import SpeechServer
+from .errors import to_dashscope_error
 from .frames import DashScopeFrameCodec
 from .models import DashScopeErrorBody, check_dashscope_model
 from .parameters import SpeechParameters
 from .request_mapping import VoiceResolver, make_synthesis_options, resolve_dashscope_voice
 
-logger = logging.getLogger(__name__)
-
 PATH = "/api-ws/v1/inference"
-_API = "dashscope"
+_API = "dashscope"  # in the log and the metrics
 
 
 class DashScopeSocketApi:
@@ -75,25 +62,17 @@ class DashScopeSocketApi:
 
     def __init__(
         self,
-        engine: Engine,
-        access: AccessControl,
+        server: SpeechServer,
         voices: VoiceResolver,
-        log: RequestLog,
         timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
-        self.engine = engine
-        self.access = access
+        self.server = server
         self.voices = voices
-        self.log = log
         self.timeouts = timeouts
-        self._connections: set[_DashScopeSocketConnection] = set()
-        self._draining = False
-
-    def __len__(self) -> int:
-        return len(self._connections)
+        self.connections = WebSocketConnections()
 
     def routes(self) -> APIRouter:
-        """Return the route of the socket, with and without a trailing slash."""
+        """Return the route of the socket, with and without a trailing slash; it checks keys itself."""
         router = APIRouter()
 
         @router.websocket(PATH)
@@ -104,21 +83,15 @@ class DashScopeSocketApi:
         return router
 
     async def finish(self, within_s: float) -> None:
-        """Refuse new tasks, wait for open ones at most ``within_s`` seconds, close all sockets with 1001."""
-        self._draining = True
-        closing = [
-            asyncio.create_task(connection.drain_and_close(within_s))
-            for connection in tuple(self._connections)
-        ]
-        await asyncio.gather(*closing)
-
-    async def aclose(self) -> None:
-        """Stop all tasks and close all sockets."""
-        await self.finish(0.0)
+        """Refuse new tasks, wait at most within_s for open ones, close all sockets with 1001."""
+        self.server.start_draining()
+        await self.connections.drain_and_close(within_s)
 
     async def _serve(self, socket: WebSocket) -> None:
-        error_response = self._handshake_error(socket)
-        if error_response is not None:
+        try:
+            self.server.authorize(socket.headers)
+        except (BadRequest, Overloaded) as error:
+            error_response = to_dashscope_error(error)
             body = DashScopeErrorBody(
                 code=error_response.code, message=error_response.message, request_id=str(uuid4())
             )
@@ -126,21 +99,7 @@ class DashScopeSocketApi:
             await reject_handshake(socket, JSONResponse(body.model_dump(), error_response.status))
             return
         await socket.accept()
-        connection = _DashScopeSocketConnection(self, socket)
-        self._connections.add(connection)
-        try:
-            await connection.run()
-        finally:
-            self._connections.discard(connection)
-
-    def _handshake_error(self, socket: WebSocket) -> DashScopeErrorResponse | None:
-        if self._draining:
-            return to_dashscope_error(_shutting_down_error())
-        try:
-            self.access.grant(socket.headers).require(Scope.SPEAK)
-        except BadRequest as error:
-            return to_dashscope_error(error)
-        return None
+        await self.connections.serve(_DashScopeSocketConnection(self, socket))
 
 
 class _SpeechTask:
@@ -157,7 +116,6 @@ class _SpeechTask:
         self.stream: EncodedStream
         self.record: RequestRecord
         self.stream_opened = asyncio.Event()
-        self.speaking_task: asyncio.Task[None]
 
     def push(self, text: str) -> None:
         """Speak more text; raise InvalidDashScopeField, BadSsml, RateLimited or BadText."""
@@ -172,61 +130,30 @@ class _SpeechTask:
         self.record.count_text(len(text))
 
 
-class _DashScopeSocketConnection:
+class _DashScopeSocketConnection(WebSocketConnection):
     """One accepted socket."""
 
-    def __init__(self, server: DashScopeSocketApi, socket: WebSocket) -> None:
-        self._server = server
-        self._socket = socket
-        self._sender = BackpressureSender.from_scope(socket.scope)
+    def __init__(self, api: DashScopeSocketApi, socket: WebSocket) -> None:
+        super().__init__(socket)
+        self._api = api
         self._loop = asyncio.get_running_loop()
-        self._protocol = DashScopeConnection(DashScopeFrameCodec(), self._loop.time(), server.timeouts)
+        self._protocol = DashScopeConnection(DashScopeFrameCodec(), self._loop.time(), api.timeouts)
         self._task: _SpeechTask | None = None
-        self._receive_timeout: asyncio.Timeout | None = None
-        self._write_lock = asyncio.Lock()
-        self._draining = False
-
-    async def run(self) -> None:
-        """Serve until the peer disconnects or the socket is closed."""
-        try:
-            while is_open(self._socket):
-                await self._receive(await self._next_frame())
-        except WebSocketDisconnect:
-            pass
-        except TimeoutError:
-            await close_socket(self._socket, CLOSE_TOO_SLOW)
-        finally:
-            await self._stop_speaking()
-
-    async def drain_and_close(self, within_s: float) -> None:
-        """Wait for the open task at most ``within_s`` seconds, then close with 1001."""
-        self._draining = True
-        if self._task is not None:
-            await asyncio.wait({self._task.speaking_task}, timeout=within_s)
-        await close_socket(self._socket, CLOSE_GOING_AWAY)
-        await self._stop_speaking()
 
     # Reading
 
-    async def _next_frame(self) -> str | bytes | None:
-        """Return the next frame, or None at the protocol's deadline; raise WebSocketDisconnect."""
-        try:
-            async with asyncio.timeout_at(self._protocol.deadline) as self._receive_timeout:
-                message = await self._socket.receive()
-        except TimeoutError:
-            return None
-        finally:
-            self._receive_timeout = None
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1005))
-        text: str | None = message.get("text")
-        return text if text is not None else message.get("bytes") or b""
+    def idle_deadline(self) -> float | None:
+        return self._protocol.deadline
 
-    async def _receive(self, frame: str | bytes | None) -> None:
-        if frame is None:
-            self._protocol.receive_time(self._loop.time())
-        else:
-            self._protocol.receive_data(frame, self._loop.time())
+    async def on_idle(self) -> None:
+        self._protocol.receive_time(self._loop.time())
+        await self._handle_events()
+
+    async def on_message(self, data: str | bytes) -> None:
+        self._protocol.receive_data(data, self._loop.time())
+        await self._handle_events()
+
+    async def _handle_events(self) -> None:
         try:
             for event in self._protocol.events():
                 await self._handle(event)
@@ -235,7 +162,7 @@ class _DashScopeSocketConnection:
 
     async def _handle(self, event: DashScopeEvent[SpeechParameters]) -> None:
         if isinstance(event, DashScopeIdleTimeout):
-            await close_socket(self._socket, CLOSE_NORMAL)
+            await self.close(CLOSE_NORMAL)
         elif isinstance(event, RunTask):
             await self._begin_task(event)
         elif self._task is not None:
@@ -253,60 +180,42 @@ class _DashScopeSocketConnection:
             case FinishTask():
                 task.stream.end_input()
             case CancelTask():
-                await self._stop_speaking()
+                await self.stop_speaking()
                 await self._send_event(TaskFinished(event.task_id, task.characters))
             case _:
                 assert_never(event)
 
     async def _begin_task(self, run: RunTask[SpeechParameters]) -> None:
         try:
-            if self._draining:
-                raise _shutting_down_error()
-            grant = self._server.access.grant(self._socket.headers)
-            grant.require(Scope.SPEAK)
-            grant.charge_request()
+            grant = self._api.server.authorize_request(self.socket.headers)
             check_dashscope_model(run.model)
         except (BadRequest, Overloaded) as error:
             await self._send_failure(_task_failed_event(run.task_id, error))
             return
-        await self._wait_until_spoken()
+        await self.wait_spoken()  # until the last event of the previous task has been written
         self._task = task = _SpeechTask(run, grant)
-        task.speaking_task = asyncio.create_task(self._speak(task))
+        speaking = self.start_speaking(functools.partial(self._speak, task))
         opened = asyncio.create_task(task.stream_opened.wait())
-        await asyncio.wait({task.speaking_task, opened}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({speaking, opened}, return_when=asyncio.FIRST_COMPLETED)
         opened.cancel()
 
     # Speaking
 
     async def _speak(self, task: _SpeechTask) -> None:
         """Speak a task to its end and send its last event."""
-        try:
-            await self._send_event(await self._speak_to_end(task))
-        except (WebSocketDisconnect, TimeoutError):
-            await close_socket(self._socket, CLOSE_TOO_SLOW)
-        finally:
-            if self._task is task:
-                self._task = None
-
-    async def _speak_to_end(self, task: _SpeechTask) -> TaskFinished | TaskFailed:
-        """Boundary: any exception ends this task only."""
         task_id = task.run_task.task_id
         try:
-            await self._render(task)
-        except (WebSocketDisconnect, TimeoutError):
-            raise
-        except VivavoceError as error:
-            return _task_failed_event(task_id, error)
-        except Exception as error:
-            logger.exception("task %r failed", task_id)
-            return _task_failed_event(task_id, error)
-        return TaskFinished(task_id, task.characters)
+            error = await self.error_of(self._render(task), f"task {task_id!r}")
+            done = TaskFinished(task_id, task.characters)
+            await self._send_event(done if error is None else _task_failed_event(task_id, error))
+        finally:
+            self._task = None
 
     async def _render(self, task: _SpeechTask) -> None:
         """Open a stream and send all audio of the task; the stream is closed when this returns."""
-        server, run, grant = self._server, task.run_task, task.grant
+        server, run, grant = self._api.server, task.run_task, task.grant
         with server.log.track(_API, grant, run.task_id) as task.record, grant.stream():
-            voice = resolve_dashscope_voice(server.voices, run.parameters.voice, grant)
+            voice = resolve_dashscope_voice(self._api.voices, run.parameters.voice, grant)
             task.record.voice = voice
             options = make_synthesis_options(run.parameters, voice)
             task.bytes_per_s = options.audio.bytes_per_second
@@ -326,44 +235,25 @@ class _DashScopeSocketConnection:
         for event in events:
             if isinstance(event, SentenceSynthesis):
                 write = functools.partial(self._send_event, event)
-                await self._sender.send(chunk.audio, task.bytes_per_s, write)
+                await self.sender.send(chunk.audio, task.bytes_per_s, write)
             else:
                 await self._send_event(event)
         task.record.count_audio((stop - start) / SAMPLE_RATE)
-
-    async def _wait_until_spoken(self) -> None:
-        """Wait until the last event of the previous task has been written."""
-        if self._task is not None:
-            await asyncio.wait({self._task.speaking_task})
-
-    async def _stop_speaking(self) -> None:
-        """Stop the open task and drop its unsent audio; its stream is closed when this returns."""
-        if self._task is not None:
-            self._task.speaking_task.cancel()
-            await self._wait_until_spoken()
 
     # Writing
 
     async def _send_failure(self, reply: TaskFailed) -> None:
         if reply.task_id == self._protocol.task_id:
-            await self._stop_speaking()
+            await self.stop_speaking()
         await self._send_event(reply)
 
     async def _send_event(self, event: DashScopeServerEvent, audio: bytes | None = None) -> None:
         """Write an event and, right after it, the audio that it announces."""
         frame = self._protocol.send(event, self._loop.time())
-        if self._receive_timeout is not None and not self._receive_timeout.expired():
-            self._receive_timeout.reschedule(self._protocol.deadline)
-        async with asyncio.timeout(SEND_TIMEOUT_S), self._write_lock:
-            await self._socket.send_text(frame)
-            if audio is not None:
-                await self._socket.send_bytes(audio)
+        self.reschedule_idle()
+        await self.send_text(frame, audio)
 
 
 def _task_failed_event(task_id: str, error: Exception) -> TaskFailed:
     error_response = to_dashscope_error(error)
     return TaskFailed(task_id, error_response.code, error_response.message)
-
-
-def _shutting_down_error() -> Overloaded:
-    return Overloaded("the server is shutting down; connect again", reason="shutting_down", retry_after_s=5.0)

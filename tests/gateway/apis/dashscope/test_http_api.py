@@ -19,6 +19,7 @@ from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.dashscope.audio_store import AudioStore
 from vivavoce.gateway.apis.dashscope.enrollment import DashScopeVoiceRegistry
 from vivavoce.gateway.apis.dashscope.http_api import PATH, DashScopeHttpApi
+from vivavoce.gateway.apis.speech_server import SpeechServer
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.request_log import RequestLog
@@ -111,9 +112,8 @@ def with_api(
             real = VoiceRegistry(engine.voices)
             voices = FakeVoiceRegistry(engine) if fake_registry else real
             store = AudioStore()
-            api = DashScopeHttpApi(
-                engine, access_, voices, RequestLog(engine.metrics), UrlGuard(UrlPolicy()), store
-            )
+            server = SpeechServer(engine, access_, RequestLog(engine.metrics))
+            api = DashScopeHttpApi(server, voices, UrlGuard(UrlPolicy()), store)
             app = make_app(
                 unready=lambda: None,
                 registry=engine.metrics.registry,

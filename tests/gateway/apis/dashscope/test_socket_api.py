@@ -19,6 +19,7 @@ from vivavoce.adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTi
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dashscope.socket_api import PATH, DashScopeSocketApi
+from vivavoce.gateway.apis.speech_server import SpeechServer
 from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
@@ -57,7 +58,7 @@ class RunningServer:
             yield Client(socket)
 
     async def wait_until_free(self) -> None:
-        await until(lambda: self.backend.open_slots == 0 and not self.sockets.engine.active_streams)
+        await until(lambda: self.backend.open_slots == 0 and not self.sockets.server.engine.active_streams)
 
 
 class Client:
@@ -131,9 +132,8 @@ async def running_server(
     config = EngineConfig(scheduler=SchedulerPolicy(max_streams=max_streams))
     async with await Engine.open(backend=backend, config=config) as engine:
         access = access or AccessControl.open_to_all()
-        sockets = DashScopeSocketApi(
-            engine, access, EngineVoices(engine), RequestLog(engine.metrics), timeouts
-        )
+        server = SpeechServer(engine, access, RequestLog(engine.metrics))
+        sockets = DashScopeSocketApi(server, EngineVoices(engine), timeouts)
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,
@@ -142,7 +142,7 @@ async def running_server(
         )
         async with served(app) as port:
             yield RunningServer(sockets, backend, port)
-            await sockets.aclose()
+            await sockets.finish(0.0)
 
 
 @asynccontextmanager
@@ -636,7 +636,7 @@ def test_an_idle_socket_is_closed_with_1000() -> None:
     async def test(server: RunningServer) -> None:
         async with server.connect_client() as client:
             assert await client.wait_until_closed() == 1000
-        await until(lambda: len(server.sockets) == 0)
+        await until(lambda: len(server.sockets.connections) == 0)
 
     with_server(test, timeouts=SHORT_TIMEOUTS)
 
@@ -674,14 +674,14 @@ def test_a_client_that_disconnects_frees_the_engine(with_closing_handshake: bool
             else:
                 await client.socket.close()
             await server.wait_until_free()
-            await until(lambda: len(server.sockets) == 0)
+            await until(lambda: len(server.sockets.connections) == 0)
 
     with_server(test)
 
 
 def test_a_client_that_stops_reading_stops_its_own_rendering_only() -> None:
     async def test(server: RunningServer) -> None:
-        metrics = server.sockets.engine.metrics
+        metrics = server.sockets.server.engine.metrics
         async with server.connect_client() as client, server.connect_client() as other:
             await client.start_task("t", sample_rate=48_000, format="wav")
             client.socket.transport.pause_reading()
