@@ -108,9 +108,13 @@ def test_the_page_shows_every_operation_and_loads_nothing() -> None:
 
 
 @pytest.mark.parametrize(("path", "kind"), [("/openapi.json", "application/json"), ("/docs", "text/html")])
-def test_both_are_served_without_a_key(path: str, kind: str, run: Any) -> None:
-    async def test(served: Any) -> None:
-        answer = await served.client.get(path)
-        assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, kind)
+def test_the_document_and_its_page_are_served_without_a_key(path: str, kind: str, tmp_path: Path) -> None:
+    access = AccessControl(KeysFile(tmp_path / "keys.json"))
 
-    run(test)
+    async def get() -> httpx.Response:
+        transport = httpx.ASGITransport(app_of(access, *mounts(access)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+    answer = asyncio.run(get())
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, kind)

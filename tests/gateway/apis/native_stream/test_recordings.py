@@ -35,7 +35,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lengths.append(len(samples))
         return encode(self, samples, *about)
 
-    monkeypatch.setattr(BundleVoices, "encode", counted)
+    monkeypatch.setattr(BundleVoices, "encode_prompt", counted)
     return lengths
 
 

@@ -319,7 +319,7 @@ def test_a_client_that_leaves_frees_the_voice_within_a_step(fields: dict[str, An
         steps = served.backend.steps
         await asyncio.sleep(0.1)
         assert served.backend.steps == steps < 200
-        await until(lambda: not served.api.answers)
+        await until(lambda: not served.api.active_responses)
 
     run(test, step_s=0.02)
 
@@ -358,7 +358,7 @@ def test_requests_side_by_side_are_not_mixed_up(run: Any) -> None:
 def test_a_server_that_ends_takes_nothing_new_and_finishes_what_is_under_way(run: Any) -> None:
     async def test(served: Any) -> None:
         under_way = asyncio.create_task(served.post())
-        await until(lambda: bool(served.api.answers))
+        await until(lambda: bool(served.api.active_responses))
         await served.api.finish(TIMEOUT_S)
         assert (await under_way).status_code == 200
         refused = await served.post()
