@@ -15,8 +15,6 @@ MODULES = {module.path: module for module in structure.modules(ROOT)}
 BOUNDARIES = {
     "adapters/audiosocket/asyncio_protocol.py",
     "adapters/pipecat/audiosocket/server.py",
-    "gateway/apis/openai/speech_api.py",
-    "gateway/apis/native_stream/socket_api.py",
     "gateway/apis/speech_response.py",
     "gateway/web/websocket.py",
     "gateway/calls/audiosocket.py",

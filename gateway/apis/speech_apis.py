@@ -1,6 +1,7 @@
-"""Every speech API of one server, over one engine, one door, one registry of voices and one record.
+"""All speech APIs of one server, over one engine, access control, voice registry and request log.
 
-The next API is one file beside this one and one line in ``mounts``.
+A new dialect is a folder beside this file, and one line in ``__init__``, ``mounts`` and ``finish`` each;
+``adapters/README.md`` has the steps.
 """
 
 import asyncio
@@ -17,15 +18,13 @@ from .dashscope.http_api import DashScopeHttpApi
 from .dashscope.socket_api import DashScopeSocketApi
 from .native_stream.socket_api import NativeStreamApi
 from .openai.speech_api import OpenAISpeechApi
+from .openai.voice_resolver import OpenAIVoiceResolver
 from .openai.voices_api import OpenAIVoicesApi
 from .speech_server import SpeechServer
 
 
 class SpeechApis:
-    """The APIs, mounted together and ended together.
-
-    guard: fetches the recordings that clients name. max_text_characters: characters of one request of OpenAI's.
-    """
+    """The APIs, mounted together and ended together; belongs to an event loop."""
 
     def __init__(
         self,
@@ -35,17 +34,21 @@ class SpeechApis:
         guard: UrlGuard,
         max_text_characters: int,
     ) -> None:
-        log = RequestLog(engine.metrics)
-        self.openai = OpenAISpeechApi(engine, access, voices, log, guard, max_text_characters)
-        self.openai_voices = OpenAIVoicesApi(self.openai, voices)
-        self.native_stream = NativeStreamApi(self.openai)
-        server = SpeechServer(engine, access, log)
+        """Make the APIs.
+
+        guard: fetches the recordings that clients name. max_text_characters: of one OpenAI request.
+        """
+        server = SpeechServer(engine, access, RequestLog(engine.metrics))
+        openai_voices = OpenAIVoiceResolver(voices, guard)
+        self.openai = OpenAISpeechApi(server, openai_voices, max_text_characters)
+        self.openai_voices = OpenAIVoicesApi(access, voices)
+        self.native_stream = NativeStreamApi(server, openai_voices)
         self.dashscope = DashScopeSocketApi(server, voices)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
     def mounts(self) -> list[Mount]:
-        """The routes of each, which ask for keys themselves."""
+        """Return the routes of each; they check keys themselves."""
         apis = (
             self.openai,
             self.openai_voices,
@@ -57,11 +60,11 @@ class SpeechApis:
         return [Mount(api.routes(), None) for api in apis]
 
     async def finish(self, within_s: float) -> None:
-        """Take nothing new, and let what is being said end, at most ``within_s``."""
+        """Refuse new requests and wait at most within_s for the speech under way."""
         apis = (self.openai, self.native_stream, self.dashscope, self.dashscope_http)
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 
     async def aclose(self) -> None:
-        """End what is being said, and delete the audio that is kept for its links."""
+        """End all speech, and delete the audio that is stored for DashScope's links."""
         await self.finish(0.0)
         self._audio_store.close()

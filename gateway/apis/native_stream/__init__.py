@@ -1,1 +1,1 @@
-"""vivavoce's own WebSocket API, which takes text as it is written."""
+"""The native stream: a WebSocket that speaks text while it is written."""

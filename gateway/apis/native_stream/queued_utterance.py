@@ -1,46 +1,52 @@
-"""TODO."""
+"""One utterance of a native-stream connection, from its first text to its end."""
 
 import asyncio
 
-from ....adapters.native_stream.events import InputFlush, NativeStreamConfig
 from ....tts_engine.errors import VivavoceError
 from ...access.access_control import Grant
 from ...web.request_log import RequestRecord
 from ..speech import EncodedStream
+from .connection import InputFlush
+from .models import SessionConfig
 
 
 class QueuedUtterance:
-    # An utterance on its way: text that came before its stream was open, and the stream once it is.
-    # Without text it has no configuration, and is only told to be over when its time comes.
+    """An utterance that waits for its turn or is being spoken.
 
-    def __init__(self, index: int, configuration: NativeStreamConfig | None) -> None:
+    Text is buffered until the engine's stream is open, and pushed into it from then on. An utterance without
+    text has no configuration; only its end is reported.
+    """
+
+    def __init__(self, index: int, configuration: SessionConfig | None) -> None:
         self.index = index
         self.configuration = configuration
-        self.pending: list[str | InputFlush] = []
+        self.buffered: list[str | InputFlush] = []  # until the stream is open
         self.input_ended = False
         self.cancelled = False
-        self.failure: Exception | None = None
-        self.has_begun = False
-        self.total_bytes = 0
-        self.abandoned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.grant: Grant
+        self.failure: Exception | None = None  # reported by the speaking task
+        self.has_audio = False  # whether audio.start has been sent
+        self.total_bytes = 0  # of audio sent
+        self.abandoned: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # done on cancel
+        self.grant: Grant  # set, like record, when the utterance's turn has come
         self.record: RequestRecord
         self.stream: EncodedStream | None = None
 
     @property
     def queued_characters(self) -> int:
-        return sum(len(piece) for piece in self.pending if isinstance(piece, str))
+        """Characters that wait for the stream."""
+        return sum(len(piece) for piece in self.buffered if isinstance(piece, str))
 
     @property
     def is_over(self) -> bool:
+        """Whether nothing more of it is spoken."""
         return self.cancelled or self.failure is not None
 
     def push(self, piece: str | InputFlush) -> None:
-        """Say it now, or when the stream is open; a failure is told by who speaks the turn."""
+        """Push text or a flush into the stream, or buffer it; an error becomes ``failure``."""
         if self.is_over:
             return
         if self.stream is None:
-            self.pending.append(piece)
+            self.buffered.append(piece)
             return
         try:
             self._apply(self.stream, piece)
@@ -48,34 +54,34 @@ class QueuedUtterance:
             self.failure = error
             self.stream.cancel()
 
-    def open(self, utterance: EncodedStream) -> None:
-        """Say what has waited; raises RateLimited, BadText."""
-        self.stream = utterance
-        waiting, self.pending = self.pending, []
-        for piece in waiting:
-            self._apply(utterance, piece)
+    def open(self, stream: EncodedStream) -> None:
+        """Push what is buffered into the stream; raises RateLimited, BadText."""
+        self.stream = stream
+        buffered, self.buffered = self.buffered, []
+        for piece in buffered:
+            self._apply(stream, piece)
         if self.input_ended:
-            utterance.end_input()
+            stream.end_input()
 
     def end_input(self) -> None:
-        """No more text."""
+        """Complete the text."""
         self.input_ended = True
         if self.stream is not None and not self.is_over:
             self.stream.end_input()
 
     def cancel(self) -> None:
-        """Say no more of it."""
+        """Drop everything that has not been sent."""
         self.cancelled = self.input_ended = True
-        self.pending.clear()
+        self.buffered.clear()
         if not self.abandoned.done():
             self.abandoned.set_result(None)
         if self.stream is not None:
             self.stream.cancel()
 
-    def _apply(self, utterance: EncodedStream, piece: str | InputFlush) -> None:
+    def _apply(self, stream: EncodedStream, piece: str | InputFlush) -> None:
         if isinstance(piece, InputFlush):
-            utterance.flush()
+            stream.flush()
             return
         self.grant.charge_characters(len(piece))
         self.record.count_text(len(piece))
-        utterance.push_text(piece)
+        stream.push_text(piece)

@@ -1,86 +1,81 @@
-"""Our own WebSocket, ``/v1/audio/speech/stream``: text in as it is written, audio out as it is spoken.
+"""The native stream, ``/v1/audio/speech/stream``: text in as it is written, audio out as it is spoken.
 
-    messages -> adapters.speech_socket.Connection -> turns, one spoken after the other -> speech.Utterance
-    session.config with ref_audio -> lent_voice.TemporaryVoice, for as long as a turn or the configuration needs it
+    text frame -> models.parse_message -> connection.NativeStreamConnection -> queue of utterances
+    queue      -> one utterance after the other -> speech.EncodedStream -> audio frames
 
-One coroutine reads a socket, so a client that vanishes is noticed at once; another speaks while there is
-something to say. Text of a turn goes to the engine as it comes; text of turns after it waits, so much and no
-more. An idle socket is closed after a minute.
+The first utterance of the queue is spoken: its text goes to the engine as it arrives. The text of those
+behind it is buffered, up to a limit. A configuration with ``ref_audio`` makes a ``TemporaryVoice``, which
+lasts for as long as an utterance or the configuration needs it.
 """
 
 import asyncio
 import logging
 from collections import deque
-from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 from uuid import uuid4
 
-from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, WebSocket
 from fastapi.responses import JSONResponse
 
-from ....adapters.native_stream.connection import NativeStreamConnection
-from ....adapters.native_stream.encoding import encode
-from ....adapters.native_stream.events import (
-    AudioDone,
-    AudioStart,
-    AudioWords,
+from ....tts_engine.chunk import SAMPLE_RATE
+from ....tts_engine.errors import BadRequest, Overloaded
+from ...access.access_control import Grant
+from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
+from ..openai.errors import InvalidRequestError, to_openai_error
+from ..openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
+from ..speech import EncodedChunk, open_encoded_stream
+from ..speech_server import SpeechServer
+from .connection import (
     CloseRequested,
     ConfigAccepted,
     InputCancel,
     InputDone,
     InputFlush,
     InputText,
-    NativeStreamConfig,
+    NativeStreamConnection,
     NativeStreamEvent,
-    NativeStreamServerEvent,
+)
+from .models import (
+    AudioDone,
+    AudioStart,
+    AudioWords,
+    NativeStreamAnswer,
+    NativeStreamMessage,
+    SessionConfig,
     StreamErrorReport,
     UtteranceDone,
+    WordTime,
+    parse_message,
 )
-from ....adapters.openai.json_fields import InvalidRequestError
-from ....adapters.openai.speech_request import OpenAISpeechSettings
-from ....tts_engine.chunk import SAMPLE_RATE
-from ....tts_engine.errors import BadRequest, Overloaded, VivavoceError
-from ...access.access_control import Grant
-from ...web.backpressure import BackpressureSender
-from ...web.websocket import (
-    CLOSE_GOING_AWAY,
-    CLOSE_NORMAL,
-    CLOSE_TOO_SLOW,
-    SEND_TIMEOUT_S,
-    close_socket,
-    is_open,
-    reject_handshake,
-)
-from ..openai.errors import to_openai_error
-from ..openai.speech_api import OpenAISpeechApi
-from ..speech import EncodedChunk, open_encoded_stream
 from .queued_utterance import QueuedUtterance
 from .temporary_voice import TemporaryVoice
 
 logger = logging.getLogger(__name__)
 
-PATH = "/v1/audio/speech/stream"
-IDLE_S = 60.0
-MAX_QUEUED_CHARACTERS = 256 * 1024  # characters of turns that are not spoken yet
-MAX_QUEUED_UTTERANCES = 64
-_THREAD_PARSING_CHARACTERS = 256 * 1024  # characters; more, a recording's, are parsed on a thread
-_API = "socket"
-_Recording = tuple[str, str]  # where it is, what is said in it
+PATH: Final = "/v1/audio/speech/stream"
+IDLE_S: Final = 60.0  # ``adapters.client`` replaces idle connections after half of it
+MAX_QUEUED_CHARACTERS: Final = 256 * 1024  # of one connection; hours of speech
+MAX_QUEUED_UTTERANCES: Final = 64
+_THREAD_PARSING_CHARACTERS: Final = 256 * 1024  # longer messages hold a recording and are parsed on a thread
+_API: Final = "socket"  # in the log and the metrics
+_Recording = tuple[str, str]  # ref_audio, ref_text
 
 
 class NativeStreamApi:
-    """Every such socket of a server; belongs to its event loop. api: whose keys, voices and limits hold."""
+    """The native-stream connections of a server; belongs to its event loop."""
 
-    def __init__(self, api: OpenAISpeechApi, idle_s: float = IDLE_S) -> None:
-        self.api = api
-        self.idle_s = idle_s
-        self._connections: set[_NativeStreamSocketConnection] = set()
+    def __init__(self, server: SpeechServer, voices: OpenAIVoiceResolver, idle_s: float = IDLE_S) -> None:
+        self.server = server
+        self.voices = voices
+        self.idle_s = idle_s  # without a message, while no audio is due
+        self.connections = WebSocketConnections()
 
     def __len__(self) -> int:
-        return len(self._connections)
+        """Return the number of open connections."""
+        return len(self.connections)
 
     def routes(self) -> APIRouter:
-        """The socket's route."""
+        """Return the WebSocket's route, which checks keys itself."""
         router = APIRouter()
 
         @router.websocket(PATH)
@@ -90,100 +85,65 @@ class NativeStreamApi:
         return router
 
     async def finish(self, within_s: float) -> None:
-        """Let what is being said end, at most ``within_s``; close every socket with 1001."""
-        await asyncio.gather(
-            *(connection.drain_and_close(within_s) for connection in tuple(self._connections))
-        )
+        """Refuse new work, wait at most within_s for speech under way, close every connection with 1001."""
+        self.server.start_draining()
+        await self.connections.drain_and_close(within_s)
 
     async def _serve(self, socket: WebSocket) -> None:
         try:
-            self.api.authorize(socket.headers)
+            self.server.authorize(socket.headers)
         except (BadRequest, Overloaded) as error:
-            error_response = to_openai_error(error)
-            await reject_handshake(
-                socket, JSONResponse(error_response.body, error_response.status, error_response.headers)
-            )
+            response = to_openai_error(error)
+            await reject_handshake(socket, JSONResponse(response.body, response.status, response.headers))
             return
         await socket.accept()
-        connection = _NativeStreamSocketConnection(self, socket)
-        self._connections.add(connection)
-        try:
-            await connection.run()
-        finally:
-            self._connections.discard(connection)
+        await self.connections.serve(_NativeStreamSocketConnection(self, socket))
 
 
-class _NativeStreamSocketConnection:
-    """One socket, from its acceptance to its end."""
-
-    def __init__(self, server: NativeStreamApi, socket: WebSocket) -> None:
-        self._server = server
-        self._socket = socket
-        self._sender = BackpressureSender.from_scope(socket.scope)
+class _NativeStreamSocketConnection(WebSocketConnection):
+    def __init__(self, api: NativeStreamApi, socket: WebSocket) -> None:
+        super().__init__(socket)
+        self._api = api
         self._protocol = NativeStreamConnection()
         self._id = f"ws_{uuid4().hex}"
-        self._queue: deque[QueuedUtterance] = deque()
-        self._last_finished = -1  # the last utterance that is
-        self._next_recording: _Recording | None = None  # what the next utterance is to sound like
+        self._queue: deque[QueuedUtterance] = deque()  # the first one is being spoken
+        self._last_finished = -1  # index of an utterance
+        self._next_recording: _Recording | None = None  # of the configuration
         self._temporary_voice: tuple[_Recording, TemporaryVoice] | None = None
-        self._speaking_task: asyncio.Task[None] | None = None
-        self._write_lock = asyncio.Lock()
 
-    async def run(self) -> None:
-        """Serve until the peer is gone or the socket is closed."""
+    # Receiving
+
+    def idle_deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._api.idle_s
+
+    async def on_idle(self) -> None:
+        if not self._has_pending_audio():
+            message = f"no message for {self._api.idle_s:g} s"
+            await self._send(StreamErrorReport(message=message, code="idle_timeout"))
+            await self.close(CLOSE_NORMAL)
+
+    async def on_message(self, data: str | bytes) -> None:
         try:
-            while is_open(self._socket):
-                await self._receive_next()
-        except WebSocketDisconnect:
-            pass
-        except TimeoutError:
-            await close_socket(self._socket, CLOSE_TOO_SLOW)
-        finally:
-            await self._stop_speaking()
-            await self._release_temporary_voice()
-
-    async def drain_and_close(self, within_s: float) -> None:
-        """Let what is being said end, at most ``within_s``, then close with 1001."""
-        if self._speaking_task is not None:
-            await asyncio.wait({self._speaking_task}, timeout=within_s)
-        await close_socket(self._socket, CLOSE_GOING_AWAY)
-        await self._stop_speaking()
-
-    # Reading
-
-    async def _receive_next(self) -> None:
-        """Take one message, or close the socket where none came for long and nothing is being said."""
-        try:
-            async with asyncio.timeout(self._server.idle_s):
-                message = await self._socket.receive()
-        except TimeoutError:
-            if not self._has_pending_audio():
-                await self._send_event(
-                    StreamErrorReport(f"no message for {self._server.idle_s:g} s", "idle_timeout")
-                )
-                await close_socket(self._socket, CLOSE_NORMAL)
-            return
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1005))
-        text: str | None = message.get("text")
-        try:
-            await self._handle(await self._read(text if text is not None else message.get("bytes") or b""))
+            await self._handle(self._protocol.receive(await self._parse(data)))
         except (InvalidRequestError, BadRequest, Overloaded) as error:
-            await self._send_event(_failure_event(error))
+            await self._send(_error_report(error))
 
-    async def _read(self, message: str | bytes) -> NativeStreamEvent:
-        if len(message) > _THREAD_PARSING_CHARACTERS:
-            return await asyncio.to_thread(self._protocol.receive_data, message)
-        return self._protocol.receive_data(message)
+    async def on_closed(self) -> None:
+        await self._release_temporary_voice()
+
+    async def _parse(self, data: str | bytes) -> NativeStreamMessage:
+        if len(data) > _THREAD_PARSING_CHARACTERS:
+            return await asyncio.to_thread(parse_message, data)
+        return parse_message(data)
 
     def _has_pending_audio(self) -> bool:
-        """Whether a turn whose text is complete is still being sent."""
+        """Return whether an utterance whose text is complete is still being sent."""
         return any(queued.input_ended for queued in self._queue)
 
     async def _handle(self, event: NativeStreamEvent) -> None:
         match event:
             case ConfigAccepted(configuration=configuration):
-                await self._configure(configuration.settings)
+                await self._configure(configuration)
             case InputText():
                 self._push(event)
             case InputFlush(utterance=index):
@@ -193,31 +153,33 @@ class _NativeStreamSocketConnection:
             case InputCancel(utterance=index):
                 self._cancel(index)
             case CloseRequested():
-                await close_socket(self._socket, CLOSE_NORMAL)
+                await self.close(CLOSE_NORMAL)
             case _:
                 assert_never(event)
 
-    async def _configure(self, settings: OpenAISpeechSettings) -> None:
-        """Say at once what is wrong, and begin with a voice that has to be made; raises BadRequest."""
-        api = self._server.api
-        self._next_recording = _recording_of(settings)
+    async def _configure(self, configuration: SessionConfig) -> None:
+        """Check a configuration and start to make its voice; raises BadRequest, Overloaded."""
+        self._next_recording = _recording_of(configuration)
         if not self._queue:
             await self._release_temporary_voice(keep_recording=self._next_recording)
-        grant = api.authorize(self._socket.headers)
-        api.synthesis_options(settings, api.resolve_named_voice(settings, grant))
+        # The key may have been revoked since the handshake.
+        grant = self._api.server.authorize(self.socket.headers)
+        make_synthesis_options(configuration, self._api.voices.resolve(configuration, grant))
         if self._next_recording is not None and self._temporary_voice is None and not self._queue:
-            grant.charge_request()  # as a recording costs over HTTP; one for later is made under its turn's
-            await self._make_temporary_voice(settings, self._next_recording, grant)
+            # A recording costs a request, as over HTTP; one for a later utterance is covered by that
+            # utterance's.
+            grant.charge_request()
+            await self._make_temporary_voice(configuration, self._next_recording, grant)
 
     def _push(self, event: InputText) -> None:
-        """Add text to its turn, which begins with it; raises ProtocolError where too much waits."""
+        """Add text to its utterance, or begin one; raises InvalidRequestError if too much is queued."""
         if not event.text or event.utterance <= self._last_finished:
-            return
-        waiting = sum(queued.queued_characters for queued in self._queue) + len(event.text)
-        if waiting > MAX_QUEUED_CHARACTERS or len(self._queue) >= MAX_QUEUED_UTTERANCES:
+            return  # an empty text only keeps the connection alive; a failed utterance takes no more
+        queued_characters = sum(queued.queued_characters for queued in self._queue) + len(event.text)
+        if queued_characters > MAX_QUEUED_CHARACTERS or len(self._queue) >= MAX_QUEUED_UTTERANCES:
             raise InvalidRequestError(
-                f"{waiting} characters in {len(self._queue)} utterances wait to be spoken, more than "
-                f"{MAX_QUEUED_CHARACTERS} in {MAX_QUEUED_UTTERANCES}; this text is not taken",
+                f"{queued_characters} characters in {len(self._queue)} utterances wait to be spoken, more "
+                f"than {MAX_QUEUED_CHARACTERS} in {MAX_QUEUED_UTTERANCES}; this text is not taken",
                 code="too_much_text",
             )
         if self._last_queued(event.utterance) is None:
@@ -226,11 +188,11 @@ class _NativeStreamSocketConnection:
 
     def _enqueue(self, queued: QueuedUtterance) -> None:
         self._queue.append(queued)
-        if self._speaking_task is None:
-            self._speaking_task = asyncio.create_task(self._speak_queue())
+        if not self.is_speaking:
+            self.start_speaking(self._speak_queue)
 
     def _last_queued(self, index: int) -> QueuedUtterance | None:
-        """The last turn, if it is that one: text comes for no other."""
+        """Return the last utterance if it has that index: text is never for an earlier one."""
         return self._queue[-1] if self._queue and self._queue[-1].index == index else None
 
     def _push_to(self, index: int, piece: str | InputFlush) -> None:
@@ -240,7 +202,7 @@ class _NativeStreamSocketConnection:
 
     def _end(self, index: int) -> None:
         queued = self._last_queued(index)
-        if queued is None and index > self._last_finished:
+        if queued is None and index > self._last_finished:  # it has no text, but its end is reported
             queued = QueuedUtterance(index, None)
             self._enqueue(queued)
         if queued is not None:
@@ -254,74 +216,71 @@ class _NativeStreamSocketConnection:
     # Speaking
 
     async def _speak_queue(self) -> None:
-        """Speak one turn after the other until there is none; a peer that takes nothing ends the socket."""
-        try:
-            while self._queue:
-                await self._speak(self._queue[0])
-                self._last_finished = self._queue.popleft().index
-                if not self._queue:
-                    await self._release_temporary_voice(keep_recording=self._next_recording)
-        except (WebSocketDisconnect, TimeoutError):
-            await close_socket(self._socket, CLOSE_TOO_SLOW)
-        finally:
-            self._speaking_task = None
+        """Speak one utterance after the other until the queue is empty."""
+        while self._queue:
+            await self._speak(self._queue[0])  # stays queued meanwhile, as text may still come for it
+            self._last_finished = self._queue.popleft().index
+            if not self._queue:
+                await self._release_temporary_voice(keep_recording=self._next_recording)
 
     async def _speak(self, queued: QueuedUtterance) -> None:
-        """Speak a turn and tell how it ended. Boundary: whatever is raised ends this turn and no more."""
-        try:
-            if queued.configuration is not None and not queued.cancelled:
-                await self._render(queued, queued.configuration)
-        except (WebSocketDisconnect, TimeoutError):
-            raise
-        except VivavoceError as error:
-            queued.failure = error
-        except Exception as error:
-            logger.exception("utterance %d of %s failed", queued.index, self._id)
-            queued.failure = error
+        """Speak an utterance and report its end."""
+        index = queued.index
+        if queued.configuration is not None and not queued.cancelled:
+            rendering = self._render(queued, queued.configuration)
+            error = await self.error_of(rendering, f"utterance {index} of {self._id}")
+            queued.failure = error or queued.failure
+        failed = queued.failure is not None
         if queued.failure is not None:
-            await self._send_event(replace(_failure_event(queued.failure), utterance=queued.index))
-        if queued.has_begun:
-            await self._send_event(AudioDone(queued.index, queued.total_bytes, queued.failure is not None))
-        await self._send_event(UtteranceDone(queued.index, int(queued.has_begun), queued.cancelled))
+            await self._send(_error_report(queued.failure, index))
+        if queued.has_audio:
+            await self._send(AudioDone(utterance_index=index, total_bytes=queued.total_bytes, error=failed))
+        await self._send(
+            UtteranceDone(
+                utterance_index=index, total_sentences=int(queued.has_audio), cancelled=queued.cancelled
+            )
+        )
 
-    async def _render(self, queued: QueuedUtterance, configuration: NativeStreamConfig) -> None:
-        """Send all of a turn's audio; when this returns, its slot is free."""
-        api = self._server.api
-        queued.grant = grant = api.authorize_utterance(self._socket.headers)
-        with api.log.track(_API, grant, f"{self._id}/{queued.index}") as queued.record, grant.stream():
-            queued.record.count_text(0)  # what has waited for its voice came before that
-            voice = await self._engine_voice(queued, configuration.settings)
+    async def _render(self, queued: QueuedUtterance, configuration: SessionConfig) -> None:
+        """Send all audio of an utterance; the engine's slot is free when this returns."""
+        server = self._api.server
+        queued.grant = grant = server.authorize_request(self.socket.headers)
+        with server.log.track(_API, grant, f"{self._id}/{queued.index}") as queued.record, grant.stream():
+            queued.record.count_text(
+                0
+            )  # starts the time to first byte: the text came before the voice was ready
+            voice = await self._engine_voice(queued, configuration)
             if voice is None:
                 return
             queued.record.voice = voice
-            async with open_encoded_stream(
-                api.engine, api.synthesis_options(configuration.settings, voice)
-            ) as utterance:
-                queued.open(utterance)
-                async for chunk in utterance:
-                    await self._send_audio(queued, configuration, chunk)
+            options = make_synthesis_options(configuration, voice)
+            async with open_encoded_stream(server.engine, options) as stream:
+                queued.open(stream)
+                async for chunk in stream:
+                    await self._send_chunk(queued, configuration, chunk)
             if queued.failure is not None:
                 raise queued.failure
 
-    async def _engine_voice(self, queued: QueuedUtterance, settings: OpenAISpeechSettings) -> str | None:
-        """The engine's voice for a turn, None if it is cancelled first; raises as ``OpenAISpeechApi.voice``."""
-        recording = _recording_of(settings)
+    async def _engine_voice(self, queued: QueuedUtterance, configuration: SessionConfig) -> str | None:
+        """Return the engine's voice id, None if the utterance is cancelled before its voice is made."""
+        recording = _recording_of(configuration)
         if recording is None:
-            return self._server.api.resolve_named_voice(settings, queued.grant)
-        temporary_voice = await self._make_temporary_voice(settings, recording, queued.grant)
+            return self._api.voices.resolve(configuration, queued.grant)
+        temporary_voice = await self._make_temporary_voice(configuration, recording, queued.grant)
         return await temporary_voice.id(queued.abandoned)
 
     async def _make_temporary_voice(
-        self, settings: OpenAISpeechSettings, recording: _Recording, grant: Grant
+        self, configuration: SessionConfig, recording: _Recording, grant: Grant
     ) -> TemporaryVoice:
-        """The voice of a recording, made now unless it is there; one at a time."""
+        """Return the recording's voice, and start to make it unless it exists; there is one at a time."""
         await self._release_temporary_voice(keep_recording=recording)
         if self._temporary_voice is None:
-            self._temporary_voice = recording, TemporaryVoice(self._server.api.engine_voice(settings, grant))
+            voice = TemporaryVoice(self._api.voices.open_voice(configuration, grant))
+            self._temporary_voice = recording, voice
         return self._temporary_voice[1]
 
     async def _release_temporary_voice(self, keep_recording: _Recording | None = None) -> None:
-        """Let go of a voice of any recording but that one, and of one that could not be made."""
+        """Remove the voice unless it is of that recording and usable."""
         if self._temporary_voice is None or (
             self._temporary_voice[0] == keep_recording and not self._temporary_voice[1].has_failed
         ):
@@ -329,48 +288,48 @@ class _NativeStreamSocketConnection:
         (_, temporary_voice), self._temporary_voice = self._temporary_voice, None
         await temporary_voice.aclose()
 
-    async def _send_audio(
-        self, queued: QueuedUtterance, configuration: NativeStreamConfig, chunk: EncodedChunk
+    # Sending
+
+    async def _send_chunk(
+        self, queued: QueuedUtterance, configuration: SessionConfig, chunk: EncodedChunk
     ) -> None:
-        assert queued.stream is not None
         if chunk.words and configuration.word_times:
-            await self._send_event(AudioWords(queued.index, chunk.words))
+            words = [WordTime.from_word(word) for word in chunk.words]
+            await self._send(AudioWords(utterance_index=queued.index, words=words))
         if not chunk.audio:
-            return
-        if not queued.has_begun:
-            audio = configuration.settings.audio
-            text = queued.stream.text
-            await self._send_event(AudioStart(queued.index, text, audio.codec, audio.sample_rate))
-            queued.has_begun = True
-        rate = configuration.settings.audio.bytes_per_second
-        await self._sender.send(chunk.audio, rate, self._send_audio_bytes)
+            return  # the encoder withholds it
+        if not queued.has_audio:
+            await self._send_audio_start(queued, configuration)
+        bytes_per_s = configuration.audio.bytes_per_second
+        await self.sender.send(chunk.audio, bytes_per_s, self.send_bytes)
         queued.total_bytes += len(chunk.audio)
         queued.record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
 
-    async def _stop_speaking(self) -> None:
-        """Drop what is not sent; the engine is free when this returns."""
-        if self._speaking_task is not None:
-            self._speaking_task.cancel()
-            await asyncio.wait({self._speaking_task})
+    async def _send_audio_start(self, queued: QueuedUtterance, configuration: SessionConfig) -> None:
+        assert queued.stream is not None
+        start = AudioStart(
+            utterance_index=queued.index,
+            sentence_text=queued.stream.text,
+            format=configuration.response_format,
+            sample_rate=configuration.sample_rate,
+        )
+        await self._send(start)
+        queued.has_audio = True
 
-    # Writing
-
-    async def _send_audio_bytes(self, audio: bytes) -> None:
-        async with asyncio.timeout(SEND_TIMEOUT_S), self._write_lock:
-            await self._socket.send_bytes(audio)
-
-    async def _send_event(self, event: NativeStreamServerEvent) -> None:
-        async with asyncio.timeout(SEND_TIMEOUT_S), self._write_lock:
-            await self._socket.send_text(encode(event))
+    async def _send(self, message: NativeStreamAnswer) -> None:
+        await self.send_text(message.encode())
 
 
-def _recording_of(settings: OpenAISpeechSettings) -> _Recording | None:
-    return None if settings.ref_audio is None else (settings.ref_audio, settings.ref_text)
+def _recording_of(configuration: SessionConfig) -> _Recording | None:
+    return None if configuration.ref_audio is None else (configuration.ref_audio, configuration.ref_text)
 
 
-def _failure_event(error: Exception) -> StreamErrorReport:
-    error_response = to_openai_error(error)
-    code = error_response.code or (error_response.kind if error_response.status >= 500 else None)
+def _error_report(error: Exception, utterance: int | None = None) -> StreamErrorReport:
+    response = to_openai_error(error)
     return StreamErrorReport(
-        error_response.message, code, error_response.param, retry_after_s=error_response.retry_after_s
+        message=response.message,
+        code=response.code or (response.type if response.status >= 500 else None),
+        param=response.param,
+        utterance_index=utterance,
+        retry_after_s=response.retry_after_s,
     )

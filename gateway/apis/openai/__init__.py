@@ -1,1 +1,1 @@
-"""OpenAI's speech API."""
+"""OpenAI's speech API: speech, models and voices."""

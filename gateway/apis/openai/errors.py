@@ -1,56 +1,81 @@
-"""TODO."""
+"""Errors of OpenAI's API, and the mapping of every error of this package to OpenAI's status, type and code.
+
+VivavoceError
++-- InvalidRequestError       a field at fault
+|   +-- OpenAIBodyTooLong
++-- BadRequest
+    +-- OpenAIModelNotFound
+    +-- OpenAIResourceNotFound
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from ....adapters.openai.json_fields import InvalidRequestError
-from ....adapters.openai.responses import error_body
 from ....tts_engine.errors import BadRequest, BadText, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
+from .models import OpenAIErrorBody, OpenAIErrorDetail
 
 
-class OpenAIResourceNotFound(BadRequest):
-    """What is asked about is not here."""
+class InvalidRequestError(VivavoceError):
+    """A request or message that does not follow the API.
 
+    Attributes:
+        param: the field at fault, None for the whole request.
+        code: OpenAI's code, None where it has none.
+    """
 
-class OpenAIModelNotFound(BadRequest):
-    """No model of that name is here."""
+    def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
 
 
 class OpenAIBodyTooLong(InvalidRequestError):
-    """The body goes on beyond what is read."""
+    """The body is longer than the server reads."""
+
+
+class OpenAIModelNotFound(BadRequest):
+    """The name is not that of a model."""
+
+
+class OpenAIResourceNotFound(BadRequest):
+    """The path names nothing that exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAIErrorResponse:
-    """An error in OpenAI's words. retry_after_s: when it is a matter of time."""
+    """An error in OpenAI's terms."""
 
-    status: int
-    kind: str
+    status: int  # HTTP
+    type: str
     message: str
-    param: str | None = None
+    param: str | None = None  # the field at fault
     code: str | None = None
-    retry_after_s: float | None = None
+    retry_after_s: float | None = None  # None where a repeated request would fail again
 
     @property
-    def body(self) -> dict[str, Any]:
-        """The JSON of it."""
-        return error_body(self.message, self.kind, self.param, self.code)
+    def detail(self) -> OpenAIErrorDetail:
+        """The error as the body has it."""
+        return OpenAIErrorDetail(message=self.message, type=self.type, param=self.param, code=self.code)
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The JSON body."""
+        return OpenAIErrorBody(error=self.detail).model_dump()
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes with it."""
+        """The headers that the status calls for."""
         headers = {} if self.retry_after_s is None else {"retry-after": str(math.ceil(self.retry_after_s))}
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
         if self.status == 413:
-            headers["connection"] = "close"  # the rest of it is not waited for
+            headers["connection"] = "close"  # the rest of the body is not read
         return headers
 
 
 def to_openai_error(error: Exception) -> OpenAIErrorResponse:
-    """OpenAI's words for an error of ours; an error that is none of ours is told nothing about."""
+    """Convert an error to OpenAI's terms; the text of an unknown exception is not disclosed."""
     error_type, message = "invalid_request_error", str(error)
     match error:
         case OpenAIBodyTooLong():

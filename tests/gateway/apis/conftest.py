@@ -1,4 +1,4 @@
-"""A server with OpenAI's API and the socket, over the stand-in voice."""
+"""Fixtures: OpenAI's API and the native stream on a real socket, over the stand-in backend."""
 
 import asyncio
 import socket
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
+from vivavoce.gateway.apis.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.openai.voices_api import OpenAIVoicesApi
+from vivavoce.gateway.apis.speech_server import SpeechServer
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
@@ -42,10 +44,10 @@ SIX_WORDS = "One two three four five six."
 
 
 class CountingBackend(StandInBackend):
-    """Counts its steps and says when the last one was; after ``broken_after`` of them it fails."""
+    """Counts its steps and keeps the time of the last one; fails after ``broken_after`` of them."""
 
-    def __init__(self, *, broken_after: int | None = None, step_s: float = 0.0, **how: Any) -> None:
-        super().__init__(**how)
+    def __init__(self, *, broken_after: int | None = None, step_s: float = 0.0, **options: Any) -> None:
+        super().__init__(**options)
         self.broken_after = broken_after
         self.step_s = step_s
         self.steps = 0
@@ -63,7 +65,7 @@ class CountingBackend(StandInBackend):
 
 
 class Encoder:
-    """Hears nothing but how long a recording is."""
+    """Encodes only the length of a recording."""
 
     def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
         ids = np.full(25, len(check_recording(samples, sample_rate)) % 6561, np.int32)
@@ -74,31 +76,34 @@ class Encoder:
 class CloningBackend(CountingBackend):
     """A stand-in that voices can be added to; those speak at 220 Hz."""
 
-    def __init__(self, *, store: VoiceStore, **how: Any) -> None:
-        super().__init__(**how)
+    def __init__(self, *, store: VoiceStore, **options: Any) -> None:
+        super().__init__(**options)
         speakers = {voice.id: np.zeros(192, np.float32) for voice in self.voices}
         self.voices = BundleVoices(speakers, Encoder, ("en",), store)  # type: ignore[arg-type]
 
     def open_slot(self, request: SlotRequest) -> int:
-        of_ours = request.voice.startswith("tone-")
-        return super().open_slot(request if of_ours else replace(request, voice="tone-220"))
+        is_bundled = request.voice.startswith("tone-")
+        return super().open_slot(request if is_bundled else replace(request, voice="tone-220"))
 
 
-class House:
-    """A server with nothing but the API, and what a test asks of it."""
+@dataclass
+class ServedApis:
+    """The speech APIs on a real socket, and a client of them."""
 
-    def __init__(
-        self,
-        api: OpenAISpeechApi,
-        sockets: NativeStreamApi,
-        backend: CountingBackend,
-        client: httpx.AsyncClient,
-    ) -> None:
-        self.api = api
-        self.sockets = sockets
-        self.backend = backend
-        self.client = client
-        self.address = ("127.0.0.1", client.base_url.port)
+    app: FastAPI
+    api: OpenAISpeechApi
+    sockets: NativeStreamApi
+    voices: VoiceRegistry
+    backend: CountingBackend
+    client: httpx.AsyncClient
+
+    @property
+    def engine(self) -> Engine:
+        return self.api.server.engine
+
+    @property
+    def address(self) -> tuple[str, int | None]:
+        return "127.0.0.1", self.client.base_url.port
 
     async def post(self, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
         body = {
@@ -112,62 +117,64 @@ class House:
 
 
 @asynccontextmanager
-async def _house(
+async def _serve_apis(
     *,
     access: AccessControl | None = None,
     max_streams: int = 256,
     idle_s: float = 60.0,
     store: VoiceStore | None = None,
     reference_hosts: tuple[str, ...] = (),
-    **backend: Any,
-) -> AsyncIterator[House]:
-    how = {"pitches_hz": (440, 330), **backend}
-    standin = CountingBackend(**how) if store is None else CloningBackend(store=store, **how)
+    **backend_options: Any,
+) -> AsyncIterator[ServedApis]:
+    options = {"pitches_hz": (440, 330), **backend_options}
+    backend = CountingBackend(**options) if store is None else CloningBackend(store=store, **options)
     metrics = Metrics()
     config = EngineConfig(scheduler=SchedulerPolicy(max_streams=max_streams))
-    async with Engine(standin, config, metrics) as engine:
+    async with Engine(backend, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices, VoicePolicy(aliases={"ash": "tone-330"}))
-        hosts = frozenset(reference_hosts)
-        guard = UrlGuard(UrlPolicy(allowed_hosts=hosts, timeout_s=2 * TIMEOUT_S))  # who waits for that fails
-        api = OpenAISpeechApi(
-            engine, access or AccessControl.open_to_all(), voices, RequestLog(metrics), guard
-        )
-        sockets = NativeStreamApi(api, idle_s)
+        # A fetch that times out fails the test, because the test's own limit is shorter.
+        policy = UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S)
+        access = access or AccessControl.open_to_all()
+        server = SpeechServer(engine, access, RequestLog(metrics))
+        resolver = OpenAIVoiceResolver(voices, UrlGuard(policy))
+        api = OpenAISpeechApi(server, resolver)
+        sockets = NativeStreamApi(server, resolver, idle_s)
+        mounts = [
+            Mount(each.routes(), None)
+            for each in (api, sockets, OpenAIVoicesApi(access, voices), OpenApiRoutes())
+        ]
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,
             access=AccessControl.open_to_all(),
-            mounts=[
-                Mount(one.routes(), None)
-                for one in (api, sockets, OpenAIVoicesApi(api, voices), OpenApiRoutes())
-            ],
+            mounts=mounts,
         )
         async with (
             serving(app) as url,
             httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
         ):
-            yield House(api, sockets, standin, client)
+            yield ServedApis(app, api, sockets, voices, backend, client)
         voices.close()
 
 
 @asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
-    # The protocol is named, or asyncio leaves small answers to wait for each other.
+    # asyncio disables Nagle's algorithm only on sockets whose protocol is named.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as sock:
         sock.bind(("127.0.0.1", 0))
         server = HttpServer(app, sock)
-        running = asyncio.create_task(server.run_until_closed())
-        await server.wait_started(running)
+        server_task = asyncio.create_task(server.run_until_closed())
+        await server.wait_started(server_task)
         try:
             yield f"http://127.0.0.1:{sock.getsockname()[1]}"
         finally:
             server.close()
-            await running
+            await server_task
 
 
-def _run(test: Callable[[House], Coroutine[Any, Any, None]], **how: Any) -> None:
+def _run(test: Callable[[ServedApis], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def within() -> None:
-        async with asyncio.timeout(TIMEOUT_S), _house(**how) as served:
+        async with asyncio.timeout(TIMEOUT_S), _serve_apis(**options) as served:
             await test(served)
 
     asyncio.run(within())
@@ -175,18 +182,18 @@ def _run(test: Callable[[House], Coroutine[Any, Any, None]], **how: Any) -> None
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[VoiceStore]:
-    """An empty one of version 2."""
+    """An empty voice store of CosyVoice 2."""
     with VoiceStore(tmp_path / "voices", 2) as opened:
         yield opened
 
 
 @pytest.fixture
-def house() -> Any:
-    """A server as an async context manager; how its access and its voice are is for the test to say."""
-    return _house
+def serve_apis() -> Any:
+    """An async context manager that serves the APIs; its arguments are those of ``_serve_apis``."""
+    return _serve_apis
 
 
 @pytest.fixture
 def run() -> Any:
-    """Runs a coroutine function of a ``House``; bounded in time."""
+    """Runs a coroutine function with ``ServedApis``, for at most 60 s; takes options of ``_serve_apis``."""
     return _run

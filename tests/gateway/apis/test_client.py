@@ -111,7 +111,7 @@ def test_a_clean_connection_goes_on_after_every_way_to_stop(
             async with speech.utterance(SpeechOptions(voice="tone-330")) as utterance:
                 assert pitch_hz(await said(utterance)) == pytest.approx(330, abs=5)
             assert list(speech._idle) == [connection] and len(house.sockets) == 1
-            assert house.api.engine.active_streams == 0
+            assert house.engine.active_streams == 0
 
     run(test)
 
@@ -173,7 +173,7 @@ def test_closing_leaves_nothing_even_in_mid_utterance(run: Run) -> None:
                 await said(utterance)
             await lent.__aexit__(None, None, None)
             assert speech.open_connections == 0
-        await until(lambda: len(house.sockets) == 0 and house.api.engine.active_streams == 0)
+        await until(lambda: len(house.sockets) == 0 and house.engine.active_streams == 0)
         await until(lambda: len(asyncio.all_tasks()) <= len(before) + 1)
 
     run(test)
@@ -188,12 +188,12 @@ def test_a_task_that_is_cancelled_gives_its_connection_up(run: Run) -> None:
 
         async with client(house, ready=1, most=1) as speech:
             speaking = asyncio.create_task(speak(speech))
-            await until(lambda: house.api.engine.active_streams == 1)
+            await until(lambda: house.engine.active_streams == 1)
             speaking.cancel()
             await asyncio.wait({speaking})
             async with speech.utterance(TONE_440) as utterance:
                 assert await said(utterance)
-            assert house.api.engine.active_streams == 0
+            assert house.engine.active_streams == 0
 
     run(test)
 
@@ -212,7 +212,7 @@ def test_a_full_house_says_when_to_try_again(run: Run) -> None:
     async def test(house: Any) -> None:
         async with client(house) as speech, speech.utterance(TONE_440) as first:
             await first.push_text("One two three. ")
-            await until(lambda: house.api.engine.active_streams == 1)
+            await until(lambda: house.engine.active_streams == 1)
             with pytest.raises(Overloaded) as refusal:
                 async with speech.utterance(TONE_440) as second:
                     await said(second)

@@ -135,7 +135,7 @@ def test_a_server_in_between_changes_no_sample_and_no_word(run: Run, sample_rate
 
     async def test(house: Any) -> None:
         heard = []
-        for service in (VivavoceTTSService(engine=house.api.engine, lead_s=math.inf), remote(house)):
+        for service in (VivavoceTTSService(engine=house.engine, lead_s=math.inf), remote(house)):
             async with line(service, sample_rate=sample_rate) as end:
                 await end.turn(text)
                 first = end.of(TTSTextFrame)[0].pts
@@ -259,7 +259,7 @@ def test_no_audio_follows_an_interruption_and_the_server_is_free_at_once(run: Ru
                 await end.send(InterruptionFrame())
                 await end.until(InterruptionFrame)
                 cut, at = end.of(TTSAudioRawFrame)[-1].context_id, len(end.below.frames)
-                await until(lambda: house.api.engine.active_streams == 0)
+                await until(lambda: house.engine.active_streams == 0)
                 await end.turn("Then.")
                 after = end.below.frames[at:]
                 assert cut not in {
@@ -340,7 +340,7 @@ def test_a_server_lost_in_mid_reply_is_one_error_and_no_invention(run: Run) -> N
                 said = len(end.words)
                 await end.turn("Fine again.")
                 assert end.words[said:] == ["Fine", "again"] and len(end.errors) == 1
-            await until(lambda: house.api.engine.active_streams == 0)
+            await until(lambda: house.engine.active_streams == 0)
 
     run(test, step_s=0.1)
 
@@ -408,7 +408,7 @@ def test_a_full_house_is_an_error_for_this_reply_and_does_not_write_the_service_
     async def test(house: Any) -> None:
         service = remote(house)
         async with line(service) as end:
-            with_the_only_slot = house.api.engine.stream()
+            with_the_only_slot = house.engine.stream()
             for _ in range(4):
                 await end.turn("Is anybody there?")
             assert [error.category for error in end.errors] == [ErrorCategory.RATE_LIMIT] * 4
@@ -562,7 +562,7 @@ def test_a_pipeline_can_be_cancelled_at_each_stage(run: Run, stage: str) -> None
                 await end.send(InterruptionFrame())
             await end.send(CancelFrame())
             await end.until(CancelFrame)
-            await until(lambda: len(house.sockets) == 0 and house.api.engine.active_streams == 0)
+            await until(lambda: len(house.sockets) == 0 and house.engine.active_streams == 0)
         await service.cleanup()  # a third time
         assert [task for task in asyncio.all_tasks() if task.get_name().startswith("vivavoce")] == []
 
@@ -621,7 +621,7 @@ def test_forty_turns_leave_neither_tasks_nor_connections_behind(run: Run) -> Non
             await end.turn("The end.")
             assert end.errors == []
             # A slow machine opens some more while interrupted ones come to rest; 40 turns never leave 40.
-            await until(lambda: len(house.sockets) <= 8 and house.api.engine.active_streams == 0)
+            await until(lambda: len(house.sockets) <= 8 and house.engine.active_streams == 0)
             await until(lambda: len(asyncio.all_tasks()) <= before + 12 * len(house.sockets))
 
     run(test)

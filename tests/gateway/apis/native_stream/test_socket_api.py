@@ -1,4 +1,4 @@
-"""The WebSocket that text is streamed into: utterances one after the other, cancelled, refused, left."""
+"""The native stream on a real socket: utterances, cancellation, errors, limits and the end."""
 
 import asyncio
 import json
@@ -23,8 +23,8 @@ from vivavoce.gateway.apis.native_stream.socket_api import MAX_QUEUED_UTTERANCES
 TIMEOUT_S = 30.0
 
 
-class Talk:
-    """A client's side: sends messages by type and fields, receives events with the audio between them."""
+class StreamClient:
+    """A client: sends messages by type and fields, receives messages and the audio between them."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -32,11 +32,11 @@ class Talk:
         self.events: list[dict[str, Any]] = []
         self._speaking = -1
 
-    async def send(self, kind: str, **fields: Any) -> None:
-        await self.socket.send(json.dumps({"type": kind, **fields}))
+    async def send(self, message_type: str, **fields: Any) -> None:
+        await self.socket.send(json.dumps({"type": message_type, **fields}))
 
     async def next(self) -> dict[str, Any]:
-        """The next event; audio before it is kept by utterance."""
+        """Receive the next message; audio before it is stored by utterance."""
         while isinstance(data := await self.socket.recv(), bytes):
             self.audio[self._speaking] = self.audio.get(self._speaking, b"") + data
         event: dict[str, Any] = json.loads(data)
@@ -45,8 +45,8 @@ class Talk:
         self.events.append(event)
         return event
 
-    async def until(self, kind: str) -> dict[str, Any]:
-        while (event := await self.next())["type"] != kind:
+    async def until(self, message_type: str) -> dict[str, Any]:
+        while (event := await self.next())["type"] != message_type:
             pass
         return event
 
@@ -57,18 +57,20 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(served: Any, headers: dict[str, str] | None = None, **config: Any) -> AsyncIterator[Talk]:
+async def open_stream(
+    served: Any, headers: dict[str, str] | None = None, **config: Any
+) -> AsyncIterator[StreamClient]:
     host, port = served.address
     url = f"ws://{host}:{port}{PATH}"
     async with connect(url, additional_headers=headers, proxy=None, max_size=None) as socket:
-        talk = Talk(socket)
-        await talk.send("session.config", **{"response_format": "pcm", **config})
-        yield talk
+        client = StreamClient(socket)
+        await client.send("session.config", **{"response_format": "pcm", **config})
+        yield client
 
 
-def test_an_utterance_is_announced_spoken_and_ended(run: Any) -> None:
+def test_an_utterance_has_audio_start_audio_and_both_ends(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             for piece in ("One tw", "o three", " four."):
                 await client.send("input.text", text=piece)
             await client.send("input.done")
@@ -84,9 +86,9 @@ def test_an_utterance_is_announced_spoken_and_ended(run: Any) -> None:
     run(test)
 
 
-def test_speech_begins_while_text_still_comes(run: Any) -> None:
+def test_speech_begins_before_the_text_is_complete(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text="One two three four. ")
             await client.send("input.text", text="And")
             assert (await client.next())["type"] == "audio.start"
@@ -100,9 +102,9 @@ def test_speech_begins_while_text_still_comes(run: Any) -> None:
     run(test)
 
 
-def test_many_utterances_follow_each_other_in_order_and_are_numbered(run: Any) -> None:
+def test_utterances_are_spoken_in_order_and_numbered(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             for _ in range(5):
                 await client.send("input.text", text="One two.")
                 await client.send("input.done")
@@ -114,9 +116,9 @@ def test_many_utterances_follow_each_other_in_order_and_are_numbered(run: Any) -
     run(test)
 
 
-def test_word_times_come_before_their_audio_when_asked_for(run: Any) -> None:
+def test_word_times_are_sent_on_request(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served, word_times=True) as client:
+        async with open_stream(served, word_times=True) as client:
             await client.speak("One two three.")
             words = [
                 word for event in client.events if event["type"] == "audio.words" for word in event["words"]
@@ -128,9 +130,9 @@ def test_word_times_come_before_their_audio_when_asked_for(run: Any) -> None:
     run(test)
 
 
-def test_a_configuration_changes_voice_and_format_for_what_follows(run: Any) -> None:
+def test_a_configuration_changes_voice_and_format_of_later_utterances(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served, voice="tone-440") as client:
+        async with open_stream(served, voice="tone-440") as client:
             await client.speak("One two.")
             await client.send("session.config", voice="tone-330", response_format="wav")
             await client.speak("One two.")
@@ -141,9 +143,9 @@ def test_a_configuration_changes_voice_and_format_for_what_follows(run: Any) -> 
     run(test)
 
 
-def test_an_utterance_without_text_is_over_at_once(run: Any) -> None:
+def test_an_utterance_without_text_ends_at_once(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text="")
             await client.send("input.done")
             done = await client.next()
@@ -154,9 +156,9 @@ def test_an_utterance_without_text_is_over_at_once(run: Any) -> None:
     run(test)
 
 
-def test_a_cancelled_utterance_stops_the_voice_and_the_next_one_is_spoken(run: Any) -> None:
+def test_cancelling_stops_the_engine_and_the_next_utterance_is_spoken(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text="word " * 1_000 + ".")
             await client.send("input.done")
             await client.send("input.text", text="never said")
@@ -175,9 +177,9 @@ def test_a_cancelled_utterance_stops_the_voice_and_the_next_one_is_spoken(run: A
 
 
 @pytest.mark.parametrize("text", ["nothing to cancel", ""])
-def test_cancelling_is_answered_also_when_nothing_is_said(text: str, run: Any) -> None:
+def test_cancelling_is_answered_when_nothing_is_being_spoken(text: str, run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text=text)
             await client.send("input.cancel")
             assert (await client.until("session.done"))["cancelled"]
@@ -185,9 +187,9 @@ def test_cancelling_is_answered_also_when_nothing_is_said(text: str, run: Any) -
     run(test)
 
 
-def test_a_bad_message_is_answered_and_loses_nothing(run: Any) -> None:
+def test_a_bad_message_gets_an_error_and_the_utterance_goes_on(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text="One two")
             for bad in ("{", "[]", '{"type": "input.audio"}', '{"type": "input.text"}', b"\0"):
                 await client.socket.send(bad)
@@ -209,11 +211,11 @@ def test_a_bad_message_is_answered_and_loses_nothing(run: Any) -> None:
         ({"word_timestamps": True}, None, "word_timestamps"),
     ],
 )
-def test_a_bad_configuration_is_answered_in_openais_codes(
+def test_a_bad_configuration_gets_openais_codes(
     config: dict[str, Any], code: str | None, param: str, run: Any
 ) -> None:
     async def test(served: Any) -> None:
-        async with talk(served, **config) as client:
+        async with open_stream(served, **config) as client:
             error = await client.next()
             assert (error["type"], error.get("code"), error["param"]) == ("error", code, param)
             await client.send("session.config", response_format="pcm")
@@ -222,12 +224,12 @@ def test_a_bad_configuration_is_answered_in_openais_codes(
     run(test)
 
 
-def test_a_voice_that_fails_ends_its_utterance_and_not_the_socket(run: Any) -> None:
+def test_a_failure_ends_its_utterance_and_not_the_connection(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             done = await client.speak("One two three four.")
-            kinds = [event["type"] for event in client.events]
-            assert kinds == ["audio.start", "error", "audio.done", "session.done"]
+            message_types = [event["type"] for event in client.events]
+            assert message_types == ["audio.start", "error", "audio.done", "session.done"]
             assert client.events[1]["utterance_index"] == done["utterance_index"] == 0
             assert client.events[2]["error"] is True
             served.backend.broken_after = None
@@ -236,9 +238,9 @@ def test_a_voice_that_fails_ends_its_utterance_and_not_the_socket(run: Any) -> N
     run(test, broken_after=2)
 
 
-def test_late_text_of_an_utterance_that_failed_is_not_the_next_ones(run: Any) -> None:
+def test_late_text_of_a_failed_utterance_is_not_spoken_in_the_next(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text="One two three four. ")
             await client.until("session.done")
             served.backend.broken_after = None
@@ -250,9 +252,9 @@ def test_late_text_of_an_utterance_that_failed_is_not_the_next_ones(run: Any) ->
     run(test, broken_after=2)
 
 
-def test_a_full_house_refuses_an_utterance_with_a_time(run: Any) -> None:
+def test_a_server_at_capacity_refuses_an_utterance_with_retry_after(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client, served.api.engine.stream() as held:
+        async with open_stream(served) as client, served.engine.stream() as held:
             await client.speak("One.")
             error = next(event for event in client.events if event["type"] == "error")
             assert error["code"] == "overloaded_streams"
@@ -263,28 +265,28 @@ def test_a_full_house_refuses_an_utterance_with_a_time(run: Any) -> None:
     run(test, max_streams=1)
 
 
-def keys(tmp_path: Path, **limits: Any) -> tuple[AccessControl, dict[str, str]]:
+def access_with_key(tmp_path: Path, **limits: Any) -> tuple[AccessControl, dict[str, str]]:
     file = KeysFile(tmp_path / "keys.json")
     key = file.add("test", (Scope.SPEAK,), KeyLimits(**limits))
     return AccessControl(file), {"Authorization": f"Bearer {key}"}
 
 
-def test_a_socket_without_a_key_is_refused_before_it_opens(run: Any, tmp_path: Path) -> None:
+def test_a_handshake_without_a_key_is_refused(run: Any, tmp_path: Path) -> None:
     async def test(served: Any) -> None:
         with pytest.raises(InvalidStatus) as raised:
-            async with talk(served):
+            async with open_stream(served):
                 pass
         assert raised.value.response.status_code == 401
         assert json.loads(raised.value.response.body or b"")["error"]["code"] == "invalid_api_key"
 
-    run(test, access=keys(tmp_path)[0])
+    run(test, access=access_with_key(tmp_path)[0])
 
 
-def test_characters_of_a_key_are_charged_as_they_come(run: Any, tmp_path: Path) -> None:
-    access, headers = keys(tmp_path, characters_per_minute=40)
+def test_characters_are_charged_to_the_key_as_they_arrive(run: Any, tmp_path: Path) -> None:
+    access, headers = access_with_key(tmp_path, characters_per_minute=40)
 
     async def test(served: Any) -> None:
-        async with talk(served, headers) as client:
+        async with open_stream(served, headers) as client:
             await client.send("input.text", text="One two three. ")
             assert (await client.next())["type"] == "audio.start"
             await client.send("input.text", text="far too many words for this key, " * 5)
@@ -295,9 +297,9 @@ def test_characters_of_a_key_are_charged_as_they_come(run: Any, tmp_path: Path) 
     run(test, access=access)
 
 
-def test_what_waits_is_bounded_and_what_is_refused_is_said(run: Any) -> None:
+def test_queued_text_is_bounded_and_the_excess_is_refused(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text="word " * 1_000)
             for _ in range(MAX_QUEUED_UTTERANCES + 1):
                 await client.send("input.done")
@@ -309,9 +311,9 @@ def test_what_waits_is_bounded_and_what_is_refused_is_said(run: Any) -> None:
     run(test, step_s=0.05)
 
 
-def test_an_idle_socket_is_told_and_closed(run: Any) -> None:
+def test_an_idle_connection_gets_an_error_and_is_closed(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.speak("One.")
             error = await client.until("error")
             assert error["code"] == "idle_timeout"
@@ -323,18 +325,18 @@ def test_an_idle_socket_is_told_and_closed(run: Any) -> None:
     run(test, idle_s=0.6)
 
 
-def test_a_socket_whose_speech_takes_longer_than_that_is_not_idle(run: Any) -> None:
+def test_a_connection_that_is_still_speaking_is_not_idle(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             done = await client.speak("One two three four five six seven eight.")
             assert done["total_sentences"] == 1
 
     run(test, idle_s=0.5, step_s=0.1)
 
 
-def test_a_client_that_closes_is_closed(run: Any) -> None:
+def test_session_close_closes_the_connection(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("session.close")
             with pytest.raises(ConnectionClosed):
                 await client.next()
@@ -343,9 +345,9 @@ def test_a_client_that_closes_is_closed(run: Any) -> None:
     run(test)
 
 
-def test_a_client_that_vanishes_frees_the_voice_within_a_step(run: Any) -> None:
+def test_a_client_that_disconnects_frees_the_engine_within_a_step(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text="word " * 1_000)
             assert (await client.next())["type"] == "audio.start"
             client.socket.transport.abort()
@@ -355,27 +357,27 @@ def test_a_client_that_vanishes_frees_the_voice_within_a_step(run: Any) -> None:
     run(test, step_s=0.005)
 
 
-def test_a_server_that_ends_lets_what_is_said_end_and_goes_away(run: Any) -> None:
+def test_a_draining_server_finishes_the_utterance_and_closes_with_1001(run: Any) -> None:
     async def test(served: Any) -> None:
-        async with talk(served) as client:
+        async with open_stream(served) as client:
             await client.send("input.text", text="One two three four five six.")
             await client.send("input.done")
             assert (await client.next())["type"] == "audio.start"
-            leaving = asyncio.create_task(served.sockets.finish(TIMEOUT_S))
+            draining = asyncio.create_task(served.sockets.finish(TIMEOUT_S))
             assert (await client.until("session.done"))["total_sentences"] == 1
             with pytest.raises(ConnectionClosed) as closed:
                 await client.next()
             assert closed.value.rcvd is not None
             assert closed.value.rcvd.code == 1001
-            await leaving
+            await draining
 
     run(test, step_s=0.02)
 
 
-def test_sockets_side_by_side_are_not_mixed_up(run: Any) -> None:
+def test_concurrent_connections_are_not_mixed_up(run: Any) -> None:
     async def test(served: Any) -> None:
         async def one(voice: str) -> float:
-            async with talk(served, voice=voice) as client:
+            async with open_stream(served, voice=voice) as client:
                 await client.speak("One two three.")
                 await client.speak("Four five six.")
                 return pitch_of(client.audio[0] + client.audio[1])

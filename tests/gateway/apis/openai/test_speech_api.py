@@ -1,4 +1,4 @@
-"""OpenAI's speech API on a real socket: what is answered, how errors look, and who may hold up whom."""
+"""OpenAI's speech API on a real socket: audio, events, errors, keys, disconnects and shutdown."""
 
 import asyncio
 import base64
@@ -25,7 +25,7 @@ SIX_WORDS = "One two three four five six."
 
 
 def error_of(answer: httpx.Response) -> dict[str, Any]:
-    """The error, if its shape is OpenAI's to the letter."""
+    """The error of an answer whose shape is exactly OpenAI's."""
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-request-id"].startswith("req_")
     body = answer.json()
@@ -60,7 +60,7 @@ def test_pcm_is_24_khz_mono_without_a_header_and_streamed(run: Any) -> None:
         ("wav", "audio/wav", "wav"),
     ],
 )
-def test_every_format_is_what_its_media_type_says(
+def test_every_format_matches_its_media_type(
     codec: str | None, media_type: str, container: str, run: Any
 ) -> None:
     async def test(served: Any) -> None:
@@ -74,7 +74,7 @@ def test_every_format_is_what_its_media_type_says(
 
 
 @pytest.mark.parametrize("voice", ["ash", {"id": "tone-330"}, "tone-330"])
-def test_the_voice_is_the_one_asked_for(voice: object, run: Any) -> None:
+def test_the_named_voice_speaks(voice: object, run: Any) -> None:
     async def test(served: Any) -> None:
         answer = await served.post(voice=voice)
         assert pitch_of(answer.content) == pytest.approx(330, abs=2)
@@ -83,7 +83,7 @@ def test_the_voice_is_the_one_asked_for(voice: object, run: Any) -> None:
 
 
 @pytest.mark.parametrize("name", OPENAI_VOICE_NAMES)
-def test_every_name_of_openais_speaks(name: str, run: Any) -> None:
+def test_every_voice_name_of_openai_speaks(name: str, run: Any) -> None:
     async def test(served: Any) -> None:
         assert (await served.post(voice=name, input="Hi.")).status_code == 200
 
@@ -100,15 +100,15 @@ def test_speed_may_be_a_quarter_to_four(speed: float, run: Any) -> None:
     run(test)
 
 
-def test_other_fields_of_other_clients_are_honoured_or_ignored(run: Any) -> None:
+def test_fields_of_other_servers_are_honoured_or_ignored(run: Any) -> None:
     async def test(served: Any) -> None:
-        usual = (await served.post()).content
+        normal = (await served.post()).content
         ignored = await served.post(
             stream=True, lang_code="a", normalization_options={}, instructions="Sing."
         )
-        assert ignored.content == usual
+        assert ignored.content == normal
         eighth = await served.post(sample_rate=8_000, volume_multiplier=0.5)
-        assert len(eighth.content) == pytest.approx(len(usual) / 3, abs=4)
+        assert len(eighth.content) == pytest.approx(len(normal) / 3, abs=4)
 
     run(test)
 
@@ -119,14 +119,14 @@ def events_of(content: str) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in lines]
 
 
-def test_server_sent_events_carry_the_same_audio_and_end_with_what_was_used(run: Any) -> None:
+def test_server_sent_events_carry_the_same_audio_and_end_with_the_usage(run: Any) -> None:
     async def test(served: Any) -> None:
-        usual = (await served.post()).content
+        normal = (await served.post()).content
         answer = await served.post(stream_format="sse")
         assert answer.headers["content-type"] == "text/event-stream"
         *deltas, done = events_of(answer.text)
         assert {event["type"] for event in deltas} == {"speech.audio.delta"}
-        assert b"".join(base64.b64decode(event["audio"]) for event in deltas) == usual
+        assert b"".join(base64.b64decode(event["audio"]) for event in deltas) == normal
         assert done["type"] == "speech.audio.done"
         assert done["usage"]["input_tokens"] == len(SIX_WORDS)
         assert done["usage"]["total_tokens"] == len(SIX_WORDS) + done["usage"]["output_tokens"]
@@ -146,7 +146,7 @@ def test_server_sent_events_carry_the_same_audio_and_end_with_what_was_used(run:
         ({"model": "whisper-1"}, 404, "invalid_request_error", "model", "model_not_found"),
     ],
 )
-def test_what_is_wrong_is_answered_in_openais_words(
+def test_invalid_requests_get_openais_errors(
     fields: dict[str, Any], status: int, kind: str, param: str, code: str, run: Any
 ) -> None:
     async def test(served: Any) -> None:
@@ -164,7 +164,7 @@ def test_what_is_wrong_is_answered_in_openais_words(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"input": NaN}', b"[" * 100_000])
-def test_a_body_that_is_no_json_object_is_answered_in_openais_words(body: bytes, run: Any) -> None:
+def test_a_body_that_is_not_a_json_object_gets_openais_error(body: bytes, run: Any) -> None:
     async def test(served: Any) -> None:
         answer = await served.client.post("/v1/audio/speech", content=body)
         assert answer.status_code == 400
@@ -173,7 +173,7 @@ def test_a_body_that_is_no_json_object_is_answered_in_openais_words(body: bytes,
     run(test)
 
 
-def test_a_body_without_end_is_not_read_to_its_end(run: Any) -> None:
+def test_an_endless_body_is_read_up_to_the_limit(run: Any) -> None:
     async def test(served: Any) -> None:
         sent = 0
 
@@ -187,13 +187,13 @@ def test_a_body_without_end_is_not_read_to_its_end(run: Any) -> None:
             answer = await served.client.post("/v1/audio/speech", content=endless())
             assert answer.status_code == 413
         except httpx.TransportError:
-            pass  # the answer came while the client was still sending, and the server closed
+            pass  # the server answered and closed while the client was sending
         assert sent < 2**26
 
     run(test)
 
 
-def keys(tmp_path: Path, *scopes: Scope, **limits: Any) -> tuple[AccessControl, str]:
+def access_with_key(tmp_path: Path, *scopes: Scope, **limits: Any) -> tuple[AccessControl, str]:
     file = KeysFile(tmp_path / "keys.json")
     key = file.add("test", scopes or (Scope.SPEAK,), KeyLimits(**limits))
     return AccessControl(file), key
@@ -202,7 +202,7 @@ def keys(tmp_path: Path, *scopes: Scope, **limits: Any) -> tuple[AccessControl, 
 @pytest.mark.parametrize(
     "headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer"}, {"X-API-Key": "a b"}]
 )
-def test_no_key_and_a_wrong_key_are_answered_401(headers: dict[str, str], tmp_path: Path, run: Any) -> None:
+def test_a_missing_and_a_wrong_key_get_401(headers: dict[str, str], tmp_path: Path, run: Any) -> None:
     async def test(served: Any) -> None:
         answer = await served.post(headers)
         assert answer.status_code == 401
@@ -210,11 +210,11 @@ def test_no_key_and_a_wrong_key_are_answered_401(headers: dict[str, str], tmp_pa
         listed = await served.client.get("/v1/models", headers=headers)
         assert (listed.status_code, error_of(listed)["code"]) == (401, "invalid_api_key")
 
-    run(test, access=keys(tmp_path)[0])
+    run(test, access=access_with_key(tmp_path)[0])
 
 
-def test_a_key_without_the_scope_is_answered_403_and_a_good_one_speaks(tmp_path: Path, run: Any) -> None:
-    access, key = keys(tmp_path, Scope.CALLS)
+def test_a_key_without_the_scope_gets_403(tmp_path: Path, run: Any) -> None:
+    access, key = access_with_key(tmp_path, Scope.CALLS)
 
     async def test(served: Any) -> None:
         answer = await served.post({"Authorization": f"Bearer {key}"})
@@ -223,8 +223,8 @@ def test_a_key_without_the_scope_is_answered_403_and_a_good_one_speaks(tmp_path:
     run(test, access=access)
 
 
-def test_limits_of_a_key_are_answered_429_with_a_time(tmp_path: Path, run: Any) -> None:
-    access, key = keys(tmp_path, requests_per_minute=2)
+def test_a_key_over_its_request_limit_gets_429_with_retry_after(tmp_path: Path, run: Any) -> None:
+    access, key = access_with_key(tmp_path, requests_per_minute=2)
 
     async def test(served: Any) -> None:
         headers = {"Authorization": f"bearer {key}"}
@@ -237,8 +237,8 @@ def test_limits_of_a_key_are_answered_429_with_a_time(tmp_path: Path, run: Any) 
     run(test, access=access)
 
 
-def test_characters_of_a_key_are_limited_too(tmp_path: Path, run: Any) -> None:
-    access, key = keys(tmp_path, characters_per_minute=100)
+def test_a_key_over_its_character_limit_gets_429(tmp_path: Path, run: Any) -> None:
+    access, key = access_with_key(tmp_path, characters_per_minute=100)
 
     async def test(served: Any) -> None:
         answer = await served.post({"Authorization": f"Bearer {key}"}, input="a" * 101)
@@ -247,7 +247,7 @@ def test_characters_of_a_key_are_limited_too(tmp_path: Path, run: Any) -> None:
     run(test, access=access)
 
 
-def test_a_full_house_is_answered_503_with_a_time(house: Any) -> None:
+def test_a_server_at_capacity_gives_503_with_retry_after(serve_apis: Any) -> None:
     async def test(served: Any) -> None:
         answer = await served.post()
         assert answer.status_code == 503
@@ -255,15 +255,15 @@ def test_a_full_house_is_answered_503_with_a_time(house: Any) -> None:
         assert int(answer.headers["retry-after"]) >= 1
 
     async def with_one_stream_open() -> None:
-        async with asyncio.timeout(TIMEOUT_S), house(max_streams=1) as served:
-            async with served.api.engine.stream():
+        async with asyncio.timeout(TIMEOUT_S), serve_apis(max_streams=1) as served:
+            async with served.engine.stream():
                 await test(served)
             assert (await served.post()).status_code == 200
 
     asyncio.run(with_one_stream_open())
 
 
-def test_a_voice_that_fails_before_its_first_sound_is_answered_500(run: Any) -> None:
+def test_a_failure_before_the_first_audio_gives_500(run: Any) -> None:
     async def test(served: Any) -> None:
         answer = await served.post()
         assert answer.status_code == 500
@@ -272,7 +272,7 @@ def test_a_voice_that_fails_before_its_first_sound_is_answered_500(run: Any) -> 
     run(test, broken_after=0)
 
 
-def test_a_voice_that_fails_later_ends_the_events_with_an_error(run: Any) -> None:
+def test_a_later_failure_ends_the_events_with_an_error(run: Any) -> None:
     async def test(served: Any) -> None:
         *_, last = events_of((await served.post(stream_format="sse")).text)
         assert last["type"] == "speech.audio.error"
@@ -281,7 +281,7 @@ def test_a_voice_that_fails_later_ends_the_events_with_an_error(run: Any) -> Non
     run(test, broken_after=3)
 
 
-def test_a_voice_that_fails_later_cuts_the_audio_off_so_that_the_client_knows(run: Any) -> None:
+def test_a_later_failure_leaves_the_audio_body_incomplete(run: Any) -> None:
     async def test(served: Any) -> None:
         with pytest.raises(httpx.RemoteProtocolError):
             await served.post()
@@ -303,8 +303,8 @@ def test_models_are_listed_and_looked_up(run: Any) -> None:
     run(test)
 
 
-async def leave_after_first_audio(served: Any, **fields: Any) -> None:
-    """Ask for a long text, and leave at the first byte of audio."""
+async def disconnect_after_first_audio(served: Any, **fields: Any) -> None:
+    """Request a long text and disconnect at the first byte of audio."""
     body = {"input": "word " * 800, "response_format": "pcm", **fields}
     async with served.client.stream("POST", "/v1/audio/speech", json=body) as answer:
         async for _ in answer.aiter_bytes():
@@ -312,9 +312,9 @@ async def leave_after_first_audio(served: Any, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"response_format": "mp3"}, {"stream_format": "sse"}])
-def test_a_client_that_leaves_frees_the_voice_within_a_step(fields: dict[str, Any], run: Any) -> None:
+def test_a_client_that_disconnects_frees_the_engine_within_a_step(fields: dict[str, Any], run: Any) -> None:
     async def test(served: Any) -> None:
-        await leave_after_first_audio(served, **fields)
+        await disconnect_after_first_audio(served, **fields)
         await until(lambda: served.backend.open_slots == 0)
         steps = served.backend.steps
         await asyncio.sleep(0.1)
@@ -324,7 +324,7 @@ def test_a_client_that_leaves_frees_the_voice_within_a_step(fields: dict[str, An
     run(test, step_s=0.02)
 
 
-def test_a_client_that_stops_reading_stops_its_voice_and_nobody_elses(run: Any) -> None:
+def test_a_client_that_stops_reading_pauses_its_own_request_only(run: Any) -> None:
     async def test(served: Any) -> None:
         reader, writer = await asyncio.open_connection(*served.address, limit=2**14)
         body = json.dumps({"input": "word " * 800, "response_format": "pcm"}).encode()
@@ -332,7 +332,7 @@ def test_a_client_that_stops_reading_stops_its_voice_and_nobody_elses(run: Any) 
         writer.write(head.encode() + body)
         await reader.readuntil(b"\r\n\r\n")
         before = -1
-        while before != served.backend.steps:  # until what lies between is full
+        while before != served.backend.steps:  # until the buffers between are full
             before = served.backend.steps
             await asyncio.sleep(0.3)
         assert before < 799
@@ -344,7 +344,7 @@ def test_a_client_that_stops_reading_stops_its_voice_and_nobody_elses(run: Any) 
     run(test)
 
 
-def test_requests_side_by_side_are_not_mixed_up(run: Any) -> None:
+def test_concurrent_requests_are_not_mixed_up(run: Any) -> None:
     async def test(served: Any) -> None:
         voices = ["tone-440", "tone-330"] * 20
         answers = await asyncio.gather(*(served.post(voice=voice) for voice in voices))
@@ -355,7 +355,7 @@ def test_requests_side_by_side_are_not_mixed_up(run: Any) -> None:
     run(test)
 
 
-def test_a_server_that_ends_takes_nothing_new_and_finishes_what_is_under_way(run: Any) -> None:
+def test_a_draining_server_refuses_new_requests_and_finishes_those_under_way(run: Any) -> None:
     async def test(served: Any) -> None:
         under_way = asyncio.create_task(served.post())
         await until(lambda: bool(served.api.active_responses))

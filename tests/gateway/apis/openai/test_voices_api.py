@@ -1,4 +1,4 @@
-"""Voices over HTTP: listed, made of an upload and removed, in the fields of both kinds of clients."""
+"""Voices over HTTP: listed, created from an upload and deleted, with OpenAI's and vLLM-Omni's fields."""
 
 import asyncio
 from pathlib import Path
@@ -37,7 +37,7 @@ async def listed(served: Any, headers: dict[str, str] | None = None) -> dict[str
     return body
 
 
-def test_the_voices_of_the_house_are_listed_by_id_and_name(run: Any) -> None:
+def test_bundled_voices_are_listed_by_id_and_name(run: Any) -> None:
     async def test(served: Any) -> None:
         body = await listed(served)
         assert [voice["id"] for voice in body["voices"]] == ["tone-440", "tone-330"]
@@ -47,7 +47,7 @@ def test_the_voices_of_the_house_are_listed_by_id_and_name(run: Any) -> None:
     run(test)
 
 
-def test_a_voice_is_made_listed_spoken_with_and_removed(run: Any, store: VoiceStore) -> None:
+def test_a_voice_is_created_listed_used_and_deleted(run: Any, store: VoiceStore) -> None:
     async def test(served: Any) -> None:
         answer = await create(served, ref_text="What is said.")
         assert answer.status_code == 200
@@ -88,7 +88,7 @@ def test_a_voice_is_made_listed_spoken_with_and_removed(run: Any, store: VoiceSt
         ({"audio_sample": ("a.wav", recording(0.1), "audio/wav")}, None),
     ],
 )
-def test_what_is_wrong_with_an_upload_is_answered_in_openais_words(
+def test_invalid_uploads_get_openais_errors(
     fields: dict[str, Any], param: str | None, run: Any, store: VoiceStore
 ) -> None:
     async def test(served: Any) -> None:
@@ -111,9 +111,7 @@ def test_what_is_wrong_with_an_upload_is_answered_in_openais_words(
         ("text/plain", b"\xff"),
     ],
 )
-def test_a_form_that_is_none_is_answered_400(
-    content_type: str, body: bytes, run: Any, store: VoiceStore
-) -> None:
+def test_a_malformed_form_gets_400(content_type: str, body: bytes, run: Any, store: VoiceStore) -> None:
     async def test(served: Any) -> None:
         answer = await served.client.post(PATH, content=body, headers={"content-type": content_type})
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
@@ -121,7 +119,7 @@ def test_a_form_that_is_none_is_answered_400(
     run(test, store=store)
 
 
-def test_an_upload_that_is_too_large_is_not_kept(run: Any, store: VoiceStore) -> None:
+def test_an_excessive_upload_gets_413_and_is_not_stored(run: Any, store: VoiceStore) -> None:
     async def test(served: Any) -> None:
         answer = await create(served, audio_sample=("a.wav", bytes(17 * 2**20), "audio/wav"))
         assert answer.status_code == 413
@@ -130,7 +128,7 @@ def test_an_upload_that_is_too_large_is_not_kept(run: Any, store: VoiceStore) ->
     run(test, store=store)
 
 
-def test_a_model_that_clones_nobody_says_which_does(run: Any) -> None:
+def test_a_model_that_does_not_clone_names_one_that_does(run: Any) -> None:
     async def test(served: Any) -> None:
         answer = await create(served)
         assert answer.status_code == 400
@@ -140,9 +138,7 @@ def test_a_model_that_clones_nobody_says_which_does(run: Any) -> None:
 
 
 @pytest.mark.parametrize("voice_id", ["nobody", "tone-440", "..%2f..%2fetc", "a" * 300])
-def test_a_voice_that_was_not_enrolled_is_not_there_to_be_removed(
-    voice_id: str, run: Any, store: VoiceStore
-) -> None:
+def test_only_enrolled_voices_can_be_deleted(voice_id: str, run: Any, store: VoiceStore) -> None:
     async def test(served: Any) -> None:
         answer = await served.client.delete(f"{PATH}/{voice_id}")
         assert answer.status_code == 404
@@ -150,9 +146,7 @@ def test_a_voice_that_was_not_enrolled_is_not_there_to_be_removed(
     run(test, store=store)
 
 
-def test_keys_have_voices_of_their_own_and_need_the_scope(
-    run: Any, store: VoiceStore, tmp_path: Path
-) -> None:
+def test_a_key_sees_its_own_voices_and_needs_the_scope(run: Any, store: VoiceStore, tmp_path: Path) -> None:
     file = KeysFile(tmp_path / "keys.json")
 
     def key(*scopes: Scope) -> dict[str, str]:
@@ -173,7 +167,7 @@ def test_keys_have_voices_of_their_own_and_need_the_scope(
     run(test, store=store, access=AccessControl(file))
 
 
-def test_the_speakers_statement_is_for_who_enrolled_the_voice(
+def test_consent_and_transcript_are_shown_to_the_owner_only(
     run: Any, store: VoiceStore, tmp_path: Path
 ) -> None:
     file = KeysFile(tmp_path / "keys.json")
@@ -186,19 +180,19 @@ def test_the_speakers_statement_is_for_who_enrolled_the_voice(
         np.zeros((80, 50), np.float32),
         np.ones(192, np.float32),
     )
-    store.add(prompt, name="House", about=VoiceMetadata("en", "", "The operator's consent.", "", ""))
+    store.add(prompt, name="Operator", about=VoiceMetadata("en", "", "The operator's consent.", "", ""))
 
     async def test(served: Any) -> None:
         await create(served, headers=anna, ref_text="What I say.")
-        house, own = (await listed(served, anna))["uploaded_voices"]
-        assert (house["name"], own["name"]) == ("House", "Anna")
-        assert not {"consent", "ref_text"} & house.keys()
+        operators, own = (await listed(served, anna))["uploaded_voices"]
+        assert (operators["name"], own["name"]) == ("Operator", "Anna")
+        assert not {"consent", "ref_text"} & operators.keys()
         assert (own["consent"], own["ref_text"]) == ("I agree.", "What I say.")
 
     run(test, store=store, access=AccessControl(file))
 
 
-def test_a_voice_is_removed_by_its_name_as_well(run: Any, store: VoiceStore) -> None:
+def test_a_voice_is_deleted_by_name_too(run: Any, store: VoiceStore) -> None:
     async def test(served: Any) -> None:
         made = (await create(served)).json()["id"]
         removed = await served.client.delete(f"{PATH}/Anna")
@@ -208,9 +202,7 @@ def test_a_voice_is_removed_by_its_name_as_well(run: Any, store: VoiceStore) -> 
     run(test, store=store)
 
 
-def test_a_recording_that_comes_with_a_request_is_spoken_like_and_forgotten(
-    run: Any, store: VoiceStore
-) -> None:
+def test_a_request_with_a_recording_uses_its_voice_and_drops_it(run: Any, store: VoiceStore) -> None:
     async def test(served: Any) -> None:
         answers = await asyncio.gather(
             *(served.post(ref_audio=as_data_url(recording()), ref_text="What is said.") for _ in range(3))
@@ -218,7 +210,7 @@ def test_a_recording_that_comes_with_a_request_is_spoken_like_and_forgotten(
         for answer in answers:
             pcm = np.frombuffer(answer.content, "<i2")
             assert np.argmax(np.abs(np.fft.rfft(pcm))) * 24_000 / len(pcm) == pytest.approx(220, abs=2)
-        while len(served.backend.voices) > 2:  # two of the house, and none that is lent
+        while len(served.backend.voices) > 2:  # the backend's own; no temporary one is left
             await asyncio.sleep(0.001)
         assert store.list() == ()
 
@@ -239,9 +231,7 @@ def test_a_recording_that_comes_with_a_request_is_spoken_like_and_forgotten(
         as_data_url(b"no sound"),
     ],
 )
-def test_a_reference_that_is_no_recording_or_is_nobodys_business_is_refused(
-    url: str, run: Any, store: VoiceStore
-) -> None:
+def test_an_unusable_or_forbidden_reference_is_refused(url: str, run: Any, store: VoiceStore) -> None:
     async def test(served: Any) -> None:
         answer = await served.post(ref_audio=url)
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
@@ -251,18 +241,16 @@ def test_a_reference_that_is_no_recording_or_is_nobodys_business_is_refused(
     run(test, store=store)
 
 
-def test_a_reference_needs_the_scope_and_a_model_that_clones(
-    run: Any, store: VoiceStore, tmp_path: Path
-) -> None:
+def test_a_reference_needs_the_scope_and_a_cloning_model(run: Any, store: VoiceStore, tmp_path: Path) -> None:
     file = KeysFile(tmp_path / "keys.json")
     speaker = {"Authorization": f"Bearer {file.add('test', (Scope.SPEAK,), KeyLimits())}"}
 
     async def without_the_scope(served: Any) -> None:
         assert (await served.post(speaker, ref_audio=as_data_url(recording()))).status_code == 403
 
-    async def of_a_model_that_clones_nobody(served: Any) -> None:
+    async def without_a_cloning_model(served: Any) -> None:
         answer = await served.post(ref_audio="http://127.0.0.1/never-fetched")
         assert "CosyVoice 2 or 3" in answer.json()["error"]["message"]
 
     run(without_the_scope, store=store, access=AccessControl(file))
-    run(of_a_model_that_clones_nobody)
+    run(without_a_cloning_model)

@@ -1,1 +1,0 @@
-"""The protocol of vivavoce's own WebSocket."""
