@@ -13,11 +13,11 @@ protocols, keys, sockets, and which voice a name means.
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self, get_args
 
 import numpy as np
 
-from ...adapters.audio.encoders import AudioFormat, open_encoder
+from ...adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
 from ...tts_engine.backends.base import Delivery
@@ -26,6 +26,10 @@ from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
 from ...tts_engine.stream import Stream
 
+# Media types of all formats, without their parameters.
+AUDIO_CONTENT_TYPES: Final = tuple(
+    AudioFormat(codec).content_type.partition(";")[0] for codec in get_args(Codec)
+)
 _ENGINE_SPEED_RANGE = (0.5, 2.0)  # what a voice does itself; the rest is stretched
 _SPEED_RANGE, _PITCH_RANGE, _VOLUME_RANGE = (0.25, 4.0), (0.5, 2.0), (0.0, 10.0)
 

@@ -5,22 +5,27 @@ A new dialect is a folder beside this file, and one line in ``__init__``, ``moun
 """
 
 import asyncio
+from typing import Final
 
 from ...tts_engine.engine import Engine
 from ..access.access_control import AccessControl
 from ..access.url_guard import UrlGuard
+from ..calls.api_operations import CALL_SOCKET
 from ..voice_registry import VoiceRegistry
 from ..web.app import Mount
 from ..web.openapi.document import OpenApiRoutes
 from ..web.request_log import RequestLog
 from .dashscope.audio_store import AudioStore
 from .dashscope.http_api import DashScopeHttpApi
-from .dashscope.socket_api import DashScopeSocketApi
-from .native_stream.socket_api import NativeStreamApi
+from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
+from .native_stream.socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 from .openai.speech_api import OpenAISpeechApi
 from .openai.voice_resolver import OpenAIVoiceResolver
 from .openai.voices_api import OpenAIVoicesApi
 from .speech_server import SpeechServer
+
+# In the OpenAPI document. The calls API mounts its socket itself; the document is of the whole server.
+WEBSOCKETS: Final = (NATIVE_STREAM_OPERATION, DASHSCOPE_SOCKET_OPERATION, CALL_SOCKET)
 
 
 class SpeechApis:
@@ -55,7 +60,7 @@ class SpeechApis:
             self.native_stream,
             self.dashscope,
             self.dashscope_http,
-            OpenApiRoutes(),
+            OpenApiRoutes(WEBSOCKETS),
         )
         return [Mount(api.routes(), None) for api in apis]
 

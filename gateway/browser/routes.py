@@ -24,6 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from ..access.dependencies import grant_of
 from ..calls.messages import describe_validation_error, describe_voices
+from . import api_operations
 from .calls import BrowserCalls
 from .offers import Candidates, Offer
 
@@ -50,41 +51,41 @@ def routes(calls: BrowserCalls) -> APIRouter:
     router = APIRouter()
     page = StaticFiles(directory=PAGE_DIRECTORY)
 
-    @router.post("/api/offer")
+    @router.post("/api/offer", **api_operations.OFFER)
     async def offer(request: Request) -> JSONResponse:
         return await _take_offer(calls, request)
 
-    @router.patch("/api/offer")
+    @router.patch("/api/offer", **api_operations.TRICKLE)
     async def candidates(request: Request) -> JSONResponse:
         return await _take_candidates(calls, request)
 
-    @router.get("/status")
+    @router.get("/status", **api_operations.STATUS)
     async def status(request: Request) -> JSONResponse:
         voices = [voice.fields() for voice in describe_voices(calls.voices.for_grant(grant_of(request)))]
         return JSONResponse({"status": "ready", "transports": ["webrtc"], "voices": voices})
 
-    @router.post("/start")
+    @router.post("/start", **api_operations.START)
     async def start(request: Request) -> JSONResponse:
         transport = _transport(await _json(request))
         if transport != "webrtc":
             raise HTTPException(400, f"transport {transport!r}; only 'webrtc' can be started here")
         return JSONResponse({"sessionId": calls.issue_session_id()})
 
-    @router.post("/sessions/{session_id}/api/offer")
+    @router.post("/sessions/{session_id}/api/offer", **api_operations.OFFER_IN_SESSION)
     async def session_offer(session_id: str, request: Request) -> JSONResponse:
         _check_started(calls, session_id)
         return await _take_offer(calls, request)
 
-    @router.patch("/sessions/{session_id}/api/offer")
+    @router.patch("/sessions/{session_id}/api/offer", **api_operations.TRICKLE_IN_SESSION)
     async def session_candidates(session_id: str, request: Request) -> JSONResponse:
         _check_started(calls, session_id)
         return await _take_candidates(calls, request)
 
-    @router.get("/")
+    @router.get("/", **api_operations.PAGE)
     async def index(request: Request) -> Response:
         return await _page_file(page, "index.html", request)
 
-    @router.get("/page/{name}")
+    @router.get("/page/{name}", **api_operations.PAGE_FILE)
     async def page_file(name: str, request: Request) -> Response:
         return await _page_file(page, name, request)
 
@@ -98,11 +99,11 @@ def _add_pipecat_client(router: APIRouter) -> None:
         return
     files = StaticFiles(directory=Path(found.origin).parent / "client" / "dist")
 
-    @router.get("/client")
+    @router.get("/client", include_in_schema=False)
     async def client() -> RedirectResponse:
         return RedirectResponse("/client/")
 
-    @router.get("/client/{path:path}")
+    @router.get("/client/{path:path}", include_in_schema=False)
     async def client_file(path: str, request: Request) -> Response:
         return await files.get_response(path or "index.html", request.scope)
 

@@ -33,6 +33,7 @@ from ..access.access_control import Grant
 from ..access.dependencies import grant_of
 from ..access.errors import KeyRefused, RateLimited
 from ..voice_registry import VoiceRegistry
+from . import api_operations
 from .attachment import AttachmentOptions, CallAttachment
 from .call import CallSpeechOptions
 from .messages import (
@@ -76,26 +77,26 @@ def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegis
     """
     router = APIRouter(prefix="/v1/calls")
 
-    @router.get("")
+    @router.get("", **api_operations.LIST_CALLS)
     async def list_calls() -> JSONResponse:
         return JSONResponse({"calls": [describe_call(active_call).fields() for active_call in registry]})
 
-    @router.get("/{call_id}")
+    @router.get("/{call_id}", **api_operations.GET_CALL)
     async def get_call(call_id: str) -> JSONResponse:
         return JSONResponse(describe_call(registry.get(call_id)).fields())
 
-    @router.delete("/{call_id}")
+    @router.delete("/{call_id}", **api_operations.HANG_UP)
     async def hang_up(call_id: str) -> JSONResponse:
         registry.get(call_id).call.hang_up(_HANG_UP_REASON)
         return JSONResponse({"call": call_id, "status": "hung up"})
 
-    @router.post("/{call_id}/discard")
+    @router.post("/{call_id}/discard", **api_operations.DISCARD)
     async def discard(call_id: str) -> JSONResponse:
         cut = registry.get(call_id).call.discard()
         words = [word.text for word in cut.words]
         return JSONResponse({"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words})
 
-    @router.post("/{call_id}/speech")
+    @router.post("/{call_id}/speech", **api_operations.SPEAK)
     async def speak(call_id: str, request: Request) -> JSONResponse:
         active_call, body = registry.get(call_id), _ChargedBody(request, grant_of(request))
         with registry.attach(active_call):

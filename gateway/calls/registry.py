@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...tts_engine.errors import BadRequest, Overloaded
+from ...tts_engine.errors import Overloaded
+from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call, CallLeg
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ logger = logging.getLogger(__name__)
 _RETRY_AFTER_S = 5.0  # a call lasts minutes, but of a hundred calls one ends soon
 
 
-class CallUnknown(BadRequest):
+class CallUnknown(ResourceNotFound):
     """No call of that id is up."""
 
 
-class CallAlreadyAttached(BadRequest):
+class CallAlreadyAttached(ResourceConflict):
     """Another program is attached to that call."""
 
 

@@ -1,16 +1,16 @@
-"""One HTTP server for everything: whose routes it has, who is let in to them, and how the house refuses.
+"""The FastAPI app: mounts of routes, access control, CORS, errors, and the operator's routes.
 
-    request -> cookie of the page, CORS -> a mount's scope -> its routes -> an answer, or {"error": sentence}
+    request -> page cookie, CORS -> scope of its mount -> route -> response, or {"error": message}
 
-An API that has words of its own for a refusal asks for keys and refuses itself (``Mount.scope`` None); all
-other routes raise, and are answered here. Here, too, are the operator's routes: alive, ready, metrics. The
-server runs in the gateway's own event loop; signals are the process's affair, not this server's.
+The speech APIs have errors of their own, so they check keys themselves (``Mount.scope`` is None). Other
+routes raise, and the handlers here answer. ``http_server`` runs the app.
 """
 
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.exceptions import WebSocketRequestValidationError
@@ -28,15 +28,45 @@ from ..access.access_control import AccessControl
 from ..access.dependencies import PageCookieMiddleware, require_scope
 from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ..access.keys import Scope
-from ..calls.registry import CallAlreadyAttached, CallUnknown
+from .errors import ResourceConflict, ResourceNotFound
+from .openapi.operations import content_response, json_response, operation
+from .responses import Status, native_errors
+
+# The first class that matches counts; any other BadRequest is 400.
+_STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
+    KeyRefused: 401,
+    ScopeMissing: 403,
+    OriginRefused: 403,
+    ResourceNotFound: 404,
+    ResourceConflict: 409,
+    RateLimited: 429,
+    Overloaded: 503,
+}
+
+
+_HEALTH: Final = operation("health", "Whether the process is alive.", json_response(Status), public=True)
+_READINESS: Final = operation(
+    "readiness",
+    "Whether the server accepts calls.",
+    json_response(Status),
+    json_response(Status, 503, "Not now."),
+    public=True,
+)
+_METRICS: Final = operation(
+    "metrics",
+    "Metrics for Prometheus.",
+    content_response("Prometheus text format.", "text/plain"),
+    native_errors(),
+    description="Needs the scope 'admin'.",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Routes and the scope that each asks for; None where they ask themselves, in words of their own."""
+    """Routes and the scope that a key needs for them."""
 
     router: APIRouter
-    scope: Scope | None
+    scope: Scope | None  # None for routes that check keys themselves
 
 
 def make_app(
@@ -46,7 +76,11 @@ def make_app(
     access: AccessControl,
     mounts: Sequence[Mount] = (),
 ) -> FastAPI:
-    """The app. ``unready`` answers why no call should be sent here now, or None."""
+    """Return the app.
+
+    unready: returns why the server accepts no calls now, None if it does. registry: what /metrics shows.
+    """
+    # FastAPI's own pages load scripts from other hosts; ``openapi.document`` has others.
     app = FastAPI(title="vivavoce", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(BadRequest, _handle_error)
     app.add_exception_handler(Overloaded, _handle_error)
@@ -57,18 +91,18 @@ def make_app(
         keys = [] if mount.scope is None else [Depends(require_scope(access, mount.scope))]
         app.include_router(mount.router, dependencies=keys)
 
-    @app.get("/healthz")
+    @app.get("/healthz", **_HEALTH)
     async def healthz() -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
-    @app.get("/readyz")
+    @app.get("/readyz", **_READINESS)
     async def readyz() -> JSONResponse:
         reason = unready()
         if reason is None:
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
 
-    @app.get("/metrics", dependencies=[Depends(require_scope(access, Scope.ADMIN))])
+    @app.get("/metrics", dependencies=[Depends(require_scope(access, Scope.ADMIN))], **_METRICS)
     async def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -87,17 +121,6 @@ def _allow_browser_origins(app: FastAPI, access: AccessControl) -> None:
         )
 
 
-_STATUS_BY_ERROR: Mapping[type[Exception], int] = {
-    KeyRefused: 401,
-    ScopeMissing: 403,
-    OriginRefused: 403,
-    CallUnknown: 404,
-    CallAlreadyAttached: 409,
-    RateLimited: 429,
-    Overloaded: 503,
-}
-
-
 class _ErrorResponse(JSONResponse):
     """The answer to a request or, before it is accepted, to a WebSocket."""
 
@@ -106,14 +129,14 @@ class _ErrorResponse(JSONResponse):
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         await super().__call__(scope, receive, send)
-        # A WebSocket's server is done with it by then; returning before is an error in its log.
+        # uvicorn ends a refused WebSocket in its next step; returning before is logged as an error.
         await asyncio.sleep(0)
 
 
 async def _handle_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
-    response = _ErrorResponse(str(error), _STATUS_BY_ERROR.get(type(error), 400))
+    response = _ErrorResponse(str(error), _status_of(error))
     if isinstance(error, KeyRefused):
-        # A browser that opens a page asks its user, a program does not.
+        # A browser that opens a page asks its user for a password, which is the key.
         accepts_html = "text/html" in connection.headers.get("accept", "")
         response.headers["www-authenticate"] = 'Basic realm="vivavoce"' if accepts_html else "Bearer"
     if isinstance(error, RateLimited | Overloaded):
@@ -121,8 +144,12 @@ async def _handle_error(connection: HTTPConnection, error: Exception) -> JSONRes
     return response
 
 
+def _status_of(error: Exception) -> int:
+    return next((status for kind, status in _STATUS_BY_ERROR.items() if isinstance(error, kind)), 400)
+
+
 async def _handle_http_exception(connection: HTTPConnection, error: Exception) -> JSONResponse:
-    """What is wrong with a request as such: a path, a method, a body that is no JSON."""
+    """Answer what the framework refuses: a path, a method, a body that is not JSON."""
     assert isinstance(error, HTTPException)
     return _ErrorResponse(error.detail, error.status_code, error.headers)
 

@@ -43,6 +43,10 @@ from .validation import DashScopeMessage, explained, parse_message
 _ACTIONS: Final = ("run-task", "continue-task", "finish-task")
 
 
+def _keep(value: object) -> object:
+    return value
+
+
 def _read_null_as_empty(value: object) -> object:
     return {} if value is None else value
 
@@ -59,13 +63,6 @@ class FrameHeader(DashScopeMessage):
         Literal["run-task", "continue-task", "finish-task"],
         explained(f"header.action must be one of {', '.join(_ACTIONS)}"),
     ]
-
-
-class ClientFrame(DashScopeMessage):
-    """A frame of a client, its payload not validated yet: that depends on the action."""
-
-    header: Annotated[FrameHeader, BeforeValidator(_read_null_as_empty)]
-    payload: dict[str, Any] = {}  # noqa: RUF012  # pydantic copies defaults
 
 
 class DashScopeTextInput(DashScopeMessage):
@@ -119,6 +116,18 @@ class FinishTaskPayload(DashScopeMessage):
     """The end of the text, or a cancellation."""
 
     input: FinishInput = FinishInput()
+
+
+class ClientFrame(DashScopeMessage):
+    """A frame of a client, its payload not validated yet: that depends on the action."""
+
+    header: Annotated[FrameHeader, BeforeValidator(_read_null_as_empty)]
+    payload: Annotated[
+        dict[str, Any],
+        BeforeValidator(
+            _keep, json_schema_input_type=RunTaskPayload | ContinueTaskPayload | FinishTaskPayload
+        ),
+    ] = {}  # noqa: RUF012  # pydantic copies defaults
 
 
 class ServerFrameHeader(BaseModel):

@@ -14,6 +14,7 @@ import asyncio
 import json
 import math
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import Final
 from uuid import uuid4
 
@@ -31,10 +32,24 @@ from ....tts_engine.engine import Engine
 from ....tts_engine.errors import UnknownVoice, VivavoceError
 from ...access.keys import Scope
 from ...access.url_guard import UrlGuard
+from ...web.openapi.operations import (
+    ACCESS_ERRORS,
+    ENROLLMENT_NOTE,
+    EVENT_STREAM,
+    RATE_LIMITED,
+    SPEECH_ERRORS,
+    Responses,
+    content_response,
+    error_responses,
+    event_stream,
+    json_body,
+    json_response,
+    operation,
+)
 from ...web.request_body import with_bounded_body
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import StreamedBody, cancel_on_disconnect
-from ..speech import EncodedChunk, open_encoded_stream
+from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk, open_encoded_stream
 from ..speech_response import ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .audio_store import AudioStore, StoredAudio
@@ -66,6 +81,67 @@ _THREAD_PARSING_BYTES: Final = 1 << 18  # a larger body would block the event lo
 _API: Final = "dashscope-http"
 
 
+def _dashscope_errors(*errors: Mapping[int, str]) -> Responses:
+    return error_responses(DashScopeErrorBody, ACCESS_ERRORS, *errors)
+
+
+_BAD_RANGE: Final = {400: "The Range header is malformed.", 416: "The audio has no such part."}
+_NO_AUDIO: Final = "The audio does not exist or has expired."
+_SYNTHESIZE: Final = operation(
+    "synthesize",
+    "Speak a text, for clients of DashScope.",
+    {
+        200: {
+            "model": SpeechSynthesizerResponse,
+            "description": "A link to the audio, or events, of which the last has the link.",
+            "content": event_stream(SpeechSynthesizerEvent, SpeechSynthesizerResponse),
+        }
+    },
+    _dashscope_errors(
+        {400: "A field is invalid, or the body is too long."}, {404: "No such model."}, SPEECH_ERRORS
+    ),
+    header_parameters=[
+        {
+            "name": "X-DashScope-SSE",
+            "in": "header",
+            "description": "'enable' for events with the audio in base64, while it is made.",
+            "schema": {"type": "string", "examples": ["enable"]},
+        }
+    ],
+    body=json_body(SpeechSynthesizerRequest),
+)
+_CUSTOMIZE: Final = operation(
+    "customize",
+    "Enrol, list, look up, replace and delete voices, for clients of DashScope.",
+    json_response(VoiceCustomizationResponse),
+    _dashscope_errors(
+        {400: "A field is invalid, no such voice, or the recording is unreachable or unusable."},
+        {404: "No such model."},
+        RATE_LIMITED,
+        {503: "The server is shutting down."},
+    ),
+    description=ENROLLMENT_NOTE,
+    body=json_body(VoiceCustomizationRequest),
+)
+_GET_AUDIO: Final = operation(
+    "getAudio",
+    "Fetch the audio behind a link of SpeechSynthesizer.",
+    content_response("The audio.", *AUDIO_CONTENT_TYPES),
+    content_response("The part that a Range header names.", *AUDIO_CONTENT_TYPES, status=206),
+    json_response(MissingAudioBody, 404, _NO_AUDIO),
+    {status: {"description": text, "content": {"text/plain": {}}} for status, text in _BAD_RANGE.items()},
+    public=True,
+)
+_HEAD_AUDIO: Final = operation(
+    "headAudio",
+    "Ask for the length and type of that audio.",
+    {200: {"description": "The audio exists."}, 206: {"description": "The part exists."}},
+    {404: {"description": _NO_AUDIO}},
+    {status: {"description": text} for status, text in _BAD_RANGE.items()},
+    public=True,
+)
+
+
 class DashScopeHttpApi:
     """The routes of DashScope's HTTP API. Belongs to an event loop; ``store`` is closed by its owner."""
 
@@ -81,9 +157,10 @@ class DashScopeHttpApi:
     def routes(self) -> APIRouter:
         """Return the routes, which check keys themselves."""
         router = APIRouter(prefix=PATH)
-        router.add_api_route("/customization", self._customize, methods=["POST"])
-        router.add_api_route("/SpeechSynthesizer", self._synthesize, methods=["POST"])
-        router.add_api_route("/results/{id}", self._result, methods=["GET", "HEAD"])
+        router.add_api_route("/customization", self._customize, methods=["POST"], **_CUSTOMIZE)
+        router.add_api_route("/SpeechSynthesizer", self._synthesize, methods=["POST"], **_SYNTHESIZE)
+        router.add_api_route("/results/{id}", self._result, methods=["GET"], **_GET_AUDIO)
+        router.add_api_route("/results/{id}", self._result, methods=["HEAD"], **_HEAD_AUDIO)
         return router
 
     async def finish(self, within_s: float) -> None:
@@ -120,7 +197,7 @@ class _DashScopeSpeechResponse(SpeechResponse):
     """The answer to one SpeechSynthesizer request: JSON, or events while the text is spoken."""
 
     def __init__(self, api: DashScopeHttpApi, request: Request) -> None:
-        headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
+        headers = {"content-type": EVENT_STREAM, "cache-control": "no-store"}
         super().__init__(api.active_responses, request, str(uuid4()), headers)
         self._api = api
 

@@ -43,17 +43,21 @@ from ....adapters.ssml import parse_ssml
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ...access.access_control import Grant
+from ...web.openapi.operations import WebSocketOperation
 from ...web.request_log import RequestRecord
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
 from ..speech import EncodedChunk, EncodedStream, open_encoded_stream
 from ..speech_server import SpeechServer
 from .errors import to_dashscope_error
-from .frames import DashScopeFrameCodec
+from .frames import ClientFrame, DashScopeFrameCodec, ServerFrame
 from .models import DashScopeErrorBody, check_dashscope_model
 from .parameters import SpeechParameters
 from .request_mapping import VoiceResolver, make_synthesis_options, resolve_dashscope_voice
 
 PATH = "/api-ws/v1/inference"
+DASHSCOPE_SOCKET_OPERATION = WebSocketOperation(
+    PATH, "DashScope's tasks; audio comes in binary messages.", ClientFrame, ServerFrame
+)
 _API = "dashscope"  # in the log and the metrics
 
 

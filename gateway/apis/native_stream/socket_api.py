@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded
 from ...access.access_control import Grant
+from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
 from ..openai.errors import InvalidRequestError, to_openai_error
 from ..openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
@@ -41,6 +42,7 @@ from .models import (
     AudioWords,
     NativeStreamAnswer,
     NativeStreamMessage,
+    NativeStreamServerMessage,
     SessionConfig,
     StreamErrorReport,
     UtteranceDone,
@@ -56,6 +58,12 @@ PATH: Final = "/v1/audio/speech/stream"
 IDLE_S: Final = 60.0  # ``adapters.client`` replaces idle connections after half of it
 MAX_QUEUED_CHARACTERS: Final = 256 * 1024  # of one connection; hours of speech
 MAX_QUEUED_UTTERANCES: Final = 64
+NATIVE_STREAM_OPERATION: Final = WebSocketOperation(
+    PATH,
+    "Speak text while it is written; audio comes in binary messages.",
+    NativeStreamMessage,
+    NativeStreamServerMessage,
+)
 _THREAD_PARSING_CHARACTERS: Final = 256 * 1024  # longer messages hold a recording and are parsed on a thread
 _API: Final = "socket"  # in the log and the metrics
 _Recording = tuple[str, str]  # ref_audio, ref_text

@@ -19,13 +19,23 @@ from pydantic import BaseModel
 from ....tts_engine.chunk import SAMPLE_RATE
 from ...access.access_control import Grant
 from ...access.keys import Scope
+from ...web.openapi.operations import (
+    BINARY_CONTENT,
+    BODY_TOO_LONG,
+    EVENT_STREAM,
+    SPEECH_ERRORS,
+    event_stream,
+    json_body,
+    json_response,
+    operation,
+)
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
-from ..speech import SynthesisOptions, open_encoded_stream
+from ..speech import AUDIO_CONTENT_TYPES, SynthesisOptions, open_encoded_stream
 from ..speech_response import ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .errors import to_openai_error
-from .json_endpoint import error_json, json_endpoint, new_request_id
+from .json_endpoint import REQUEST_ID_HEADER, error_json, json_endpoint, new_request_id, openai_errors
 from .models import (
     OPENAI_MODELS,
     OWN_MODEL,
@@ -42,9 +52,38 @@ from .voice_resolver import OpenAIVoiceResolver, check_openai_model, make_synthe
 
 DEFAULT_MAX_TEXT_CHARACTERS: Final = 4_096  # OpenAI's own limit
 _API: Final = "openai"  # in the log and the metrics
-_EVENT_STREAM: Final = "text/event-stream"
 _SPEECH_IDS_PER_S: Final = 25  # unit of `output_tokens`
 _STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # nginx would buffer
+_NO_MODEL: Final = {404: "The model does not exist."}
+
+_SPEAK: Final = operation(
+    "speak",
+    "Speak a text.",
+    {
+        200: {
+            "description": "Audio of the requested format, or events.",
+            "headers": REQUEST_ID_HEADER,
+            "content": {
+                **dict.fromkeys(AUDIO_CONTENT_TYPES, BINARY_CONTENT),
+                **event_stream(SpeechAudioDelta, SpeechAudioDone, SpeechAudioError),
+            },
+        }
+    },
+    openai_errors({400: "A field is invalid; 'param' names it."}, _NO_MODEL, BODY_TOO_LONG, SPEECH_ERRORS),
+    description="The audio is sent while it is made. With 'stream_format': 'sse' it is in base64 in events "
+    "speech.audio.delta; speech.audio.done with the usage, or speech.audio.error, ends them.",
+    body=json_body(CreateSpeechRequest),
+)
+_LIST_MODELS: Final = operation(
+    "listModels", "List the names that 'model' may have.", json_response(OpenAIModelList), openai_errors()
+)
+_GET_MODEL: Final = operation(
+    "getModel",
+    "Look a model up.",
+    json_response(OpenAIModel),
+    openai_errors(_NO_MODEL),
+    path_parameters=("model",),
+)
 
 
 class OpenAISpeechApi:
@@ -67,9 +106,9 @@ class OpenAISpeechApi:
         router, access = APIRouter(), self.server.access
         list_models = json_endpoint(access, Scope.SPEAK, self._list_models)
         get_model = json_endpoint(access, Scope.SPEAK, self._get_model)
-        router.add_api_route("/v1/audio/speech", self._speak, methods=["POST"])
-        router.add_api_route("/v1/models", list_models, methods=["GET"])
-        router.add_api_route("/v1/models/{model:path}", get_model, methods=["GET"])
+        router.add_api_route("/v1/audio/speech", self._speak, methods=["POST"], **_SPEAK)
+        router.add_api_route("/v1/models", list_models, methods=["GET"], **_LIST_MODELS)
+        router.add_api_route("/v1/models/{model:path}", get_model, methods=["GET"], **_GET_MODEL)
         return router
 
     async def finish(self, within_s: float) -> None:
@@ -113,7 +152,7 @@ class _OpenAISpeechResponse(SpeechResponse):
 
     async def end_with_error(self, error: Exception) -> None:
         # Audio formats have no errors: a body without its end is one.
-        if self.stream_headers["content-type"] == _EVENT_STREAM:
+        if self.stream_headers["content-type"] == EVENT_STREAM:
             event = SpeechAudioError(error=to_openai_error(error).detail)
             await self.body_stream.write(encode_server_sent_event(event))
             await self.body_stream.end()
@@ -129,7 +168,7 @@ class _OpenAISpeechResponse(SpeechResponse):
     ) -> None:
         as_events = speech.stream_format == "sse"
         body = self.body_stream
-        self.stream_headers["content-type"] = _EVENT_STREAM if as_events else options.audio.content_type
+        self.stream_headers["content-type"] = EVENT_STREAM if as_events else options.audio.content_type
         body.bytes_per_s = options.audio.bytes_per_second
         samples = 0
         async with open_encoded_stream(self._api.server.engine, options) as utterance:

@@ -16,9 +16,19 @@ from ....tts_engine.voices.store import StoredVoice
 from ...access.access_control import AccessControl, Grant
 from ...access.keys import Scope
 from ...voice_registry import ListedVoice, NewVoice, VoiceRegistry
+from ...web.openapi.operations import (
+    BODY_TOO_LONG,
+    ENROLLMENT_NOTE,
+    RATE_LIMITED,
+    form_body,
+    json_response,
+    links,
+    operation,
+)
 from .errors import OpenAIResourceNotFound
-from .json_endpoint import json_endpoint
+from .json_endpoint import json_endpoint, openai_errors
 from .models import (
+    CreateVoiceForm,
     OpenAICreatedVoice,
     OpenAIDeletedVoice,
     OpenAIVoice,
@@ -28,6 +38,35 @@ from .models import (
 from .request_parsing import read_voice_form
 
 _PATH: Final = "/v1/audio/voices"
+_LIST: Final = operation(
+    "listVoices",
+    "List the voices that the key may use.",
+    json_response(OpenAIVoiceList, links=links("voice_id", "/uploaded_voices/0/id", "deleteVoice")),
+    openai_errors(),
+)
+_CREATE: Final = operation(
+    "createVoice",
+    "Make a voice of a recording.",
+    json_response(OpenAICreatedVoice),
+    openai_errors(
+        {400: "The form or the recording is unusable, or the loaded model clones no voices."},
+        BODY_TOO_LONG,
+        RATE_LIMITED,
+        {503: "Too many recordings are waiting, or the disk is full."},
+    ),
+    description=ENROLLMENT_NOTE,
+    body=form_body(CreateVoiceForm),
+)
+_DELETE: Final = operation(
+    "deleteVoice",
+    "Delete a voice of the key's.",
+    json_response(OpenAIDeletedVoice),
+    openai_errors(
+        {400: "The voice is the operator's.", 404: "No such voice is enrolled.", 503: "The disk is full."}
+    ),
+    description="Needs the scope 'enrol'.",
+    path_parameters=("voice_id",),
+)
 
 
 class OpenAIVoicesApi:
@@ -43,9 +82,9 @@ class OpenAIVoicesApi:
         list_voices = json_endpoint(access, Scope.SPEAK, self._list)
         create_voice = json_endpoint(access, Scope.ENROLL, self._create)
         delete_voice = json_endpoint(access, Scope.ENROLL, self._delete)
-        router.add_api_route(_PATH, list_voices, methods=["GET"])
-        router.add_api_route(_PATH, create_voice, methods=["POST"])
-        router.add_api_route(f"{_PATH}/{{voice_id}}", delete_voice, methods=["DELETE"])
+        router.add_api_route(_PATH, list_voices, methods=["GET"], **_LIST)
+        router.add_api_route(_PATH, create_voice, methods=["POST"], **_CREATE)
+        router.add_api_route(f"{_PATH}/{{voice_id}}", delete_voice, methods=["DELETE"], **_DELETE)
         return router
 
     async def _list(self, request: Request, grant: Grant) -> OpenAIVoiceList:

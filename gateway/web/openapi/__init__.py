@@ -1,1 +1,1 @@
-"""The OpenAPI document and the page that shows it."""
+"""The OpenAPI document, generated from the routes, and the page that shows it."""

@@ -1,4 +1,4 @@
-"""The OpenAPI document is of the routes that there are, and its page needs nothing from elsewhere."""
+"""The OpenAPI document describes the routes that exist, and its page loads nothing from other hosts."""
 
 import asyncio
 import re
@@ -8,55 +8,65 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 
 from vivavoce import __version__
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
-from vivavoce.gateway.apis.speech_apis import SpeechApis
+from vivavoce.gateway.apis.speech_apis import WEBSOCKETS, SpeechApis
 from vivavoce.gateway.browser.routes import routes as browser_routes
 from vivavoce.gateway.calls import api
 from vivavoce.gateway.web.app import Mount, make_app
-from vivavoce.gateway.web.openapi.document import html_page, openapi_document
+from vivavoce.gateway.web.openapi.docs_page import html_page
+from vivavoce.gateway.web.openapi.document import openapi_document
 from vivavoce.tts_engine.metrics import Metrics
-
-DOCUMENT: dict[str, Any] = openapi_document()
-OPERATIONS = {
-    (method, path): operation
-    for path, methods in DOCUMENT["paths"].items()
-    for method, operation in methods.items()
-    if method != "parameters"
-}
 
 
 class NoEngine:
-    """Enough of an engine for routes that are not asked for speech."""
+    """An engine for routes that are not asked for speech."""
 
     metrics = Metrics()
 
 
-def mounts(access: AccessControl) -> list[Mount]:
-    """All that a gateway mounts, with nobody behind it."""
-    nobody: Any = None
+def all_mounts(access: AccessControl) -> list[Mount]:
+    """All routes that a gateway mounts, over nothing."""
+    nothing: Any = None
     engine: Any = NoEngine()
     return [
-        *SpeechApis(engine, access, nobody, UrlGuard(), 100).mounts(),
-        Mount(api.routes(nobody, nobody, nobody), Scope.CALLS),
-        Mount(browser_routes(nobody), Scope.CALLS),
+        *SpeechApis(engine, access, nothing, UrlGuard(), 100).mounts(),
+        Mount(api.routes(nothing, nothing, nothing), Scope.CALLS),
+        Mount(browser_routes(nothing), Scope.CALLS),
     ]
 
 
-def app_of(access: AccessControl, *mounted: Mount) -> FastAPI:
-    return make_app(unready=lambda: None, registry=Metrics().registry, access=access, mounts=mounted)
+def make_full_app(access: AccessControl, mounts: list[Mount]) -> FastAPI:
+    return make_app(unready=lambda: None, registry=Metrics().registry, access=access, mounts=mounts)
+
+
+ACCESS = AccessControl.open_to_all()
+MOUNTS = all_mounts(ACCESS)
+APP = make_full_app(ACCESS, MOUNTS)
+ROUTES = [route for mount in MOUNTS for route in mount.router.routes] + APP.routes
+DOCUMENT: dict[str, Any] = openapi_document(APP.routes, WEBSOCKETS)
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+OPERATIONS = {
+    (method, path): operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+
+
+def schema_name(operation: dict[str, Any], status: int) -> str:
+    """The model of an operation's JSON response."""
+    content = operation["responses"][str(status)]["content"]["application/json"]
+    return str(content["schema"]["$ref"].rpartition("/")[2])
 
 
 def test_the_document_has_every_route_and_no_other() -> None:
-    access = AccessControl.open_to_all()
-    routes = [route for mount in mounts(access) for route in mount.router.routes] + app_of(access).routes
     served = {
         (method.lower(), route.path.replace(":path", ""))
-        for route in routes
+        for route in ROUTES
         if isinstance(route, APIRoute)
         for method in route.methods
     }
@@ -64,47 +74,105 @@ def test_the_document_has_every_route_and_no_other() -> None:
     assert set(OPERATIONS) == served - optional
 
 
-def test_whoever_has_no_key_or_a_poor_one_gets_the_refusal_that_is_documented(tmp_path: Path) -> None:
+def test_every_websocket_route_has_its_messages_in_the_document() -> None:
+    served = {route.path.rstrip("/") for route in ROUTES if isinstance(route, APIWebSocketRoute)}
+    assert set(DOCUMENT["x-websockets"]) == served
+    for websocket in DOCUMENT["x-websockets"].values():
+        assert websocket["summary"]
+        assert websocket["clientMessages"]
+        assert websocket["serverMessages"]
+    assert {"SessionConfig", "AudioStart"} <= set(SCHEMAS)
+
+
+@pytest.mark.parametrize("route", sorted(OPERATIONS))
+def test_every_operation_says_what_it_does_and_what_each_status_means(route: tuple[str, str]) -> None:
+    operation = OPERATIONS[route]
+    assert operation["operationId"]
+    assert operation["summary"]
+    assert all(answer["description"] for answer in operation["responses"].values())
+    assert not any(
+        status == "422" and "HTTPValidationError" in str(answer)
+        for status, answer in operation["responses"].items()
+    )
+    described = {
+        parameter["name"] for parameter in operation.get("parameters", ()) if parameter["in"] == "path"
+    }
+    assert described == set(re.findall(r"{(\w+)}", route[1]))
+
+
+def test_operation_ids_are_unique() -> None:
+    ids = [operation["operationId"] for operation in OPERATIONS.values()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_errors_that_may_pass_carry_the_time_of_a_retry() -> None:
+    for (method, path), operation in OPERATIONS.items():
+        for status in {"429", "503"} & set(operation["responses"]) - (
+            {"503"} if path == "/readyz" else set()
+        ):
+            assert "retry-after" in operation["responses"][status]["headers"], (method, path)
+
+
+def test_a_request_has_the_limits_that_it_is_validated_with() -> None:
+    fields = SCHEMAS["CreateSpeechRequest"]["properties"]
+    assert (fields["speed"]["minimum"], fields["speed"]["maximum"]) == (0.25, 4)
+    assert fields["response_format"]["enum"][:2] == ["pcm", "wav"]
+    assert None in fields["response_format"]["enum"]
+    assert SCHEMAS["CreateSpeechRequest"]["required"] == ["input"]
+    assert fields["input"]["examples"] == ["Good morning."]
+    assert SCHEMAS["CreateVoiceForm"]["required"] == ["audio_sample", "name", "consent"]
+
+
+def test_a_missing_key_and_a_missing_scope_are_refused_as_documented(tmp_path: Path) -> None:
     keys = KeysFile(tmp_path / "keys.json")
     speaker, caller = (keys.add("poor", (scope,), KeyLimits()) for scope in (Scope.SPEAK, Scope.CALLS))
 
-    async def test(client: httpx.AsyncClient, method: str, path: str, operation: dict[str, Any]) -> None:
+    async def request(client: httpx.AsyncClient, method: str, path: str, operation: dict[str, Any]) -> None:
         url = re.sub(r"{\w+}", "x", path)
         lacking = caller if path.startswith(("/v1/audio", "/v1/models", "/api/v1")) else speaker
-        is_open = operation.get("security") == []
+        is_public = operation.get("security") == []
         for status, headers in ((401, {}), (403, {"authorization": f"Bearer {lacking}"})):
             answer = await client.request(method, url, headers=headers)
             assert str(answer.status_code) in operation["responses"]
-            assert (answer.status_code == status) != is_open
-            if not is_open:
-                words = operation["responses"][str(status)]["$ref"].rpartition("/")[2]
-                assert set(answer.json()) == set(DOCUMENT["components"]["schemas"][words]["required"])
+            assert (answer.status_code == status) != is_public
+            if not is_public:
+                assert set(answer.json()) == set(SCHEMAS[schema_name(operation, status)]["required"])
 
-    async def test_all() -> None:
+    async def request_all() -> None:
         access = AccessControl(keys)
-        transport = httpx.ASGITransport(app_of(access, *mounts(access)))
+        transport = httpx.ASGITransport(make_full_app(access, all_mounts(access)))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             for (method, path), operation in OPERATIONS.items():
-                await test(client, method, path, operation)
+                await request(client, method, path, operation)
 
-    asyncio.run(test_all())
+    asyncio.run(request_all())
 
 
-def test_the_document_is_of_this_version_and_its_references_lead_somewhere() -> None:
+def test_the_document_is_of_this_version_and_every_reference_resolves() -> None:
     assert DOCUMENT["info"]["version"] == __version__
     references = re.findall(r"'\$ref': '#/components/(\w+)/(\w+)'", str(DOCUMENT))
     assert len(references) > 100
     for kind, name in references:
         assert name in DOCUMENT["components"][kind]
     used = {name for kind, name in references if kind == "schemas"}
-    assert used == set(DOCUMENT["components"]["schemas"])
+    assert used == set(SCHEMAS)
+    assert "x-schemas" not in str(DOCUMENT)
 
 
 def test_the_page_shows_every_operation_and_loads_nothing() -> None:
     html = html_page(DOCUMENT)
     for method, path in OPERATIONS:
         assert f"<code>{method.upper()} {path}</code>" in html
+    for path in DOCUMENT["x-websockets"]:
+        assert f"<code>WebSocket {path}</code>" in html
     assert not re.search(r"<script|<link|src=|url\(|https?://", html)
+
+
+def test_the_page_shows_the_fields_of_a_body() -> None:
+    html = html_page(DOCUMENT)
+    assert "<code>speed</code><td>number, from 0.25, to 4" in html
+    assert "<code>voice.id</code>" not in html  # a voice may be a plain name
+    assert "pcm | wav | mp3" in html
 
 
 @pytest.mark.parametrize(("path", "kind"), [("/openapi.json", "application/json"), ("/docs", "text/html")])
@@ -112,7 +180,7 @@ def test_the_document_and_its_page_are_served_without_a_key(path: str, kind: str
     access = AccessControl(KeysFile(tmp_path / "keys.json"))
 
     async def get() -> httpx.Response:
-        transport = httpx.ASGITransport(app_of(access, *mounts(access)))
+        transport = httpx.ASGITransport(make_full_app(access, all_mounts(access)))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get(path)
 

@@ -1,0 +1,74 @@
+"""OpenAPI descriptions of the calls API, and the models of its answers."""
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, Field
+
+from ..web.openapi.operations import WebSocketOperation, json_response, links, operation
+from ..web.responses import native_errors
+from .call import UtteranceOutcome
+from .messages import CallDescription, ClientMessage, ServerMessage
+
+_NO_CALL: Final = {404: "No such call is up."}
+
+
+class CallList(BaseModel):
+    """The calls that are up."""
+
+    calls: list[CallDescription]
+
+
+class HungUpCall(BaseModel):
+    """A call that has been hung up."""
+
+    call: str
+    status: Annotated[str, Field(json_schema_extra={"const": "hung up"})]
+
+
+class DiscardedSpeech(BaseModel):
+    """Speech that has been interrupted."""
+
+    cut_ms: Annotated[float, Field(description="Speech that was dropped.")]
+    heard: Annotated[str, Field(description="Text up to the last word heard.")]
+    words: Annotated[list[str], Field(description="The words of that text.")]
+
+
+class SpokenText(BaseModel):
+    """The end of a text's speech."""
+
+    call: str
+    outcome: UtteranceOutcome
+
+
+LIST_CALLS: Final = operation(
+    "listCalls",
+    "List the calls that are up.",
+    json_response(
+        CallList, links=links("call_id", "/calls/0/call", "getCall", "discard", "sayOnCall", "hangUp")
+    ),
+    native_errors(),
+)
+GET_CALL: Final = operation(
+    "getCall", "Look a call up.", json_response(CallDescription), native_errors(_NO_CALL)
+)
+HANG_UP: Final = operation("hangUp", "Hang up.", json_response(HungUpCall), native_errors(_NO_CALL))
+DISCARD: Final = operation(
+    "discard", "Interrupt the speech.", json_response(DiscardedSpeech), native_errors(_NO_CALL)
+)
+SPEAK: Final = operation(
+    "sayOnCall",
+    "Speak the body as it arrives; the answer comes when it has been heard.",
+    json_response(SpokenText),
+    native_errors(
+        _NO_CALL,
+        {409: "Another program is attached to the call."},
+        {429: "The key has exceeded a limit; the text before that is spoken."},
+    ),
+    body={"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+CALL_SOCKET: Final = WebSocketOperation(
+    "/v1/calls/{call_id}/socket",
+    "Attach to a call; id 'next' waits for one.",
+    Annotated[ClientMessage, Field(discriminator="type")],
+    Annotated[ServerMessage, Field(discriminator="type")],
+)
