@@ -1,1 +1,1 @@
-"""The speech APIs that clients already speak, each one file over one engine call."""
+"""Speech APIs for existing clients: one folder for each dialect, over one shared engine stream."""

@@ -1,14 +1,14 @@
-"""One utterance for a client of any API: text in as it comes, speech out in the format that was ordered.
+"""One utterance for a client of any speech API: text in as it is written, speech out in the client's format.
 
-    async with open_encoded_stream(engine, SynthesisOptions("anna", AudioFormat("mp3"))) as utterance:
-        utterance.push_text("Hello.")
-        utterance.end_input()
-        async for encoded in utterance:
-            await send(encoded.audio)
+    async with open_encoded_stream(engine, SynthesisOptions("anna", AudioFormat("mp3"))) as stream:
+        stream.push_text("Hello.")
+        stream.end_input()
+        async for chunk in stream:
+            await send(chunk.audio)
 
-Nothing is rendered ahead of a reader who does not read: the engine stops within a second of speech, and an
-utterance holds what its encoder withholds and no more. Leaving the block frees the engine at once. Not here:
-protocols, keys, sockets, and which voice a name means.
+The engine renders at most a second ahead of the iteration, so a client that does not read stops its own
+utterance. Leaving the block frees the engine at once. Protocols, keys, sockets and the names of voices are
+not in this module.
 """
 
 import asyncio
@@ -30,25 +30,27 @@ from ...tts_engine.stream import Stream
 AUDIO_CONTENT_TYPES: Final = tuple(
     AudioFormat(codec).content_type.partition(";")[0] for codec in get_args(Codec)
 )
-_ENGINE_SPEED_RANGE = (0.5, 2.0)  # what a voice does itself; the rest is stretched
-_SPEED_RANGE, _PITCH_RANGE, _VOLUME_RANGE = (0.25, 4.0), (0.5, 2.0), (0.0, 10.0)
+# Factors. The voice model renders speeds of the first range itself; the remainder is done by a time
+# stretcher.
+_ENGINE_SPEED_RANGE: Final = (0.5, 2.0)
+_SPEED_RANGE: Final = (0.25, 4.0)
+_PITCH_RANGE: Final = (0.5, 2.0)
+_VOLUME_RANGE: Final = (0.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class SynthesisOptions:
-    """How an utterance is to sound; raises BadRequest for what is out of range.
+    """Voice, encoding and prosody of an utterance; raises BadRequest if a value is out of range."""
 
-    voice: an engine voice's id, None for the default. speed: 0.25 to 4. pitch: 0.5 to 2, a factor. volume:
-    0 to 10, a factor, saturating. seed: of the voice's own generator. delivery: what not every voice can do.
-    """
-
-    voice: str | None = None
+    voice: str | None = None  # the engine's voice id, None for its default
     audio: AudioFormat = field(default_factory=lambda: AudioFormat("pcm"))
-    speed: float = 1.0
-    pitch: float = 1.0
-    volume: float = 1.0
-    seed: int = 0
-    delivery: Delivery = field(default_factory=Delivery)
+    speed: float = 1.0  # factor, 0.25 to 4
+    pitch: float = 1.0  # factor, 0.5 to 2
+    volume: float = 1.0  # factor of the amplitude, 0 to 10; samples saturate
+    seed: int = 0  # of the utterance's random generator
+    delivery: Delivery = field(
+        default_factory=Delivery
+    )  # instruction and language, if the voice supports them
 
     def __post_init__(self) -> None:
         for name, value, (minimum, maximum) in (
@@ -61,11 +63,11 @@ class SynthesisOptions:
 
     @property
     def engine_speed(self) -> float:
-        """The part of the speed that the voice does itself."""
+        """The part of the speed that the voice model renders."""
         return _clamp(_ENGINE_SPEED_RANGE, self.speed)
 
     def with_prosody(self, prosody: Prosody) -> Self:
-        """The same in that manner, as far as it goes."""
+        """Return these options with the prosody's factors applied, clamped to the allowed ranges."""
         return replace(
             self,
             speed=_clamp(_SPEED_RANGE, self.speed * prosody.speed),
@@ -81,27 +83,25 @@ def _clamp(limits: tuple[float, float], value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EncodedChunk:
-    """A piece of speech as the client gets it.
+    """A piece of encoded speech."""
 
-    audio: may be empty, where the encoder withholds. samples: (start, stop) at 24 kHz, of the speech that
-    went into the encoder. words: those that begin in it, in seconds from the first sample. text: (start,
-    stop) of the text pushed, of the segment that this is part of. final: nothing comes after it.
-    """
-
-    audio: bytes
-    words: tuple[Word, ...]
-    samples: tuple[int, int]
-    text: tuple[int, int]
-    final: bool
+    audio: bytes  # empty if the encoder withholds it
+    words: tuple[Word, ...]  # that begin in it; times in seconds from the utterance's first sample
+    samples: tuple[int, int]  # (start, stop) at 24 kHz of the speech that went into the encoder
+    text: tuple[int, int]  # (start, stop) in the text pushed, of the segment that this is a part of
+    final: bool  # whether it is the last one
 
 
 def open_encoded_stream(engine: Engine, options: SynthesisOptions) -> "EncodedStream":
-    """An utterance to be entered with ``async with``, which takes a stream of the engine."""
+    """Return an utterance; ``async with`` opens its stream of the engine."""
     return EncodedStream(engine, options)
 
 
 class EncodedStream:
-    """A stream of the engine with an encoder behind it; belongs to one task's loop."""
+    """A stream of the engine, followed by a time stretcher, if one is needed, and an encoder.
+
+    Belongs to one event loop.
+    """
 
     def __init__(self, engine: Engine, options: SynthesisOptions) -> None:
         self._engine = engine
@@ -110,11 +110,10 @@ class EncodedStream:
         self._engine_speed = options.engine_speed
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
-        self._samples = 0
+        self._samples = 0  # given to the encoder so far, at 24 kHz
         self._cancelled = False
 
     def _make_stretcher(self) -> None:
-        """What the voice does not do itself."""
         options = self._options
         self._tempo = _clamp(_SPEED_RANGE, options.speed / self._engine_speed)
         stretched = self._tempo != 1.0 or options.pitch != 1.0
@@ -122,7 +121,7 @@ class EncodedStream:
         self._encodes_on_thread = options.audio.is_cpu_intensive or stretched
 
     async def __aenter__(self) -> Self:
-        """Take a stream of the engine; raises UnknownVoice, BadRequest or Overloaded."""
+        """Open a stream of the engine; raises UnknownVoice, BadRequest or Overloaded."""
         options = self._options
         self._stream = self._engine.stream(
             voice=options.voice, speed=self._engine_speed, seed=options.seed, delivery=options.delivery
@@ -138,25 +137,25 @@ class EncodedStream:
         return self._stream.text
 
     def set_prosody(self, prosody: Prosody) -> None:
-        """Say it in that manner; without effect once there is text."""
+        """Apply the prosody of an SSML document; without effect once text has been pushed."""
         if not self.text:
             self._options = self._options.with_prosody(prosody)
             self._make_stretcher()
 
     def push_text(self, text: str) -> None:
-        """Add text, split anywhere; raises StreamClosed after the end, BadText if there is too much."""
+        """Add text, split anywhere; raises StreamClosed after ``end_input``, BadText if there is too much."""
         self._stream.push_text(text)
 
     def flush(self) -> None:
-        """Speak what is buffered, as a sentence, without waiting for more."""
+        """Speak the buffered text as a sentence, without waiting for more."""
         self._stream.flush()
 
     def end_input(self) -> None:
-        """No more text will come."""
+        """Complete the text."""
         self._stream.end_input()
 
     def cancel(self) -> None:
-        """End for good: nothing more is given out, and the engine is free after the step under way."""
+        """End the utterance: the iteration stops, and the engine is free after the step under way."""
         self._cancelled = True
         self._stream.cancel()
 
@@ -164,13 +163,13 @@ class EncodedStream:
         return self
 
     async def __anext__(self) -> EncodedChunk:
-        """The next piece; raises SynthesisFailed once if the voice failed."""
+        """Return the next piece; raises SynthesisFailed once if the voice model failed."""
         chunk = await anext(self._stream)
-        if self._encodes_on_thread:
+        if self._encodes_on_thread:  # takes milliseconds, for which other streams would wait
             audio, samples = await asyncio.to_thread(self._encode, chunk.pcm, chunk.final)
         else:
             audio, samples = self._encode(chunk.pcm, chunk.final)
-        if self._cancelled:
+        if self._cancelled:  # while the chunk was awaited or encoded
             raise StopAsyncIteration
         start, self._samples = self._samples, self._samples + samples
         return EncodedChunk(
@@ -186,7 +185,7 @@ class EncodedStream:
         )
 
     def _encode(self, pcm: bytes, final: bool) -> tuple[bytes, int]:
-        """The bytes for a chunk, and how many samples went into them."""
+        """Return the encoded bytes of a chunk, and the number of samples that went into the encoder."""
         if self._stretcher is not None:
             pcm = self._stretcher.push(pcm) + (self._stretcher.drain() if final else b"")
         if self._options.volume != 1.0:
@@ -196,6 +195,6 @@ class EncodedStream:
 
 
 def _amplify(pcm: bytes, factor: float) -> bytes:
-    """s16le times a factor, saturated."""
+    """Multiply s16le samples by a factor; they saturate."""
     samples = np.rint(np.frombuffer(pcm, "<i2") * np.float32(factor))
     return bytes(np.clip(samples, -32_768, 32_767).astype("<i2").tobytes())

@@ -1,1 +1,1 @@
-"""The HTTP application: routes, back-pressure, request log, sockets and streamed answers."""
+"""HTTP application: routes, back-pressure, request log, WebSocket connections and streamed responses."""

@@ -1,16 +1,17 @@
-"""How far a client is behind in reading what it is sent, as its TCP tells, and sending no further ahead.
+"""Back-pressure from clients that read slowly, measured by their TCP receive windows.
 
-What the client's program has not read waits in its kernel, whose window is smaller by as much:
+Data that a client's program has not read waits in its kernel, which advertises a window smaller by as much:
 
-    |<--------------- the widest that the window was --------------->|
-    |<-- acknowledged, but not read -->|<----- the window now ------->|
+    |<------------------- widest window seen ------------------->|
+    |<-- acknowledged, but not read -->|<---- window now -------->|
 
-A kernel tells of its window only when something arrives, and so a piece that is held back goes on in slices
-of a few bytes. Without this, a client that stops reading has eight seconds of 24 kHz PCM rendered for it
-before its connection is full. Where the system does not tell the window, everything is sent at once.
+Audio is sent only while little of it is unread. Without this limit a client that stops reading has 8 s of 24
+kHz PCM rendered for it before its connection is full. A kernel advertises its window only when data arrives,
+so a delayed piece goes on in slices of a few bytes. Where the system does not report the window (any but
+Linux), everything is sent at once.
 
 Source: RFC 9293 section 3.8.6; linux/tcp.h (struct tcp_info; tcpi_snd_wnd is there since Linux 5.4);
-net/ipv4/tcp.c of Linux (tcp_cleanup_rbuf: when a window is told).
+net/ipv4/tcp.c of Linux (tcp_cleanup_rbuf: when a window is advertised).
 """
 
 import asyncio
@@ -21,39 +22,35 @@ from typing import Any, Final, Self
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-MAX_UNREAD_S: Final = (
-    0.5  # of the stream's own rate that may lie unread; news of reading take 0.1 s and the way
-)
-MIN_UNREAD_ALLOWANCE: Final = 16 * 1024  # bytes; small packets take more of a window than they hold
-RECEIVE_STALL_S: Final = (
-    10.0  # then the window of now counts as the widest: a kernel short of memory narrows it
-)
-MAX_STALLS: Final = 6  # times in a row, without anything being read: a minute
+# Seconds of audio that may be unread. Window updates take about 0.1 s and a network round trip.
+MAX_UNREAD_S: Final = 0.5
+MIN_UNREAD_ALLOWANCE: Final = 16 * 1024  # bytes; small packets occupy more of a window than they hold
+# After this long the current window counts as the widest: a kernel short of memory shrinks it.
+RECEIVE_STALL_S: Final = 10.0
+MAX_STALLS: Final = 6  # consecutive, without anything being read: a minute
 _POLL_S: Final = 0.01
 _SLICE_S: Final = 0.05
-_SLICE_BYTES: Final = (
-    8  # bytes; whole samples of every format, and next to nothing beside what a second of it has
-)
+_SLICE_BYTES: Final = 8  # whole samples of every format; negligible beside a second of audio
 _INFO_BYTES: Final = 256
 _WINDOW_OFFSET: Final = 228  # of tcpi_snd_wnd in struct tcp_info
-_STATE_KEY: Final = "reader"
+_STATE_KEY: Final = "backpressure_sender"
 
 
 def peer_window(info: bytes) -> int | None:
-    """The peer's window, of Linux's ``struct tcp_info``; None where the kernel is too old to tell it."""
+    """Return the peer's window from Linux's ``struct tcp_info``, None if the kernel does not report it."""
     window = info[_WINDOW_OFFSET : _WINDOW_OFFSET + 4]
     return int.from_bytes(window, sys.byteorder) if len(window) == 4 else None
 
 
 class UnreadBytes:
-    """What a peer has taken and not read, by its window."""
+    """Estimates how much a peer has received and not read, from the windows that it advertises."""
 
     def __init__(self) -> None:
-        self.resets = 0  # times since it last read
+        self.resets = 0  # since the peer last read
         self._max_window = self._last_window = 0
 
     def bytes_at(self, window: int) -> int:
-        """How much is unread when the window is so wide."""
+        """Return the unread bytes when the window is that wide."""
         if window > self._last_window:
             self.resets = 0
         self._last_window = window
@@ -67,22 +64,23 @@ class UnreadBytes:
 
 
 class BackpressureSender:
-    """The client at the other end of a connection, None for one that nothing is known of."""
+    """Delays what is sent to one client until the client has read what was sent before."""
 
     def __init__(self, transport: asyncio.Transport | None = None) -> None:
+        """Make a sender for a connection; without a transport nothing is delayed."""
         self._transport = transport
         self._unread_bytes = UnreadBytes()
 
     @classmethod
     def from_scope(cls, scope: MutableMapping[str, Any]) -> Self:
-        """The one that a request or a WebSocket is from."""
+        """Return the sender of a request's or a WebSocket's connection."""
         sender = scope.get("state", {}).get(_STATE_KEY)
         return sender if isinstance(sender, cls) else cls()
 
     async def send(self, data: bytes, bytes_per_s: int, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Write ``data`` of a stream of that rate: at once to one that reads, else once it has read.
+        """Write a piece of a stream of that rate as soon as the client has read enough.
 
-        Raises TimeoutError if it reads nothing for a minute.
+        Raises TimeoutError if the client reads nothing for a minute.
         """
         max_unread = max(MIN_UNREAD_ALLOWANCE, round(MAX_UNREAD_S * bytes_per_s))
         clock = asyncio.get_running_loop().time
@@ -103,7 +101,7 @@ class BackpressureSender:
             raise TimeoutError("the client reads nothing")
 
     def _unread(self) -> int:
-        """Bytes, as far as its kernel has told; 0 where nothing is known."""
+        """Return the unread bytes, 0 if they are not known."""
         if self._transport is None or sys.platform != "linux" or self._transport.is_closing():
             return 0
         sock: socket.socket = self._transport.get_extra_info("socket")
@@ -111,12 +109,12 @@ class BackpressureSender:
         return 0 if window is None else self._unread_bytes.bytes_at(window)
 
 
-class BackpressureHttpProtocol(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # which class it is depends on what is installed
-    """uvicorn's HTTP, which its WebSockets come from, with the ``BackpressureSender`` in each scope's state."""
+class BackpressureHttpProtocol(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # its base varies
+    """uvicorn's HTTP protocol, also below its WebSockets, with a ``BackpressureSender`` in each scope."""
 
     app_state: dict[str, Any]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begin a connection."""
+        """Open the connection."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, _STATE_KEY: BackpressureSender(transport)}

@@ -1,10 +1,9 @@
-"""Every request for speech on record: one line when it ends, and its numbers by API and by key.
+"""The record of every request for speech: one log line at its end, and metrics by API and by key.
 
-    with log.request("openai", grant, request_id) as request:
-        request.text(len(text)); ...; request.audio(seconds)          the outcome is how the block ends
+    with log.track("openai", grant, request_id) as record:     the outcome is how the block ends
+        record.count_text(len(text)); ...; record.count_audio(seconds)
 
-What is said is never in it, only how much. Source of the fields: the access logs of HTTP servers, and what
-an operator bills by.
+The text itself is never recorded, only its length.
 """
 
 import asyncio
@@ -23,32 +22,32 @@ logger = logging.getLogger(__name__)
 
 
 class RequestRecord:
-    """One request under way. voice: that it speaks with, once known."""
+    """One request under way."""
 
     def __init__(self, api: str, key_id: str, request_id: str, clock: Callable[[], float]) -> None:
         self.api, self.key_id, self.id = api, key_id, request_id
-        self.voice = "-"
+        self.voice = "-"  # the engine's id, once known
         self.characters = 0
         self.audio_s = 0.0
-        self.first_byte_s: float | None = None
+        self.first_byte_s: float | None = None  # from the first text to the first audio
         self._clock = clock
         self._first_text_at: float | None = None
 
     def count_text(self, characters: int) -> None:
-        """So much text came."""
+        """Add text that has come."""
         self.characters += characters
         if self._first_text_at is None:
             self._first_text_at = self._clock()
 
     def count_audio(self, seconds: float) -> None:
-        """So much speech was sent."""
+        """Add speech that has been sent."""
         if self.first_byte_s is None and self._first_text_at is not None:
             self.first_byte_s = self._clock() - self._first_text_at
         self.audio_s += seconds
 
 
 class RequestLog:
-    """Where requests are counted."""
+    """Writes requests to the log and to the engine's metrics."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics = metrics
@@ -56,9 +55,12 @@ class RequestLog:
 
     @contextmanager
     def track(self, api: str, grant: Grant, request_id: str) -> Iterator[RequestRecord]:
-        """Record a request: begun now, ended with the block, its outcome how the block ended."""
+        """Record a request for as long as the block lasts.
+
+        The outcome is "ok", "refused" (BadRequest, Overloaded), "cancelled" (the client left) or "failed".
+        """
         record = RequestRecord(api, grant.key_id, request_id, self._clock)
-        first_text_at = self._clock()
+        started_at = self._clock()
         active = self._metrics.active_requests.labels(api)
         active.inc()
         outcome = "failed"
@@ -73,7 +75,7 @@ class RequestLog:
             raise
         finally:
             active.dec()
-            self._end(record, outcome, self._clock() - first_text_at)
+            self._end(record, outcome, self._clock() - started_at)
 
     def _end(self, record: RequestRecord, outcome: str, took_s: float) -> None:
         api, key = record.api, record.key_id
@@ -82,19 +84,10 @@ class RequestLog:
         self._metrics.request_audio_seconds.labels(api, key).inc(record.audio_s)
         if record.first_byte_s is not None:
             self._metrics.first_byte.labels(api).observe(record.first_byte_s)
-        first_ms = "-" if record.first_byte_s is None else f"{1000 * record.first_byte_s:.0f}"
+        first_byte_ms = "-" if record.first_byte_s is None else f"{1000 * record.first_byte_s:.0f}"
         logger.info(
             "request %s: %s by key %s, voice %s: %s, %d characters, %.2f s of speech, "
             "first byte %s ms, took %.2f s",
-            *(
-                record.id,
-                api,
-                key,
-                record.voice,
-                outcome,
-                record.characters,
-                record.audio_s,
-                first_ms,
-                took_s,
-            ),
+            *(record.id, api, key, record.voice, outcome),
+            *(record.characters, record.audio_s, first_byte_ms, took_s),
         )

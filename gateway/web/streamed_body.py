@@ -1,12 +1,12 @@
-"""An HTTP answer in pieces that ends when its reader does: what a framework's streaming answer leaves out.
+"""A streamed HTTP body with back-pressure, and work that ends when its client disconnects.
 
-The headers go with the first piece, so what fails before it is an answer of its own. A piece waits until its
-reader is near, and so does the work that makes the next; one that leaves, or takes nothing for long, ends it.
+The headers are sent with the first piece, so an error before it can still be a response of its own. Each
+piece waits until the client has read the ones before, and so does the work that makes the next.
 """
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -15,24 +15,22 @@ from .backpressure import BackpressureSender
 
 T = TypeVar("T")
 
-SEND_TIMEOUT_S = 60.0  # a player may pause for so long; the voice has stopped long before
+SEND_TIMEOUT_S: Final = 60.0  # a player may pause that long; the engine has stopped rendering long before
 
 
 class StreamedBody:
-    """A response's body in pieces; status 200 and ``headers`` go with the first.
-
-    bytes_per_s: of the speech in it, which says how much may lie unread; set it when it is known.
-    """
+    """The body of a response with status 200, written in pieces."""
 
     def __init__(self, scope: Scope, send: Send, headers: Mapping[str, str]) -> None:
-        self.started = False
-        self.bytes_per_s = 0
+        """Make a body; ``headers`` are read when the first piece is written."""
+        self.started = False  # whether the headers have been sent
+        self.bytes_per_s = 0  # of the audio; limits what may be unread. Set before the first piece.
         self._sender = BackpressureSender.from_scope(scope)
         self._send = send
         self._headers = headers
 
     async def write(self, data: bytes) -> None:
-        """Send a piece; raises TimeoutError where the client takes nothing."""
+        """Send a piece; raises TimeoutError if the client takes nothing."""
         await self._sender.send(data, self.bytes_per_s, self._write)
 
     async def _write(self, data: bytes) -> None:
@@ -46,13 +44,13 @@ class StreamedBody:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
-        """Send the end."""
+        """Complete the body."""
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await self._send({"type": "http.response.body", "body": b""})
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[None, None, T]) -> T:
-    """Do the work, or drop it and raise ClientDisconnect as soon as the client is gone."""
+    """Return the result of ``work``; if the client disconnects before, cancel it, raise ClientDisconnect."""
     work_task = asyncio.create_task(work)
     disconnect_task = asyncio.create_task(_wait_for_disconnect(receive))
     try:

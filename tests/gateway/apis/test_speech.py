@@ -1,4 +1,4 @@
-"""An utterance for any API: in any format, at any speed, bounded, and gone as soon as it is not wanted."""
+"""An utterance for any API: formats, speeds, prosody, back-pressure and cancellation."""
 
 import asyncio
 import threading
@@ -25,10 +25,10 @@ TIMEOUT_S = 30.0
 
 
 class CountingBackend(StandInBackend):
-    """Counts its steps; ``broken_after`` of them it fails."""
+    """Counts its steps; fails after ``broken_after`` of them."""
 
-    def __init__(self, broken_after: int | None = None, **how: Any) -> None:
-        super().__init__(**how)
+    def __init__(self, broken_after: int | None = None, **backend_options: Any) -> None:
+        super().__init__(**backend_options)
         self.steps = 0
         self.broken_after = broken_after
         self.stepped = threading.Event()
@@ -43,27 +43,27 @@ class CountingBackend(StandInBackend):
 
 def with_engine(test: Callable[[Engine, CountingBackend], Coroutine[Any, Any, None]], **backend: Any) -> None:
     async def run() -> None:
-        standin = CountingBackend(pitches_hz=(440, 330), **backend)
-        async with Engine(standin, EngineConfig(), Metrics()) as engine:
-            await asyncio.wait_for(test(engine, standin), TIMEOUT_S)
+        counting_backend = CountingBackend(pitches_hz=(440, 330), **backend)
+        async with Engine(counting_backend, EngineConfig(), Metrics()) as engine:
+            await asyncio.wait_for(test(engine, counting_backend), TIMEOUT_S)
 
     asyncio.run(run())
 
 
-async def spoken(engine: Engine, order: SynthesisOptions, text: str = TEXT) -> list[EncodedChunk]:
-    async with open_encoded_stream(engine, order) as utterance:
+async def speak(engine: Engine, options: SynthesisOptions, text: str = TEXT) -> list[EncodedChunk]:
+    async with open_encoded_stream(engine, options) as utterance:
         utterance.push_text(text)
         utterance.end_input()
         return [encoded async for encoded in utterance]
 
 
-def test_the_speech_is_that_of_the_engine() -> None:
+def test_the_audio_equals_the_engines() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         async with engine.stream(voice="tone-330") as stream:
             stream.push_text(TEXT)
             stream.end_input()
             expected = b"".join([chunk.pcm async for chunk in stream])
-        pieces = await spoken(engine, SynthesisOptions("tone-330"))
+        pieces = await speak(engine, SynthesisOptions("tone-330"))
         assert b"".join(piece.audio for piece in pieces) == expected
         assert pieces[-1].final
         assert pieces[-1].samples[1] == len(expected) // 2
@@ -76,9 +76,9 @@ def test_the_speech_is_that_of_the_engine() -> None:
 
 
 @pytest.mark.parametrize("codec", ["mp3", "opus", "aac", "flac", "wav", "ulaw"])
-def test_every_format_comes_out(codec: Any) -> None:
+def test_every_format_is_encoded(codec: Any) -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        pieces = await spoken(engine, SynthesisOptions(audio=AudioFormat(codec, 8_000)))
+        pieces = await speak(engine, SynthesisOptions(audio=AudioFormat(codec, 8_000)))
         assert len(b"".join(piece.audio for piece in pieces)) > 2_000
         assert engine.active_streams == 0
 
@@ -86,58 +86,60 @@ def test_every_format_comes_out(codec: Any) -> None:
 
 
 @pytest.mark.parametrize("speed", [0.25, 0.5, 2.0, 4.0])
-def test_a_speed_beyond_the_voice_is_stretched_and_word_times_with_it(speed: float) -> None:
+def test_a_speed_outside_the_voices_range_stretches_audio_and_word_times(speed: float) -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        # The stand-in speaks at one speed, so what is heard to change is what is stretched.
-        rest = speed / min(max(speed, 0.5), 2.0)
-        usual = await spoken(engine, SynthesisOptions())
-        pieces = await spoken(engine, SynthesisOptions(speed=speed))
-        assert pieces[-1].samples[1] == pytest.approx(usual[-1].samples[1] / rest, abs=2_400)
+        # The stand-in ignores its speed, so only the time stretcher changes the length.
+        stretch = speed / min(max(speed, 0.5), 2.0)
+        normal = await speak(engine, SynthesisOptions())
+        pieces = await speak(engine, SynthesisOptions(speed=speed))
+        assert pieces[-1].samples[1] == pytest.approx(normal[-1].samples[1] / stretch, abs=2_400)
         words = [word for piece in pieces for word in piece.words]
-        assert words[1].start_s == pytest.approx(WORD_S / rest)
+        assert words[1].start_s == pytest.approx(WORD_S / stretch)
         assert pitch_of(b"".join(piece.audio for piece in pieces)) == pytest.approx(440, abs=6)
 
     with_engine(test)
 
 
-def test_pitch_and_volume_are_heard() -> None:
+def test_pitch_and_volume_change_the_audio() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        pieces = await spoken(engine, SynthesisOptions(pitch=1.5, volume=0.5))
+        pieces = await speak(engine, SynthesisOptions(pitch=1.5, volume=0.5))
         pcm = b"".join(piece.audio for piece in pieces)
         assert pitch_of(pcm) == pytest.approx(660, abs=8)
         assert np.abs(np.frombuffer(pcm, "<i2").astype(int)).max() == pytest.approx(4_096, rel=0.1)
-        loud = b"".join(piece.audio for piece in await spoken(engine, SynthesisOptions(volume=10)))
+        loud = b"".join(piece.audio for piece in await speak(engine, SynthesisOptions(volume=10)))
         assert np.frombuffer(loud, "<i2").max() == 32_767
 
     with_engine(test)
 
 
-def test_an_order_in_a_manner_keeps_to_what_is_allowed() -> None:
-    order = SynthesisOptions(speed=2.0, pitch=0.8, volume=0.5)
-    assert order.with_prosody(Prosody(1.5, 1.25, 4.0)) == SynthesisOptions(speed=3.0, pitch=1.0, volume=2.0)
-    assert order.with_prosody(Prosody(100.0, 100.0, 100.0)) == SynthesisOptions(
+def test_prosody_is_clamped_to_the_allowed_ranges() -> None:
+    options = SynthesisOptions(speed=2.0, pitch=0.8, volume=0.5)
+    assert options.with_prosody(Prosody(1.5, 1.25, 4.0)) == SynthesisOptions(speed=3.0, pitch=1.0, volume=2.0)
+    assert options.with_prosody(Prosody(100.0, 100.0, 100.0)) == SynthesisOptions(
         speed=4.0, pitch=2.0, volume=10.0
     )
-    assert order.with_prosody(Prosody(0.0, 0.0, 0.0)) == SynthesisOptions(speed=0.25, pitch=0.5, volume=0.0)
+    assert options.with_prosody(Prosody(0.0, 0.0, 0.0)) == SynthesisOptions(speed=0.25, pitch=0.5, volume=0.0)
 
 
-def test_an_utterance_takes_a_manner_until_it_has_text() -> None:
+def test_prosody_can_be_set_until_text_has_been_pushed() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         async with open_encoded_stream(engine, SynthesisOptions(speed=0.5)) as utterance:
-            utterance.set_prosody(Prosody(speed=100.0, pitch=1.5))  # eight times what the voice does
+            utterance.set_prosody(
+                Prosody(speed=100.0, pitch=1.5)
+            )  # 4.0 after clamping: 8 times the engine's 0.5
             utterance.push_text(TEXT)
             utterance.set_prosody(Prosody(pitch=0.5))
             utterance.end_input()
             pieces = [encoded async for encoded in utterance]
-        usual = await spoken(engine, SynthesisOptions())
-        assert pieces[-1].samples[1] == pytest.approx(usual[-1].samples[1] / 4, abs=2_400)
+        normal = await speak(engine, SynthesisOptions())
+        assert pieces[-1].samples[1] == pytest.approx(normal[-1].samples[1] / 4, abs=2_400)
         assert pitch_of(b"".join(piece.audio for piece in pieces)) == pytest.approx(660, abs=12)
 
     with_engine(test)
 
 
 @pytest.mark.parametrize(
-    ("how", "complaint"),
+    ("options", "message"),
     [
         ({"speed": 0.24}, "got speed 0.24; allowed is 0.25 to 4.0"),
         ({"speed": 4.01}, "got speed 4.01"),
@@ -146,12 +148,12 @@ def test_an_utterance_takes_a_manner_until_it_has_text() -> None:
         ({"volume": -1.0}, "got volume -1.0; allowed is 0.0 to 10.0"),
     ],
 )
-def test_an_order_out_of_range_is_refused(how: dict[str, float], complaint: str) -> None:
-    with pytest.raises(BadRequest, match=complaint):
-        SynthesisOptions(**how)  # type: ignore[arg-type]
+def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        SynthesisOptions(**options)  # type: ignore[arg-type]
 
 
-def test_a_voice_that_is_not_there_is_refused_on_entering_and_takes_no_stream() -> None:
+def test_an_unknown_voice_is_refused_on_entering_and_takes_no_stream() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         with pytest.raises(UnknownVoice, match="no voice 'anna'"):
             async with open_encoded_stream(engine, SynthesisOptions("anna")):
@@ -161,7 +163,7 @@ def test_a_voice_that_is_not_there_is_refused_on_entering_and_takes_no_stream() 
     with_engine(test)
 
 
-def test_a_reader_who_stops_reading_stops_the_voice() -> None:
+def test_a_consumer_that_stops_iterating_stops_the_engine() -> None:
     async def test(engine: Engine, backend: CountingBackend) -> None:
         async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat("mp3"))) as utterance:
             utterance.push_text("word " * 1_000 + ".")
@@ -169,13 +171,13 @@ def test_a_reader_who_stops_reading_stops_the_voice() -> None:
             await anext(utterance)
             await until(lambda: backend.steps >= 5)
             await asyncio.sleep(0.1)
-            assert backend.steps <= 8  # a second of unread words, the one read, and the one under way
+            assert backend.steps <= 8  # 1 s of unread words, the one read, the one under way
 
     with_engine(test)
 
 
 @pytest.mark.parametrize("codec", ["pcm", "mp3"])
-def test_a_reader_who_leaves_frees_the_voice_at_once(codec: Any) -> None:
+def test_leaving_the_block_frees_the_engine_at_once(codec: Any) -> None:
     async def test(engine: Engine, backend: CountingBackend) -> None:
         async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat(codec))) as utterance:
             utterance.push_text("word " * 1_000 + ".")
@@ -188,7 +190,7 @@ def test_a_reader_who_leaves_frees_the_voice_at_once(codec: Any) -> None:
     with_engine(test)
 
 
-def test_what_is_cancelled_ends_for_the_one_who_waits_for_it() -> None:
+def test_cancel_ends_a_waiting_iteration() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
             waiting = asyncio.create_task(anext(utterance, None))
@@ -201,17 +203,17 @@ def test_what_is_cancelled_ends_for_the_one_who_waits_for_it() -> None:
     with_engine(test)
 
 
-def test_a_voice_that_fails_is_told_once_and_harms_nobody_else() -> None:
+def test_a_failure_is_raised_once_and_leaves_the_engine_usable() -> None:
     async def test(engine: Engine, backend: CountingBackend) -> None:
         with pytest.raises(SynthesisFailed, match="the voice broke"):
-            await spoken(engine, SynthesisOptions())
+            await speak(engine, SynthesisOptions())
         backend.broken_after = None
-        assert (await spoken(engine, SynthesisOptions()))[-1].final
+        assert (await speak(engine, SynthesisOptions()))[-1].final
 
     with_engine(test, broken_after=2)
 
 
-def test_flush_speaks_what_is_there() -> None:
+def test_flush_speaks_the_buffered_text() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
             utterance.push_text("no full stop")
@@ -223,11 +225,11 @@ def test_flush_speaks_what_is_there() -> None:
     with_engine(test)
 
 
-def test_utterances_side_by_side_are_not_mixed_up() -> None:
+def test_concurrent_utterances_are_not_mixed_up() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         voices = ["tone-440", "tone-330"] * 10
-        orders = [SynthesisOptions(voice, AudioFormat("ulaw", 8_000)) for voice in voices]
-        heard = await asyncio.gather(*(spoken(engine, order) for order in orders))
+        all_options = [SynthesisOptions(voice, AudioFormat("ulaw", 8_000)) for voice in voices]
+        heard = await asyncio.gather(*(speak(engine, options) for options in all_options))
         for voice, pieces in zip(voices, heard, strict=True):
             pcm = ulaw_decode(b"".join(piece.audio for piece in pieces))
             assert pitch_of(pcm, 8_000) == pytest.approx(float(voice.removeprefix("tone-")), abs=5)

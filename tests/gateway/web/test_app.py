@@ -1,4 +1,4 @@
-"""The HTTP routes, asked in process, and the server around them on a real socket."""
+"""The HTTP app in process, and the server on a real socket."""
 
 import asyncio
 import json
@@ -28,28 +28,28 @@ def get(path: str, *, reason: str | None = None, metrics: Metrics | None = None)
         unready=lambda: reason, registry=(metrics or Metrics()).registry, access=AccessControl.open_to_all()
     )
 
-    async def ask() -> httpx.Response:
+    async def request() -> httpx.Response:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
             return await client.get(path)
 
-    return asyncio.run(ask())
+    return asyncio.run(request())
 
 
-def test_a_process_that_answers_is_healthy_also_when_it_is_not_ready() -> None:
+def test_a_server_that_is_not_ready_is_healthy() -> None:
     assert get("/healthz", reason="shutting down").status_code == 200
 
 
-def test_ready_means_that_a_call_may_come() -> None:
+def test_a_ready_server_says_so() -> None:
     assert (get("/readyz").status_code, get("/readyz").json()) == (200, {"status": "ready"})
 
 
-def test_unready_says_why() -> None:
+def test_an_unready_server_says_why() -> None:
     answer = get("/readyz", reason="full")
     assert (answer.status_code, answer.json()) == (503, {"status": "unready", "reason": "full"})
 
 
-def test_metrics_are_those_of_the_engine_in_the_text_format() -> None:
+def test_metrics_are_the_engines_in_prometheus_text_format() -> None:
     metrics = Metrics()
     metrics.refusals.labels("calls").inc(3)
     answer = get("/metrics", metrics=metrics)
@@ -57,7 +57,7 @@ def test_metrics_are_those_of_the_engine_in_the_text_format() -> None:
     assert answer.headers["content-type"].startswith("text/plain; version=")
 
 
-def test_no_pages_that_load_scripts_from_elsewhere() -> None:
+def test_fastapis_pages_which_load_scripts_from_other_hosts_are_off() -> None:
     assert {get(path).status_code for path in ("/docs", "/redoc", "/openapi.json")} == {404}
 
 
@@ -70,7 +70,7 @@ def test_no_pages_that_load_scripts_from_elsewhere() -> None:
         ("GET", "/../etc/passwd", 404),
     ],
 )
-def test_whatever_is_refused_is_refused_in_one_shape(method: str, path: str, status: int) -> None:
+def test_every_error_has_the_same_shape(method: str, path: str, status: int) -> None:
     router = APIRouter()
 
     @router.get("/full")
@@ -84,17 +84,17 @@ def test_whatever_is_refused_is_refused_in_one_shape(method: str, path: str, sta
         mounts=[Mount(router, Scope.CALLS)],
     )
 
-    async def ask() -> httpx.Response:
+    async def request() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
             return await client.request(method, path)
 
-    answer = asyncio.run(ask())
+    answer = asyncio.run(request())
     assert (answer.status_code, list(answer.json())) == (status, ["error"])
     assert answer.headers.get("retry-after") == ("5" if status == 503 else None)
     assert answer.headers.get("allow") == ("GET" if status == 405 else None)
 
 
-def test_a_socket_is_refused_in_that_shape_too_and_nothing_of_it_is_in_the_log(
+def test_a_refused_websocket_gets_the_same_shape_and_logs_no_error(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     keys = KeysFile(tmp_path / "keys.json")
@@ -103,7 +103,7 @@ def test_a_socket_is_refused_in_that_shape_too_and_nothing_of_it_is_in_the_log(
 
     @router.websocket("/socket")
     async def socket_of(socket: WebSocket, audio: Literal["in", "none"] = "none") -> None:
-        """Is never reached."""
+        """Never called: both handshakes are refused."""
 
     app = make_app(
         unready=lambda: None,
@@ -112,7 +112,7 @@ def test_a_socket_is_refused_in_that_shape_too_and_nothing_of_it_is_in_the_log(
         mounts=[Mount(router, Scope.CALLS)],
     )
 
-    async def refusals() -> list[tuple[int, str]]:
+    async def refused_handshakes() -> list[tuple[int, str]]:
         found = []
         async with serving(app) as base:
             for query, sent in (("", "no key"), ("?audio=loud", key)):
@@ -123,7 +123,7 @@ def test_a_socket_is_refused_in_that_shape_too_and_nothing_of_it_is_in_the_log(
                 found.append((answer.status_code, json.loads(answer.body or b"")["error"]))
         return found
 
-    (no_key, no_audio) = asyncio.run(refusals())
+    (no_key, no_audio) = asyncio.run(refused_handshakes())
     assert (no_key[0], no_key[1][:16]) == (401, "no valid API key")
     assert (no_audio[0], no_audio[1][:12]) == (422, "query.audio:")
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
@@ -131,7 +131,7 @@ def test_a_socket_is_refused_in_that_shape_too_and_nothing_of_it_is_in_the_log(
 
 @asynccontextmanager
 async def serving(app: FastAPI) -> AsyncIterator[str]:
-    """The server's address."""
+    """Serve the app; yields host:port."""
     sock = socket.create_server(("127.0.0.1", 0))
     server = HttpServer(app, sock)
     task = asyncio.create_task(server.run_until_closed())
@@ -144,15 +144,15 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
 async def served(app: FastAPI) -> tuple[httpx.Response, bool]:
     before = signal.getsignal(signal.SIGTERM)
     async with serving(app) as base, httpx.AsyncClient(trust_env=False) as client:
-        kept = signal.getsignal(signal.SIGTERM) is before
-        return await client.get(f"http://{base}/healthz"), kept
+        is_kept = signal.getsignal(signal.SIGTERM) is before
+        return await client.get(f"http://{base}/healthz"), is_kept
 
 
-def test_the_server_answers_on_its_socket_and_leaves_signals_alone() -> None:
-    answer, signals_kept = asyncio.run(
+def test_the_server_serves_its_socket_and_keeps_signal_handlers() -> None:
+    answer, keeps_handlers = asyncio.run(
         served(
             make_app(unready=lambda: None, registry=Metrics().registry, access=AccessControl.open_to_all())
         )
     )
     assert answer.json() == {"status": "ok"}
-    assert signals_kept
+    assert keeps_handlers

@@ -1,4 +1,4 @@
-"""A client's window as a measure of what it has not read, in numbers and on sockets of this machine."""
+"""Back-pressure from TCP windows: the arithmetic, and connections on the loopback interface."""
 
 import asyncio
 import socket
@@ -21,12 +21,12 @@ TIMEOUT_S = 30.0
 RATE = 48_000
 PIECES = 400
 PIECE = bytes(range(256)) * 40
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the window")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the window")
 
 
-def test_what_is_missing_from_the_widest_window_is_unread() -> None:
-    backlog = UnreadBytes()
-    assert [backlog.bytes_at(window) for window in (65_536, 60_000, 100_000, 0, 100_000)] == [
+def test_the_difference_to_the_widest_window_is_unread() -> None:
+    unread = UnreadBytes()
+    assert [unread.bytes_at(window) for window in (65_536, 60_000, 100_000, 0, 100_000)] == [
         0,
         5_536,
         0,
@@ -35,20 +35,20 @@ def test_what_is_missing_from_the_widest_window_is_unread() -> None:
     ]
 
 
-def test_a_window_that_counts_as_the_widest_has_nothing_unread() -> None:
-    backlog = UnreadBytes()
-    backlog.bytes_at(100_000)
-    backlog.reset()
-    assert [backlog.bytes_at(5_840), backlog.bytes_at(840)] == [0, 5_000]
+def test_after_a_reset_the_next_window_counts_as_the_widest() -> None:
+    unread = UnreadBytes()
+    unread.bytes_at(100_000)
+    unread.reset()
+    assert [unread.bytes_at(5_840), unread.bytes_at(840)] == [0, 5_000]
 
 
-def test_the_window_is_where_linux_has_it_and_an_old_kernel_has_none() -> None:
+def test_the_window_is_read_at_its_offset_and_absent_from_old_kernels() -> None:
     info = bytes(228) + (107_520).to_bytes(4, sys.byteorder) + bytes(24)
     assert (peer_window(info), peer_window(info[:232]), peer_window(info[:231])) == (107_520, 107_520, None)
 
 
 class FakeTransport:
-    """A connection whose peer's window is whatever the test says."""
+    """A connection whose peer advertises the windows of a list; the last one stays."""
 
     def __init__(self, *windows: int) -> None:
         self.windows = list(windows)
@@ -65,58 +65,58 @@ class FakeTransport:
         return bytes(228) + window.to_bytes(4, sys.byteorder)
 
 
-async def written(peer: BackpressureSender, data: bytes, rate: int = RATE) -> list[bytes]:
+async def send(sender: BackpressureSender, data: bytes, rate: int = RATE) -> list[bytes]:
     pieces: list[bytes] = []
 
     async def write(piece: bytes) -> None:
         pieces.append(piece)
 
     async with asyncio.timeout(TIMEOUT_S):
-        await peer.send(data, rate, write)
+        await sender.send(data, rate, write)
     return pieces
 
 
-def over(*windows: int) -> BackpressureSender:
+def sender_over(*windows: int) -> BackpressureSender:
     return BackpressureSender(cast(asyncio.Transport, FakeTransport(*windows)))
 
 
 @on_linux
-def test_half_a_second_of_the_streams_own_rate_may_lie_unread() -> None:
+def test_up_to_half_a_second_of_audio_may_be_unread() -> None:
     async def test() -> None:
-        near, far = over(100_000, 76_000), over(100_000, 75_999, 100_000)
-        assert await written(near, PIECE) == await written(near, PIECE) == [PIECE]
-        assert await written(far, PIECE) == [PIECE]
-        assert await written(far, PIECE) == [PIECE[:8], PIECE[8:]]
+        small, large = sender_over(100_000, 76_000), sender_over(100_000, 75_999, 100_000)
+        assert await send(small, PIECE) == await send(small, PIECE) == [PIECE]
+        assert await send(large, PIECE) == [PIECE]
+        assert await send(large, PIECE) == [PIECE[:8], PIECE[8:]]
 
     asyncio.run(test())
 
 
 @on_linux
-def test_of_a_slow_stream_a_little_more_may() -> None:
+def test_up_to_16_kib_of_a_slow_stream_may_be_unread() -> None:
     async def test() -> None:
-        peer = over(100_000, 100_000 - 16 * 1024)
-        assert [await written(peer, PIECE, 4_000) for _ in range(2)] == [[PIECE], [PIECE]]
+        peer = sender_over(100_000, 100_000 - 16 * 1024)
+        assert [await send(peer, PIECE, 4_000) for _ in range(2)] == [[PIECE], [PIECE]]
 
     asyncio.run(test())
 
 
 @on_linux
-def test_a_window_that_has_become_smaller_for_good_holds_up_a_piece_and_no_more(
+def test_a_window_that_stays_smaller_delays_one_piece_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backpressure, "RECEIVE_STALL_S", 0.02)
 
     async def test() -> None:
-        peer = over(100_000, 5_840)
-        await written(peer, PIECE)
-        assert len(await written(peer, PIECE)) > 1
-        assert len(await written(peer, PIECE)) == 1
+        peer = sender_over(100_000, 5_840)
+        await send(peer, PIECE)
+        assert len(await send(peer, PIECE)) > 1
+        assert len(await send(peer, PIECE)) == 1
 
     asyncio.run(test())
 
 
 @on_linux
-def test_one_that_reads_nothing_for_long_is_given_up_and_one_that_reads_is_not(
+def test_a_client_that_reads_nothing_for_long_times_out_and_a_slow_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backpressure, "RECEIVE_STALL_S", 0.02)
@@ -125,7 +125,7 @@ def test_one_that_reads_nothing_for_long_is_given_up_and_one_that_reads_is_not(
         transport, window = FakeTransport(4_000_000), 4_000_000
         peer = BackpressureSender(cast(asyncio.Transport, transport))
         for piece in range(1, 40):
-            await written(peer, 3 * PIECE)
+            await send(peer, 3 * PIECE)
             window += len(PIECE) if piece % read_every == 0 else -3 * len(PIECE)
             transport.windows = [window]
 
@@ -134,20 +134,20 @@ def test_one_that_reads_nothing_for_long_is_given_up_and_one_that_reads_is_not(
         asyncio.run(test(read_every=100))
 
 
-def test_nothing_is_held_back_where_nothing_is_known() -> None:
+def test_data_is_sent_at_once_where_the_connection_is_unknown() -> None:
     async def test() -> None:
         for peer in (
             BackpressureSender(),
             BackpressureSender.from_scope({}),
             BackpressureSender.from_scope({"state": {}}),
         ):
-            assert await written(peer, PIECE) == [PIECE]
+            assert await send(peer, PIECE) == [PIECE]
 
     asyncio.run(test())
 
 
-class House:
-    """A server whose only answer is 400 pieces, and whose sockets answer whether it knows their reader."""
+class StreamingApp:
+    """Streams 400 pieces over HTTP; reports over a WebSocket whether its sender has a transport."""
 
     def __init__(self) -> None:
         self.pieces = 0
@@ -166,8 +166,8 @@ class House:
             await send({"type": "websocket.send", "text": "known" if known else "unknown"})
             await send({"type": "websocket.close"})
 
-    async def settled(self) -> int:
-        """How many pieces went out, once no more do."""
+    async def wait_settled(self) -> int:
+        """Wait until no more pieces are sent; returns their number."""
         before = -1
         while before != self.pieces:
             before = self.pieces
@@ -176,20 +176,20 @@ class House:
 
 
 @asynccontextmanager
-async def serving(house: House) -> AsyncIterator[tuple[str, int]]:
+async def serving(app: StreamingApp) -> AsyncIterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        server = HttpServer(cast(FastAPI, house), sock)
-        running = asyncio.create_task(server.run_until_closed())
-        await server.wait_started(running)
+        server = HttpServer(cast(FastAPI, app), sock)
+        server_task = asyncio.create_task(server.run_until_closed())
+        await server.wait_started(server_task)
         try:
             yield sock.getsockname()
         finally:
             server.close()
-            await running
+            await server_task
 
 
 async def read(peer: socket.socket, count: int) -> bytes:
-    """What comes next, and nothing beyond it."""
+    """Read exactly that many bytes."""
     data = b""
     while len(data) < count:
         data += await asyncio.get_running_loop().sock_recv(peer, count - len(data))
@@ -197,24 +197,24 @@ async def read(peer: socket.socket, count: int) -> bytes:
 
 
 @on_linux
-@pytest.mark.parametrize(("read_before", "buffer", "most"), [(1, 2**17, 25), (250, 2**22, 60)])
-def test_a_peer_that_stops_reading_is_sent_little_more_and_one_that_goes_on_gets_all(
-    read_before: int, buffer: int, most: int
+@pytest.mark.parametrize(("read_before", "buffer", "max_pieces"), [(1, 2**17, 25), (250, 2**22, 60)])
+def test_a_peer_that_stops_reading_gets_little_more_until_it_goes_on(
+    read_before: int, buffer: int, max_pieces: int
 ) -> None:
-    """Also where its window has grown so wide that its kernel sees no reason to tell of it."""
+    """Even if its window is so wide that its kernel does not advertise changes."""
 
     async def test() -> None:
-        house = House()
+        app = StreamingApp()
         with socket.socket() as peer:
             peer.setblocking(False)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-            async with asyncio.timeout(TIMEOUT_S), serving(house) as address:
+            async with asyncio.timeout(TIMEOUT_S), serving(app) as address:
                 await asyncio.get_running_loop().sock_connect(peer, address)
                 peer.send(b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
                 while not (await read(peer, 1) == b"\n" and await read(peer, 2) == b"\r\n"):
                     pass
                 data = await read(peer, read_before * len(PIECE))
-                assert await house.settled() - read_before <= most
+                assert await app.wait_settled() - read_before <= max_pieces
                 data += await read(peer, (PIECES - read_before) * len(PIECE))
                 assert data == PIECES * PIECE
 
@@ -222,11 +222,11 @@ def test_a_peer_that_stops_reading_is_sent_little_more_and_one_that_goes_on_gets
 
 
 @on_linux
-def test_a_websocket_knows_its_reader() -> None:
+def test_a_websocket_finds_its_sender_in_its_scope() -> None:
     async def test() -> None:
         async with (
             asyncio.timeout(TIMEOUT_S),
-            serving(House()) as (host, port),
+            serving(StreamingApp()) as (host, port),
             connect(f"ws://{host}:{port}/", proxy=None) as client,
         ):
             assert await client.recv() == "known"

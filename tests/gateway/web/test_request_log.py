@@ -1,4 +1,4 @@
-"""What is recorded of a request: numbers, an outcome, never the text."""
+"""The record of a request: numbers and an outcome, never the text."""
 
 import asyncio
 import logging
@@ -48,7 +48,9 @@ def test_a_request_is_counted_by_api_and_key(caplog: pytest.LogCaptureFixture) -
         (RuntimeError("broken"), "failed"),
     ],
 )
-def test_the_outcome_is_how_the_request_ended(error: BaseException, outcome: str) -> None:
+def test_the_outcome_follows_from_the_exception_that_ends_the_block(
+    error: BaseException, outcome: str
+) -> None:
     metrics = Metrics()
     with pytest.raises(type(error)), RequestLog(metrics).track("dashscope", GRANT, "t"):
         raise error

@@ -1,4 +1,4 @@
-"""LiveKit's OpenAI plugin against ``server.py``, by base URL alone: prints the cases that passed, as JSON.
+"""LiveKit's OpenAI plugin against ``server.py``, with only the base URL changed: prints passed cases as JSON.
 
 ``python livekit_tts.py URL KEY POOR_KEY``
 """
@@ -15,15 +15,15 @@ URL, KEY, _ = sys.argv[1:4]
 TEXT = "One two three four five six."
 
 
-async def seconds_of(**how: str) -> float:
-    tts = openai.TTS(base_url=f"{URL}/v1", api_key=KEY, **how)
-    heard = 0.0
+async def seconds_of(**options: str) -> float:
+    tts = openai.TTS(base_url=f"{URL}/v1", api_key=KEY, **options)
+    seconds = 0.0
     async with tts.synthesize(TEXT) as stream:
         async for event in stream:
             assert event.request_id.startswith("req_")
-            heard += event.frame.duration
+            seconds += event.frame.duration
     await tts.aclose()
-    return heard
+    return seconds
 
 
 async def as_audio() -> None:
@@ -38,21 +38,26 @@ async def as_events() -> None:
         assert 1.1 < seconds < 1.4, (response_format, seconds)
 
 
-async def with_instructions_and_its_default_voice() -> None:
+async def with_instructions_and_the_plugins_default_voice() -> None:
     assert 1.1 < await seconds_of(instructions="Cheerfully.") < 1.4
 
 
 async def an_error_is_the_plugins_own() -> None:
     try:
-        await seconds_of(voice="nobody")
+        await seconds_of(voice="unknown")
     except APIStatusError as error:
         assert error.status_code == 400
         return
-    raise AssertionError("an unknown voice was spoken with")
+    raise AssertionError("an unknown voice was accepted")
 
 
 async def main() -> None:
-    cases = (as_audio, as_events, with_instructions_and_its_default_voice, an_error_is_the_plugins_own)
+    cases = (
+        as_audio,
+        as_events,
+        with_instructions_and_the_plugins_default_voice,
+        an_error_is_the_plugins_own,
+    )
     for case in cases:
         await case()
     passed = [case.__name__ for case in cases]

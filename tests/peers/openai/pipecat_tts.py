@@ -1,4 +1,4 @@
-"""Pipecat's OpenAI service against ``server.py``, by base URL alone: prints the cases that passed, as JSON.
+"""Pipecat's OpenAI service against ``server.py``, only the base URL changed: prints passed cases as JSON.
 
 ``python pipecat_tts.py URL KEY POOR_KEY``
 """
@@ -20,9 +20,9 @@ URL, KEY, _ = sys.argv[1:4]
 TEXT = "One two three four five six."
 
 
-async def frames_of(api_key: str = KEY, **how: object) -> list[Frame]:
+async def frames_of(api_key: str = KEY, **settings: object) -> list[Frame]:
     service = OpenAITTSService(
-        api_key=api_key, base_url=f"{URL}/v1", settings=OpenAITTSService.Settings(**how)
+        api_key=api_key, base_url=f"{URL}/v1", settings=OpenAITTSService.Settings(**settings)
     )
     down, up = await run_test(
         service,
@@ -37,7 +37,7 @@ def seconds_in(frames: list[Frame]) -> float:
     return sum(len(frame.audio) for frame in frames if isinstance(frame, TTSAudioRawFrame)) / 48_000
 
 
-async def every_voice_that_it_knows() -> None:
+async def every_voice_name_of_pipecat() -> None:
     for voice in VALID_VOICES:
         assert 1.1 < seconds_in(await frames_of(voice=voice)) < 1.4, voice
 
@@ -52,7 +52,7 @@ async def a_wrong_key_is_an_error_frame() -> None:
 
 async def main() -> None:
     logger.disable("pipecat")
-    cases = (every_voice_that_it_knows, with_instructions_and_speed, a_wrong_key_is_an_error_frame)
+    cases = (every_voice_name_of_pipecat, with_instructions_and_speed, a_wrong_key_is_an_error_frame)
     for case in cases:
         await case()
     print(json.dumps({"version": version("pipecat-ai"), "passed": [case.__name__ for case in cases]}))

@@ -1,4 +1,4 @@
-// OpenAI's own Node SDK against server.py: prints the cases that passed, as JSON. node sdk.mjs URL KEY POOR_KEY
+// OpenAI's Node SDK against server.py: prints the cases that passed, as JSON. node sdk.mjs URL KEY POOR_KEY
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { VERSION } from "openai/version";
@@ -21,10 +21,10 @@ async function refused(kind, code, fields) {
 const cases = {
   async every_format() {
     const magic = { mp3: "fff3", opus: "4f676753", aac: "fff1", flac: "664c6143", wav: "52494646" };
-    for (const [response_format, begins] of Object.entries(magic)) {
+    for (const [response_format, prefix] of Object.entries(magic)) {
       const answer = await speak({ response_format });
       const audio = Buffer.from(await answer.arrayBuffer());
-      assert.ok(audio.toString("hex").toLowerCase().startsWith(begins.toLowerCase()), response_format);
+      assert.ok(audio.toString("hex").toLowerCase().startsWith(prefix.toLowerCase()), response_format);
     }
   },
   async streaming_with_a_request_id() {
@@ -41,15 +41,15 @@ const cases = {
     assert.equal(done.type, "speech.audio.done");
     assert.equal(events.reduce((sum, event) => sum + Buffer.from(event.audio, "base64").length, 0), pcmBytes);
   },
-  async leaving_in_the_middle() {
-    const leaving = new AbortController();
+  async disconnecting_mid_stream() {
+    const abort = new AbortController();
     const answer = await client.audio.speech.create(
       { model: "tts-1", voice: "alloy", input: "word ".repeat(800), response_format: "pcm" },
-      { signal: leaving.signal },
+      { signal: abort.signal },
     );
     const reader = answer.body.getReader();
     await reader.read();
-    leaving.abort();
+    abort.abort();
     await reader.cancel().catch(() => undefined);
   },
   async every_voice_name() {
@@ -58,7 +58,7 @@ const cases = {
     assert.equal((await speak({ voice: { id: "tone-330" } })).status, 200);
   },
   async errors_are_the_sdks_own() {
-    await refused(OpenAI.BadRequestError, "voice_not_found", { voice: "nobody" });
+    await refused(OpenAI.BadRequestError, "voice_not_found", { voice: "unknown" });
     await refused(OpenAI.BadRequestError, "string_above_max_length", { input: "a".repeat(4097) });
     await refused(OpenAI.NotFoundError, "model_not_found", { model: "whisper-1" });
   },
@@ -67,9 +67,9 @@ const cases = {
   },
   async a_rate_limit() {
     const poor = client.withOptions({ apiKey: poorKey });
-    const ask = () => poor.audio.speech.create({ model: "tts-1", voice: "alloy", input: "Hi." });
-    // One a minute is allowed, and another program may have had it.
-    await assert.rejects(async () => [await ask(), await ask()], OpenAI.RateLimitError);
+    const request = () => poor.audio.speech.create({ model: "tts-1", voice: "alloy", input: "Hi." });
+    // One request a minute is allowed, and another program may have used it.
+    await assert.rejects(async () => [await request(), await request()], OpenAI.RateLimitError);
   },
   async models() {
     const listed = (await client.models.list()).data.map((model) => model.id);

@@ -1,6 +1,6 @@
-"""OpenAI's own Python SDK, 1.x or 3.x, against ``server.py``: prints the cases that passed, as JSON.
+"""OpenAI's Python SDK, 1.x or 3.x, against ``server.py``: prints the cases that passed, as JSON.
 
-``python sdk.py URL KEY POOR_KEY``; whatever goes wrong is a traceback.
+``python sdk.py URL KEY POOR_KEY``; a failed case ends the program with a traceback.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
 
 
 def pitch_of(pcm: bytes) -> int:
-    """440, 330 or 220: whose tone it is, by its zero crossings."""
+    """Return 440, 330 or 220 Hz, whichever is nearest to the rate of zero crossings."""
     samples = struct.unpack(f"<{len(pcm) // 2}h", pcm)
     rises = sum(a < 0 <= b for a, b in pairwise(samples))
     return min((440, 330, 220), key=lambda pitch: abs(pitch - rises * 24_000 / len(samples)))
@@ -70,7 +70,7 @@ def server_sent_events() -> None:
     assert sum(len(base64.b64decode(event["audio"])) for event in events[:-1]) == PCM_BYTES
 
 
-def leaving_in_the_middle() -> None:
+def disconnecting_mid_stream() -> None:
     with client.audio.speech.with_streaming_response.create(
         model="tts-1", voice="alloy", input="word " * 800, response_format="pcm"
     ) as answer:
@@ -104,9 +104,9 @@ def speed_and_instructions() -> None:
 
 
 def refused(error: type[openai.APIStatusError], code: str, **fields: object) -> openai.APIStatusError:
-    usual = {"model": "tts-1", "voice": "alloy", "input": TEXT}
+    defaults = {"model": "tts-1", "voice": "alloy", "input": TEXT}
     try:
-        client.audio.speech.create(**{**usual, **fields})
+        client.audio.speech.create(**{**defaults, **fields})
     except error as raised:
         assert (raised.code, raised.request_id[:4]) == (code, "req_"), raised
         return raised
@@ -114,7 +114,7 @@ def refused(error: type[openai.APIStatusError], code: str, **fields: object) -> 
 
 
 def errors_are_the_sdks_own() -> None:
-    assert refused(openai.BadRequestError, "voice_not_found", voice="nobody").param == "voice"
+    assert refused(openai.BadRequestError, "voice_not_found", voice="unknown").param == "voice"
     assert refused(openai.BadRequestError, "string_above_max_length", input="a" * 4_097).param == "input"
     assert refused(openai.BadRequestError, "string_below_min_length", input="").param == "input"
     assert refused(openai.BadRequestError, "invalid_value", response_format="ogg")
@@ -128,19 +128,19 @@ def a_wrong_key() -> None:
     except openai.AuthenticationError as raised:
         assert raised.code == "invalid_api_key"
         return
-    raise AssertionError("a wrong key was taken")
+    raise AssertionError("a wrong key was accepted")
 
 
 def a_rate_limit() -> None:
     poor = client.with_options(api_key=POOR_KEY)
     try:
-        for _ in range(2):  # one a minute is allowed, and another program may have had it
+        for _ in range(2):  # one request a minute is allowed, and another program may have used it
             poor.audio.speech.create(model="tts-1", voice="alloy", input="Hi.")
     except openai.RateLimitError as raised:
         assert raised.code == "rate_limit_exceeded"
         assert int(raised.response.headers["retry-after"]) >= 1
         return
-    raise AssertionError("the limit did not hold")
+    raise AssertionError("the limit was not applied")
 
 
 def models() -> None:
@@ -149,19 +149,21 @@ def models() -> None:
 
 
 def many_at_once() -> None:
-    async def ask() -> None:
-        async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{URL}/v1") as many:
+    async def request_all() -> None:
+        async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{URL}/v1") as many_clients:
             voices = ["tone-440", "tone-330"] * 8
             answers = await asyncio.gather(
                 *(
-                    many.audio.speech.create(model="tts-1", voice=name, input=TEXT, response_format="pcm")
+                    many_clients.audio.speech.create(
+                        model="tts-1", voice=name, input=TEXT, response_format="pcm"
+                    )
                     for name in voices
                 )
             )
-        heard = [pitch_of(answer.content) for answer in answers]
-        assert heard == [int(name.removeprefix("tone-")) for name in voices]
+        pitches = [pitch_of(answer.content) for answer in answers]
+        assert pitches == [int(name.removeprefix("tone-")) for name in voices]
 
-    asyncio.run(ask())
+    asyncio.run(request_all())
 
 
 def custom_voices() -> None:
@@ -174,16 +176,18 @@ def custom_voices() -> None:
         file.writeframes(
             b"".join(struct.pack("<h", round(9_000 * math.sin(step / 10))) for step in range(56_000))
         )
-    made = voices.create(
+    created = voices.create(
         audio_sample=("anna.wav", recording.getvalue(), "audio/wav"), consent="cons_1", name="Anna"
     )
-    assert (made.object, made.type, made.name) == ("audio.voice", "audio_sample", "Anna")
-    pcm = client.audio.speech.create(model="tts-1", voice={"id": made.id}, input=TEXT, response_format="pcm")
+    assert (created.object, created.type, created.name) == ("audio.voice", "audio_sample", "Anna")
+    pcm = client.audio.speech.create(
+        model="tts-1", voice={"id": created.id}, input=TEXT, response_format="pcm"
+    )
     assert pitch_of(pcm.content) == 220
-    assert voices.delete(made.id).deleted
-    assert refused(openai.BadRequestError, "voice_not_found", voice={"id": made.id})
+    assert voices.delete(created.id).deleted
+    assert refused(openai.BadRequestError, "voice_not_found", voice={"id": created.id})
     try:
-        voices.delete(made.id)
+        voices.delete(created.id)
     except openai.NotFoundError:
         return
     raise AssertionError("a voice was deleted twice")
@@ -195,7 +199,7 @@ def main() -> None:
         mp3_is_the_default,
         streaming_with_a_request_id,
         server_sent_events,
-        leaving_in_the_middle,
+        disconnecting_mid_stream,
         every_voice_name,
         a_voice_by_id,
         speed_and_instructions,

@@ -1,7 +1,7 @@
-"""A gateway over tones, with keys and voices on file, for clients that are programs of their own.
+"""A gateway with keys and stored voices over a backend of tones, for clients that are programs of their own.
 
-``python server.py FOLDER`` prints one line of JSON, {"url", "key", "poor_key", "admin_key"}, and ends when
-its input does.
+``python server.py FOLDER`` prints one line of JSON, {"url", "key", "poor_key", "admin_key"}, and serves
+until its standard input ends. The poor key allows one request a minute.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from vivavoce.tts_engine.voices.store import VoiceStore
 
 
 class Encoder:
-    """Hears nothing but how long a recording is."""
+    """Encodes only the length of a recording."""
 
     def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
         ids = np.full(25, len(check_recording(samples, sample_rate)) % 6561, np.int32)
@@ -39,7 +39,7 @@ class Encoder:
 
 
 class Tones(StandInBackend):
-    """Two tones, and every voice that is enrolled is a third."""
+    """Speaks two voices as tones, and every enrolled voice as a third."""
 
     def __init__(self, store: VoiceStore) -> None:
         super().__init__((440, 330))
@@ -47,12 +47,12 @@ class Tones(StandInBackend):
         self.voices = BundleVoices(speakers, Encoder, ("en",), store)  # type: ignore[arg-type]
 
     def open_slot(self, request: SlotRequest) -> int:
-        of_ours = request.voice.startswith("tone-")
-        return super().open_slot(request if of_ours else replace(request, voice="tone-220"))
+        is_bundled = request.voice.startswith("tone-")
+        return super().open_slot(request if is_bundled else replace(request, voice="tone-220"))
 
 
-async def keep_calling(host: str, port: int) -> None:
-    """A phone that calls again when it is hung up on."""
+async def keep_caller_task(host: str, port: int) -> None:
+    """Call over AudioSocket, and call again when the server hangs up."""
     while True:
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"\x01\x00\x10" + uuid4().bytes)
@@ -78,12 +78,12 @@ async def serve(folder: Path) -> None:
         async with Engine(Tones(store), EngineConfig(), Metrics()) as engine:
             gateway = await Gateway.open(Settings(**settings, voice_aliases=aliases), engine=engine)
             host, port = gateway.addresses.http
-            where = {"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}
-            print(json.dumps({**where, "admin_key": admin_key}), flush=True)
-            calling = asyncio.create_task(keep_calling(*gateway.addresses.audiosocket))
+            addresses = {"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}
+            print(json.dumps({**addresses, "admin_key": admin_key}), flush=True)
+            caller_task = asyncio.create_task(keep_caller_task(*gateway.addresses.audiosocket))
             await asyncio.to_thread(sys.stdin.read)
-            calling.cancel()
-            await asyncio.wait({calling})
+            caller_task.cancel()
+            await asyncio.wait({caller_task})
             await gateway.aclose()
 
 
