@@ -1,0 +1,114 @@
+"""The dialect that ``adapters/README.md`` builds step by step: its code runs, speaks and is documented."""
+
+import importlib.util
+import io
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import av
+import httpx
+import pytest
+
+from shared.standin_backend import WORD_S
+from vivavoce.gateway.web.openapi.document import openapi_document
+
+GUIDE = Path(__file__).parents[3] / "adapters" / "README.md"
+MODULE_NAME = "vivavoce.gateway.apis.elevenlabs_of_the_guide"
+PATH = "/v1/text-to-speech/tone-440/stream"
+
+
+@pytest.fixture(scope="module")
+def dialect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The guide's Python blocks as one module of the package."""
+    text = GUIDE.read_text(encoding="utf-8")
+    source = tmp_path_factory.mktemp("guide") / "elevenlabs.py"
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    source.write_text("\n\n".join(blocks), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[MODULE_NAME] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[MODULE_NAME]
+
+
+async def post(served: Any, path: str = PATH, **body: Any) -> httpx.Response:
+    answer: httpx.Response = await served.client.post(path, json={"text": "One two three.", **body})
+    return answer
+
+
+@pytest.fixture
+def mounted(dialect: ModuleType) -> Any:
+    """Mounts the dialect on a served app; returns its API."""
+
+    def mount(served: Any) -> Any:
+        api = dialect.ElevenLabsApi(served.api.server, served.voices)
+        served.app.include_router(api.routes())
+        return api
+
+    return mount
+
+
+def test_the_guides_dialect_speaks(mounted: Any, run: Any) -> None:
+    async def test(served: Any) -> None:
+        mounted(served)
+        answer = await post(served)
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/mpeg")
+        with av.open(io.BytesIO(answer.content), format="mp3") as file:
+            seconds = sum(frame.samples / frame.sample_rate for frame in file.decode(audio=0))
+        assert seconds == pytest.approx(3 * WORD_S, abs=0.15)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        (PATH, {"text": ""}, 422, "invalid_request"),
+        (PATH, {"voice_settings": {"speed": "1.0"}}, 422, "invalid_request"),
+        (PATH, {"text": "a" * 2**18}, 422, "invalid_request"),
+        (PATH.replace("tone-440", "anna"), {}, 404, "voice_not_found"),
+    ],
+)
+def test_the_guides_dialect_has_errors_of_its_own(
+    path: str, body: dict[str, Any], status: int, code: str, mounted: Any, run: Any
+) -> None:
+    async def test(served: Any) -> None:
+        mounted(served)
+        answer = await post(served, path, **body)
+        assert (answer.status_code, answer.json()["detail"]["status"]) == (status, code)
+
+    run(test)
+
+
+def test_the_guides_dialect_refuses_while_the_server_drains(mounted: Any, run: Any) -> None:
+    async def test(served: Any) -> None:
+        await mounted(served).finish(1.0)
+        answer = await post(served)
+        assert (answer.status_code, answer.json()["detail"]["status"]) == (503, "system_busy")
+        assert int(answer.headers["retry-after"]) >= 1
+
+    run(test)
+
+
+def test_the_guides_dialect_is_in_the_openapi_document(mounted: Any, run: Any) -> None:
+    async def test(served: Any) -> None:
+        mounted(served)
+        document = openapi_document(served.app.routes)
+        operation = document["paths"]["/v1/text-to-speech/{voice_id}/stream"]["post"]
+        assert set(operation["responses"]) == {"200", "401", "403", "404", "422", "429", "500", "503"}
+        assert "ElevenLabsSpeechRequest" in document["components"]["schemas"]
+
+    run(test)
+
+
+def test_every_file_that_the_guide_names_exists() -> None:
+    named = re.findall(r"`((?:gateway|tests)/[\w/]+(?:\.py|/))`", GUIDE.read_text(encoding="utf-8"))
+    assert len(named) > 20
+    root = GUIDE.parents[1]
+    assert [name for name in named if not (root / name).exists()] == ["gateway/apis/elevenlabs.py"]
