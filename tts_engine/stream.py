@@ -21,7 +21,7 @@ from .session import Session
 _FINAL_SILENCE_S = 0.02
 
 
-class TextInput(Protocol):
+class TextSink(Protocol):
     """The methods of a ``Stream`` that take text."""
 
     def push_text(self, text: str) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ...tts_engine.chunk import Word
 from ...tts_engine.errors import MissingExtra, SynthesisFailed, VivavoceError
-from ...tts_engine.stream import TextInput
+from ...tts_engine.stream import TextSink
 from ..client import SpeechPiece
 
 try:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 STALL_TIMEOUT_S: Final = 10.0  # before Pipecat would give up on its own and record as said what was not
 
 
-class UtteranceTextStream(TextInput, Protocol):
+class UtteranceTextStream(TextSink, Protocol):
     """Where an utterance's text goes, as ``tts_engine.stream.Stream`` takes it; nothing of it waits."""
 
     @property

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Self
 
 from ...tts_engine.chunk import AudioChunk
-from ...tts_engine.stream import TextInput
+from ...tts_engine.stream import TextSink
 from ..access.errors import RateLimited
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
@@ -108,7 +108,7 @@ class TextFeed:
 
     def __init__(
         self,
-        stream: TextInput,
+        stream: TextSink,
         text: str | AsyncIterable[TextDelta],
         on_text: Callable[[str], None] | None = None,
         now: Callable[[], float] = time.monotonic,
