@@ -13,11 +13,10 @@ ROOT = Path(__file__).parents[1]
 MODULES = {module.path: module for module in structure.modules(ROOT)}
 # Files that catch every exception, so that an error ends one session or one connection and no more.
 BOUNDARIES = {
-    "adapters/audiosocket/asyncio_protocol.py",
-    "adapters/pipecat/audiosocket/server.py",
+    "adapters/audiosocket/call.py",
+    "adapters/audiosocket/server.py",
     "gateway/apis/speech_response.py",
     "gateway/web/websocket.py",
-    "gateway/calls/audiosocket.py",
     "gateway/calls/leg.py",
     "gateway/calls/clock.py",
     "tts_engine/cosyvoice/fault_isolation.py",

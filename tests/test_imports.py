@@ -37,10 +37,9 @@ ALLOWED_PACKAGES = {
     "adapters/audio/resample.py": {"soxr"},  # rates at which delay does not matter
     "adapters/audio/encoders.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
     "adapters/audio/tempo.py": {"av"},  # FFmpeg's filters, in memory
-    "adapters/audiosocket/asyncio_protocol.py": {
-        "asyncio",
-        "socket",
-    },  # the connection of a server that its caller opened
+    "adapters/audio/input_resampler.py": {"av"},  # frames of a WebRTC track
+    "adapters/audiosocket/call.py": {"asyncio", "socket"},  # the connection of a call
+    "adapters/audiosocket/server.py": {"asyncio", "socket"},  # listens where its caller tells it to
 }
 PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
 # Standard library modules for I/O, clocks, threads and logs, which a protocol core does not import.

@@ -1,1 +1,1 @@
-"""Codecs, encoders, resamplers and tempo change."""
+"""Codecs, encoders, resamplers and tempo change. No I/O."""

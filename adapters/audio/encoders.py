@@ -1,12 +1,12 @@
-"""Speech as listeners ask for it: MP3, Opus in Ogg, AAC (ADTS), FLAC, WAV, PCM, G.711, while it is made.
+"""Streaming encoders of speech: MP3, Opus in Ogg, AAC (ADTS), FLAC, WAV, PCM and G.711.
 
-One encoder a task, in memory, through PyAV: no process, no file. What an encoder withholds is speech that
-somebody waits for, so each is set to withhold as little as its format allows: the first decodable byte comes
-after 100 ms of speech with MP3 and AAC, 40 ms with Opus and 20 ms with the others. The frames of MP3 and AAC
-last longer at lower rates: below 22 kHz, and MP3 at 32 kHz too, they withhold 140 to 300 ms. Their decoders
-play 46 and 43 ms of silence first and cannot know that in a stream; the others have the exact length.
+Each utterance has one encoder, which works in memory through PyAV, without a process or a file. Every encoder
+is configured to withhold as little audio as its format allows: the first decodable byte comes after 100 ms of
+speech with MP3 and AAC, 40 ms with Opus and 20 ms with the others. Frames of MP3 and AAC last longer at low
+rates: below 22 kHz, and for MP3 also at 32 kHz, the encoders withhold 140 to 300 ms. Decoders of MP3 and AAC
+streams play 46 and 43 ms of silence first; the other formats keep the exact length.
 
-Not here: WAV files of known length and the laws themselves (``codecs``); whose thread encodes (the gateway).
+WAV files of known length and the G.711 functions are in ``codecs``. The caller chooses the encoding thread.
 
 Source: FFmpeg 8 muxers mp3, ogg, adts, flac; RFC 7845 (Ogg Opus); RFC 4856 (audio/PCMU, audio/PCMA).
 """
@@ -24,26 +24,22 @@ from .codecs import alaw_encode, require_whole_samples, ulaw_encode, wav_stream_
 from .resample import BUILT_IN_RATES, resampler_to
 
 Codec = Literal["pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"]
-SAMPLE_RATE_OF_KIND: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
+SAMPLE_RATES: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
 
 
 @dataclass(frozen=True, slots=True)
 class AudioFormat:
-    """How speech is to be encoded; raises BadRequest for what cannot be.
-
-    sample_rate: Hz; of Opus it says nothing, as every decoder plays it at 48 kHz. bit_rate: bits a second of
-    MP3, Opus and AAC, None for what suits speech; the other formats have none and ignore it.
-    """
+    """Codec, sample rate and bit rate of encoded speech; raises BadRequest for an unsupported combination."""
 
     codec: Codec
-    sample_rate: int = SAMPLE_RATE
-    bit_rate: int | None = None
+    sample_rate: int = SAMPLE_RATE  # Hz; without effect for Opus, which decoders play at 48 kHz
+    bit_rate: int | None = None  # bits/s of MP3, Opus and AAC; None: a rate for speech; others ignore it
 
     def __post_init__(self) -> None:
         if self.codec not in get_args(Codec):
             raise BadRequest(f"got format {self.codec!r}; allowed are {', '.join(get_args(Codec))}")
-        if self.sample_rate not in SAMPLE_RATE_OF_KIND:
-            allowed = ", ".join(map(str, SAMPLE_RATE_OF_KIND))
+        if self.sample_rate not in SAMPLE_RATES:
+            allowed = ", ".join(map(str, SAMPLE_RATES))
             raise BadRequest(f"got a sample rate of {self.sample_rate} Hz; allowed are {allowed}")
         min_bit_rate, max_bit_rate = self._bit_rates
         if self.bit_rate is not None and self.is_lossy and not min_bit_rate <= self.bit_rate <= max_bit_rate:
@@ -54,17 +50,17 @@ class AudioFormat:
 
     @property
     def is_lossy(self) -> bool:
-        """Whether a bit rate decides the quality."""
+        """Whether the codec is lossy, so that ``bit_rate`` sets its quality."""
         return self.codec in ("mp3", "opus", "aac")
 
     @property
     def is_cpu_intensive(self) -> bool:
-        """Whether encoding takes milliseconds a second of speech, and so belongs on a thread."""
+        """Whether encoding a second of speech takes milliseconds, so that the caller should use a thread."""
         return self.is_lossy or self.codec == "flac"
 
     @property
     def bits_per_second(self) -> int:
-        """The bit rate asked for, or the one that suits speech."""
+        """The requested bit rate, or the default for speech."""
         if self.bit_rate is not None:
             return self.bit_rate
         _, max_bit_rate = self._bit_rates
@@ -72,7 +68,7 @@ class AudioFormat:
 
     @property
     def bytes_per_second(self) -> int:
-        """How much a second of speech is, about: what silence and FLAC save is not reckoned with."""
+        """Approximate size of a second of speech; ignores the savings of FLAC and of silence."""
         match self.codec:
             case "pcm" | "wav" | "flac":
                 return 2 * self.sample_rate
@@ -85,7 +81,7 @@ class AudioFormat:
 
     @property
     def content_type(self) -> str:
-        """The media type of what the encoder gives out."""
+        """Media type of the encoder's output."""
         match self.codec:
             case "mp3":
                 return "audio/mpeg"
@@ -102,6 +98,7 @@ class AudioFormat:
 
     @property
     def _bit_rates(self) -> tuple[int, int]:
+        # Limits of MPEG-2.5, MPEG-2 and MPEG-1 Layer III, of AAC and of libopus, bits/s.
         match self.codec:
             case "mp3" if self.sample_rate < 16_000:
                 return 8_000, 64_000
@@ -116,19 +113,19 @@ class AudioFormat:
 
 
 class Encoder(Protocol):
-    """One utterance's encoder: 24 kHz s16le mono in, bytes of the format out; not for two threads at once."""
+    """Encoder of one utterance: 24 kHz s16le mono in, encoded bytes out. Not thread-safe."""
 
     content_type: str
 
     def push(self, pcm: bytes) -> bytes:
-        """Take speech and return what is ready; ValueError for part of a sample."""
+        """Encode ``pcm`` and return the bytes that are ready; raises ValueError for an odd number of bytes."""
 
     def finish(self) -> bytes:
-        """Return the rest; nothing may be pushed afterwards."""
+        """Return the remaining bytes; ``push`` must not be called afterwards."""
 
 
 def open_encoder(audio_format: AudioFormat) -> Encoder:
-    """A new encoder of that format."""
+    """Return a new encoder of ``audio_format``."""
     match audio_format.codec:
         case "pcm":
             return _SampleEncoder(audio_format, require_whole_samples)
@@ -153,7 +150,7 @@ class _StreamingResampler(Protocol):
 
 
 class _SampleEncoder:
-    """Samples one by one, behind a header or none."""
+    """PCM, G.711 or a WAV stream: one code for each sample, after an optional header."""
 
     def __init__(
         self, audio_format: AudioFormat, encode: Callable[[bytes], bytes], header: bytes = b""
@@ -176,11 +173,11 @@ class _SampleEncoder:
 
 @dataclass(frozen=True, slots=True)
 class _FfmpegSettings:
-    """FFmpeg's names and settings for a format; sample_rate: what the codec is fed with."""
+    """FFmpeg's names and options for a format."""
 
-    codec: str
-    container: str
-    sample_rate: int
+    codec: str  # encoder name
+    container: str  # muxer name
+    sample_rate: int  # Hz of the codec's input
     codec_options: Mapping[str, str]
     container_options: Mapping[str, str]
 
@@ -189,7 +186,7 @@ def _ffmpeg_settings(audio_format: AudioFormat) -> _FfmpegSettings:
     rate = audio_format.sample_rate
     match audio_format.codec:
         case "mp3":
-            # No tags before the first frame: a stream cannot go back to fill them in.
+            # No tags before the first frame, because a stream cannot seek back to fill them in.
             return _FfmpegSettings(
                 "libmp3lame",
                 "mp3",
@@ -198,20 +195,20 @@ def _ffmpeg_settings(audio_format: AudioFormat) -> _FfmpegSettings:
                 {"write_xing": "0", "id3v2_version": "0"},
             )
         case "opus":
-            # Pages of 20 ms, in microseconds, instead of a second.
+            # Ogg pages of 20 ms (in microseconds); the default of 1 s delays the first byte.
             return _FfmpegSettings(
                 "libopus", "ogg", SAMPLE_RATE, {"frame_duration": "20"}, {"page_duration": "20000"}
             )
         case "aac":
             return _FfmpegSettings("aac", "adts", rate, {}, {})
         case _:
-            # Frames of 20 ms; no 8 KiB of room for tags before the first.
+            # Frames of 20 ms, and no 8 KiB of padding for tags before the first one.
             options = {"frame_size": str(rate // 50)}
             return _FfmpegSettings("flac", "flac", rate, options, {"metadata_header_padding": "0"})
 
 
 class _FfmpegEncoder:
-    """A codec of FFmpeg's and its container, muxed into memory."""
+    """An FFmpeg codec whose container is muxed into memory."""
 
     def __init__(self, audio_format: AudioFormat) -> None:
         settings = _ffmpeg_settings(audio_format)
@@ -230,7 +227,7 @@ class _FfmpegEncoder:
         self._stream = stream
         if audio_format.is_lossy:
             self._stream.bit_rate = audio_format.bits_per_second
-        # FFmpeg's resampler inside the codec context is quick and good, but telephones have their own.
+        # The codec context resamples 24 kHz input itself; only 8 kHz goes through the telephone filter.
         self._input_rate = settings.sample_rate if settings.sample_rate == 8_000 else SAMPLE_RATE
         self._resampler = resampler_to(self._input_rate)
         self._samples = 0
@@ -254,7 +251,7 @@ class _FfmpegEncoder:
 
 
 class _MemoryFile:
-    """The file that a container writes to: what was written since it was last taken. It cannot be rewound."""
+    """Write-only file object of a container; ``take`` returns the bytes written since its last call."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -270,9 +267,10 @@ class _MemoryFile:
 
 
 class _FfmpegResampler:
-    """24 kHz to any rate through FFmpeg's swresample, which withholds 2 ms at most where soxr does 40.
+    """Resamples 24 kHz to any rate with FFmpeg's swresample, which withholds at most 2 ms (soxr: 40 ms).
 
-    Flat to 0.8 of the lower Nyquist frequency, down by 22 dB at 1.05 of it and by over 80 at 1.2.
+    The response is flat to 0.8 of the lower Nyquist frequency, down by 22 dB at 1.05 of it and by more than
+    80 dB at 1.2.
     """
 
     def __init__(self, sample_rate: int) -> None:
@@ -284,12 +282,12 @@ class _FfmpegResampler:
             return b""
         frame = _frame(pcm, SAMPLE_RATE, self._samples)
         self._samples += frame.samples
-        return self._taken(frame)
+        return self._resampled(frame)
 
     def drain(self) -> bytes:
-        return self._taken(None) if self._samples else b""
+        return self._resampled(None) if self._samples else b""
 
-    def _taken(self, frame: av.AudioFrame | None) -> bytes:
+    def _resampled(self, frame: av.AudioFrame | None) -> bytes:
         return b"".join(out.to_ndarray().tobytes() for out in self._resampler.resample(frame))
 
 
@@ -298,7 +296,7 @@ def _resampler_to(sample_rate: int) -> _StreamingResampler:
 
 
 def _frame(pcm: bytes, sample_rate: int, pts: int) -> av.AudioFrame:
-    samples = np.frombuffer(pcm, "<i2").reshape(1, -1)
+    samples = np.frombuffer(pcm, "<i2").reshape(1, -1)  # (1, samples): packed mono
     frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
     frame.sample_rate = sample_rate
     frame.pts = pts

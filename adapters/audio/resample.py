@@ -1,8 +1,8 @@
-"""Streaming resamplers for speech: 24 kHz s16le in, another rate out, in pushes of any size.
+"""Streaming resamplers of speech from 24 kHz s16le to other rates, in pushes of any size.
 
-``Downsampler`` is the one for telephones: 24 kHz to 8 kHz with 2 ms of delay, where general resamplers
-withhold 20-155 ms in blocks. ``PassthroughResampler`` keeps 24 kHz. ``BlockResampler`` wraps soxr, or its like, where
-latency does not matter. Not here: encoding (``codecs``), pacing (``playout``).
+``Downsampler`` produces 8 kHz for telephones with 2 ms of delay, where general resamplers withhold 20 to
+155 ms in blocks. ``PassthroughResampler`` keeps 24 kHz. ``BlockResampler`` wraps soxr for rates at which
+latency does not matter. Audio that is received is resampled in ``input_resampler``.
 
 Source: windowed-sinc design after Kaiser, in Oppenheim & Schafer, Discrete-Time Signal Processing, 7.6.
 """
@@ -11,6 +11,7 @@ from functools import cache
 from typing import Final, Protocol
 
 import numpy as np
+import soxr
 from numpy.typing import NDArray
 
 from ...tts_engine.chunk import SAMPLE_RATE
@@ -21,40 +22,41 @@ TAPS: Final = 97  # 2.0 ms each side at 24 kHz
 CUTOFF_HZ: Final = 3_925  # -6 dB; the pass band ends at 3,400 Hz, the stop band begins at 4,600 Hz
 KAISER_BETA: Final = 8.0
 COEFFICIENT_BITS: Final = 20
-BLOCK_IN: Final = 96  # samples of a row; >= TAPS - DECIMATION, so that outputs need only the row after theirs
+# Input samples a row; at least TAPS - DECIMATION, so that each output needs its own row and the next only.
+BLOCK_IN: Final = 96
 BLOCK_OUT: Final = BLOCK_IN // DECIMATION
 # OpenBLAS wakes its thread pool above 262,144 multiply-adds; 64 rows are 196,608 and 256 ms of speech.
 MAX_ROWS: Final = 64
-BUILT_IN_RATES: Final = (8_000, 24_000)  # Hz that ``resampler_to`` knows
+BUILT_IN_RATES: Final = (8_000, 24_000)  # Hz that ``resampler_to`` supports
 
 
 class Resampler(Protocol):
-    """What ``Playout`` asks of a resampler: s16le mono bytes in and out."""
+    """Streaming resampler of s16le mono from 24 kHz to a fixed rate."""
 
     def push(self, pcm: bytes) -> bytes:
-        """Take speech at 24 kHz and return what is ready at the rate out."""
+        """Resample ``pcm`` (24 kHz) and return the samples that are ready."""
 
     def drain(self) -> bytes:
-        """Return the withheld tail; the next push begins anew."""
+        """Return the withheld samples and start a new signal."""
 
     def reset(self) -> None:
-        """Forget what is withheld; the next push begins anew."""
+        """Drop the withheld samples and start a new signal."""
 
 
 @cache
 def coefficients() -> NDArray[np.float64]:
-    """The low-pass filter of ``Downsampler``: (97,) float64, symmetric, sum exactly 1.
+    """Return the low-pass filter of ``Downsampler``: (97,) float64, symmetric, sum exactly 1.
 
-    Every value is a multiple of 2**-20, so each product with a 16-bit sample and each sum of them is exact
-    in float64. The order of summation then cannot change a bit: not the split into pushes, not the BLAS,
-    not the CPU.
+    Every value is a multiple of 2**-20, so every product with a 16-bit sample and every sum of products is
+    exact in float64. The output therefore does not depend on the order of summation: not on the split into
+    pushes, the BLAS or the CPU.
     """
     centre = TAPS // 2
     time = np.arange(TAPS) - centre
     ideal = np.sinc(2 * CUTOFF_HZ / SAMPLE_RATE * time) * np.kaiser(TAPS, KAISER_BETA)
     one = 2**COEFFICIENT_BITS
     whole = np.rint(ideal / ideal.sum() * one)
-    whole[centre] += one - whole.sum()
+    whole[centre] += one - whole.sum()  # the sum after rounding is exactly 1
     taps: NDArray[np.float64] = whole / one
     taps.flags.writeable = False
     return taps
@@ -62,7 +64,7 @@ def coefficients() -> NDArray[np.float64]:
 
 @cache
 def _toeplitz() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    # out[row] = row @ own + next_row @ following; each is (96, 32)
+    # (own, following), each (96, 32): out[row] = rows[row] @ own + rows[row + 1] @ following
     matrix = np.zeros((2 * BLOCK_IN, BLOCK_OUT))
     for column in range(BLOCK_OUT):
         matrix[DECIMATION * column : DECIMATION * column + TAPS, column] = coefficients()
@@ -70,24 +72,23 @@ def _toeplitz() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 class Downsampler:
-    """24 kHz to 8 kHz through a linear-phase polyphase FIR, as a block-Toeplitz matrix product.
+    """Resamples 24 kHz to 8 kHz with a linear-phase polyphase FIR, computed as a block-Toeplitz product.
 
-    Pass band 0-3,400 Hz within 0.05 dB, everything above 4,600 Hz down by more than 80 dB. Sample k of the
-    output stands where sample 3k of the input stood: the group delay is taken out of the positions and
-    withheld instead, 2.0 ms, and up to two samples more wait for their third: 2.00-2.08 ms in all, and
-    nothing beside it. n samples in give ceil(n / 3) out after ``drain``. The output is bit-equal for any
-    split of the input.
+    The pass band is 0 to 3,400 Hz within 0.05 dB; frequencies above 4,600 Hz are down by more than 80 dB.
+    Output sample k is aligned with input sample 3k. The filter withholds its group delay of 2.0 ms and up to
+    two samples that wait for their third, 2.00 to 2.08 ms in all. n input samples give ceil(n / 3) output
+    samples after ``drain``. The output is bit-equal for any split of the input.
 
-    Samples are rounded half to even and saturated. No dither: it would add a hiss at -90 dBFS for an error
-    that the telephone's own 8-bit companding (38 dB SNR) hides.
+    Samples are rounded half to even and saturated. There is no dither: it would add noise at -90 dBFS to
+    hide an error that is far below that of 8-bit companding (38 dB SNR).
     """
 
     def __init__(self) -> None:
-        self._line: NDArray[np.float64] = np.zeros((MAX_ROWS + 1) * BLOCK_IN)
-        self._held = TAPS // 2  # samples of the line in use; begins with silence
+        self._line: NDArray[np.float64] = np.zeros((MAX_ROWS + 1) * BLOCK_IN)  # input samples to filter
+        self._held = TAPS // 2  # samples of the line in use; silence precedes the signal
 
     def push(self, pcm: bytes) -> bytes:
-        """Take s16le at 24 kHz and return s16le at 8 kHz; ValueError for an odd number of bytes."""
+        """Resample s16le; raises ValueError for an odd number of bytes."""
         samples = np.frombuffer(require_whole_samples(pcm), "<i2")
         room = MAX_ROWS * BLOCK_IN
         if len(samples) <= room:
@@ -95,13 +96,13 @@ class Downsampler:
         return b"".join(self._filter(samples[start : start + room]) for start in range(0, len(samples), room))
 
     def drain(self) -> bytes:
-        """Return the last 2 ms, as if silence followed; the next push begins anew."""
+        """Return the last 2 ms, filtered as if silence followed, and start a new signal."""
         tail = self._filter(np.zeros(TAPS // 2, "<i2"))
         self.reset()
         return tail
 
     def reset(self) -> None:
-        """Forget what is withheld; the next push begins anew."""
+        """Drop the withheld samples and start a new signal."""
         self._line[: TAPS // 2] = 0
         self._held = TAPS // 2
 
@@ -114,11 +115,11 @@ class Downsampler:
             self._held = have
             return b""
         rows = -(-count // BLOCK_OUT)
-        # The last row may reach into what an earlier push left there; those columns are cut off below.
-        blocks = line[: (rows + 1) * BLOCK_IN].reshape(rows + 1, BLOCK_IN)
+        # The last row may contain stale samples of an earlier push; its outputs are cut off at the return.
+        blocks = line[: (rows + 1) * BLOCK_IN].reshape(rows + 1, BLOCK_IN)  # (rows + 1, 96)
         own, following = _toeplitz()
-        # dot: half of a small product's time is what @ spends before it begins
-        out = blocks[:-1].dot(own)
+        # dot instead of @, whose overhead is half of the time of a product this small
+        out = blocks[:-1].dot(own)  # (rows, 32)
         out += blocks[1:].dot(following)
         self._held = have - DECIMATION * count
         line[: self._held] = line[DECIMATION * count : have]
@@ -126,61 +127,60 @@ class Downsampler:
 
 
 class PassthroughResampler:
-    """24 kHz as it is, withholding nothing."""
+    """Keeps 24 kHz and withholds nothing."""
 
     def push(self, pcm: bytes) -> bytes:
-        """Return the same bytes; ValueError for an odd number of them."""
+        """Return ``pcm`` unchanged; raises ValueError for an odd number of bytes."""
         return require_whole_samples(pcm)
 
     def drain(self) -> bytes:
-        """Return nothing: nothing is withheld."""
+        """Return no bytes, because nothing is withheld."""
         return b""
 
     def reset(self) -> None:
-        """Do nothing: nothing is withheld."""
+        """Do nothing, because nothing is withheld."""
 
 
 class BlockStream(Protocol):
-    """A resampler from elsewhere, mono int16 in and out; ``soxr.ResampleStream`` is one."""
+    """Interface of ``soxr.ResampleStream``: mono int16 in and out."""
 
     def resample_chunk(self, x: NDArray[np.int16], last: bool = ...) -> NDArray[np.int16]:
-        """Take samples and return what is ready; all that is left where ``last``."""
+        """Resample ``x`` and return the samples that are ready, all of them if ``last``."""
         ...
 
     def clear(self) -> None:
-        """Forget what is withheld."""
+        """Drop the withheld samples."""
         ...
 
 
 class BlockResampler:
-    """24 kHz to another rate through a general resampler, for peers where latency does not matter.
+    """Adapts a general resampler that works in blocks, for peers where latency does not matter.
 
-    Such resamplers work in blocks: output comes in bursts, and what lies between two is withheld. With
-    ``soxr.ResampleStream(24_000, rate, 1, dtype="int16", quality="HQ")`` and pushes of 20 ms, the first
-    output comes after 37 ms of input at 16 kHz and after 38 ms at 48 kHz, and as much may be withheld later.
-    Lengths and times are right after ``drain``. At 8 kHz it would be 74 ms, and 155 ms with quality VHQ.
+    Output comes in bursts. With ``soxr_resampler(24_000, rate)`` and pushes of 20 ms, the first output comes
+    after 37 ms of input at 16 kHz and after 38 ms at 48 kHz, and as much may be withheld later. At 8 kHz it
+    would be 74 ms, and 155 ms with soxr's quality VHQ. The total length is exact after ``drain``.
     """
 
     def __init__(self, stream: BlockStream) -> None:
         self._stream = stream
 
     def push(self, pcm: bytes) -> bytes:
-        """Take s16le at 24 kHz and return what is ready; ValueError for an odd number of bytes."""
+        """Resample s16le and return what is ready; raises ValueError for an odd number of bytes."""
         return self._stream.resample_chunk(np.frombuffer(require_whole_samples(pcm), "<i2")).tobytes()
 
     def drain(self) -> bytes:
-        """Return the withheld tail; the next push begins anew."""
+        """Return the withheld samples and start a new signal."""
         tail = self._stream.resample_chunk(np.empty(0, np.int16), last=True).tobytes()
         self.reset()
         return tail
 
     def reset(self) -> None:
-        """Forget what is withheld; the next push begins anew."""
+        """Drop the withheld samples and start a new signal."""
         self._stream.clear()
 
 
 def resampler_to(sample_rate: int) -> Resampler:
-    """The resampler from 24 kHz to 8 or 24 kHz; ValueError for rates that need a ``BlockResampler``."""
+    """Return the resampler from 24 kHz to 8 or 24 kHz; raises ValueError for other rates."""
     match sample_rate:
         case 8_000:
             return Downsampler()
@@ -192,9 +192,14 @@ def resampler_to(sample_rate: int) -> Resampler:
             )
 
 
+def soxr_resampler(input_rate: int, output_rate: int) -> BlockResampler:
+    """Return a resampler between any two rates (Hz); see ``BlockResampler`` for its latency."""
+    return BlockResampler(soxr.ResampleStream(input_rate, output_rate, 1, dtype="int16", quality="HQ"))
+
+
 def _as_pcm(samples: NDArray[np.float64]) -> bytes:
     np.rint(samples, out=samples)
-    # minimum and maximum into place cost a third of np.clip on arrays this small
+    # In-place minimum and maximum cost a third of np.clip on arrays this small.
     np.minimum(samples, 32_767, out=samples)
     np.maximum(samples, -32_768, out=samples)
     return samples.astype("<i2").tobytes()

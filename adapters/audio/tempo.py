@@ -1,9 +1,9 @@
-"""Speech made slower, faster, higher or lower after it was spoken, as it streams, by FFmpeg's filters.
+"""Time stretching and pitch shifting of streamed speech with FFmpeg's filters.
 
-Tempo keeps the pitch (waveform similarity overlap-add); pitch keeps the tempo and moves the formants too. It
-is for what a voice cannot do itself: its own slow speech sounds better than any stretched one. 40 to 140 ms
-of speech are withheld, and up to 30 ms of the end are lost, in which every stream is silent. It takes 2 to
-6 ms of CPU a second of speech.
+A tempo change keeps the pitch (waveform similarity overlap-add); a pitch change keeps the tempo and moves the
+formants too. This serves voices that cannot change tempo or pitch themselves; speech that a voice renders at
+another speed sounds better than stretched speech. 40 to 140 ms of speech are withheld, and up to 30 ms at the
+end, where every stream is silent, are lost. The cost is 2 to 6 ms of CPU for a second of speech.
 
 Source: FFmpeg 8 libavfilter atempo, asetrate; Verhelst and Roelands, "An overlap-add technique based on
 waveform similarity (WSOLA)", ICASSP 1993.
@@ -19,19 +19,23 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from .codecs import require_whole_samples
 
 _MIN_TEMPO, _MAX_TEMPO = 0.25, 4.0
+_MIN_PITCH, _MAX_PITCH = 0.5, 2.0
 
 
 class TimeStretcher:
-    """24 kHz s16le in and out, ``tempo`` times as fast and ``pitch`` times as high (0.25 to 4, 0.5 to 2)."""
+    """Changes tempo and pitch of 24 kHz s16le mono; factors relative to the input.
+
+    Raises ValueError unless ``tempo`` is 0.25 to 4 and ``pitch`` 0.5 to 2.
+    """
 
     def __init__(self, tempo: float, pitch: float = 1.0) -> None:
-        if not (_MIN_TEMPO <= tempo <= _MAX_TEMPO and 0.5 <= pitch <= 2.0):
+        if not (_MIN_TEMPO <= tempo <= _MAX_TEMPO and _MIN_PITCH <= pitch <= _MAX_PITCH):
             raise ValueError(f"got tempo {tempo} and pitch {pitch}; allowed are 0.25 to 4 and 0.5 to 2")
         self._graph = _filter_graph(tempo, pitch)
         self._samples = 0
 
     def push(self, pcm: bytes) -> bytes:
-        """Take speech and return what is ready; ValueError for part of a sample."""
+        """Filter ``pcm`` and return the output that is ready; raises ValueError for an odd number of bytes."""
         if not require_whole_samples(pcm):
             return b""
         samples = np.frombuffer(pcm, "<i2").reshape(1, -1)
@@ -43,7 +47,7 @@ class TimeStretcher:
         return self._ready()
 
     def drain(self) -> bytes:
-        """Return the rest; nothing may be pushed afterwards."""
+        """Return the remaining output; ``push`` must not be called afterwards."""
         self._graph.push(None)
         return self._ready()
 
@@ -72,7 +76,8 @@ def _filter_graph(tempo: float, pitch: float) -> av.filter.Graph:
 def _filters(tempo: float, pitch: float) -> list[tuple[str, str | None]]:
     filters: list[tuple[str, str | None]] = []
     if pitch != 1.0:
+        # asetrate plays the samples faster: pitch and tempo both change by ``pitch``.
         filters += [("asetrate", str(round(SAMPLE_RATE * pitch))), ("aresample", str(SAMPLE_RATE))]
     remaining_tempo = tempo / pitch
-    stages = max(1, ceil(-log2(remaining_tempo)))  # atempo takes 0.5 and more; several share what is less
+    stages = max(1, ceil(-log2(remaining_tempo)))  # atempo accepts 0.5 or more; chain it for less
     return filters + [("atempo", str(remaining_tempo ** (1 / stages)))] * stages

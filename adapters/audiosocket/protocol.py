@@ -1,14 +1,14 @@
-"""Asterisk's AudioSocket as bytes and events: both sides of one call, without I/O.
+"""Asterisk's AudioSocket protocol as bytes and events: both sides of one call, without I/O.
 
-A TCP connection is one call. Whoever dials (Asterisk, or our phone) sends the call's id first, then audio and
-keys; the server sends audio. A message is a kind, a big-endian length and a payload:
+A TCP connection is one call. The peer that connects (Asterisk, or our test phone) sends the call's id first,
+then audio and DTMF digits; the server sends audio. A message is a kind, a big-endian length and a payload:
 
     0       1               3
     | kind  | length        | payload ...
-    0x00 hang up   0x01 call id (16)   0x03 key (1)   0x10-0x18 audio (s16le mono)   0xff error (0-1)
+    0x00 hangup   0x01 call id (16)   0x03 digit (1)   0x10-0x18 audio (s16le mono)   0xff error (0-1)
 
-``AudioSocketConnection`` has wsproto's verbs: ``receive_data``, ``events``, ``send``. Not here: sockets, clocks (ask
-``in_message`` when a deadline should run), pacing, logging.
+``AudioSocketConnection`` has wsproto's verbs: ``receive_data``, ``events``, ``send``. It has no clock: while
+``in_message`` is true, the caller runs a deadline. It does not pace and does not log.
 
 Source: res_audiosocket.c, app_audiosocket.c and chan_audiosocket.c of Asterisk 23.4.1, read and measured.
 """
@@ -21,10 +21,10 @@ from types import MappingProxyType
 from typing import Final, NoReturn, assert_never
 from uuid import UUID
 
-import numpy as np
-
 from ...tts_engine.errors import VivavoceError
+from .g711_detection import G711Detector, PayloadEncoding
 
+# Hz, by message kind.
 SAMPLE_RATE_OF_KIND: Final[Mapping[int, int]] = MappingProxyType(
     {
         0x10: 8_000,
@@ -39,33 +39,31 @@ SAMPLE_RATE_OF_KIND: Final[Mapping[int, int]] = MappingProxyType(
     }
 )
 DIGITS: Final = frozenset("0123456789ABCDabcd*#!")  # "!" is a hook flash
-# Asterisk kills a call whose payload comes 5 ms after its header, so a message must fit one TCP segment.
+# Asterisk ends a call whose payload arrives 5 ms after its header, so a message must fit one TCP segment.
 MAX_SENT_BYTES: Final = 1_400
-MAX_RECEIVED_AUDIO_S: Final = 1.0  # of audio in one message; Asterisk sends what its phone does, 10-60 ms
-MAX_UNREAD_BYTES: Final = 1 << 20  # received, with the events not taken
+MAX_RECEIVED_AUDIO_S: Final = 1.0  # in one message; Asterisk forwards the packets of its phones, 10 to 60 ms
+MAX_UNREAD_BYTES: Final = 1 << 20  # received bytes whose events were not taken
 
 _KIND_OF_RATE: Final[Mapping[int, int]] = MappingProxyType(
     {sample_rate: kind for kind, sample_rate in SAMPLE_RATE_OF_KIND.items()}
 )
 _HEADER: Final = Struct("!BH")
-_G711_MESSAGE_BYTES: Final = 160  # 20 ms at one byte a sample; as s16le it would be 10 ms
-_G711_DECISION_SCORE: Final = 5  # messages until the G.711 trap is called
 
 
 class AudioSocketProtocolError(VivavoceError):
-    """The peer broke the protocol; the message says what was got and what is allowed."""
+    """The peer violated the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallId:
-    """The first message of a call: who it is. Asterisk passes the UUID of the dial plan and nothing else."""
+    """First message of a call: the UUID of the dial plan. Asterisk sends no other data about the caller."""
 
     uuid: UUID
 
 
 @dataclass(frozen=True, slots=True)
 class AudioSocketAudio:
-    """Speech, s16le mono at ``sample_rate`` Hz. ValueError for another rate, no sample or part of one."""
+    """Audio, s16le mono; raises ValueError for a rate without a message kind and for no or half a sample."""
 
     sample_rate: int
     payload: bytes
@@ -77,13 +75,13 @@ class AudioSocketAudio:
             )
         if len(self.payload) % 2 or not self.payload:
             raise ValueError(
-                f"got {len(self.payload)} bytes of audio; it must be whole 16-bit samples, and some"
+                f"got {len(self.payload)} bytes of audio; allowed are one or more 16-bit samples"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Dtmf:
-    """A key of the caller's phone. ValueError for what is no key."""
+    """A key pressed on the caller's phone; raises ValueError for a character that is not a DTMF digit."""
 
     digit: str
 
@@ -94,12 +92,12 @@ class Dtmf:
 
 @dataclass(frozen=True, slots=True)
 class Hangup:
-    """The end of the call; ``receive_eof`` becomes one too, for Asterisk hangs up by closing."""
+    """End of the call. ``receive_eof`` yields one too, because Asterisk hangs up by closing."""
 
 
 @dataclass(frozen=True, slots=True)
 class AudioSocketError:
-    """Asterisk failed: 1 its caller hung up, 2 audio was not forwarded, 4 no memory; 0 without a code."""
+    """An error of Asterisk: 1 the caller hung up, 2 audio was not forwarded, 4 no memory, 0 no code."""
 
     code: int = 0
 
@@ -110,11 +108,11 @@ class AudioSocketError:
 
 @dataclass(frozen=True, slots=True)
 class MislabelledG711:
-    """What the peer labels as 16-bit audio is raw G.711: noise to the ear. Told once a call, never sent."""
+    """The peer labels raw G.711 as 16-bit audio. Yielded at most once a call; never sent."""
 
     @property
     def advice(self) -> str:
-        """What to change, and where."""
+        """The configuration to change."""
         return (
             "Asterisk sends raw G.711 labelled as 16-bit audio (160-byte messages of kind 0x10): "
             "name the format in the dial plan, Dial(AudioSocket/host:port/uuid/c(slin))"
@@ -128,8 +126,8 @@ AudioSocketEvent = AudioSocketMessage | MislabelledG711
 @dataclass(frozen=True, slots=True)
 class _MessageKind:
     event: type[AudioSocketMessage]
-    lengths: range  # of the payload, bytes
-    allowed: str
+    lengths: range  # allowed lengths of the payload, bytes
+    allowed: str  # the same for error messages
 
 
 def _audio_kind(sample_rate: int) -> _MessageKind:
@@ -137,6 +135,16 @@ def _audio_kind(sample_rate: int) -> _MessageKind:
     return _MessageKind(AudioSocketAudio, range(2, max_bytes + 1, 2), f"2 to {max_bytes}, an even number")
 
 
+# Names of the messages in errors.
+_MESSAGE_NAMES: Final[Mapping[type[AudioSocketMessage], str]] = MappingProxyType(
+    {
+        CallId: "CallId",
+        AudioSocketAudio: "Audio",
+        Dtmf: "Dtmf",
+        Hangup: "Hangup",
+        AudioSocketError: "Error",
+    }
+)
 _KINDS: Final[Mapping[int, _MessageKind]] = MappingProxyType(
     {
         0x00: _MessageKind(Hangup, range(0, 1), "0"),
@@ -151,19 +159,19 @@ _KINDS: Final[Mapping[int, _MessageKind]] = MappingProxyType(
 class AudioSocketRole(Enum):
     """A side of the connection."""
 
-    CALLER = "caller"  # dials and says the call's id: Asterisk, or our phone
-    SERVER = "server"  # is dialled: us
+    CALLER = "caller"  # connects and sends the call's id: Asterisk, or our test phone
+    SERVER = "server"  # accepts the connection
 
 
 class AudioSocketState(Enum):
-    """What one side has said so far."""
+    """State of one side, by the messages that it has sent."""
 
     NEW = "before the call id"
     OPEN = "in the call"
     ENDED = "after the end of the call"
 
 
-# By who sends. A server has no 0x01, 0x03 or 0xff: Asterisk hangs up on each of them.
+# By sender. A server must not send 0x01, 0x03 or 0xff: Asterisk hangs up on each of them.
 TRANSITIONS: Final[
     Mapping[AudioSocketRole, Mapping[AudioSocketState, Mapping[type[AudioSocketMessage], AudioSocketState]]]
 ] = MappingProxyType(
@@ -187,7 +195,7 @@ TRANSITIONS: Final[
 
 
 class _SideState:
-    # What one side has said and may say.
+    # State of one side, and the messages that it may send next.
 
     def __init__(self, role: AudioSocketRole) -> None:
         self.role = role
@@ -201,14 +209,14 @@ class _SideState:
             self.may_send = TRANSITIONS[self.role][state]
 
     def transition_error(self, event: type[AudioSocketMessage]) -> str:
-        return f"a {self.role.value} must not send {event.__name__} {self.state.value}"
+        return f"a {self.role.value} must not send {_MESSAGE_NAMES[event]} {self.state.value}"
 
 
 class AudioSocketConnection:
-    """One call, seen from ``role``: the peer's bytes become events, our events become bytes.
+    """One call as seen by ``role``: converts the peer's bytes to events, and our events to bytes.
 
-    After each ``receive_data`` or ``receive_eof`` take every event of ``events()``; then at most one message,
-    not yet complete, is held.
+    After each ``receive_data`` or ``receive_eof``, take every event of ``events()``; the connection then holds
+    at most one incomplete message.
     """
 
     def __init__(self, role: AudioSocketRole) -> None:
@@ -217,37 +225,37 @@ class AudioSocketConnection:
             AudioSocketRole.SERVER if role is AudioSocketRole.CALLER else AudioSocketRole.CALLER
         )
         self._buffer = bytearray()
-        self._offset = 0  # what is before it has become events
+        self._offset = 0  # of the first byte not yet parsed
         self._eof = False
-        self._failure = ""
-        self._g711_detector = _G711Detector() if role is AudioSocketRole.SERVER else None
+        self._failure = ""  # text of the first protocol error
+        self._g711_detector = G711Detector() if role is AudioSocketRole.SERVER else None
 
     @property
     def in_message(self) -> bool:
-        """Whether a message has begun and not ended: if it lasts, the peer has stalled."""
+        """Whether an incomplete message has been received; if this lasts, the peer has stalled."""
         return len(self._buffer) > self._offset
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the peer, in any split; ValueError after 1 MiB of which no events were taken."""
+        """Take bytes from the peer, split anywhere; raises ValueError above 1 MiB without ``events()``."""
         if self._failure:
             return
         del self._buffer[: self._offset]
         self._offset = 0
         if len(self._buffer) + len(data) > MAX_UNREAD_BYTES:
             raise ValueError(
-                f"over {MAX_UNREAD_BYTES} bytes are unread; take events() after each receive_data()"
+                f"more than {MAX_UNREAD_BYTES} bytes are unread; take events() after each receive_data()"
             )
         self._buffer += data
 
     def receive_eof(self) -> None:
-        """The peer has closed its side: nothing more comes."""
+        """Note that the peer has closed its side."""
         self._eof = True
 
     def events(self) -> Iterator[AudioSocketEvent]:
-        """Yield what the bytes received so far say.
+        """Yield the messages received so far.
 
-        Raises ProtocolError at the first message that breaks the protocol, after all events before it, and
-        again at every later call; what comes behind it is dropped.
+        Raises AudioSocketProtocolError at the first message that violates the protocol, after the events
+        before it, and again at every later call; later messages are dropped.
         """
         if self._failure:
             raise AudioSocketProtocolError(self._failure)
@@ -258,7 +266,7 @@ class AudioSocketConnection:
             self._check(kind, length)
             if len(buffer) < begin + length:
                 break
-            self._offset = begin + length
+            self._offset = begin + length  # before the yield: a caller may stop between two events
             event = self._parse(kind, bytes(memoryview(buffer)[begin : self._offset]))
             self._peer_side.record_sent(type(event))
             yield event
@@ -268,9 +276,10 @@ class AudioSocketConnection:
             yield self._end()
 
     def send(self, event: AudioSocketMessage) -> bytes:
-        """Return the bytes of ``event``, header and payload in one: write them at once, or not at all.
+        """Return the bytes of one message, which must be written at once or not at all.
 
-        Raises ValueError for what would kill the call or is not ours to say now; nothing has changed then.
+        Raises ValueError, without a change of state, for a message that this side must not send now or
+        that would make Asterisk end the call.
         """
         if type(event) not in self._own_side.may_send:
             raise ValueError(self._own_side.transition_error(type(event)))
@@ -286,7 +295,7 @@ class AudioSocketConnection:
             self._fail(self._peer_side.transition_error(message_kind.event))
         if length not in message_kind.lengths:
             self._fail(
-                f"got {message_kind.event.__name__} ({kind:#04x}) with {length} bytes; allowed: {message_kind.allowed}"
+                f"got {_MESSAGE_NAMES[message_kind.event]} ({kind:#04x}) with {length} bytes; allowed: {message_kind.allowed}"
             )
 
     def _parse(self, kind: int, payload: bytes) -> AudioSocketMessage:
@@ -306,9 +315,9 @@ class AudioSocketConnection:
                 return AudioSocketError(int.from_bytes(payload))
 
     def _check_for_g711(
-        self, detector: "_G711Detector", audio: AudioSocketAudio
+        self, detector: G711Detector, audio: AudioSocketAudio
     ) -> Iterator[MislabelledG711]:
-        verdict = detector.verdict(audio)
+        verdict = detector.verdict(audio.sample_rate, audio.payload)
         if verdict is None:
             return
         self._g711_detector = None
@@ -318,7 +327,7 @@ class AudioSocketConnection:
     def _end(self) -> Hangup:
         unparsed_bytes = len(self._buffer) - self._offset
         if unparsed_bytes:
-            self._fail(f"the connection closed inside a message, after {unparsed_bytes} bytes of it")
+            self._fail(f"the connection closed after {unparsed_bytes} bytes of an incomplete message")
         self._peer_side.record_sent(Hangup)
         return Hangup()
 
@@ -329,12 +338,12 @@ class AudioSocketConnection:
 
 
 def encode(event: AudioSocketMessage) -> bytes:
-    """Return the bytes of one message, whatever the state of a call; ValueError for what would kill it."""
+    """Return the bytes of one message, regardless of state; raises ValueError for more than 1,400 bytes."""
     match event:
         case AudioSocketAudio(sample_rate, payload):
             if len(payload) > MAX_SENT_BYTES:
                 raise ValueError(
-                    f"got {len(payload)} bytes of audio; at most {MAX_SENT_BYTES} reach Asterisk in one piece"
+                    f"got {len(payload)} bytes of audio; at most {MAX_SENT_BYTES} fit one TCP segment"
                 )
             return _HEADER.pack(_KIND_OF_RATE[sample_rate], len(payload)) + payload
         case CallId(uuid):
@@ -347,45 +356,3 @@ def encode(event: AudioSocketMessage) -> bytes:
             return _HEADER.pack(0xFF, 1) + bytes((code,))
         case _:
             assert_never(event)
-
-
-class PayloadEncoding(Enum):
-    """What the bytes of a message look like."""
-
-    LINEAR = "16-bit samples"
-    COMPANDED = "one byte a sample, G.711"
-
-
-def guess_encoding(payload: bytes) -> PayloadEncoding | None:
-    """Tell G.711 from 16-bit audio by a message's bytes; None for near-silence, which is either.
-
-    In 16-bit audio the high bytes of neighbours are alike and the low bytes are noise; in G.711 every byte is
-    a sample, so that odd and even places look the same.
-    """
-    if payload == payload[:1] * len(payload):
-        return None if payload[0] == 0 else PayloadEncoding.COMPANDED  # silence is 0xff, 0x7f, 0xd5 or 0x55
-    if np.abs(np.frombuffer(payload, "<i2").astype(np.int32)).max() < 256:
-        return None
-    places = np.frombuffer(payload, np.int8).astype(np.int32).reshape(-1, 2)
-    low, high = np.abs(np.diff(places, axis=0)).mean(axis=0)
-    return PayloadEncoding.LINEAR if high < 0.6 * low else PayloadEncoding.COMPANDED
-
-
-class _G711Detector:
-    # Dial(AudioSocket/...) without c() on a G.711 call. Genuine 16-bit audio of a 10 ms phone is as long.
-
-    def __init__(self) -> None:
-        self._score = 0
-
-    def verdict(self, audio: AudioSocketAudio) -> PayloadEncoding | None:
-        """What the call is, once that is clear; do not ask again after an answer."""
-        if audio.sample_rate != 8_000 or len(audio.payload) != _G711_MESSAGE_BYTES:
-            return PayloadEncoding.LINEAR
-        match guess_encoding(audio.payload):
-            case PayloadEncoding.COMPANDED:
-                self._score += 1
-            case PayloadEncoding.LINEAR:
-                self._score -= 1
-        if abs(self._score) < _G711_DECISION_SCORE:
-            return None
-        return PayloadEncoding.COMPANDED if self._score > 0 else PayloadEncoding.LINEAR

@@ -1,15 +1,15 @@
-"""The server's side of one AudioSocket call: what a caller may do and by when, and which packet is not sent.
+"""The server's side of one AudioSocket call: time limits for the caller, and dropped packets.
 
-``audiosocket.Connection`` knows messages; this knows manners. Who breaks them is hung up on, for the reason
-in a ``ProtocolError``; who reads late loses whole packets, never parts of one. Pure: time comes in as
-monotonic seconds. The socket and the timer are ``audiosocket_leg``'s.
+``protocol.AudioSocketConnection`` knows single messages; this class adds the rules of a call. A caller that
+violates them is reported with AudioSocketProtocolError. A caller that reads late loses whole packets, never
+part of a packet. No I/O; times are arguments in monotonic seconds. ``call`` has the socket and the timers.
 
-    no id yet  --CallId-->  a call  --Hangup or ProtocolError-->  over
-    first_message_s         stalled_s for the rest of a message, and for a caller who takes nothing
+    connected  --CallId-->  call  --Hangup or AudioSocketProtocolError-->  ended
+    first_message_s         stalled_s for the rest of a message, and for a caller that reads nothing
 
-Source: app_audiosocket.c, chan_audiosocket.c and res_audiosocket.c of Asterisk 23.4.1, and what they were
-seen to do: a payload later than its header by 5 ms ends the call, two silent seconds end the application,
-nothing is buffered.
+Source: app_audiosocket.c, chan_audiosocket.c and res_audiosocket.c of Asterisk 23.4.1, and measurements: a
+payload 5 ms later than its header ends the call, two silent seconds end the application, and Asterisk buffers
+nothing.
 """
 
 from collections.abc import Iterator
@@ -30,55 +30,55 @@ from .protocol import (
 
 PTIME_S: Final = 0.020
 
-_MAX_UNSENT_PACKETS: Final = 2  # unsent in the transport: more is a listener falling behind
-_MAX_MESSAGE_BURST: Final = 1500  # 30 s of a line after a network stall
-_MAX_MESSAGES_PER_S: Final = 200  # twice the densest line, 10 ms a message
+_MAX_UNSENT_PACKETS: Final = 2  # in the transport's buffer; with more, the listener has fallen behind
+_MAX_MESSAGE_BURST: Final = 1500  # 30 s of audio, delivered at once after a network stall
+_MAX_MESSAGES_PER_S: Final = 200  # twice the highest rate of a phone, 10 ms a message
 
 
 @dataclass(frozen=True, slots=True)
 class AudioSocketTimeouts:
-    """Seconds: until a call's id must be there; that a peer may leave a message begun, or take nothing."""
+    """Time limits of one connection, in seconds."""
 
-    first_message_s: float = 5.0
-    stalled_s: float = 5.0
+    first_message_s: float = 5.0  # from the connection to the call's id
+    stalled_s: float = 5.0  # for the rest of an incomplete message, and without reading any packet
 
 
 class AudioSocketServerConnection:
-    """One caller's connection, from ``now`` on.
+    """The connection of one caller, accepted at ``now``.
 
-    After each ``receive_data`` or ``receive_eof`` take ``events``, then come again at ``deadline``.
+    After each ``receive_data`` or ``receive_eof``, take ``events``, then call ``check_deadline`` at ``deadline``.
     """
 
     def __init__(self, now: float, timeouts: AudioSocketTimeouts) -> None:
-        self.dropped = 0  # packets that the peer did not take in time
+        self.dropped = 0  # packets not sent because the peer read late
         self.deadline: float | None = now + timeouts.first_message_s
         self._timeouts = timeouts
         self._connection = AudioSocketConnection(AudioSocketRole.SERVER)
         self._started = now
-        self._messages = 0
+        self._messages = 0  # received
         self._has_id = False
         self._consecutive_drops = 0
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the peer, in any split."""
+        """Take bytes from the peer, split anywhere."""
         self._connection.receive_data(data)
 
     def receive_eof(self) -> None:
-        """The peer has closed its side: nothing more comes."""
+        """Note that the peer has closed its side."""
         self._connection.receive_eof()
 
     def events(self, now: float) -> Iterator[CallId | AudioSocketAudio | Dtmf | Hangup]:
-        """Yield what the peer has said by ``now``.
+        """Yield the messages received by ``now``.
 
-        Raises ProtocolError after the last good event where the peer breaks the protocol, sends faster than
-        any line does, sends G.711 for 16-bit audio, or reports an error.
+        Raises AudioSocketProtocolError, after the events before it, if the peer violates the protocol, sends
+        faster than a phone does, sends G.711 labelled as 16-bit audio, or reports an error.
         """
         max_messages = _MAX_MESSAGE_BURST + _MAX_MESSAGES_PER_S * (now - self._started)
         for event in self._connection.events():
             self._messages += 1
             if self._messages > max_messages:
                 raise AudioSocketProtocolError(
-                    f"{self._messages} messages came faster than a line sends them"
+                    f"{self._messages} messages came faster than a phone sends them"
                 )
             match event:
                 case AudioSocketAudio() | Dtmf() | Hangup():
@@ -96,17 +96,17 @@ class AudioSocketServerConnection:
             self._update_deadline(now)
 
     def check_deadline(self, now: float) -> None:
-        """Raise ProtocolError where the peer has let the deadline pass."""
+        """Raise AudioSocketProtocolError if the deadline has passed."""
         if self.deadline is None or now < self.deadline:
             return
         if not self._has_id:
             raise AudioSocketProtocolError(f"no call id within {self._timeouts.first_message_s:g} s")
         raise AudioSocketProtocolError(
-            f"a message was begun and not ended within {self._timeouts.stalled_s:g} s"
+            f"a message stayed incomplete for {self._timeouts.stalled_s:g} s"
         )
 
     def encode_packet(self, packet: AudioSocketAudio, unsent_bytes: int) -> bytes:
-        """The message to write at once; none where over two of them are unsent already."""
+        """Return the message to write at once, or b"" to drop it because more than two are unsent."""
         message = self._connection.send(packet)
         if unsent_bytes > _MAX_UNSENT_PACKETS * len(message):
             self.dropped += 1
@@ -117,14 +117,15 @@ class AudioSocketServerConnection:
 
     @property
     def has_stalled(self) -> bool:
-        """Whether the peer has taken nothing for too long: it is not there to be told so."""
+        """Whether the peer has read nothing for ``stalled_s``, so that a hangup message would not reach it."""
         return self._consecutive_drops * PTIME_S >= self._timeouts.stalled_s
 
     def encode_hangup(self) -> bytes:
-        """The last message, 0x00, which lets the dial plan go on."""
+        """Return the last message, 0x00, after which Asterisk continues with its dial plan."""
         return self._connection.send(Hangup())
 
     def _update_deadline(self, now: float) -> None:
+        # More bytes of the same message do not extend its deadline.
         if not self._connection.in_message:
             self.deadline = None
         elif self.deadline is None:

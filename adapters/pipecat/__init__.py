@@ -1,1 +1,30 @@
-"""Pipecat services and transports."""
+"""Pipecat services and transport: everything that a Pipecat user imports.
+
+    from vivavoce.adapters.pipecat import VivavoceTTSService
+
+Raises MissingExtra, whose message is the pip line, if Pipecat is not installed. These plug-ins use the sockets of
+Pipecat, websockets and asyncio.
+"""
+
+from ...tts_engine.errors import MissingExtra
+
+try:
+    from .audiosocket.server import PipecatAudioSocketServer
+    from .audiosocket.transport import AudioSocketCaller, AudioSocketParams, AudioSocketTransport
+    from .engine_tts_service import VivavoceTTSService
+    from .remote_tts_service import VivavoceWebsocketTTSService
+    from .tts_settings import VivavoceTTSSettings
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] not in ("pipecat", "loguru"):  # loguru comes with Pipecat
+        raise
+    raise MissingExtra("Pipecat support", "pipecat") from error
+
+__all__ = [
+    "AudioSocketCaller",
+    "AudioSocketParams",
+    "AudioSocketTransport",
+    "PipecatAudioSocketServer",
+    "VivavoceTTSService",
+    "VivavoceTTSSettings",
+    "VivavoceWebsocketTTSService",
+]

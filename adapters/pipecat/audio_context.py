@@ -1,15 +1,12 @@
-"""One utterance of a Pipecat service: the speech of an audio context, on its way to the listener.
+"""Playback of Pipecat audio contexts: the speech of one utterance each, at the pace at which it is heard.
 
-    stream.push_text  ->  who speaks  ->  next_piece  ->  audio frames, word times
+    stream.push_text -> engine or server -> next_piece -> AudioContextPlayback -> audio frames, word times
 
-It gives out nothing before its context is the one that is played, and no more than the listener is about to
-hear. Which context that is, and what an interruption does to it, is ``pipecat_service``'s affair.
+A playback sends nothing before Pipecat plays its context, and at most ``max_lead_s`` of audio ahead of the
+listener. ``base_tts_service`` creates playbacks, and cancels them at an interruption.
 
 Source: pipecat-ai 1.14.0, services/tts_service.py, read and measured.
 """
-
-# Pipecat is typed, but for what its functions return.
-# mypy: disable-error-code="no-untyped-call"
 
 import asyncio
 import itertools
@@ -17,65 +14,96 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from ...tts_engine.chunk import Word
-from ...tts_engine.errors import MissingExtra, SynthesisFailed, VivavoceError
+from ...tts_engine.errors import SynthesisFailed, VivavoceError
 from ...tts_engine.stream import TextSink
 from ..client import SpeechPiece
 
-try:
-    from pipecat.frames.frames import TTSAudioRawFrame
-except ModuleNotFoundError as error:
-    raise MissingExtra("the Pipecat service", "pipecat") from error
+# Below Pipecat's own timeout for a context, after which it records text as spoken that was not.
+STALL_TIMEOUT_S: Final = 10.0
 
-if TYPE_CHECKING:
-    from .base_tts_service import BaseVivavoceTTSService
 
-STALL_TIMEOUT_S: Final = 10.0  # before Pipecat would give up on its own and record as said what was not
+class PlaybackHost(Protocol):
+    """The pipeline as a playback sees it. ``context_output.ContextOutput`` implements it."""
+
+    @property
+    def sample_rate(self) -> int:
+        """Rate of the audio frames, Hz."""
+
+    @property
+    def max_lead_s(self) -> float:
+        """Audio to hand to the pipeline ahead of the listener, seconds."""
+
+    def lead_s(self) -> float:
+        """Seconds of audio that the pipeline has and the listener has not heard."""
+
+    def accepted_characters(self, context_id: str) -> float:
+        """Characters of a context's text whose words Pipecat accepts; ``math.inf`` for all."""
+
+    def schedule_audio(
+        self, duration_s: float, begin_s: float, words: list[Word]
+    ) -> list[tuple[Word, float]]:
+        """Account for the audio to be added next; return ``words`` with their times as Pipecat counts them.
+
+        ``begin_s`` is the position of the audio in its stream; ``words`` are those that begin in it.
+        """
+
+    async def add_audio(self, context_id: str, pcm: bytes) -> None:
+        """Append an audio frame, s16le mono."""
+
+    async def add_words(self, context_id: str, words: list[tuple[str, float]]) -> None:
+        """Report words as spoken at these times."""
+
+    async def close_clause(self, context_id: str) -> None:
+        """Make Pipecat accept the words of all text that a context has so far."""
+
+    async def finish(self, context_id: str) -> None:
+        """End a context after its last audio."""
+
+    async def fail(self, context_id: str, error: VivavoceError) -> None:
+        """Report an error, and end a context without counting the rest of its text as spoken."""
 
 
 class UtteranceTextStream(TextSink, Protocol):
-    """Where an utterance's text goes, as ``tts_engine.stream.Stream`` takes it; nothing of it waits."""
+    """Text input of an utterance, as in ``tts_engine.stream.Stream``. No method blocks."""
 
     @property
     def text(self) -> str:
         """All text pushed so far."""
 
     def cancel(self) -> None:
-        """End for good: nothing more is given out."""
+        """Stop rendering and drop the speech that is not yet taken."""
 
     def set_deadline(self, runs_dry_at: float) -> None:
-        """Tell when the listener has nothing left to play (``time.monotonic()``)."""
+        """Set the time at which the listener has nothing left to play (``time.monotonic()``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechSource:
-    """An utterance on its way.
-
-    next_piece: waits for the next audio, s16le at the service's rate, which may be empty; None at the end;
-    raises VivavoceError.
-    """
+    """An utterance in progress."""
 
     stream: UtteranceTextStream
+    # Waits for the next audio, s16le at the service's rate, possibly empty; None at the end; raises VivavoceError.
     next_piece: Callable[[], Awaitable[SpeechPiece | None]]
 
 
 class AudioContextPlayback:
-    """One audio context: its speech, and how it is handed on, at the pace at which it is heard."""
+    """Plays the utterance of one audio context into the pipeline."""
 
-    def __init__(self, service: "BaseVivavoceTTSService", context_id: str, source: SpeechSource) -> None:
+    def __init__(self, host: PlaybackHost, context_id: str, source: SpeechSource) -> None:
         self.context_id = context_id
         self.stream = source.stream
-        self.playback_allowed = asyncio.Event()
+        self.playback_allowed = asyncio.Event()  # set while Pipecat plays this context
         self.has_text = False
         self.text_ended = False
-        self.task: asyncio.Task[None] | None = None
-        self._service = service
+        self.task: asyncio.Task[None] | None = None  # runs ``speak``
+        self._host = host
         self._receive_piece = source.next_piece
         self._words: list[Word] = []  # begun in audio that a resampler withholds
-        self._pending_words: list[tuple[Word, float]] = []  # with their times; Pipecat does not take them yet
-        self._words_stop = 0  # characters of the text whose words are in one of these, or told
+        self._pending_words: list[tuple[Word, float]] = []  # with times; Pipecat does not accept them yet
+        self._words_stop = 0  # characters of the text whose words are in these lists or published
         self._played_s = 0.0  # of the stream, handed to the pipeline
         self._stall_timeout: asyncio.Timeout | None = None
 
@@ -85,42 +113,41 @@ class AudioContextPlayback:
         self.has_text = True
 
     def end_text(self) -> None:
-        """No more text will come."""
+        """Note that no more text will come; from now on a silent voice is an error after 10 s."""
         self.text_ended = True
         self.stream.end_input()
         if self._stall_timeout is not None:
             self._stall_timeout.reschedule(asyncio.get_running_loop().time() + STALL_TIMEOUT_S)
 
     async def publish_words(self) -> None:
-        """Tell the words of which Pipecat has the whole clause."""
+        """Report the words of the clauses that Pipecat has completely."""
         if self._pending_words and not self.text_ended and not self.stream.text[self._words_stop :].strip():
-            # All that is written is spoken: its words must not wait for a writer who may take his time.
-            await self._service.vivavoce_close_clause(self.context_id)
-        stop = math.inf if self.text_ended else self._service.vivavoce_accepted_characters(self.context_id)
+            # All written text is spoken: its words must not wait until the LLM writes the next clause.
+            await self._host.close_clause(self.context_id)
+        stop = math.inf if self.text_ended else self._host.accepted_characters(self.context_id)
         count = sum(
             1
-            for _ in itertools.takewhile(lambda accepted: accepted[0].text_stop <= stop, self._pending_words)
+            for _ in itertools.takewhile(lambda pending: pending[0].text_stop <= stop, self._pending_words)
         )
         accepted, self._pending_words = self._pending_words[:count], self._pending_words[count:]
         if accepted:
             word_times = [(word.text, seconds) for word, seconds in accepted]
-            await self._service.add_word_timestamps(word_times, self.context_id)
+            await self._host.add_words(self.context_id, word_times)
 
     async def speak(self) -> None:
-        """Hand on what is spoken, until all of it is or it fails; the utterance's task."""
+        """Hand the speech to the pipeline until it ends or fails; run as a task."""
         try:
             while (piece := await self._next_piece_or_stall()) is not None:
                 await self.playback_allowed.wait()
                 await self._play(piece)
-                await asyncio.sleep(self._service.vivavoce_lead_s() - self._service.vivavoce_max_lead_s)
+                await asyncio.sleep(self._host.lead_s() - self._host.max_lead_s)
             await self.playback_allowed.wait()
-            await self._service.vivavoce_finish(self.context_id)
+            await self._host.finish(self.context_id)
         except VivavoceError as error:
-            await self._service.push_error(str(error), exception=error)
-            await self._service.vivavoce_fail(self.context_id, error)
+            await self._host.fail(self.context_id, error)
 
     async def _next_piece_or_stall(self) -> SpeechPiece | None:
-        # A writer may take its time; a voice that has all the text and stays silent is stuck.
+        # While text may still come, silence is normal; after its end it means that the voice is stuck.
         deadline = asyncio.get_running_loop().time() + STALL_TIMEOUT_S if self.text_ended else None
         try:
             async with asyncio.timeout_at(deadline) as self._stall_timeout:
@@ -134,21 +161,74 @@ class AudioContextPlayback:
         self._add_words(piece.words)
         if not piece.audio:
             return
-        duration_s = len(piece.audio) / 2 / self._service.sample_rate
-        self._pending_words += self._service.vivavoce_schedule_audio(duration_s, self._played_s, self._words)
+        duration_s = len(piece.audio) / 2 / self._host.sample_rate
+        self._pending_words += self._host.schedule_audio(duration_s, self._played_s, self._words)
         self._played_s += duration_s
         self._words = []
-        frame = TTSAudioRawFrame(piece.audio, self._service.sample_rate, 1, context_id=self.context_id)
-        await self._service.append_to_audio_context(self.context_id, frame)
+        await self._host.add_audio(self.context_id, piece.audio)
         await self.publish_words()
-        self.stream.set_deadline(time.monotonic() + self._service.vivavoce_lead_s())
+        self.stream.set_deadline(time.monotonic() + self._host.lead_s())
 
     def _add_words(self, words: tuple[Word, ...]) -> None:
-        # As they are written: "$5" and "555-0123" are said in several words and told as one.
+        # In the spelling of the text: "$5" is spoken as two words and published as one.
         for word in words:
             if word.text_start >= self._words_stop:
                 start, self._words_stop = _expand_to_spaces(self.stream.text, word.text_start, word.text_stop)
                 self._words.append(replace(word, text=self.stream.text[start : self._words_stop]))
+
+
+class AudioContexts:
+    """The playbacks of a service, and its contexts in the order in which Pipecat plays them."""
+
+    def __init__(self, begin_context: Callable[[], None]) -> None:
+        """Create an empty queue; ``begin_context`` is called when another context becomes the played one."""
+        self.playing: str | None = None
+        self._begin_context = begin_context
+        self._queue: list[str] = []
+        self._playbacks: dict[str, AudioContextPlayback] = {}
+
+    def playbacks(self) -> tuple[AudioContextPlayback, ...]:
+        """Return the playbacks that have not ended."""
+        return tuple(self._playbacks.values())
+
+    def get(self, context_id: str | None) -> AudioContextPlayback | None:
+        """Return the playback of a context, if it has one."""
+        return self._playbacks.get(context_id or "")
+
+    def add(self, playback: AudioContextPlayback) -> None:
+        """Add a playback; it may speak at once if its context is the played one."""
+        self._playbacks[playback.context_id] = playback
+        if self.playing == playback.context_id:
+            playback.playback_allowed.set()
+
+    def pop(self, context_id: str) -> AudioContextPlayback | None:
+        """Remove and return the playback of a context, if it has one."""
+        return self._playbacks.pop(context_id, None)
+
+    def enqueue(self, context_id: str) -> None:
+        """Move a context to the end of the queue."""
+        self._remove(context_id)
+        self._queue.append(context_id)
+        self._advance()
+
+    def dequeue(self, context_id: str) -> None:
+        """Remove a context from the queue and let the next one speak."""
+        self._remove(context_id)
+        self._advance()
+
+    def _remove(self, context_id: str) -> None:
+        if context_id in self._queue:
+            self._queue.remove(context_id)
+
+    def _advance(self) -> None:
+        head = self._queue[0] if self._queue else None
+        if head == self.playing:
+            return
+        self.playing = head
+        self._begin_context()
+        playback = self.get(head)
+        if playback is not None:
+            playback.playback_allowed.set()
 
 
 def _expand_to_spaces(text: str, start: int, stop: int) -> tuple[int, int]:

@@ -1,43 +1,37 @@
-"""The engine as a text-to-speech service of a Pipecat pipeline: ``VivavoceTTSService``.
+"""Pipecat text-to-speech service with an engine in the same process: ``VivavoceTTSService``.
 
-What a pipeline hears and remembers is ``pipecat_service``'s; here is who speaks: an engine of this process.
-It is no transport and it opens no socket. The core never imports this module.
+``base_tts_service`` connects speech and pipeline; this module opens streams of the engine at the pipeline's
+sample rate. It opens no socket.
 
 Source: pipecat-ai 1.14.0, services/tts_service.py, read and measured.
 """
 
-# Pipecat is typed, but for what its functions return.
+# Pipecat is typed, but its functions do not declare what they return.
 # mypy: disable-error-code="no-untyped-call"
 
 from typing import Any
 
-import soxr
+from loguru import logger
+from pipecat.processors.frame_processor import FrameProcessorSetup
+from pipecat.services.settings import TTSSettings
+from pipecat.utils.types import is_given
 
 from ...tts_engine.backends.base import Delivery
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.engine import Engine
-from ...tts_engine.errors import MissingExtra, SynthesisFailed, UnknownVoice
+from ...tts_engine.errors import SynthesisFailed, UnknownVoice
 from ...tts_engine.reading.multilingual.clause_normalizer import is_supported_language
 from ...tts_engine.stream import Stream
 from ...tts_engine.voices.voices import MULTIPLE_LANGUAGES
-from ..audio.resample import BUILT_IN_RATES, BlockResampler, Resampler, resampler_to
+from ..audio.resample import BUILT_IN_RATES, Resampler, resampler_to, soxr_resampler
 from ..client import SpeechPiece
 from .audio_context import SpeechSource
-from .base_tts_service import LEAD_S, BaseVivavoceTTSService, VivavoceTTSSettings
-
-try:
-    from loguru import logger
-    from pipecat.processors.frame_processor import FrameProcessorSetup
-    from pipecat.services.settings import TTSSettings
-    from pipecat.utils.types import is_given
-except ModuleNotFoundError as error:
-    raise MissingExtra("the Pipecat service", "pipecat") from error
-
-__all__ = ["VivavoceTTSService", "VivavoceTTSSettings"]
+from .base_tts_service import LEAD_S, BaseVivavoceTTSService
+from .tts_settings import VivavoceTTSSettings
 
 
 class _ResampledStream:
-    # A stream of the engine at the pipeline's rate, with a resampler of its own.
+    # A stream of the engine at the pipeline's rate. The resampler is not shared: it withholds samples.
 
     def __init__(self, stream: Stream, sample_rate: int) -> None:
         self._stream = stream
@@ -59,22 +53,22 @@ class _ResampledStream:
 
 
 class VivavoceTTSService(BaseVivavoceTTSService):
-    """Speaks an LLM's tokens as they are written, in this process.
+    """Speaks an LLM's tokens as they are written, with an engine in this process.
 
-    Words enter the LLM's context when they are heard. An interruption ends the engine's work within one step
-    and lets no audio frame follow the ``InterruptionFrame``. Text with nothing to say is 20 ms of silence.
-    At 8 kHz audio goes through a filter of 2 ms delay, so set ``PipelineParams(audio_out_sample_rate=8000)``
-    on telephones.
+    Words enter the LLM's context when they are heard. An interruption ends the engine's work within one step,
+    and no audio frame follows the ``InterruptionFrame``. Text without speakable characters becomes 20 ms of
+    silence. For telephones set ``PipelineParams(audio_out_sample_rate=8000)``: the engine's own filter to
+    8 kHz delays by 2 ms.
 
-    Audio is handed on at the pace at which it is heard, at most ``lead_s`` ahead, whatever the transport's
-    own queues would take: what an interruption cuts was hardly worth rendering, and the engine knows which
-    of its listeners runs dry first.
+    Audio is handed on at the pace at which it is heard, at most ``lead_s`` ahead, even if the transport's
+    queues would take more. An interruption therefore wastes little rendering, and the engine knows which of
+    its listeners needs audio first.
 
-    Voice and speed are of an utterance: a change counts from the next one on.
+    A change of voice or speed takes effect with the next utterance.
 
     Example::
 
-        engine = await Engine.open()          # once a process
+        engine = await Engine.open()          # once in a process
         tts = VivavoceTTSService(engine=engine, settings=VivavoceTTSService.Settings(voice="heart"))
         pipeline = Pipeline([transport.input(), stt, user, llm, tts, transport.output(), assistant])
     """
@@ -90,12 +84,12 @@ class VivavoceTTSService(BaseVivavoceTTSService):
         """Initialize the service.
 
         Args:
-            engine: The engine that speaks, shared by all calls of a process. Without one the service opens
-                its own when the pipeline is set up, which takes seconds and memory for each call, and closes
-                it at the end.
+            engine: The engine, shared by all calls of a process. Without one, the service opens its own
+                when the pipeline is set up, which takes seconds and memory for each call, and closes it at
+                the end.
             lead_s: Seconds of audio handed to the pipeline ahead of the listener before the next chunk, of
-                at most 0.8 s, is taken from the engine; ``math.inf`` to hand on all that is rendered, for
-                transports that want it faster than real time.
+                at most 0.8 s, is taken from the engine; ``math.inf`` to hand on audio as soon as it is
+                rendered, for transports that take it faster than real time.
             settings: Model, voice, language and speed.
             **kwargs: Arguments of ``BaseVivavoceTTSService`` and ``TTSService``.
         """
@@ -106,7 +100,7 @@ class VivavoceTTSService(BaseVivavoceTTSService):
             self._vivavoce_set_default_voice(engine)
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]
-        """Set up the service, with an engine of its own if none was given.
+        """Set up the service; opens an engine if none was given.
 
         Args:
             setup: Configuration of the pipeline.
@@ -135,7 +129,7 @@ class VivavoceTTSService(BaseVivavoceTTSService):
     async def _update_settings(self, delta: TTSSettings) -> dict[str, Any]:  # type: ignore[override]
         changed = await super()._update_settings(delta)
         if changed:
-            self._vivavoce_warn_of_language()
+            self._vivavoce_warn_about_language()
         return changed
 
     def _vivavoce_settings_error(self) -> str | None:
@@ -153,9 +147,9 @@ class VivavoceTTSService(BaseVivavoceTTSService):
             settings.voice = engine.voices.default.id
         if settings.language is None and settings.voice in engine.voices:
             settings.language = engine.voices.get(str(settings.voice)).language
-        self._vivavoce_warn_of_language()
+        self._vivavoce_warn_about_language()
 
-    def _vivavoce_warn_of_language(self) -> None:
+    def _vivavoce_warn_about_language(self) -> None:
         voice, language = self._settings.voice, self._settings.language
         engine = self._vivavoce_engine
         if engine is None or voice not in engine.voices or not is_given(language) or language is None:
@@ -181,8 +175,7 @@ class VivavoceTTSService(BaseVivavoceTTSService):
 def _resampler(sample_rate: int) -> Resampler:
     if sample_rate in BUILT_IN_RATES:
         return resampler_to(sample_rate)
-    stream = soxr.ResampleStream(SAMPLE_RATE, sample_rate, 1, dtype="int16", quality="HQ")
-    return BlockResampler(stream)
+    return soxr_resampler(SAMPLE_RATE, sample_rate)
 
 
 def _primary_subtag(language: str) -> str:

@@ -1,16 +1,16 @@
-"""A vivavoce server as a text-to-speech service of a Pipecat pipeline: ``VivavoceWebsocketTTSService``.
+"""Pipecat text-to-speech service that uses a vivavoce server: ``VivavoceWebsocketTTSService``.
 
-    LLMTextFrame -> run_tts -> _RemoteSpeechSource.push_text ->  ... socket ...     returns at once, token by token
-    TTSAudioRawFrame, word times <- pipecat_service <- _RemoteSpeechSource.next_piece <- ... socket ...
+    LLMTextFrame -> run_tts -> _RemoteSpeechSource.push_text -> ... socket ...        returns at once, for each token
+    TTSAudioRawFrame, word times <- AudioContextPlayback <- _RemoteSpeechSource.next_piece <- ... socket ...
 
-What a pipeline hears and remembers is ``pipecat_service``'s, as with an engine of this process; the sockets
-are ``client``'s: kept ready, lent to one utterance each, and given up when they break.
+``base_tts_service`` connects speech and pipeline, as with an engine in the same process. The connections come
+from ``client``: it keeps them open, lends each to one utterance at a time, and closes those that break.
 
-Source: pipecat-ai 1.14.0, services/tts_service.py and websocket_service.py, read. It is no
-``WebsocketTTSService``: that one owns a single socket, and reconnects while somebody waits for it.
+Source: pipecat-ai 1.14.0, services/tts_service.py and websocket_service.py, read. This service does not derive
+from Pipecat's ``WebsocketTTSService``, which owns a single socket and reconnects while an utterance waits.
 """
 
-# Pipecat is typed, but for what its functions return.
+# Pipecat is typed, but its functions do not declare what they return.
 # mypy: disable-error-code="no-untyped-call"
 
 import asyncio
@@ -19,25 +19,20 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final, assert_never
 
-from ...tts_engine.errors import BadRequest, BadText, MissingExtra, SynthesisFailed, VivavoceError
+from pipecat.processors.frame_processor import FrameProcessorSetup
+from pipecat.utils.errors import ErrorCategory
+
+from ...tts_engine.errors import BadRequest, BadText, SynthesisFailed, VivavoceError
 from ..client import PoolPolicy, RemoteUtterance, ServerUnavailable, SpeechClient, SpeechOptions, SpeechPiece
 from .audio_context import SpeechSource
-from .base_tts_service import LEAD_S, BaseVivavoceTTSService, VivavoceTTSSettings
+from .base_tts_service import LEAD_S, BaseVivavoceTTSService
+from .tts_settings import VivavoceTTSSettings
 
-try:
-    from pipecat.processors.frame_processor import FrameProcessorSetup
-    from pipecat.utils.errors import ErrorCategory
-except ModuleNotFoundError as error:
-    raise MissingExtra("the Pipecat service", "pipecat") from error
-
-__all__ = ["VivavoceTTSSettings", "VivavoceWebsocketTTSService"]
-
-SINGLE_CALL_POOL: Final = PoolPolicy(
-    connect_timeout_s=3.0
-)  # twice, and still before an utterance is given up
-KEEP_ALIVE_S: Final = 20.0  # a writer may be silent for longer than a server waits, which is a minute
-MAX_UTTERANCE_CHARACTERS: Final = 200_000  # characters of one utterance; an engine takes no more either
-MAX_UNREAD_S: Final = 300.0  # of audio; below it a socket is read at once, so that its pings are answered
+# Two attempts to connect fit into the time after which Pipecat closes a context.
+SINGLE_CALL_POOL: Final = PoolPolicy(connect_timeout_s=3.0)
+KEEP_ALIVE_S: Final = 20.0  # the server closes a connection after 60 s without a message
+MAX_UTTERANCE_CHARACTERS: Final = 200_000  # the engine's own limit
+MAX_UNREAD_S: Final = 300.0  # of audio; up to this the socket is read at once, so that pings are answered
 
 
 class _InputSignal(Enum):
@@ -46,18 +41,19 @@ class _InputSignal(Enum):
 
 
 class _RemoteSpeechSource:
-    # An utterance on a connection of its own, in a task of its own. A connection that is lost before
-    # anything was heard is made good by another one, once: a server that was restarted is not noticed.
+    # An utterance on a connection of its own, in a task of its own. If the connection is lost before any
+    # audio has arrived, the utterance is repeated once on another one: after a restart of the server the
+    # pooled connections are dead.
 
     def __init__(self, client: SpeechClient, options: SpeechOptions) -> None:
         self.text = ""
         self._client = client
         self._options = options
-        self._input_log: list[str | _InputSignal] = []  # all of it, for a second connection
-        self._has_text = asyncio.Event()  # there is something to say
+        self._input_log: list[str | _InputSignal] = []  # complete, so that it can be sent again
+        self._has_text = asyncio.Event()
         self._input_added = asyncio.Event()
         self._pieces: deque[SpeechPiece] = deque()
-        self._unread_bytes = 0  # bytes
+        self._unread_bytes = 0  # of audio in _pieces
         self._has_audio = False
         self._piece_arrived = asyncio.Event()
         self._piece_taken = asyncio.Event()
@@ -68,7 +64,7 @@ class _RemoteSpeechSource:
     def push_text(self, text: str) -> None:
         if len(self.text) + len(text) > MAX_UTTERANCE_CHARACTERS:
             raise BadText(
-                f"{len(self.text) + len(text)} characters in one utterance, at most {MAX_UTTERANCE_CHARACTERS}"
+                f"got {len(self.text) + len(text)} characters in one utterance; allowed are {MAX_UTTERANCE_CHARACTERS}"
             )
         self.text += text
         self._append_input(text)
@@ -86,7 +82,7 @@ class _RemoteSpeechSource:
         self.task.cancel()
 
     def set_deadline(self, runs_dry_at: float) -> None:
-        pass  # a server is told of no listener's hurry
+        pass  # the protocol has no message for it
 
     async def next_piece(self) -> SpeechPiece | None:
         while not self._pieces:
@@ -95,7 +91,7 @@ class _RemoteSpeechSource:
             if self._completed:
                 return None
             if self.task.done():
-                raise SynthesisFailed("the utterance was ended while it was spoken")
+                raise SynthesisFailed("the utterance was cancelled while it was spoken")
             self._piece_arrived.clear()
             await self._piece_arrived.wait()
         piece = self._pieces.popleft()
@@ -123,7 +119,7 @@ class _RemoteSpeechSource:
             connection_lost = isinstance(error, ServerUnavailable) and not self._has_audio
             if self._has_text.is_set() and not connection_lost:
                 raise
-        await self._has_text.wait()  # a turn may come to its end without a word
+        await self._has_text.wait()  # a turn may end without text
         await self._speak_once()
 
     async def _speak_once(self) -> None:
@@ -138,7 +134,7 @@ class _RemoteSpeechSource:
 
     async def _write(self, utterance: RemoteUtterance) -> None:
         sent = 0
-        with suppress(ServerUnavailable):  # who reads is told as well
+        with suppress(ServerUnavailable):  # the reading task raises it too
             while True:
                 while sent < len(self._input_log):
                     await _send(utterance, self._input_log[sent])
@@ -178,15 +174,15 @@ async def _send(utterance: RemoteUtterance, item: str | _InputSignal) -> None:
 
 
 class VivavoceWebsocketTTSService(BaseVivavoceTTSService):
-    """Speaks an LLM's tokens as they are written, by a vivavoce server.
+    """Speaks an LLM's tokens as they are written, with a vivavoce server.
 
-    In a pipeline it is as ``VivavoceTTSService``: words enter the LLM's context when they are heard, no audio
-    frame follows an ``InterruptionFrame``, and the server renders nothing more of what was interrupted. The
-    server gives audio at the pipeline's rate, so set ``PipelineParams(audio_out_sample_rate=8000)`` on
+    In a pipeline it behaves like ``VivavoceTTSService``: words enter the LLM's context when they are heard, no
+    audio frame follows an ``InterruptionFrame``, and the server stops rendering an interrupted utterance. The
+    server sends audio at the pipeline's rate, so set ``PipelineParams(audio_out_sample_rate=8000)`` for
     telephones.
 
-    Connections are kept ready, and opened anew when the server was away. What cannot be said meanwhile is an
-    error frame, and the service goes on with the next reply.
+    Connections are opened in advance, and again when the server has been away. While it is away, each reply
+    becomes an error frame; the service continues with the next reply.
 
     Example::
 
@@ -208,26 +204,26 @@ class VivavoceWebsocketTTSService(BaseVivavoceTTSService):
 
         Args:
             url: The server, ``ws://``, ``wss://``, ``http://`` or ``https://``.
-            api_key: A key of scope ``speak``, where the server asks for one.
-            client: A pool of connections shared by all calls of a process, in place of ``url``; it is not
-                closed. With ``url`` the service opens two connections of its own.
+            api_key: A key of scope ``speak``, if the server requires one.
+            client: A pool of connections shared by all calls of a process, instead of ``url``; the service
+                does not close it. With ``url`` the service opens two connections of its own.
             lead_s: Seconds of audio handed to the pipeline ahead of the listener; ``math.inf`` to hand on
-                all that is there, for transports that want it faster than real time.
-            settings: Voice, language and speed; a voice or a language that is None is the server's choice.
+                audio as soon as it arrives, for transports that take it faster than real time.
+            settings: Voice, language and speed; None selects the server's default voice or language.
             **kwargs: Arguments of ``BaseVivavoceTTSService`` and ``TTSService``.
 
         Raises:
-            BadRequest: Neither a URL nor a client was given, or both, or a URL of another kind.
+            BadRequest: Both or neither of ``url`` and ``client`` are given, or the URL is invalid.
         """
         if (url is None) == (client is None):
-            raise BadRequest("give either the URL of a server or a client")
+            raise BadRequest("give either url or client")
         super().__init__(lead_s=lead_s, settings=settings, **kwargs)
         self._vivavoce_owns_client = client is None
         self._vivavoce_client = client or SpeechClient(str(url), api_key=api_key, pool=SINGLE_CALL_POOL)
         self._vivavoce_tasks: set[asyncio.Task[None]] = set()
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]
-        """Set up the service, and begin to open its connections.
+        """Set up the service; starts to open its connections.
 
         Args:
             setup: Configuration of the pipeline.
@@ -259,4 +255,4 @@ class VivavoceWebsocketTTSService(BaseVivavoceTTSService):
         if self._vivavoce_owns_client:
             await self._vivavoce_client.aclose()
         if self._vivavoce_tasks:
-            await asyncio.wait(self._vivavoce_tasks)  # what was cancelled gives its connection back
+            await asyncio.wait(self._vivavoce_tasks)  # cancelled utterances return their connections

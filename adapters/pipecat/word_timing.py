@@ -1,12 +1,12 @@
-"""When a word counts as heard in a Pipecat pipeline: the time at which it is played, and the text around it.
+"""Word times in a Pipecat pipeline: when a word is heard, and which text counts as heard.
 
-``Playhead`` knows when audio handed to the pipeline reaches the listener; ``ClauseSequencer`` lets words into
-the conversation clause by clause. ``pipecat_service`` uses both.
+``Playhead`` computes when audio handed to the pipeline reaches the listener. ``ClauseSequencer`` lets words into
+the conversation clause by clause.
 
 Source: pipecat-ai 1.14.0, utils/context/*.py, read and measured.
 """
 
-# Pipecat is typed, but for what its functions return.
+# Pipecat is typed, but its functions do not declare what they return.
 # mypy: disable-error-code="no-untyped-call"
 
 import math
@@ -14,45 +14,40 @@ import re
 from collections.abc import Set
 from typing import Any, Final
 
-from ...tts_engine.errors import MissingExtra
-
-try:
-    from pipecat.frames.frames import AggregatedTextFrame, AggregatedTextProgressFrame, Frame, TTSTextFrame
-    from pipecat.utils.context.aggregated_frame_sequencer import AggregatedFrameSequencer
-except ModuleNotFoundError as error:
-    raise MissingExtra("the Pipecat service", "pipecat") from error
+from pipecat.frames.frames import AggregatedTextFrame, AggregatedTextProgressFrame, Frame, TTSTextFrame
+from pipecat.utils.context.aggregated_frame_sequencer import AggregatedFrameSequencer
 
 NANOSECONDS_PER_S: Final = 1_000_000_000
 
-_TOKEN_TEXT_TYPE: Final = "token"  # what Pipecat calls the type of text that is a token
-_CLAUSE_ENDS: Final = (",", ";", ":")  # a dash at an end would wait for a word of its own
+_TOKEN_TEXT_TYPE: Final = "token"  # Pipecat's text type of an LLM token
+_CLAUSE_ENDS: Final = (",", ";", ":")  # not a dash, which Pipecat would wait for as a word of its own
 _CLAUSE_BREAK: Final = re.compile(r"(?<=[,;:])(?=\s)")
 _SPOKEN_FRAMES: Final = (TTSTextFrame, AggregatedTextProgressFrame)
 
 
 class Playhead:
-    """Pure: when what was handed to the pipeline is heard, if a transport plays it without a pause.
+    """Computes when audio is heard, assuming that the transport plays it without a pause.
 
-    Times are nanoseconds of the pipeline's clock. Pipecat counts a context's words from its first audio, or
-    from the word before it if that is later (``WordTimestampTracker``); so does ``seconds``.
+    Times are nanoseconds of the pipeline's clock. Pipecat counts the words of a context from its first audio,
+    or from the last word before it if that is later (``WordTimestampTracker``); ``word_time_s`` does the same.
     """
 
     def __init__(self) -> None:
-        self._until_ns = 0
-        self._base_ns: int | None = None
+        self._until_ns = 0  # end of the audio handed to the pipeline
+        self._base_ns: int | None = None  # zero of the context's word times
         self._last_word_ns = 0
 
     def begin_context(self) -> None:
-        """Another context is played from now on."""
+        """Note that another context is played from now on."""
         self._base_ns = None
 
     def discard(self) -> None:
-        """The transport drops what it holds (an interruption)."""
+        """Note that the transport has dropped its audio (an interruption)."""
         self._until_ns = self._last_word_ns = 0
         self._base_ns = None
 
     def play(self, now_ns: int, duration_s: float) -> int:
-        """Queue audio behind what is there; when its first sample is heard."""
+        """Queue audio after the queued audio; return the time at which its first sample is heard."""
         if self._base_ns is None:
             self._base_ns = max(self._last_word_ns, now_ns)
         starts_ns = max(now_ns, self._until_ns)
@@ -60,27 +55,27 @@ class Playhead:
         return starts_ns
 
     def word_time_s(self, heard_ns: int) -> float:
-        """A word's time as ``add_word_timestamps`` takes it; after ``play`` only."""
+        """Return a word's time as ``add_word_timestamps`` takes it; only after ``play``."""
         assert self._base_ns is not None
         self._last_word_ns = max(heard_ns, self._base_ns, self._last_word_ns)
         return (self._last_word_ns - self._base_ns) / NANOSECONDS_PER_S
 
     def lead_s(self, now_ns: int) -> float:
-        """Seconds of audio that the transport has not played at ``now_ns``."""
+        """Return the seconds of audio that the transport has not played at ``now_ns``."""
         return max(0.0, (self._until_ns - now_ns) / NANOSECONDS_PER_S)
 
 
 class ClauseSequencer(AggregatedFrameSequencer):
-    """Decides which text passes for heard, in two ways other than Pipecat.
+    """Decides which text counts as heard; differs from Pipecat's sequencer in two ways.
 
-    Pipecat lets a sentence's words through when the sentence is complete. We speak from its first clause on,
-    and words heard before an interruption must not be lost because their sentence had no end yet. And it
-    takes all text of a context for said when the context ends; after a failure that is not so.
+    Pipecat passes the words of a sentence on when the sentence is complete. Here speech starts with the first
+    clause, and words heard before an interruption must not be lost because their sentence had no end yet.
+    Pipecat also counts all text of a context as spoken when the context ends, which is wrong after a failure.
 
     Args:
-        name: For logs.
-        failed: Contexts that failed; looked at, not kept.
-        streaming: Whether text comes token by token.
+        name: Name for the log.
+        failed: Contexts that failed; the caller changes the set.
+        streaming: Whether text arrives token by token.
     """
 
     def __init__(self, name: str, failed: Set[str], *, streaming: bool) -> None:
@@ -88,18 +83,19 @@ class ClauseSequencer(AggregatedFrameSequencer):
         self._vivavoce_streaming = streaming
         self._vivavoce_failed = failed
         self._vivavoce_clause_ended: set[str] = set()
-        self._vivavoce_registered_characters: dict[str, int] = {}  # characters
-        self._vivavoce_accepted: dict[str, int] = {}  # characters of which words may be told
+        # Characters of each context: registered, and those whose words may be published.
+        self._vivavoce_registered_characters: dict[str, int] = {}
+        self._vivavoce_accepted: dict[str, int] = {}
 
     def accepted_characters(self, context_id: str) -> float:
-        """Characters of a context's text whose words Pipecat takes; ``math.inf`` for all.
+        """Return the characters of a context's text whose words Pipecat accepts; ``math.inf`` for all.
 
-        A word told earlier would be set aside, and then come behind words that were told after it.
+        Pipecat would set a word aside that is published earlier, and deliver it after words that follow it.
         """
         return self._vivavoce_accepted.get(context_id, 0) if self._vivavoce_streaming else math.inf
 
     async def close_clause(self, context_id: str) -> list[Frame]:
-        """Let in the words of all text registered so far; the frames of the clause that this ends."""
+        """Accept the words of all registered text; return the frames of the clause that this ends."""
         frames = await self.finalize(context_id)
         if context_id in self._vivavoce_registered_characters:
             self._vivavoce_accepted[context_id] = self._vivavoce_registered_characters[context_id]
@@ -108,11 +104,12 @@ class ClauseSequencer(AggregatedFrameSequencer):
     async def register_spoken(
         self, frame: AggregatedTextFrame, context_id: str, tts_text: str, *args: Any, **kwargs: Any
     ) -> list[Frame]:
-        """Register text; the frames of the clause that it completes, besides Pipecat's."""
+        """Register text; return Pipecat's frames and those of the clause that it completes."""
         frames: list[Frame] = []
         for part, text in _clauses(frame, tts_text):
             registered = self._vivavoce_registered_characters.get(context_id, 0)
             opened: list[Frame] = []
+            # "," ends a clause only if a space follows: "4,000" is one word in two tokens.
             if context_id in self._vivavoce_clause_ended and text[:1].isspace():
                 opened = await self.finalize(context_id)
             self._vivavoce_clause_ended.discard(context_id)
@@ -126,7 +123,7 @@ class ClauseSequencer(AggregatedFrameSequencer):
         return frames
 
     def force_complete(self, context_id: str, last_word_pts: int) -> list[Frame]:
-        """End a context; what of it was not told counts as said, unless it failed."""
+        """End a context; its remaining text counts as spoken unless the context failed."""
         self._vivavoce_forget(context_id)
         frames = super().force_complete(context_id, last_word_pts)
         if context_id not in self._vivavoce_failed:
@@ -134,7 +131,7 @@ class ClauseSequencer(AggregatedFrameSequencer):
         return [frame for frame in frames if not isinstance(frame, _SPOKEN_FRAMES)]
 
     def clear(self, **kwargs: Any) -> None:
-        """Forget everything."""
+        """Forget all contexts."""
         for context_id in tuple(self._vivavoce_registered_characters):
             self._vivavoce_forget(context_id)
         super().clear(**kwargs)
@@ -155,7 +152,8 @@ def _is_token(frame: AggregatedTextFrame) -> bool:
 
 
 def _clauses(frame: AggregatedTextFrame, text: str) -> list[tuple[AggregatedTextFrame, str]]:
-    # A token may end one clause and begin the next. Rewritten text cannot be cut in step with what it was.
+    # A token may end one clause and begin the next. Text that was rewritten for speech is not split, because
+    # its parts cannot be aligned with those of the original.
     parts = _CLAUSE_BREAK.split(text)
     if len(parts) == 1 or not _is_token(frame) or not text == frame.text == frame.raw_text:
         return [(frame, text)]

@@ -1,1 +1,1 @@
-"""Pacing of speech towards a listener, and the words that were heard."""
+"""Playback towards a listener: pacing, position and the words heard. No sockets, no clock."""

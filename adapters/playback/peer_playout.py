@@ -1,17 +1,16 @@
-"""The playout of a peer that paces itself: what to send it, and what its listener has heard by now.
+"""Playout of a peer that paces itself: the commands to send, and the listener's position.
 
-The peer queues what it gets and plays it in real time; it holds at most ``max_ahead_s`` of ours, so that a
-barge-in has little to drop. After every ``mark_every_ms`` of speech it is asked to report (a mark), which it
-does when it has played up to there. Between two reports time goes on at one second a second, never past
-what was sent. Some peers echo their marks when told to drop their queue (Twilio), others forget them
-(Asterisk's chan_websocket): marks of a queue that was dropped are forgotten here, and a report of one says
-nothing.
+The peer queues the audio that it receives and plays it in real time. It holds at most ``max_ahead_s`` of our
+audio, so that little is left to drop at a barge-in. After every ``mark_every_ms`` of speech it is asked to
+report (a mark) when it has played the audio before the mark. Between two reports the position is assumed to
+advance in real time, never past the audio sent. When told to drop their queue, some peers echo their marks
+(Twilio) and others forget them (Asterisk's chan_websocket); reports of dropped marks are therefore ignored.
 
     sent        |=====m0=====m1=====m2=====m3==|
-    played      |=========>                          m0 reported 60 ms ago: position = m0 + 60 ms
+    played      |=========>                          m0 was reported 60 ms ago: position = m0 + 60 ms
     heard       words whose middle lies before the position
 
-No socket: ``outgoing`` gives what to send, in order. No clock: time comes in.
+No socket: ``commands_due`` returns the messages to send, in order. No clock: times are arguments.
 """
 
 from collections import deque
@@ -29,21 +28,21 @@ MAX_AHEAD_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PeerMedia:
-    """Speech to send: s16le mono, a whole number of frames but for the end of an utterance."""
+    """Speech to send: s16le mono, whole packets."""
 
     pcm: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PeerMark:
-    """Ask the peer to report when it has played everything sent before. At most 24 ASCII characters."""
+    """Request for a report once all audio sent before is played; ``name`` has at most 24 ASCII characters."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PeerClear:
-    """Tell the peer to drop what it has not played."""
+    """Request to drop all audio that is not yet played."""
 
 
 PeerCommand = PeerMedia | PeerMark | PeerClear
@@ -53,17 +52,18 @@ PeerCommand = PeerMedia | PeerMark | PeerClear
 class _PendingMark:
     name: str
     position: int
-    marks: tuple[str, ...]  # the caller's own, that end here
+    marks: tuple[str, ...]  # names given to ``PeerPlayout.mark`` that end at this position
 
 
 class PeerPlayout:
     """One listener of a peer that paces itself. Not thread-safe.
 
     Args:
-        sample_rate: of what is sent, Hz.
-        frame_ms: what the peer plays at once; ``PeerMedia`` is whole frames, because some peers drop the rest.
+        sample_rate: rate of the audio sent, Hz.
+        packet_ms: unit of ``PeerMedia``; some peers drop the part of a message that is not a whole packet.
         mark_every_ms: speech between two reports.
         max_ahead_s: speech that the peer may hold.
+        resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
     """
 
     paced_by_peer = True
@@ -85,33 +85,34 @@ class PeerPlayout:
         self._words = HeardWords(sample_rate)
 
         self._ready = bytearray()  # not yet sent
-        self._control: deque[PeerClear] = deque()
+        self._control: deque[PeerClear] = deque()  # to send before any speech
         self._sent = 0  # samples of speech, dropped speech included
-        self._marked = 0  # up to where a report was asked for
-        self._caller_marks: deque[tuple[int, str]] = deque()  # the caller's, by position
-        self._pending_marks: deque[_PendingMark] = deque()  # asked for and not yet given
+        self._marked = 0  # position of the last mark sent
+        self._caller_marks: deque[tuple[int, str]] = deque()  # (position, name), not yet sent
+        self._pending_marks: deque[_PendingMark] = deque()  # sent and not yet reported
         self._reached_marks: list[str] = []
 
-        self._played = 0  # as last reported, or since when the peer plays
+        # Position at the last report, or at the start of playing, and its time.
+        self._played = 0
         self._played_at = -inf
         self._requested_marks = 0
 
     @property
     def sample_rate(self) -> int:
-        """Of what is sent, Hz."""
+        """Rate of the audio sent, Hz."""
         return self._sample_rate
 
     def push(self, chunk: AudioChunk) -> None:
-        """Queue a chunk behind what is there, resampled at once."""
+        """Resample a chunk and queue it."""
         self._words.push(chunk, position=self._played, end=self._end)
         self._ready += self._resampler.push(chunk.pcm)
 
     def mark(self, name: str) -> None:
-        """Name the end of what was pushed so far; ``take_reached_marks`` tells when it has been played."""
+        """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is played."""
         self._caller_marks.append((self._end, name))
 
     def finish(self) -> None:
-        """End the utterance; its last frame is filled with silence."""
+        """End the utterance; its last packet is padded with silence."""
         if self._words.open is None:
             return
         self._ready += self._resampler.drain()
@@ -120,12 +121,12 @@ class PeerPlayout:
         self._words.finish(position=self._played, end=end)
 
     def commands_due(self, now: float) -> list[PeerCommand]:
-        """What to send now, in this order; ask again when a report came or some speech has been played."""
+        """Return the commands to send now, in order; call again after a report or while speech is played."""
         out: list[PeerCommand] = list(self._control)
         self._control.clear()
         position = self._position(now)
         if position >= self._sent:
-            self._played, self._played_at = self._sent, now  # it begins to play what comes now
+            self._played, self._played_at = self._sent, now  # the queue ran empty: new audio plays from now
         while (size := self._sendable(position)) > 0:
             out.append(PeerMedia(bytes(self._ready[:size])))
             del self._ready[:size]
@@ -135,10 +136,10 @@ class PeerPlayout:
         return out
 
     def mark_played(self, name: str, now: float) -> None:
-        """The peer has played up to a mark; one of a queue that was dropped says nothing."""
+        """Take a report of the peer; a mark of a dropped queue is ignored."""
         if all(report.name != name for report in self._pending_marks):
             return
-        while True:
+        while True:  # a report also confirms the marks before it
             report = self._pending_marks.popleft()
             self._reached_marks += report.marks
             if report.name == name:
@@ -147,11 +148,11 @@ class PeerPlayout:
         self._words.advance(self._played)
 
     def advance(self, now: float) -> None:
-        """Count the words that must have been played by now."""
+        """Mark the words as heard that must have been played by ``now``."""
         self._words.advance(self._position(now))
 
     def discard(self, now: float) -> DiscardResult:
-        """Tell the peer to drop its queue, drop ours, and say what was cut and what was heard."""
+        """Barge-in: drop our queue and the peer's; return what was dropped and what was heard."""
         position = self._position(now)
         self._words.advance(position)
         discarded = self._words.discard(position=position, cut=self._end - position, silent_at=now)
@@ -159,20 +160,20 @@ class PeerPlayout:
         return discarded
 
     def take_heard_words(self) -> tuple[HeardWord, ...]:
-        """The words heard since this was last asked."""
+        """Return the words heard since the last call."""
         return self._words.take_heard_words()
 
     def take_reached_marks(self) -> tuple[str, ...]:
-        """The marks played since this was last asked, in order."""
+        """Return the marks played since the last call, in order."""
         reached, self._reached_marks = tuple(self._reached_marks), []
         return reached
 
     def lead_s(self, now: float) -> float:
-        """Seconds of speech not yet played, by the peer's reports and the time since."""
+        """Seconds of speech not yet played, estimated from the last report and the time since."""
         return (self._end - self._position(now)) / self._sample_rate
 
     def runs_dry_at(self, now: float) -> float:
-        """When the listener has nothing left to hear."""
+        """Return the time at which the queued speech will have been played."""
         return now + self.lead_s(now)
 
     @property
@@ -193,11 +194,11 @@ class PeerPlayout:
 
     def _request_mark(self) -> PeerMark:
         self._marked = self._sent
-        own = []
+        caller_marks = []
         while self._caller_marks and self._caller_marks[0][0] <= self._sent:
-            own.append(self._caller_marks.popleft()[1])
+            caller_marks.append(self._caller_marks.popleft()[1])
         self._requested_marks += 1
-        report = _PendingMark(f"m{self._requested_marks}", self._sent, tuple(own))
+        report = _PendingMark(f"m{self._requested_marks}", self._sent, tuple(caller_marks))
         self._pending_marks.append(report)
         return PeerMark(report.name)
 

@@ -1,12 +1,12 @@
-"""The pacer of one listener: chunks of speech in, packets of ``ptime_ms`` out on an absolute schedule.
+"""Paced playout to one listener: chunks of speech in, packets of ``ptime_ms`` out on an absolute schedule.
 
-Packet n is due at ``start + n * ptime``, speech or silence; who calls ``due(now)`` late changes nothing but
-which slots are skipped. Time is a number that comes in (monotonic seconds): no clock, no socket, no task is
-in here. Not for peers that pace themselves, and not a mixer.
+Packet n is due at ``start + n * ptime``, whether it holds speech or silence; a late call of ``due(now)`` skips
+packets but does not move the schedule. Times are arguments (monotonic seconds): there is no clock, socket or
+task here. Peers that pace themselves use ``peer_playout``. There is no mixing.
 
     slot         n        n+1      n+2                       n+5
     due(now)     |--------|--------|####### stall ###########|--------|
-    sent         n        n+1      .                n+2 n+3  .        n+6      two at once at most;
+    sent         n        n+1      .                n+2 n+3  .        n+6      at most two packets at once;
     skipped                                         n+4 n+5                    the others are counted
 """
 
@@ -22,43 +22,36 @@ from ..audio.resample import Resampler, resampler_to
 from .heard_words import DiscardResult, HeardWord, HeardWords
 
 LATE_AFTER_S: Final = 0.020
-UNDERRUN_AFTER_S: Final = 0.060  # of nothing while speech is expected; less is heard as a pause
+UNDERRUN_AFTER_S: Final = 0.060  # of silence where speech is expected; less is heard as a pause
 FADE_S: Final = 0.005
-MAX_FADE_DELAY_S: Final = 0.020  # after discard(); a later packet is silence
-MAX_LEAD_S: Final = 120.0  # who pushes more than this is not pacing
+MAX_FADE_DELAY_S: Final = 0.020  # after discard(); a later packet omits the fade
+MAX_LEAD_S: Final = 120.0  # bounds the queue: 2 min of 8 kHz speech are 1.9 MB
 
 
 @dataclass(frozen=True, slots=True)
 class PlayoutStats:
-    """Counters of one playout since its start.
+    """Counters of one playout since its start."""
 
-    ``packets``: sent, speech and silence. ``speech_packets``: those with any speech in them.
-    ``late_packets``: sent more than 20 ms after they were due. ``skipped_packets``: slots in which nothing
-    was sent, because a stall was too long to catch up. ``underruns``: times that more than 60 ms of nothing
-    was sent where speech was expected. ``discards``: barge-ins.
-    """
-
-    packets: int = 0
-    speech_packets: int = 0
-    late_packets: int = 0
-    skipped_packets: int = 0
-    underruns: int = 0
-    discards: int = 0
+    packets: int = 0  # sent, speech and silence
+    speech_packets: int = 0  # sent with at least one sample of speech
+    late_packets: int = 0  # sent more than 20 ms after they were due
+    skipped_packets: int = 0  # slots without a packet, because a stall was too long to catch up
+    underruns: int = 0  # times that more than 60 ms of silence were sent where speech was expected
+    discards: int = 0  # barge-ins
 
 
 class Playout:
-    """Paces the speech of one listener and knows which words have been heard.
+    """Paces the speech of one listener and tracks the words heard. Not thread-safe.
 
-    ``push`` chunks as they come, ``finish`` when their stream ends, send what ``due(now)`` returns and come
-    again at ``next_due()``. A new stream begins a new utterance: word times count from the first ``push``
-    after ``finish`` or ``discard``. A word counts as heard when its middle has been sent. Not
-    thread-safe.
+    ``push`` chunks as they arrive, ``finish`` when their stream ends, send the packets that ``due(now)``
+    returns, and call it again at ``next_due()``. The first ``push`` after ``finish`` or ``discard`` begins a
+    new utterance, from which word times count. A word counts as heard when its middle has been sent.
 
     Args:
-        start: monotonic seconds at which the first packet is due.
-        sample_rate: of the packets, Hz.
-        ptime_ms: length of a packet.
-        resampler: 24 kHz to ``sample_rate``; by default the one that delays least.
+        start: time at which the first packet is due, monotonic seconds.
+        sample_rate: rate of the packets, Hz.
+        ptime_ms: length of a packet; raises ValueError unless it is a whole number of samples.
+        resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
     """
 
     paced_by_peer = False
@@ -80,21 +73,21 @@ class Playout:
         self._silence = bytes(2 * self._packet_samples)
         self._resampler = resampler_to(sample_rate) if resampler is None else resampler
 
-        self._slot = 0  # of the next packet
+        self._slot = 0  # number of the next packet
         self._due_at = start  # start + slot * ptime
-        self._speech_until = -inf  # when the speech sent so far has been played
+        self._speech_until = -inf  # time at which the sent speech has been played
 
-        self._ready = bytearray()  # at the packets' rate; everything before _taken has been sent
-        self._ready_offset = 0
-        self._fade = b""  # the edge that discard() left
-        self._fade_by = start
+        self._ready = bytearray()  # s16le at the packets' rate
+        self._ready_offset = 0  # bytes of it that have been sent
+        self._fade = b""  # faded speech to send after discard()
+        self._fade_by = start  # latest time to send it
 
-        self._position = 0  # samples of speech sent or dropped: the place of _taken
+        self._position = 0  # samples of speech sent or dropped: position of _ready_offset
         self._words = HeardWords(sample_rate)
-        self._marks: deque[tuple[int, str]] = deque()  # marks, by the place they end
+        self._marks: deque[tuple[int, str]] = deque()  # (position, name), not yet reached
         self._reached_marks: list[str] = []
 
-        self._silent_samples = 0  # samples of nothing since speech was last sent where it is expected
+        self._silent_samples = 0  # sent since the last speech, while speech is expected
         self._speech_packets = self._late = self._skipped = self._underruns = self._discards = 0
 
     @property
@@ -111,44 +104,41 @@ class Playout:
 
     @property
     def sample_rate(self) -> int:
-        """Of the packets, Hz."""
+        """Rate of the packets, Hz."""
         return self._sample_rate
 
     def push(self, chunk: AudioChunk) -> None:
-        """Queue a chunk behind what is there, resampled at once.
-
-        Raises ValueError where more than 120 s would wait: who pushes that much does not pace.
-        """
+        """Resample a chunk and queue it; raises ValueError if more than 120 s of speech would be queued."""
         if self._waiting_samples / self._sample_rate + chunk.seconds > MAX_LEAD_S:
-            raise ValueError(f"got speech for more than {MAX_LEAD_S:g} s ahead; push while lead_s() is small")
+            raise ValueError(f"got speech for more than {MAX_LEAD_S:g} s ahead; push only while lead_s() is small")
         if self._words.open is None:
             self._silent_samples = 0
         self._words.push(chunk, position=self._position, end=self._end)
         self._append(self._resampler.push(chunk.pcm))
 
     def mark(self, name: str) -> None:
-        """Name the end of what was pushed so far; ``take_reached_marks`` tells when it has been sent."""
+        """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is sent."""
         utterance = self._words.open
         end = self._end if utterance is None else utterance.end_of_speech(self._sample_rate)
         self._marks.append((end, name))
         self._advance_marks()
 
     def take_reached_marks(self) -> tuple[str, ...]:
-        """The marks sent since this was last asked, in order; a discarded one is never told."""
+        """Return the marks sent since the last call, in order; discarded marks are never returned."""
         reached, self._reached_marks = tuple(self._reached_marks), []
         return reached
 
     def finish(self) -> None:
-        """End the utterance: nothing more of it comes, and silence after it is no underrun."""
+        """End the utterance; silence after its speech does not count as an underrun."""
         if self._words.open is None:
             return
         self._append(self._resampler.drain())
         self._words.finish(position=self._position, end=self._end)
 
     def due(self, now: float) -> list[bytes]:
-        """Return the s16le packets whose time has come: none, one, or two to catch up.
+        """Return the s16le packets due at ``now``: none, one, or two to catch up.
 
-        What is more than two packets behind is skipped: the speech waits, the schedule goes on.
+        Slots that are further behind are skipped: their speech is sent later, and the schedule is kept.
         """
         if now < self._due_at:
             return []
@@ -160,9 +150,9 @@ class Playout:
         return packets
 
     def discard(self, now: float) -> DiscardResult:
-        """Drop everything not yet sent (barge-in) and say what was cut and what was heard.
+        """Barge-in: drop the speech not yet sent; return what was dropped and what was heard.
 
-        Up to 5 ms of the edge fade out in the next packet, if that leaves within 20 ms; nothing else is sent.
+        Up to 5 ms of it fade out in the next packet if that is sent within 20 ms, which avoids a click.
         """
         self._fade = self._faded_edge()
         self._fade_by = now + MAX_FADE_DELAY_S
@@ -176,19 +166,19 @@ class Playout:
         return discarded
 
     def take_heard_words(self) -> tuple[HeardWord, ...]:
-        """The words heard since this was last asked, each once; of 2,000 not asked for, the newest."""
+        """Return the words heard since the last call, at most the newest 2,000."""
         return self._words.take_heard_words()
 
     def next_due(self) -> float:
-        """Monotonic seconds at which the next packet is due."""
+        """Return the time at which the next packet is due, monotonic seconds."""
         return self._due_at
 
     def lead_s(self, now: float) -> float:
-        """Seconds of speech not yet played: what waits, and what is left of the last packet at ``now``."""
+        """Seconds of speech not yet played: the queue and the rest of the last packet at ``now``."""
         return self._waiting_samples / self._sample_rate + max(0.0, self._speech_until - now)
 
     def runs_dry_at(self, now: float) -> float:
-        """Monotonic seconds at which the listener has nothing left to hear; ``now`` if that is so now."""
+        """Return the time at which the queued speech will have been played, at least ``now``."""
         if self._waiting_samples:
             return max(now, self._due_at) + self._waiting_samples / self._sample_rate
         return max(now, self._speech_until)
@@ -210,8 +200,9 @@ class Playout:
         if now - self._due_at > LATE_AFTER_S:
             self._late += 1
         self._slot += 1
+        # From the slot number, not from the last due time: rounding errors do not add up.
         self._due_at = self._start + self._slot * self._ptime_s
-        edge = self._edge(now) if self._fade else b""
+        edge = self._take_fade(now) if self._fade else b""
         packet = (
             edge + self._ready[self._ready_offset : self._ready_offset + 2 * self._packet_samples - len(edge)]
         )
@@ -232,7 +223,7 @@ class Playout:
         self._count_silence(missing)
         return packet + bytes(2 * missing)
 
-    def _edge(self, now: float) -> bytes:
+    def _take_fade(self, now: float) -> bytes:
         edge, self._fade = self._fade, b""
         return edge if now <= self._fade_by else b""
 
@@ -244,6 +235,7 @@ class Playout:
         if self._words.open is None and not self._waiting_samples:
             return
         limit = int(UNDERRUN_AFTER_S * self._sample_rate)
+        # Count the underrun once, in the packet that crosses the limit.
         if self._silent_samples <= limit < self._silent_samples + samples:
             self._underruns += 1
         self._silent_samples += samples
@@ -263,6 +255,7 @@ class Playout:
         return max(self._waiting_samples, utterance.end_of_speech(self._sample_rate) - self._position)
 
     def _faded_edge(self) -> bytes:
+        # No fade out of silence: the last packet must have ended with speech.
         if self._speech_until < self._due_at or not self._waiting_samples:
             return b""
         samples = min(self._waiting_samples, int(FADE_S * self._sample_rate))

@@ -1,8 +1,8 @@
-"""What every way to a listener is to those who speak on it, whoever owns the playout.
+"""Common interface of the playouts, for code that speaks on a call.
 
-Three owners. We pace: AudioSocket, WebRTC, RTP (``playout.Playout``; a discard drops our queue). The peer
-paces and reports marks: Asterisk's chan_websocket drops pending marks with its queue, Twilio-like streams
-echo them (``peer_playout.PeerPlayout`` for both; a discard tells the peer to drop its own).
+- We pace: AudioSocket, WebRTC, RTP (``playout.Playout``). A discard drops our own queue.
+- The peer paces and reports marks (``peer_playout.PeerPlayout``). A discard asks the peer to drop its queue;
+  Asterisk's chan_websocket drops pending marks with it, Twilio-like streams echo them.
 """
 
 from typing import Protocol
@@ -12,36 +12,36 @@ from .heard_words import DiscardResult, HeardWord
 
 
 class Transport(Protocol):
-    """Speech in; what was heard, and how much is left to hear, out. Times are monotonic seconds."""
+    """Takes speech; reports what was heard and how much is left to play. Times are monotonic seconds."""
 
     @property
     def paced_by_peer(self) -> bool:
-        """Whether the peer holds a queue and plays it at its own pace."""
+        """Whether the peer keeps a queue and plays it at its own pace."""
 
     @property
     def sample_rate(self) -> int:
-        """Of what is sent, Hz."""
+        """Rate of the audio sent, Hz."""
 
     def push(self, chunk: AudioChunk) -> None:
-        """Queue a chunk behind what is there."""
+        """Queue a chunk behind the queued speech."""
 
     def mark(self, name: str) -> None:
-        """Name the end of what was pushed so far; ``take_reached_marks`` tells when it has been played."""
+        """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is played."""
 
     def finish(self) -> None:
-        """End the utterance: nothing more of it comes."""
+        """End the utterance; the next chunk begins another one."""
 
     def discard(self, now: float) -> DiscardResult:
-        """Barge-in: drop what is not yet played, marks included, and say what was cut and what was heard."""
+        """Barge-in: drop the speech and marks not yet played; return what was dropped and what was heard."""
 
     def take_heard_words(self) -> tuple[HeardWord, ...]:
-        """The words heard since this was last asked."""
+        """Return the words heard since the last call."""
 
     def take_reached_marks(self) -> tuple[str, ...]:
-        """The marks played since this was last asked, in order; a discarded mark is never told."""
+        """Return the marks played since the last call, in order; discarded marks are never returned."""
 
     def lead_s(self, now: float) -> float:
         """Seconds of speech not yet played."""
 
     def runs_dry_at(self, now: float) -> float:
-        """When the listener has nothing left to hear; ``now`` if that is so now."""
+        """Return the time at which the queued speech will have been played, at least ``now``."""

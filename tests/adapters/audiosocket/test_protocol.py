@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vivavoce.adapters.audio.codecs import alaw_encode, ulaw_encode
+from vivavoce.adapters.audiosocket.g711_detection import PayloadEncoding, guess_encoding
 from vivavoce.adapters.audiosocket.protocol import (
     MAX_SENT_BYTES,
     MAX_UNREAD_BYTES,
@@ -33,9 +34,7 @@ from vivavoce.adapters.audiosocket.protocol import (
     Dtmf,
     Hangup,
     MislabelledG711,
-    PayloadEncoding,
     encode,
-    guess_encoding,
 )
 from vivavoce.tts_engine.errors import VivavoceError
 
@@ -218,7 +217,7 @@ def test_more_audio_than_fits_one_tcp_segment_is_refused() -> None:
     gateway = AudioSocketConnection(AudioSocketRole.SERVER)
     assert len(gateway.send(AudioSocketAudio(32_000, bytes(1_280)))) == 1_283  # 20 ms
     assert len(gateway.send(AudioSocketAudio(8_000, bytes(MAX_SENT_BYTES)))) == MAX_SENT_BYTES + 3
-    with pytest.raises(ValueError, match="got 1402 bytes of audio; at most 1400 reach Asterisk in one piece"):
+    with pytest.raises(ValueError, match="got 1402 bytes of audio; at most 1400 fit one TCP segment"):
         gateway.send(AudioSocketAudio(8_000, bytes(1_402)))
     gateway.send(AudioSocketAudio(8_000, SPEECH))
 
@@ -370,7 +369,7 @@ def test_a_call_ends_once() -> None:
 def test_closing_inside_a_message_is_told_with_what_had_come(cut: int) -> None:
     events, error = received(AudioSocketRole.SERVER, HELLO + AUDIO[:cut], eof=True)
     assert events == [CallId(CALL)]
-    assert error == f"the connection closed inside a message, after {cut} bytes of it"
+    assert error == f"the connection closed after {cut} bytes of an incomplete message"
 
 
 def test_what_still_comes_after_we_hung_up_is_heard() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from benches.browser_calls import ProcessFootprint
 from shared.standin_backend import StandInBackend
-from vivavoce.adapters.audiosocket import asyncio_protocol
+from vivavoce.adapters.audiosocket import call as audiosocket_call
 from vivavoce.gateway.calls.agents import Agent, KeysAgent, SilentAgent
 from vivavoce.gateway.calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from vivavoce.gateway.calls.call import Call, CallSpeechOptions
@@ -455,7 +455,7 @@ def test_a_message_that_never_ends_ends_its_call(log: pytest.LogCaptureFixture) 
             assert goodbye
 
     asyncio.run(scenario())
-    assert f"Call {CALL}: a message was begun and not ended within 0.1 s" in log.text
+    assert f"Call {CALL}: a message stayed incomplete for 0.1 s" in log.text
 
 
 def test_ulaw_labelled_as_linear_ends_the_call_with_advice(log: pytest.LogCaptureFixture) -> None:
@@ -480,16 +480,16 @@ def test_a_flood_of_messages_ends_the_call_that_sends_it(log: pytest.LogCaptureF
             await good.hear_packets(3)
 
     asyncio.run(scenario())
-    assert "messages came faster than a line sends them" in log.text
+    assert "messages came faster than a phone sends them" in log.text
 
 
 def test_a_peer_that_does_not_close_behind_our_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio_protocol, "LINGER_S", 0.05)
+    monkeypatch.setattr(audiosocket_call, "LINGER_S", 0.05)
 
     async def scenario() -> None:
         async with gate(Speaker("One.")) as house, caller(house, call_id()) as peer:
             assert (await peer.hear_all())[1]
-            await house.until(lambda: not house.server._connections)
+            await house.until(lambda: not house.server._server.calls)
 
     asyncio.run(scenario())
 
@@ -541,7 +541,7 @@ def test_a_peer_that_stops_reading_is_ended(log: pytest.LogCaptureFixture) -> No
 
 
 def dropped_by(house: Gate) -> int:
-    return sum(leg.dropped for leg in house.server._connections)
+    return sum(leg.dropped for leg in house.server._server.calls)
 
 
 # Faults of ours
@@ -632,7 +632,7 @@ def test_fifty_calls_leave_no_task_file_thread_or_memory_behind() -> None:
             if number % 2:
                 await peer.say(message(0x00))
                 await peer.hear_all()
-        await house.until(lambda: not house.server._connections)
+        await house.until(lambda: not house.server._server.calls)
 
     async def scenario() -> None:
         async with gate(Speaker("One two three.")) as house:
@@ -652,11 +652,11 @@ def test_each_message_is_one_write_and_a_backlog_costs_whole_messages() -> None:
         async with gate(stalled_s=0.2) as house:
             with socket.socket() as sock:
                 transport = FakeTransport(sock)
-                leg = house.server.new_leg()
+                leg = house.server._server.new_call()
                 leg.connection_made(transport)
                 leg.data_received(call_id())
                 house.server.clock.leave(leg)  # ticked by hand
-                start = leg.call.playout.next_due()
+                start = leg._handler.call.playout.next_due()
                 for number in range(3):
                     leg.tick(start + number * 0.02)
                 assert transport.written == [message(0x10, SILENCE)] * 3

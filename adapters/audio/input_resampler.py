@@ -1,0 +1,83 @@
+"""Resamplers of received audio: the caller's rate to that of a pipeline or of speech detection.
+
+Three consumers have three input types: a Pipecat pipeline takes s16le bytes at its own rate, speech detection
+takes float32 at 16 kHz, and a WebRTC track delivers PyAV frames whose format may change with every packet.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import numpy as np
+from av import AudioFrame, AudioResampler
+from numpy.typing import NDArray
+
+from .resample import PassthroughResampler, soxr_resampler
+from .upsample import HalfBandUpsampler, Upsampler
+
+DETECTOR_SAMPLE_RATE: Final = 16_000  # Hz that speech detection and recognition work at
+
+
+class InputResampler(Protocol):
+    """Streaming resampler of s16le mono."""
+
+    def push(self, pcm: bytes) -> bytes:
+        """Resample ``pcm`` and return the samples that are ready."""
+
+
+def make_input_resampler(input_rate: int, output_rate: int) -> InputResampler:
+    """Return the resampler with the least delay between two rates (Hz)."""
+    if input_rate == output_rate:
+        return PassthroughResampler()
+    if output_rate % input_rate == 0:
+        return Upsampler(output_rate // input_rate)
+    return soxr_resampler(input_rate, output_rate)
+
+
+class DetectorResampler:
+    """Converts s16le mono at 8, 16, 24, 32 or 48 kHz to float32 in [-1, 1) at 16 kHz, without a delay above 1 ms.
+
+    The detector's network uses only frequencies below 8 kHz, so simple filters suffice.
+    """
+
+    def __init__(self) -> None:
+        self._upsampler = HalfBandUpsampler()
+
+    def push(self, pcm: bytes, sample_rate: int) -> NDArray[np.float32]:
+        """Convert whole milliseconds of ``pcm``; raises ValueError for another rate."""
+        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+        match sample_rate:
+            case 16_000:
+                return samples
+            case 8_000:
+                return self._upsampler.push(samples)
+            case 32_000 | 48_000:
+                # The mean of 2 or 3 samples.
+                step = sample_rate // DETECTOR_SAMPLE_RATE
+                whole = samples[: len(samples) // step * step]
+                return np.asarray(whole.reshape(-1, step).mean(axis=1), np.float32)
+            case 24_000:
+                # Three samples become two: at 0, and at 1.5 by linear interpolation.
+                triple = samples[: len(samples) // 3 * 3].reshape(-1, 3)
+                return np.stack([triple[:, 0], (triple[:, 1] + triple[:, 2]) / 2], axis=1).reshape(-1)
+            case _:
+                raise ValueError(f"got {sample_rate} Hz; voice activity takes 8, 16, 24, 32 and 48 kHz")
+
+
+class FrameResampler:
+    """Converts PyAV audio frames of any rate and layout to s16le mono at 16 kHz.
+
+    A browser may change its codec at any packet, and one ``AudioResampler`` accepts one input format only.
+    """
+
+    def __init__(self) -> None:
+        self._format: tuple[int, str] | None = None  # rate and layout of the last frame
+        self._resampler: AudioResampler
+
+    def push(self, frame: AudioFrame) -> Iterator[bytes]:
+        """Yield the converted audio that is ready."""
+        frame_format = (frame.sample_rate, frame.layout.name)
+        if frame_format != self._format:
+            self._format = frame_format
+            self._resampler = AudioResampler(format="s16", layout="mono", rate=DETECTOR_SAMPLE_RATE)
+        for resampled in self._resampler.resample(frame):
+            yield bytes(resampled.planes[0])[: 2 * resampled.samples]  # the plane is padded
