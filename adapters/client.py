@@ -1,20 +1,20 @@
-"""A client of a vivavoce server: connections kept ready, one lent to each utterance.
+"""Client of the native speech socket of a vivavoce server, with a pool of open connections.
 
     async with SpeechClient("ws://127.0.0.1:8080", api_key=KEY) as client:
-        async with client.utterance(Wish(voice="heart")) as utterance:
+        async with client.utterance(SpeechOptions(voice="heart")) as utterance:
             await utterance.push_text("Hello.")
             await utterance.end_input()
             async for piece in utterance:
                 play(piece.audio)
 
-A new connection costs a handshake before the first sound, so the pool opens some ahead, lends them, and
-takes them back only clean: every message of the utterance read. One that broke, or was left in mid-sentence
-and does not come to rest at once, is closed. A server ends a connection that is idle for a minute; before
-that, the pool puts a fresh one in its place. Whatever was opened is closed.
+A new connection delays the first audio by a handshake, so the pool opens some in advance. An utterance has a
+connection to itself, which returns to the pool once all messages of the utterance are read. A connection that
+fails, or that still delivers messages 2 s after a cancel, is closed. Servers close connections that are idle
+for a minute, so the pool replaces them earlier.
 
-Source: the protocol is ``speech_socket``; the pool answers DashScope's SpeechSynthesizerObjectPool
-(dashscope 1.25, audio/tts_v2/speech_synthesizer.py), which leaves behind the sockets that it replaces, lends
-without asking whether the peer is still there, and has no bound.
+Source: the protocol is ``native_stream``; for comparison, DashScope's SpeechSynthesizerObjectPool
+(dashscope 1.25, audio/tts_v2/speech_synthesizer.py) leaks the sockets that it replaces, does not check that a
+connection is open and has no upper bound.
 """
 
 import asyncio
@@ -37,69 +37,65 @@ from ..tts_engine.errors import BadRequest, BadText, Overloaded, SynthesisFailed
 logger = logging.getLogger(__name__)
 
 SPEECH_STREAM_PATH = "/v1/audio/speech/stream"
-_MAX_MESSAGE_BYTES = 2**22  # bytes; a server sends about a second of audio at once
+_MAX_MESSAGE_BYTES = 2**22  # received; a server sends about 1 s of audio in one message
 _SERVER_ERROR_CODES = ("server_error", "internal_error")
-_MAX_MESSAGE_CHARACTERS = 2**13  # characters of one message; a server takes eight times as many
-_CLOSE_TIMEOUT_S = 1.0  # a server that does not answer must not hold up who closes
-_DRAIN_TIMEOUT_S = 2.0  # a cancelled utterance that takes longer costs its connection
+_MAX_MESSAGE_CHARACTERS = 2**13  # sent; an eighth of the server's limit
+_CLOSE_TIMEOUT_S = 1.0  # for the closing handshake
+_DRAIN_TIMEOUT_S = 2.0  # for the messages after a cancel; then the connection is closed
 
 
 class ServerUnavailable(VivavoceError):
-    """The server cannot be reached, or ended the connection in mid-utterance."""
+    """The server cannot be reached, or closed the connection during an utterance."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPolicy:
-    """How many connections there are.
+    """Size and timeouts of the pool; raises BadRequest unless 0 <= min <= max connections and max >= 1."""
 
-    most: open at once; who wants one more waits at most ``wait_s``. ready: opened ahead. max_idle_s: an idle
-    one that is older is replaced; the server's limit is 60. connect_timeout_s: of one handshake.
-    """
-
-    max_connections: int = 20
-    min_connections: int = 2
-    acquire_timeout_s: float = 10.0
-    max_idle_s: float = 30.0
-    connect_timeout_s: float = 10.0
+    max_connections: int = 20  # open at once
+    min_connections: int = 2  # kept open in advance
+    acquire_timeout_s: float = 10.0  # wait for a connection when all are in use
+    max_idle_s: float = 30.0  # age at which an idle connection is replaced; servers close them at 60
+    connect_timeout_s: float = 10.0  # one handshake
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_connections <= self.max_connections or self.max_connections < 1:
             raise BadRequest(
-                f"got {self.min_connections} ready of at most {self.max_connections}; allowed is 0 to most, most is 1 or more"
+                f"got min_connections={self.min_connections} and max_connections={self.max_connections}; "
+                "allowed is 0 <= min_connections <= max_connections and max_connections >= 1"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechOptions:
-    """How an utterance is to sound; None is as the server does by default.
-
-    response_format: pcm (s16le), wav, mp3, opus, aac, flac, ulaw, alaw. sample_rate: Hz. word_times: whether
-    pieces tell words.
-    """
+    """Voice and audio format of an utterance; None leaves the choice to the server."""
 
     voice: str | None = None
-    response_format: str = "pcm"
-    sample_rate: int = 24_000
-    speed: float = 1.0
-    seed: int = 0
+    response_format: str = "pcm"  # pcm (s16le), wav, mp3, opus, aac, flac, ulaw, alaw
+    sample_rate: int = 24_000  # Hz
+    speed: float = 1.0  # factor of the voice's speed, 0.5 to 2.0
+    seed: int = 0  # of the sampling; equal seeds give equal speech
     language: str | None = None
-    instructions: str | None = None
-    word_times: bool = True
+    instructions: str | None = None  # speaking style in words, for voices that support it
+    word_times: bool = True  # report the words of each piece
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechPiece:
-    """A piece of speech. words: those that begin in it or soon after, in seconds from the first sample."""
+    """A piece of encoded speech and its words."""
 
-    audio: bytes
-    words: tuple[Word, ...]
+    audio: bytes  # in the requested format
+    words: tuple[Word, ...]  # that begin in the piece or soon after; seconds from the first sample
 
 
 class SpeechClient:
-    """A pool of connections to one server; belongs to one event loop. Use ``async with``.
+    """Pool of connections to one server, on one event loop. Use it with ``async with``.
+
+    Raises BadRequest for a URL that is not ws, wss, http or https.
 
     Attributes:
-        last_time_to_first_audio_s: from the first text of the last utterance to its first audio; None before.
+        last_time_to_first_audio_s: seconds from the first text to the first audio, of the last utterance that
+            produced audio; None before.
     """
 
     def __init__(self, url: str, *, api_key: str | None = None, pool: PoolPolicy | None = None) -> None:
@@ -114,7 +110,7 @@ class SpeechClient:
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        """Open what shall be ready; raises ServerUnavailable, or what the server refuses with."""
+        """Open the connections kept in advance; raises ServerUnavailable, or the server's error."""
         async with AsyncExitStack() as cleanup:
             cleanup.push_async_callback(self.aclose)
             for _ in range(self.policy.min_connections):
@@ -127,17 +123,17 @@ class SpeechClient:
         await self.aclose()
 
     def start(self) -> None:
-        """Keep connections ready from now on, without waiting for them, as ``__aenter__`` does."""
+        """Start to keep connections open; unlike ``__aenter__``, does not wait for them."""
         if self._maintenance_task is None:
             self._maintenance_task = asyncio.create_task(self._maintain_pool())
 
     @property
     def open_connections(self) -> int:
-        """Connections that are up, lent ones among them."""
+        """Number of open connections, idle and in use."""
         return len(self._idle) + len(self._in_use)
 
     async def aclose(self) -> None:
-        """Close every connection, those that are lent as well. May be called twice."""
+        """Close every connection, also those in use. Further calls have no effect."""
         self._closed = True
         if self._maintenance_task is not None:
             self._maintenance_task.cancel()
@@ -147,9 +143,10 @@ class SpeechClient:
 
     @asynccontextmanager
     async def utterance(self, options: SpeechOptions | None = None) -> "AsyncIterator[RemoteUtterance]":
-        """Lend a connection for one utterance; leaving the block cancels what is left.
+        """Open one utterance on a connection of its own; leaving the block cancels the rest of it.
 
-        Raises Overloaded where all are lent for too long, ServerUnavailable, or what the server refuses with.
+        Raises Overloaded if all connections stay in use for ``acquire_timeout_s``, ServerUnavailable, or the
+        server's error.
         """
         if self._closed:
             raise ServerUnavailable("the client is closed")
@@ -173,7 +170,7 @@ class SpeechClient:
                 await self._free_slots.acquire()
         except TimeoutError:
             raise Overloaded(
-                f"all {self.policy.max_connections} connections are lent",
+                f"all {self.policy.max_connections} connections are in use",
                 reason="connections",
                 retry_after_s=1.0,
             ) from None
@@ -183,7 +180,7 @@ class SpeechClient:
             self._free_slots.release()
 
     async def _acquire_connection(self) -> "_PooledConnection":
-        """The one used last, which is surely awake; a new one where none is left."""
+        # The connection used last is the least likely to have been closed by the server.
         while self._idle:
             connection = self._idle.pop()
             if connection.is_up:
@@ -198,7 +195,7 @@ class SpeechClient:
         try:
             is_clean = await utterance.cancel_and_drain()
         finally:
-            # Also where the caller is cancelled while the connection comes to rest.
+            # Also if the caller is cancelled while the connection is drained.
             self._in_use.discard(connection)
             if is_clean and not self._closed:
                 connection.idle_since = time.monotonic()
@@ -225,24 +222,24 @@ class SpeechClient:
         return _PooledConnection(socket)
 
     async def _maintain_pool(self) -> None:
-        """Replace what is idle for long, and keep some ready."""
+        """Replace connections that are idle for too long, and keep ``min_connections`` open."""
         while True:
             old = time.monotonic() - self.policy.max_idle_s
             stale = [each for each in self._idle if each.idle_since < old or not each.is_up]
             for connection in stale:
-                with suppress(ValueError):  # it was lent meanwhile
+                with suppress(ValueError):  # taken for an utterance meanwhile
                     self._idle.remove(connection)
                     await connection.close()
             try:
                 while self.open_connections < self.policy.min_connections:
                     self._idle.appendleft(await self._open())
             except VivavoceError as error:
-                logger.warning("no connection is kept ready: %s", error)
+                logger.warning("cannot open a connection in advance: %s", error)
             await asyncio.sleep(self.policy.max_idle_s / 4)
 
 
 class _PooledConnection:
-    """One socket. utterances: that the server has counted on it."""
+    """One socket and the number of ``utterances`` that the server has counted on it."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.idle_since = time.monotonic()
@@ -267,7 +264,7 @@ class _PooledConnection:
         return message if isinstance(message, bytes) else json.loads(message)
 
     def abort_connection(self) -> None:
-        """Break it off at once, where nobody can wait for a farewell."""
+        """Close the TCP connection without the closing handshake."""
         self._socket.transport.abort()
 
     async def close(self) -> None:
@@ -275,10 +272,10 @@ class _PooledConnection:
 
 
 class RemoteUtterance:
-    """One utterance on a lent connection: text in, pieces of speech out.
+    """One utterance on a connection of the pool: text in, pieces of speech out.
 
     Attributes:
-        time_to_first_audio_s: seconds from the first text to the first audio; None until it came.
+        time_to_first_audio_s: seconds from the first text to the first audio; None until then.
     """
 
     def __init__(self, connection: _PooledConnection) -> None:
@@ -289,15 +286,15 @@ class RemoteUtterance:
         self._words: list[Word] = []
         self._failure: VivavoceError | None = None
         self._input_ended = False
-        self._last_finished_index = connection.utterances - 1  # the last that the server has said to be over
+        self._last_finished_index = connection.utterances - 1
 
     async def configure(self, options: SpeechOptions) -> None:
-        """Tell how it shall sound."""
+        """Send the options; the server reports unsupported ones as an error of the utterance."""
         settings = {name: value for name, value in asdict(options).items() if value is not None}
         await self._connection.send({"type": "session.config", **settings})
 
     async def push_text(self, text: str) -> None:
-        """Add text, split anywhere."""
+        """Send text; it may be split anywhere."""
         if not text:
             return
         self._first_text_at = self._first_text_at or time.monotonic()
@@ -306,15 +303,15 @@ class RemoteUtterance:
             await self._connection.send({"type": "input.text", "text": part})
 
     async def flush(self) -> None:
-        """Speak what is buffered, without waiting for more."""
+        """Speak the text that the server buffers, without waiting for more."""
         await self._connection.send({"type": "input.flush"})
 
     async def keep_alive(self) -> None:
-        """Say that more text will come: a server hangs up on who says nothing for a minute."""
+        """Reset the server's idle timeout of one minute while the text pauses."""
         await self._connection.send({"type": "input.text", "text": ""})
 
     async def end_input(self) -> None:
-        """No more text will come."""
+        """End the text of the utterance."""
         if not self._input_ended:
             self._input_ended = True
             await self._connection.send({"type": "input.done"})
@@ -323,7 +320,7 @@ class RemoteUtterance:
         return self
 
     async def __anext__(self) -> SpeechPiece:
-        """The next piece; raises once what the server answers instead, or ServerUnavailable."""
+        """Return the next piece; raises the server's error, once, or ServerUnavailable."""
         while self._last_finished_index < self._index and self._failure is None:
             message = await self._connection.receive()
             if isinstance(message, bytes):
@@ -335,10 +332,10 @@ class RemoteUtterance:
         raise StopAsyncIteration
 
     async def cancel_and_drain(self) -> bool:
-        """Cancel what is left, and read to its end; False where that fails or takes long.
+        """Cancel the rest and read its messages; returns False if that fails or takes more than 2 s.
 
-        A server counts an utterance at its input.done or input.cancel, and tells of each counted one when it
-        is over: a cancel after the end of input is one more, empty and over at once.
+        A server counts an utterance at input.done and at input.cancel, and sends session.done for each. A
+        cancel after input.done therefore adds an empty utterance, which ends at once.
         """
         try:
             async with asyncio.timeout(_DRAIN_TIMEOUT_S):
@@ -373,11 +370,11 @@ class RemoteUtterance:
             case {"type": "error"}:
                 self._failure = self._failure or _message_error(message)
             case _:
-                pass  # audio.start, audio.done, and what later servers say
+                pass  # audio.start, audio.done, and messages of later servers
 
 
 def _socket_url(url: str) -> str:
-    """ws://host or http://host, with or without the path, as the socket's address."""
+    """Return the socket's URL for ws://host or http://host, with or without the path."""
     scheme, separator, rest = url.partition("://")
     schemes = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
     if not separator or scheme not in schemes:
@@ -401,7 +398,7 @@ def _parse_word(fields: Mapping[str, Any]) -> Word:
 
 
 def _handshake_error(rejection: InvalidStatus) -> VivavoceError:
-    """What a server answers to the handshake, as an error."""
+    """Return the error of a rejected handshake."""
     answer = rejection.response
     try:
         fields = json.loads(answer.body or b"")["error"]
@@ -417,7 +414,7 @@ def _handshake_error(rejection: InvalidStatus) -> VivavoceError:
 
 
 def _message_error(message: Mapping[str, Any]) -> VivavoceError:
-    """What a server says in the middle of things, as an error."""
+    """Return the error of an error message."""
     description, wait_s = message.get("message", ""), message.get("retry_after_s")
     if wait_s is not None:
         return Overloaded(description, reason=message.get("code") or "refused", retry_after_s=float(wait_s))

@@ -1,12 +1,12 @@
-"""How fast, how high and how loud SSML wants something said, as factors.
+"""Rate, pitch and volume attributes of SSML, parsed to factors.
 
     rate    "1.2", "120%", "+20%", "fast"        pitch   "1.1", "+10%", "+2st", "high"
-    volume  "75" (50 is as the voice is), "+6dB", "loud"
+    volume  "75" (50 is the voice's own), "+6dB", "loud"
 
-What is not written so (a pitch in Hz, say) changes nothing, as SSML wants of a processor that cannot do it.
+Other values, such as a pitch in Hz, have no effect, as SSML demands of a processor without support for them.
 
 Source: W3C Speech Synthesis Markup Language 1.1, section 3.2.4; Alibaba Cloud Model Studio's SSML page for
-plain numbers, which SSML has for the volume only.
+plain numbers of rate and pitch, which SSML allows for the volume only.
 """
 
 import re
@@ -18,24 +18,24 @@ _NUMBER: Final = re.compile(r"(?P<sign>[+-]?)(?P<number>\d{1,4}(?:\.\d{1,6})?)(?
 _RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "fast": 1.25, "x-fast": 1.75}
 _PITCHES: Final = {"x-low": 0.75, "low": 0.87, "medium": 1.0, "high": 1.15, "x-high": 1.33}
 _VOLUMES: Final = {"silent": 0.0, "x-soft": 0.25, "soft": 0.5, "medium": 1.0, "loud": 1.5, "x-loud": 2.0}
-_NEUTRAL_VOLUME: Final = 50  # of the volume's 0 to 100
+_NEUTRAL_VOLUME: Final = 50  # in the range 0 to 100
 
 
 @dataclass(frozen=True, slots=True)
 class Prosody:
-    """Factors of what is usual."""
+    """Factors relative to the voice's own speed, pitch and volume."""
 
     speed: float = 1.0
     pitch: float = 1.0
     volume: float = 1.0
 
     def combined_with(self, other: "Prosody") -> "Prosody":
-        """Both of them, one inside the other."""
+        """Return the product with ``other``, for nested elements."""
         return Prosody(self.speed * other.speed, self.pitch * other.pitch, self.volume * other.volume)
 
 
 def parse_prosody(attributes: Mapping[str, str]) -> Prosody:
-    """What the attributes of ``prosody``, and of ``speak`` as Alibaba has it, ask for."""
+    """Return the factors of the attributes of ``prosody``, or of ``speak`` in Alibaba's dialect."""
     return Prosody(
         speed=_factor(attributes.get("rate", ""), _RATES, {"": float}),
         pitch=_factor(
@@ -50,7 +50,7 @@ def parse_prosody(attributes: Mapping[str, str]) -> Prosody:
 
 
 def _factor(value: str, names: Mapping[str, float], units: Mapping[str, Callable[[float], float]]) -> float:
-    """A factor for a name or a number with a unit; a sign and "%" make it relative in each."""
+    """Return the factor of a name or number; a sign before a percentage makes it relative to 1."""
     value = value.strip()
     parts = _NUMBER.fullmatch(value)
     if parts is None:

@@ -1,12 +1,13 @@
-"""SSML as the text that is said, and how: what a voice without markup can do with it, safely parsed.
+"""SSML parser for voices without markup: a document becomes plain text and the prosody of all of it.
 
-``sub`` is said as its alias, ``say-as`` spells characters and digits, ``p``, ``s`` and ``break`` become the
-punctuation that a voice pauses at. Rate, pitch and volume of the whole text, of ``speak`` and of a
-``prosody`` around everything, are its manner; those of a part of it, phonemes and sounds are not taken: their
-content is said as it is. (CosyVoice's SSML has no ``prosody``, and for a part a voice would begin a sentence
-anew at each end of it.) Elements that are not known are said as well, as SSML wants.
+``sub`` becomes its alias; ``say-as`` spells characters and digits; ``p``, ``s`` and ``break`` become
+punctuation at which a voice pauses. Rate, pitch and volume apply if their element (``speak`` or ``prosody``)
+contains all of the text; on a part of the text they are ignored, because a voice would restart its sentence
+at both ends of the part. The content of phonemes, sounds and unknown elements is spoken as text, as SSML
+demands.
 
-A document type is refused, which leaves no entities to expand; depth is bounded here, length by the frame.
+Document types are refused, so there are no entities to expand. The depth is bounded here; the protocol that
+carries the document bounds its length.
 
 Source: W3C Speech Synthesis Markup Language 1.1; Alibaba Cloud Model Studio's SSML page; OWASP XML External
 Entity Prevention Cheat Sheet.
@@ -22,8 +23,8 @@ from xml.parsers import expat
 from ..tts_engine.errors import VivavoceError
 from .prosody import Prosody, parse_prosody
 
-MAX_ELEMENT_DEPTH: Final = 32  # elements inside each other
-_MIN_LONG_BREAK_S: Final = 0.3  # below, a comma; from there on the longest pause that punctuation makes
+MAX_ELEMENT_DEPTH: Final = 32  # nested elements
+_MIN_LONG_BREAK_S: Final = 0.3  # shorter breaks become a comma, others a paragraph
 _STRENGTHS: Final = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
 _TIME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s)", re.ASCII)
 _SPELLED_TYPES: Final = frozenset({"characters", "spell-out", "digits", "telephone"})
@@ -31,19 +32,19 @@ _PUNCTUATION: Final = ",.;:!?，。；：！？、…"
 
 
 class BadSsml(VivavoceError):
-    """The text is no SSML that is taken; the message says why."""
+    """The document is not SSML that the parser accepts; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class SsmlText:
-    """What a document says, and how all of it is said."""
+    """Plain text of a document and the prosody of all of it."""
 
     text: str
     prosody: Prosody = field(default_factory=Prosody)
 
 
 def parse_ssml(document: str) -> SsmlText:
-    """What an SSML document says; raises BadSsml."""
+    """Parse an SSML document; raises BadSsml."""
     handler = _SsmlParser()
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = handler.refuse_doctype
@@ -62,12 +63,10 @@ class _SsmlParser:
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._open: list[str] = []
-        self.enclosing_prosodies: list[
-            Prosody
-        ] = []  # of elements that are over, and that all text so far is in
-        self._open_prosodies: dict[int, Prosody] = {}  # of those that are open, by their depth
+        self.enclosing_prosodies: list[Prosody] = []  # of closed elements that contain all text so far
+        self._open_prosodies: dict[int, Prosody] = {}  # by the depth of the open element
         self._has_text = False
-        self._replaced_depth = 0  # elements around here whose content is not said
+        self._replaced_depth = 0  # open elements from the ``sub`` whose alias is spoken
         self._spelled_depth = 0
 
     @property
@@ -79,7 +78,7 @@ class _SsmlParser:
 
     def open(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) == MAX_ELEMENT_DEPTH:
-            raise BadSsml(f"SSML: at most {MAX_ELEMENT_DEPTH} elements inside each other are allowed")
+            raise BadSsml(f"SSML: at most {MAX_ELEMENT_DEPTH} nested elements are allowed")
         if not self._open and name != "speak":
             raise BadSsml("SSML: the outermost element must be speak")
         self._open.append(name)
@@ -127,7 +126,7 @@ def _pause(attributes: dict[str, str]) -> str:
     if "time" in attributes:
         parts = _TIME.fullmatch(attributes["time"].strip())
         if parts is None:
-            raise BadSsml(f"SSML: break time {attributes['time'][:32]!r}; write '300ms' or '2s'")
+            raise BadSsml(f"SSML: got break time {attributes['time'][:32]!r}; write '300ms' or '2s'")
         seconds = float(parts[1]) * (0.001 if parts[2] == "ms" else 1.0)
     if not seconds:
         return ""

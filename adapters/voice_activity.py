@@ -35,7 +35,8 @@ class VoiceActivityChange:
 class VoiceActivityDetector:
     """Speech detection of one call.
 
-    It costs 1 ms of CPU for 32 ms of audible sound, and 2.6 MB from the first audible sound on; silence is free.
+    It costs 1 ms of CPU for 32 ms of audible sound, and 2.6 MB from the first audible sound on. Silence costs
+    nothing.
     """
 
     def __init__(self) -> None:
@@ -47,7 +48,10 @@ class VoiceActivityDetector:
         self.speaking = False
 
     def push(self, pcm: bytes, sample_rate: int) -> list[VoiceActivityChange]:
-        """Take whole milliseconds of s16le mono at 8, 16, 24, 32 or 48 kHz; raises ValueError for another rate."""
+        """Take whole milliseconds of s16le mono and return the changes in them.
+
+        Raises ValueError unless ``sample_rate`` is 8, 16, 24, 32 or 48 kHz.
+        """
         self._pending = np.concatenate([self._pending, self._resampler.push(pcm, sample_rate)])
         changes = []
         while len(self._pending) >= WINDOW_SAMPLES:

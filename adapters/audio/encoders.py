@@ -118,7 +118,7 @@ class Encoder(Protocol):
     content_type: str
 
     def push(self, pcm: bytes) -> bytes:
-        """Encode ``pcm`` and return the bytes that are ready; raises ValueError for an odd number of bytes."""
+        """Encode ``pcm`` and return the bytes that are ready; raises ValueError for an odd length."""
 
     def finish(self) -> bytes:
         """Return the remaining bytes; ``push`` must not be called afterwards."""

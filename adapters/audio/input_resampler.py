@@ -34,7 +34,7 @@ def make_input_resampler(input_rate: int, output_rate: int) -> InputResampler:
 
 
 class DetectorResampler:
-    """Converts s16le mono at 8, 16, 24, 32 or 48 kHz to float32 in [-1, 1) at 16 kHz, without a delay above 1 ms.
+    """Converts s16le mono at 8, 16, 24, 32 or 48 kHz to float32 in [-1, 1) at 16 kHz with at most 1 ms delay.
 
     The detector's network uses only frequencies below 8 kHz, so simple filters suffice.
     """

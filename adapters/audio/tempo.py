@@ -35,7 +35,7 @@ class TimeStretcher:
         self._samples = 0
 
     def push(self, pcm: bytes) -> bytes:
-        """Filter ``pcm`` and return the output that is ready; raises ValueError for an odd number of bytes."""
+        """Filter ``pcm`` and return the output that is ready; raises ValueError for an odd length."""
         if not require_whole_samples(pcm):
             return b""
         samples = np.frombuffer(pcm, "<i2").reshape(1, -1)

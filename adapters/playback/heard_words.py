@@ -1,8 +1,9 @@
 """The words that a listener has heard: word positions compared with the playback position.
 
-``Playout`` or ``PeerPlayout`` advances the position; ``HeardWords`` turns it into words and into the length of
-the text that has been heard. Positions are samples of speech at the listener's rate since the playout began,
-dropped speech included. **A word counts as heard when its middle has been played.** No audio, no clock.
+``Playout`` or ``PeerPlayout`` advances the position; ``HeardWords`` turns it into words and into the length
+of the text that has been heard. Positions are samples of speech at the listener's rate since the playout
+began, dropped speech included. **A word counts as heard when its middle has been played.** There is no audio
+and no clock here.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """Paced playout to one listener: chunks of speech in, packets of ``ptime_ms`` out on an absolute schedule.
 
-Packet n is due at ``start + n * ptime``, whether it holds speech or silence; a late call of ``due(now)`` skips
-packets but does not move the schedule. Times are arguments (monotonic seconds): there is no clock, socket or
-task here. Peers that pace themselves use ``peer_playout``. There is no mixing.
+Packet n is due at ``start + n * ptime``, whether it holds speech or silence; a late call of ``due(now)``
+skips packets but does not move the schedule. Times are arguments (monotonic seconds): there is no clock,
+socket or task here. Peers that pace themselves use ``peer_playout``. There is no mixing.
 
     slot         n        n+1      n+2                       n+5
     due(now)     |--------|--------|####### stall ###########|--------|
@@ -110,7 +110,9 @@ class Playout:
     def push(self, chunk: AudioChunk) -> None:
         """Resample a chunk and queue it; raises ValueError if more than 120 s of speech would be queued."""
         if self._waiting_samples / self._sample_rate + chunk.seconds > MAX_LEAD_S:
-            raise ValueError(f"got speech for more than {MAX_LEAD_S:g} s ahead; push only while lead_s() is small")
+            raise ValueError(
+                f"got more than {MAX_LEAD_S:g} s of speech ahead; push only while lead_s() is small"
+            )
         if self._words.open is None:
             self._silent_samples = 0
         self._words.push(chunk, position=self._position, end=self._end)

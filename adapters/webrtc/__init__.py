@@ -1,1 +1,1 @@
-"""WebRTC peers on aiortc."""
+"""WebRTC peers on aiortc: negotiation, audio in both directions and a data channel."""

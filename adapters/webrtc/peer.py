@@ -1,10 +1,10 @@
-"""One browser on the line over WebRTC: our voice out, its microphone in, a data channel beside them.
+"""WebRTC connection to one browser: speech out, microphone in, and a data channel for text messages.
 
-What is said and when is the gateway's affair: packets come in on its clock and leave at once, two may wait,
-and an older one makes room for a newer. No signalling here, no HTTP, no meaning of the channel's messages.
+The caller of ``feed`` paces the speech; packets are sent at once. Signalling and the meaning of the messages
+are the caller's.
 
-    feed(packet)  -> SpeechTrack -> Opus (aiortc, executor) -> SRTP -> browser
-    hear(pcm)     <- 16 kHz mono <- Opus (aiortc, thread)   <- SRTP <- browser
+    feed(packet)   -> SpeechTrack -> Opus (aiortc, executor) -> SRTP -> browser
+    on_audio(pcm)  <- 16 kHz mono <- Opus (aiortc, thread)   <- SRTP <- browser
 
 Source: aiortc 1.16 (mediastreams.py, rtcrtpsender.py, rtcrtpreceiver.py, rtcicetransport.py).
 """
@@ -14,7 +14,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -29,19 +29,20 @@ from aiortc import (
 from aiortc.exceptions import InternalError, InvalidAccessError, InvalidStateError, OperationError
 from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
-from av import AudioFrame, AudioResampler
+from av import AudioFrame
 
+from ..audio.input_resampler import DETECTOR_SAMPLE_RATE, FrameResampler
 from .sdp_offer import MAX_CANDIDATES, InvalidOffer, sanitize_candidate, sanitize_offer
 from .speech_track import SpeechTrack
 
 logger = logging.getLogger(__name__)
 
-RECEIVED_SAMPLE_RATE: Final = 16_000  # Hz, of what the caller says
-_MAX_AHEAD_S: Final = 5.0  # audio may come this much faster than time; more is dropped undecoded
-_MAX_UNSENT_MESSAGES: Final = 512  # messages kept until the channel opens
-_MAX_BUFFERED_BYTES: Final = 1 << 20  # bytes in the channel: a page that does not read
+RECEIVED_SAMPLE_RATE: Final = DETECTOR_SAMPLE_RATE  # Hz of the audio given to the listener
+_MAX_AHEAD_S: Final = 5.0  # received beyond real time; further audio is decoded by aiortc and dropped
+_MAX_UNSENT_MESSAGES: Final = 512  # kept until the channel opens; the oldest is dropped beyond
+_MAX_BUFFERED_BYTES: Final = 1 << 20  # in the channel; beyond, the page does not read and is hung up
 _LIVENESS_CHECK_S: Final = 1.0
-# What aiortc is seen to raise for an SDP that it cannot read or fit.
+# Exceptions that aiortc raises for SDP that it cannot parse or match.
 _SDP_ERRORS: Final = (
     ValueError,
     AssertionError,
@@ -56,38 +57,35 @@ _SDP_ERRORS: Final = (
 
 
 class WebRtcPeerListener(Protocol):
-    """Who is told what happens to a peer; every method is called on the loop and must not block."""
+    """Callbacks of a peer; they run on the event loop and must not block."""
 
     def on_connected(self) -> None:
-        """Sound can flow both ways."""
+        """The connection is established; audio can flow in both directions."""
 
     def on_message(self, message: str) -> None:
-        """A text message came over the data channel."""
+        """A text message has arrived on the data channel."""
 
     def on_audio(self, pcm: bytes) -> None:
-        """The caller said this: s16le mono at 16 kHz."""
+        """Audio of the microphone has arrived: s16le mono at 16 kHz."""
 
     def on_closed(self, reason: str) -> None:
-        """The connection is gone; told once, and nothing afterwards."""
+        """The connection has ended. Called once; no other callback follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebRtcPeerPolicy:
-    """What a peer is allowed, seconds: to connect, and to be heard of by nobody.
+    """Timeouts and ICE servers of a peer."""
 
-    ``ice_servers``: STUN and TURN URLs; none by default, so that nothing outside is asked.
-    """
-
-    connect_timeout_s: float = 15.0
-    silence_timeout_s: float = 10.0
-    ice_servers: tuple[str, ...] = ()
+    connect_timeout_s: float = 15.0  # from the answer to the established connection
+    silence_timeout_s: float = 10.0  # without audio or messages from the browser
+    ice_servers: tuple[str, ...] = ()  # STUN and TURN URLs; none by default, so no outside host is contacted
 
 
 class WebRtcPeer:
-    """One browser. Made by ``answer``; ended by ``close``, by the browser, or by silence.
+    """Connection to one browser, made by ``answer``. It ends by ``close``, by the browser or by a timeout.
 
-    All methods belong to the loop's thread. ``answer_sdp`` is what the browser gets back;
-    ``accepted_candidates`` counts those that came after the offer.
+    All methods must be called on the event loop's thread. ``answer_sdp`` is the answer to return to the
+    browser; ``accepted_candidates`` counts the candidates that arrived after the offer.
     """
 
     def __init__(
@@ -111,7 +109,7 @@ class WebRtcPeer:
 
     @property
     def dropped(self) -> int:
-        """Packets that made room for newer ones."""
+        """Packets dropped because newer ones arrived before they were sent."""
         return self.track.dropped
 
     @classmethod
@@ -123,7 +121,7 @@ class WebRtcPeer:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> "WebRtcPeer":
-        """Take a browser's offer; the peer is connected when ``listener`` is told. Raises InvalidOffer."""
+        """Answer a browser's offer; ``listener.on_connected`` follows. Raises InvalidOffer."""
         offer_sdp = sanitize_offer(offer_sdp)
         peer = cls(listener, policy, now=now)
         async with contextlib.AsyncExitStack() as cleanup:
@@ -136,13 +134,13 @@ class WebRtcPeer:
         return peer
 
     async def renegotiate(self, offer_sdp: str) -> None:
-        """Take another offer of the same browser, as when its microphone changes. Raises InvalidOffer."""
+        """Answer a further offer of the same browser, e.g. for another microphone. Raises InvalidOffer."""
         await self._negotiate(sanitize_offer(offer_sdp))
 
     async def add_candidate(self, candidate: str, mid: str | None, line: int | None) -> None:
-        """Take a trickled ICE candidate, "" for the last; useless and surplus ones are dropped.
+        """Add a trickled ICE candidate, "" after the last one. Unusable ones and those beyond 24 are dropped.
 
-        Raises InvalidOffer.
+        Raises InvalidOffer if it cannot be parsed.
         """
         if self._close_task is not None:
             return
@@ -158,18 +156,21 @@ class WebRtcPeer:
             parsed.sdpMid, parsed.sdpMLineIndex = mid, line
             await self._connection.addIceCandidate(parsed)
         except _SDP_ERRORS as error:
-            raise InvalidOffer(f"the candidate {candidate[:100]!r} cannot be read: {error}") from None
+            raise InvalidOffer(f"the candidate {candidate[:100]!r} cannot be parsed: {error}") from None
 
     def feed(self, packet: bytes) -> None:
         """Send 20 ms of speech or silence: s16le mono at 24 kHz."""
         self.track.feed(packet)
 
     def discard(self) -> None:
-        """Drop speech that has not left."""
+        """Drop speech that has not been sent."""
         self.track.discard()
 
     def send_message(self, message: str) -> None:
-        """Send a text message; kept until the channel opens. A page that does not read is hung up on."""
+        """Send a text message, or keep it until the channel opens.
+
+        Closes the connection if more than 1 MiB waits to be read by the page.
+        """
         if self._close_task is not None:
             return
         channel = self._channel
@@ -181,7 +182,7 @@ class WebRtcPeer:
                 self.close("the page does not read its messages")
 
     def close(self, reason: str) -> None:
-        """End the connection; tells the listener at once, and the network soon. Twice is no error."""
+        """Call ``on_closed`` and close the connection in a task. Further calls have no effect."""
         if self._close_task is not None:
             return
         self._set_timer(None)
@@ -189,7 +190,7 @@ class WebRtcPeer:
         self._listener.on_closed(reason)
 
     async def aclose(self) -> None:
-        """End the connection and wait until nothing of it is left."""
+        """Close the connection and wait until its tasks and sockets are released."""
         self.close("closed here")
         if self._close_task is not None:
             await self._close_task
@@ -216,7 +217,7 @@ class WebRtcPeer:
         self._connection.add_listener("track", self._on_track)
         self._connection.add_listener("datachannel", self._on_channel)
 
-    # What aiortc tells
+    # Events of aiortc
 
     def _on_state(self) -> None:
         match self._connection.connectionState:
@@ -266,18 +267,18 @@ class WebRtcPeer:
         self.close(f"not connected within {self._policy.connect_timeout_s:g} s")
 
     def _check_alive(self) -> None:
-        # A tab that vanishes says nothing, and ICE's own consent takes half a minute. Who never sent anything
-        # (a page that only listens, without a channel) is left to that.
+        # A closed tab sends no notice, and ICE's consent check takes 30 s to notice. Only that check applies
+        # to a page that never sends anything (it listens and has no channel).
         last_received_at = self._last_received_at
         if last_received_at is not None and self._now() - last_received_at > self._policy.silence_timeout_s:
             self.close(f"nothing heard of the browser for {self._policy.silence_timeout_s:g} s")
             return
         self._set_timer(_LIVENESS_CHECK_S, self._check_alive)
 
-    # The caller's audio
+    # Received audio
 
     async def _receive_audio(self, track: MediaStreamTrack) -> None:
-        resampler = _TrackResampler()
+        resampler = FrameResampler()
         started, received_s = self._now(), 0.0
         with contextlib.suppress(MediaStreamError):
             while True:
@@ -286,12 +287,12 @@ class WebRtcPeer:
                 self._last_received_at = self._now()
                 received_s += frame.samples / frame.sample_rate
                 if received_s <= self._last_received_at - started + _MAX_AHEAD_S:
-                    for resampled in resampler.push(frame):
-                        self._listener.on_audio(bytes(resampled.planes[0])[: 2 * resampled.samples])
+                    for pcm in resampler.push(frame):
+                        self._listener.on_audio(pcm)
 
     async def _release(self) -> None:
         self._set_timer(None)
-        if self._close_task is None:  # never answered
+        if self._close_task is None:  # the offer could not be answered
             self._close_task = asyncio.current_task()
         self.track.stop()
         await self._connection.close()
@@ -301,18 +302,3 @@ class WebRtcPeer:
         self._connection.remove_all_listeners()
         if self._channel is not None:
             self._channel.remove_all_listeners()
-
-
-class _TrackResampler:
-    # 16 kHz mono of what a track decodes. A browser may change its codec at any packet, and a resampler takes
-    # one kind of frame only.
-
-    def __init__(self) -> None:
-        self._kind: tuple[int, str] | None = None
-
-    def push(self, frame: AudioFrame) -> Sequence[AudioFrame]:
-        kind = (frame.sample_rate, frame.layout.name)
-        if kind != self._kind:
-            self._kind = kind
-            self._resampler = AudioResampler(format="s16", layout="mono", rate=RECEIVED_SAMPLE_RATE)
-        return self._resampler.resample(frame)

@@ -1,7 +1,7 @@
-"""What a browser may ask for: its SDP offer and its ICE candidates, bounded and looked through before use.
+"""Validation of a browser's SDP offer and ICE candidates before aiortc parses them.
 
-Pure text in, text out; the negotiation itself is ``webrtc``'s. Offers come from strangers: what is too long
-is refused, candidates that lead nowhere are left out, and an offer with nobody to hear us gets a sentence.
+Pure functions over text; the negotiation is in ``peer``. Offers are untrusted: sizes are bounded, candidates
+that cannot be used are removed, and an offer without an audio section that receives raises InvalidOffer.
 
 Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8840 (trickle), RFC 8829 section 5.8.
 """
@@ -12,51 +12,51 @@ from typing import Final
 
 from ...tts_engine.errors import BadRequest
 
-MAX_OFFER_CHARACTERS: Final = 64 * 1024  # five times a browser's longest with screen and camera
+MAX_OFFER_CHARACTERS: Final = 64 * 1024  # five times the longest offer of a browser, with screen and camera
 MAX_MEDIA_SECTIONS: Final = 8
-MAX_CANDIDATES: Final = 24  # of one offer, the first ones: browsers write the best first
+MAX_CANDIDATES: Final = 24  # the first of an offer are kept; browsers send the best first
 MAX_CANDIDATE_CHARACTERS: Final = 512
 _CANDIDATE: Final = "a=candidate:"
 _NOT_RECEIVING: Final = ("a=sendonly", "a=inactive")
 
 
 class InvalidOffer(BadRequest):
-    """The offer or a candidate cannot be used; the message says why."""
+    """An offer or a candidate is invalid or cannot lead to a call."""
 
 
 def sanitize_offer(sdp: str) -> str:
-    """The offer without candidates that are of no use; raises InvalidOffer if no call can come of it."""
+    """Return the offer without unusable candidates; raises InvalidOffer if it is not an offer of a call."""
     if len(sdp) > MAX_OFFER_CHARACTERS:
-        raise InvalidOffer(f"an offer of {len(sdp)} characters; at most {MAX_OFFER_CHARACTERS} are read")
+        raise InvalidOffer(f"got {len(sdp)} characters of SDP; at most {MAX_OFFER_CHARACTERS} are allowed")
     lines = sdp.splitlines()
     if not lines or not lines[0].startswith("v="):
-        raise InvalidOffer('the offer is no SDP: it begins with "v=0"')
+        raise InvalidOffer('the offer is not SDP, which begins with "v=0"')
     media = list(_media_sections(lines))
     if len(media) > MAX_MEDIA_SECTIONS:
-        raise InvalidOffer(f"an offer of {len(media)} media; at most {MAX_MEDIA_SECTIONS} are read")
+        raise InvalidOffer(f"got {len(media)} media sections; at most {MAX_MEDIA_SECTIONS} are allowed")
     audio = [section for section in media if section[0].startswith("m=audio ")]
     if not audio:
-        raise InvalidOffer("the offer has no audio; a call needs an audio line that receives")
+        raise InvalidOffer("the offer has no audio section; a call needs one that receives")
     if any(line in _NOT_RECEIVING for line in audio[0]):
         raise InvalidOffer("the offer's audio does not receive; it must be sendrecv or recvonly")
     return "\r\n".join(_without_unusable_candidates(lines)) + "\r\n"
 
 
 def is_usable_candidate(candidate: str) -> bool:
-    """Whether a candidate ("candidate:..." and so on) is UDP at an address that needs no look-up.
+    """Whether the fields of a candidate name UDP and an address instead of an mDNS name.
 
-    A browser that hides its address behind an mDNS name needs no look-up either: it calls us, and its checks
-    tell us where it is.
+    Browsers hide local addresses behind mDNS names. These need no look-up: the browser's connectivity checks
+    reach us and reveal its address.
     """
     words = candidate.split()
     return len(words) >= 8 and words[2].lower() == "udp" and not words[4].lower().endswith(".local")
 
 
 def sanitize_candidate(candidate: str) -> str | None:
-    """A trickled candidate as SDP has it, without its name; None for one of no use. Raises InvalidOffer."""
+    """Return the fields of a trickled candidate, or None if unusable; raises InvalidOffer if too long."""
     if len(candidate) > MAX_CANDIDATE_CHARACTERS:
         raise InvalidOffer(
-            f"a candidate of {len(candidate)} characters; at most {MAX_CANDIDATE_CHARACTERS} are read"
+            f"got a candidate of {len(candidate)} characters; at most {MAX_CANDIDATE_CHARACTERS} are allowed"
         )
     candidate = candidate.removeprefix("a=").removeprefix("candidate:")
     return candidate if is_usable_candidate(candidate) else None

@@ -1,4 +1,7 @@
-"""TODO."""
+"""Outgoing aiortc audio track that sends packets as they are fed.
+
+Source: aiortc 1.16 (mediastreams.py, rtcrtpsender.py).
+"""
 
 import asyncio
 import fractions
@@ -11,13 +14,13 @@ from av import AudioFrame
 
 from ...tts_engine.chunk import SAMPLE_RATE
 
-_MAX_WAITING_PACKETS: Final = 2  # unsent: more is an encoder that falls behind
+_MAX_WAITING_PACKETS: Final = 2  # 40 ms; more waits only if the encoder falls behind
 
 
 class SpeechTrack(MediaStreamTrack):
-    """Our voice: takes 20 ms packets of s16le mono and gives them to aiortc as they come.
+    """Track of 20 ms packets of s16le mono at 24 kHz.
 
-    The clock is whoever feeds: nothing is sent that was not fed, and never more than two packets late.
+    The caller of ``feed`` sets the pace: nothing is sent between packets, and at most two packets wait.
     """
 
     kind = "audio"
@@ -31,7 +34,7 @@ class SpeechTrack(MediaStreamTrack):
         self._changed = asyncio.Event()
 
     def feed(self, packet: bytes) -> None:
-        """Send ``packet`` next; where two wait unsent, the oldest is dropped and counted."""
+        """Queue ``packet``; if two already wait, the older one is dropped and counted."""
         if len(self._packets) >= _MAX_WAITING_PACKETS:
             self._packets.popleft()
             self.dropped += 1
@@ -39,11 +42,11 @@ class SpeechTrack(MediaStreamTrack):
         self._changed.set()
 
     def discard(self) -> None:
-        """Drop what is not yet sent."""
+        """Drop the packets that wait."""
         self._packets.clear()
 
     async def recv(self) -> AudioFrame:
-        """The next frame; raises MediaStreamError once the track has ended."""
+        """Return the next frame; raises MediaStreamError once the track has ended."""
         while not self._packets:
             if self.readyState != "live":
                 raise MediaStreamError
@@ -52,7 +55,7 @@ class SpeechTrack(MediaStreamTrack):
         return self._frame(self._packets.popleft())
 
     def stop(self) -> None:
-        """End the track and wake who waits for its next frame."""
+        """End the track; a pending ``recv`` raises MediaStreamError."""
         super().stop()
         self._packets.clear()
         self._changed.set()
@@ -63,6 +66,6 @@ class SpeechTrack(MediaStreamTrack):
         frame.planes[0].update(packet)
         frame.sample_rate = SAMPLE_RATE
         frame.time_base = self._time_base
-        frame.pts = self._samples  # without gaps, as the encoder's resampler wants it
+        frame.pts = self._samples  # without gaps, which the encoder's resampler requires
         self._samples += samples
         return frame
