@@ -1,4 +1,4 @@
-"""SSML in, the text that is said out; and what is not SSML, or is an attack, refused."""
+"""SSML parsing: text, prosody, and refusal of malformed documents and XML attacks."""
 
 from contextlib import suppress
 
@@ -34,12 +34,12 @@ from vivavoce.adapters.ssml import MAX_ELEMENT_DEPTH, BadSsml, parse_ssml
         ("<speak/>", ""),
     ],
 )
-def test_a_document_says_its_text(document: str, text: str) -> None:
+def test_a_document_is_converted_to_its_text(document: str, text: str) -> None:
     assert parse_ssml(document).text == text
 
 
 @pytest.mark.parametrize(
-    ("document", "manner"),
+    ("document", "prosody"),
     [
         ("<speak>Hi</speak>", Prosody()),
         ('<speak rate="1.2" pitch="0.8" volume="75">Hi</speak>', Prosody(1.2, 0.8, 1.5)),
@@ -53,8 +53,8 @@ def test_a_document_says_its_text(document: str, text: str) -> None:
         ('<speak><prosody rate="2"><prosody rate="0.5">a</prosody> b</prosody></speak>', Prosody(speed=2.0)),
     ],
 )
-def test_the_manner_of_a_document_is_that_of_what_is_around_all_of_it(document: str, manner: Prosody) -> None:
-    assert parse_ssml(document).prosody == manner
+def test_prosody_applies_if_its_element_contains_all_of_the_text(document: str, prosody: Prosody) -> None:
+    assert parse_ssml(document).prosody == prosody
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_the_manner_of_a_document_is_that_of_what_is_around_all_of_it(document: 
         ("rate", "", 1.0),
     ],
 )
-def test_a_value_is_a_factor_and_one_that_is_not_known_changes_nothing(
+def test_a_value_is_parsed_to_a_factor_and_an_unknown_value_to_1(
     attribute: str, value: str, factor: float
 ) -> None:
-    manner = parse_prosody({attribute: value})
-    factors = {"rate": manner.speed, "pitch": manner.pitch, "volume": manner.volume}
+    prosody = parse_prosody({attribute: value})
+    factors = {"rate": prosody.speed, "pitch": prosody.pitch, "volume": prosody.volume}
     assert factors == pytest.approx({"rate": 1.0, "pitch": 1.0, "volume": 1.0, attribute: factor})
 
 
@@ -120,7 +120,7 @@ def test_a_document_type_is_refused(document: str) -> None:
         ("", "no element found"),
     ],
 )
-def test_what_is_not_ssml_is_refused_with_the_reason(document: str, reason: str) -> None:
+def test_malformed_ssml_is_refused_with_the_reason(document: str, reason: str) -> None:
     with pytest.raises(BadSsml, match=reason):
         parse_ssml(document)
 
@@ -129,13 +129,13 @@ def nested(depth: int) -> str:
     return "<speak>" + "<p>" * (depth - 1) + "deep" + "</p>" * (depth - 1) + "</speak>"
 
 
-def test_depth_is_bounded() -> None:
+def test_the_nesting_depth_is_bounded() -> None:
     assert parse_ssml(nested(MAX_ELEMENT_DEPTH)).text == "deep"
-    with pytest.raises(BadSsml, match="inside each other"):
+    with pytest.raises(BadSsml, match="nested elements"):
         parse_ssml(nested(MAX_ELEMENT_DEPTH + 1))
 
 
 @given(st.text())
-def test_any_text_in_a_document_is_said_or_refused(text: str) -> None:
+def test_any_text_in_a_document_is_parsed_or_raises_bad_ssml(text: str) -> None:
     with suppress(BadSsml):
         parse_ssml(f"<speak>{text}</speak>")

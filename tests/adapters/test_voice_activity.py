@@ -1,4 +1,4 @@
-"""Voice activity against speech of the packaged voice, noise and tones."""
+"""Voice activity detection of speech of the packaged voice, of noise and of tones."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ def at_rate(pcm: bytes, sample_rate: int) -> bytes:
 
 
 @pytest.mark.parametrize("sample_rate", [8_000, 16_000, 24_000, 32_000, 48_000])
-def test_a_sentence_is_one_begin_and_one_end_at_any_rate(speech: bytes, sample_rate: int) -> None:
+def test_a_sentence_has_one_beginning_and_one_end_at_any_rate(speech: bytes, sample_rate: int) -> None:
     begun, ended = changes(at_rate(speech, sample_rate), sample_rate)
     assert begun.speaking
     assert 2.0 < begun.at_s < 2.3
@@ -70,18 +70,18 @@ def noise(level_dbfs: float) -> NDArray[np.int16]:
 
 
 @pytest.mark.parametrize("level_dbfs", [-60, -45, -30])
-def test_noise_is_nobody(level_dbfs: float) -> None:
+def test_noise_is_not_speech(level_dbfs: float) -> None:
     assert changes(noise(level_dbfs).tobytes(), RATE) == []
 
 
-def test_a_key_tone_is_nobody() -> None:
+def test_a_dtmf_tone_is_not_speech() -> None:
     time_s = np.arange(5 * RATE) / RATE
     tone = 0.2 * (np.sin(2 * np.pi * 697 * time_s) + np.sin(2 * np.pi * 1209 * time_s))
     tone[RATE // 10 :] = 0
     assert changes((tone * 32767).astype("<i2").tobytes(), RATE) == []
 
 
-def test_silence_is_not_even_judged() -> None:
+def test_silence_does_not_load_the_network() -> None:
     detector = VoiceActivityDetector()
     assert detector.push(bytes(2 * 16_000), 16_000) == []
     assert detector._network is None

@@ -1,7 +1,7 @@
-"""What taking speech from 24 kHz to 8 kHz costs: delay, CPU time, and what it does to the spectrum.
+"""Benchmark of the 24 kHz to 8 kHz resampler: delay, CPU time, pass-band ripple and alias rejection.
 
-Everything is measured through the class that calls use, at its 16-bit edges; soxr's best quality, which voice
-frameworks take, is measured beside it in the same way.
+Everything is measured on s16le through the class that calls use. soxr's best quality, which voice frameworks
+use, is measured in the same way for comparison.
 """
 
 import time
@@ -22,8 +22,8 @@ MIN_REJECTION_DB = 60.0
 _PASS_HZ = (300, 3_400)
 _STOP_HZ = (4_600, 12_000)
 _TONE_STEP_HZ = 50
-_TONE_LEVEL = 29_000  # of 32,767: no tone overshoots into saturation
-_RATIO = 3  # samples in for one out
+_TONE_LEVEL = 29_000  # of 32,767; leaves room for overshoot without saturation
+_RATIO = 3  # input samples for one output sample
 
 
 def measure(seconds: float = 20.0) -> BenchReport:
@@ -54,12 +54,12 @@ def measure(seconds: float = 20.0) -> BenchReport:
 
 
 def click_delay_ms(make: Callable[[], Resampler]) -> float:
-    """From a click's sample going in to its peak being out, the worst of the three places it can fall on."""
+    """Time from a click's input to the output of its peak; the maximum over the three decimation phases."""
     return max(_click_delay_ms(make(), place) for place in (3_000, 3_001, 3_002))
 
 
 def withheld_ms(make: Callable[[], Resampler]) -> float:
-    """The most audio that has gone in and not come out, over a second in pushes of 1 ms."""
+    """The maximum of audio pushed and not yet returned, over 1 s in pushes of 1 ms."""
     resampler, came_in, came_out, worst = make(), 0, 0, 0
     for part in _pushes(_noise(1), 1):
         came_in += len(part) // 2
@@ -71,7 +71,7 @@ def withheld_ms(make: Callable[[], Resampler]) -> float:
 def cpu_ms(make: Callable[[], Resampler], push_ms: int, seconds: int) -> float:
     """CPU time of the whole process, all its threads, for one second of audio: the median of ``seconds``.
 
-    The median, because a neighbour on the machine who takes the caches makes single seconds dearer, not ours.
+    The median, because other processes that evict the caches make single seconds slower.
     """
     resampler = make()
     second = list(_pushes(_noise(1), push_ms))
@@ -80,12 +80,12 @@ def cpu_ms(make: Callable[[], Resampler], push_ms: int, seconds: int) -> float:
 
 
 def ripple_db(make: Callable[[], Resampler]) -> float:
-    """The largest change of a tone's level in the pass band."""
+    """The maximum deviation of the gain from 0 dB in the pass band."""
     return max(abs(_gain_db(make(), hertz)) for hertz in range(_PASS_HZ[0], _PASS_HZ[1] + 1, _TONE_STEP_HZ))
 
 
 def rejection_db(make: Callable[[], Resampler]) -> float:
-    """How much weaker than it was a tone of the stop band is heard, the worst one."""
+    """The minimum attenuation of a tone in the stop band."""
     return -max(_gain_db(make(), hertz) for hertz in range(*_STOP_HZ, _TONE_STEP_HZ))
 
 

@@ -1,4 +1,4 @@
-"""A Pipecat text-to-speech service in a running pipeline, and what comes out of it at both ends."""
+"""A Pipecat text-to-speech service in a running pipeline, with the frames that leave it at both ends."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ from pipecat.workers.runner import WorkerRunner
 
 
 class Collector(FrameProcessor):
-    """Keeps every frame that comes through in one direction, and passes it on."""
+    """Records the frames of one direction and passes all frames on."""
 
     def __init__(self, direction: FrameDirection) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Collector(FrameProcessor):
 
 
 class Line:
-    """A service in a running pipeline, and what comes out of it."""
+    """A running pipeline with one service: sends frames in and gives access to the frames that leave."""
 
     def __init__(self, worker: PipelineWorker, above: Collector, below: Collector) -> None:
         self.worker = worker
@@ -71,7 +71,7 @@ class Line:
         await self.worker.queue_frames(list(frames))
 
     async def until(self, kind: type[Frame], count: int = 1) -> None:
-        """Wait until ``count`` frames of a kind have come out."""
+        """Wait until ``count`` frames of a class have left downstream."""
         async with asyncio.timeout(60):
             while len(self.of(kind)) < count:
                 self.below.came.clear()
@@ -84,7 +84,7 @@ class Line:
                 await self.above.came.wait()
 
     async def turn(self, text: str) -> None:
-        """One reply of an LLM, token by token, and all that comes of it."""
+        """Send one LLM reply token by token and wait until its speech has ended."""
         stopped = len(self.of(TTSStoppedFrame))
         await self.send(*reply(text))
         await self.until(TTSStoppedFrame, stopped + 1)
@@ -100,7 +100,7 @@ def tokens(text: str, size: int = 3) -> list[Frame]:
 
 @asynccontextmanager
 async def line(service: FrameProcessor, *, sample_rate: int = 24_000, **params: Any) -> AsyncIterator[Line]:
-    """The service in a pipeline that has started; ends it with an EndFrame."""
+    """Start a pipeline around the service; end it with an EndFrame."""
     above, below = Collector(FrameDirection.UPSTREAM), Collector(FrameDirection.DOWNSTREAM)
     worker = PipelineWorker(
         Pipeline([above, service, below]),

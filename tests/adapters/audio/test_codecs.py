@@ -1,4 +1,4 @@
-"""Codecs checked against the formulas and the digital milliwatt of G.711, and WAV against the ``wave`` module."""
+"""Codecs against the formulas and the digital milliwatt of G.711; WAV against the ``wave`` module."""
 
 import io
 import struct

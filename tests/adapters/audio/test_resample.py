@@ -1,4 +1,4 @@
-"""Resamplers: what tones, clicks and noise become, in any split of the input."""
+"""Resamplers: frequency response, delay, exactness and split independence."""
 
 from collections.abc import Callable, Iterable
 
@@ -42,7 +42,7 @@ def pushed(resampler: Resampler, parts: Iterable[bytes]) -> bytes:
 
 
 def split(data: bytes, sizes: Iterable[int]) -> list[bytes]:
-    """Cut into parts of these many samples, over and over; what is left is the last part."""
+    """Cut into parts of these sizes in samples, cyclically; the last part is the rest."""
     parts, start = [], 0
     for size in sizes:
         parts.append(data[2 * start : 2 * (start + size)])
@@ -51,36 +51,36 @@ def split(data: bytes, sizes: Iterable[int]) -> list[bytes]:
 
 
 def gain_db(hertz: float) -> float:
-    """What a tone's level becomes, wherever the output puts it; in the middle, where nothing rings."""
+    """Gain of a tone, measured in the middle of the output, away from the filter's ringing."""
     heard = samples(pushed(Downsampler(), [tone(hertz)]))[400:2_000]
     return float(20 * np.log10(max(heard.std(), 1e-9) / (29_000 / np.sqrt(2))))
 
 
 @pytest.mark.parametrize("hertz", range(300, 3_401, 100))
 def test_speech_passes_within_half_a_decibel(hertz: int) -> None:
-    assert abs(gain_db(hertz)) < 0.06  # the promise is 0.5
+    assert abs(gain_db(hertz)) < 0.06  # the documented limit is 0.5
 
 
 @pytest.mark.parametrize("hertz", range(4_600, 12_000, 100))
-def test_what_would_alias_is_down_by_60_decibels(hertz: int) -> None:
-    assert gain_db(hertz) < -79  # the promise is -60
+def test_aliases_are_attenuated_by_60_decibels(hertz: int) -> None:
+    assert gain_db(hertz) < -79  # the documented limit is -60
 
 
-def test_the_response_between_the_tones_is_as_good() -> None:
+def test_the_response_holds_between_the_measured_tones() -> None:
     response = 20 * np.log10(np.abs(np.fft.rfft(coefficients(), 1 << 16)) + 1e-12)
     hertz = np.fft.rfftfreq(1 << 16, 1 / 24_000)
     assert np.abs(response[hertz <= 3_400]).max() < 0.05
     assert response[hertz >= 4_600].max() < -80
 
 
-def test_the_phase_is_linear_and_a_steady_level_passes_exactly() -> None:
+def test_the_filter_is_symmetric_with_unit_gain_at_dc() -> None:
     assert (coefficients() == coefficients()[::-1]).all()
     assert coefficients().sum() == 1
 
 
 def test_the_output_is_the_exact_convolution_rounded_half_to_even() -> None:
     source = noise(5_000)
-    # Whole numbers of 2**-20, in integers of any size: no floating point to agree with.
+    # In integers of 2**-20, without floating point.
     taps = [int(tap * 2**20) for tap in coefficients()]
     padded = [0] * 48 + source.tolist() + [0] * 48
     sums = [
@@ -108,11 +108,11 @@ def test_pushes_of_one_size_give_the_same_bits(size: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 47, 48, 49, 50, 479, 480, 481])
-def test_after_draining_there_is_one_sample_for_each_three(count: int) -> None:
+def test_draining_gives_one_sample_for_each_three(count: int) -> None:
     assert len(pushed(Downsampler(), [pcm(noise(count))])) == 2 * -(-count // 3)
 
 
-def test_speech_is_drained_to_its_last_sample() -> None:
+def test_draining_returns_the_last_sample_of_speech() -> None:
     last = np.zeros(480)
     last[477] = 30_000
     heard = samples(pushed(Downsampler(), [pcm(last)]))
@@ -120,7 +120,7 @@ def test_speech_is_drained_to_its_last_sample() -> None:
 
 
 @pytest.mark.parametrize("place", [300, 301, 302])
-def test_a_click_comes_out_at_its_place_within_3_ms(place: int) -> None:
+def test_a_click_keeps_its_position_and_comes_out_within_3_ms(place: int) -> None:
     click = np.zeros(1_000)
     click[place] = 32_000
     downsampler = Downsampler()
@@ -129,7 +129,7 @@ def test_a_click_comes_out_at_its_place_within_3_ms(place: int) -> None:
     peak = int(np.argmax(heard))
     assert abs(3 * peak - place) <= 1
     came_after = int(np.searchsorted(np.cumsum([len(part) for part in parts]), peak + 1))
-    assert (came_after - place) / 24 <= 2.1  # ms; the promise is 3
+    assert (came_after - place) / 24 <= 2.1  # ms; the documented limit is 3
 
 
 def test_at_most_2_1_ms_are_withheld_at_any_time() -> None:
@@ -140,14 +140,14 @@ def test_at_most_2_1_ms_are_withheld_at_any_time() -> None:
         assert (pushes - 3 * out) / 24 <= 2.1
 
 
-def test_after_draining_it_is_as_new() -> None:
+def test_draining_starts_a_new_signal() -> None:
     downsampler = Downsampler()
     for seed in range(30):
         data = pcm(noise(1_000, seed, level=10_000))
         assert pushed(downsampler, [data]) == pushed(Downsampler(), [data])
 
 
-def test_after_a_reset_nothing_of_before_is_heard() -> None:
+def test_a_reset_drops_the_earlier_signal() -> None:
     downsampler = Downsampler()
     downsampler.push(pcm(np.full(1_000, 32_767)))
     downsampler.reset()
@@ -155,12 +155,12 @@ def test_after_a_reset_nothing_of_before_is_heard() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 17, -12_345, 32_767, -32_768])
-def test_a_level_stays_that_very_level(value: int) -> None:
+def test_a_constant_level_is_kept_exactly(value: int) -> None:
     heard = samples(pushed(Downsampler(), [pcm(np.full(2_400, value))]))
     assert set(heard[20:-20]) == {value}
 
 
-def test_an_overshoot_saturates_and_never_wraps() -> None:
+def test_an_overshoot_saturates_without_wrapping() -> None:
     square = np.repeat([32_767, -32_768] * 20, 120)
     heard = samples(pushed(Downsampler(), [pcm(square)]))
     halves = heard.reshape(40, 40)[:, 4:-4]  # without the edges
@@ -170,12 +170,12 @@ def test_an_overshoot_saturates_and_never_wraps() -> None:
     assert heard.min() == -32_768
 
 
-def test_a_product_is_too_small_to_wake_the_threads_of_openblas() -> None:
+def test_a_product_is_too_small_for_the_threads_of_openblas() -> None:
     # interface/gemm.c: SMP_THRESHOLD_MIN 65536 times GEMM_MULTITHREAD_THRESHOLD 4
     assert resample.MAX_ROWS * resample.BLOCK_IN * resample.BLOCK_OUT <= 65_536 * 4
 
 
-def test_two_downsamplers_share_nothing_that_changes() -> None:
+def test_two_downsamplers_share_no_state() -> None:
     one, other = Downsampler(), Downsampler()
     data = pcm(noise(3_000))
     alone = pushed(Downsampler(), [data])
@@ -193,12 +193,12 @@ def to_16_khz() -> BlockResampler:
 
 
 @pytest.mark.parametrize("make", [Downsampler, PassthroughResampler, to_16_khz])
-def test_half_a_sample_is_refused(make: Callable[[], Resampler]) -> None:
+def test_an_odd_number_of_bytes_is_refused(make: Callable[[], Resampler]) -> None:
     with pytest.raises(ValueError, match="got 3 bytes of 16-bit samples; the number must be even"):
         make().push(b"abc")
 
 
-def test_24_khz_passes_through_as_it_is() -> None:
+def test_24_khz_passes_through_unchanged() -> None:
     data = pcm(noise(100))
     passthrough = PassthroughResampler()
     assert passthrough.push(data) == data
@@ -206,7 +206,7 @@ def test_24_khz_passes_through_as_it_is() -> None:
     assert passthrough.drain() == b""
 
 
-def test_another_rate_keeps_length_level_and_pitch() -> None:
+def test_16_khz_keeps_length_level_and_pitch() -> None:
     heard = samples(pushed(to_16_khz(), split(tone(1_000), [480] * 15)))
     assert len(heard) == 4_800
     middle = heard[800:4_000]
@@ -214,7 +214,7 @@ def test_another_rate_keeps_length_level_and_pitch() -> None:
     assert np.argmax(np.abs(np.fft.rfft(middle))) == 200  # 1 kHz: 5 Hz a bin
 
 
-def test_another_rate_is_as_new_after_draining_and_after_a_reset() -> None:
+def test_draining_or_resetting_a_block_resampler_starts_a_new_signal() -> None:
     data = tone(1_000, 0.1)
     resampler = to_16_khz()
     first = samples(pushed(resampler, [data]))
@@ -225,7 +225,7 @@ def test_another_rate_is_as_new_after_draining_and_after_a_reset() -> None:
     np.testing.assert_allclose(samples(pushed(resampler, [data])), first, atol=3)
 
 
-def test_the_resampler_is_chosen_by_the_rate() -> None:
+def test_resampler_to_selects_by_rate() -> None:
     assert isinstance(resampler_to(8_000), Downsampler)
     assert isinstance(resampler_to(24_000), PassthroughResampler)
     with pytest.raises(ValueError, match="got 16000 Hz; 8000 and 24000 are built in"):

@@ -1,4 +1,4 @@
-"""Stretching: the length follows the tempo, the pitch follows the pitch, and nothing jumps."""
+"""``TimeStretcher``: length, pitch, continuity and limits."""
 
 import numpy as np
 import pytest
@@ -27,35 +27,35 @@ def pitch_of(samples: NDArray[np.int16]) -> float:
 
 
 @pytest.mark.parametrize("tempo", [0.25, 0.5, 0.8, 1.25, 2.0, 4.0])
-def test_tempo_changes_the_length_and_not_the_pitch(tempo: float) -> None:
+def test_tempo_changes_the_length_and_keeps_the_pitch(tempo: float) -> None:
     heard = stretched(tone(220, 4.0), tempo)
     assert len(heard) / RATE == pytest.approx(4.0 / tempo, abs=0.1)
     assert pitch_of(heard) == pytest.approx(220, abs=4)
 
 
 @pytest.mark.parametrize(("tempo", "pitch"), [(1.0, 0.5), (1.0, 2.0), (2.0, 2.0), (0.25, 2.0), (4.0, 0.5)])
-def test_pitch_changes_the_pitch_and_not_the_length(tempo: float, pitch: float) -> None:
+def test_pitch_changes_the_pitch_and_keeps_the_length(tempo: float, pitch: float) -> None:
     heard = stretched(tone(220, 2.0), tempo, pitch)
     assert len(heard) / RATE == pytest.approx(2.0 / tempo, rel=0.03)
     assert pitch_of(heard) == pytest.approx(220 * pitch, rel=0.02)
 
 
-def test_a_seam_is_not_heard() -> None:
+def test_stretched_speech_has_no_discontinuity() -> None:
     heard = stretched(tone(220, 1.0), 1.5).astype(int)
     assert np.abs(np.diff(heard)).max() < 2 * np.abs(np.diff(tone(220, 1.0).astype(int))).max()
 
 
-def test_nothing_said_stays_nothing() -> None:
+def test_empty_input_gives_no_output() -> None:
     stretcher = TimeStretcher(2.0)
     assert stretcher.push(b"") + stretcher.drain() == b""
 
 
 @pytest.mark.parametrize(("tempo", "pitch"), [(0.24, 1), (4.1, 1), (1, 0.4), (1, 2.1), (float("nan"), 1)])
-def test_what_is_out_of_range_is_refused(tempo: float, pitch: float) -> None:
+def test_factors_out_of_range_are_refused(tempo: float, pitch: float) -> None:
     with pytest.raises(ValueError, match=r"allowed are 0\.25 to 4 and 0\.5 to 2"):
         TimeStretcher(tempo, pitch)
 
 
-def test_part_of_a_sample_is_refused() -> None:
+def test_an_odd_number_of_bytes_is_refused() -> None:
     with pytest.raises(ValueError, match="must be even"):
         TimeStretcher(2.0).push(b"\0")

@@ -1,4 +1,4 @@
-"""Upsampling for ears: tones stay what they were, images are gone, any split, the delay that is promised."""
+"""Upsamplers: pass band, image rejection, split independence and delay."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from vivavoce.adapters.audio.upsample import Upsampler
 
 
 @pytest.mark.parametrize("frequency_hz", [400, 1_000, 3_000])
-def test_upsampling_keeps_a_tone_and_makes_no_other(frequency_hz: float) -> None:
+def test_upsampling_keeps_a_tone_and_adds_no_image(frequency_hz: float) -> None:
     upsampler = Upsampler(2)
     heard = b"".join(upsampler.push(tone(frequency_hz, 8_000, start, 160)) for start in range(0, 8_000, 160))
     samples = np.frombuffer(heard, "<i2")[1_000:-1_000] * np.hanning(14_000)

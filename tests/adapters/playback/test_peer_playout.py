@@ -1,4 +1,4 @@
-"""The playout of a peer that paces itself, against peers that play, report, and drop as real ones do."""
+"""``PeerPlayout`` against simulated peers that play, report marks and drop their queue."""
 
 from collections import deque
 from collections.abc import Callable
@@ -19,18 +19,18 @@ CHUNK_WORDS = 2
 
 
 class OnClear(Enum):
-    """What a peer does with the marks that wait in a queue it is told to drop."""
+    """Treatment of pending marks when a peer drops its queue."""
 
     ECHO = "echo"  # Twilio
     FORGET = "forget"  # chan_websocket
 
 
 class Peer:
-    """Plays 20 ms at a time in real time, from a queue of audio and marks, on the test's clock."""
+    """Peer that plays a queue of audio and marks, 20 ms at a time, on the test's clock."""
 
     def __init__(self, on_clear: OnClear, delay_s: float) -> None:
         self.played = 0  # samples of speech
-        self.reports: deque[tuple[float, str]] = deque()  # when they arrive with us
+        self.reports: deque[tuple[float, str]] = deque()  # (arrival time, name)
         self._queue: deque[bytes | str] = deque()
         self._on_clear = on_clear
         self._delay_s = delay_s
@@ -76,7 +76,7 @@ class Line:
         self._index = self._words = 0
 
     def push_words(self, count: int) -> None:
-        """Chunks of two words, a quarter of a second each."""
+        """Push chunks of two words of 0.25 s each."""
         for _ in range(0, count, CHUNK_WORDS):
             samples = round(CHUNK_WORDS * WORD_S * SAMPLE_RATE)
             words = tuple(
@@ -107,7 +107,7 @@ class Line:
             check()
 
 
-def test_all_speech_is_played_and_every_word_is_heard_once_in_order() -> None:
+def test_all_speech_is_played_and_each_word_is_heard_once_in_order() -> None:
     line = Line()
     line.push_words(20)
     line.playout.finish()
@@ -120,20 +120,20 @@ def test_all_speech_is_played_and_every_word_is_heard_once_in_order() -> None:
     assert line.playout.runs_dry_at(line.now) == line.now
 
 
-def test_the_peer_never_holds_more_than_allowed() -> None:
+def test_the_peer_holds_at_most_max_ahead() -> None:
     line = Line()
     line.push_words(40)
     line.playout.finish()
     line.run(8.0, check=lambda: within(line.peer.held_s, 1.05))
 
 
-def within(value: float, most: float) -> None:
-    assert value <= most
+def within(value: float, limit: float) -> None:
+    assert value <= limit
 
 
 @pytest.mark.parametrize("on_clear", OnClear)
 @pytest.mark.parametrize("delay_s", [0.0, 0.04])
-def test_a_barge_in_tells_the_words_heard_within_one(on_clear: OnClear, delay_s: float) -> None:
+def test_a_barge_in_reports_the_words_heard_to_within_one_word(on_clear: OnClear, delay_s: float) -> None:
     for step in range(25):
         line = Line(on_clear, delay_s)
         line.push_words(16)
@@ -147,7 +147,7 @@ def test_a_barge_in_tells_the_words_heard_within_one(on_clear: OnClear, delay_s:
 
 
 @pytest.mark.parametrize("on_clear", OnClear)
-def test_after_a_barge_in_old_marks_do_not_move_the_new_speech(on_clear: OnClear) -> None:
+def test_marks_of_dropped_speech_do_not_affect_new_speech(on_clear: OnClear) -> None:
     line = Line(on_clear, delay_s=0.04)
     line.push_words(16)
     line.run(1.0)
@@ -167,7 +167,7 @@ def test_after_a_barge_in_old_marks_do_not_move_the_new_speech(on_clear: OnClear
     assert line.peer.played - played_before == pytest.approx(8 * WORD_S * RATE, abs=160)
 
 
-def test_nothing_is_cleared_where_nothing_is_held() -> None:
+def test_no_clear_is_sent_if_the_peer_holds_nothing() -> None:
     line = Line()
     assert line.playout.discard(line.now).utterance == -1
     assert line.playout.commands_due(line.now) == []
@@ -178,7 +178,7 @@ def test_nothing_is_cleared_where_nothing_is_held() -> None:
     assert line.playout.commands_due(line.now) == []
 
 
-def test_text_that_comes_late_is_counted_from_when_it_is_played() -> None:
+def test_late_speech_is_counted_from_the_time_it_is_played() -> None:
     line = Line()
     line.push_words(2)
     line.run(3.0)
@@ -187,7 +187,7 @@ def test_text_that_comes_late_is_counted_from_when_it_is_played() -> None:
     assert [heard.word.text for heard in line.playout.take_heard_words()] == ["0", "1", "2"]
 
 
-def test_a_report_of_a_mark_that_was_dropped_or_never_asked_says_nothing() -> None:
+def test_reports_of_dropped_or_unknown_marks_are_ignored() -> None:
     line = Line()
     line.push_words(8)
     dropped = [item.name for item in line.playout.commands_due(line.now) if isinstance(item, PeerMark)]
@@ -204,12 +204,12 @@ def test_a_report_of_a_mark_that_was_dropped_or_never_asked_says_nothing() -> No
     assert lead_s == pytest.approx(8 * WORD_S - 0.1, abs=0.03)
 
 
-def both() -> list[Transport]:
+def transports() -> list[Transport]:
     return [Playout(start=100.0), PeerPlayout()]
 
 
-@pytest.mark.parametrize("transport", both(), ids=["we pace", "the peer paces"])
-def test_either_owner_is_a_transport(transport: Transport) -> None:
+@pytest.mark.parametrize("transport", transports(), ids=["we pace", "the peer paces"])
+def test_both_playouts_satisfy_the_transport_protocol(transport: Transport) -> None:
     assert transport.sample_rate == 8_000
     assert transport.paced_by_peer == isinstance(transport, PeerPlayout)
     transport.mark("at once")
@@ -220,7 +220,7 @@ def test_either_owner_is_a_transport(transport: Transport) -> None:
     assert transport.runs_dry_at(100.0) == 100.0
 
 
-def test_marks_are_reached_in_order_and_those_discarded_never() -> None:
+def test_marks_are_reached_in_order_and_discarded_marks_never() -> None:
     line = Line()
     line.push_words(2)
     line.playout.mark("first")
@@ -235,7 +235,7 @@ def test_marks_are_reached_in_order_and_those_discarded_never() -> None:
     assert line.playout.take_reached_marks() == ()
 
 
-def test_our_own_playout_reaches_its_marks_when_the_speech_before_them_is_sent() -> None:
+def test_playout_reaches_a_mark_when_the_speech_before_it_is_sent() -> None:
     line = Line()
     playout = Playout(start=line.now)
     line.playout = playout  # type: ignore[assignment]
@@ -258,7 +258,7 @@ def test_our_own_playout_reaches_its_marks_when_the_speech_before_them_is_sent()
     st.lists(st.tuples(st.integers(0, 8), st.floats(0, 1.5), st.booleans()), max_size=8),
     st.sampled_from(OnClear),
 )
-def test_whatever_happens_words_come_once_in_order_and_leads_are_never_negative(
+def test_any_sequence_of_operations_reports_words_once_in_order_and_no_negative_lead(
     steps: list[tuple[int, float, bool]], on_clear: OnClear
 ) -> None:
     line = Line(on_clear, delay_s=0.03)

@@ -1,4 +1,4 @@
-"""The pacer: what leaves when, what a barge-in cuts, which words were heard. The tests make the time."""
+"""``Playout``: schedule, underruns, heard words and barge-in, on times given by the tests."""
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ def word(text: str, start_s: float, stop_s: float, text_start: int) -> Word:
 
 
 def speech(milliseconds: float, first: int = 1) -> bytes:
-    """24 kHz, every sample its own number: what is heard says where it came from."""
+    """24 kHz s16le whose samples are consecutive numbers, so that output can be traced to its input."""
     return np.arange(first, first + round(24 * milliseconds)).astype("<i2").tobytes()
 
 
@@ -46,17 +46,17 @@ def samples(data: bytes) -> npt.NDArray[np.int16]:
 
 
 def at(slot: float) -> float:
-    """Just after a packet is due."""
+    """A time just after the packet of a slot is due."""
     return START + slot * PTIME + 1e-6
 
 
 def wide_band(start: float = START) -> Playout:
-    """At 24 kHz nothing is filtered: the bytes that leave are the bytes that came."""
+    """A playout at 24 kHz, which sends its input unchanged."""
     return Playout(start=start, sample_rate=24_000)
 
 
 def played(playout: Playout, slots: range) -> list[bytes]:
-    """One packet each slot, on time."""
+    """The packets of the slots, each requested on time."""
     packets = []
     for slot in slots:
         (packet,) = playout.due(at(slot))
@@ -74,7 +74,7 @@ def test_nothing_is_due_before_the_start() -> None:
     assert playout.stats == PlayoutStats()
 
 
-def test_each_packet_is_due_a_ptime_after_the_one_before() -> None:
+def test_packets_are_due_one_ptime_apart() -> None:
     playout = wide_band()
     assert len(playout.due(START)) == 1
     assert playout.next_due() == START + PTIME
@@ -94,27 +94,27 @@ def test_the_schedule_does_not_drift() -> None:
     ("sample_rate", "ptime_ms", "size"),
     [(8_000, 20, 320), (8_000, 1, 16), (8_000, 30, 480), (24_000, 10, 480)],
 )
-def test_a_packet_is_a_ptime_of_16_bit_samples(sample_rate: int, ptime_ms: int, size: int) -> None:
+def test_a_packet_holds_one_ptime_of_16_bit_samples(sample_rate: int, ptime_ms: int, size: int) -> None:
     playout = Playout(start=START, sample_rate=sample_rate, ptime_ms=ptime_ms)
     assert playout.due(START) == [bytes(size)]
     assert playout.next_due() == START + ptime_ms / 1_000
 
 
 @pytest.mark.parametrize(("sample_rate", "ptime_ms"), [(8_000, 0), (8_000, -20), (44_100, 5)])
-def test_a_packet_of_no_or_broken_samples_is_refused(sample_rate: int, ptime_ms: int) -> None:
+def test_a_ptime_that_is_not_a_whole_number_of_samples_is_refused(sample_rate: int, ptime_ms: int) -> None:
     with pytest.raises(
         ValueError, match=f"got packets of {ptime_ms} ms; at {sample_rate} Hz they must be whole"
     ):
         Playout(start=START, sample_rate=sample_rate, ptime_ms=ptime_ms, resampler=PassthroughResampler())
 
 
-def test_a_rate_that_needs_a_resampler_is_refused_without_one() -> None:
+def test_a_rate_without_a_built_in_resampler_is_refused() -> None:
     with pytest.raises(ValueError, match="got 16000 Hz"):
         Playout(start=START, sample_rate=16_000)
     Playout(start=START, sample_rate=16_000, resampler=PassthroughResampler())
 
 
-def test_two_packets_at_most_leave_at_once() -> None:
+def test_at_most_two_packets_are_sent_at_once() -> None:
     playout = wide_band()
     playout.push(chunk(speech(100)))
     assert playout.due(at(1)) == [speech(20), speech(20, first=481)]
@@ -123,18 +123,18 @@ def test_two_packets_at_most_leave_at_once() -> None:
 
 
 @pytest.mark.parametrize("behind", [2, 3, 4, 60_000])
-def test_a_longer_stall_skips_time_and_loses_no_speech(behind: int) -> None:
+def test_a_longer_stall_skips_slots_and_drops_no_speech(behind: int) -> None:
     playout = wide_band()
     playout.push(chunk(speech(100)))
     assert playout.due(at(behind)) == [speech(20), speech(20, first=481)]
     assert playout.stats.skipped_packets == behind - 1
-    assert playout.next_due() == START + (behind + 1) * PTIME  # on the grid as ever
+    assert playout.next_due() == START + (behind + 1) * PTIME  # still on the schedule
     assert playout.due(at(behind)) == []
     assert playout.due(at(behind + 1)) == [speech(20, first=961)]
     assert playout.stats.packets == 3
 
 
-def test_a_packet_is_late_from_20_ms_on() -> None:
+def test_a_packet_is_late_after_20_ms() -> None:
     playout = wide_band()
     playout.due(START + 0.0199)
     assert playout.stats.late_packets == 0
@@ -142,7 +142,7 @@ def test_a_packet_is_late_from_20_ms_on() -> None:
     assert playout.stats == PlayoutStats(packets=3, late_packets=1)
 
 
-def test_a_packet_that_is_due_at_this_very_moment_leaves_too() -> None:
+def test_a_packet_due_exactly_now_is_sent() -> None:
     playout = wide_band()
     assert len(playout.due(START + PTIME)) == 2
     assert len(playout.due(START + 4 * PTIME)) == 2
@@ -159,7 +159,7 @@ def test_both_packets_after_a_stall_are_late() -> None:
 # Speech
 
 
-def test_speech_leaves_in_order_and_silence_after_it() -> None:
+def test_speech_is_sent_in_order_and_followed_by_silence() -> None:
     playout = wide_band()
     playout.push(chunk(speech(25)))
     playout.push(chunk(speech(25, first=601)))
@@ -168,14 +168,14 @@ def test_speech_leaves_in_order_and_silence_after_it() -> None:
     assert playout.stats == PlayoutStats(packets=4, speech_packets=3)
 
 
-def test_speech_pushed_between_packets_begins_at_the_next_one() -> None:
+def test_speech_pushed_between_packets_starts_with_the_next_packet() -> None:
     playout = wide_band()
     assert played(playout, range(2)) == [SILENCE, SILENCE]
     playout.push(chunk(speech(20)))
     assert played(playout, range(2, 4)) == [speech(20), SILENCE]
 
 
-def test_speech_goes_down_to_8_khz_as_it_is_pushed() -> None:
+def test_speech_is_resampled_to_8_khz_when_pushed() -> None:
     playout = Playout(start=START)
     source = loud(50)
     playout.push(chunk(source))
@@ -185,7 +185,7 @@ def test_speech_goes_down_to_8_khz_as_it_is_pushed() -> None:
     assert b"".join(played(playout, range(3))) == expected + bytes(10 * 16)
 
 
-def test_the_end_of_an_utterance_drains_the_resampler_and_the_next_begins_anew() -> None:
+def test_finish_drains_the_resampler_before_the_next_utterance() -> None:
     playout = Playout(start=START)
     for _ in range(2):
         playout.push(chunk(loud(60)))
@@ -194,7 +194,7 @@ def test_the_end_of_an_utterance_drains_the_resampler_and_the_next_begins_anew()
     assert heard[:960] == heard[960:]
 
 
-def test_the_lead_is_what_waits_and_what_is_still_played() -> None:
+def test_the_lead_includes_queued_speech_and_the_packet_being_played() -> None:
     playout = wide_band()
     playout.push(chunk(speech(70)))
     assert playout.lead_s(START - 1) == pytest.approx(0.070)
@@ -213,9 +213,7 @@ def test_the_listener_runs_dry_when_the_last_speech_has_been_played() -> None:
     assert playout.runs_dry_at(START - 3) == START - 3
     playout.push(chunk(speech(70)))
     assert playout.runs_dry_at(START - 3) == pytest.approx(START + 0.070)
-    assert playout.runs_dry_at(START + 1) == pytest.approx(
-        START + 1.070
-    )  # nothing was sent: all of it is ahead
+    assert playout.runs_dry_at(START + 1) == pytest.approx(START + 1.070)  # nothing is sent yet
     played(playout, range(2))
     assert playout.runs_dry_at(START + 0.021) == pytest.approx(START + 0.070)
     played(playout, range(2, 4))
@@ -223,17 +221,17 @@ def test_the_listener_runs_dry_when_the_last_speech_has_been_played() -> None:
     assert playout.runs_dry_at(START + 2) == START + 2
 
 
-def test_more_than_two_minutes_ahead_are_refused() -> None:
+def test_more_than_two_minutes_of_queued_speech_are_refused() -> None:
     playout = wide_band()
     minute = chunk(bytes(48_000 * 60))
     playout.push(minute)
     playout.push(minute)
-    with pytest.raises(ValueError, match="got speech for more than 120 s ahead"):
+    with pytest.raises(ValueError, match="got more than 120 s of speech ahead"):
         playout.push(chunk(b"ab"))
     assert playout.lead_s(START) == 120
 
 
-def test_what_has_been_sent_is_let_go_of() -> None:
+def test_sent_speech_is_released() -> None:
     playout = wide_band()
     for slot in range(1_000):
         playout.push(chunk(loud(20)))
@@ -241,7 +239,7 @@ def test_what_has_been_sent_is_let_go_of() -> None:
     assert len(playout._ready) <= 960
 
 
-def test_utterances_that_were_heard_are_let_go_of() -> None:
+def test_heard_utterances_are_released() -> None:
     playout = wide_band()
     for slot in range(100):
         playout.push(chunk(loud(20), word("again", 0, 0.01, 0)))
@@ -253,10 +251,10 @@ def test_utterances_that_were_heard_are_let_go_of() -> None:
 # Underruns
 
 
-def test_more_than_60_ms_of_nothing_inside_an_utterance_is_one_underrun() -> None:
+def test_more_than_60_ms_of_silence_inside_an_utterance_is_one_underrun() -> None:
     playout = wide_band()
     playout.push(chunk(speech(20)))
-    played(playout, range(4))  # 20 ms of speech, 60 of nothing
+    played(playout, range(4))  # 20 ms of speech, 60 of silence
     assert playout.stats.underruns == 0
     played(playout, range(4, 5))
     assert playout.stats.underruns == 1
@@ -264,7 +262,7 @@ def test_more_than_60_ms_of_nothing_inside_an_utterance_is_one_underrun() -> Non
     assert playout.stats.underruns == 1
 
 
-def test_each_hole_is_counted() -> None:
+def test_each_gap_is_counted() -> None:
     playout = wide_band()
     for begin in (0, 10, 20):
         playout.push(chunk(speech(20)))
@@ -272,7 +270,7 @@ def test_each_hole_is_counted() -> None:
     assert playout.stats.underruns == 3
 
 
-def test_short_holes_do_not_add_up() -> None:
+def test_short_gaps_do_not_add_up() -> None:
     playout = wide_band()
     for begin in range(0, 40, 4):
         playout.push(chunk(speech(20)))
@@ -280,17 +278,17 @@ def test_short_holes_do_not_add_up() -> None:
     assert playout.stats.underruns == 0
 
 
-def test_the_rest_of_a_packet_counts_as_nothing() -> None:
+def test_the_padding_of_a_packet_counts_as_silence() -> None:
     playout = wide_band()
     playout.push(chunk(speech(19)))
-    played(playout, range(4))  # 1 + 60 ms of nothing
+    played(playout, range(4))  # 1 + 60 ms of silence
     assert playout.stats.underruns == 1
 
 
-def test_speech_in_a_packet_ends_the_nothing_before_it() -> None:
+def test_speech_in_a_packet_ends_the_gap_before_it() -> None:
     playout = wide_band()
     playout.push(chunk(speech(20)))
-    played(playout, range(3))  # 40 ms of nothing
+    played(playout, range(3))  # 40 ms of silence
     playout.push(chunk(speech(1)))
     played(playout, range(3, 6))  # 19 + 40 ms of it
     assert playout.stats.underruns == 0
@@ -312,10 +310,10 @@ def test_silence_after_the_end_is_no_underrun() -> None:
     assert playout.stats.underruns == 0
 
 
-def test_a_new_utterance_forgets_the_nothing_of_the_one_before() -> None:
+def test_a_new_utterance_resets_the_count_of_silence() -> None:
     playout = wide_band()
     playout.push(chunk(speech(20)))
-    played(playout, range(4))  # 60 ms of nothing
+    played(playout, range(4))  # 60 ms of silence
     playout.finish()
     playout.push(chunk(b""))
     played(playout, range(4, 7))  # and 60 of the next
@@ -334,16 +332,16 @@ def test_silence_after_a_discard_is_no_underrun() -> None:
 
 
 @pytest.mark.parametrize(("behind", "underruns"), [(4, 0), (5, 1)])
-def test_skipped_time_inside_speech_counts_as_nothing(behind: int, underruns: int) -> None:
+def test_skipped_slots_inside_speech_count_as_silence(behind: int, underruns: int) -> None:
     playout = wide_band()
     playout.push(chunk(speech(200)))
     playout.finish()
-    playout.due(at(behind))  # two are sent, the others but one skipped
+    playout.due(at(behind))  # two packets are sent, all other slots but one are skipped
     assert playout.stats.skipped_packets == behind - 1
     assert playout.stats.underruns == underruns
 
 
-def test_skipped_time_in_silence_is_no_underrun() -> None:
+def test_skipped_slots_in_silence_are_no_underrun() -> None:
     playout = wide_band()
     playout.due(at(100))
     assert playout.stats.underruns == 0
@@ -357,7 +355,7 @@ def test_a_word_is_heard_when_its_middle_has_been_sent() -> None:
     early, late = word("Hello", 0.010, 0.030, 0), word("there", 0.030, 0.0505, 6)
     playout.push(chunk(speech(100), early, late))
     assert playout.take_heard_words() == ()
-    played(playout, range(1))  # to 20 ms: the middle of the first, just so
+    played(playout, range(1))  # to 20 ms: exactly the middle of the first word
     assert playout.take_heard_words() == (HeardWord(0, early),)
     played(playout, range(1, 2))  # to 40 ms; the second's middle is at 40.25
     assert playout.take_heard_words() == ()
@@ -366,7 +364,7 @@ def test_a_word_is_heard_when_its_middle_has_been_sent() -> None:
     assert playout.take_heard_words() == ()
 
 
-def test_words_are_at_their_place_at_8_khz_too() -> None:
+def test_words_keep_their_position_at_8_khz() -> None:
     playout = Playout(start=START)
     first, second = word("a", 0.0, 0.0398, 0), word("b", 0.020, 0.0204, 2)
     playout.push(chunk(loud(100), first, second))
@@ -376,7 +374,7 @@ def test_words_are_at_their_place_at_8_khz_too() -> None:
     assert [heard.word for heard in playout.take_heard_words()] == [second]
 
 
-def test_word_times_of_the_next_utterance_count_from_its_begin() -> None:
+def test_word_times_of_the_next_utterance_count_from_its_beginning() -> None:
     playout = wide_band()
     one, two = word("one", 0.0, 0.050, 0), word("two", 0.0, 0.050, 0)
     playout.push(chunk(speech(50), one))
@@ -388,7 +386,7 @@ def test_word_times_of_the_next_utterance_count_from_its_begin() -> None:
     assert playout.take_heard_words() == (HeardWord(1, two),)
 
 
-def test_a_word_that_lies_behind_the_audio_is_heard_at_its_end() -> None:
+def test_a_word_behind_the_end_of_the_audio_is_heard_at_the_end() -> None:
     playout = wide_band()
     stray, other = word("stray", 0.5, 0.7, 0), word("next", 0.0, 0.060, 0)
     playout.push(chunk(speech(30), stray))
@@ -402,7 +400,7 @@ def test_a_word_that_lies_behind_the_audio_is_heard_at_its_end() -> None:
     assert playout.take_heard_words() == (HeardWord(1, other),)
 
 
-def test_a_word_that_comes_after_its_audio_was_sent_is_heard_at_the_end() -> None:
+def test_a_word_reported_after_its_audio_was_sent_is_heard_at_the_end() -> None:
     playout = wide_band()
     stray = word("stray", 0.0, 0.7, 0)
     playout.push(chunk(speech(20), stray))
@@ -412,7 +410,7 @@ def test_a_word_that_comes_after_its_audio_was_sent_is_heard_at_the_end() -> Non
     assert playout.take_heard_words() == (HeardWord(0, stray),)
 
 
-def test_of_words_that_nobody_asks_for_the_newest_are_kept() -> None:
+def test_only_the_newest_unreported_words_are_kept() -> None:
     playout = wide_band()
     words = [word(str(number), 0, 0, number) for number in range(MAX_UNREPORTED_WORDS + 1)]
     playout.push(chunk(speech(20), *words))
@@ -423,7 +421,7 @@ def test_of_words_that_nobody_asks_for_the_newest_are_kept() -> None:
 # Barge-in
 
 
-def test_a_barge_in_says_what_was_cut_and_what_was_heard() -> None:
+def test_a_barge_in_returns_the_dropped_length_and_the_heard_words() -> None:
     playout = wide_band()
     heard, half, unheard = word("Your", 0, 0.030, 0), word("PIN", 0.030, 0.090, 5), word("is", 0.1, 0.2, 9)
     playout.push(chunk(speech(300), heard, half, unheard, text_stop=12))
@@ -432,13 +430,13 @@ def test_a_barge_in_says_what_was_cut_and_what_was_heard() -> None:
     discarded = playout.discard(at(2))
     assert discarded.utterance == 0
     assert discarded.cut_ms == pytest.approx(240)
-    assert discarded.words == (heard, half)  # also what heard() told before
+    assert discarded.words == (heard, half)  # also the words taken before
     assert discarded.text_stop == len("Your PIN")
     assert playout.lead_s(at(3)) == pytest.approx(0)
     assert playout.stats.discards == 1
 
 
-def test_after_a_barge_in_nothing_of_the_old_speech_is_heard_beyond_the_fading_edge() -> None:
+def test_after_a_barge_in_only_the_fade_of_the_old_speech_is_sent() -> None:
     playout = wide_band()
     playout.push(chunk(loud(300)))
     played(playout, range(3))
@@ -464,7 +462,7 @@ def test_the_last_old_speech_is_played_within_25_ms_of_the_barge_in() -> None:
         assert silent_at == pytest.approx(START + 3 * PTIME + 0.005)
 
 
-def test_a_fading_edge_that_would_leave_too_late_is_dropped() -> None:
+def test_a_late_fade_is_dropped() -> None:
     playout = wide_band()
     playout.push(chunk(loud(300)))
     played(playout, range(3))
@@ -474,7 +472,7 @@ def test_a_fading_edge_that_would_leave_too_late_is_dropped() -> None:
     assert playout.due(at(4)) == [SILENCE]
 
 
-def test_a_fading_edge_that_leaves_in_time_is_sent() -> None:
+def test_a_timely_fade_is_sent() -> None:
     playout = wide_band()
     playout.push(chunk(loud(300)))
     played(playout, range(3))
@@ -484,7 +482,7 @@ def test_a_fading_edge_that_leaves_in_time_is_sent() -> None:
     assert playout.due(at(4)) == [SILENCE]
 
 
-def test_a_short_rest_of_speech_fades_as_a_whole() -> None:
+def test_a_rest_shorter_than_the_fade_is_faded_completely() -> None:
     playout = wide_band()
     playout.push(chunk(loud(22)))
     played(playout, range(1))
@@ -497,7 +495,7 @@ def test_a_short_rest_of_speech_fades_as_a_whole() -> None:
     assert not heard[47:].any()
 
 
-def test_new_speech_follows_the_fading_edge_in_the_same_packet() -> None:
+def test_new_speech_follows_the_fade_in_the_same_packet() -> None:
     playout = wide_band()
     playout.push(chunk(loud(300)))
     played(playout, range(1))
@@ -508,7 +506,7 @@ def test_new_speech_follows_the_fading_edge_in_the_same_packet() -> None:
     assert not any(heard[240 + 35 * 48 :])
 
 
-def test_speech_of_which_nothing_was_heard_leaves_no_edge() -> None:
+def test_speech_that_was_not_heard_has_no_fade() -> None:
     playout = wide_band()
     playout.push(chunk(loud(300), word("Hi", 0, 0.1, 0), text_stop=3))
     now = START - 0.005
@@ -519,7 +517,7 @@ def test_speech_of_which_nothing_was_heard_leaves_no_edge() -> None:
     assert playout.due(START) == [SILENCE]
 
 
-def test_speech_that_waits_behind_a_hole_leaves_no_edge() -> None:
+def test_speech_queued_behind_a_gap_has_no_fade() -> None:
     playout = wide_band()
     playout.push(chunk(loud(30)))
     played(playout, range(2))
@@ -530,14 +528,14 @@ def test_speech_that_waits_behind_a_hole_leaves_no_edge() -> None:
     assert played(playout, range(2, 4)) == [SILENCE] * 2
 
 
-def test_a_barge_in_into_silence_cuts_nothing() -> None:
+def test_a_barge_in_during_silence_drops_nothing() -> None:
     playout = wide_band()
     discarded = playout.discard(START + 3)
     assert (discarded.utterance, discarded.cut_ms, discarded.words) == (-1, 0, ())
     assert (discarded.text_stop, discarded.silent_at) == (0, START + 3)
 
 
-def test_a_second_barge_in_finds_nothing() -> None:
+def test_a_second_barge_in_drops_nothing() -> None:
     playout = wide_band()
     playout.push(chunk(loud(300), word("Hi", 0, 0.01, 0)))
     played(playout, range(3))
@@ -547,7 +545,7 @@ def test_a_second_barge_in_finds_nothing() -> None:
     assert playout.stats.discards == 3
 
 
-def test_when_all_was_heard_the_text_reaches_to_its_end() -> None:
+def test_the_heard_text_is_complete_when_all_speech_was_heard() -> None:
     playout = wide_band()
     bye = word("Bye", 0, 0.020, 0)
     playout.push(chunk(speech(30), bye, text_stop=4))
@@ -557,14 +555,14 @@ def test_when_all_was_heard_the_text_reaches_to_its_end() -> None:
     assert (discarded.cut_ms, discarded.words, discarded.text_stop) == (0, (bye,), len("Bye."))
 
 
-def test_while_more_is_to_come_the_text_reaches_to_the_last_word() -> None:
+def test_the_heard_text_of_an_open_utterance_ends_with_the_last_heard_word() -> None:
     playout = wide_band()
     playout.push(chunk(speech(30), word("Bye", 0, 0.020, 0), text_stop=4))
     played(playout, range(3))
     assert playout.discard(at(3)).text_stop == len("Bye")
 
 
-def test_a_chunk_of_an_earlier_segment_does_not_take_text_back() -> None:
+def test_a_chunk_of_an_earlier_segment_does_not_shorten_the_text() -> None:
     playout = wide_band()
     playout.push(chunk(speech(20), text_stop=9))
     playout.push(chunk(speech(20), text_stop=4))
@@ -573,7 +571,7 @@ def test_a_chunk_of_an_earlier_segment_does_not_take_text_back() -> None:
     assert playout.discard(at(3)).text_stop == 9
 
 
-def test_with_two_utterances_queued_the_one_being_heard_is_told() -> None:
+def test_a_barge_in_reports_the_utterance_being_heard() -> None:
     one, two = word("one", 0, 0.020, 0), word("two", 0, 0.020, 0)
 
     def queued() -> Playout:
@@ -600,7 +598,7 @@ def test_with_two_utterances_queued_the_one_being_heard_is_told() -> None:
     assert (told.utterance, told.words, told.text_stop, told.cut_ms) == (1, (two,), 3, pytest.approx(40))
 
 
-def test_after_a_barge_in_the_next_utterance_counts_anew() -> None:
+def test_words_of_the_utterance_after_a_barge_in_count_from_its_beginning() -> None:
     playout = wide_band()
     playout.push(chunk(speech(300), word("old", 0.2, 0.22, 0)))
     played(playout, range(2))
@@ -615,7 +613,7 @@ def test_after_a_barge_in_the_next_utterance_counts_anew() -> None:
     assert (discarded.utterance, discarded.words) == (1, (new,))
 
 
-def test_speech_that_the_resampler_withholds_is_cut_and_forgotten() -> None:
+def test_speech_withheld_by_the_resampler_is_dropped() -> None:
     playout = Playout(start=START)
     playout.push(chunk(loud(100)))
     assert playout.lead_s(START) == pytest.approx(0.098)
@@ -625,14 +623,14 @@ def test_speech_that_the_resampler_withholds_is_cut_and_forgotten() -> None:
     assert not any(b"".join(played(playout, range(6))))
 
 
-def test_a_barge_in_after_the_end_cuts_what_was_drained_too() -> None:
+def test_a_barge_in_after_finish_drops_drained_speech() -> None:
     playout = Playout(start=START)
     playout.push(chunk(loud(100)))
     playout.finish()
     assert playout.discard(START - 0.01).cut_ms == pytest.approx(100)
 
 
-def test_ending_an_utterance_that_never_began_changes_nothing() -> None:
+def test_finish_without_an_utterance_has_no_effect() -> None:
     playout = Playout(start=START)
     playout.finish()
     playout.push(chunk(loud(20)))
@@ -641,7 +639,7 @@ def test_ending_an_utterance_that_never_began_changes_nothing() -> None:
     assert playout.lead_s(START) == pytest.approx(0.020)
 
 
-# Any order of everything
+# Random sequences of operations
 
 STEPS = st.lists(
     st.one_of(
@@ -656,7 +654,7 @@ STEPS = st.lists(
 
 @settings(deadline=None)
 @given(STEPS)
-def test_whatever_happens_packets_are_whole_on_the_grid_and_all_speech_is_sent_or_cut(
+def test_any_sequence_of_operations_keeps_the_schedule_and_sends_or_drops_all_speech(
     steps: list[tuple[str, int]],
 ) -> None:
     playout = wide_band()
@@ -689,7 +687,7 @@ def test_whatever_happens_packets_are_whole_on_the_grid_and_all_speech_is_sent_o
 
 @settings(deadline=None)
 @given(STEPS)
-def test_speech_is_heard_once_and_in_order(steps: list[tuple[str, int]]) -> None:
+def test_any_sequence_of_operations_sends_speech_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     playout = wide_band()
     now, pushed, sent = START, 0, bytearray()
     for step, amount in steps:

@@ -1,4 +1,4 @@
-"""The browser's connection against aiortc as the browser, in one process and on loopback only."""
+"""``WebRtcPeer`` against a browser played by aiortc, in one process on loopback."""
 
 import asyncio
 import gc
@@ -32,13 +32,13 @@ def only_loopback() -> Iterator[None]:
 
 
 def tone(number: int, level: int = 8_000) -> bytes:
-    """20 ms of 500 Hz at 24 kHz: packets follow each other without a step."""
+    """Packet ``number`` of a continuous 500 Hz tone, 20 ms at 24 kHz."""
     time_s = (number * PACKET + np.arange(PACKET)) / 24_000
     return (level * np.sin(2 * np.pi * 500 * time_s)).astype("<i2").tobytes()
 
 
-class Told:
-    """A listener that writes down what it is told."""
+class RecordingListener:
+    """A listener that records its callbacks."""
 
     def __init__(self) -> None:
         self.connected = asyncio.Event()
@@ -62,7 +62,7 @@ class Told:
 
 
 class ToneTrack(AudioStreamTrack):
-    """A microphone in which somebody whistles 1 kHz, 8 kHz mono."""
+    """A microphone that delivers a 1 kHz tone, 8 kHz mono."""
 
     _at = 0
 
@@ -76,23 +76,23 @@ class ToneTrack(AudioStreamTrack):
 
 
 class Browser:
-    """aiortc in the browser's part."""
+    """A browser played by aiortc."""
 
     def __init__(self) -> None:
         self.connection = RTCPeerConnection()
         self.channel = self.connection.createDataChannel("page")
         self.opened = asyncio.Event()
         self.messages: list[str] = []
-        self.levels: list[int] = []  # of the frames heard
-        self._hearing: asyncio.Task[None] | None = None
+        self.levels: list[int] = []  # peak of each received frame
+        self._receiving: asyncio.Task[None] | None = None
         self.channel.on("open", self.opened.set)
         self.channel.on("message", self.messages.append)
         self.connection.on("track", self._on_track)
 
     def _on_track(self, track: Any) -> None:
-        self._hearing = asyncio.ensure_future(self._hear(track))
+        self._receiving = asyncio.ensure_future(self._receive(track))
 
-    async def _hear(self, track: Any) -> None:
+    async def _receive(self, track: Any) -> None:
         try:
             while True:
                 frame = await track.recv()
@@ -109,28 +109,28 @@ class Browser:
 
     async def close(self) -> None:
         await self.connection.close()
-        if self._hearing is not None:
-            self._hearing.cancel()
-            await asyncio.wait({self._hearing})
+        if self._receiving is not None:
+            self._receiving.cancel()
+            await asyncio.wait({self._receiving})
 
 
 @asynccontextmanager
-async def connected(**options: Any) -> AsyncIterator[tuple[Browser, WebRtcPeer, Told]]:
-    browser, told = Browser(), Told()
+async def connected(**options: Any) -> AsyncIterator[tuple[Browser, WebRtcPeer, RecordingListener]]:
+    browser, listener = Browser(), RecordingListener()
     browser.connection.addTrack(ToneTrack())
-    peer = await WebRtcPeer.answer(await browser.offer(), told, **options)
+    peer = await WebRtcPeer.answer(await browser.offer(), listener, **options)
     await browser.accept(peer.answer_sdp)
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            await told.connected.wait()
+            await listener.connected.wait()
             await browser.opened.wait()
-        yield browser, peer, told
+        yield browser, peer, listener
     finally:
         await peer.aclose()
         await browser.close()
 
 
-def in_loop(test: Coroutine[Any, Any, None]) -> None:
+def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
 
@@ -148,11 +148,11 @@ async def feed_and_read() -> list[tuple[int, bytes]]:
     return read
 
 
-def test_packets_leave_as_they_were_fed_with_times_that_leave_no_gap() -> None:
+def test_a_track_sends_packets_unchanged_with_continuous_timestamps() -> None:
     assert asyncio.run(feed_and_read()) == [(number * PACKET, tone(number)) for number in range(3)]
 
 
-def test_when_more_than_two_wait_the_oldest_is_dropped_and_counted() -> None:
+def test_the_oldest_packet_is_dropped_and_counted_if_more_than_two_wait() -> None:
     async def scenario() -> None:
         track = SpeechTrack()
         for number in range(5):
@@ -161,10 +161,10 @@ def test_when_more_than_two_wait_the_oldest_is_dropped_and_counted() -> None:
         assert left == [tone(3), tone(4)]
         assert track.dropped == 3
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_what_is_discarded_is_not_sent() -> None:
+def test_discarded_packets_are_not_sent() -> None:
     async def scenario() -> None:
         track = SpeechTrack()
         track.feed(tone(0))
@@ -172,20 +172,20 @@ def test_what_is_discarded_is_not_sent() -> None:
         track.feed(tone(7))
         assert bytes((await track.recv()).planes[0]) == tone(7)
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_nothing_is_sent_that_was_not_fed() -> None:
+def test_nothing_is_sent_between_packets() -> None:
     async def scenario() -> None:
         waiting = asyncio.create_task(SpeechTrack().recv())
         done, _ = await asyncio.wait({waiting}, timeout=0.05)
         assert not done
         waiting.cancel()
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_a_track_that_ends_wakes_who_waits_for_it_and_ends_for_good() -> None:
+def test_stopping_a_track_ends_pending_and_later_reads() -> None:
     async def scenario() -> None:
         track = SpeechTrack()
         waiting = asyncio.create_task(track.recv())
@@ -198,7 +198,7 @@ def test_a_track_that_ends_wakes_who_waits_for_it_and_ends_for_good() -> None:
         with pytest.raises(MediaStreamError):
             await track.recv()
 
-    in_loop(scenario())
+    run(scenario())
 
 
 # A call
@@ -212,43 +212,43 @@ async def speak(peer: WebRtcPeer, packets: int, *, level: int = 8_000) -> None:
         peer.feed(tone(number, level))
 
 
-async def speak_until(peer: WebRtcPeer, met: Callable[[], object], *, level: int = 8_000) -> None:
-    """Aiortc hears nothing of fewer than five packets, and a stall may cost any of them."""
+async def speak_until(peer: WebRtcPeer, condition: Callable[[], object], *, level: int = 8_000) -> None:
+    """Send speech until a condition holds; aiortc plays nothing of fewer than five packets."""
     async with asyncio.timeout(TIMEOUT_S):
-        while not met():
+        while not condition():
             await speak(peer, 8, level=level)
 
 
-def test_speech_is_heard_and_stops_when_it_is_no_longer_fed() -> None:
+def test_the_browser_receives_the_speech_that_is_fed() -> None:
     async def scenario() -> None:
         async with connected() as (browser, peer, _):
             await speak_until(peer, lambda: max(browser.levels, default=0) > 6_000)
             await speak_until(peer, lambda: max(browser.levels[-3:]) < 100, level=0)
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_the_caller_is_heard_at_16_khz() -> None:
+def test_the_microphone_is_delivered_at_16_khz() -> None:
     async def scenario() -> None:
-        async with connected() as (_, _, told):
-            await until(lambda: len(told.pcm) > 2 * RECEIVED_SAMPLE_RATE)
-        samples = np.frombuffer(told.pcm, "<i2")[-RECEIVED_SAMPLE_RATE // 2 :].astype(float)
+        async with connected() as (_, _, listener):
+            await until(lambda: len(listener.pcm) > 2 * RECEIVED_SAMPLE_RATE)
+        samples = np.frombuffer(listener.pcm, "<i2")[-RECEIVED_SAMPLE_RATE // 2 :].astype(float)
         spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
         assert np.argmax(spectrum) * 2 == pytest.approx(1_000, abs=4)
 
-    in_loop(scenario())
+    run(scenario())
 
 
-class Decoded:
-    """A track that gives 20 ms of each kind, one after the other at once, and then ends."""
+class DecodedTrack:
+    """A track that delivers 20 ms of each format without pauses, and then ends."""
 
-    def __init__(self, *kinds: tuple[int, str]) -> None:
-        self._kinds = list(kinds)
+    def __init__(self, *formats: tuple[int, str]) -> None:
+        self._formats = list(formats)
 
     async def recv(self) -> AudioFrame:
-        if not self._kinds:
+        if not self._formats:
             raise MediaStreamError
-        rate, layout = self._kinds.pop(0)
+        rate, layout = self._formats.pop(0)
         frame = AudioFrame(format="s16", layout=layout, samples=rate // 50)
         frame.planes[0].update(bytes(frame.planes[0].buffer_size))
         frame.sample_rate = rate
@@ -258,152 +258,154 @@ class Decoded:
 OPUS, G711 = (48_000, "stereo"), (8_000, "mono")
 
 
-def heard_s(*kinds: tuple[int, str]) -> float:
-    """Seconds that a listener gets of such a track, in no time."""
+def received_s(*formats: tuple[int, str]) -> float:
+    """Seconds of audio that the listener receives of such a track while the clock stands still."""
 
     async def scenario() -> float:
-        told = Told()
-        peer = WebRtcPeer(told, WebRtcPeerPolicy(), now=lambda: 0.0)
-        await peer._receive_audio(Decoded(*kinds))  # type: ignore[arg-type]
+        listener = RecordingListener()
+        peer = WebRtcPeer(listener, WebRtcPeerPolicy(), now=lambda: 0.0)
+        await peer._receive_audio(DecodedTrack(*formats))  # type: ignore[arg-type]
         await peer.aclose()
-        return len(told.pcm) / 2 / RECEIVED_SAMPLE_RATE
+        return len(listener.pcm) / 2 / RECEIVED_SAMPLE_RATE
 
     return asyncio.run(scenario())
 
 
-def test_a_caller_whose_codec_changes_in_the_middle_is_heard_on() -> None:
-    assert heard_s(OPUS, G711, OPUS) == pytest.approx(0.06, abs=0.01)
+def test_audio_continues_after_a_codec_change() -> None:
+    assert received_s(OPUS, G711, OPUS) == pytest.approx(0.06, abs=0.01)
 
 
-def test_audio_that_comes_faster_than_time_is_dropped_beyond_five_seconds() -> None:
-    assert heard_s(*[OPUS] * 400) == pytest.approx(5.0, abs=0.1)
+def test_audio_more_than_five_seconds_ahead_of_real_time_is_dropped() -> None:
+    assert received_s(*[OPUS] * 400) == pytest.approx(5.0, abs=0.1)
 
 
-def test_messages_arrive_both_ways_also_those_told_before_the_channel_opened() -> None:
+def test_messages_arrive_in_both_directions_also_those_sent_before_the_channel_opens() -> None:
     async def scenario() -> None:
-        browser, told = Browser(), Told()
+        browser, listener = Browser(), RecordingListener()
         browser.connection.addTrack(AudioStreamTrack())
-        peer = await WebRtcPeer.answer(await browser.offer(), told)
+        peer = await WebRtcPeer.answer(await browser.offer(), listener)
         peer.send_message("early")
         await browser.accept(peer.answer_sdp)
         async with asyncio.timeout(TIMEOUT_S):
             await browser.opened.wait()
         browser.channel.send("hello")
-        browser.channel.send(b"\xff bytes are read as text")
-        await until(lambda: len(told.messages) == 2)
+        browser.channel.send(b"\xff bytes are decoded as text")
+        await until(lambda: len(listener.messages) == 2)
         peer.send_message("late")
         await until(lambda: browser.messages == ["early", "late"])
-        assert told.messages == ["hello", "\ufffd bytes are read as text"]
+        assert listener.messages == ["hello", "\ufffd bytes are decoded as text"]
         await peer.aclose()
         await browser.close()
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_a_browser_that_hangs_up_is_told_of_once() -> None:
+def test_a_hang_up_of_the_browser_is_reported_once() -> None:
     async def scenario() -> None:
-        async with connected() as (browser, peer, told):
+        async with connected() as (browser, peer, listener):
             await browser.close()
             async with asyncio.timeout(TIMEOUT_S):
-                await told.closed.wait()
+                await listener.closed.wait()
             await peer.aclose()
-            peer.send_message("nobody hears this")
-        assert told.reasons == ["the browser hung up"]
+            peer.send_message("dropped")
+        assert listener.reasons == ["the browser hung up"]
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_closing_here_ends_the_browsers_side_too() -> None:
+def test_closing_ends_the_connection_of_the_browser() -> None:
     async def scenario() -> None:
-        async with connected() as (browser, peer, told):
+        async with connected() as (browser, peer, listener):
             peer.close("enough")
             peer.close("twice")
             await until(lambda: browser.connection.connectionState == "closed")
-        assert told.reasons == ["enough"]
+        assert listener.reasons == ["enough"]
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_a_tab_that_vanishes_without_a_word_is_given_up() -> None:
+def test_a_silent_browser_is_closed_after_the_timeout() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         ahead_s = 0.0
-        async with connected(now=lambda: loop.time() + ahead_s) as (browser, _, told):
-            await until(lambda: told.pcm)
+        async with connected(now=lambda: loop.time() + ahead_s) as (browser, _, listener):
+            await until(lambda: listener.pcm)
             for sender in browser.connection.getSenders():
-                await sender.stop()  # the microphone falls silent, as everything does
+                await sender.stop()  # no more packets, as from a closed tab
             await asyncio.sleep(0.2)
             ahead_s = 60.0
             async with asyncio.timeout(TIMEOUT_S):
-                await told.closed.wait()
-        assert told.reasons == ["nothing heard of the browser for 10 s"]
+                await listener.closed.wait()
+        assert listener.reasons == ["nothing heard of the browser for 10 s"]
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_an_offer_that_nobody_follows_up_is_given_up() -> None:
+def test_an_answered_offer_without_a_connection_is_closed_after_the_timeout() -> None:
     async def scenario() -> None:
-        browser, told = Browser(), Told()
+        browser, listener = Browser(), RecordingListener()
         browser.connection.addTrack(AudioStreamTrack())
-        peer = await WebRtcPeer.answer(await browser.offer(), told, WebRtcPeerPolicy(connect_timeout_s=0.05))
+        peer = await WebRtcPeer.answer(
+            await browser.offer(), listener, WebRtcPeerPolicy(connect_timeout_s=0.05)
+        )
         async with asyncio.timeout(TIMEOUT_S):
-            await told.closed.wait()
+            await listener.closed.wait()
         await peer.aclose()
-        assert told.reasons == ["not connected within 0.05 s"]
+        assert listener.reasons == ["not connected within 0.05 s"]
         await browser.close()
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_a_page_that_stops_reading_its_messages_is_hung_up_on() -> None:
+def test_a_page_that_does_not_read_its_messages_is_closed() -> None:
     async def scenario() -> None:
-        async with connected() as (browser, peer, told):
-            for number in range(1, 151):  # a page that reads gets more than may wait for one that does not
+        async with connected() as (browser, peer, listener):
+            for number in range(1, 151):  # more than the limit, but read at once
                 peer.send_message("x" * 10_000)
                 await until(lambda number=number: len(browser.messages) == number)
             browser.connection.sctp._handle_data = nothing  # type: ignore[method-assign, union-attr]
-            while not told.closed.is_set():
+            while not listener.closed.is_set():
                 peer.send_message("x" * 10_000)
                 await asyncio.sleep(0)
-            assert told.reasons == ["the page does not read its messages"]
+            assert listener.reasons == ["the page does not read its messages"]
 
-    in_loop(scenario())
+    run(scenario())
 
 
 async def nothing(*_: Any) -> None:
     pass
 
 
-def test_a_listener_without_a_microphone_hears() -> None:
+def test_a_browser_without_a_microphone_receives_speech() -> None:
     async def scenario() -> None:
-        browser, told = Browser(), Told()
+        browser, listener = Browser(), RecordingListener()
         browser.connection.addTransceiver("audio", direction="recvonly")
-        peer = await WebRtcPeer.answer(await browser.offer(), told)
+        peer = await WebRtcPeer.answer(await browser.offer(), listener)
         await browser.accept(peer.answer_sdp)
         async with asyncio.timeout(TIMEOUT_S):
-            await told.connected.wait()
+            await listener.connected.wait()
         await speak_until(peer, lambda: max(browser.levels, default=0) > 6_000)
         await peer.aclose()
         await browser.close()
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_video_is_declined_and_the_call_goes_on_without_it() -> None:
+def test_video_is_declined_and_audio_is_connected() -> None:
     async def scenario() -> None:
-        browser, told = Browser(), Told()
+        browser, listener = Browser(), RecordingListener()
         browser.connection.addTrack(AudioStreamTrack())
         browser.connection.addTransceiver("video", direction="sendrecv")
-        peer = await WebRtcPeer.answer(await browser.offer(), told)
+        peer = await WebRtcPeer.answer(await browser.offer(), listener)
         video = peer.answer_sdp[peer.answer_sdp.index("m=video") :]
         assert "a=inactive" in video.partition("m=application")[0]
         await browser.accept(peer.answer_sdp)
         async with asyncio.timeout(TIMEOUT_S):
-            await told.connected.wait()
+            await listener.connected.wait()
         await peer.aclose()
         await browser.close()
 
-    in_loop(scenario())
+    run(scenario())
 
 
 def without_candidates(sdp: str) -> tuple[str, list[str]]:
@@ -413,12 +415,12 @@ def without_candidates(sdp: str) -> tuple[str, list[str]]:
     return "\r\n".join(kept) + "\r\n", candidates
 
 
-def test_candidates_may_come_after_the_offer_in_any_number() -> None:
+def test_trickled_candidates_are_accepted_up_to_the_limit() -> None:
     async def scenario() -> None:
-        browser, told = Browser(), Told()
+        browser, listener = Browser(), RecordingListener()
         browser.connection.addTrack(AudioStreamTrack())
         sdp, candidates = without_candidates(await browser.offer())
-        peer = await WebRtcPeer.answer(sdp, told)
+        peer = await WebRtcPeer.answer(sdp, listener)
         answer, answered = without_candidates(peer.answer_sdp)
         await browser.accept(answer)
         for candidate in candidates:
@@ -432,96 +434,94 @@ def test_candidates_may_come_after_the_offer_in_any_number() -> None:
             parsed.sdpMid, parsed.sdpMLineIndex = "0", 0
             await browser.connection.addIceCandidate(parsed)
         async with asyncio.timeout(TIMEOUT_S):
-            await told.connected.wait()
+            await listener.connected.wait()
         await peer.aclose()
-        await peer.add_candidate(candidates[0], "0", 0)  # too late, and no error
+        await peer.add_candidate(candidates[0], "0", 0)  # ignored after the end
         await browser.close()
 
-    in_loop(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
     "candidate", ["candidate:1 x udp y 127.0.0.1 z typ host", "candidate:1 1 udp 1 127.0.0.1 port typ host"]
 )
-def test_a_candidate_that_cannot_be_read_is_a_bad_offer_and_the_call_goes_on(candidate: str) -> None:
+def test_an_unparsable_candidate_raises_invalid_offer_and_keeps_the_connection(candidate: str) -> None:
     async def scenario() -> None:
-        async with connected() as (_, peer, told):
-            with pytest.raises(InvalidOffer, match="cannot be read"):
+        async with connected() as (_, peer, listener):
+            with pytest.raises(InvalidOffer, match="cannot be parsed"):
                 await peer.add_candidate(candidate, "0", 0)
-            assert not told.closed.is_set()
+            assert not listener.closed.is_set()
 
-    in_loop(scenario())
+    run(scenario())
 
 
 def broken(sdp: str, kind: str) -> str:
     match kind:
         case "no ICE password":
             return "\r\n".join(line for line in sdp.splitlines() if not line.startswith("a=ice-pwd")) + "\r\n"
-        case "no codec of ours":
+        case "no supported codec":
             return sdp.replace("opus", "wax").replace("G722", "horn").replace("PCM", "pipe")
-        case "numbers that are none":
+        case "invalid number":
             return sdp.replace("a=rtpmap:96", "a=rtpmap:ninety-six")
         case _:
             return sdp[: sdp.index("m=audio") + 40] + "\r\n"
 
 
-@pytest.mark.parametrize(
-    "kind", ["no ICE password", "no codec of ours", "numbers that are none", "cut in a line"]
-)
-def test_an_offer_that_cannot_be_answered_is_a_bad_offer_and_leaves_nothing(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["no ICE password", "no supported codec", "invalid number", "cut in a line"])
+def test_an_unanswerable_offer_raises_invalid_offer_and_leaves_no_task(kind: str) -> None:
     async def scenario() -> None:
-        browser, told = Browser(), Told()
+        browser, listener = Browser(), RecordingListener()
         browser.connection.addTrack(AudioStreamTrack())
         offer = await browser.offer()
         before = len(asyncio.all_tasks())
         with pytest.raises(InvalidOffer):
-            await WebRtcPeer.answer(broken(offer, kind), told)
+            await WebRtcPeer.answer(broken(offer, kind), listener)
         assert len(asyncio.all_tasks()) == before
-        assert told.reasons == []
+        assert listener.reasons == []
         await browser.close()
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_a_browser_that_goes_while_it_is_answered_leaves_nothing() -> None:
+def test_cancelling_an_answer_at_any_step_leaves_no_task_file_or_thread() -> None:
     async def scenario() -> None:
-        browser, told = Browser(), Told()
+        browser, listener = Browser(), RecordingListener()
         browser.connection.addTrack(AudioStreamTrack())
         offer = await browser.offer()
         await asyncio.sleep(0.1)
         before = footprint()
         for steps in range(25):
-            answering = asyncio.create_task(WebRtcPeer.answer(offer, told))
+            answering = asyncio.create_task(WebRtcPeer.answer(offer, listener))
             for _ in range(steps):
                 await asyncio.sleep(0)
             answering.cancel()
             await asyncio.wait({answering})
             if not answering.cancelled():
                 await answering.result().aclose()
-        await until(lambda: is_at_most(footprint(), before))  # aiortc's tasks find out
+        await until(lambda: is_at_most(footprint(), before))  # aiortc's tasks end a little later
         await browser.close()
 
-    in_loop(scenario())
+    run(scenario())
 
 
-def test_a_browser_may_offer_again_in_the_middle_of_a_call() -> None:
+def test_a_browser_may_renegotiate_during_a_call() -> None:
     async def scenario() -> None:
-        async with connected() as (browser, peer, told):
+        async with connected() as (browser, peer, listener):
             await peer.renegotiate(await browser.offer())
             await browser.accept(peer.answer_sdp)
             await speak_until(peer, lambda: max(browser.levels, default=0) > 6_000)
             with pytest.raises(InvalidOffer):
                 await peer.renegotiate("v=0\r\n")
-            assert not told.closed.is_set()
+            assert not listener.closed.is_set()
 
-    in_loop(scenario())
+    run(scenario())
 
 
 # Fifty calls
 
 
 def footprint() -> tuple[int, int, int]:
-    """Tasks, open files, threads but those of the executor, which keeps what it once had."""
+    """Numbers of tasks, open files and threads; executor threads are not counted because they stay."""
     gc.collect()
     threads = [thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
     return len(asyncio.all_tasks()), len(os.listdir("/dev/fd")), len(threads)
@@ -537,15 +537,15 @@ def resident_mb() -> float:
 
 
 async def one_call(number: int) -> None:
-    async with connected() as (browser, peer, told):
-        await speak_until(peer, lambda: told.pcm and browser.levels)
+    async with connected() as (browser, peer, listener):
+        await speak_until(peer, lambda: listener.pcm and browser.levels)
         if number % 2:
             await browser.close()
             async with asyncio.timeout(TIMEOUT_S):
-                await told.closed.wait()
+                await listener.closed.wait()
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="counts memory as Linux tells it")
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads the resident memory from /proc")
 def test_fifty_calls_leave_no_task_file_thread_or_memory_behind() -> None:
     async def scenario() -> None:
         for number in range(10):
@@ -554,6 +554,6 @@ def test_fifty_calls_leave_no_task_file_thread_or_memory_behind() -> None:
         for number in range(50):
             await one_call(number)
         await until(lambda: is_at_most(footprint(), before))
-        assert resident_mb() - before_mb < 12  # of 50 calls; aiortc's own is 0.05 MB a call and flattens
+        assert resident_mb() - before_mb < 12  # for 50 calls; aiortc itself grows by 0.05 MB a call at first
 
-    in_loop(scenario())
+    run(scenario())

@@ -99,7 +99,7 @@ def test_an_offer_that_is_not_posted_as_json_is_refused() -> None:
 @pytest.mark.parametrize(
     ("sdp", "named"),
     [
-        ("hello", "no SDP"),
+        ("hello", "not SDP"),
         ("v=0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\n", "no audio"),
         ("v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n", "cannot be answered"),
     ],
