@@ -1,13 +1,13 @@
-"""Hold a phone or browser call from your own program: a small parrot that says which key was pressed.
+"""Attach to a phone or browser call from your own program and say which key the caller presses.
 
-Start the gateway with nobody on the line, then this program, then call:
+Start the gateway without an agent, then this program, then a call:
 
     vivavoce serve --agent none
     python attach_to_a_call.py
     vivavoce phone 127.0.0.1 9092 --seconds 15 --dtmf 12 --out heard.wav
 
-It waits for a call that nobody holds, speaks as a language model would write (token by token), tells the
-words as the caller hears them, and lets the caller interrupt. Needs only ``pip install websockets``.
+The program waits for a call without an agent, sends text word by word as a language model does, prints the
+words when the caller hears them, and lets the caller interrupt. It needs only ``pip install websockets``.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ GATEWAY = "ws://127.0.0.1:8080/v1/calls/next/socket"
 
 
 async def say(call: ClientConnection, text: str) -> None:
-    """Send an utterance piece by piece, at the pace of a language model."""
+    """Send an utterance word by word, at the pace of a language model."""
     for word in text.split(" "):
         await call.send(json.dumps({"type": "text", "text": word + " "}))
         await asyncio.sleep(0.025)
@@ -28,7 +28,7 @@ async def say(call: ClientConnection, text: str) -> None:
 
 
 async def attach(gateway: str) -> None:
-    """Hold one call until it is over."""
+    """Answer one call until it ends."""
     async with connect(gateway) as call:
         await call.send(json.dumps({"type": "on_speech", "action": "discard"}))
         async for message in call:

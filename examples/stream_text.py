@@ -1,10 +1,10 @@
-"""Speak standard input while it is still being written, over vivavoce's WebSocket: s16le at 24 kHz comes out.
+"""Speak standard input line by line over vivavoce's WebSocket; writes s16le at 24 kHz to standard output.
 
     vivavoce serve
     echo "Read me as I arrive." | python stream_text.py | aplay -f S16_LE -r 24000
 
-Each word is shown with its time as its audio comes. Needs only ``pip install websockets``; a key, where the
-server asks for one, is taken from the environment, VIVAVOCE_KEY.
+Each word is printed with its time when its audio arrives. Needs only ``pip install websockets``. If the
+server requires a key, set VIVAVOCE_KEY in the environment.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ SERVER = "ws://127.0.0.1:8080"
 
 
 async def write(socket: ClientConnection) -> None:
-    """Send standard input as it comes, then its end."""
+    """Send the lines of standard input, then the end of the text."""
     await socket.send(json.dumps({"type": "session.config", "response_format": "pcm", "word_times": True}))
     while line := await asyncio.to_thread(sys.stdin.readline):
         await socket.send(json.dumps({"type": "input.text", "text": line}))
@@ -26,7 +26,7 @@ async def write(socket: ClientConnection) -> None:
 
 
 async def listen(socket: ClientConnection) -> None:
-    """Write audio to standard output until the utterance is over."""
+    """Write the audio to standard output until the utterance ends."""
     async for message in socket:
         if isinstance(message, bytes):
             sys.stdout.buffer.write(message)
@@ -44,7 +44,7 @@ async def listen(socket: ClientConnection) -> None:
 
 
 async def speak(server: str) -> None:
-    """Speak one text."""
+    """Stream one text to the server and its speech back."""
     key = os.environ.get("VIVAVOCE_KEY")
     headers = {"Authorization": f"Bearer {key}"} if key else None
     async with connect(f"{server}/v1/audio/speech/stream", additional_headers=headers, proxy=None) as socket:
