@@ -165,7 +165,7 @@ def make_whisper() -> STTService:
 
 @cache
 def opening_engine() -> asyncio.Task[Engine]:
-    """Return the task that opens the engine of all calls; start it before the first call, it takes seconds."""
+    """Return the task that opens the engine of all calls; start it before the first call."""
     return asyncio.create_task(Engine.open())
 
 

@@ -3,8 +3,9 @@
 The peer queues the audio that it receives and plays it in real time. It holds at most ``max_ahead_s`` of our
 audio, so that little is left to drop at a barge-in. After every ``mark_every_ms`` of speech it is asked to
 report (a mark) when it has played the audio before the mark. Between two reports the position is assumed to
-advance in real time, never past the audio sent. When told to drop their queue, some peers echo their marks
-(Twilio) and others forget them (Asterisk's chan_websocket); reports of dropped marks are therefore ignored.
+advance in real time, never past the audio sent. At a barge-in the peer is asked to drop its queue; some peers
+then echo the dropped marks (Twilio) and others forget them (Asterisk's chan_websocket). Reports of dropped
+marks are therefore ignored.
 
     sent        |=====m0=====m1=====m2=====m3==|
     played      |=========>                          m0 was reported 60 ms ago: position = m0 + 60 ms

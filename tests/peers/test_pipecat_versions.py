@@ -1,4 +1,4 @@
-"""What is said of Pipecat's versions is what is tested."""
+"""The Pipecat versions in the documentation against those that CI tests."""
 
 import re
 from pathlib import Path
@@ -13,17 +13,17 @@ def read(name: str) -> str:
 
 
 def oldest() -> str:
-    """The version that CI installs beside the newest."""
+    """Return the version that CI tests besides the newest."""
     found = re.search(r"^version=(\S+)$", read("tests/peers/pipecat_oldest.sh"), re.MULTILINE)
     assert found
     return found[1]
 
 
-def test_the_oldest_version_tested_is_the_oldest_allowed() -> None:
+def test_the_oldest_tested_version_is_the_oldest_allowed() -> None:
     (allowed,) = re.findall(r"pipecat-ai\[.*?\]>=([\d.]+),<2", read("pyproject.toml"))
     assert oldest().removesuffix(".0") == allowed
 
 
-@pytest.mark.parametrize("page", ["README.md", "examples/pipecat_community_listing.md"])
-def test_the_oldest_version_tested_is_the_one_named(page: str) -> None:
-    assert f"v{oldest()}, the oldest that it works with" in " ".join(read(page).split())
+@pytest.mark.parametrize("page", ["adapters/pipecat/README.md", "examples/pipecat_community_listing.md"])
+def test_the_documentation_names_the_oldest_tested_version(page: str) -> None:
+    assert f"v{oldest()}, the oldest supported version" in " ".join(read(page).split())

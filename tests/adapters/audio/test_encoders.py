@@ -60,12 +60,12 @@ def lag_and_likeness(
 ) -> tuple[float, float]:
     """Delay of ``heard`` in milliseconds, and its correlation with the input when aligned."""
     time = np.arange(round(len(samples) * rate / 24_000)) * 24_000 / rate
-    said = np.interp(time, np.arange(len(samples)), samples)
-    size = 2 ** int(np.ceil(np.log2(len(heard) + len(said))))
-    across = np.fft.irfft(np.fft.rfft(heard, size) * np.conj(np.fft.rfft(said, size)), size)
+    source = np.interp(time, np.arange(len(samples)), samples)
+    size = 2 ** int(np.ceil(np.log2(len(heard) + len(source))))
+    across = np.fft.irfft(np.fft.rfft(heard, size) * np.conj(np.fft.rfft(source, size)), size)
     lag = int(np.argmax(across))
-    length = min(len(said), len(heard) - lag)
-    return 1_000 * lag / rate, float(np.corrcoef(heard[lag : lag + length], said[:length])[0, 1])
+    length = min(len(source), len(heard) - lag)
+    return 1_000 * lag / rate, float(np.corrcoef(heard[lag : lag + length], source[:length])[0, 1])
 
 
 @pytest.mark.parametrize("codec", CODECS)

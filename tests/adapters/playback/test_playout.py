@@ -584,18 +584,18 @@ def test_a_barge_in_reports_the_utterance_being_heard() -> None:
 
     first = queued()
     played(first, range(1))
-    told = first.discard(at(0))
-    assert (told.utterance, told.words, told.text_stop, told.cut_ms) == (0, (one,), 3, pytest.approx(80))
+    lost = first.discard(at(0))
+    assert (lost.utterance, lost.words, lost.text_stop, lost.cut_ms) == (0, (one,), 3, pytest.approx(80))
 
     between = queued()
     played(between, range(2))
-    told = between.discard(at(1))
-    assert (told.utterance, told.words, told.text_stop, told.cut_ms) == (0, (one,), 4, pytest.approx(60))
+    lost = between.discard(at(1))
+    assert (lost.utterance, lost.words, lost.text_stop, lost.cut_ms) == (0, (one,), 4, pytest.approx(60))
 
     second = queued()
     played(second, range(3))
-    told = second.discard(at(2))
-    assert (told.utterance, told.words, told.text_stop, told.cut_ms) == (1, (two,), 3, pytest.approx(40))
+    lost = second.discard(at(2))
+    assert (lost.utterance, lost.words, lost.text_stop, lost.cut_ms) == (1, (two,), 3, pytest.approx(40))
 
 
 def test_words_of_the_utterance_after_a_barge_in_count_from_its_beginning() -> None:
