@@ -271,7 +271,7 @@ class WebRtcPeer:
         # to a page that never sends anything (it listens and has no channel).
         last_received_at = self._last_received_at
         if last_received_at is not None and self._now() - last_received_at > self._policy.silence_timeout_s:
-            self.close(f"nothing heard of the browser for {self._policy.silence_timeout_s:g} s")
+            self.close(f"no audio or message from the browser for {self._policy.silence_timeout_s:g} s")
             return
         self._set_timer(_LIVENESS_CHECK_S, self._check_alive)
 

@@ -336,7 +336,7 @@ def test_a_silent_browser_is_closed_after_the_timeout() -> None:
             ahead_s = 60.0
             async with asyncio.timeout(TIMEOUT_S):
                 await listener.closed.wait()
-        assert listener.reasons == ["nothing heard of the browser for 10 s"]
+        assert listener.reasons == ["no audio or message from the browser for 10 s"]
 
     run(scenario())
 
