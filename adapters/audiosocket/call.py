@@ -1,7 +1,7 @@
 """One AudioSocket call on an event loop: its socket, its timers, and the task that serves it.
 
-``server_connection`` has the rules of a call; ``AudioSocketCall`` applies them to an asyncio transport and ends
-calls so that Asterisk continues with its dial plan. The application decides which calls are accepted
+``server_connection`` has the rules of a call; ``AudioSocketCall`` applies them to an asyncio transport and
+ends calls so that Asterisk continues with its dial plan. The application decides which calls are accepted
 (``CallApplication``) and what happens on each of them (``CallHandler``).
 
     connection_made --admit--> waiting for the id --CallId: open, run--> in the call --> ended --> closed

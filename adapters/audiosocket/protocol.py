@@ -135,16 +135,6 @@ def _audio_kind(sample_rate: int) -> _MessageKind:
     return _MessageKind(AudioSocketAudio, range(2, max_bytes + 1, 2), f"2 to {max_bytes}, an even number")
 
 
-# Names of the messages in errors.
-_MESSAGE_NAMES: Final[Mapping[type[AudioSocketMessage], str]] = MappingProxyType(
-    {
-        CallId: "CallId",
-        AudioSocketAudio: "Audio",
-        Dtmf: "Dtmf",
-        Hangup: "Hangup",
-        AudioSocketError: "Error",
-    }
-)
 _KINDS: Final[Mapping[int, _MessageKind]] = MappingProxyType(
     {
         0x00: _MessageKind(Hangup, range(0, 1), "0"),
@@ -209,14 +199,14 @@ class _SideState:
             self.may_send = TRANSITIONS[self.role][state]
 
     def transition_error(self, event: type[AudioSocketMessage]) -> str:
-        return f"a {self.role.value} must not send {_MESSAGE_NAMES[event]} {self.state.value}"
+        return f"a {self.role.value} must not send {_message_name(event)} {self.state.value}"
 
 
 class AudioSocketConnection:
     """One call as seen by ``role``: converts the peer's bytes to events, and our events to bytes.
 
-    After each ``receive_data`` or ``receive_eof``, take every event of ``events()``; the connection then holds
-    at most one incomplete message.
+    After each ``receive_data`` or ``receive_eof``, take every event of ``events()``; the connection then
+    holds at most one incomplete message.
     """
 
     def __init__(self, role: AudioSocketRole) -> None:
@@ -295,7 +285,8 @@ class AudioSocketConnection:
             self._fail(self._peer_side.transition_error(message_kind.event))
         if length not in message_kind.lengths:
             self._fail(
-                f"got {_MESSAGE_NAMES[message_kind.event]} ({kind:#04x}) with {length} bytes; allowed: {message_kind.allowed}"
+                f"got {_message_name(message_kind.event)} ({kind:#04x}) with {length} bytes; "
+                f"allowed: {message_kind.allowed}"
             )
 
     def _parse(self, kind: int, payload: bytes) -> AudioSocketMessage:
@@ -314,9 +305,7 @@ class AudioSocketConnection:
             case _:
                 return AudioSocketError(int.from_bytes(payload))
 
-    def _check_for_g711(
-        self, detector: G711Detector, audio: AudioSocketAudio
-    ) -> Iterator[MislabelledG711]:
+    def _check_for_g711(self, detector: G711Detector, audio: AudioSocketAudio) -> Iterator[MislabelledG711]:
         verdict = detector.verdict(audio.sample_rate, audio.payload)
         if verdict is None:
             return
@@ -335,6 +324,10 @@ class AudioSocketConnection:
         self._failure = reason
         self._buffer.clear()
         raise AudioSocketProtocolError(reason)
+
+
+def _message_name(event: type[AudioSocketMessage]) -> str:
+    return event.__name__.removeprefix("AudioSocket")
 
 
 def encode(event: AudioSocketMessage) -> bytes:

@@ -57,7 +57,7 @@ class AudioSocketServer:
         self._listener = await loop.create_server(self.new_call, host, port)
 
     async def listen_on(self, sock: socket.socket) -> None:
-        """Listen on a bound socket, which ``aclose`` closes. Raises OSError if another socket listens there."""
+        """Listen on a bound socket, which ``aclose`` closes. Raises OSError if its address is in use."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self.new_call, sock=sock)
 

@@ -46,7 +46,8 @@ class AudioSocketTimeouts:
 class AudioSocketServerConnection:
     """The connection of one caller, accepted at ``now``.
 
-    After each ``receive_data`` or ``receive_eof``, take ``events``, then call ``check_deadline`` at ``deadline``.
+    After each ``receive_data`` or ``receive_eof``, take ``events``, then call ``check_deadline`` at
+    ``deadline``.
     """
 
     def __init__(self, now: float, timeouts: AudioSocketTimeouts) -> None:
@@ -101,9 +102,7 @@ class AudioSocketServerConnection:
             return
         if not self._has_id:
             raise AudioSocketProtocolError(f"no call id within {self._timeouts.first_message_s:g} s")
-        raise AudioSocketProtocolError(
-            f"a message stayed incomplete for {self._timeouts.stalled_s:g} s"
-        )
+        raise AudioSocketProtocolError(f"a message stayed incomplete for {self._timeouts.stalled_s:g} s")
 
     def encode_packet(self, packet: AudioSocketAudio, unsent_bytes: int) -> bytes:
         """Return the message to write at once, or b"" to drop it because more than two are unsent."""
@@ -117,7 +116,7 @@ class AudioSocketServerConnection:
 
     @property
     def has_stalled(self) -> bool:
-        """Whether the peer has read nothing for ``stalled_s``, so that a hangup message would not reach it."""
+        """Whether the peer has read nothing for ``stalled_s``; a hangup message would not reach it."""
         return self._consecutive_drops * PTIME_S >= self._timeouts.stalled_s
 
     def encode_hangup(self) -> bytes:

@@ -2,8 +2,8 @@
 
     from vivavoce.adapters.pipecat import VivavoceTTSService
 
-Raises MissingExtra, whose message is the pip line, if Pipecat is not installed. These plug-ins use the sockets of
-Pipecat, websockets and asyncio.
+Raises MissingExtra, whose message is the pip line, if Pipecat is not installed. These plug-ins use the
+sockets of Pipecat, websockets and asyncio.
 """
 
 from ...tts_engine.errors import MissingExtra

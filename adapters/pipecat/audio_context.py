@@ -85,7 +85,8 @@ class SpeechSource:
     """An utterance in progress."""
 
     stream: UtteranceTextStream
-    # Waits for the next audio, s16le at the service's rate, possibly empty; None at the end; raises VivavoceError.
+    # Waits for the next audio, s16le at the service's rate, possibly empty, or None at the end.
+    # Raises VivavoceError.
     next_piece: Callable[[], Awaitable[SpeechPiece | None]]
 
 
@@ -126,8 +127,7 @@ class AudioContextPlayback:
             await self._host.close_clause(self.context_id)
         stop = math.inf if self.text_ended else self._host.accepted_characters(self.context_id)
         count = sum(
-            1
-            for _ in itertools.takewhile(lambda pending: pending[0].text_stop <= stop, self._pending_words)
+            1 for _ in itertools.takewhile(lambda pending: pending[0].text_stop <= stop, self._pending_words)
         )
         accepted, self._pending_words = self._pending_words[:count], self._pending_words[count:]
         if accepted:

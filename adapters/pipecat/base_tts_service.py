@@ -1,11 +1,12 @@
 """Base class of the Pipecat text-to-speech services.
 
-    LLMTextFrame -> run_tts -> SpeechSource.stream.push_text                     returns at once, for each token
+    LLMTextFrame -> run_tts -> SpeechSource.stream.push_text                     returns at once, each token
     TTSAudioRawFrame, word times <- AudioContextPlayback.speak <- SpeechSource   one task a context, paced
 
-Pipecat plays one audio context after the other. A playback sends nothing before its context is the played one,
-so that word times count from what the listener really hears, gaps included. Text that was not heard does not
-enter the conversation, neither after an interruption nor after a failure; ``word_timing`` implements this.
+Pipecat plays one audio context after the other. A playback sends nothing before its context is the played
+one, so that word times count from what the listener really hears, gaps included. Text that was not heard does
+not enter the conversation, neither after an interruption nor after a failure; ``word_timing`` implements
+this.
 
 ``engine_tts_service`` has an engine in this process, ``remote_tts_service`` uses a server.
 
@@ -79,7 +80,8 @@ class BaseVivavoceTTSService(TTSService):
                 taken; ``math.inf`` to hand on audio as soon as it is rendered, for transports that take it
                 faster than real time.
             settings: Model, voice, language and speed.
-            text_aggregation_mode: ``TOKEN`` starts with the first clause, ``SENTENCE`` with the first sentence.
+            text_aggregation_mode: ``TOKEN`` starts with the first clause, ``SENTENCE`` with the first
+                sentence.
             stop_frame_timeout_s: Seconds without audio after which Pipecat closes a context.
             **kwargs: Arguments of ``TTSService``.
         """

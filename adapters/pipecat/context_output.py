@@ -60,7 +60,7 @@ class ContextOutput:
     def schedule_audio(
         self, duration_s: float, begin_s: float, words: list[Word]
     ) -> list[tuple[Word, float]]:
-        """Account for the audio to be added next; return ``words`` with their times as Pipecat counts them."""
+        """Account for the audio to be added next; return ``words`` with times as Pipecat counts them."""
         starts_ns = self.playhead.play(self._service.get_clock().get_time(), duration_s)
         return [
             (word, self.playhead.word_time_s(starts_ns + round((word.start_s - begin_s) * NANOSECONDS_PER_S)))

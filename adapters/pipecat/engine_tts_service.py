@@ -160,8 +160,8 @@ class VivavoceTTSService(BaseVivavoceTTSService):
                 logger.warning(f"{self}: numbers in {language} will be read as in English")
         elif _primary_subtag(voice_language) != _primary_subtag(str(language)):
             logger.warning(
-                f"{self}: voice {voice!r} speaks {voice_language}, not {language}; text in that language will be "
-                f"read as if it were {voice_language}"
+                f"{self}: voice {voice!r} speaks {voice_language}, not {language}; text in that language "
+                f"will be read as if it were {voice_language}"
             )
 
     async def _vivavoce_teardown(self) -> None:

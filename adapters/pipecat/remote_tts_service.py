@@ -1,13 +1,14 @@
 """Pipecat text-to-speech service that uses a vivavoce server: ``VivavoceWebsocketTTSService``.
 
-    LLMTextFrame -> run_tts -> _RemoteSpeechSource.push_text -> ... socket ...        returns at once, for each token
+    LLMTextFrame -> run_tts -> _RemoteSpeechSource.push_text -> ... socket ...    returns at once, each token
     TTSAudioRawFrame, word times <- AudioContextPlayback <- _RemoteSpeechSource.next_piece <- ... socket ...
 
 ``base_tts_service`` connects speech and pipeline, as with an engine in the same process. The connections come
 from ``client``: it keeps them open, lends each to one utterance at a time, and closes those that break.
 
-Source: pipecat-ai 1.14.0, services/tts_service.py and websocket_service.py, read. This service does not derive
-from Pipecat's ``WebsocketTTSService``, which owns a single socket and reconnects while an utterance waits.
+Source: pipecat-ai 1.14.0, services/tts_service.py and websocket_service.py, read. This service does not
+derive from Pipecat's ``WebsocketTTSService``, which owns a single socket and reconnects while an utterance
+waits.
 """
 
 # Pipecat is typed, but its functions do not declare what they return.
@@ -64,7 +65,8 @@ class _RemoteSpeechSource:
     def push_text(self, text: str) -> None:
         if len(self.text) + len(text) > MAX_UTTERANCE_CHARACTERS:
             raise BadText(
-                f"got {len(self.text) + len(text)} characters in one utterance; allowed are {MAX_UTTERANCE_CHARACTERS}"
+                f"got {len(self.text) + len(text)} characters in one utterance; "
+                f"allowed are {MAX_UTTERANCE_CHARACTERS}"
             )
         self.text += text
         self._append_input(text)
@@ -176,9 +178,9 @@ async def _send(utterance: RemoteUtterance, item: str | _InputSignal) -> None:
 class VivavoceWebsocketTTSService(BaseVivavoceTTSService):
     """Speaks an LLM's tokens as they are written, with a vivavoce server.
 
-    In a pipeline it behaves like ``VivavoceTTSService``: words enter the LLM's context when they are heard, no
-    audio frame follows an ``InterruptionFrame``, and the server stops rendering an interrupted utterance. The
-    server sends audio at the pipeline's rate, so set ``PipelineParams(audio_out_sample_rate=8000)`` for
+    In a pipeline it behaves like ``VivavoceTTSService``: words enter the LLM's context when they are heard,
+    no audio frame follows an ``InterruptionFrame``, and the server stops rendering an interrupted utterance.
+    The server sends audio at the pipeline's rate, so set ``PipelineParams(audio_out_sample_rate=8000)`` for
     telephones.
 
     Connections are opened in advance, and again when the server has been away. While it is away, each reply

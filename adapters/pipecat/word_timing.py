@@ -1,7 +1,7 @@
 """Word times in a Pipecat pipeline: when a word is heard, and which text counts as heard.
 
-``Playhead`` computes when audio handed to the pipeline reaches the listener. ``ClauseSequencer`` lets words into
-the conversation clause by clause.
+``Playhead`` computes when audio handed to the pipeline reaches the listener. ``ClauseSequencer`` lets words
+into the conversation clause by clause.
 
 Source: pipecat-ai 1.14.0, utils/context/*.py, read and measured.
 """
@@ -29,7 +29,8 @@ class Playhead:
     """Computes when audio is heard, assuming that the transport plays it without a pause.
 
     Times are nanoseconds of the pipeline's clock. Pipecat counts the words of a context from its first audio,
-    or from the last word before it if that is later (``WordTimestampTracker``); ``word_time_s`` does the same.
+    or from the last word before it if that is later (``WordTimestampTracker``); ``word_time_s`` does the
+    same.
     """
 
     def __init__(self) -> None:

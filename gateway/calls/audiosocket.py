@@ -1,7 +1,7 @@
 """AudioSocket calls of the gateway: Asterisk connects over TCP, and an agent speaks on each call.
 
-``adapters.audiosocket.server`` accepts connections and applies the protocol's rules. Here each of them becomes
-a ``Call`` in the registry, paced by the gateway's clock and served by the agent.
+``adapters.audiosocket.server`` accepts connections and applies the protocol's rules. Here each of them
+becomes a ``Call`` in the registry, paced by the gateway's clock and served by the agent.
 """
 
 import logging

@@ -53,7 +53,7 @@ from vivavoce.gateway.cli.bench.trace import PACKET_S
 from vivavoce.tts_engine.engine import Engine
 
 if TYPE_CHECKING:
-    from vivavoce.adapters.pipecat.audiosocket.server import AudioSocketTransport, PipecatAudioSocketServer
+    from vivavoce.adapters.pipecat import AudioSocketTransport, PipecatAudioSocketServer
 
 TOKENS_PER_S = 40.0  # a hosted language model
 SAMPLE_RATE = 8_000
@@ -248,7 +248,7 @@ async def _time_first_audio(worker: PipelineWorker, probe: FrameProbe, text: str
 
 async def measure_our_service(count: int) -> list[float]:
     """Our service."""
-    from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
+    from vivavoce.adapters.pipecat import VivavoceTTSService
 
     async with await Engine.open() as engine:
         return await measure_first_audio(VivavoceTTSService(engine=engine), count)
@@ -279,7 +279,7 @@ class ScriptedBots:
 
     async def __call__(self, transport: "AudioSocketTransport") -> None:
         """Hold one call."""
-        from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
+        from vivavoce.adapters.pipecat import VivavoceTTSService
 
         call_record = BotCallRecord(str(transport.caller.call_id), text=self._paragraph())
         probe, context = FrameProbe(), LLMContext()
@@ -386,7 +386,7 @@ async def word_times(engine: Engine, text: str) -> list[tuple[float, float, int]
 
 async def answer_calls(part: BotScript, calls: int, out: Path) -> None:
     """Answer until standard input closes; each line read there takes the process's state."""
-    from vivavoce.adapters.pipecat.audiosocket.server import PipecatAudioSocketServer
+    from vivavoce.adapters.pipecat import PipecatAudioSocketServer
 
     record = BotsRecord()
     loop = asyncio.get_running_loop()
@@ -410,7 +410,7 @@ async def answer_calls(part: BotScript, calls: int, out: Path) -> None:
 
 async def _wait_idle(server: "PipecatAudioSocketServer") -> None:
     async with asyncio.timeout(60):
-        while server.active_bots:  # noqa: ASYNC110 - nobody announces it
+        while server.active_bots:
             await asyncio.sleep(0.1)
     await asyncio.sleep(1.0)
 

@@ -43,9 +43,12 @@ from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketRole,
     CallId,
 )
-from vivavoce.adapters.pipecat.audiosocket.server import AudioSocketTransport, PipecatAudioSocketServer
-from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
-from vivavoce.adapters.pipecat.remote_tts_service import VivavoceWebsocketTTSService
+from vivavoce.adapters.pipecat import (
+    AudioSocketTransport,
+    PipecatAudioSocketServer,
+    VivavoceTTSService,
+    VivavoceWebsocketTTSService,
+)
 from vivavoce.gateway.calls.agents import llm_tokens
 from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.tts_engine.chunk import Word

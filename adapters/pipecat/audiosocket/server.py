@@ -1,46 +1,43 @@
-"""Phone calls for Pipecat: Asterisk dials in over AudioSocket, and each call is a transport of its own.
+"""Telephone calls for Pipecat: Asterisk connects over AudioSocket, and each call becomes a transport.
 
-    async def answer(transport: AudioSocketTransport) -> None:      # one call, from ring to hang-up
+    async def answer(transport: AudioSocketTransport) -> None:      # one call
         pipeline = Pipeline([transport.input(), stt, user, llm, tts, transport.output(), assistant])
         ...
 
-    async with AudioSocketServer(answer, port=9092) as server:
+    async with PipecatAudioSocketServer(answer, port=9092) as server:
         await server.wait_closed()
 
-What it owes Asterisk: one whole message in one write, 20 ms each, on an absolute schedule from the call's
-first moment on, silence included; whole packets dropped where the peer falls behind; never a part of a
-message, never kinds 0x01, 0x03 or 0xff; always reading. Here is the server; a connection of it is
-``pipecat_audiosocket_leg``, a call in a pipeline ``pipecat_audiosocket_transport``.
+``adapters.audiosocket.server`` accepts the connections and applies the protocol's rules.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 from uuid import UUID
 
-from ....tts_engine.errors import MissingExtra
-from .call_protocol import PipecatAudioSocketProtocol
+from loguru import logger
+
+from ...audiosocket.call import AudioSocketCall
+from ...audiosocket.server import AudioSocketServer, TimerPacer
+from ...audiosocket.server_connection import AudioSocketTimeouts
+from .call_handler import PipecatCallHandler
 from .transport import AudioSocketCaller, AudioSocketParams, AudioSocketTransport
 
-try:
-    from loguru import logger
-except ModuleNotFoundError as error:
-    raise MissingExtra("the Pipecat transport", "pipecat") from error
-
-__all__ = ["AudioSocketCaller", "AudioSocketParams", "AudioSocketTransport", "PipecatAudioSocketServer"]
+_TIMEOUTS: Final = AudioSocketTimeouts(first_message_s=5.0, stalled_s=5.0)
 
 
 class PipecatAudioSocketServer:
-    """Accepts calls and hands out one transport a call.
+    """Accepts calls and creates a transport for each.
 
-    ``answer(transport)`` runs in a task of its own and has the call until it returns; then, and when it
-    raises, the call is hung up. Calls beyond ``max_calls`` are refused at once.
+    ``answer(transport)`` runs in a task of its own. The call is hung up when it returns or raises. Calls
+    beyond ``max_calls`` are refused at once.
 
     Args:
-        answer: What is done with a call.
+        answer: Serves one call.
         host: Address to listen on.
-        port: Port; 0 for any free one, see ``port``.
-        params: Makes the parameters of each call; the transport takes them as they are.
-        max_calls: Calls at once.
+        port: Port; 0 for any free port, see ``port``.
+        params: Creates the parameters of each call.
+        max_calls: Maximum number of simultaneous calls.
     """
 
     def __init__(
@@ -52,16 +49,12 @@ class PipecatAudioSocketServer:
         params: Callable[[], AudioSocketParams] = AudioSocketParams,
         max_calls: int = 100,
     ) -> None:
-        self._params = params
         self._answer = answer
         self._address = host, port
+        self._params = params
         self._max_calls = max_calls
-        self._call_protocols: set[PipecatAudioSocketProtocol] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._connection_count = 0
-        self._all_disconnected = asyncio.Event()
-        self._all_disconnected.set()
-        self._listener: asyncio.Server | None = None
+        self._admitted: set[AudioSocketCall] = set()  # calls that have not ended
+        self._server = AudioSocketServer(self, pacer=TimerPacer(), timeouts=_TIMEOUTS)
         self._closed = asyncio.Event()
 
     async def __aenter__(self) -> "PipecatAudioSocketServer":
@@ -73,79 +66,64 @@ class PipecatAudioSocketServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on; after ``start``."""
-        assert self._listener is not None
-        return int(self._listener.sockets[0].getsockname()[1])
+        """The TCP port that it listens on; only after ``start``."""
+        return self._server.port
 
     @property
     def calls(self) -> int:
-        """Calls that are up now."""
-        return len(self._call_protocols)
+        """Number of calls that have not ended."""
+        return len(self._admitted)
 
     @property
     def active_bots(self) -> int:
-        """Answers that have not returned yet; a bot needs a moment after its call."""
-        return len(self._tasks)
+        """Number of ``answer`` tasks that have not returned; a bot may outlast its call by a moment."""
+        return sum(call.task is not None and not call.task.done() for call in self._server.calls)
 
     async def start(self) -> None:
-        """Listen; raises OSError if the address cannot be had."""
+        """Listen. Raises OSError if the address is not available."""
         host, port = self._address
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: PipecatAudioSocketProtocol(self), host, port)
+        await self._server.listen(host, port)
 
     async def wait_closed(self) -> None:
         """Wait until ``aclose`` is called."""
         await self._closed.wait()
 
     async def aclose(self, within_s: float = 5.0) -> None:
-        """Take no more calls, hang up those that are up, wait for their tasks, and cancel late ones."""
+        """Refuse new calls, end all calls and wait for their tasks; cancel those that take longer."""
         self._closed.set()
         self._max_calls = 0
-        if self._listener is not None:
-            self._listener.close()
-        for protocol in tuple(self._call_protocols):
-            protocol.end("the server is closing")
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=within_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-        await self._all_disconnected.wait()
+        await self._server.aclose("the server is closing", within_s=within_s)
 
-    # What legs call
+    # Called by the shared server
 
-    def admit(self, protocol: PipecatAudioSocketProtocol) -> bool:
-        """A connection came; whether it may become a call."""
-        self._connection_count += 1
-        self._all_disconnected.clear()
-        if len(self._call_protocols) >= self._max_calls:
+    def admit(self, call: AudioSocketCall) -> bool:
+        """Return whether there are fewer than ``max_calls`` calls."""
+        if len(self._admitted) >= self._max_calls:
+            logger.warning(f"Call {call.name} refused: too many calls are up")
             return False
-        self._call_protocols.add(protocol)
+        self._admitted.add(call)
         return True
 
-    def call_ended(self, protocol: PipecatAudioSocketProtocol) -> None:
-        """A call is over; its connection may take a moment longer."""
-        self._call_protocols.discard(protocol)
-
-    def connection_closed(self) -> None:
-        """A connection is gone."""
-        self._connection_count -= 1
-        if not self._connection_count:
-            self._all_disconnected.set()
-
-    def open_call(self, protocol: PipecatAudioSocketProtocol, uuid: UUID) -> int:
-        """A call has begun; answers the rate at which it is sent audio, Hz."""
+    def open(self, call: AudioSocketCall, call_id: UUID, start: float) -> PipecatCallHandler:
+        """Create the handler of a call."""
         params = self._params()
-        transport = AudioSocketTransport(protocol, AudioSocketCaller(uuid, protocol.peer), params)
-        task = asyncio.get_running_loop().create_task(self._run_bot(protocol, transport))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return params.audio_out_sample_rate or 8_000
 
-    async def _run_bot(self, protocol: PipecatAudioSocketProtocol, transport: AudioSocketTransport) -> None:
-        try:
-            await self._answer(transport)
-        except Exception:  # boundary: one call's fault must not reach the others
-            logger.exception(f"Call {protocol.name} failed")
-        finally:
-            protocol.end("the bot is done")
+        async def answer(handler: PipecatCallHandler) -> None:
+            await self._answer(AudioSocketTransport(handler, AudioSocketCaller(call_id, call.peer), params))
+
+        logger.info(f"Call {call.name} opened from {call.peer}")
+        return PipecatCallHandler(call, start, params.audio_out_sample_rate or 8_000, answer)
+
+    def on_ended(self, call: AudioSocketCall, reason: str) -> None:
+        """Release the place of a call, and log the end of a connection that sent no call id."""
+        self._admitted.discard(call)
+        if call.call_id is None:
+            logger.info(f"Call {call.name} closed before its id arrived: {reason}")
+
+    def log_protocol_error(self, call: AudioSocketCall, error: str) -> None:
+        """Log an error of the peer as a warning."""
+        logger.warning(f"Call {call.name}: {error}")
+
+    def log_internal_error(self, call: AudioSocketCall, error: Exception) -> None:
+        """Log an exception with its traceback."""
+        logger.opt(exception=error).error(f"Call {call.name} failed")

@@ -181,10 +181,14 @@ def test_a_message_is_one_piece_of_bytes_header_first() -> None:
     assert phone.send(Hangup()) == BYE
 
 
+def name_of(event: AudioSocketMessage) -> str:
+    return type(event).__name__.removeprefix("AudioSocket")
+
+
 @pytest.mark.parametrize("event", [CallId(CALL), Dtmf("1"), AudioSocketError(2)])
 def test_a_server_does_not_send_what_asterisk_hangs_up_on(event: AudioSocketMessage) -> None:
     gateway = AudioSocketConnection(AudioSocketRole.SERVER)
-    with pytest.raises(ValueError, match=f"a server must not send {type(event).__name__} in the call"):
+    with pytest.raises(ValueError, match=f"a server must not send {name_of(event)} in the call"):
         gateway.send(event)
     assert gateway.send(AudioSocketAudio(8_000, SPEECH)) == AUDIO
 
@@ -196,7 +200,7 @@ def test_a_server_may_speak_before_the_call_id_has_come() -> None:
 @pytest.mark.parametrize("event", [AudioSocketAudio(8_000, SPEECH), Dtmf("1"), AudioSocketError(1)])
 def test_a_caller_says_its_id_first(event: AudioSocketMessage) -> None:
     phone = AudioSocketConnection(AudioSocketRole.CALLER)
-    with pytest.raises(ValueError, match=f"a caller must not send {type(event).__name__} before the call id"):
+    with pytest.raises(ValueError, match=f"a caller must not send {name_of(event)} before the call id"):
         phone.send(event)
     phone.send(CallId(CALL))
     phone.send(event)
@@ -235,7 +239,7 @@ def test_a_message_can_be_made_without_a_connection() -> None:
 
 
 def test_what_is_only_ever_told_is_not_sent() -> None:
-    with pytest.raises(ValueError, match="a server must not send Companded"):
+    with pytest.raises(ValueError, match="a server must not send MislabelledG711"):
         AudioSocketConnection(AudioSocketRole.SERVER).send(MislabelledG711())  # type: ignore[arg-type]
     with pytest.raises(AssertionError):
         encode(MislabelledG711())  # type: ignore[arg-type]
@@ -246,7 +250,10 @@ def test_what_is_only_ever_told_is_not_sent() -> None:
     [
         (lambda: AudioSocketAudio(11_025, b"ab"), "got 11025 Hz; AudioSocket has 8000, 12000, 16000"),
         (lambda: AudioSocketAudio(8_000, b""), "got 0 bytes of audio"),
-        (lambda: AudioSocketAudio(8_000, b"abc"), "got 3 bytes of audio; it must be whole 16-bit samples"),
+        (
+            lambda: AudioSocketAudio(8_000, b"abc"),
+            "got 3 bytes of audio; allowed are one or more 16-bit samples",
+        ),
         (lambda: Dtmf("x"), "got key 'x'; keys are 0-9"),
         (lambda: Dtmf(""), "got key ''"),
         (lambda: Dtmf("12"), "got key '12'"),
@@ -396,7 +403,7 @@ def test_a_stalled_message_can_be_seen() -> None:
 def test_bytes_that_nobody_takes_the_events_of_are_refused() -> None:
     connection = answered()
     connection.receive_data(bytes(MAX_UNREAD_BYTES))
-    with pytest.raises(ValueError, match="over 1048576 bytes are unread; take events"):
+    with pytest.raises(ValueError, match="more than 1048576 bytes are unread; take events"):
         connection.receive_data(b"a")
 
 

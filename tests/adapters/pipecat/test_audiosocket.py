@@ -49,13 +49,13 @@ from vivavoce.adapters.audiosocket.protocol import (
     Hangup,
 )
 from vivavoce.adapters.audiosocket.server_connection import AudioSocketTimeouts
-from vivavoce.adapters.pipecat.audiosocket import call_protocol
-from vivavoce.adapters.pipecat.audiosocket.server import (
+from vivavoce.adapters.pipecat import (
     AudioSocketCaller,
     AudioSocketParams,
     AudioSocketTransport,
     PipecatAudioSocketServer,
 )
+from vivavoce.adapters.pipecat.audiosocket import server as audiosocket_server
 from vivavoce.adapters.pipecat.audiosocket.transport import make_input_resampler
 
 PACKET = 320  # bytes: 20 ms at 8 kHz
@@ -229,7 +229,7 @@ async def test_silence_is_sent_from_the_first_moment_even_before_the_bot_is_ther
         await phone.until(lambda: len(phone.heard) >= 5)
         assert {audio for audio in phone.heard} == {AudioSocketAudio(8_000, bytes(PACKET))}
         await phone.hang_up()
-        server._tasks.pop().cancel()
+        server._server.calls[0].cancel_task()
 
 
 @in_loop
@@ -248,7 +248,7 @@ async def test_speech_is_paced_whatever_the_pipeline_queues() -> None:
         await bot.play(100)
         await phone.until(lambda: len(phone.loud) >= 5)
         assert len(phone.loud) < 50
-        assert bot.transports[0]._audiosocket_protocol.lead_s() <= 0.25
+        assert bot.transports[0]._audiosocket_handler.lead_s() <= 0.25
 
 
 @in_loop
@@ -419,7 +419,7 @@ async def test_hanging_up_tells_the_bot_once_who_it_was() -> None:
 
 async def gone(server: PipecatAudioSocketServer) -> None:
     async with asyncio.timeout(60):
-        while server.calls or server._tasks:
+        while server.calls or server.active_bots:
             await asyncio.sleep(0.01)
 
 
@@ -484,7 +484,7 @@ async def test_closing_the_server_hangs_up_and_waits_for_the_bots() -> None:
     await bot.until_connected()
     await server.aclose()
     assert server.calls == 0
-    assert not server._tasks
+    assert not server.active_bots
     await phone.until_ended()
     assert [name for name, _ in bot.events][-1] == "on_client_disconnected"
     await phone.hang_up()
@@ -517,7 +517,7 @@ def test_a_peer_that_breaks_the_protocol_is_hung_up_on(said: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\x01\x00", b"\x10\x01\x40" + bytes(320)])
 def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_protocol, "_PATIENCE", AudioSocketTimeouts(first_message_s=0.05))
+    monkeypatch.setattr(audiosocket_server, "_TIMEOUTS", AudioSocketTimeouts(first_message_s=0.05))
 
     async def call() -> None:
         bot = Bot()
@@ -535,7 +535,7 @@ def test_a_peer_without_an_id_never_becomes_a_call(said: bytes, monkeypatch: pyt
 
 
 def test_a_message_that_never_ends_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_protocol, "_PATIENCE", AudioSocketTimeouts(stalled_s=0.1))
+    monkeypatch.setattr(audiosocket_server, "_TIMEOUTS", AudioSocketTimeouts(stalled_s=0.1))
 
     async def call() -> None:
         async with answered() as (_, phone, _server):
@@ -573,7 +573,7 @@ async def test_raw_g711_is_told_apart_and_explained() -> None:
 def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(call_protocol, "_PATIENCE", AudioSocketTimeouts(stalled_s=0.2))
+    monkeypatch.setattr(audiosocket_server, "_TIMEOUTS", AudioSocketTimeouts(stalled_s=0.2))
 
     async def call() -> None:
         bot = Bot()
@@ -585,10 +585,10 @@ def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
             connection = AudioSocketConnection(AudioSocketRole.CALLER)
             sock.send(connection.send(CallId(uuid.uuid4())))
             await bot.until_connected()
-            leg = bot.transports[0]._audiosocket_protocol
-            leg._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+            leg = bot.transports[0]._audiosocket_handler
+            leg.call._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
             await gone(server)
-            assert leg.dropped >= 10
+            assert leg.call.dropped >= 10
             sock.setblocking(True)
             sock.settimeout(30)
             with contextlib.suppress(ConnectionError):
@@ -603,7 +603,7 @@ def test_a_peer_that_stops_reading_loses_whole_packets_and_then_the_call(
 def test_what_a_pipeline_cannot_keep_up_with_is_dropped_not_hoarded() -> None:
     async def call() -> None:
         async with answered() as (bot, phone, _):
-            line = bot.transports[0]._audiosocket_protocol
+            line = bot.transports[0]._audiosocket_handler
             await bot.transports[0].input()._audiosocket_teardown()
             line.is_receiving = True
             for _ in range(400):

@@ -43,9 +43,12 @@ from shared.event_loop import until
 from shared.pipecat_line import line, reply, tokens
 from shared.tones import pitch_of
 from vivavoce.adapters.client import PoolPolicy, SpeechClient
-from vivavoce.adapters.pipecat import audio_context, remote_tts_service
-from vivavoce.adapters.pipecat.engine_tts_service import VivavoceTTSService
-from vivavoce.adapters.pipecat.remote_tts_service import VivavoceWebsocketTTSService
+from vivavoce.adapters.pipecat import (
+    VivavoceTTSService,
+    VivavoceWebsocketTTSService,
+    audio_context,
+    remote_tts_service,
+)
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.tts_engine.errors import BadRequest
