@@ -206,7 +206,7 @@ class AudioSocketInputTransport(BaseInputTransport):
         self._audiosocket_task: asyncio.Task[None] | None = None
         self._audiosocket_resamplers: dict[
             int, CallerAudioResampler
-        ] = {}  # by the rate that the caller sends
+        ] = {}  # by input rate
 
     async def start(self, frame: StartFrame) -> None:
         """Start to receive the caller's audio.
