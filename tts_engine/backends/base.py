@@ -61,7 +61,8 @@ class SlotRequest:
 class SlotTurn:
     """One slot's part in a step.
 
-    segment: begun with this step; None continues the one begun before. pause_s: silence after the segment.
+    segment: begun with this step; None continues the one begun before. pause_s: seconds of silence after the
+    segment; set only on the turn with the segment, so the backend keeps it.
     """
 
     slot: int
