@@ -204,9 +204,7 @@ class AudioSocketInputTransport(BaseInputTransport):
         self._audiosocket_transport = transport
         self._audiosocket_handler = handler
         self._audiosocket_task: asyncio.Task[None] | None = None
-        self._audiosocket_resamplers: dict[
-            int, CallerAudioResampler
-        ] = {}  # by input rate
+        self._audiosocket_resamplers: dict[int, CallerAudioResampler] = {}  # by input rate
 
     async def start(self, frame: StartFrame) -> None:
         """Start to receive the caller's audio.

@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, PydanticKnownError
 from starlette.datastructures import UploadFile
 
-from ....adapters.audio.encoders import SAMPLE_RATE_OF_KIND, AudioFormat, Codec
+from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, Codec
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest
 
@@ -125,7 +125,7 @@ class OpenAISpeechSettings(OpenAIRequest):
     response_format: Annotated[Codec, Field(description="Encoding of the audio.")] = "mp3"
     sample_rate: Annotated[
         int,
-        Field(ge=1, le=1_000_000, description="Hz.", json_schema_extra={"enum": [*SAMPLE_RATE_OF_KIND]}),
+        Field(ge=1, le=1_000_000, description="Hz.", json_schema_extra={"enum": [*SAMPLE_RATES]}),
         AfterValidator(_check_sample_rate),
     ] = SAMPLE_RATE
     speed: Annotated[float, Field(ge=0.25, le=4.0, description="Factor of the usual speaking rate.")] = 1.0
