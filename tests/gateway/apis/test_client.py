@@ -113,7 +113,7 @@ def test_a_connection_is_reused_after_every_way_an_utterance_can_end(
             async with speech.utterance(SpeechOptions(voice="tone-330")) as utterance:
                 assert pitch_hz(await speech_of(utterance)) == pytest.approx(330, abs=5)
             assert list(speech._idle) == [connection] and len(server.sockets) == 1
-            assert server.api.engine.active_streams == 0
+            assert server.engine.active_streams == 0
 
     run(test)
 
@@ -178,7 +178,7 @@ def test_closing_during_an_utterance_leaves_no_connection_stream_or_task(run: Ru
                 await speech_of(utterance)
             await context.__aexit__(None, None, None)
             assert speech.open_connections == 0
-        await until(lambda: len(server.sockets) == 0 and server.api.engine.active_streams == 0)
+        await until(lambda: len(server.sockets) == 0 and server.engine.active_streams == 0)
         await until(lambda: len(asyncio.all_tasks()) <= len(before) + 1)
 
     run(test)
@@ -193,12 +193,12 @@ def test_a_cancelled_task_releases_its_connection(run: Run) -> None:
 
         async with client(server, min_connections=1, max_connections=1) as speech:
             speaking = asyncio.create_task(speak(speech))
-            await until(lambda: server.api.engine.active_streams == 1)
+            await until(lambda: server.engine.active_streams == 1)
             speaking.cancel()
             await asyncio.wait({speaking})
             async with speech.utterance(TONE_440) as utterance:
                 assert await speech_of(utterance)
-            assert server.api.engine.active_streams == 0
+            assert server.engine.active_streams == 0
 
     run(test)
 
@@ -217,7 +217,7 @@ def test_a_server_at_capacity_raises_overloaded_with_a_retry_time(run: Run) -> N
     async def test(server: Any) -> None:
         async with client(server) as speech, speech.utterance(TONE_440) as first:
             await first.push_text("One two three. ")
-            await until(lambda: server.api.engine.active_streams == 1)
+            await until(lambda: server.engine.active_streams == 1)
             with pytest.raises(Overloaded) as caught:
                 async with speech.utterance(TONE_440) as second:
                     await speech_of(second)
