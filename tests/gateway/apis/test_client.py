@@ -148,7 +148,7 @@ def test_an_utterance_fails_when_all_connections_stay_in_use(run: Run) -> None:
 def test_a_connection_closed_by_the_server_is_not_used(run: Run) -> None:
     async def test(server: Any) -> None:
         async with client(server, min_connections=2) as speech:
-            await server.sockets.finish(0.1)
+            await server.sockets.connections.drain_and_close(0.1)
             await until(lambda: not server.sockets)
             async with speech.utterance(TONE_440) as utterance:
                 assert await speech_of(utterance)
