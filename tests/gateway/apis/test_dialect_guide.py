@@ -23,10 +23,10 @@ PATH = "/v1/text-to-speech/tone-440/stream"
 
 @pytest.fixture(scope="module")
 def dialect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """The guide's Python blocks as one module of the package."""
+    """The guide's ``py`` blocks as one module; ``python`` blocks of READMEs are programs of their own."""
     text = GUIDE.read_text(encoding="utf-8")
     source = tmp_path_factory.mktemp("guide") / "elevenlabs.py"
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     source.write_text("\n\n".join(blocks), encoding="utf-8")
     spec = importlib.util.spec_from_file_location(MODULE_NAME, source)
     assert spec is not None
