@@ -1,6 +1,6 @@
 """The Pipecat bench: how soon a pipeline speaks, what a conversation remembers, many bots in one process.
 
-Bots (``bots_process``) and phones (``load_generator``) are processes of their own; this one starts them and does
+The bots (``bots_process``) and the phones (``load_generator``) are processes that this one starts. It does
 the sums. First audio: from queueing the token that completes the first clause on the worker to the first
 ``TTSAudioRawFrame`` at the next processor, the language model writing 40 tokens a second. Beside it Pipecat's
 own Piper service with a voice from a package, as it comes; Piper is under the GPL, so the bench installs it
