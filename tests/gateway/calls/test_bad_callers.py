@@ -145,7 +145,7 @@ def test_unusable_offers_are_refused_with_the_reason_and_do_not_count_as_calls()
         sdp = await good_offer()
         bad = {
             "no audio": "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n",
-            "no audio;": await good_offer(video=True),
+            "no audio section;": await good_offer(video=True),
             "bytes": sdp + "a=x:" + "y" * 1_000_000,
             "characters": sdp + "a=x:" + "y" * 100_000,
             "does not receive": sdp.replace("a=recvonly", "a=sendonly"),
