@@ -145,7 +145,7 @@ def event_stream(*events: type[BaseModel]) -> Schema:
     data = {
         "type": "string",
         "contentMediaType": JSON,
-        "contentSchema": {"oneOf": [schema for schema, _ in described]},
+        "contentSchema": {"anyOf": [schema for schema, _ in described]},
     }
     item = {"type": "object", "properties": {"data": data}, "required": ["data"]}
     schemas = {name: one for _, some in described for name, one in some.items()}
