@@ -3,6 +3,7 @@
 Takes as long as the script. Whisper tiny.en transcribes the recording, at 8 kHz as Asterisk receives it.
 """
 
+import contextlib
 import json
 import re
 import select
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import wave
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ import soxr
 
 ROOT = Path(__file__).parents[1]
 START_S = 120
+MAX_CALLS = 3
 VIVAVOCE = [sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()"]
 SAID = (
     "hello and thank you for calling northwind energy "
@@ -28,14 +29,19 @@ SAID = (
 DIGITS = ("127.50", "2026", "12", "10.30", "48213", "0417", "5550142", "7")
 
 
-@contextmanager
-def gateway(*options: str) -> Iterator[int]:
-    """A gateway in its own process on free ports; yields its AudioSocket port and checks its exit code."""
-    process = subprocess.Popen(
-        [*VIVAVOCE, "serve", "--http-port", "0", "--audiosocket-port", "0", *options],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-    )
+@contextlib.contextmanager
+def gateway(*options: str, log: Path | None = None) -> Iterator[int]:
+    """A gateway in its own process on free ports; yields its AudioSocket port and checks its exit code.
+
+    ``log`` receives its standard error.
+    """
+    with contextlib.ExitStack() as files:
+        process = subprocess.Popen(
+            [*VIVAVOCE, "serve", "--http-port", "0", "--audiosocket-port", "0", *options],
+            stdout=subprocess.PIPE,
+            stderr=None if log is None else files.enter_context(log.open("w")),
+            cwd=ROOT,
+        )
     assert process.stdout is not None
     with process:
         try:
@@ -63,8 +69,12 @@ def call(port: int, *options: str) -> dict[str, object]:
 @pytest.mark.asr
 def test_the_phone_hears_the_script_and_can_be_understood(tmp_path: Path) -> None:
     transcribe = whisper()
-    with gateway("--agent", "script:examples/script.txt") as port:
-        summary = call(port, "--seconds", "240", "--out", str(tmp_path / "heard.wav"))
+    log = tmp_path / "log"
+    for _ in range(MAX_CALLS):
+        with gateway("--agent", "script:examples/script.txt", log=log) as port:
+            summary = call(port, "--seconds", "240", "--out", str(tmp_path / "heard.wav"))
+        if ", 0 underruns," in log.read_text():
+            break  # underruns, on a busy machine, put pauses into words
     assert summary["reason"] == "the gateway hung up"
     assert summary["sample_rate"] == 8000
     heard = transcribe(tmp_path / "heard.wav").lower()

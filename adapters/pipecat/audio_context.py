@@ -20,6 +20,7 @@ from ...tts_engine.chunk import Word
 from ...tts_engine.errors import SynthesisFailed, VivavoceError
 from ...tts_engine.stream import TextSink
 from ..client import SpeechPiece
+from .word_timing import NANOSECONDS_PER_S
 
 # Below Pipecat's own timeout for a context, after which it records text as spoken that was not.
 STALL_TIMEOUT_S: Final = 10.0
@@ -42,16 +43,14 @@ class PlaybackHost(Protocol):
     def accepted_characters(self, context_id: str) -> float:
         """Characters of a context's text whose words Pipecat accepts; ``math.inf`` for all."""
 
-    def schedule_audio(
-        self, duration_s: float, begin_s: float, words: list[Word]
-    ) -> list[tuple[Word, float]]:
-        """Account for the audio to be added next; return ``words`` with their times as Pipecat counts them.
+    def schedule_audio(self, duration_s: float) -> int:
+        """Account for the audio to be added next; return the time at which it is heard, ns of the clock."""
 
-        ``begin_s`` is the position of the audio in its stream; ``words`` are those that begin in it.
-        """
+    def word_time_s(self, heard_ns: int) -> float:
+        """Return a word's time as Pipecat counts it, from the time at which the word is heard."""
 
-    async def add_audio(self, context_id: str, pcm: bytes) -> None:
-        """Append an audio frame, s16le mono."""
+    async def add_audio(self, context_id: str, pcm: bytes, heard_ns: int | None = None) -> None:
+        """Append an audio frame, s16le mono; ``heard_ns`` becomes its ``pts``."""
 
     async def add_words(self, context_id: str, words: list[tuple[str, float]]) -> None:
         """Report words as spoken at these times."""
@@ -162,10 +161,13 @@ class AudioContextPlayback:
         if not piece.audio:
             return
         duration_s = len(piece.audio) / 2 / self._host.sample_rate
-        self._pending_words += self._host.schedule_audio(duration_s, self._played_s, self._words)
+        heard_ns = self._host.schedule_audio(duration_s)
+        for word in self._words:
+            word_ns = heard_ns + round((word.start_s - self._played_s) * NANOSECONDS_PER_S)
+            self._pending_words.append((word, self._host.word_time_s(word_ns)))
         self._played_s += duration_s
         self._words = []
-        await self._host.add_audio(self.context_id, piece.audio)
+        await self._host.add_audio(self.context_id, piece.audio, heard_ns)
         await self.publish_words()
         self.stream.set_deadline(time.monotonic() + self._host.lead_s())
 

@@ -29,6 +29,7 @@ from pipecat.frames.frames import (
     InterruptionFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
+    TTSAudioRawFrame,
 )
 from pipecat.processors.frame_processor import FrameDirection
 from pipecat.services.settings import TTSSettings
@@ -282,6 +283,17 @@ class BaseVivavoceTTSService(TTSService):
             for playback in self._vivavoce_contexts.playbacks():
                 if not self.audio_context_available(playback.context_id):
                     await self._vivavoce_close(playback.context_id)
+
+    async def push_frame(self, frame: Frame, direction: FrameDirection = FrameDirection.DOWNSTREAM) -> None:
+        """Push a frame; audio gets the time at which it is heard.
+
+        Args:
+            frame: The frame.
+            direction: Its direction.
+        """
+        if isinstance(frame, TTSAudioRawFrame):
+            self._vivavoce_output.align(frame)
+        await super().push_frame(frame, direction)
 
     # Settings
 

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 from pipecat.frames.frames import TTSAudioRawFrame, TTSStoppedFrame
 from pipecat.services.tts_service import TTSService
 
-from ...tts_engine.chunk import Word
 from ...tts_engine.errors import VivavoceError
-from .word_timing import NANOSECONDS_PER_S, ClauseSequencer, Playhead
+from .word_timing import ClauseSequencer, Playhead
 
 
 class ContextOutput:
@@ -38,6 +37,8 @@ class ContextOutput:
         self._sequencer = sequencer
         self._max_lead_s = max_lead_s
         self._fail = fail
+        self._aligned_context: str | None = None
+        self._offset_ns = 0  # added to the times of that context's audio
 
     @property
     def sample_rate(self) -> int:
@@ -57,20 +58,31 @@ class ContextOutput:
         """Characters of a context's text whose words Pipecat accepts; ``math.inf`` for all."""
         return self._sequencer.accepted_characters(context_id)
 
-    def schedule_audio(
-        self, duration_s: float, begin_s: float, words: list[Word]
-    ) -> list[tuple[Word, float]]:
-        """Account for the audio to be added next; return ``words`` with times as Pipecat counts them."""
-        starts_ns = self.playhead.play(self._service.get_clock().get_time(), duration_s)
-        return [
-            (word, self.playhead.word_time_s(starts_ns + round((word.start_s - begin_s) * NANOSECONDS_PER_S)))
-            for word in words
-        ]
+    def schedule_audio(self, duration_s: float) -> int:
+        """Account for the audio to be added next; return the time at which it is heard, ns of the clock."""
+        return self.playhead.play(self._service.get_clock().get_time(), duration_s)
 
-    async def add_audio(self, context_id: str, pcm: bytes) -> None:
-        """Append an audio frame, s16le mono."""
+    def word_time_s(self, heard_ns: int) -> float:
+        """Return a word's time as Pipecat counts it, from the time at which the word is heard."""
+        return self.playhead.word_time_s(heard_ns)
+
+    async def add_audio(self, context_id: str, pcm: bytes, heard_ns: int | None = None) -> None:
+        """Append an audio frame, s16le mono; ``heard_ns`` becomes its ``pts``."""
         frame = TTSAudioRawFrame(pcm, self.sample_rate, 1, context_id=context_id)
+        frame.pts = heard_ns
         await self._service.append_to_audio_context(context_id, frame)
+
+    def align(self, frame: TTSAudioRawFrame) -> None:
+        """Move a frame's ``pts`` to the scale of Pipecat's word times.
+
+        The scale of a context begins when Pipecat takes its first audio frame from the queue.
+        """
+        if frame.pts is None:
+            return
+        if frame.context_id != self._aligned_context:
+            self._aligned_context = frame.context_id
+            self._offset_ns = max(0, self._service.get_clock().get_time() - frame.pts)
+        frame.pts += self._offset_ns
 
     async def add_words(self, context_id: str, words: list[tuple[str, float]]) -> None:
         """Report words as spoken at these times."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import time
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -55,6 +56,7 @@ from vivavoce.tts_engine.chunk import Word
 
 TOKENS_PER_S = 40
 PACKET_S = 0.02
+PREEMPTED_SHARE = 0.001  # of the callbacks of the event loop
 STORY = (
     "alpha bravo charlie delta echo, foxtrot golf hotel india juliet. "
     "kilo lima mike november oscar papa; quebec romeo sierra tango uniform. victor whiskey xray yankee zulu."
@@ -251,6 +253,34 @@ async def test_the_conversation_remembers_what_was_heard_in_25_of_25_interruptio
         words = await words_of(engine, STORY)
         await interrupt(up)
         await check_what_is_remembered(up, words)
+
+
+def test_a_process_without_processor_time_remembers_nothing_that_was_not_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=StandInBackend()) as engine, calls(20, engine) as up:
+            words = await words_of(engine, STORY)
+            with monkeypatch.context() as patch:
+                preempt_callbacks(patch)
+                await interrupt(up)
+            await asyncio.sleep(1)
+            remembered = [(len(call.said), words_heard(call, words)) for call in up]
+            assert [pair for pair in remembered if pair[0] > pair[1] + 1] == []
+
+    asyncio.run(test())
+
+
+def preempt_callbacks(patch: pytest.MonkeyPatch) -> None:
+    """Delay callbacks of the event loop at random, as other processes do that take the processor."""
+    run, delays = asyncio.events.Handle._run, random.Random(3)
+
+    def run_delayed(handle: asyncio.Handle) -> None:
+        if delays.random() < PREEMPTED_SHARE:
+            time.sleep(delays.uniform(0.05, 0.3))
+        run(handle)
+
+    patch.setattr(asyncio.events.Handle, "_run", run_delayed)
 
 
 def test_the_conversation_remembers_what_was_heard_of_a_server() -> None:

@@ -54,7 +54,7 @@ OUTPUT_SAMPLE_RATES: Final = frozenset(
 # Speech queued in the playout: covers the delays of a busy event loop. An interruption drops it.
 TARGET_LEAD_S: Final = 0.180
 
-_MAX_DELAY_NS: Final = 3_000_000_000  # of word times; later speech counts as lost
+_MAX_DELAY_NS: Final = 10_000_000_000  # of word times; later speech counts as lost
 _KEYPAD_ENTRIES: Final[Mapping[str, KeypadEntry]] = MappingProxyType(
     {entry.value: entry for entry in KeypadEntry}
 )
@@ -360,28 +360,32 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             await self._audiosocket_interrupt(frame, direction)
             return
         if isinstance(frame, TTSAudioRawFrame) and self._audiosocket_clock is not None:
-            self._audiosocket_clock.add_arrived(_seconds(frame))
+            self._audiosocket_clock.add_arrived(_seconds(frame), frame.pts)
         await super().process_frame(frame, direction)
 
     async def _audiosocket_interrupt(self, frame: Frame, direction: FrameDirection) -> None:
         # Until Pipecat has emptied its queue, its sending task may write more of the dropped speech.
         self._audiosocket_interrupting = True
         if asyncio.get_running_loop().time() >= self._audiosocket_protected_until:
-            self._audiosocket_handler.discard()
             if self._audiosocket_clock is not None:
-                self._audiosocket_clock.reset()
+                self._audiosocket_clock.freeze()  # or the words of the dropped speech would be due
+            self._audiosocket_handler.discard()
         try:
             await super().process_frame(frame, direction)
         finally:
             self._audiosocket_interrupting = False
+            if self._audiosocket_clock is not None and self._audiosocket_clock.is_frozen:
+                self._audiosocket_clock.reset()
 
     async def push_frame(self, frame: Frame, direction: FrameDirection = FrameDirection.DOWNSTREAM) -> None:
-        """Push a frame; the end of an utterance is passed on to the playout.
+        """Push a frame: a word when it is heard, and the end of an utterance also to the playout.
 
         Args:
             frame: The frame.
             direction: Its direction.
         """
+        if frame.pts and direction is FrameDirection.DOWNSTREAM:
+            await self._audiosocket_wait_until_heard(frame.pts)
         if isinstance(frame, TTSStoppedFrame | BotStoppedSpeakingFrame):
             self._audiosocket_handler.finish()
             if self._audiosocket_clock is not None:
@@ -408,6 +412,15 @@ class AudioSocketOutputTransport(BaseOutputTransport):
         await self._audiosocket_wait_for_lead(TARGET_LEAD_S)
         return not handler.ended
 
+    async def _audiosocket_wait_until_heard(self, pts: int) -> None:
+        # Pipecat computes the wait once; a stall of the playback during it delays the word further.
+        clock = self._audiosocket_clock
+        while clock is not None and not self._audiosocket_handler.ended:
+            remaining_ns = pts - clock.get_time()
+            if remaining_ns <= 0:
+                break
+            await asyncio.sleep(remaining_ns / 1e9)
+
     async def _audiosocket_wait_for_lead(self, lead_s: float) -> None:
         handler = self._audiosocket_handler
         while not handler.ended and handler.lead_s() > lead_s:
@@ -426,9 +439,16 @@ class _PlaybackClock(BaseClock):
         self._clock = clock
         self._handler = handler
         self._arrived_ns = 0
+        self._frozen_ns: int | None = None
         self._expected_s = self._queued_s = 0.0  # of speech, since the last silence
 
+    @property
+    def is_frozen(self) -> bool:
+        return self._frozen_ns is not None
+
     def get_time(self) -> int:
+        if self._frozen_ns is not None:
+            return self._frozen_ns
         now_ns = self._clock.get_time()
         heard_s = self._heard_s()
         if heard_s >= self._expected_s - PTIME_S:
@@ -439,10 +459,10 @@ class _PlaybackClock(BaseClock):
     def start(self) -> None:
         self._clock.start()
 
-    def add_arrived(self, seconds: float) -> None:
+    def add_arrived(self, seconds: float, pts: int | None) -> None:
         if self._heard_s() >= self._expected_s - PTIME_S:
             self.reset()
-            self._arrived_ns = self._clock.get_time()
+            self._arrived_ns = pts or self._clock.get_time()
         self._expected_s += seconds
 
     def add_queued(self, seconds: float) -> None:
@@ -452,7 +472,11 @@ class _PlaybackClock(BaseClock):
         if self._queued_s >= self._expected_s - PTIME_S:  # otherwise the next utterance has arrived
             self.reset()
 
+    def freeze(self) -> None:
+        self._frozen_ns = self.get_time()
+
     def reset(self) -> None:
+        self._frozen_ns = None
         self._expected_s = self._queued_s = 0.0
 
     def _heard_s(self) -> float:
