@@ -80,7 +80,7 @@ def test_a_connection_is_reused_after_every_way_an_utterance_can_end(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "vivavoce.adapters.client._DRAIN_TIMEOUT_S", 30.0
+        "vivavoce.adapters.client.utterance._DRAIN_TIMEOUT_S", 30.0
     )  # a loaded machine must not close it
 
     async def test(server: Any) -> None:
