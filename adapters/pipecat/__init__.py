@@ -9,8 +9,9 @@ sockets of Pipecat, websockets and asyncio.
 from ...tts_engine.errors import MissingExtra
 
 try:
+    from .audiosocket.params import AudioSocketCaller, AudioSocketParams
     from .audiosocket.server import PipecatAudioSocketServer
-    from .audiosocket.transport import AudioSocketCaller, AudioSocketParams, AudioSocketTransport
+    from .audiosocket.transport import AudioSocketTransport
     from .engine_tts_service import VivavoceTTSService
     from .remote_tts_service import VivavoceWebsocketTTSService
     from .tts_settings import VivavoceTTSSettings

@@ -21,7 +21,8 @@ from ...audiosocket.call import AudioSocketCall
 from ...audiosocket.server import AudioSocketServer, TimerPacer
 from ...audiosocket.server_connection import AudioSocketTimeouts
 from .call_handler import PipecatCallHandler
-from .transport import AudioSocketCaller, AudioSocketParams, AudioSocketTransport
+from .params import AudioSocketCaller, AudioSocketParams
+from .transport import AudioSocketTransport
 
 _TIMEOUTS: Final = AudioSocketTimeouts(first_message_s=5.0, stalled_s=5.0)
 

@@ -56,7 +56,7 @@ from vivavoce.adapters.pipecat import (
     PipecatAudioSocketServer,
 )
 from vivavoce.adapters.pipecat.audiosocket import server as audiosocket_server
-from vivavoce.adapters.pipecat.audiosocket.transport import make_input_resampler
+from vivavoce.adapters.pipecat.audiosocket.input import make_input_resampler
 
 PACKET = 320  # bytes: 20 ms at 8 kHz
 LOUD = b"\x00\x20" * 160
