@@ -5,10 +5,14 @@ Data that a client's program has not read waits in its kernel, which advertises 
     |<------------------- widest window seen ------------------->|
     |<-- acknowledged, but not read -->|<---- window now -------->|
 
-Audio is sent only while little of it is unread. Without this limit a client that stops reading has 8 s of 24
-kHz PCM rendered for it before its connection is full. A kernel advertises its window only when data arrives,
-so a delayed piece goes on in slices of a few bytes. Where the system does not report the window (any but
-Linux), everything is sent at once.
+Audio is sent at once while little of it seems unread, and otherwise held back for at most a second. Without
+this limit a client that stops reading has 8 s of 24 kHz PCM rendered for it before its connection is full.
+
+Windows are no proof: a kernel also shrinks its window by itself, and keeps it small. So a hold does not
+outlast the audio that the client has in advance, and after a hold the current window counts as the widest. If
+the next audio seems unread as well, the client has stopped reading, and every further hold lasts a second. A
+kernel advertises its window only when data arrives, so a delayed piece goes on in slices of a few bytes.
+Where the system does not report the window (any but Linux), everything is sent at once.
 
 Source: RFC 9293 section 3.8.6; linux/tcp.h (struct tcp_info; tcpi_snd_wnd is there since Linux 5.4);
 net/ipv4/tcp.c of Linux (tcp_cleanup_rbuf: when a window is advertised).
@@ -24,16 +28,16 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 # Seconds of audio that may be unread. Window updates take about 0.1 s and a network round trip.
 MAX_UNREAD_S: Final = 0.5
-MIN_UNREAD_ALLOWANCE: Final = 16 * 1024  # bytes; small packets occupy more of a window than they hold
-# After this long the current window counts as the widest: a kernel short of memory shrinks it.
-RECEIVE_STALL_S: Final = 10.0
-MAX_STALLS: Final = 6  # consecutive, without anything being read: a minute
+MIN_UNREAD_ALLOWANCE: Final = 32 * 1024  # bytes; twice the step by which Linux was seen to shrink a window
+MAX_HOLD_S: Final = 1.0  # of one piece
+MIN_LEAD_S: Final = 0.3  # of audio that the client has in advance when a hold ends
+MAX_HOLDS: Final = 60  # consecutive, without anything being read: a minute
 _POLL_S: Final = 0.01
 _SLICE_S: Final = 0.05
 _SLICE_BYTES: Final = 8  # whole samples of every format; negligible beside a second of audio
 _INFO_BYTES: Final = 256
 _WINDOW_OFFSET: Final = 228  # of tcpi_snd_wnd in struct tcp_info
-_STATE_KEY: Final = "backpressure_sender"
+_STATE_KEY: Final = "transport"
 
 
 def peer_window(info: bytes) -> int | None:
@@ -46,36 +50,33 @@ class UnreadBytes:
     """Estimates how much a peer has received and not read, from the windows that it advertises."""
 
     def __init__(self) -> None:
-        self.resets = 0  # since the peer last read
-        self._max_window = self._last_window = 0
+        self._max_window = 0
 
     def bytes_at(self, window: int) -> int:
         """Return the unread bytes when the window is that wide."""
-        if window > self._last_window:
-            self.resets = 0
-        self._last_window = window
         self._max_window = max(self._max_window, window)
         return self._max_window - window
 
     def reset(self) -> None:
         """Take the next window for the widest."""
-        self.resets += 1
         self._max_window = 0
 
 
 class BackpressureSender:
-    """Delays what is sent to one client until the client has read what was sent before."""
+    """Delays the audio of one response or WebSocket until the client has read what was sent before."""
 
     def __init__(self, transport: asyncio.Transport | None = None) -> None:
         """Make a sender for a connection; without a transport nothing is delayed."""
         self._transport = transport
         self._unread_bytes = UnreadBytes()
+        self._holds = 0  # consecutive, that ended although the client seemed to read nothing
+        self._sent_after_hold = 0  # bytes
+        self._played_at = 0.0  # loop time at which a client that plays the audio has played what it has
 
     @classmethod
     def from_scope(cls, scope: MutableMapping[str, Any]) -> Self:
-        """Return the sender of a request's or a WebSocket's connection."""
-        sender = scope.get("state", {}).get(_STATE_KEY)
-        return sender if isinstance(sender, cls) else cls()
+        """Return a new sender for a request or a WebSocket."""
+        return cls(scope.get("state", {}).get(_STATE_KEY))
 
     async def send(self, data: bytes, bytes_per_s: int, write: Callable[[bytes], Awaitable[None]]) -> None:
         """Write a piece of a stream of that rate as soon as the client has read enough.
@@ -83,22 +84,50 @@ class BackpressureSender:
         Raises TimeoutError if the client reads nothing for a minute.
         """
         max_unread = max(MIN_UNREAD_ALLOWANCE, round(MAX_UNREAD_S * bytes_per_s))
+        rest = data
+        if self._unread() > max_unread:
+            rest = await self._hold(data, max_unread, write)
+        else:
+            self._count_passed(len(data), max_unread)
+        await write(rest)
+        if bytes_per_s:
+            now = asyncio.get_running_loop().time()
+            self._played_at = max(self._played_at, now) + len(data) / bytes_per_s
+
+    async def _hold(self, data: bytes, max_unread: int, write: Callable[[bytes], Awaitable[None]]) -> bytes:
+        """Hold a piece back, except for small slices of it; return the rest of it."""
         clock = asyncio.get_running_loop().time
-        stalled_since, next_slice_at = clock(), 0.0
+        end_at, next_slice_at = clock() + self._hold_s(clock()), 0.0
         while len(data) > _SLICE_BYTES and self._unread() > max_unread:
+            if clock() >= end_at:
+                self._end_hold()
+                break
             if clock() >= next_slice_at:
                 next_slice_at = clock() + _SLICE_S
                 await write(data[:_SLICE_BYTES])
                 data = data[_SLICE_BYTES:]
-            if clock() - stalled_since > RECEIVE_STALL_S:
-                self._count_stall()
             await asyncio.sleep(_POLL_S)
-        await write(data)
+        else:
+            self._holds = 0
+        return data
 
-    def _count_stall(self) -> None:
+    def _hold_s(self, now: float) -> float:
+        if self._holds:
+            return MAX_HOLD_S
+        return min(MAX_HOLD_S, max(0.0, self._played_at - MIN_LEAD_S - now))
+
+    def _end_hold(self) -> None:
         self._unread_bytes.reset()
-        if self._unread_bytes.resets > MAX_STALLS:
+        self._sent_after_hold = 0
+        self._holds += 1
+        if self._holds > MAX_HOLDS:
             raise TimeoutError("the client reads nothing")
+
+    def _count_passed(self, sent: int, max_unread: int) -> None:
+        # More than may be unread, and the window did not shrink by it: the client reads.
+        self._sent_after_hold += sent
+        if self._sent_after_hold > 2 * max_unread:
+            self._holds = 0
 
     def _unread(self) -> int:
         """Return the unread bytes, 0 if they are not known."""
@@ -110,11 +139,11 @@ class BackpressureSender:
 
 
 class BackpressureHttpProtocol(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # its base varies
-    """uvicorn's HTTP protocol, also below its WebSockets, with a ``BackpressureSender`` in each scope."""
+    """uvicorn's HTTP protocol, also below its WebSockets, with the connection in each scope."""
 
     app_state: dict[str, Any]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Open the connection."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, _STATE_KEY: BackpressureSender(transport)}
+        self.app_state = {**self.app_state, _STATE_KEY: transport}

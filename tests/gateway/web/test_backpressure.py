@@ -21,18 +21,14 @@ TIMEOUT_S = 30.0
 RATE = 48_000
 PIECES = 400
 PIECE = bytes(range(256)) * 40
+SECOND = bytes(RATE)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the window")
 
 
 def test_the_difference_to_the_widest_window_is_unread() -> None:
     unread = UnreadBytes()
-    assert [unread.bytes_at(window) for window in (65_536, 60_000, 100_000, 0, 100_000)] == [
-        0,
-        5_536,
-        0,
-        100_000,
-        0,
-    ]
+    windows = (65_536, 60_000, 100_000, 0, 100_000)
+    assert [unread.bytes_at(window) for window in windows] == [0, 5_536, 0, 100_000, 0]
 
 
 def test_after_a_reset_the_next_window_counts_as_the_widest() -> None:
@@ -83,34 +79,44 @@ def sender_over(*windows: int) -> BackpressureSender:
 @on_linux
 def test_up_to_half_a_second_of_audio_may_be_unread() -> None:
     async def test() -> None:
-        small, large = sender_over(100_000, 76_000), sender_over(100_000, 75_999, 100_000)
-        assert await send(small, PIECE) == await send(small, PIECE) == [PIECE]
-        assert await send(large, PIECE) == [PIECE]
-        assert await send(large, PIECE) == [PIECE[:8], PIECE[8:]]
+        small, large = sender_over(200_000, 150_000), sender_over(200_000, 149_999)
+        assert await send(small, PIECE, 100_000) == await send(small, PIECE, 100_000) == [PIECE]
+        assert await send(large, SECOND, 100_000) == [SECOND]
+        assert await send(large, PIECE, 100_000) != [PIECE]
 
     asyncio.run(test())
 
 
 @on_linux
-def test_up_to_16_kib_of_a_slow_stream_may_be_unread() -> None:
+def test_up_to_32_kib_of_a_slow_stream_may_be_unread() -> None:
     async def test() -> None:
-        peer = sender_over(100_000, 100_000 - 16 * 1024)
+        peer = sender_over(100_000, 100_000 - 32 * 1024)
         assert [await send(peer, PIECE, 4_000) for _ in range(2)] == [[PIECE], [PIECE]]
 
     asyncio.run(test())
 
 
 @on_linux
-def test_a_window_that_stays_smaller_delays_one_piece_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(backpressure, "RECEIVE_STALL_S", 0.02)
+def test_a_window_that_stays_smaller_delays_one_piece_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backpressure, "MAX_HOLD_S", 0.02)
 
     async def test() -> None:
         peer = sender_over(100_000, 5_840)
-        await send(peer, PIECE)
+        await send(peer, SECOND)
         assert len(await send(peer, PIECE)) > 1
         assert len(await send(peer, PIECE)) == 1
+
+    asyncio.run(test())
+
+
+@on_linux
+def test_a_client_without_audio_in_advance_is_not_kept_waiting() -> None:
+    """The window shrinks without a reason while the client plays what it gets."""
+
+    async def test() -> None:
+        peer = sender_over(100_000, 5_840)
+        assert await send(peer, PIECE, RATE) == [PIECE]  # 0.2 s
+        assert await send(peer, PIECE, RATE) == [PIECE]
 
     asyncio.run(test())
 
@@ -119,14 +125,15 @@ def test_a_window_that_stays_smaller_delays_one_piece_only(
 def test_a_client_that_reads_nothing_for_long_times_out_and_a_slow_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backpressure, "RECEIVE_STALL_S", 0.02)
+    monkeypatch.setattr(backpressure, "MAX_HOLD_S", 0.01)
+    monkeypatch.setattr(backpressure, "MAX_HOLDS", 6)
 
     async def test(read_every: int) -> None:
         transport, window = FakeTransport(4_000_000), 4_000_000
         peer = BackpressureSender(cast(asyncio.Transport, transport))
         for piece in range(1, 40):
-            await send(peer, 3 * PIECE)
-            window += len(PIECE) if piece % read_every == 0 else -3 * len(PIECE)
+            await send(peer, SECOND)
+            window += len(PIECE) if piece % read_every == 0 else -len(SECOND)
             transport.windows = [window]
 
     asyncio.run(test(read_every=5))
