@@ -27,12 +27,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
-from starlette.websockets import WebSocketState
 
 from ..access.access_control import Grant
 from ..access.dependencies import grant_of
 from ..access.errors import KeyRefused, RateLimited
 from ..voice_registry import VoiceRegistry
+from ..web.websocket import close_socket
 from . import api_operations
 from .attachment import AttachmentOptions, CallAttachment
 from .call import CallSpeechOptions
@@ -117,7 +117,7 @@ def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegis
         options = ProgramOptions(caller_audio=audio == "in", all_events=events == "all")
         code = await _CallSocket(socket, registry, speech, voices, options).run(call_id)
         # Last, because a program that does not read does not complete the closing handshake either.
-        await _close_socket(socket, code)
+        await close_socket(socket, code)
 
     return router
 
@@ -332,11 +332,3 @@ async def _decode_body(request: Request) -> AsyncGenerator[str, None]:
                 yield text
     if text := decoder.decode(b"", final=True):
         yield text
-
-
-async def _close_socket(socket: WebSocket, code: int) -> None:
-    if WebSocketState.DISCONNECTED in (socket.client_state, socket.application_state):
-        return
-    with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
-        async with asyncio.timeout(SEND_TIMEOUT_S):
-            await socket.close(code)
