@@ -6,10 +6,10 @@ is requested as s16le at 24 kHz, and connections are kept open between requests.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -81,19 +81,16 @@ class _NativeClient:
     async def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
         from ....adapters.client import SpeechOptions
 
-        async with (
-            self._pool.utterance(SpeechOptions(voice=voice)) as utterance,
-            asyncio.TaskGroup() as tasks,
-        ):
+        async with self._pool.utterance(SpeechOptions(voice=voice)) as utterance:
 
             async def push_words() -> None:
                 async for word in words:
                     await utterance.push_text(word)
                 await utterance.end_input()
 
-            tasks.create_task(push_words())
-            async for piece in utterance:
-                yield piece.audio
+            async with _running(push_words()):
+                async for piece in utterance:
+                    yield piece.audio
 
 
 class _OpenAIClient:
@@ -143,25 +140,52 @@ class DashScopeClient:
     async def speak(self, words: AsyncIterator[str], voice: str | None = None) -> AsyncIterator[bytes]:
         """As ``ApiClient.speak``; opens a connection when none is idle."""
         connection = self.idle.pop() if self.idle else await self._connect()
-        task_id = uuid4().hex
-        await connection.send(run_task_frame(task_id, voice))
-        async with asyncio.TaskGroup() as tasks:
-            async for frame in connection:
-                if isinstance(frame, bytes):
-                    yield frame
-                    continue
-                header = json.loads(frame)["header"]
-                if header["task_id"] != task_id:
-                    raise BenchFailed(f"got an event of task {header['task_id']} during task {task_id}")
-                match header["event"]:
-                    case "task-started":
-                        tasks.create_task(_send_words(connection, task_id, words))
-                    case "task-failed":
-                        self.idle.append(connection)
-                        raise _dashscope_error(header)
-                    case "task-finished":
-                        self.idle.append(connection)
-                        return
+        is_idle = False
+        try:
+            task_id = uuid4().hex
+            await connection.send(run_task_frame(task_id, voice))
+            await _receive_event(connection, task_id)  # task-started
+            async with _running(_send_words(connection, task_id, words)):
+                while isinstance(message := await _receive_event(connection, task_id), bytes):
+                    if message:
+                        yield message
+            is_idle = True
+        except Overloaded:
+            is_idle = True
+            raise
+        finally:
+            if is_idle:
+                self.idle.append(connection)
+            else:
+                connection.transport.abort()  # audio of the task may still come
+
+
+async def _receive_event(connection: ClientConnection, task_id: str) -> bytes | str:
+    """Return the next audio of the task, b"" for a result, or the name of another event; raises its error."""
+    frame = await connection.recv()
+    if isinstance(frame, bytes):
+        return frame
+    header = json.loads(frame)["header"]
+    if header["task_id"] != task_id:
+        raise BenchFailed(f"got an event of task {header['task_id']} during task {task_id}")
+    if header["event"] == "task-failed":
+        raise _dashscope_error(header)
+    return str(header["event"]) if header["event"] != "result-generated" else b""
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run ``work`` meanwhile; raises its error at the end of the block, and cancels it if the block fails.
+
+    Unlike a task group, it may be left by closing the generator that contains it.
+    """
+    task = asyncio.create_task(work)
+    try:
+        yield
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def _send_words(connection: ClientConnection, task_id: str, words: AsyncIterator[str]) -> None:

@@ -1,7 +1,7 @@
-"""The commands ``vivavoce bench call | serve | device``; each imports its bench when it runs."""
+"""The commands ``vivavoce bench call | serve | mix | device``; each imports its bench when it runs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -50,6 +50,7 @@ def bench_call(
     print_report(report, as_json)
 
 
+_RATE = click.FloatRange(0, min_open=True)
 _SERVE_PARTS = ("load", "first-byte", "disconnect")
 _SERVE_APIS = ("native", "openai", "dashscope")
 
@@ -127,6 +128,22 @@ def bench_serve(
         plot=plot,
     )
     print_report(report, as_json)
+
+
+@bench.command("mix")
+@click.option("--calls", type=click.IntRange(1), default=40, show_default=True, help="Up on average.")
+@click.option("--calls-per-s", type=_RATE, default=4.0, show_default=True, help="That begin, and end.")
+@click.option("--utterances-per-s", type=_RATE, default=15.0, show_default=True, help="Over all calls.")
+@click.option("--discards-per-s", type=_RATE, default=6.0, show_default=True, help="Interruptions.")
+@click.option("--streams-per-s", type=_RATE, default=1.0, show_default=True, help="API requests.")
+@click.option("--seconds", type=click.FloatRange(1), default=420.0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@AS_JSON
+def bench_mix(as_json: bool, **load: Any) -> None:
+    """Calls and API streams at random: holes that listeners hear, memory, descriptors, tasks."""
+    from .mix.measure import MixOptions, measure
+
+    print_report(measure(MixOptions(**load)), as_json)
 
 
 @bench.command("device")

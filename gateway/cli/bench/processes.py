@@ -126,9 +126,17 @@ class BenchProcess:
         message: dict[str, float] = json.loads(line)
         return message
 
+    def close_input(self) -> None:
+        """Close the process's standard input, which asks it to end."""
+        self._stdin.close()
+
+    def error_lines(self) -> list[str]:
+        """The lines of its standard error so far."""
+        return self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
+
     def finish(self, within_s: float) -> None:
         """Close the process's standard input and wait for exit code 0; raises BenchFailed."""
-        self._stdin.close()
+        self.close_input()
         try:
             code = self._process.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -137,5 +145,4 @@ class BenchProcess:
             raise BenchFailed(f"{self._module} did not end cleanly ({code}): {self._last_error_line()}")
 
     def _last_error_line(self) -> str:
-        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
-        return next((line for line in reversed(lines) if line.strip()), "no message")
+        return next((line for line in reversed(self.error_lines()) if line.strip()), "no message")

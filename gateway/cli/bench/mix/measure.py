@@ -1,0 +1,148 @@
+"""``vivavoce bench mix``: calls and API streams at random, and every hole that a listener hears.
+
+Three processes: the gateway (``server``), the phones (``phones``) and the API clients (``streams``). All
+random times are Poisson processes from one seed.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from ..processes import READY_TIMEOUT_S, BenchProcess, CpuUsage
+from ..report import BenchFigure, BenchReport
+
+WARM_UP_SHARE = 0.1  # of the samples; memory grows until every part has been used once
+_END_TIMEOUT_S = 180.0
+_MAX_HELD_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class MixOptions:
+    """The load of one run."""
+
+    calls: int = 40  # that are up on average
+    calls_per_s: float = 4.0  # that begin, and end
+    utterances_per_s: float = 15.0  # over all calls
+    discards_per_s: float = 6.0
+    streams_per_s: float = 1.0  # API requests
+    seconds: float = 420.0
+    seed: int = 0
+
+
+def measure(options: MixOptions) -> BenchReport:
+    """Run the mix and return its figures; raises BenchFailed if a process ends early."""
+    with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder, ExitStack() as stack:
+
+        def start(module: str, *arguments: str) -> BenchProcess:
+            return stack.enter_context(BenchProcess(Path(folder), f"{__package__}.{module}", *arguments))
+
+        gateway = start("server", *_flags(options, "calls", "utterances_per_s", "discards_per_s"))
+        ports: dict[str, Any] = gateway.read_line(READY_TIMEOUT_S)
+        phone_flags = _flags(options, "calls", "calls_per_s", "seconds", "seed")
+        stream_flags = _flags(options, "streams_per_s", "seconds", "seed")
+        phones = start("phones", "127.0.0.1", str(ports["audiosocket"]), *phone_flags)
+        streams = start("streams", f"http://127.0.0.1:{ports['http']}", *stream_flags)
+        usage = CpuUsage.now(gateway.pid, phones.pid, streams.pid)
+        with Console(stderr=True).status(f"bench mix: {options.seconds:g} s"):
+            time.sleep(options.seconds)
+        others = CpuUsage.now(gateway.pid, phones.pid, streams.pid).other_cpu_share_since(usage)
+        heard: dict[str, Any] = phones.read_line(_END_TIMEOUT_S)
+        read: dict[str, Any] = streams.read_line(_END_TIMEOUT_S)
+        gateway.close_input()
+        record: dict[str, Any] = gateway.read_line(_END_TIMEOUT_S)
+        log = gateway.error_lines()
+    _print_details(record, read, log)
+    figures = [
+        *_call_figures(heard, record),
+        *_stream_figures(read),
+        *_health_figures(record["samples"]),
+        BenchFigure("log lines above INFO", len(log), "", at_most=0),
+        BenchFigure("processor of everything else", 100 * others, "% of a core"),
+    ]
+    settings = {name: getattr(options, name) for name in MixOptions.__dataclass_fields__}
+    return BenchReport("mix", tuple(figures), settings)
+
+
+def _flags(options: MixOptions, *names: str) -> list[str]:
+    return [part for name in names for part in (f"--{name.replace('_', '-')}", str(getattr(options, name)))]
+
+
+def _call_figures(heard: dict[str, Any], record: dict[str, Any]) -> list[BenchFigure]:
+    return [
+        BenchFigure("calls", heard["calls"], ""),
+        BenchFigure("calls ended by the gateway", heard["lost_calls"], "", at_most=0),
+        BenchFigure("utterances on calls", record["utterances"], ""),
+        BenchFigure("utterances that failed", record["failed"], "", at_most=0),
+        BenchFigure("utterances discarded", record["discards"], ""),
+        BenchFigure("packets at the phones", heard["packets"], ""),
+        BenchFigure("holes over 60 ms at the phones", heard["holes"], "", at_most=0),
+        BenchFigure("holes over 200 ms at the phones", heard["long_holes"], "", at_most=0),
+        BenchFigure("longest hole at the phones", heard["max_hole_ms"], "ms"),
+        BenchFigure("underruns in the gateway", record["underruns"], "", at_most=0),
+        BenchFigure("late packets in the gateway", record["late_packets"], ""),
+        BenchFigure("latest timer of the gateway", record["max_loop_delay_ms"], "ms"),
+        BenchFigure("processor of the phones", 100 * heard["cpu_share"], "% of a core"),
+    ]
+
+
+def _stream_figures(read: dict[str, Any]) -> list[BenchFigure]:
+    return [
+        BenchFigure("API streams", read["streams"], ""),
+        BenchFigure("API streams at once, most", read["max_open"], ""),
+        BenchFigure("API streams refused", read["refused"], ""),
+        BenchFigure("API streams that failed", sum(read["failures"].values()), "", at_most=0),
+        BenchFigure("API streams read whole", read["healthy_streams"], ""),
+        BenchFigure("holes over 60 ms in them", read["holes"], "", at_most=0),
+        BenchFigure("longest hole in them", read["max_hole_ms"], "ms"),
+        BenchFigure("processor of the API clients", 100 * read["cpu_share"], "% of a core"),
+    ]
+
+
+def _health_figures(samples: Sequence[dict[str, float]]) -> list[BenchFigure]:
+    steady = samples[int(len(samples) * WARM_UP_SHARE) :]
+    figures = []
+    for field, name in (
+        ("resident_mb", "resident memory, MB"),
+        ("files", "open descriptors"),
+        ("threads", "threads"),
+        ("tasks", "tasks"),
+    ):
+        slope, half_width = slope_per_hour([s["at_s"] for s in steady], [s[field] for s in steady])
+        figures += [
+            BenchFigure(f"{name}, last", steady[-1][field], ""),
+            BenchFigure(f"{name}, slope", slope, f"an hour, +- {half_width:.3g}"),
+        ]
+    return figures
+
+
+def slope_per_hour(times_s: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+    """Least-squares slope per hour and half of its 95 % interval; zeros for fewer than three samples."""
+    if len(times_s) < 3:
+        return 0.0, 0.0
+    hours = np.asarray(times_s) / 3600
+    slope, intercept = np.polyfit(hours, values, 1)
+    residuals = np.asarray(values) - (slope * hours + intercept)
+    variance = float(residuals @ residuals) / (len(hours) - 2)
+    spread = float(((hours - hours.mean()) ** 2).sum())
+    return float(slope), 1.96 * (variance / spread) ** 0.5
+
+
+def _print_details(record: dict[str, Any], read: dict[str, Any], log: Sequence[str]) -> None:
+    console = Console(stderr=True)
+    held = sorted(record["held"].items(), key=lambda item: -item[1][1])[:_MAX_HELD_SHOWN]
+    for name, (times, total_ms, longest_ms) in held:
+        console.print(
+            f"held the event loop over 5 ms: {name}: {times:g} times, {total_ms:.0f} ms in all, "
+            f"longest {longest_ms:.0f} ms"
+        )
+    for kind, count in read["failures"].items():
+        console.print(f"{count} API streams failed: {kind}")
+    for line in log[:20]:
+        console.print(f"log: {line}")

@@ -1,0 +1,205 @@
+"""The gateway process of the mixed load: agents that speak and are interrupted, and a record of its health.
+
+``python -m vivavoce.gateway.cli.bench.mix.server ...`` prints its ports as one JSON line, serves until its
+standard input closes, and prints what it recorded as a second line.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from asyncio import events
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ....calls.call import Call, UtteranceOutcome
+from ....process_tuning import tune_process
+from ....serve import Gateway
+from ....settings import Settings
+from ..call_server import LoadAgent, LoadRecord
+from ..processes import resident_mb
+
+BARGE_IN_S = (0.3, 3.0)  # from the start of an utterance to its discard
+HELD_S = 0.005  # a callback of the event loop that takes longer is recorded
+_SAMPLE_INTERVAL_S = 5.0
+_BEAT_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class MixedServerOptions:
+    """The load of the agents."""
+
+    calls: int  # that are up on average
+    utterances_per_s: float  # over all calls
+    discards_per_s: float
+
+
+@dataclass(slots=True)
+class HealthSample:
+    """The state of the process at one moment."""
+
+    at_s: float  # since the start
+    resident_mb: float
+    files: int  # open descriptors
+    threads: int
+    tasks: int  # of asyncio
+
+
+@dataclass(slots=True)
+class MixedServerRecord:
+    """What the process recorded of itself."""
+
+    utterances: int = 0
+    failed: int = 0  # utterances that the engine refused or failed
+    discards: int = 0
+    underruns: int = 0
+    late_packets: int = 0
+    packets: int = 0
+    max_loop_delay_ms: float = 0.0  # of a timer
+    held: dict[str, list[float]] = field(default_factory=dict)  # by callback: times, total ms, longest ms
+    samples: list[HealthSample] = field(default_factory=list)
+
+
+class MixedAgent(LoadAgent):
+    """Speaks at random times on each call; some utterances are discarded while they are spoken."""
+
+    def __init__(self, options: MixedServerOptions, record: MixedServerRecord) -> None:
+        super().__init__(LoadRecord())
+        self._mix_record = record
+        self._mean_pause_s = options.calls / options.utterances_per_s
+        self._discard_share = options.discards_per_s / options.utterances_per_s
+
+    async def run(self, call: Call) -> None:
+        """Speak on one call and add its counters to the record."""
+        try:
+            await self.talk(call)
+        finally:
+            stats = call.playout.stats
+            self._mix_record.underruns += stats.underruns
+            self._mix_record.late_packets += stats.late_packets
+            self._mix_record.packets += stats.packets
+
+    async def talk(self, call: Call) -> None:
+        """Speak until the call ends. Utterances that are due during one follow it at once."""
+        due = time.monotonic()
+        while True:
+            due = max(due + self.random.expovariate(1 / self._mean_pause_s), time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+            speaking = asyncio.create_task(self._speak(call, self.random.choice(self.texts)))
+            if self.random.random() < self._discard_share:
+                await asyncio.wait({speaking}, timeout=self.random.uniform(*BARGE_IN_S))
+                call.discard()
+                self._mix_record.discards += 1
+            await speaking
+            await call.wait_played()
+
+    async def _speak(self, call: Call, text: str) -> None:
+        record = self.record.start_utterance(call, 0, text)
+        self.record.utterances.clear()
+        outcome = await self.speak(call, record)
+        self._mix_record.utterances += 1
+        self._mix_record.failed += outcome is UtteranceOutcome.FAILED
+
+
+class LoopTrace:
+    """Records which callbacks hold the event loop, and how late its timers are."""
+
+    def __init__(self, record: MixedServerRecord) -> None:
+        self._record = record
+        self._run: Callable[[events.Handle], None] = events.Handle._run
+
+    def install(self) -> None:
+        """Measure every callback of every loop in this process from now on."""
+        run, add = self._run, self._add
+
+        def run_measured(handle: events.Handle) -> None:
+            start = time.perf_counter()
+            run(handle)
+            taken = time.perf_counter() - start
+            if taken > HELD_S:
+                add(handle, taken)
+
+        events.Handle._run = run_measured  # type: ignore[method-assign,assignment]
+
+    async def beat(self) -> None:
+        """Measure how late a timer is, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _BEAT_S
+            await asyncio.sleep(_BEAT_S)
+            self._record.max_loop_delay_ms = max(self._record.max_loop_delay_ms, 1000 * (loop.time() - due))
+
+    def _add(self, handle: events.Handle, taken_s: float) -> None:
+        entry = self._record.held.setdefault(_callback_name(handle), [0, 0.0, 0.0])
+        entry[0] += 1
+        entry[1] += 1000 * taken_s
+        entry[2] = max(entry[2], 1000 * taken_s)
+
+
+def _callback_name(handle: events.Handle) -> str:
+    callback: Any = handle._callback  # type: ignore[attr-defined]  # None when the handle was cancelled
+    task = getattr(callback, "__self__", None)
+    if isinstance(task, asyncio.Task):
+        return str(getattr(task.get_coro(), "__qualname__", task))
+    return str(getattr(callback, "__qualname__", callback))
+
+
+async def sample_health(record: MixedServerRecord) -> None:
+    """Add a sample every 5 s, until cancelled."""
+    start = time.monotonic()
+    while True:
+        record.samples.append(
+            HealthSample(
+                time.monotonic() - start,
+                resident_mb(os.getpid()),
+                len(os.listdir("/proc/self/fd")),
+                len(os.listdir("/proc/self/task")),
+                len(asyncio.all_tasks()),
+            )
+        )
+        await asyncio.sleep(_SAMPLE_INTERVAL_S)
+
+
+async def serve_mix(options: MixedServerOptions) -> MixedServerRecord:
+    """Answer calls and requests until standard input closes."""
+    settings = Settings(
+        audiosocket_port=0,
+        http_port=0,
+        max_calls=4 * options.calls + 16,
+        max_streams=4 * options.calls + 64,
+        log_level="WARNING",
+        drain_s=0,
+    )
+    record = MixedServerRecord()
+    trace = LoopTrace(record)
+    trace.install()
+    gateway = await Gateway.open(settings, agent=MixedAgent(options, record))
+    tasks = [asyncio.create_task(trace.beat()), asyncio.create_task(sample_health(record))]
+    try:
+        tune_process()
+        addresses = {"audiosocket": gateway.addresses.audiosocket[1], "http": gateway.addresses.http[1]}
+        print(json.dumps(addresses), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await gateway.aclose()
+    return record
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the arguments and serve."""
+    parser = argparse.ArgumentParser(prog="vivavoce.gateway.cli.bench.mix.server", description="server")
+    parser.add_argument("--calls", type=int, required=True)
+    parser.add_argument("--utterances-per-s", type=float, required=True)
+    parser.add_argument("--discards-per-s", type=float, required=True)
+    record = asyncio.run(serve_mix(MixedServerOptions(**vars(parser.parse_args(arguments)))))
+    print(json.dumps(asdict(record)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The bench of mixed load: its counters, and a short run of all three processes."""
+
+import pytest
+
+from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, encode
+from vivavoce.gateway.cli.bench.mix.measure import MixOptions, measure, slope_per_hour
+from vivavoce.gateway.cli.bench.mix.phones import MeasuredCall, MixedCallResult
+
+PACKET = encode(AudioSocketAudio(8_000, bytes(320)))
+
+
+def holes(*reads: tuple[float, int]) -> MixedCallResult:
+    """The result of reads of (arrival in seconds, number of packets)."""
+    result, call = MixedCallResult(), MeasuredCall(0.0)
+    for arrived_at, packets in reads:
+        call.add_read(arrived_at, packets * PACKET, result)
+    return result
+
+
+def test_packets_that_were_read_late_together_are_no_hole() -> None:
+    assert holes((0.00, 1), (0.10, 5), (0.12, 1)).holes == 0
+
+
+def test_packets_that_came_late_are_a_hole() -> None:
+    result = holes((0.00, 1), (0.09, 1), (0.11, 1), (0.35, 2))
+    assert (result.packets, result.holes, result.long_holes) == (5, 2, 1)
+    assert result.max_hole_ms == pytest.approx(220)
+
+
+def test_a_read_may_end_within_a_packet() -> None:
+    result, call = MixedCallResult(), MeasuredCall(0.0)
+    call.add_read(0.0, PACKET + PACKET[:100], result)
+    call.add_read(0.02, PACKET[100:], result)
+    assert (result.packets, result.holes) == (2, 0)
+
+
+def test_the_slope_of_a_straight_line_is_exact_and_noise_widens_its_interval() -> None:
+    times_s = [360.0 * number for number in range(11)]
+    assert slope_per_hour(times_s, [5 + 2 * time_s / 3600 for time_s in times_s]) == pytest.approx((2, 0))
+    slope, half_width = slope_per_hour(times_s, [float(number % 2) for number in range(11)])
+    assert abs(slope) < half_width
+
+
+def test_a_short_run_reports_calls_streams_and_health() -> None:
+    report = measure(
+        MixOptions(
+            calls=3,
+            calls_per_s=1.0,
+            utterances_per_s=2.0,
+            discards_per_s=1.0,
+            streams_per_s=1.0,
+            seconds=8.0,
+            seed=1,
+        )
+    )
+    figures = {figure.name: figure.value for figure in report.figures}
+    for name in ("calls", "packets at the phones", "utterances on calls", "API streams", "threads, last"):
+        assert figures[name] > 0, name
+    assert figures["calls ended by the gateway"] == figures["API streams that failed"] == 0
