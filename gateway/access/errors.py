@@ -4,6 +4,7 @@ BadRequest
 ├── KeyRefused       no key, an unknown or a revoked one
 ├── ScopeMissing     a valid key without the required scope
 ├── RateLimited      a limit of the key is reached
+├── RequestTooLarge  more in one request than a limit of the key allows in a minute
 ├── OriginRefused    a web page of an origin that is not allowed
 └── UrlRefused       a URL that the server does not fetch
 """
@@ -28,6 +29,10 @@ class RateLimited(BadRequest):
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class RequestTooLarge(BadRequest):
+    """One request needs more than the key is allowed in a minute, so no later attempt can succeed."""
 
 
 class OriginRefused(BadRequest):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .errors import RateLimited
+from .errors import RateLimited, RequestTooLarge
 from .keys import KeyLimits
 
 _MINUTE_S = 60.0
@@ -50,11 +50,11 @@ class KeyRateLimiter:
         self._characters = _make_bucket(limits.characters_per_minute, clock())
 
     def charge_request(self) -> None:
-        """Count one request; raise RateLimited."""
+        """Count one request; raise RateLimited, or RequestTooLarge if none is allowed."""
         self._charge(self._requests, 1, "requests")
 
     def charge_characters(self, characters: int) -> None:
-        """Count characters to be spoken; raise RateLimited."""
+        """Count characters to be spoken; raise RateLimited or RequestTooLarge."""
         self._charge(self._characters, characters, "characters")
 
     @contextmanager
@@ -77,11 +77,13 @@ class KeyRateLimiter:
             return
         now = self._clock()
         wait_s = bucket.seconds_until(amount, now)
-        if wait_s:
-            # An amount beyond the capacity never fits; a client may still retry with a smaller one.
-            raise RateLimited(
-                f"this key is allowed {bucket.capacity:.0f} {unit} a minute", min(wait_s, _MINUTE_S)
+        if wait_s == math.inf:
+            raise RequestTooLarge(
+                f"got {amount} {unit} at once; this key is allowed {bucket.capacity:.0f} {unit} a minute, "
+                "so send fewer"
             )
+        if wait_s:
+            raise RateLimited(f"this key is allowed {bucket.capacity:.0f} {unit} a minute", wait_s)
         bucket.take(amount, now)
 
 

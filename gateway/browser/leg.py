@@ -57,7 +57,7 @@ class BrowserLeg:
 
     Args:
         voices: that the page may name.
-        charge: takes the characters spoken for the page; raises RateLimited or KeyRefused.
+        charge: takes the characters spoken for the page; raises RateLimited, RequestTooLarge or KeyRefused.
         agent: drives the call; without one the greeting is spoken.
     """
 

@@ -71,7 +71,7 @@ class CallAttachment:
     Args:
         send: sends a message to the peer; must not block.
         voices: that the peer may name.
-        charge: takes the characters spoken for the peer; raises RateLimited or KeyRefused.
+        charge: takes the characters spoken for the peer; raises RateLimited, RequestTooLarge or KeyRefused.
         send_audio: sends s16le audio of the caller; None if the peer does not want it.
         answerer: answers ``ask``; without one it is an error.
     """

@@ -12,10 +12,11 @@ from typing import Self
 
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.stream import TextSink
-from ..access.errors import RateLimited
+from ..access.errors import RateLimited, RequestTooLarge
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "\n")
 _CLOSERS = " \t\"'”’)"  # may follow the end of a sentence
+_SILENT_FROM_HERE = "from here on nothing is said up to the next flush or end"
 
 
 class TextCommand(Enum):
@@ -62,7 +63,7 @@ class CharacterQuota:
     piece missing would mean something else.
 
     Args:
-        charge: takes a number of characters; raises RateLimited or KeyRefused.
+        charge: takes a number of characters; raises RateLimited, RequestTooLarge or KeyRefused.
     """
 
     def __init__(self, charge: Callable[[int], None]) -> None:
@@ -89,8 +90,9 @@ class CharacterQuota:
         try:
             self._charge(len(text))
         except RateLimited as error:
-            sentence = f"{error}; from here on nothing is said up to the next flush or end"
-            raise RateLimited(sentence, error.retry_after_s) from None
+            raise RateLimited(f"{error}; {_SILENT_FROM_HERE}", error.retry_after_s) from None
+        except RequestTooLarge as error:
+            raise RequestTooLarge(f"{error}; {_SILENT_FROM_HERE}") from None
         self._is_exceeded = False
 
 

@@ -45,7 +45,7 @@ class UtteranceQueue:
 
     Args:
         speech: options of the utterances; ``speech`` may be replaced, for those that begin later.
-        charge: takes the characters to be spoken; raises RateLimited or KeyRefused.
+        charge: takes the characters to be spoken; raises RateLimited, RequestTooLarge or KeyRefused.
         on_failed: gets the error of an utterance that could not be spoken.
         on_error: gets any other exception, which is a fault of the server.
     """

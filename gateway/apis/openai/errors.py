@@ -12,7 +12,14 @@ import math
 from dataclasses import dataclass
 
 from ....tts_engine.errors import BadRequest, BadText, Overloaded, UnknownVoice, VivavoceError
-from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
+from ...access.errors import (
+    KeyRefused,
+    OriginRefused,
+    RateLimited,
+    RequestTooLarge,
+    ScopeMissing,
+    UrlRefused,
+)
 from .models import OpenAIErrorBody, OpenAIErrorDetail
 
 
@@ -102,6 +109,8 @@ def to_openai_error(error: Exception) -> OpenAIErrorResponse:
             return OpenAIErrorResponse(400, error_type, message, "voice", "voice_not_found")
         case UrlRefused():
             return OpenAIErrorResponse(400, error_type, message, "ref_audio", "invalid_value")
+        case RequestTooLarge():
+            return OpenAIErrorResponse(400, error_type, message, "input", "string_above_max_length")
         case BadText():
             return OpenAIErrorResponse(400, error_type, message, "input", "invalid_value")
         case BadRequest():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivavoce.gateway.access.errors import RateLimited
+from vivavoce.gateway.access.errors import RateLimited, RequestTooLarge
 from vivavoce.gateway.access.keys import KeyLimits
 from vivavoce.gateway.access.rate_limits import KeyRateLimiter
 
@@ -46,15 +46,19 @@ def test_a_retry_after_the_given_time_succeeds() -> None:
 def test_a_refused_charge_takes_nothing() -> None:
     clock = Clock()
     limiter = KeyRateLimiter(KeyLimits(characters_per_minute=10), clock)
+    limiter.charge_characters(1)
     with pytest.raises(RateLimited):
+        limiter.charge_characters(10)
+    with pytest.raises(RequestTooLarge):
         limiter.charge_characters(11)
-    limiter.charge_characters(10)
+    limiter.charge_characters(9)
 
 
-def test_an_amount_that_never_fits_may_be_retried_after_a_minute() -> None:
-    with pytest.raises(RateLimited, match="allowed 10 characters") as refusal:
+def test_an_amount_that_never_fits_is_no_matter_of_time() -> None:
+    with pytest.raises(
+        RequestTooLarge, match=r"got 1000 characters at once; .* allowed 10 characters a minute"
+    ):
         KeyRateLimiter(KeyLimits(characters_per_minute=10), Clock()).charge_characters(1000)
-    assert refusal.value.retry_after_s == 60.0
 
 
 @given(
@@ -71,7 +75,7 @@ def test_no_pattern_of_use_gets_more_than_the_rate_plus_the_amount_of_a_minute(
         clock.now += pause_s
         try:
             limiter.charge_characters(characters)
-        except RateLimited:
+        except (RateLimited, RequestTooLarge):
             continue
         used += characters
     assert used <= per_minute + (clock.now - began) * per_minute / 60 + 1e-6

@@ -434,19 +434,24 @@ def test_text_within_a_key_s_quota_is_spoken_to_the_last_character(tmp_path: Pat
     run(test())
 
 
-def test_text_beyond_a_key_s_quota_is_refused_up_to_the_end_of_its_utterance(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "can_wait"),
+    [(" far too much for", True), (" far too much for a key of twenty characters", False)],
+)
+def test_text_beyond_a_key_s_quota_is_refused_up_to_the_end_of_its_utterance(
+    text: str, can_wait: bool, tmp_path: Path
+) -> None:
     async def test() -> None:
         async with call_server(**limited_key(tmp_path, 20)) as server:
             phone = await server.phone()
             async with server.socket(phone.call_id) as socket:
-                await send_utterance(
-                    socket, "One two", " far too much for a key of twenty characters", " hole"
-                )
+                await send_utterance(socket, "One two", text, " hole")
                 await send_utterance(socket, "Three.")
                 received = await until(socket, "speech_finished") + await until(socket, "speech_finished")
                 (error,) = [message for message in received if message["type"] == "error"]
                 assert "allowed 20 characters a minute" in error["message"]
-                assert 0 < error["retry_after_s"] <= 60
+                assert "nothing is said up to the next flush or end" in error["message"]
+                assert 0 < error["retry_after_s"] <= 60 if can_wait else "retry_after_s" not in error
                 assert words(received) == ["One", "two", "Three"]
                 await socket.send(json.dumps({"type": "hang_up"}))
                 await until(socket, "hung_up")

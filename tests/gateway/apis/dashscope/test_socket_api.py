@@ -606,7 +606,7 @@ def test_a_key_beyond_its_limits_is_throttled(limits: KeyLimits, tmp_path: Path)
         async with server.connect_client(key=key) as client:
             await client.speak("t", "Hello.")
             await client.run_task("u")
-            await client.send("continue-task", "u", {"text": "Hello again."})
+            await client.send("continue-task", "u", {"text": "Again."})
             assert (await client.receive_event("task-failed"))["error_code"] == "Throttling.RateQuota"
 
     with_server(test, access=AccessControl(file))
