@@ -52,7 +52,7 @@ from .events import (
 MAX_FRAME_CHARACTERS: Final = 512 * 1024
 MAX_TASK_CHARACTERS: Final = 200_000  # characters of text in one task
 MAX_TASK_ID_CHARACTERS: Final = 64
-_MAX_ENDED_TASKS: Final = 32  # ended tasks whose late frames are ignored
+_MAX_ENDED_TASKS: Final = 32  # ended and refused tasks whose late frames are ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class DashScopeConnection(Generic[ParametersT]):
         """Yield the events of the frame received last or, without a frame, of the time.
 
         The state is read here, not when the frame arrives: a pooled client's next run-task arrives 1 ms after
-        task-finished. Frames of ended tasks yield nothing.
+        task-finished. Frames of ended and of refused tasks yield nothing.
 
         Raises:
             DashScopeProtocolError: the frame is not allowed or the client is too late; the connection can
@@ -214,12 +214,12 @@ class DashScopeConnection(Generic[ParametersT]):
         if isinstance(frame, UnreadableFrame):
             self._refuse(self.task_id or "", frame.reason)
         if frame.action == RunTask.action:
-            if self.state is not DashScopeState.IDLE:
-                self._refuse(frame.task_id, f"task {self._task_id} of this connection is not finished")
+            self._check_can_run(frame.task_id)
         elif not self._is_open(frame.task_id, frame.action):
             return
         match frame:
             case InvalidFrame():
+                self._ignore_from_now_on(frame.task_id)
                 self._refuse(frame.task_id, frame.reason)
             case RunTask():
                 yield from self._run_task(frame)
@@ -228,12 +228,23 @@ class DashScopeConnection(Generic[ParametersT]):
             case _:
                 yield self._accept_input(frame)
 
+    def _check_can_run(self, task_id: str) -> None:
+        if self.state is not DashScopeState.IDLE:
+            self._ignore_from_now_on(task_id)
+            self._refuse(task_id, f"task {self._task_id} of this connection is not finished")
+
     def _is_open(self, task_id: str, action: str) -> bool:
         if task_id == self.task_id:
             return True
         if task_id not in self._ended_task_ids:
+            self._ignore_from_now_on(task_id)
             self._refuse(task_id, f"{action} for a task that was never run; send run-task first")
         return False
+
+    def _ignore_from_now_on(self, task_id: str) -> None:
+        """Answer later frames of a refused task with nothing: they were under way when it was refused."""
+        if task_id != self.task_id:  # an open task ends by the reply that names it
+            self._ended_task_ids.append(task_id)
 
     def _run_task(self, run: RunTask[ParametersT]) -> Iterator[DashScopeClientEvent[ParametersT]]:
         self._task_id, self._task_characters = run.task_id, 0

@@ -489,6 +489,40 @@ def test_a_second_task_is_refused_and_the_first_goes_on() -> None:
     with_server(test)
 
 
+@pytest.mark.parametrize(
+    "run", [{"model": "paraformer-v2"}, {"rate": 9}, {"voice": ""}, {"voice": "unknown"}, {"format": "ogg"}]
+)
+def test_frames_under_way_when_a_task_is_refused_get_no_failure_of_their_own(run: dict[str, Any]) -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.run_task("refused", **run)  # a client does not wait for task-started here
+            await client.send("continue-task", "refused", {"text": "One."})
+            await client.send("continue-task", "refused", {"text": "Two."})
+            await client.send("finish-task", "refused")
+            await client.receive_event("task-failed")
+            assert (await client.speak("next", "Hello."))["event"] == "task-finished"
+            failures = [event["header"] for event in client.events if "error_code" in event["header"]]
+            assert [failure["task_id"] for failure in failures] == ["refused"]
+
+    with_server(test)
+
+
+def test_frames_of_a_second_task_are_ignored_after_its_refusal() -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            await client.start_task("first")
+            await client.run_task("second")
+            await client.send("continue-task", "second", {"text": "One."})
+            await client.send("finish-task", "second")
+            await client.send("continue-task", "first", {"text": "Two."})
+            await client.send("finish-task", "first")
+            assert (await client.receive_event("task-finished"))["task_id"] == "first"
+            failures = [event["header"] for event in client.events if "error_code" in event["header"]]
+            assert [failure["task_id"] for failure in failures] == ["second"]
+
+    with_server(test)
+
+
 def test_a_task_beyond_capacity_fails_at_once() -> None:
     async def test(server: RunningServer) -> None:
         async with server.connect_client() as client, server.connect_client() as other:
