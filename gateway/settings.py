@@ -188,6 +188,9 @@ class Settings(BaseSettings):
 
     # The process
 
+    # Above the 120 s for which LiveKit's clients keep a connection. A client that sends on a connection at
+    # the moment of its end loses the request.
+    keep_alive_s: Annotated[_Integer, Field(ge=1, le=3_600, description="seconds from 1 to 3600")] = 150
     drain_s: Annotated[_FiniteFloat, Field(ge=0, le=600, description="seconds from 0 to 600")] = (
         10.0  # a long sentence; supervisors kill a process after 30 s or more
     )

@@ -9,7 +9,7 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
-from .backpressure import BackpressureHttpProtocol
+from .keep_alive import CLOSE_MARGIN_S, DEFAULT_KEEP_ALIVE_S, KeepAliveHeader, KeepAliveHttpProtocol
 
 _MAX_WEBSOCKET_MESSAGE_BYTES: Final = 4 << 20  # a 30 s recording, 16 bits at 48 kHz, in base64
 _MAX_UNSENT_BYTES: Final = (
@@ -22,11 +22,13 @@ _STARTUP_POLL_S: Final = 0.005
 class HttpServer(uvicorn.Server):
     """An app on a bound socket; ``run_until_closed`` is a task that the gateway owns."""
 
-    def __init__(self, app: FastAPI, sock: socket.socket) -> None:
+    def __init__(self, app: FastAPI, sock: socket.socket, keep_alive_s: int = DEFAULT_KEEP_ALIVE_S) -> None:
+        """Make a server; keep_alive_s: how long clients may keep an idle connection."""
         super().__init__(
             uvicorn.Config(
-                app,
-                http=BackpressureHttpProtocol,
+                KeepAliveHeader(app, keep_alive_s),
+                http=KeepAliveHttpProtocol,
+                timeout_keep_alive=keep_alive_s + CLOSE_MARGIN_S,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
