@@ -30,8 +30,10 @@ from starlette.requests import ClientDisconnect
 
 from ..access.access_control import Grant
 from ..access.dependencies import grant_of
-from ..access.errors import KeyRefused, RateLimited
+from ..access.errors import KeyRefused, RateLimited, RequestTooLarge
 from ..voice_registry import VoiceRegistry
+from ..web.responses import ErrorBody
+from ..web.unmatched import ErrorFormat
 from ..web.websocket import close_socket
 from . import api_operations
 from .attachment import AttachmentOptions, CallAttachment
@@ -58,6 +60,9 @@ _HANG_UP_REASON = "hung up by the calls API"
 # Close codes: 4000 plus an HTTP status, in the range that RFC 6455, 7.4.2 leaves to applications.
 CLOSE_UNKNOWN, CLOSE_ALREADY_ATTACHED, CLOSE_TOO_SLOW = 4404, 4409, 4408
 CLOSE_NORMAL, CLOSE_FAILED = 1000, 1011
+
+# Other paths below /v1 are OpenAI's.
+ERROR_FORMAT = ErrorFormat("/v1/calls", lambda status, message: ErrorBody(error=message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +306,8 @@ class _ChargedBody:
     """A request's body as text, charged as it arrives."""
 
     def __init__(self, request: Request, grant: Grant) -> None:
-        self.refusal: RateLimited | KeyRefused | None = None  # why the text ended before the body did
+        # Why the text ended before the body did.
+        self.refusal: RateLimited | RequestTooLarge | KeyRefused | None = None
         self._request = request
         self._grant = grant
         self._charged_characters = 0
@@ -312,7 +318,7 @@ class _ChargedBody:
             async for piece in pieces:
                 try:
                     self._grant.charge_characters(len(piece))
-                except KeyRefused as error:
+                except (KeyRefused, RequestTooLarge) as error:
                     self.refusal = error
                     return
                 except RateLimited as error:

@@ -18,6 +18,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -30,7 +31,8 @@ from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
 from ..access.keys import Scope
 from .errors import ResourceConflict, ResourceNotFound
 from .openapi.operations import content_response, json_response, operation
-from .responses import Status, native_errors
+from .responses import ErrorBody, Status, native_errors
+from .unmatched import ErrorFormat, HeadMiddleware, UnmatchedPaths
 
 # The first class that matches counts; any other BadRequest is 400.
 _STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
@@ -45,6 +47,7 @@ _STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
 
 
 _HEALTH: Final = operation("health", "Whether the process is alive.", json_response(Status), public=True)
+_HEALTH_ALIAS: Final = operation("healthAlias", "The same as /healthz.", json_response(Status), public=True)
 _READINESS: Final = operation(
     "readiness",
     "Whether the server accepts calls.",
@@ -67,6 +70,7 @@ class Mount:
 
     router: APIRouter
     scope: Scope | None  # None for routes that check keys themselves
+    error_formats: Sequence[ErrorFormat] = ()  # for paths near its routes that are no routes
 
 
 def make_app(
@@ -82,15 +86,19 @@ def make_app(
     """
     # FastAPI's own pages load scripts from other hosts; ``openapi.document`` has others.
     app = FastAPI(title="vivavoce", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.redirect_slashes, app.router.default = False, UnmatchedPaths(app.router)  # no redirects
+    app.state.error_formats = [one for mount in mounts for one in mount.error_formats]
     app.add_exception_handler(BadRequest, _handle_error)
     app.add_exception_handler(Overloaded, _handle_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
     app.add_exception_handler(WebSocketRequestValidationError, _handle_invalid_query)
     _allow_browser_origins(app, access)
+    app.add_middleware(HeadMiddleware)
     for mount in mounts:
         keys = [] if mount.scope is None else [Depends(require_scope(access, mount.scope))]
         app.include_router(mount.router, dependencies=keys)
 
+    @app.get("/health", **_HEALTH_ALIAS)
     @app.get("/healthz", **_HEALTH)
     async def healthz() -> JSONResponse:
         return JSONResponse({"status": "ok"})
@@ -124,8 +132,8 @@ def _allow_browser_origins(app: FastAPI, access: AccessControl) -> None:
 class _ErrorResponse(JSONResponse):
     """The answer to a request or, before it is accepted, to a WebSocket."""
 
-    def __init__(self, message: str, status: int, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__({"error": message}, status, headers)
+    def __init__(self, body: BaseModel, status: int, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(body.model_dump(), status, headers)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         await super().__call__(scope, receive, send)
@@ -134,7 +142,7 @@ class _ErrorResponse(JSONResponse):
 
 
 async def _handle_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
-    response = _ErrorResponse(str(error), _status_of(error))
+    response = _ErrorResponse(ErrorBody(error=str(error)), _status_of(error))
     if isinstance(error, KeyRefused):
         # A browser that opens a page asks its user for a password, which is the key.
         accepts_html = "text/html" in connection.headers.get("accept", "")
@@ -151,10 +159,18 @@ def _status_of(error: Exception) -> int:
 async def _handle_http_exception(connection: HTTPConnection, error: Exception) -> JSONResponse:
     """Answer what the framework refuses: a path, a method, a body that is not JSON."""
     assert isinstance(error, HTTPException)
-    return _ErrorResponse(error.detail, error.status_code, error.headers)
+    headers, path = dict(error.headers or {}), connection.scope["path"]
+    if headers.get("Allow") == "GET":
+        headers["Allow"] = "GET, HEAD"
+    formats = [one for one in connection.app.state.error_formats if one.covers(path)]
+    if not formats:
+        return _ErrorResponse(ErrorBody(error=error.detail), error.status_code, headers)
+    nearest = max(formats, key=lambda one: len(one.prefix))
+    message = f"{error.detail}: {connection.scope.get('method', 'WebSocket')} {path}"
+    return _ErrorResponse(nearest.make_body(error.status_code, message), error.status_code, headers)
 
 
 async def _handle_invalid_query(connection: HTTPConnection, error: Exception) -> JSONResponse:
     assert isinstance(error, WebSocketRequestValidationError)
     first = error.errors()[0]
-    return _ErrorResponse(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", 422)
+    return _ErrorResponse(ErrorBody(error=f"{'.'.join(map(str, first['loc']))}: {first['msg']}"), 422)

@@ -49,6 +49,7 @@ from ...web.openapi.operations import (
 from ...web.request_body import with_bounded_body
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import StreamedBody, cancel_on_disconnect
+from ...web.unmatched import ErrorFormat
 from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk, open_encoded_stream
 from ..speech_response import ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
@@ -100,7 +101,7 @@ _SYNTHESIZE: Final = operation(
     _dashscope_errors(
         {400: "A field is invalid, or the body is too long."}, {404: "No such model."}, SPEECH_ERRORS
     ),
-    header_parameters=[
+    other_parameters=[
         {
             "name": "X-DashScope-SSE",
             "in": "header",
@@ -304,6 +305,20 @@ class _StoredSpeech:
             output = output.model_copy(update={"audio": AudioData(data=b64encode(audio).decode("ascii"))})
         message = SpeechSynthesizerEvent(output=output, usage=payload.usage, request_id=self._id)
         await self._events.write(_server_sent_event("result", message))
+
+
+def _unmatched_error_body(status: int, message: str) -> DashScopeErrorBody:
+    sentence = f"url error, please check url! ({message})"  # DashScope's own, and in brackets what was got
+    return DashScopeErrorBody(
+        request_id=str(uuid4()), code=DashScopeErrorCode.INVALID_PARAMETER, message=sentence
+    )
+
+
+# Below these, of HTTP and of the WebSocket, no other API has paths.
+DASHSCOPE_ERROR_FORMATS: Final = (
+    ErrorFormat("/api/v1", _unmatched_error_body),
+    ErrorFormat("/api-ws", _unmatched_error_body),
+)
 
 
 def _server_sent_event(kind: str, message: BaseModel, status: int = 200) -> bytes:

@@ -12,10 +12,12 @@ from ....tts_engine.errors import VivavoceError
 from ...access.access_control import AccessControl, Grant
 from ...access.keys import Scope
 from ...web.openapi.operations import ACCESS_ERRORS, Responses, Schema, error_responses
+from ...web.unmatched import ErrorFormat
 from .errors import to_openai_error
-from .models import OpenAIErrorBody
+from .models import OpenAIErrorBody, OpenAIErrorDetail
 
 JsonHandler = Callable[[Request, Grant], Awaitable[BaseModel]]
+ListHandler = Callable[[Request, Grant | None], Awaitable[BaseModel]]
 
 REQUEST_ID_HEADER: Final[Mapping[str, Schema]] = {"x-request-id": {"schema": {"type": "string"}}}
 
@@ -28,13 +30,34 @@ def json_endpoint(
     Fields of the answer that are None are left out.
     """
 
+    async def answer(request: Request) -> BaseModel:
+        grant = access.grant(request.headers)
+        grant.require(scope)
+        return await handler(request, grant)
+
+    return _endpoint(answer)
+
+
+def list_endpoint(access: AccessControl, handler: ListHandler) -> Callable[..., Awaitable[Response]]:
+    """Return an endpoint that needs a key that may speak, or none where the settings make lists public.
+
+    Its answers and errors are those of ``json_endpoint``.
+    """
+
+    async def answer(request: Request) -> BaseModel:
+        grant = access.list_grant(request.headers)
+        if grant is not None:
+            grant.require(Scope.SPEAK)
+        return await handler(request, grant)
+
+    return _endpoint(answer)
+
+
+def _endpoint(answer: Callable[[Request], Awaitable[BaseModel]]) -> Callable[..., Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         headers = {"x-request-id": new_request_id()}
         try:
-            grant = access.grant(request.headers)
-            grant.require(scope)
-            answer = await handler(request, grant)
-            return JSONResponse(answer.model_dump(exclude_none=True), headers=headers)
+            return JSONResponse((await answer(request)).model_dump(exclude_none=True), headers=headers)
         except VivavoceError as error:
             return error_json(error, headers)
 
@@ -55,3 +78,12 @@ def openai_errors(*errors: Mapping[int, str]) -> Responses:
 def new_request_id() -> str:
     """Return an id for the log and for the x-request-id header."""
     return f"req_{uuid4().hex}"
+
+
+def _unmatched_error_body(status: int, message: str) -> OpenAIErrorBody:
+    """Return OpenAI's body for a path or method that no route has."""
+    code = {404: "unknown_url", 405: "method_not_supported"}.get(status)
+    return OpenAIErrorBody(error=OpenAIErrorDetail(message=message, type="invalid_request_error", code=code))
+
+
+OPENAI_ERROR_FORMAT: Final = ErrorFormat("/v1", _unmatched_error_body)

@@ -67,20 +67,21 @@ def operation(
     *responses: Responses,
     description: str = "",
     path_parameters: Sequence[str] = (),
-    header_parameters: Sequence[Schema] = (),
+    other_parameters: Sequence[Schema] = (),
     body: Schema | None = None,
     public: bool = False,
 ) -> dict[str, Any]:
     """Return the keyword arguments that document a route.
 
-    path_parameters: those that the route's function does not declare. body: ``json_body`` or ``form_body``.
+    path_parameters: those that the route's function does not declare. other_parameters: OpenAPI's parameter
+    objects, of headers and queries. body: ``json_body`` or ``form_body``.
     public: no key is needed.
     """
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in path_parameters
     ]
-    extra: Schema = {"parameters": [*parameters, *header_parameters], **(body or {})}
+    extra: Schema = {"parameters": [*parameters, *other_parameters], **(body or {})}
     if public:
         extra["security"] = []
     return {

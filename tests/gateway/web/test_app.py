@@ -91,7 +91,7 @@ def test_every_error_has_the_same_shape(method: str, path: str, status: int) -> 
     answer = asyncio.run(request())
     assert (answer.status_code, list(answer.json())) == (status, ["error"])
     assert answer.headers.get("retry-after") == ("5" if status == 503 else None)
-    assert answer.headers.get("allow") == ("GET" if status == 405 else None)
+    assert answer.headers.get("allow") == ("GET, HEAD" if status == 405 else None)
 
 
 def test_a_refused_websocket_gets_the_same_shape_and_logs_no_error(
