@@ -5,7 +5,8 @@
     aliases           further names for any voice
 
 A name is looked up as: a usable id, an alias, the name of a stored voice, a name of OpenAI's (the default
-voice). To a key, a voice that it may not use does not exist. Work that takes longer than an index lookup runs
+voice); first as it is written, then without regard to case. To a key, a voice that it may not use does not
+exist. Work that takes longer than an index lookup runs
 on a thread, one recording at a time; beyond a number of waiting recordings, requests are refused.
 """
 
@@ -17,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from ..tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
 from ..tts_engine.voices.enrollable import EnrollableVoices
@@ -78,7 +79,7 @@ class KeyVoices:
         self._registry, self._grant = registry, grant
 
     def resolve(self, name: str | None) -> str:
-        """The id of the voice with a name or id, the default for None. Raises UnknownVoice."""
+        """The id of the voice with a name or id, the default for None and "". Raises UnknownVoice."""
         return self._registry.resolve(name, self._grant)
 
     def usable_voices(self) -> tuple[ListedVoice, ...]:
@@ -93,6 +94,7 @@ class VoiceRegistry:
         self._voices = voices
         self._bundle_voices = {voice.id: voice for voice in voices}
         self._policy = policy or VoicePolicy()
+        self._ids_by_folded_name = self._fold_configured_names()
         self._encoding_thread = ThreadPoolExecutor(1, thread_name_prefix="enrolment")
         self._waiting = 0
         self._temporary_uses: Counter[str] = Counter()
@@ -123,33 +125,38 @@ class VoiceRegistry:
         """Stop the encoding thread after the recording that it works on."""
         self._encoding_thread.shutdown(cancel_futures=True)
 
-    def resolve(self, name: str | None, grant: Grant) -> str:
-        """The id of the voice with a name or id, the default for None. Raises UnknownVoice."""
-        if name is None:
-            return self._default()
-        if name in self._bundle_voices or self._find_stored(name, grant) is not None:
-            return name
-        if name in self._policy.aliases:
-            return self._policy.aliases[name]
-        named = self._find_by_name(name, grant)
-        if named is not None:
-            return named
-        if name in OPENAI_VOICE_NAMES:
-            return self._default()
-        raise UnknownVoice(f"no voice {name[:140]!r}; there are: {self._describe_names(grant)}")
+    def resolve(self, name: str | None, grant: Grant, default: str | None = None) -> str:
+        """The id of the voice with a name or id, the default for None and "". Raises UnknownVoice.
+
+        Where no voice has the name as it is written, upper and lower case are the same. default: the id of
+        another default voice for this request.
+        """
+        if not name:
+            return default or self._default()
+        found = self._find_id(name, grant) or self._find_id_of_any_case(name, grant)
+        if found is None and name.casefold() in OPENAI_VOICE_NAMES:
+            return default or self._default()
+        return found or self._raise_unknown(name, grant)
+
+    def resolve_as_written(self, name: str, grant: Grant) -> str:
+        """The id of the voice with exactly that name or id. Raises UnknownVoice."""
+        return self._find_id(name, grant) or self._raise_unknown(name, grant)
 
     def aliases(self) -> Mapping[str, str]:
         """The id of a voice for every alias, OpenAI's names included."""
         default = self._default()
         return {**dict.fromkeys(OPENAI_VOICE_NAMES, default), **self._policy.aliases}
 
+    def bundle_voices(self) -> tuple[ListedVoice, ...]:
+        """The voices of the bundle, which every key may use."""
+        return tuple(
+            ListedVoice(one.id, one.id, one.language, one.description) for one in self._bundle_voices.values()
+        )
+
     def usable_voices(self, grant: Grant) -> tuple[ListedVoice, ...]:
         """The voices that a key may use: the bundle's, then the stored ones, oldest first."""
         return (
-            *(
-                ListedVoice(one.id, one.id, one.language, one.description)
-                for one in self._bundle_voices.values()
-            ),
+            *self.bundle_voices(),
             *(
                 ListedVoice(one.id, one.name, one.language or MULTIPLE_LANGUAGES, "enrolled", one)
                 for one in self.enrolled_voices(grant)
@@ -258,13 +265,43 @@ class VoiceRegistry:
         named = {"voice": self._policy.default}
         named |= {f"voice_aliases: {name}": voice for name, voice in self._policy.aliases.items()}
         for setting, voice in named.items():
-            if voice is None or voice in self._bundle_voices:
-                continue
-            try:
-                self._voices.get(voice)
-                self._cloning_voices_and_store()[1].get(voice)
-            except (BadRequest, BundleError) as error:
-                raise type(error)(f"{setting}: {error}") from error
+            if voice is not None:
+                self.check_configured(setting, voice)
+
+    def check_configured(self, setting: str, voice_id: str) -> None:
+        """Check that a voice named in the settings can be loaded.
+
+        Raises UnknownVoice, BadRequest or BundleError with the name of the setting.
+        """
+        if voice_id in self._bundle_voices:
+            return
+        try:
+            self._voices.get(voice_id)
+            self._cloning_voices_and_store()[1].get(voice_id)
+        except (BadRequest, BundleError) as error:
+            raise type(error)(f"{setting}: {error}") from error
+
+    def _fold_configured_names(self) -> dict[str, str]:
+        """Ids by the case-folded names of the bundle's voices and of the aliases; a voice comes first."""
+        ids_by_name = {**self._policy.aliases, **{name: name for name in self._bundle_voices}}
+        return {name.casefold(): voice_id for name, voice_id in ids_by_name.items()}
+
+    def _find_id(self, name: str, grant: Grant) -> str | None:
+        if name in self._bundle_voices or self._find_stored(name, grant) is not None:
+            return name
+        if name in self._policy.aliases:
+            return self._policy.aliases[name]
+        return self._find_by_name(name, grant)
+
+    def _find_id_of_any_case(self, name: str, grant: Grant) -> str | None:
+        folded, store = name.casefold(), self._store()
+        if folded in self._ids_by_folded_name:
+            return self._ids_by_folded_name[folded]
+        stored = store.find_folded(folded, (_NO_OWNER, grant.key_id)) if store is not None else None
+        return None if stored is None else stored.id
+
+    def _raise_unknown(self, name: str, grant: Grant) -> NoReturn:
+        raise UnknownVoice(f"no voice {name[:140]!r}; there are: {self._describe_names(grant)}")
 
     def _find_stored(self, voice_id: str, grant: Grant) -> StoredVoice | None:
         store = self._store()

@@ -159,6 +159,9 @@ def open_index(folder: Path) -> Iterator[sqlite3.Connection]:
     with closing(connection):
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA secure_delete = ON")  # removed voices leave nothing in free pages
+        connection.create_function(
+            "casefold", 1, str.casefold, deterministic=True
+        )  # SQLite's knows ASCII only
         yield connection
 
 

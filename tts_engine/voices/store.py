@@ -195,6 +195,19 @@ class VoiceStore:
             )
             return tuple(voice_from_row(row) for row in rows)
 
+    def find_folded(self, folded: str, owners: Iterable[str]) -> StoredVoice | None:
+        """The newest voice of those owners whose case-folded id or name is ``folded``, or None."""
+        if LONE_SURROGATE.search(folded):
+            return None
+        with self._reading_index() as index:
+            row = index.execute(
+                f"SELECT {COLUMNS} FROM voices WHERE owner IN (SELECT value FROM json_each(:owners)) "
+                "AND (:version IS NULL OR version = :version) "
+                "AND :folded IN (casefold(id), casefold(name)) ORDER BY created_at DESC, rowid DESC",
+                {"folded": folded, "owners": json.dumps(list(owners)), "version": self.version},
+            ).fetchone()
+        return None if row is None else voice_from_row(row)
+
     def rename(self, voice_id: str, name: str) -> StoredVoice:
         """Change a voice's name. Raises UnknownVoice."""
         with self._transaction() as index:

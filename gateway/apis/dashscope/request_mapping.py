@@ -15,7 +15,7 @@ from ..speech import SynthesisOptions
 from .parameters import MAX_SEED, NEUTRAL_VOLUME, SpeechParameters
 
 # Alibaba's preset voices: longanyang, longxiaochun_v2, loongstella.
-_PRESET_VOICE_PATTERN: Final = re.compile(r"loo?ng[a-z]+(_v\d)?", re.ASCII)
+_PRESET_VOICE_PATTERN: Final = re.compile(r"loo?ng[a-z]+(_v\d)?", re.ASCII | re.IGNORECASE)
 
 
 class VoiceResolver(Protocol):
