@@ -5,6 +5,7 @@ Keys are accepted in every header that clients of the served APIs use:
     Authorization: Bearer KEY      OpenAI, DashScope, vivavoce's own APIs
     Authorization: Basic ...       browsers, which ask for user and password; the password is the key
     X-API-Key, xi-api-key          Cartesia, ElevenLabs
+    api-key                        OpenAI's clients of Azure
     Cookie: vivavoce=TICKET        the browser page, after its key was accepted
 
 Without a keys file, every client may do everything; the settings then allow loopback addresses only, unless
@@ -30,6 +31,7 @@ PAGE_COOKIE_NAME = "vivavoce"
 PAGE_TICKET_LIFETIME_S = 12 * 3600  # a working day
 ANONYMOUS_KEY_ID = "-"  # of every request where no keys are required
 _MAX_TICKETS = 10_000
+_KEY_HEADERS = ("x-api-key", "xi-api-key", "api-key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Grant:
         self.rate_limiter.charge_request()
 
     def charge_characters(self, characters: int) -> None:
-        """Count characters to be spoken; raise RateLimited or KeyRefused."""
+        """Count characters to be spoken; raise RateLimited, RequestTooLarge or KeyRefused."""
         self.check_not_revoked()
         self.rate_limiter.charge_characters(characters)
 
@@ -94,10 +96,14 @@ class AccessControl:
         keys: KeysFile | None,
         origins: Origins | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        has_public_lists: bool = False,
     ) -> None:
+        """Make an access control; has_public_lists: whether ``list_grant`` needs no key."""
         self.origins = origins or Origins()
         self._keys = keys
         self._clock = clock
+        self._has_public_lists = has_public_lists
         self._rate_limiters: dict[str, KeyRateLimiter] = {}
         self._tickets: dict[str, _PageTicket] = {}
         self._anonymous_grant = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
@@ -124,6 +130,16 @@ class AccessControl:
             raise KeyRefused()
         return self._grant_of(self._keys.check(key), functools.partial(self._keys.check, key))
 
+    def list_grant(self, headers: Mapping[str, str]) -> Grant | None:
+        """Return the grant for a list of models or voices, None for what a client without a key may see.
+
+        Raises like ``grant``.
+        """
+        if self._keys is None or not self._has_public_lists or self._has_key(headers):
+            return self.grant(headers)
+        self.origins.check(headers)
+        return None
+
     def issue_page_ticket(self, headers: Mapping[str, str]) -> str | None:
         """Return a cookie value that stands for the key in the headers; None if they have none.
 
@@ -143,6 +159,9 @@ class AccessControl:
         if rate_limiter is None or rate_limiter.limits != key.limits:
             rate_limiter = self._rate_limiters[key.id] = KeyRateLimiter(key.limits, self._clock)
         return Grant(key.id, frozenset(key.scopes), rate_limiter, check_not_revoked)
+
+    def _has_key(self, headers: Mapping[str, str]) -> bool:
+        return bool(_key_in_headers(headers)) or self._key_of_ticket(headers) is not None
 
     def _key_of_ticket(self, headers: Mapping[str, str]) -> str | None:
         ticket = self._tickets.get(_cookie(headers))
@@ -167,7 +186,7 @@ def _key_in_headers(headers: Mapping[str, str]) -> str | None:
         case "basic":
             return _password(value)
         case _:
-            return headers.get("x-api-key") or headers.get("xi-api-key") or None
+            return next((headers[name] for name in _KEY_HEADERS if headers.get(name)), None)
 
 
 def _password(value: str) -> str:

@@ -40,6 +40,8 @@ def basic(user: str, password: str) -> str:
         lambda key: {"authorization": basic("anyone", key)},
         lambda key: {"x-api-key": key},
         lambda key: {"xi-api-key": key},
+        lambda key: {"api-key": key},
+        lambda key: {"x-api-key": "", "api-key": key},
     ],
 )
 def test_a_key_is_taken_from_every_header_that_clients_use(keys: KeysFile, key: str, headers: object) -> None:
