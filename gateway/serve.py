@@ -10,7 +10,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
@@ -22,6 +22,8 @@ from .access.access_control import AccessControl
 from .access.keys import KeysFile, Scope
 from .access.origins import Origins
 from .access.url_guard import UrlGuard, UrlPolicy
+from .apis.openai.model_names import ModelPolicy
+from .apis.openai.policy import OpenAIPolicy
 from .apis.speech_apis import SpeechApis
 from .browser.calls import BrowserCalls
 from .browser.chat import ChatSettings
@@ -93,15 +95,21 @@ class Gateway:
             calls = await _open_calls(settings, engine, voices, agents, phones, resources)
             access = _make_access_control(settings)
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
-            apis = SpeechApis(engine, access, voices, guard, settings.max_input_characters)
+            apis = SpeechApis(engine, access, voices, guard, _make_openai_policy(settings, voices))
             resources.push_async_callback(apis.aclose)
             call_routes = api.routes(calls.registry, _make_speech(settings), voices)
             mounts = [
                 *apis.mounts(),
-                Mount(call_routes, Scope.CALLS),
+                Mount(call_routes, Scope.CALLS, [api.ERROR_FORMAT]),
                 Mount(browser_routes(calls.browser_calls), Scope.CALLS),
             ]
-            http_task = await _start_http(engine, calls.registry, access, mounts, web, resources)
+            app = make_app(
+                unready=lambda: _unready_reason(calls.registry),
+                registry=engine.metrics.registry,
+                access=access,
+                mounts=mounts,
+            )
+            http_task = await _start_http(HttpServer(app, web, settings.keep_alive_s), resources)
             return cls(
                 settings=settings,
                 engine=engine,
@@ -190,21 +198,7 @@ async def _listen(server: AudioSocketCallServer, sock: socket.socket) -> None:
         raise address_unavailable(bound_address(sock), error) from None
 
 
-async def _start_http(
-    engine: Engine,
-    calls: CallRegistry,
-    access: AccessControl,
-    mounts: Sequence[Mount],
-    sock: socket.socket,
-    resources: AsyncExitStack,
-) -> "asyncio.Task[None]":
-    app = make_app(
-        unready=lambda: _unready_reason(calls),
-        registry=engine.metrics.registry,
-        access=access,
-        mounts=mounts,
-    )
-    http = HttpServer(app, sock)
+async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.Task[None]":
     http_task = asyncio.create_task(http.run_until_closed(), name="http")
     resources.push_async_callback(_close_http, http, http_task)
     await http.wait_started(http_task)
@@ -278,7 +272,7 @@ def _make_access_control(settings: Settings) -> AccessControl:
             f"keys_file: {settings.keys_file} holds no valid key; make one: "
             f"vivavoce keys add NAME --keys-file {settings.keys_file}"
         )
-    return AccessControl(keys, origins)
+    return AccessControl(keys, origins, has_public_lists=settings.public_lists)
 
 
 def _make_agents(settings: Settings, agent: Agent | None) -> _Agents:
@@ -320,6 +314,14 @@ def _make_speech(settings: Settings) -> CallSpeechOptions:
 
 def _make_voice_policy(settings: Settings) -> VoicePolicy:
     return VoicePolicy(settings.voice, settings.voice_aliases or {})
+
+
+def _make_openai_policy(settings: Settings, voices: VoiceRegistry) -> OpenAIPolicy:
+    """Return the settings of OpenAI's API; raise VivavoceError for an alias of a missing voice."""
+    models = ModelPolicy(settings.model_aliases or {}, settings.strict_models)
+    for name, voice in models.voices.items():
+        voices.check_configured(f"model_aliases: {name}", voice)
+    return OpenAIPolicy(settings.max_input_characters, models, settings.voice_list)
 
 
 async def _open_engine(settings: Settings) -> Engine:

@@ -80,9 +80,14 @@ class Settings(BaseSettings):
         False  # required beyond loopback instead
     )
     allowed_origins: Annotated[
-        tuple[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")], ...] | None,
-        Field(description='a list of origins of web pages, such as ["https://app.example.org"]'),
+        tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s]+$")], ...] | None,
+        Field(
+            description='a list of origins, such as ["https://app.example.org", "app://obsidian.md"], '
+            "as browsers send them: no path, no slash at the end"
+        ),
     ] = None  # the server's own page needs no entry
+    # Open WebUI asks for the lists without its key.
+    public_lists: Annotated[bool, Field(description="true or false")] = False
     reference_hosts: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...] | None,
         Field(description='a list of hosts that recordings may come from, "host" or "host:port"'),
@@ -120,6 +125,15 @@ class Settings(BaseSettings):
     voice_aliases: Annotated[
         dict[str, str] | None, Field(description='a table of names, such as {alloy = "anna"}')
     ] = None  # without an alias, OpenAI's names are the default voice
+    model_aliases: Annotated[
+        dict[str, Annotated[str, Field(pattern=r"^vivavoce(/.+)?$")]] | None,
+        Field(description='a table of names, such as {kokoro = "vivavoce", "tts-anna" = "vivavoce/anna"}'),
+    ] = None
+    # False: clients of other servers send those servers' models, and there is only one here.
+    strict_models: Annotated[bool, Field(description="true or false")] = False
+    voice_list: Annotated[Literal["objects", "names"], Field(description="objects or names")] = (
+        "objects"  # as Open WebUI reads them; names for clients of older versions of Kokoro-FastAPI
+    )
     precision: Annotated[
         Literal["fp32", "bf16", "fp16", "int8"], Field(description="fp32, bf16, fp16 or int8")
     ] = "fp32"  # as published; the others trade accuracy for speed or memory

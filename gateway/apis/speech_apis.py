@@ -16,9 +16,13 @@ from ..web.app import Mount
 from ..web.openapi.document import OpenApiRoutes
 from ..web.request_log import RequestLog
 from .dashscope.audio_store import AudioStore
-from .dashscope.http_api import DashScopeHttpApi
+from .dashscope.http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
 from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
 from .native_stream.socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
+from .openai.captioned_speech import CaptionedSpeechApi
+from .openai.json_endpoint import OPENAI_ERROR_FORMAT
+from .openai.model_names import ModelNames
+from .openai.policy import OpenAIPolicy
 from .openai.speech_api import OpenAISpeechApi
 from .openai.voice_resolver import OpenAIVoiceResolver
 from .openai.voices_api import OpenAIVoicesApi
@@ -37,16 +41,17 @@ class SpeechApis:
         access: AccessControl,
         voices: VoiceRegistry,
         guard: UrlGuard,
-        max_text_characters: int,
+        policy: OpenAIPolicy,
     ) -> None:
         """Make the APIs.
 
-        guard: fetches the recordings that clients name. max_text_characters: of one OpenAI request.
+        guard: fetches the recordings that clients name. policy: settings of OpenAI's API.
         """
         server = SpeechServer(engine, access, RequestLog(engine.metrics))
-        openai_voices = OpenAIVoiceResolver(voices, guard)
-        self.openai = OpenAISpeechApi(server, openai_voices, max_text_characters)
-        self.openai_voices = OpenAIVoicesApi(access, voices)
+        openai_voices = OpenAIVoiceResolver(voices, guard, ModelNames(policy.models))
+        self.openai = OpenAISpeechApi(server, openai_voices, policy.max_text_characters)
+        self.openai_voices = OpenAIVoicesApi(access, voices, policy.voice_list)
+        self.captioned_speech = CaptionedSpeechApi(self.openai)
         self.native_stream = NativeStreamApi(server, openai_voices)
         self.dashscope = DashScopeSocketApi(server, voices)
         self._audio_store = AudioStore()
@@ -55,14 +60,17 @@ class SpeechApis:
     def mounts(self) -> list[Mount]:
         """Return the routes of each; they check keys themselves."""
         apis = (
-            self.openai,
             self.openai_voices,
+            self.captioned_speech,
             self.native_stream,
             self.dashscope,
-            self.dashscope_http,
             OpenApiRoutes(WEBSOCKETS),
         )
-        return [Mount(api.routes(), None) for api in apis]
+        return [
+            Mount(self.openai.routes(), None, [OPENAI_ERROR_FORMAT]),
+            Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
+            *(Mount(api.routes(), None) for api in apis),
+        ]
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for the speech under way."""

@@ -110,7 +110,8 @@ class OpenAISpeechSettings(OpenAIRequest):
     model: Annotated[
         Name | None,
         Field(
-            description="vivavoce, tts-1, tts-1-hd or gpt-4o-mini-tts; all speak with the loaded model.",
+            description="Any name speaks with the loaded model. An alias of the settings and the name of a "
+            "voice choose the voice that is the default of the request.",
             examples=["tts-1"],
         ),
     ] = None
@@ -118,7 +119,8 @@ class OpenAISpeechSettings(OpenAIRequest):
         VoiceName,
         Field(
             validation_alias=AliasChoices("voice", "speaker"),  # vLLM-Omni's clients send "speaker"
-            description="Id or name of a voice, or one of OpenAI's names. 'speaker' is accepted as well.",
+            description="Id or name of a voice in any case, or one of OpenAI's names; '' is the default "
+            "voice. 'speaker' is accepted as well.",
             examples=["alloy"],
         ),
     ] = None
@@ -297,10 +299,13 @@ class UploadedVoice(BaseModel):
 
 
 class OpenAIVoiceList(OpenAIAnswer):
-    """The voices of a key: OpenAI's list, and vLLM-Omni's of the enrolled ones."""
+    """The voices of a key: OpenAI's list, and vLLM-Omni's of the enrolled ones.
+
+    ``voices`` has ids alone if the setting ``voice_list`` or the request's ``legacy`` says so.
+    """
 
     object: Literal["list"] = "list"
-    voices: list[OpenAIVoice]
+    voices: list[OpenAIVoice] | list[str]
     uploaded_voices: list[UploadedVoice]
 
 

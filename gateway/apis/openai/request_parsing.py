@@ -18,7 +18,13 @@ from starlette.exceptions import HTTPException
 
 from ...web.request_body import with_bounded_body
 from .errors import InvalidRequestError, OpenAIBodyTooLong
-from .models import MAX_BODY_BYTES, MAX_NAME_CHARACTERS, CreateSpeechRequest, CreateVoiceForm
+from .extension_models import CaptionedSpeechRequest
+from .models import (
+    MAX_BODY_BYTES,
+    MAX_NAME_CHARACTERS,
+    CreateSpeechRequest,
+    CreateVoiceForm,
+)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -32,16 +38,17 @@ async def read_speech_request(request: Request, max_text_characters: int) -> Cre
 
     Raises InvalidRequestError, or OpenAIBodyTooLong before the whole of an excessive body is read.
     """
-    body = await _bounded(request).body()
-    if len(body) > _THREAD_PARSING_BYTES:
-        return await asyncio.to_thread(parse_speech_request, body, max_text_characters)
-    return parse_speech_request(body, max_text_characters)
+    return await _read(request, CreateSpeechRequest, max_text_characters)
+
+
+async def read_captioned_speech_request(request: Request, max_text_characters: int) -> CaptionedSpeechRequest:
+    """Read and parse the body of a request for speech with word times, as ``read_speech_request``."""
+    return await _read(request, CaptionedSpeechRequest, max_text_characters)
 
 
 def parse_speech_request(body: bytes, max_text_characters: int) -> CreateSpeechRequest:
     """Parse the body of a speech request; raises InvalidRequestError."""
-    context = {"max_text_characters": max_text_characters}
-    return _validate(CreateSpeechRequest, parse_json_object(body), context)
+    return _parse(CreateSpeechRequest, body, max_text_characters)
 
 
 async def read_voice_form(request: Request) -> tuple[CreateVoiceForm, bytes]:
@@ -80,6 +87,17 @@ def invalid_request_error(error: ValidationError, *models: type[BaseModel]) -> I
     name = str(fault["loc"][-1])
     message, code = _describe_fault(name, fault, models)
     return InvalidRequestError(message, name, code)
+
+
+async def _read(request: Request, model: type[M], max_text_characters: int) -> M:
+    body = await _bounded(request).body()
+    if len(body) > _THREAD_PARSING_BYTES:
+        return await asyncio.to_thread(_parse, model, body, max_text_characters)
+    return _parse(model, body, max_text_characters)
+
+
+def _parse(model: type[M], body: bytes, max_text_characters: int) -> M:
+    return _validate(model, parse_json_object(body), {"max_text_characters": max_text_characters})
 
 
 def _bounded(request: Request) -> Request:

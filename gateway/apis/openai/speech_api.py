@@ -18,7 +18,6 @@ from pydantic import BaseModel
 
 from ....tts_engine.chunk import SAMPLE_RATE
 from ...access.access_control import Grant
-from ...access.keys import Scope
 from ...web.openapi.operations import (
     BINARY_CONTENT,
     BODY_TOO_LONG,
@@ -35,10 +34,9 @@ from ..speech import AUDIO_CONTENT_TYPES, SynthesisOptions, open_encoded_stream
 from ..speech_response import ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .errors import to_openai_error
-from .json_endpoint import REQUEST_ID_HEADER, error_json, json_endpoint, new_request_id, openai_errors
+from .extension_models import AudioModel, AudioModelList
+from .json_endpoint import REQUEST_ID_HEADER, error_json, list_endpoint, new_request_id, openai_errors
 from .models import (
-    OPENAI_MODELS,
-    OWN_MODEL,
     CreateSpeechRequest,
     OpenAIModel,
     OpenAIModelList,
@@ -48,7 +46,7 @@ from .models import (
     SpeechUsage,
 )
 from .request_parsing import read_speech_request
-from .voice_resolver import OpenAIVoiceResolver, check_openai_model, make_synthesis_options
+from .voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 
 DEFAULT_MAX_TEXT_CHARACTERS: Final = 4_096  # OpenAI's own limit
 _API: Final = "openai"  # in the log and the metrics
@@ -77,9 +75,15 @@ _SPEAK: Final = operation(
 _LIST_MODELS: Final = operation(
     "listModels", "List the names that 'model' may have.", json_response(OpenAIModelList), openai_errors()
 )
+_LIST_AUDIO_MODELS: Final = operation(
+    "listAudioModels",
+    "List the names that 'model' may have, for clients of Open WebUI's kind.",
+    json_response(AudioModelList),
+    openai_errors(),
+)
 _GET_MODEL: Final = operation(
     "getModel",
-    "Look a model up.",
+    "Look a model up; any name is one, unless the server's setting 'strict_models' is on.",
     json_response(OpenAIModel),
     openai_errors(_NO_MODEL),
     path_parameters=("model",),
@@ -104,11 +108,13 @@ class OpenAISpeechApi:
     def routes(self) -> APIRouter:
         """Return the routes, which check keys themselves."""
         router, access = APIRouter(), self.server.access
-        list_models = json_endpoint(access, Scope.SPEAK, self._list_models)
-        get_model = json_endpoint(access, Scope.SPEAK, self._get_model)
+        list_models = list_endpoint(access, self._list_models)
+        list_audio_models = list_endpoint(access, self._list_audio_models)
+        get_model = list_endpoint(access, self._get_model)
         router.add_api_route("/v1/audio/speech", self._speak, methods=["POST"], **_SPEAK)
         router.add_api_route("/v1/models", list_models, methods=["GET"], **_LIST_MODELS)
         router.add_api_route("/v1/models/{model:path}", get_model, methods=["GET"], **_GET_MODEL)
+        router.add_api_route("/v1/audio/models", list_audio_models, methods=["GET"], **_LIST_AUDIO_MODELS)
         return router
 
     async def finish(self, within_s: float) -> None:
@@ -117,32 +123,43 @@ class OpenAISpeechApi:
         await self.active_responses.wait_finished(within_s)
 
     async def _speak(self, request: Request) -> Response:
-        return _OpenAISpeechResponse(self, request)
+        return OpenAISpeechResponse(self, request)
 
-    async def _list_models(self, request: Request, grant: Grant) -> OpenAIModelList:
-        return OpenAIModelList(data=[self._model(name) for name in (OWN_MODEL, *OPENAI_MODELS)])
+    async def _list_models(self, request: Request, grant: Grant | None) -> OpenAIModelList:
+        return OpenAIModelList(data=[self._model(name) for name in self.voices.models])
 
-    async def _get_model(self, request: Request, grant: Grant) -> OpenAIModel:
-        name: str = request.path_params["model"]
-        check_openai_model(name)
+    async def _list_audio_models(self, request: Request, grant: Grant | None) -> AudioModelList:
+        return AudioModelList(models=[AudioModel(id=name, name=name) for name in self.voices.models])
+
+    async def _get_model(self, request: Request, grant: Grant | None) -> OpenAIModel | OpenAIModelList:
+        name = request.path_params["model"].rstrip("/")  # a name may have slashes inside
+        if not name:
+            return await self._list_models(request, grant)
+        self.voices.models.check(name)
         return self._model(name)
 
     def _model(self, name: str) -> OpenAIModel:
         return OpenAIModel(id=name, created=self._models_created_at)
 
 
-class _OpenAISpeechResponse(SpeechResponse):
+class OpenAISpeechResponse(SpeechResponse):
+    """The answer to one speech request: audio, or events with it."""
+
     def __init__(self, api: OpenAISpeechApi, request: Request) -> None:
         request_id = new_request_id()
         super().__init__(
             api.active_responses, request, request_id, {"x-request-id": request_id, **_STREAM_HEADERS}
         )
-        self._api = api
+        self.api = api
+
+    async def read_request(self) -> CreateSpeechRequest:
+        """Read and parse the body; raises InvalidRequestError."""
+        return await read_speech_request(self.request, self.api.max_text_characters)
 
     async def respond(self) -> None:
-        server = self._api.server
+        server = self.api.server
         grant = server.authorize_request(self.request.headers)
-        speech = await read_speech_request(self.request, self._api.max_text_characters)
+        speech = await self.read_request()
         with server.log.track(_API, grant, self.request_id) as record, grant.stream():
             record.count_text(len(speech.input))  # the time to first byte starts here
             await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
@@ -158,20 +175,21 @@ class _OpenAISpeechResponse(SpeechResponse):
             await self.body_stream.end()
 
     async def _speak(self, speech: CreateSpeechRequest, grant: Grant, record: RequestRecord) -> None:
-        async with self._api.voices.open_voice(speech, grant) as record.voice:
+        async with self.api.voices.open_voice(speech, grant) as record.voice:
             options = make_synthesis_options(speech, record.voice)
             grant.charge_characters(len(speech.input))  # last: a request for an unknown voice is free
-            await self._stream(speech, options, record)
+            await self.stream(speech, options, record)
 
-    async def _stream(
+    async def stream(
         self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord
     ) -> None:
+        """Speak the text into the body."""
         as_events = speech.stream_format == "sse"
         body = self.body_stream
         self.stream_headers["content-type"] = EVENT_STREAM if as_events else options.audio.content_type
         body.bytes_per_s = options.audio.bytes_per_second
         samples = 0
-        async with open_encoded_stream(self._api.server.engine, options) as utterance:
+        async with open_encoded_stream(self.api.server.engine, options) as utterance:
             utterance.push_text(speech.input)
             utterance.end_input()
             async for chunk in utterance:

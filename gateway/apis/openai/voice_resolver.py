@@ -1,27 +1,24 @@
 """Voices of OpenAI's requests: a named voice, or a temporary one made of the recording in ``ref_audio``."""
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from ....tts_engine.backends.base import Delivery
+from ....tts_engine.errors import UnknownVoice
 from ...access.access_control import Grant
 from ...access.keys import Scope
 from ...access.url_guard import UrlGuard
 from ...voice_registry import NewVoice, VoiceRegistry
 from ..speech import SynthesisOptions
-from .errors import OpenAIModelNotFound
-from .models import OPENAI_MODELS, OWN_MODEL, OpenAISpeechSettings
-
-# OpenAI dates its models: gpt-4o-mini-tts-2025-12-15.
-_KNOWN_MODELS: Final = re.compile(r"(vivavoce|cosyvoice|gpt-4o-mini-tts)([.-].*)?|tts-1(-hd)?", re.ASCII)
+from .model_names import ModelNames
+from .models import OpenAISpeechSettings
 
 
 class OpenAIVoiceResolver:
     """Resolves the voice of speech requests and of native-stream configurations."""
 
-    def __init__(self, voices: VoiceRegistry, guard: UrlGuard) -> None:
+    def __init__(self, voices: VoiceRegistry, guard: UrlGuard, models: ModelNames | None = None) -> None:
+        self.models = models or ModelNames()
         self._voices = voices
         self._guard = guard  # fetches ref_audio
 
@@ -30,9 +27,9 @@ class OpenAIVoiceResolver:
 
         Raises OpenAIModelNotFound, UnknownVoice, ScopeMissing, or BadRequest if the engine clones no voices.
         """
-        check_openai_model(settings.model)
+        self.models.check(settings.model)
         if settings.ref_audio is None:
-            return self._voices.resolve(settings.voice, grant)
+            return self._resolve_name(settings.voice, settings.model, grant)
         grant.require(Scope.ENROLL)
         self._voices.check_cloning()
         return None
@@ -53,6 +50,24 @@ class OpenAIVoiceResolver:
         async with self._voices.temporary(recording, new, grant) as voice_id:
             yield voice_id
 
+    def _resolve_name(self, voice: str | None, model: str | None, grant: Grant) -> str:
+        default = self._voice_of_model(model, grant)
+        try:
+            return self._voices.resolve(voice, grant, default)
+        except UnknownVoice:
+            if voice != model:
+                raise
+            return self._voices.resolve(None, grant, default)
+
+    def _voice_of_model(self, model: str | None, grant: Grant) -> str | None:
+        """Return the voice that a model's name stands for, None if it stands for none."""
+        if model is None or self.models.is_listed(model):
+            return self.models.voices.get(model or "")
+        try:
+            return self._voices.resolve(model, grant)
+        except UnknownVoice:
+            return None
+
 
 def make_synthesis_options(settings: OpenAISpeechSettings, voice_id: str | None) -> SynthesisOptions:
     """Map a request's settings to the engine's; raises BadRequest."""
@@ -64,12 +79,3 @@ def make_synthesis_options(settings: OpenAISpeechSettings, voice_id: str | None)
         seed=settings.seed,
         delivery=Delivery(instruction=settings.instructions, language=settings.language or None),
     )
-
-
-def check_openai_model(model: str | None) -> None:
-    """Raise OpenAIModelNotFound for the name of another kind of model, like whisper-1."""
-    if model is not None and not _KNOWN_MODELS.fullmatch(model):
-        allowed = ", ".join((OWN_MODEL, *OPENAI_MODELS))
-        raise OpenAIModelNotFound(
-            f"The model '{model}' does not exist; there are {allowed}, which are one here"
-        )

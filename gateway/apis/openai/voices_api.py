@@ -7,6 +7,7 @@ recording.
 Source: openai-python 3.54 resources/audio/voices.py, types/audio/voice.py; vLLM-Omni at 0131cb55.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -26,7 +27,7 @@ from ...web.openapi.operations import (
     operation,
 )
 from .errors import OpenAIResourceNotFound
-from .json_endpoint import json_endpoint, openai_errors
+from .json_endpoint import json_endpoint, list_endpoint, openai_errors
 from .models import (
     CreateVoiceForm,
     OpenAICreatedVoice,
@@ -35,6 +36,7 @@ from .models import (
     OpenAIVoiceList,
     UploadedVoice,
 )
+from .policy import VoiceListFormat
 from .request_parsing import read_voice_form
 
 _PATH: Final = "/v1/audio/voices"
@@ -43,6 +45,15 @@ _LIST: Final = operation(
     "List the voices that the key may use.",
     json_response(OpenAIVoiceList, links=links("voice_id", "/uploaded_voices/0/id", "deleteVoice")),
     openai_errors(),
+    other_parameters=[
+        {
+            "name": "legacy",
+            "in": "query",
+            "description": "'true': voices are names, as older versions of Kokoro-FastAPI have them; "
+            "'false': objects.",
+            "schema": {"type": "string", "examples": ["true"]},
+        }
+    ],
 )
 _CREATE: Final = operation(
     "createVoice",
@@ -72,14 +83,18 @@ _DELETE: Final = operation(
 class OpenAIVoicesApi:
     """Lists the voices that a key may use, and makes and deletes its own."""
 
-    def __init__(self, access: AccessControl, voices: VoiceRegistry) -> None:
+    def __init__(
+        self, access: AccessControl, voices: VoiceRegistry, list_format: VoiceListFormat = "objects"
+    ) -> None:
+        """Make the API; list_format: of a list whose request does not say."""
         self._access = access
         self._voices = voices
+        self._list_format = list_format
 
     def routes(self) -> APIRouter:
         """Return the routes, which check keys themselves."""
         router, access = APIRouter(), self._access
-        list_voices = json_endpoint(access, Scope.SPEAK, self._list)
+        list_voices = list_endpoint(access, self._list)
         create_voice = json_endpoint(access, Scope.ENROLL, self._create)
         delete_voice = json_endpoint(access, Scope.ENROLL, self._delete)
         router.add_api_route(_PATH, list_voices, methods=["GET"], **_LIST)
@@ -87,14 +102,26 @@ class OpenAIVoicesApi:
         router.add_api_route(f"{_PATH}/{{voice_id}}", delete_voice, methods=["DELETE"], **_DELETE)
         return router
 
-    async def _list(self, request: Request, grant: Grant) -> OpenAIVoiceList:
+    async def _list(self, request: Request, grant: Grant | None) -> OpenAIVoiceList:
+        if grant is None:
+            return OpenAIVoiceList(
+                voices=self._entries(request, self._voices.bundle_voices()), uploaded_voices=[]
+            )
         voices = self._voices.usable_voices(grant)
-        return OpenAIVoiceList(
-            voices=[_listed_voice(voice) for voice in voices],
-            uploaded_voices=[
-                _uploaded_voice(voice.stored, grant) for voice in voices if voice.stored is not None
-            ],
-        )
+        uploaded = [_uploaded_voice(voice.stored, grant) for voice in voices if voice.stored is not None]
+        return OpenAIVoiceList(voices=self._entries(request, voices), uploaded_voices=uploaded)
+
+    def _entries(self, request: Request, voices: Iterable[ListedVoice]) -> list[OpenAIVoice] | list[str]:
+        match request.query_params.get("legacy", "").lower():
+            case "true" | "1":
+                list_format: VoiceListFormat = "names"
+            case "false" | "0":
+                list_format = "objects"
+            case _:
+                list_format = self._list_format
+        if list_format == "names":
+            return [voice.id for voice in voices]
+        return [_listed_voice(voice) for voice in voices]
 
     async def _create(self, request: Request, grant: Grant) -> OpenAICreatedVoice:
         grant.charge_request()
@@ -118,7 +145,7 @@ class OpenAIVoicesApi:
 
     async def _delete(self, request: Request, grant: Grant) -> OpenAIDeletedVoice:
         try:
-            voice_id = self._voices.resolve(request.path_params["voice_id"], grant)
+            voice_id = self._voices.resolve_as_written(request.path_params["voice_id"], grant)
             await self._voices.remove(voice_id, grant)
         except UnknownVoice as error:
             raise OpenAIResourceNotFound(str(error)) from None

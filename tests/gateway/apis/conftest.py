@@ -20,6 +20,7 @@ from shared.standin_backend import StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
+from vivavoce.gateway.apis.openai.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
 from vivavoce.gateway.apis.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.openai.voices_api import OpenAIVoicesApi
@@ -124,6 +125,7 @@ async def _serve_apis(
     idle_s: float = 60.0,
     store: VoiceStore | None = None,
     reference_hosts: tuple[str, ...] = (),
+    models: ModelPolicy | None = None,
     **backend_options: Any,
 ) -> AsyncIterator[ServedApis]:
     options = {"pitches_hz": (440, 330), **backend_options}
@@ -136,7 +138,7 @@ async def _serve_apis(
         policy = UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S)
         access = access or AccessControl.open_to_all()
         server = SpeechServer(engine, access, RequestLog(metrics))
-        resolver = OpenAIVoiceResolver(voices, UrlGuard(policy))
+        resolver = OpenAIVoiceResolver(voices, UrlGuard(policy), ModelNames(models))
         api = OpenAISpeechApi(server, resolver)
         sockets = NativeStreamApi(server, resolver, idle_s)
         mounts = [

@@ -14,6 +14,7 @@ from vivavoce import __version__
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
+from vivavoce.gateway.apis.openai.policy import OpenAIPolicy
 from vivavoce.gateway.apis.speech_apis import WEBSOCKETS, SpeechApis
 from vivavoce.gateway.browser.routes import routes as browser_routes
 from vivavoce.gateway.calls import api
@@ -34,7 +35,7 @@ def all_mounts(access: AccessControl) -> list[Mount]:
     nothing: Any = None
     engine: Any = NoEngine()
     return [
-        *SpeechApis(engine, access, nothing, UrlGuard(), 100).mounts(),
+        *SpeechApis(engine, access, nothing, UrlGuard(), OpenAIPolicy()).mounts(),
         Mount(api.routes(nothing, nothing, nothing), Scope.CALLS),
         Mount(browser_routes(nothing), Scope.CALLS),
     ]
@@ -129,7 +130,7 @@ def test_a_missing_key_and_a_missing_scope_are_refused_as_documented(tmp_path: P
 
     async def request(client: httpx.AsyncClient, method: str, path: str, operation: dict[str, Any]) -> None:
         url = re.sub(r"{\w+}", "x", path)
-        lacking = caller if path.startswith(("/v1/audio", "/v1/models", "/api/v1")) else speaker
+        lacking = caller if path.startswith(("/v1/audio", "/v1/models", "/api/v1", "/dev")) else speaker
         is_public = operation.get("security") == []
         for status, headers in ((401, {}), (403, {"authorization": f"Bearer {lacking}"})):
             answer = await client.request(method, url, headers=headers)

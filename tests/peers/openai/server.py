@@ -76,7 +76,9 @@ async def serve(folder: Path) -> None:
     aliases = {"ash": "tone-330"}
     with VoiceStore(folder / "voices", 2) as store:
         async with Engine(Tones(store), EngineConfig(), Metrics()) as engine:
-            gateway = await Gateway.open(Settings(**settings, voice_aliases=aliases), engine=engine)
+            gateway = await Gateway.open(
+                Settings(**settings, voice_aliases=aliases, strict_models=True), engine=engine
+            )
             host, port = gateway.addresses.http
             addresses = {"url": f"http://{host}:{port}", "key": key, "poor_key": poor_key}
             print(json.dumps({**addresses, "admin_key": admin_key}), flush=True)

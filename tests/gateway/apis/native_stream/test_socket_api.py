@@ -19,6 +19,7 @@ from shared.tones import pitch_of
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.native_stream.socket_api import MAX_QUEUED_UTTERANCES, PATH
+from vivavoce.gateway.apis.openai.model_names import ModelPolicy
 
 TIMEOUT_S = 30.0
 
@@ -221,7 +222,7 @@ def test_a_bad_configuration_gets_openais_codes(
             await client.send("session.config", response_format="pcm")
             assert (await client.speak("One."))["total_sentences"] == 1
 
-    run(test)
+    run(test, models=ModelPolicy(is_strict=True))
 
 
 def test_a_failure_ends_its_utterance_and_not_the_connection(run: Any) -> None:

@@ -18,6 +18,7 @@ from shared.standin_backend import WORD_S
 from shared.tones import pitch_of
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.openai.model_names import ModelPolicy
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES
 
 TIMEOUT_S = 30.0
@@ -160,7 +161,7 @@ def test_invalid_requests_get_openais_errors(
         )
         assert served.backend.steps == 0
 
-    run(test)
+    run(test, models=ModelPolicy(is_strict=True))
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"input": NaN}', b"[" * 100_000])
@@ -302,7 +303,7 @@ def test_models_are_listed_and_looked_up(run: Any) -> None:
         missing = await served.client.get("/v1/models/gpt-4")
         assert (missing.status_code, error_of(missing)["code"]) == (404, "model_not_found")
 
-    run(test)
+    run(test, models=ModelPolicy(is_strict=True))
 
 
 async def disconnect_after_first_audio(served: Any, **fields: Any) -> None:

@@ -1,0 +1,107 @@
+"""Kokoro-FastAPI's ``POST /dev/captioned_speech``: speech with the time of each word.
+
+    {"audio": BASE64, "audio_format": "audio/mpeg", "timestamps": [{"word", "start_time", "end_time"}, ...]}
+
+One such line of JSON for each piece of audio, or a single one with ``"stream": false``. Times count from the
+beginning of the speech. Everything else is as in ``speech_api``, errors included.
+
+Source: Kokoro-FastAPI at 0fac1bf5 (api/src/routers/development.py, api/src/structures/schemas.py).
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from ....tts_engine.chunk import SAMPLE_RATE, Word
+from ...web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
+from ...web.request_log import RequestRecord
+from ..speech import EncodedStream, SynthesisOptions, open_encoded_stream
+from .extension_models import CaptionedSpeech, CaptionedSpeechRequest, WordTimestamp
+from .json_endpoint import REQUEST_ID_HEADER, openai_errors
+from .models import CreateSpeechRequest
+from .request_parsing import read_captioned_speech_request
+from .speech_api import OpenAISpeechApi, OpenAISpeechResponse
+
+_SPEAK_WITH_CAPTIONS: Final = operation(
+    "speakWithCaptions",
+    "Speak a text, with the time of each word.",
+    {
+        200: {
+            "description": "Lines of JSON, each with 'audio' in base64, 'audio_format' and 'timestamps', a "
+            "list of 'word', 'start_time' and 'end_time' in seconds; one line with 'stream': false.",
+            "headers": REQUEST_ID_HEADER,
+            "content": {JSON: {}},
+        }
+    },
+    openai_errors(
+        {400: "A field is invalid; 'param' names it."},
+        {404: "The model does not exist."},
+        BODY_TOO_LONG,
+        SPEECH_ERRORS,
+    ),
+    body=json_body(CaptionedSpeechRequest),
+)
+
+
+class CaptionedSpeechApi:
+    """The endpoint of one server; ``speech`` counts its requests and ends them."""
+
+    def __init__(self, speech: OpenAISpeechApi) -> None:
+        self._speech = speech
+
+    def routes(self) -> APIRouter:
+        """Return the route, which checks keys itself."""
+        router = APIRouter()
+        router.add_api_route("/dev/captioned_speech", self._speak, methods=["POST"], **_SPEAK_WITH_CAPTIONS)
+        return router
+
+    async def _speak(self, request: Request) -> Response:
+        return _CaptionedSpeechResponse(self._speech, request)
+
+
+class _CaptionedSpeechResponse(OpenAISpeechResponse):
+    async def read_request(self) -> CaptionedSpeechRequest:
+        return await read_captioned_speech_request(self.request, self.api.max_text_characters)
+
+    async def stream(
+        self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord
+    ) -> None:
+        assert isinstance(speech, CaptionedSpeechRequest)
+        self.stream_headers["content-type"] = JSON
+        self.body_stream.bytes_per_s = options.audio.bytes_per_second
+        async with open_encoded_stream(self.api.server.engine, options) as utterance:
+            utterance.push_text(speech.input)
+            utterance.end_input()
+            await self._write_lines(utterance, speech, options.audio.content_type, record)
+        await self.body_stream.end()
+
+    async def _write_lines(
+        self,
+        utterance: EncodedStream,
+        speech: CaptionedSpeechRequest,
+        audio_format: str,
+        record: RequestRecord,
+    ) -> None:
+        words: list[Word] = []
+        audio, samples = b"", 0
+        async for chunk in utterance:
+            audio += chunk.audio
+            words += chunk.words if speech.return_timestamps else ()
+            is_due = speech.stream and audio  # an encoder may withhold audio, but no words get lost
+            if is_due or (chunk.final and (audio or words)):
+                await self.body_stream.write(_encode_line(audio, audio_format, words))
+                record.count_audio((chunk.samples[1] - samples) / SAMPLE_RATE)
+                audio, words, samples = b"", [], chunk.samples[1]
+
+
+def _encode_line(audio: bytes, audio_format: str, words: Sequence[Word]) -> bytes:
+    timestamps = [
+        WordTimestamp(word=word.text, start_time=word.start_s, end_time=word.stop_s) for word in words
+    ]
+    line = CaptionedSpeech(
+        audio=b64encode(audio).decode("ascii"), audio_format=audio_format, timestamps=timestamps
+    )
+    return line.model_dump_json().encode() + b"\n"

@@ -1,0 +1,47 @@
+"""Requests and answers of Open WebUI's and Kokoro-FastAPI's clients that OpenAI's API does not have.
+
+Source: Open WebUI at 6adde203 (backend/open_webui/routers/audio.py); Kokoro-FastAPI at 0fac1bf5
+(api/src/structures/schemas.py).
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from .models import CreateSpeechRequest, OpenAIAnswer
+
+
+class AudioModel(OpenAIAnswer):
+    """A name that ``model`` may have, as Open WebUI reads it."""
+
+    id: str
+    name: str
+
+
+class AudioModelList(OpenAIAnswer):
+    """The names that ``model`` may have, as Open WebUI reads them."""
+
+    models: list[AudioModel]
+
+
+class CaptionedSpeechRequest(CreateSpeechRequest):
+    """A text to speak with word times, for clients of Kokoro-FastAPI; 'stream_format' has no effect."""
+
+    stream: Annotated[bool, Field(description="Whether the audio comes in pieces, while it is made.")] = True
+    return_timestamps: Annotated[bool, Field(description="Whether the word times are wanted.")] = True
+
+
+class WordTimestamp(OpenAIAnswer):
+    """A word and when it is spoken."""
+
+    word: str
+    start_time: Annotated[float, Field(description="Seconds from the beginning of the speech.")]
+    end_time: Annotated[float, Field(description="Seconds from the beginning of the speech.")]
+
+
+class CaptionedSpeech(OpenAIAnswer):
+    """A piece of speech, or all of it, with the words that begin in it."""
+
+    audio: Annotated[str, Field(description="Base64.")]
+    audio_format: Annotated[str, Field(description="Media type.")]
+    timestamps: list[WordTimestamp]

@@ -1,0 +1,244 @@
+"""A whole gateway, asked as clients of Kokoro-FastAPI, LocalAI, Open WebUI and of OpenAI's own API ask."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from shared.recordings import recording
+from shared.running_gateway import PITCHES_HZ, ask_gateway
+from shared.standin_backend import WORD_S
+from shared.tones import pitch_of
+from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.tts_engine.errors import UnknownVoice
+from vivavoce.tts_engine.voices.store import VoiceStore
+
+LISTS = ("/v1/models", "/v1/models/tts-1", "/v1/audio/models", "/v1/audio/voices")
+
+
+async def speak(client: httpx.AsyncClient, **fields: Any) -> httpx.Response:
+    body = {"input": "One two three.", "response_format": "pcm", **fields}
+    return await client.post("/v1/audio/speech", json=body)
+
+
+async def pitch(client: httpx.AsyncClient, **fields: Any) -> int:
+    """The pitch of the voice that answers, in Hz."""
+    answer = await speak(client, **fields)
+    assert answer.status_code == 200, answer.text
+    return min(PITCHES_HZ, key=lambda pitch: abs(pitch - pitch_of(answer.content)))
+
+
+# Names of models and voices
+
+
+@pytest.mark.parametrize("model", ["kokoro", "chatterbox", "hexgrad/Kokoro-82M", "whisper-1", "tts-1", ""])
+def test_any_model_is_the_loaded_one(model: str) -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        assert await pitch(client, model=model, voice="alloy") == 440
+        if model:
+            assert (await client.get(f"/v1/models/{model}")).json()["id"] == model
+
+    ask_gateway(questions)
+
+
+def test_a_model_may_be_the_name_of_a_voice_as_with_localai() -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        assert await pitch(client, model="tone-330") == 330
+        assert await pitch(client, model="Tone-330", voice="") == 330
+        assert await pitch(client, model="tone-330", voice="tone-330") == 330
+        assert await pitch(client, model="tone-330", voice="tone-440") == 440
+        # wyoming-openai repeats the model where it knows no voice.
+        assert await pitch(client, model="voice-en-us-amy-low", voice="voice-en-us-amy-low") == 440
+        assert (await speak(client, model="kokoro", voice="amy")).status_code == 400
+
+    ask_gateway(questions)
+
+
+def test_an_alias_of_the_model_may_have_a_voice() -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        assert await pitch(client, model="amy") == 330
+        assert await pitch(client, model="amy", voice="alloy") == 330  # what Pipecat must send
+        assert await pitch(client, model="amy", voice="tone-440") == 440
+        assert await pitch(client, model="kokoro") == 440
+        listed = [model["id"] for model in (await client.get("/v1/models")).json()["data"]]
+        assert {"amy", "kokoro", "vivavoce", "tts-1"} <= set(listed)
+
+    ask_gateway(questions, model_aliases={"kokoro": "vivavoce", "amy": "vivavoce/tone-330"})
+
+
+def test_strict_models_are_the_known_ones_and_the_aliases() -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        assert await pitch(client, model="kokoro", voice="alloy") == 440
+        assert await pitch(client, model="gpt-4o-mini-tts", voice="alloy") == 440
+        for answer in (await speak(client, model="chatterbox"), await client.get("/v1/models/chatterbox")):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+    ask_gateway(questions, strict_models=True, model_aliases={"kokoro": "vivavoce"})
+
+
+def test_an_alias_of_a_missing_voice_prevents_the_start() -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        pytest.fail("the gateway has started")
+
+    with pytest.raises(UnknownVoice, match=r"model_aliases: amy: .*'anna'"):
+        ask_gateway(questions, model_aliases={"amy": "vivavoce/anna"})
+
+
+@pytest.mark.parametrize(
+    ("voice", "hertz"),
+    [("Alloy", 440), ("ALLOY", 440), ("", 440), ("Tone-330", 330), ("Reception", 330), ("ZOË", 330)],
+)
+def test_voices_are_named_in_upper_or_lower_case(voice: str, hertz: int) -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        assert await pitch(client, model="tts-1", voice=voice) == hertz
+
+    ask_gateway(questions, voice_aliases={"reception": "tone-330", "zoë": "tone-330"})
+
+
+# Lists
+
+
+def test_lists_need_no_key_if_they_are_public(tmp_path: Path) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    key = keys.add("client", (Scope.SPEAK, Scope.ENROLL), KeyLimits())
+    caller = keys.add("caller", (Scope.CALLS,), KeyLimits())
+
+    async def questions(client: httpx.AsyncClient) -> None:
+        for path in LISTS:
+            assert (await client.get(path)).status_code == 200
+            assert (await client.get(path, headers={"authorization": "Bearer"})).status_code == 200
+            assert (await client.get(path, headers={"authorization": "Bearer wrong"})).status_code == 401
+            assert (await client.get(path, headers={"authorization": f"Bearer {caller}"})).status_code == 403
+            assert (await client.get(path, headers={"api-key": key})).status_code == 200
+            assert (await client.get(path, headers={"origin": "https://evil.example"})).status_code == 403
+        voices = (await client.get("/v1/audio/voices")).json()
+        assert [voice["id"] for voice in voices["voices"]] == ["tone-440", "tone-330"]
+        models = (await client.get("/v1/audio/models")).json()["models"]  # as Open WebUI reads them
+        assert {"tts-1"} <= {model["id"] for model in models}
+        assert (await speak(client)).status_code == 401
+        assert (await client.delete("/v1/audio/voices/tone-440")).status_code == 401
+
+    ask_gateway(questions, keys_file=tmp_path / "keys.json", public_lists=True)
+
+
+def test_lists_need_a_key_by_default(tmp_path: Path) -> None:
+    KeysFile(tmp_path / "keys.json").add("client", (Scope.SPEAK,), KeyLimits())
+
+    async def questions(client: httpx.AsyncClient) -> None:
+        for path in LISTS:
+            assert (await client.get(path)).status_code == 401
+
+    ask_gateway(questions, keys_file=tmp_path / "keys.json")
+
+
+@pytest.mark.parametrize(
+    ("setting", "query", "has_names"),
+    [
+        ("objects", "", False),
+        ("objects", "?legacy=true", True),
+        ("names", "", True),
+        ("names", "?legacy=false", False),
+    ],
+)
+def test_a_list_of_voices_has_objects_or_names(setting: str, query: str, has_names: bool) -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        voices = (await client.get(f"/v1/audio/voices{query}")).json()["voices"]
+        assert [voice if has_names else voice["id"] for voice in voices] == ["tone-440", "tone-330"]
+
+    ask_gateway(questions, voice_list=setting)
+
+
+# Captions
+
+
+async def captioned(client: httpx.AsyncClient, **fields: Any) -> list[dict[str, Any]]:
+    body = {
+        "model": "kokoro",
+        "input": "One two three.",
+        "voice": "alloy",
+        "response_format": "pcm",
+        **fields,
+    }
+    answer = await client.post("/dev/captioned_speech", json=body)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+@pytest.mark.parametrize("codec", ["pcm", "mp3", "wav", "opus"])
+def test_captions_have_the_audio_and_the_time_of_every_word(codec: str) -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        plain = await speak(client, voice="alloy", response_format=codec)
+        pieces = await captioned(client, response_format=codec)
+        (whole,) = await captioned(client, response_format=codec, stream=False)
+        assert len(pieces) > 1
+        assert {piece["audio_format"] for piece in pieces} == {plain.headers["content-type"]}
+        words = [word for piece in pieces for word in piece["timestamps"]]
+        assert [word["word"].strip(".") for word in words] == ["One", "two", "three"]
+        starts = [word["start_time"] for word in words]
+        assert starts == pytest.approx([0.0, WORD_S, 2 * WORD_S], abs=0.03)
+        assert all(word["start_time"] < word["end_time"] for word in words)
+        assert whole["timestamps"] == words
+        if codec in ("pcm", "mp3", "wav"):  # Ogg streams have a random serial number
+            audio = b"".join(base64.b64decode(piece["audio"]) for piece in pieces)
+            assert audio == base64.b64decode(whole["audio"]) == plain.content
+
+    ask_gateway(questions)
+
+
+def test_captions_without_word_times_have_none() -> None:
+    async def questions(client: httpx.AsyncClient) -> None:
+        pieces = await captioned(client, return_timestamps=False)
+        assert {len(piece["timestamps"]) for piece in pieces} == {0}
+        refused = await client.post("/dev/captioned_speech", json={"input": "", "voice": "alloy"})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input")
+
+    ask_gateway(questions)
+
+
+# Limits
+
+
+def test_a_text_that_never_fits_the_limit_of_the_key_is_a_bad_request_in_every_dialect(
+    tmp_path: Path,
+) -> None:
+    scopes = (Scope.SPEAK, Scope.CALLS)
+    key = KeysFile(tmp_path / "keys.json").add("client", scopes, KeyLimits(characters_per_minute=10))
+    text = "One two three four."
+
+    async def questions(client: httpx.AsyncClient) -> None:
+        client.headers["x-api-key"] = key
+        spoken = [await speak(client, input=text)]
+        spoken.append(await client.post("/dev/captioned_speech", json={"input": text}))
+        for answer in spoken:
+            error = answer.json()["error"]
+            assert (answer.status_code, error["param"]) == (400, "input")
+            assert "19 characters" in error["message"]
+            assert "10 characters a minute" in error["message"]
+            assert "retry-after" not in answer.headers
+        body = {"model": "cosyvoice-v2", "input": {"text": text, "voice": "longanyang"}}
+        answer = await client.post("/api/v1/services/audio/tts/SpeechSynthesizer", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (400, "InvalidParameter")
+        assert "10 characters a minute" in answer.json()["message"]
+        assert (await speak(client, input="One two.")).status_code == 200
+        later = await speak(client, input="One two.")
+        assert (later.status_code, int(later.headers["retry-after"]) <= 60) == (429, True)
+
+    ask_gateway(questions, keys_file=tmp_path / "keys.json")
+
+
+def test_a_voice_is_deleted_by_its_name_as_written_only(
+    run: Any, store: VoiceStore, decoded_in_this_process: None
+) -> None:
+    async def test(served: Any) -> None:
+        path, upload = "/v1/audio/voices", {"audio_sample": ("a.wav", recording(), "audio/wav")}
+        data = {"name": "Zoë", "consent": "I agree."}
+        assert (await served.client.post(path, data=data, files=upload)).status_code == 200
+        for name in ("Zoë", "ZOË", "zoë"):
+            assert (await served.post(voice=name)).status_code == 200
+        assert (await served.client.delete(f"{path}/ZOË")).status_code == 404
+        assert (await served.client.delete(f"{path}/Zoë")).status_code == 200
+
+    run(test, store=store)
