@@ -60,13 +60,15 @@ class Speller:
         return end
 
     def spell(self, scan: ScanState, start: int, stop: int) -> None:
-        """Emit the digits and letters of the range one by one."""
+        """Emit the digits and letters of the range one by one; a full stop belongs to what it follows."""
         for at in range(start, stop):
             character = scan.view[at]
             if character.isdigit():
                 scan.emit(self.digit(character), at, at + 1)
             elif character.isalpha():
                 scan.emit(self.letter_name(scan, character), at, at + 1)
+            elif character == "." and scan.words and scan.words[-1].stop == at:
+                scan.words[-1].stop = at + 1
 
     def spell_in_groups(self, scan: ScanState, start: int, stop: int, sizes: tuple[int, ...] = ()) -> None:
         """Spell the range with a pause after each group.

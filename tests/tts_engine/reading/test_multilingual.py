@@ -379,6 +379,11 @@ def test_every_character_of_chinese_is_a_word_of_its_own() -> None:
     ("language", "text", "words"),
     [
         ("en", "It's $5, code 0417 A1B2 now", "It's $5 code 0417 A1B2 now"),
+        (
+            "en",
+            "At 10:30 a.m. in the U.S. and 9 P.M. with Dr. J.R. Ewing, Ph.D. or 7a.m",
+            "At 10:30 a.m. in the U.S. and 9 P.M. with Dr. J.R. Ewing Ph.D. or 7a.m",
+        ),
         ("de", "z.B. am 3. März um 14:30 Uhr", "z.B. am 3 März um 14:30 Uhr"),
         ("ko", "사과 3개와 21명", "사과 3개와 21명"),
         ("zh", "尾号04的iPhone", "尾 号 0 4 的 iPhone"),

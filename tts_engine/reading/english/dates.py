@@ -65,10 +65,7 @@ def _finish_time(scan: ScanState, match: re.Match[str], am_pm: int) -> int:
     letters = match.group(am_pm)
     if not letters:
         return match.end()
-    for at in range(match.start(am_pm), match.end(am_pm)):
-        if scan.view[at].isalpha():
-            scan.emit(ENGLISH_SPELLER.letter_name(scan, scan.view[at]), at, at + 1)
-    scan.words[-1].stop = match.end()
+    ENGLISH_SPELLER.spell(scan, match.start(am_pm), match.end())
     if letters.endswith(".") and scan.next_word(match.end()) not in vocabulary.WORDS_AFTER_AM_PM:
         end_sentence_if_capital_follows(scan, match.end())
     return match.end()

@@ -151,7 +151,6 @@ def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
         note_english_word(scan.context, bare)
         return match.end()
     ENGLISH_SPELLER.spell(scan, match.start(), match.end())
-    scan.words[-1].stop = match.end()
     note_english_word(scan.context, bare)
     if match.group().endswith(".") and scan.next_word(match.end()) in ("", *vocabulary.SENTENCE_STARTERS):
         end_sentence_if_capital_follows(scan, match.end())
