@@ -86,7 +86,7 @@ class BrowserCalls:
             leg.end("the browser restarted the connection")
             leg = None
         if leg is None or leg.peer is None:
-            leg, peer = await self._open(offer.sdp, peer_name, grant)
+            leg, peer = await self._open(offer, peer_name, grant)
         else:
             peer = leg.peer
             await peer.renegotiate(offer.sdp)
@@ -109,7 +109,7 @@ class BrowserCalls:
     def _find_leg(self, call_id: str | None) -> BrowserLeg | None:
         return next((leg for leg in self._group.legs if leg.call_id == call_id), None)
 
-    async def _open(self, offer_sdp: str, peer_name: str, grant: Grant) -> tuple[BrowserLeg, BrowserPeer]:
+    async def _open(self, offer: Offer, peer_name: str, grant: Grant) -> tuple[BrowserLeg, BrowserPeer]:
         leg = BrowserLeg(
             str(uuid.uuid4()),
             peer_name,
@@ -120,11 +120,13 @@ class BrowserCalls:
             charge=grant.charge_characters,
             agent=self.agent,
         )
+        if offer.skip_greeting:
+            leg.skip_greeting()
         self.registry.admit(leg, peer=peer_name)
         self._group.add(leg)
         with ExitStack() as undo:
             undo.callback(leg.on_closed, "its offer was not answered")
-            peer = await leg.connect(self._connect(offer_sdp, leg, self.settings))
+            peer = await leg.connect(self._connect(offer.sdp, leg, self.settings))
             undo.pop_all()
         return leg, peer
 

@@ -86,11 +86,16 @@ class BrowserLeg:
         self._leg_call = LegCall(self, group, services, call_settings, kind="webrtc", peer=peer_name)
         self._channel = DataChannel(self._send_text, "text" if settings.chat is None else "ask")
         self._attachment: CallAttachment | None = None
+        self._skips_greeting = False
 
     @property
     def dropped(self) -> int:
         """Packets that were not sent in time."""
         return 0 if self.peer is None else self.peer.dropped
+
+    def skip_greeting(self) -> None:
+        """Open the call without greeting, script or menu: text of the caller follows at once."""
+        self._skips_greeting = True
 
     async def connect(self, pending_peer: Awaitable[BrowserPeer]) -> BrowserPeer:
         """Wait for the answer to the offer. Raises Overloaded if the call was ended meanwhile."""
@@ -161,11 +166,14 @@ class BrowserLeg:
         assert self.peer is not None
         settings = self._settings
         active_call = self._leg_call.open(self.call_id, send=self.peer.feed, drop_unsent=self.peer.discard)
+        if self._skips_greeting:
+            active_call.call.take_over()
         options = AttachmentOptions(
             settings.speech,
             "the page hung up",
-            greeting=settings.greeting if self._agent is None else "",
+            greeting="" if self._agent is not None or self._skips_greeting else settings.greeting,
             all_events=True,
+            takes_over=True,
         )
         self._attachment = attachment = CallAttachment(
             active_call,

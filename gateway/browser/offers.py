@@ -18,6 +18,10 @@ class Offer(BaseModel):
     pc_id: Annotated[str, Field(max_length=64)] | None = None
     restart_pc: bool | None = None
     request_data: Any = Field(None, validation_alias=AliasChoices("request_data", "requestData"))
+    skip_greeting: Annotated[
+        bool,
+        Field(description="Begin without greeting, script or menu, because text of the caller follows."),
+    ] = False
 
 
 class Candidate(BaseModel):

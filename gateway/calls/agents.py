@@ -61,7 +61,10 @@ class ScriptPolicy:
 
 
 class ScriptAgent:
-    """Speaks a text at a language model's pace; after an interruption it goes on with the next utterance."""
+    """Speaks a text at a language model's pace; after an interruption it goes on with the next utterance.
+
+    It ends when the caller takes the call over, as the page of a browser call does with typed text.
+    """
 
     def __init__(self, script: str, policy: ScriptPolicy) -> None:
         self._utterances = split_script(script)
@@ -73,6 +76,8 @@ class ScriptAgent:
             if number:
                 await asyncio.sleep(self._policy.pause_s)
                 await call.wait_caller_silent(_MAX_CALLER_SPEECH_S)
+            if call.is_taken_over:
+                return
             outcome = await call.speak(at_pace(llm_tokens(text), self._policy.tokens_per_s))
             if outcome is UtteranceOutcome.CUT_SHORT:
                 return
@@ -82,11 +87,11 @@ class ScriptAgent:
 
 
 class LoopingScriptAgent(ScriptAgent):
-    """Repeats a text until the caller hangs up."""
+    """Repeats a text until the caller hangs up or takes the call over."""
 
     async def run(self, call: Call) -> None:
         """Speak the script, pause, and repeat."""
-        while True:
+        while not call.is_taken_over:
             await super().run(call)
             await asyncio.sleep(self._policy.pause_s)
 
@@ -171,7 +176,7 @@ class KeysAgent:
     async def run(self, call: Call) -> None:
         """Greet, and answer one key after another until one ends the call."""
         menu = KeyMenu(self._local_time)
-        reply = menu.greet()
+        reply = KeyReply("") if call.is_taken_over else menu.greet()
         while not reply.ends_call:
             reply = menu.reply_to(await _say_until_key(call, reply.text))
         await call.speak(reply.text)

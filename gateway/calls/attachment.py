@@ -63,6 +63,7 @@ class AttachmentOptions:
     hang_up_reason: str  # logged when the peer ends the call
     greeting: str = ""  # spoken first; "": nothing
     all_events: bool = False  # also ``utterance``, ``stats`` and every field of ``speech_started``
+    takes_over: bool = False  # text of the peer ends an agent's script
 
 
 class CallAttachment:
@@ -131,6 +132,8 @@ class CallAttachment:
     def _execute(self, message: ClientMessage) -> None:
         match message:
             case TextMessage(text=text):
+                if self._options.takes_over:
+                    self._call.take_over()
                 self._utterances.push(text)
             case CommandMessage():
                 self._execute_command(message)

@@ -132,6 +132,7 @@ class Call:
         self.playout = playout
         self.events = CallEvents()
         self.caller_speech_action = CallerSpeechAction.TELL
+        self.is_taken_over = False  # whether the caller decides what is spoken; a script then ends
         self._tracker = UtteranceTracker(self.events, playout)
         self._engine = engine
         self._metrics = engine.metrics
@@ -214,6 +215,10 @@ class Call:
         return self._tracker.discard(discarded)
 
     # The caller
+
+    def take_over(self) -> None:
+        """Leave to the caller what is spoken: an agent that speaks unasked says nothing more."""
+        self.is_taken_over = True
 
     def set_speech_detector(self, detector: SpeechDetector) -> None:
         """Detect speech in the caller's audio from now on."""

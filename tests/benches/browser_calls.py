@@ -32,7 +32,7 @@ from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.routes import routes
 from vivavoce.gateway.browser.settings import BrowserCallSettings
-from vivavoce.gateway.calls.agents import llm_tokens
+from vivavoce.gateway.calls.agents import Agent, llm_tokens
 from vivavoce.gateway.calls.clock import Clock
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
@@ -187,7 +187,7 @@ class ProcessFootprint:
 
 @contextlib.asynccontextmanager
 async def serve_browser_calls(
-    engine: Engine, settings: BrowserCallSettings | None = None
+    engine: Engine, settings: BrowserCallSettings | None = None, agent: Agent | None = None
 ) -> AsyncIterator[tuple[BrowserCalls, str]]:
     """Serve browser calls and their page on loopback; yields them and the page's URL."""
     clock = Clock(metrics=engine.metrics)
@@ -195,7 +195,9 @@ async def serve_browser_calls(
     settings = settings or BrowserCallSettings(greeting="")
     registry = CallRegistry(engine, max_calls=_MAX_CALLS)
     voices = VoiceRegistry(engine.voices)
-    calls = BrowserCalls(engine=engine, clock=clock, registry=registry, voices=voices, settings=settings)
+    calls = BrowserCalls(
+        engine=engine, clock=clock, registry=registry, voices=voices, settings=settings, agent=agent
+    )
     app = make_app(
         unready=lambda: None,
         registry=engine.metrics.registry,
@@ -219,10 +221,18 @@ async def serve_browser_calls(
 @contextlib.asynccontextmanager
 async def probed_call(browser: Chromium, url: str) -> AsyncIterator[BrowserTab]:
     """Open a tab with ``bench`` in its window and start a call; closes the tab."""
+    async with probed_tab(browser, url) as tab:
+        await start_call(tab)
+        yield tab
+
+
+@contextlib.asynccontextmanager
+async def probed_tab(browser: Chromium, url: str, *init_scripts: str) -> AsyncIterator[BrowserTab]:
+    """Open a tab with ``bench`` in its window and a silent microphone; closes it."""
     tab = await browser.new_tab()
-    await tab.add_init_script(_PAGE_PROBE_SCRIPT)
+    for script in (*init_scripts, _PAGE_PROBE_SCRIPT):
+        await tab.add_init_script(script)
     await tab.open(url)
-    await start_call(tab)
     try:
         yield tab
     finally:

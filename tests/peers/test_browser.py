@@ -4,55 +4,16 @@ import asyncio
 import base64
 import io
 import wave
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import pytest
 
-from benches.browser_calls import hang_up, probed_call, serve_browser_calls, start_call
-from shared.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
-from shared.standin_backend import StandInBackend
-from vivavoce.gateway.browser.calls import BrowserCalls
-from vivavoce.gateway.browser.settings import BrowserCallSettings
-from vivavoce.tts_engine.engine import Engine
+from benches.browser_calls import hang_up, probed_call, start_call
+from shared.chromium import BrowserTab
+from shared.chromium_calls import LONG, BrowserFixture, needs_chromium, type_in, with_browser
 
-pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: apt-get install chromium")
-
-TIMEOUT_S = 180.0
-LONG = "one two three four five six seven eight nine ten eleven twelve " * 20  # much longer than a test
-
-
-@dataclass
-class BrowserFixture:
-    calls: BrowserCalls
-    url: str
-    browser: Chromium
-
-
-@asynccontextmanager
-async def fixture(**settings: Any) -> AsyncIterator[BrowserFixture]:
-    settings = {"greeting": "", **settings}
-    async with await Engine.open(backend=StandInBackend((440, 660))) as engine:
-        settings = BrowserCallSettings(**settings)
-        with loopback_only():
-            async with serve_browser_calls(engine, settings) as (calls, url), open_chromium() as browser:
-                yield BrowserFixture(calls, url, browser)
-
-
-def with_browser(test: Callable[[BrowserFixture], Awaitable[None]], **settings: Any) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(TIMEOUT_S), fixture(**settings) as opened:
-            await test(opened)
-
-    asyncio.run(run())
-
-
-async def type_in(tab: BrowserTab, text: str) -> None:
-    await tab.run(f"text.value = {text!r}; say.requestSubmit()")
+pytestmark = needs_chromium
 
 
 async def measure_pitch(tab: BrowserTab) -> float:

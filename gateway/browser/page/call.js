@@ -1,100 +1,23 @@
-// One call from this page: the WebRTC connection, its audio output, and the transcript.
+// One call from this page: its audio output, its text and its controls.
 // gateway/calls/messages.py describes the messages on the data channel.
+
+import { CallConnection, start } from "./connection.js";
+import { Transcript } from "./transcript.js";
 
 const $ = (id) => document.getElementById(id);
 const MAX_MESSAGE_TEXT = 8_000; // characters; a data channel takes 64 KiB in one message
 const MAX_RECORDING_S = 1_800; // 350 MB of samples at 48 kHz
 const REOPEN_MARGIN_S = 0.2; // on top of the jitter buffer's delay, in which discarded audio may still arrive
+const ONSET_MARGIN_S = 0.03; // before the first sound of an utterance, by which the jitter buffer may be shorter
+const CONNECT_TIMEOUT_MS = 9_000; // ICE through a TURN server takes up to 5 s
+const SERVER_CHECK_MS = 250;
+const SERVER_SILENCE_MS = 1_250; // the server sends 50 packets a second, and stalls of its machine are shorter
 
 const show = {
   status(text) { $("status").textContent = text; $("timer").textContent = ""; },
   notice(text) { $("notice").textContent = text; $("notice").hidden = !text; },
   number(id, text) { $(id).textContent = text; },
 };
-
-// ---------------------------------------------------------------------------------------------------------
-// The transcript: one list item for each turn, its text in three parts: heard, being heard, not yet heard.
-
-class Transcript {
-  constructor(list) {
-    this.list = list;
-    this.turns = new Map(); // by number of the turn
-    this.turnsByUtterance = new Map(); // by number of the utterance, from its first audio on
-  }
-
-  clear() { this.list.replaceChildren(); this.turns.clear(); this.turnsByUtterance.clear(); }
-
-  addQuestion(text) { this.append("asked").append(text); }
-
-  addText(number, text) {
-    let turn = this.turns.get(number);
-    if (!turn) {
-      const item = this.append("said");
-      turn = { item, text: "", heard: document.createElement("span"), now: document.createElement("mark"),
-        rest: document.createElement("span"), from: 0, to: 0 };
-      turn.rest.className = "rest";
-      item.append(turn.heard, turn.now, turn.rest);
-      this.turns.set(number, turn);
-    }
-    turn.text += text;
-    this.render(turn);
-    this.scrollToEnd();
-  }
-
-  begin(utterance, number) {
-    this.turnsByUtterance.set(utterance, this.turns.get(number));
-  }
-
-  markWord(utterance, start, stop) {
-    const turn = this.turnsByUtterance.get(utterance);
-    if (!turn) return;
-    [turn.from, turn.to] = [start, stop];
-    this.render(turn);
-    this.keepInView(turn);
-  }
-
-  finish(utterance) {
-    const turn = this.turnsByUtterance.get(utterance);
-    if (!turn) return;
-    [turn.from, turn.to] = [turn.text.length, turn.text.length];
-    this.render(turn);
-  }
-
-  cut(utterance, heard) {
-    const turn = this.turnsByUtterance.get(utterance);
-    for (const other of this.turns.values()) {
-      if (other === turn || (other.to === 0 && !this.hasAudio(other))) other.item.classList.add("cut");
-    }
-    if (!turn) return;
-    [turn.from, turn.to] = [heard.length, heard.length];
-    this.render(turn);
-  }
-
-  hasAudio(turn) { return [...this.turnsByUtterance.values()].includes(turn); }
-
-  append(kind) {
-    const item = document.createElement("li");
-    item.className = kind;
-    this.list.append(item);
-    this.scrollToEnd();
-    return item;
-  }
-
-  // Scrolls the list only; scrollIntoView would scroll the page as well.
-  keepInView({ now }) {
-    const [word, list] = [now.getBoundingClientRect(), this.list.getBoundingClientRect()];
-    if (word.bottom > list.bottom) this.list.scrollTop += word.bottom - list.bottom + word.height;
-    else if (word.top < list.top) this.list.scrollTop -= list.top - word.top + word.height;
-  }
-
-  scrollToEnd() { this.list.scrollTop = this.list.scrollHeight; }
-
-  render(turn) {
-    turn.heard.textContent = turn.text.slice(0, turn.from);
-    turn.now.textContent = turn.text.slice(turn.from, turn.to);
-    turn.rest.textContent = turn.text.slice(turn.to);
-  }
-}
 
 // ---------------------------------------------------------------------------------------------------------
 // Audio output: remote track -> telephone filter or none -> gate -> meter -> loudspeaker.
@@ -174,7 +97,10 @@ class AudioOutput {
     if (this.samples.length * message.samples.length > MAX_RECORDING_S * this.context.sampleRate) stopRecording();
   }
 
-  close() { $("remote").srcObject = null; return this.context.close(); }
+  close() {
+    $("remote").srcObject = null;
+    if (this.context.state !== "closed") this.context.close();
+  }
 }
 
 function wavFile(pieces, sampleRate) {
@@ -197,125 +123,89 @@ function wavFile(pieces, sampleRate) {
 }
 
 // ---------------------------------------------------------------------------------------------------------
-// The WebRTC connection and its data channel.
-
-class CallConnection {
-  constructor(connection, handlers) {
-    this.connection = connection;
-    this.handlers = handlers;
-    this.channel = connection.createDataChannel("vivavoce");
-    this.pcId = null;
-    this.pendingCandidates = []; // found before the answer arrived
-    this.pinging = 0;
-    this.channel.onopen = () => { this.pinging = setInterval(() => this.sendRaw("ping"), 1_000); };
-    this.channel.onmessage = ({ data }) => handlers.message(JSON.parse(data));
-    this.channel.onclose = () => handlers.closed();
-    connection.ontrack = ({ streams, track }) => handlers.track(streams[0] ?? new MediaStream([track]));
-    connection.onconnectionstatechange = () => {
-      if (["failed", "closed"].includes(connection.connectionState)) handlers.closed();
-    };
-    connection.onicecandidate = ({ candidate }) => this.trickle(candidate);
-  }
-
-  static async open(microphone, handlers) {
-    const connection = new RTCPeerConnection();
-    if (microphone) connection.addTrack(microphone.getAudioTracks()[0], microphone);
-    else connection.addTransceiver("audio", { direction: "recvonly" });
-    const callConnection = new CallConnection(connection, handlers);
-    try {
-      await connection.setLocalDescription();
-      await callConnection.offer();
-    } catch (error) {
-      connection.close();
-      throw error;
-    }
-    return callConnection;
-  }
-
-  async offer() {
-    const { sdp, type } = this.connection.localDescription;
-    const answer = await post("POST", { sdp, type });
-    await this.connection.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
-    this.pcId = answer.pc_id;
-    this.trickle();
-  }
-
-  trickle(candidate) {
-    if (candidate) {
-      this.pendingCandidates.push({ candidate: candidate.candidate, sdp_mid: candidate.sdpMid, sdp_mline_index: candidate.sdpMLineIndex });
-    }
-    if (!this.pcId || !this.pendingCandidates.length) return;
-    // Fails when the call is over, which other handlers report.
-    post("PATCH", { pc_id: this.pcId, candidates: this.pendingCandidates.splice(0) }).catch(() => {});
-  }
-
-  send(message) { this.sendRaw(JSON.stringify(message)); }
-
-  sendRaw(text) { if (this.channel.readyState === "open") this.channel.send(text); }
-
-  async inboundStats() {
-    for (const entry of (await this.connection.getStats()).values()) {
-      if (entry.type === "inbound-rtp" && entry.kind === "audio") return entry;
-    }
-    return null;
-  }
-
-  close() {
-    clearInterval(this.pinging);
-    this.channel.onclose = this.connection.onconnectionstatechange = null;
-    this.connection.close();
-  }
-}
-
-async function post(method, body) {
-  const response = await fetch("/api/offer", {
-    method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
-  });
-  const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(answer.error ?? `The server answered ${response.status}.`);
-  return answer;
-}
-
-// ---------------------------------------------------------------------------------------------------------
 // The call.
 
-const transcript = new Transcript($("turns"));
+const transcript = new Transcript($("turns"), $("announced"));
 let call = null; // { connection, sound, microphone, ... } while there is one
 
-async function begin() {
+// firstText: spoken as soon as the call is up; "" leaves the first words to the server.
+async function begin(firstText) {
   show.notice("");
   transcript.clear();
   for (const id of ["n-ttfa", "n-engine", "n-stop", "n-lead", "n-jitter", "n-concealed", "n-lost", "n-underruns"]) show.number(id, "–");
   render("calling");
   const current = { connection: null, sound: null, microphone: null, answers: false, askedAt: null, cutAt: null,
-    audible: false, jitterS: 0.05, before: null, startedAt: 0, timers: [] };
+    audible: false, jitterS: 0.05, before: null, startedAt: 0, timers: [], firstText, isUp: false,
+    packets: 0, heardAt: 0, isSilent: false, isProbing: false,
+    isReplacing: false }; // from a text or question that interrupts until its first sound
   call = current;
   try {
-    current.sound = await AudioOutput.open((message) => onAudioOutput(current, message));
-    current.microphone = await microphone();
-    if (current.microphone) listenFor(current);
-    current.connection = await CallConnection.open(current.microphone, {
-      message: (message) => onMessage(current, message),
-      track: (stream) => current.sound.play(stream),
-      closed: () => end(current, "The call is over."),
-    });
+    await connect(current);
   } catch (error) {
-    end(current, "Not on a call");
-    show.notice(error.message);
+    end(current, "Not on a call", error.message);
   }
+  if (call !== current) release(current); // what was opened after its end
 }
 
-function end(over, reason) {
+async function connect(current) {
+  const iceServers = await start();
+  current.sound = await AudioOutput.open((message) => onAudioOutput(current, message));
+  current.microphone = await microphone();
+  if (call !== current) return;
+  if (current.microphone) listenFor(current);
+  current.timers.push(setTimeout(() => { if (!current.isUp) onNotConnected(current); }, CONNECT_TIMEOUT_MS));
+  const handlers = {
+    message: (message) => onMessage(current, message),
+    track: (stream) => current.sound.play(stream),
+    closed: () => (current.isUp ? end(current, "The call is over.") : onNotConnected(current)),
+  };
+  const options = { skip_greeting: Boolean(current.firstText) };
+  current.connection = await CallConnection.open(current.microphone, handlers, iceServers, options);
+}
+
+function onNotConnected(current) {
+  end(current, "Not on a call", `No audio connection to ${location.hostname} was found. ` +
+    "A firewall may block UDP, or a TURN server may be missing or wrong (setting ice_servers).");
+}
+
+// problem: why the call ended, if it should not have.
+function end(over, reason, problem = "") {
   if (call !== over) return;
   call = null;
+  release(over);
+  transcript.close();
+  render("idle");
+  show.status(reason);
+  if (problem) show.notice(problem);
+  if (document.activeElement === document.body) $("call").focus(); // the focused button was disabled
+}
+
+function release(over) {
   if (over.sound?.samples) stopRecording(over);
   over.timers.forEach(clearInterval);
   over.connection?.close();
   over.microphone?.getTracks().forEach((track) => track.stop());
   over.sound?.close();
-  render("idle");
-  show.status(reason);
-  if (document.activeElement === document.body) $("call").focus(); // the focused button was disabled
+}
+
+// A server that goes away closes nothing: its packets and messages stop. One that stalls, or a network that does,
+// comes back; so the call goes on as long as the server answers over HTTP that it is up.
+async function checkServer(current) {
+  const packets = (await current.connection.inboundStats())?.packetsReceived ?? 0;
+  if (packets !== current.packets) { current.packets = packets; onServerHeard(current); }
+  if (call !== current || current.isProbing || performance.now() - current.heardAt < SERVER_SILENCE_MS) return;
+  current.isSilent = current.isProbing = true;
+  $("status").textContent = "The server does not answer…";
+  await current.connection.probe().catch((error) => {
+    end(current, "The call is over.", error.status === 404 ? "The server has ended the call." : error.message);
+  });
+  current.isProbing = false;
+}
+
+function onServerHeard(current) {
+  current.heardAt = performance.now();
+  if (call === current && current.isSilent) $("status").textContent = "On a call";
+  current.isSilent = false;
 }
 
 async function microphone() {
@@ -347,6 +237,7 @@ function listenFor(current) {
 function interrupt() {
   if (!call?.connection) return;
   if (call.audible) call.cutAt = call.sound.now;
+  call.isReplacing = false;
   call.sound.closeGate();
   call.connection.send({ type: "discard" });
   clearTimeout(call.reopening);
@@ -354,6 +245,7 @@ function interrupt() {
 }
 
 function onMessage(current, message) {
+  onServerHeard(current);
   switch (message.type) {
     case "started": onStarted(current, message); break;
     case "utterance":
@@ -365,6 +257,8 @@ function onMessage(current, message) {
       break;
     case "speech_started":
       transcript.begin(message.utterance, message.turn);
+      if (current.isReplacing) current.sound.openGate(Math.max(0, current.jitterS - ONSET_MARGIN_S));
+      current.isReplacing = false;
       if (message.after_text_ms !== undefined && current.askedAt !== null) show.number("n-engine", `${Math.round(message.after_text_ms)} ms`);
       break;
     case "word": transcript.markWord(message.utterance, message.text_start, message.text_stop); break;
@@ -372,7 +266,7 @@ function onMessage(current, message) {
     case "discarded":
       transcript.cut(message.utterance, message.heard);
       clearTimeout(current.reopening);
-      current.sound.closeGate();
+      if (!current.isReplacing) current.sound.closeGate();
       current.sound.openGate(current.jitterS + REOPEN_MARGIN_S);
       break;
     case "stats":
@@ -385,6 +279,7 @@ function onMessage(current, message) {
 }
 
 function onStarted(current, message) {
+  current.isUp = true;
   current.answers = message.answers;
   current.startedAt = Date.now();
   offerVoices(message.voices);
@@ -396,6 +291,8 @@ function onStarted(current, message) {
   sendOnSpeech();
   render("live");
   current.timers.push(setInterval(() => updateNumbers(current), 1_000));
+  current.timers.push(setInterval(() => checkServer(current), SERVER_CHECK_MS));
+  if (current.firstText) say(current, current.firstText);
 }
 
 // From the meter: levels for the waveform, the first and the last audible sample for the numbers.
@@ -442,22 +339,39 @@ const recordedS = (sound) => (sound.samples.length * 128) / sound.context.sample
 // ---------------------------------------------------------------------------------------------------------
 // Text.
 
+// The text stays in the box, selected: it can be spoken again, or typed over.
 function speak() {
   const text = $("text").value.trim();
-  if (!text || !call?.connection) return;
-  const { connection } = call;
+  if (!text) return;
+  if (!call) begin(text);
+  else if (!call.isUp) call.firstText = text;
+  else sendText(text);
+  if (!hasScreenKeys()) { $("text").focus(); $("text").select(); }
+}
+
+function sendText(text) {
   show.notice("");
-  if (!call.audible) call.askedAt = call.sound.now;
-  if (isAsking()) {
-    if (call.audible) interrupt();
-    transcript.addQuestion(text);
-    connection.send({ type: "ask", text: text.slice(0, MAX_MESSAGE_TEXT) });
-  } else {
-    for (let at = 0; at < text.length; at += MAX_MESSAGE_TEXT) connection.send({ type: "text", text: text.slice(at, at + MAX_MESSAGE_TEXT) });
-    connection.send({ type: "end" });
-  }
-  $("text").value = "";
-  $("text").focus();
+  if (isAsking()) ask(call, text);
+  else say(call, text);
+}
+
+function ask(current, text) {
+  if (current.audible) interrupt();
+  else current.askedAt = current.sound.now;
+  current.isReplacing = true;
+  transcript.addQuestion(text);
+  current.connection.send({ type: "ask", text: text.slice(0, MAX_MESSAGE_TEXT) });
+}
+
+// Speaks at once, instead of what is playing or waits. The gate stays open, because closing it could cut the first
+// sound of the text; what was playing ends when the jitter buffer has run out.
+function say(current, text) {
+  const { connection } = current;
+  if (!current.audible) current.askedAt = current.sound.now;
+  current.isReplacing = true;
+  connection.send({ type: "discard" });
+  for (let at = 0; at < text.length; at += MAX_MESSAGE_TEXT) connection.send({ type: "text", text: text.slice(at, at + MAX_MESSAGE_TEXT) });
+  connection.send({ type: "end" });
 }
 
 function press(digit) { call?.connection?.send({ type: "dtmf", digit }); }
@@ -571,19 +485,22 @@ function render(state) {
   const live = state === "live";
   $("call").textContent = state === "idle" ? "Call" : "Hang up";
   $("call").classList.toggle("hang-up", state !== "idle");
-  for (const button of [$("interrupt"), $("speak"), $("record"), ...$("keypad").children]) button.disabled = !live;
+  for (const button of [$("interrupt"), $("record"), ...$("keypad").children]) button.disabled = !live;
+  if (!live) { $("modes").hidden = true; showMode(); }
   if (state === "calling") show.status("Calling…");
   if (live) {
     show.status("On a call");
     const isElsewhere = ![$("call"), document.body].includes(document.activeElement);
-    const hasScreenKeys = matchMedia("(pointer: coarse)").matches; // its keyboard would cover the page
-    if (!isElsewhere && !hasScreenKeys) { $("text").focus(); $("text").select(); }
+    if (!isElsewhere && !hasScreenKeys()) { $("text").focus(); $("text").select(); }
   }
   wave.clear();
   dispatch("state", { state });
 }
 
-$("call").onclick = () => (call ? end(call, "You hung up.") : begin());
+// Their keyboard would cover the page.
+const hasScreenKeys = () => matchMedia("(pointer: coarse)").matches;
+
+$("call").onclick = () => (call ? end(call, "You hung up.") : begin(""));
 $("interrupt").onclick = interrupt;
 $("record").onclick = toggleRecording;
 $("say").onsubmit = (event) => { event.preventDefault(); speak(); };

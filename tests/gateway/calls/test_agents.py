@@ -37,6 +37,7 @@ class FakeCall:
     def __init__(self, speech_s: float = 1.0) -> None:
         self.diary: list[tuple[float, str]] = []
         self.outcome = UtteranceOutcome.SPOKEN
+        self.is_taken_over = False
         self.closed = asyncio.Event()
         self._start = asyncio.get_running_loop().time()
         self._speech_s = speech_s

@@ -1,0 +1,230 @@
+"""The page in headless Chromium: typed text, scripts, the transcript, and a server that goes away."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+
+import pytest
+
+from benches.browser_calls import hang_up, probed_call, probed_tab
+from shared.chromium import BrowserTab, open_chromium
+from shared.chromium_calls import LONG, TIMEOUT_S, BrowserFixture, needs_chromium, type_in, with_browser
+from vivavoce.gateway.calls.agents import Agent, KeysAgent, LoopingScriptAgent, ScriptAgent, ScriptPolicy
+from vivavoce.tts_engine.engine import Engine
+
+pytestmark = needs_chromium
+
+PACE = ScriptPolicy(tokens_per_s=1_000, pause_s=0.05)
+SCRIPT = ScriptAgent(f"{LONG}\n\nThe second paragraph.", PACE)
+LOOP = LoopingScriptAgent("Over and over.", PACE)
+TEXTS = "[...turns.children].map((item) => item.textContent)"
+
+
+async def wait_heard(tab: BrowserTab, text: str) -> None:
+    """Wait until the last turn is ``text`` and has been heard to its end."""
+    await tab.wait_until(
+        f"turns.lastElementChild?.textContent === {text!r} && turns.lastElementChild.querySelector('.rest')"
+        ".textContent === '' && turns.lastElementChild.querySelector('mark').textContent === ''"
+    )
+
+
+# Typed text
+
+
+@pytest.mark.parametrize("agent", [SCRIPT, LOOP])
+def test_typed_text_is_spoken_at_once_and_ends_the_script(agent: Agent) -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            await tab.wait_until("turns.querySelector('mark')?.textContent")
+            before = await tab.run("turns.children.length")
+            await type_in(tab, "Typed text.")
+            await wait_heard(tab, "Typed text.")
+            await type_in(tab, "And again.")
+            await wait_heard(tab, "And again.")
+            assert (await tab.run(TEXTS))[before:] == ["Typed text.", "And again."]
+
+    with_browser(scenario, agent=agent)
+
+
+def test_typed_text_interrupts_the_text_before_it_which_is_struck_out() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            await type_in(tab, LONG)
+            await tab.wait_until("turns.querySelector('mark')?.textContent")
+            await type_in(tab, "Short.")
+            await wait_heard(tab, "Short.")
+            assert await tab.run("turns.children.length") == 2
+            assert len(await tab.run("turns.querySelector('.cut .rest').textContent")) > 100
+
+    with_browser(scenario)
+
+
+def test_the_text_stays_in_the_box_and_is_selected() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            await type_in(tab, "Once more.")
+            await wait_heard(tab, "Once more.")
+            assert await tab.run("[text.value, getSelection().toString()]") == ["Once more.", "Once more."]
+            await tab.run("speak.click()")
+            await tab.wait_until("turns.children.length === 2")
+            await wait_heard(tab, "Once more.")
+
+    with_browser(scenario)
+
+
+@pytest.mark.parametrize("agent", [None, SCRIPT, KeysAgent()])
+def test_speak_before_call_starts_the_call_and_speaks_the_text_only(agent: Agent | None) -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_tab(fixture.browser, fixture.url) as tab:
+            await type_in(tab, "Straight to the point.")
+            await tab.wait_until("document.body.dataset.state === 'live'")
+            await wait_heard(tab, "Straight to the point.")
+            await type_in(tab, "And on.")
+            await wait_heard(tab, "And on.")
+            assert await tab.run(TEXTS) == ["Straight to the point.", "And on."]
+
+    with_browser(scenario, agent=agent, greeting="A greeting that nothing asked for.")
+
+
+# The transcript
+
+
+def test_after_a_hang_up_no_word_is_marked_and_the_rest_is_struck_out() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            await type_in(tab, LONG)
+            await tab.wait_until("turns.querySelector('mark')?.textContent")
+            await hang_up(tab)
+            assert await tab.run("turns.querySelector('mark').textContent") == ""
+            assert await tab.run("turns.querySelector('.cut .rest').textContent.length") > 100
+            assert (await tab.run(TEXTS))[0] == LONG.strip()
+
+    with_browser(scenario)
+
+
+def test_a_time_of_day_is_marked_as_one_word() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            await tab.run("""window.marked = new Set();
+                new MutationObserver(() => marked.add(turns.querySelector("mark")?.textContent)).observe(
+                    turns, { childList: true, subtree: true, characterData: true });""")
+            await type_in(tab, "Come at 10:30 a.m. today.")
+            await wait_heard(tab, "Come at 10:30 a.m. today.")
+            marked = await tab.run("[...marked]")
+            assert [word for word in marked if word] == ["Come", "at", "10:30", "a.m.", "today"]
+
+    with_browser(scenario, engine=Engine.open)
+
+
+def test_a_screen_reader_gets_each_turn_once_when_it_has_been_heard() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            await tab.run("""window.said = [];
+                new MutationObserver(() => said.push(announced.textContent)).observe(
+                    announced, { childList: true, subtree: true, characterData: true });""")
+            await type_in(tab, "One two three.")
+            await wait_heard(tab, "One two three.")
+            await type_in(tab, LONG)
+            await tab.wait_until("turns.lastElementChild.querySelector('mark')?.textContent === 'two'")
+            await tab.run("interrupt.click()")
+            await tab.wait_until("said.length === 2")
+            whole, cut = await tab.run("said")
+            assert (whole, cut[:7]) == ("One two three.", "one two")
+            assert len(cut) < len(LONG)
+            (region,) = await live_regions(tab, "log")
+            assert region["live"] == "polite"
+            assert await live_regions(tab, "listitem") == []
+
+    with_browser(scenario)
+
+
+async def live_regions(tab: BrowserTab, role: str) -> list[dict[str, str]]:
+    """Return the properties of the accessibility tree's nodes of that role that are announced."""
+    tree = await tab.command("Accessibility.getFullAXTree")
+    properties = [
+        {one["name"]: one["value"].get("value") for one in node.get("properties", [])}
+        for node in tree["nodes"]
+        if node.get("role", {}).get("value") == role
+    ]
+    return [found for found in properties if found.get("live", "off") != "off"]
+
+
+# A server that goes away
+
+SERVER = """
+import asyncio, sys
+from shared.chromium import loopback_only
+from vivavoce.gateway.serve import serve
+from vivavoce.gateway.settings import load_settings
+
+settings = load_settings(flags={"http_port": 0, "audiosocket_port": 0})
+with loopback_only():
+    asyncio.run(serve(settings, announce=lambda line: print(line, flush=True)))
+"""
+
+
+@asynccontextmanager
+async def server_process() -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    try:
+        line = (await process.stdout.readline()).decode()
+        yield process, "http://" + line.partition("http://")[2].partition(",")[0]
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def test_a_server_that_goes_away_is_named_before_the_browser_notices() -> None:
+    async def scenario() -> None:
+        async with (
+            server_process() as (process, url),
+            open_chromium() as browser,
+            probed_call(browser, url) as tab,
+        ):
+            away = f"The server at {url.removeprefix('http://')} does not answer."
+            await tab.run("bench.next('onset')")
+            await tab.run("""window.states = [];
+                bench.connection.addEventListener("connectionstatechange",
+                    () => states.push(bench.connection.connectionState));""")
+            process.kill()
+            await tab.wait_until("!notice.hidden")
+            assert await tab.run("notice.textContent") == away
+            assert await tab.run("document.body.dataset.state") == "idle"
+            assert "disconnected" not in await tab.run("states")
+            await tab.run("document.getElementById('call').click(); notice.hidden = true")
+            await tab.wait_until("!notice.hidden")
+            assert await tab.run("notice.textContent") == away
+
+    run_within(scenario())
+
+
+def test_a_server_that_stalls_is_named_and_the_call_goes_on() -> None:
+    async def scenario() -> None:
+        async with (
+            server_process() as (process, url),
+            open_chromium() as browser,
+            probed_call(browser, url) as tab,
+        ):
+            await tab.run("bench.next('onset')")
+            process.send_signal(signal.SIGSTOP)
+            await tab.wait_until("document.getElementById('status').textContent.includes('does not answer')")
+            process.send_signal(signal.SIGCONT)
+            await tab.wait_until("document.getElementById('status').textContent === 'On a call'")
+            await type_in(tab, "Still here.")
+            await wait_heard(tab, "Still here.")
+
+    run_within(scenario())
+
+
+def run_within(scenario: Coroutine[None, None, None]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            await scenario
+
+    asyncio.run(run())
