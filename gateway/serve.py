@@ -303,7 +303,8 @@ def _make_browser_settings(settings: Settings) -> BrowserCallSettings:
         lead_s=settings.lead_s,
         speech=_make_speech(settings),
         greeting=settings.greeting,
-        ice_servers=settings.ice_servers or (),
+        ice_servers=tuple(server.server() for server in settings.ice_servers or ()),
+        ports=settings.webrtc_ports,
         chat=chat,
     )
 

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -25,7 +26,9 @@ from pydantic_settings import (
     SettingsError as SourceError,
 )
 
-from ..tts_engine.errors import VivavoceError
+from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
+from ..tts_engine.errors import BadRequest, VivavoceError
+from .browser.ice_servers import IceServerSetting
 
 ENVIRONMENT_PREFIX = "VIVAVOCE_"
 
@@ -43,6 +46,15 @@ def _reject_bool(value: object) -> object:
 def _parse_digits(value: object) -> object:
     # Environment variables are text, which a Literal of numbers does not accept.
     return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _parse_ports(value: object) -> object:
+    if value is None or isinstance(value, MediaPorts):
+        return value
+    try:
+        return MediaPorts.parse(str(value))
+    except BadRequest as error:
+        raise ValueError(str(error)) from None
 
 
 _Integer = Annotated[int, BeforeValidator(_reject_bool)]
@@ -172,9 +184,19 @@ class Settings(BaseSettings):
     greeting: Annotated[str, Field(max_length=2_000, description="at most 2000 characters")] = (
         "Hello, this is vivavoce. Type something below, and I will say it."  # to browsers only
     )
-    ice_servers: Annotated[tuple[str, ...] | None, Field(description="a list of STUN or TURN URLs")] = (
-        None  # none are needed on one network
-    )
+    ice_servers: Annotated[
+        tuple[IceServerSetting, ...] | None,
+        Field(
+            description='a list of "stun:HOST:PORT" and of tables {urls = ["turn:HOST:PORT"], '
+            'username = "...", credential = "..."}'
+        ),
+    ] = None  # none are needed on one network
+    webrtc_ports: Annotated[
+        MediaPorts | None,
+        NoDecode,  # not JSON in the environment
+        BeforeValidator(_parse_ports),
+        Field(description=f'a range of UDP ports within {MIN_PORT}-{MAX_PORT}, such as "40000-40999"'),
+    ] = None  # any free port, which needs no firewall rule on one network
     llm_base_url: Annotated[
         Annotated[str, Field(pattern=r"^https?://")] | None,
         Field(description="the URL of an OpenAI-compatible server, up to before /chat/completions"),
@@ -279,14 +301,14 @@ def _check_environment() -> None:
 
 def _describe_error(error: ErrorDetails, file: Path | None, flags: Mapping[str, object]) -> str:
     key = str(error["loc"][0])
-    if error["type"] == "extra_forbidden":
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         return f"{key}: unknown key in {file}; allowed are {', '.join(Settings.model_fields)}."
     origin = _describe_source(key, file, flags)
     got = "a value that is not shown" if key in _SECRET_KEYS else repr(error["input"])
     return f"{key} ({origin}): got {got}; allowed is {_describe_allowed(key)}."
 
 
-_SECRET_KEYS = frozenset({"llm_api_key"})
+_SECRET_KEYS = frozenset({"llm_api_key", "ice_servers"})
 
 
 def _describe_source(key: str, file: Path | None, flags: Mapping[str, object]) -> str:

@@ -32,6 +32,8 @@ from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
 
 from ..audio.input_resampler import DETECTOR_SAMPLE_RATE, FrameResampler
+from ..ice_settings import IceServer, MediaPorts
+from .media_ports import bound_to
 from .sdp_offer import MAX_CANDIDATES, InvalidOffer, sanitize_candidate, sanitize_offer
 from .speech_track import SpeechTrack
 
@@ -42,6 +44,7 @@ _MAX_AHEAD_S: Final = 5.0  # received beyond real time; further audio is decoded
 _MAX_UNSENT_MESSAGES: Final = 512  # kept until the channel opens; the oldest is dropped beyond
 _MAX_BUFFERED_BYTES: Final = 1 << 20  # in the channel; beyond, the page does not read and is hung up
 _LIVENESS_CHECK_S: Final = 1.0
+_NO_PATH: Final = "no UDP path to the browser was found"
 # Exceptions that aiortc raises for SDP that it cannot parse or match.
 _SDP_ERRORS: Final = (
     ValueError,
@@ -74,11 +77,12 @@ class WebRtcPeerListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WebRtcPeerPolicy:
-    """Timeouts and ICE servers of a peer."""
+    """Timeouts and network of a peer."""
 
-    connect_timeout_s: float = 15.0  # from the answer to the established connection
+    connect_timeout_s: float = 9.0  # from the offer to the established connection; TURN takes up to 5 s of it
     silence_timeout_s: float = 10.0  # without audio or messages from the browser
-    ice_servers: tuple[str, ...] = ()  # STUN and TURN URLs; none by default, so no outside host is contacted
+    ice_servers: tuple[IceServer, ...] = ()  # none by default, so no outside host is contacted
+    ports: MediaPorts | None = None  # of this end's UDP sockets; None: any that the system chooses
 
 
 class WebRtcPeer:
@@ -91,7 +95,10 @@ class WebRtcPeer:
     def __init__(
         self, listener: WebRtcPeerListener, policy: WebRtcPeerPolicy, *, now: Callable[[], float]
     ) -> None:
-        servers = [RTCIceServer(urls=url) for url in policy.ice_servers]
+        servers = [
+            RTCIceServer(list(server.urls), server.username, server.credential)
+            for server in policy.ice_servers
+        ]
         self.answer_sdp = ""
         self.track = SpeechTrack()
         self._connection = RTCPeerConnection(RTCConfiguration(iceServers=servers))
@@ -121,7 +128,12 @@ class WebRtcPeer:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> "WebRtcPeer":
-        """Answer a browser's offer; ``listener.on_connected`` follows. Raises InvalidOffer."""
+        """Answer a browser's offer; ``listener.on_connected`` follows.
+
+        Raises InvalidOffer, and MediaPortsExhausted if no port of the policy is free.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + policy.connect_timeout_s
         offer_sdp = sanitize_offer(offer_sdp)
         peer = cls(listener, policy, now=now)
         async with contextlib.AsyncExitStack() as cleanup:
@@ -130,7 +142,7 @@ class WebRtcPeer:
             peer._connection.addTrack(peer.track)
             await peer._negotiate(offer_sdp)
             cleanup.pop_all()
-        peer._set_timer(policy.connect_timeout_s, peer._on_not_connected)
+        peer._set_timer(max(0.0, deadline - loop.time()), peer._on_not_connected)
         return peer
 
     async def renegotiate(self, offer_sdp: str) -> None:
@@ -202,10 +214,21 @@ class WebRtcPeer:
         try:
             await connection.setRemoteDescription(RTCSessionDescription(offer_sdp, "offer"))
             self._decline_all_but_speech()
-            await connection.setLocalDescription(await connection.createAnswer())
+            with bound_to(self._policy.ports) if self._policy.ports else contextlib.nullcontext():
+                await connection.setLocalDescription(await connection.createAnswer())
         except _SDP_ERRORS as error:
             raise InvalidOffer(f"the offer cannot be answered: {error or type(error).__name__}") from None
         self.answer_sdp = connection.localDescription.sdp
+        self._warn_without_relay()
+
+    def _warn_without_relay(self) -> None:
+        # aioice drops the error of the TURN server.
+        urls = [url for server in self._policy.ice_servers for url in server.turn_urls]
+        if urls and " typ relay" not in self.answer_sdp:
+            logger.warning(
+                "No relay address from %s; check that it is reachable, and its username and credential",
+                urls[0],
+            )
 
     def _decline_all_but_speech(self) -> None:
         for transceiver in self._connection.getTransceivers():
@@ -226,7 +249,7 @@ class WebRtcPeer:
                 self._set_timer(_LIVENESS_CHECK_S, self._check_alive)
                 self._listener.on_connected()
             case "failed":
-                self.close("the connection broke" if self._connected else "no way to the browser was found")
+                self.close("the connection broke" if self._connected else _NO_PATH)
             case "closed":
                 self.close("the browser hung up")
 
@@ -264,7 +287,7 @@ class WebRtcPeer:
             self._timer = asyncio.get_running_loop().call_later(after_s, callback)
 
     def _on_not_connected(self) -> None:
-        self.close(f"not connected within {self._policy.connect_timeout_s:g} s")
+        self.close(f"not connected within {self._policy.connect_timeout_s:g} s: {_NO_PATH}")
 
     def _check_alive(self) -> None:
         # A closed tab sends no notice, and ICE's consent check takes 30 s to notice. Only that check applies

@@ -29,10 +29,27 @@ class StartRequest(BaseModel):
     transport: Annotated[str, Field(examples=["webrtc"])] = "webrtc"
 
 
+class BrowserIceServer(BaseModel):
+    """A STUN or TURN server, as RTCPeerConnection takes it."""
+
+    urls: list[str]
+    username: str | None = None
+    credential: str | None = None
+
+
+class BrowserIceConfig(BaseModel):
+    """The setting ``ice_servers``."""
+
+    iceServers: list[BrowserIceServer]
+
+
 class StartedSession(BaseModel):
     """A session that has been started."""
 
     sessionId: str
+    iceConfig: Annotated[
+        BrowserIceConfig | None, Field(description="For RTCPeerConnection; absent if none is needed.")
+    ] = None
 
 
 class Startable(BaseModel):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from ...tts_engine.errors import Overloaded
 from ..access.access_control import Grant
 from ..calls.agents import Agent
 from ..calls.call import SpeechDetector
@@ -126,7 +127,11 @@ class BrowserCalls:
         self._group.add(leg)
         with ExitStack() as undo:
             undo.callback(leg.on_closed, "its offer was not answered")
-            peer = await leg.connect(self._connect(offer.sdp, leg, self.settings))
+            try:
+                peer = await leg.connect(self._connect(offer.sdp, leg, self.settings))
+            except Overloaded as refusal:
+                self.registry.report_refusal(refusal, peer=peer_name)
+                raise
             undo.pop_all()
         return leg, peer
 
@@ -134,5 +139,7 @@ class BrowserCalls:
 async def _connect_by_webrtc(offer_sdp: str, leg: BrowserLeg, settings: BrowserCallSettings) -> BrowserPeer:
     from ...adapters.webrtc import peer  # imports aiortc, which takes a second
 
-    policy = peer.WebRtcPeerPolicy(settings.connect_s, settings.silent_s, settings.ice_servers)
+    policy = peer.WebRtcPeerPolicy(
+        settings.connect_s, settings.silent_s, settings.ice_servers, settings.ports
+    )
     return await peer.WebRtcPeer.answer(offer_sdp, leg, policy)

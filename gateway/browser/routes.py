@@ -3,7 +3,7 @@
     GET   /                              the page; its files are under /page
     POST  /api/offer                     {sdp, type, pc_id?, restart_pc?} -> {sdp, type, pc_id}
     PATCH /api/offer                     {pc_id, candidates: [{candidate, sdp_mid, sdp_mline_index}]}
-    POST  /start                         -> {sessionId}; then the two above under /sessions/{id}/api/offer
+    POST  /start                         -> {sessionId, iceConfig?}; both above also in /sessions/{id}
     GET   /status                        transports and voices
     GET   /client                        Pipecat's own page, if pipecat-ai-prebuilt is installed
 
@@ -69,7 +69,10 @@ def routes(calls: BrowserCalls) -> APIRouter:
         transport = _transport(await _json(request))
         if transport != "webrtc":
             raise HTTPException(400, f"transport {transport!r}; only 'webrtc' can be started here")
-        return JSONResponse({"sessionId": calls.issue_session_id()})
+        session: dict[str, object] = {"sessionId": calls.issue_session_id()}
+        if servers := calls.settings.ice_servers:
+            session["iceConfig"] = {"iceServers": [server.fields() for server in servers]}
+        return JSONResponse(session, headers={"Cache-Control": "no-store"})  # it may contain a credential
 
     @router.post("/sessions/{session_id}/api/offer", **api_operations.OFFER_IN_SESSION)
     async def session_offer(session_id: str, request: Request) -> JSONResponse:

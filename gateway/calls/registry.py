@@ -87,10 +87,14 @@ class CallRegistry:
         """Admit a connection; raises Overloaded, which is counted and logged here."""
         refusal = self.refusal()
         if refusal is not None:
-            self._engine.metrics.refusals.labels(refusal.reason).inc()
-            logger.warning("Call from %s refused: %s", peer, refusal)
+            self.report_refusal(refusal, peer=peer)
             raise refusal
         self._calls_by_leg[leg] = None
+
+    def report_refusal(self, refusal: Overloaded, *, peer: str) -> None:
+        """Count and log that a connection was refused."""
+        self._engine.metrics.refusals.labels(refusal.reason).inc()
+        logger.warning("Call from %s refused: %s", peer, refusal)
 
     def open(self, leg: CallLeg, call: Call, *, kind: str, peer: str) -> ActiveCall:
         """Open the call of an admitted connection."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from vivavoce.adapters.ice_settings import IceServer, MediaPorts
 from vivavoce.gateway.settings import Settings, SettingsError, load_settings
 
 
@@ -164,9 +165,58 @@ def test_a_host_that_is_not_an_address_is_an_error() -> None:
         load_settings(None, {"host": "not an address"})
 
 
-def test_the_error_of_a_secret_does_not_show_it(tmp_path: Path) -> None:
-    file = tmp_path / "vivavoce.toml"
-    file.write_text("llm_api_key = 12345678\n")
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "llm_api_key = 12345678",
+        'ice_servers = [{urls = "turn:turn.example", credential = "12345678"}]',
+        'ice_servers = [{urls = "turn:turn.example", user = "u", credential = "12345678"}]',
+        'ice_servers = [{urls = "http://turn.example", username = "u", credential = "12345678"}]',
+    ],
+)
+def test_the_error_of_a_secret_does_not_show_it(toml: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="not shown") as refusal:
-        load_settings(file)
+        load_settings(write_config(tmp_path, toml))
     assert "1234" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "environment"),
+    [
+        (
+            'ice_servers = ["stun:s.example:3478", {urls = "turn:t.example?transport=tcp", username = "u", '
+            'credential = "hush"}]\nwebrtc_ports = "40000-40999"',
+            {},
+        ),
+        (
+            "",
+            {
+                "VIVAVOCE_ICE_SERVERS": '["stun:s.example:3478", {"urls": ["turn:t.example?transport=tcp"], '
+                '"username": "u", "credential": "hush"}]',
+                "VIVAVOCE_WEBRTC_PORTS": "40000-40999",
+            },
+        ),
+    ],
+    ids=["file", "environment"],
+)
+def test_ice_servers_and_ports_come_from_the_file_or_the_environment(
+    toml: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings(write_config(tmp_path, toml))
+    assert settings.ice_servers is not None
+    assert [server.server() for server in settings.ice_servers] == [
+        IceServer(("stun:s.example:3478",)),
+        IceServer(("turn:t.example?transport=tcp",), "u", "hush"),
+    ]
+    assert settings.webrtc_ports == MediaPorts(40_000, 40_999)
+    assert "hush" not in repr(settings) + str(settings.model_dump(mode="json"))
+
+
+@pytest.mark.parametrize("ports", ["40000", "40999-40000", "80-90", "60000-70000", "a-b"])
+def test_a_range_of_ports_is_first_to_last_within_the_unprivileged_ones(ports: str) -> None:
+    with pytest.raises(
+        SettingsError, match=r"^webrtc_ports .*; allowed is a range of UDP ports within 1024-"
+    ):
+        load_settings(None, {"webrtc_ports": ports})

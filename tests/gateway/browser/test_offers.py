@@ -1,17 +1,25 @@
 """Signalling of browser calls: offers, candidates, sessions, refusals."""
 
 import asyncio
+import contextlib
 import json
+import re
+import socket
+from pathlib import Path
 
 import pytest
+from aiortc import RTCPeerConnection
 
+from shared.chromium import loopback_only
 from shared.fake_browser import (
     OFFER,
     TIMEOUT_S,
     BrowserServer,
     FakePeer,
+    limited_key,
     with_server,
 )
+from vivavoce.adapters.ice_settings import IceServer, MediaPorts
 from vivavoce.gateway.browser.leg import BrowserLeg
 from vivavoce.gateway.browser.settings import BrowserCallSettings
 
@@ -54,6 +62,77 @@ def test_a_pipecat_client_starts_a_session_and_calls_in_it() -> None:
         assert (await server.client.patch(path, json=trickled)).status_code == 200
 
     with_server(scenario)
+
+
+ICE_SERVERS = (IceServer(("stun:stun.example",)), IceServer(("turn:turn.example",), "user", "credential"))
+
+
+def test_a_client_that_starts_a_session_gets_the_ice_servers_with_their_credentials() -> None:
+    async def scenario(server: BrowserServer) -> None:
+        started = await server.client.post("/start", json={"transport": "webrtc"})
+        assert started.headers["cache-control"] == "no-store"
+        assert started.json()["iceConfig"] == {
+            "iceServers": [
+                {"urls": ["stun:stun.example"]},
+                {"urls": ["turn:turn.example"], "username": "user", "credential": "credential"},
+            ]
+        }
+
+    with_server(scenario, ice_servers=ICE_SERVERS)
+
+
+def test_without_a_key_for_calls_no_route_shows_the_credential(tmp_path: Path) -> None:
+    async def scenario(server: BrowserServer) -> None:
+        del server.client.headers["authorization"]
+        assert (await server.client.post("/start", json={})).status_code == 401
+        for path in ("/status", "/openapi.json", "/healthz", "/metrics", "/page/call.js"):
+            assert "turn.example" not in (await server.client.get(path)).text
+
+    with_server(scenario, ice_servers=ICE_SERVERS, **limited_key(tmp_path, 100))
+
+
+def test_media_uses_the_ports_of_the_range_and_a_call_beyond_them_is_refused() -> None:
+    async def scenario(server: BrowserServer) -> None:
+        async with contextlib.AsyncExitStack() as browsers:
+            offers = [await real_offer(browsers) for _ in range(3)]
+            answers = [await server.client.post("/api/offer", json=offer) for offer in offers]
+            assert [answer.status_code for answer in answers] == [200, 200, 503]
+            used = {port for answer in answers[:2] for port in candidate_ports(answer.json()["sdp"])}
+            assert used == {ports.first, ports.last}
+            assert answers[2].json()["error"] == f"all UDP ports for media, {ports}, are in use"
+            assert answers[2].headers["retry-after"] == "5"
+            first, _ = server.calls._group.legs
+            first.end("enough")
+            while len(server.calls._group.legs) + len(server.calls._group._tasks) > 1:
+                await asyncio.sleep(0.01)
+            assert (await server.client.post("/api/offer", json=offers[2])).status_code == 200
+
+    with loopback_only():
+        ports = free_ports()
+        with_server(scenario, real=True, ports=ports)
+
+
+def free_ports() -> MediaPorts:
+    """Return two adjacent UDP ports that are free on loopback."""
+    while True:
+        with socket.socket(type=socket.SOCK_DGRAM) as one, socket.socket(type=socket.SOCK_DGRAM) as other:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            with contextlib.suppress(OSError):
+                other.bind(("127.0.0.1", port + 1))
+                return MediaPorts(port, port + 1)
+
+
+async def real_offer(browsers: contextlib.AsyncExitStack) -> dict[str, str]:
+    connection = RTCPeerConnection()
+    browsers.push_async_callback(connection.close)
+    connection.addTransceiver("audio", direction="recvonly")
+    await connection.setLocalDescription(await connection.createOffer())
+    return {"type": "offer", "sdp": connection.localDescription.sdp}
+
+
+def candidate_ports(sdp: str) -> set[int]:
+    return {int(port) for port in re.findall(r"a=candidate:\S+ 1 udp \d+ \S+ (\d+) ", sdp)}
 
 
 @pytest.mark.parametrize(
