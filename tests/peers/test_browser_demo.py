@@ -1,16 +1,20 @@
 """The page in headless Chromium: typed text, scripts, the transcript, and a server that goes away."""
 
 import asyncio
+import base64
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
+import numpy as np
 import pytest
 
 from benches.browser_calls import hang_up, probed_call, probed_tab
 from shared.chromium import BrowserTab, open_chromium
 from shared.chromium_calls import LONG, TIMEOUT_S, BrowserFixture, needs_chromium, type_in, with_browser
+from vivavoce.gateway.browser.leg import BrowserPeer
 from vivavoce.gateway.calls.agents import Agent, KeysAgent, LoopingScriptAgent, ScriptAgent, ScriptPolicy
 from vivavoce.tts_engine.engine import Engine
 
@@ -88,6 +92,27 @@ def test_speak_before_call_starts_the_call_and_speaks_the_text_only(agent: Agent
     with_browser(scenario, agent=agent, greeting="A greeting that nothing asked for.")
 
 
+def test_a_hang_up_during_the_negotiation_leaves_no_connection() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        connect, answering = fixture.calls._connect, asyncio.Event()
+
+        async def slow(*arguments: Any) -> BrowserPeer:
+            await answering.wait()
+            return await connect(*arguments)
+
+        fixture.calls._connect = slow
+        async with probed_tab(fixture.browser, fixture.url) as tab:
+            await tab.run("document.getElementById('call').click()")
+            while not fixture.calls._group.legs:
+                await asyncio.sleep(0.01)
+            await tab.run("document.getElementById('call').click()")
+            answering.set()
+            await tab.wait_until("bench.connection.connectionState === 'closed'")
+            assert await tab.run("document.body.dataset.state") == "idle"
+
+    with_browser(scenario)
+
+
 # The transcript
 
 
@@ -100,6 +125,21 @@ def test_after_a_hang_up_no_word_is_marked_and_the_rest_is_struck_out() -> None:
             assert await tab.run("turns.querySelector('mark').textContent") == ""
             assert await tab.run("turns.querySelector('.cut .rest').textContent.length") > 100
             assert (await tab.run(TEXTS))[0] == LONG.strip()
+
+    with_browser(scenario)
+
+
+def test_a_hang_up_while_the_caller_talks_ends_the_mark_of_talking() -> None:
+    noise = np.random.default_rng(1).normal(0, 4_000, 240_000).astype("<i2").tobytes()  # 10 s at 24 kHz
+
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_call(fixture.browser, fixture.url) as tab:
+            await type_in(tab, LONG)
+            encoded = base64.b64encode(noise).decode()
+            await tab.run(f"void bench.speakInto({encoded!r}, 24000).catch(() => {{}})")
+            await tab.wait_until("document.body.classList.contains('talking')")
+            await hang_up(tab)
+            assert not await tab.run("document.body.classList.contains('talking')")
 
     with_browser(scenario)
 

@@ -174,6 +174,7 @@ function end(over, reason, problem = "") {
   call = null;
   release(over);
   transcript.close();
+  document.body.classList.remove("talking");
   render("idle");
   show.status(reason);
   if (problem) show.notice(problem);
