@@ -79,7 +79,7 @@ class WebRtcPeerListener(Protocol):
 class WebRtcPeerPolicy:
     """Timeouts and network of a peer."""
 
-    connect_timeout_s: float = 9.0  # from the offer to the established connection; TURN takes up to 5 s of it
+    connect_timeout_s: float = 8.0  # from the offer to the established connection; TURN takes up to 5 s of it
     silence_timeout_s: float = 10.0  # without audio or messages from the browser
     ice_servers: tuple[IceServer, ...] = ()  # none by default, so no outside host is contacted
     ports: MediaPorts | None = None  # of this end's UDP sockets; None: any that the system chooses

@@ -11,7 +11,7 @@ from .chat import ChatSettings
 class BrowserCallSettings:
     """Limits and contents of calls from browsers."""
 
-    connect_s: float = 9.0  # until the connection is up; ICE over TURN takes a few seconds
+    connect_s: float = 8.0  # until the connection is up; ICE over TURN takes a few seconds
     silent_s: float = 10.0  # without any message or audio of the browser; the page pings every second
     lead_s: float = 0.6  # speech kept ready in the playout
     speech: CallSpeechOptions = field(default_factory=CallSpeechOptions)

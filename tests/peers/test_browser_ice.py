@@ -67,6 +67,6 @@ def test_a_call_without_a_path_says_so_on_the_page_and_in_the_log(caplog: pytest
             assert turn.allocations == []
 
     asyncio.run(scenario())
-    assert "not connected within 9 s: no UDP path to the browser was found" in caplog.text
+    assert "not connected within 8 s: no UDP path to the browser was found" in caplog.text
     assert "No relay address from turn:127.0.0.1:" in caplog.text
     assert "wrong-credential" not in caplog.text

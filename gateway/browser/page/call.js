@@ -9,7 +9,7 @@ const MAX_MESSAGE_TEXT = 8_000; // characters; a data channel takes 64 KiB in on
 const MAX_RECORDING_S = 1_800; // 350 MB of samples at 48 kHz
 const REOPEN_MARGIN_S = 0.2; // on top of the jitter buffer's delay, in which discarded audio may still arrive
 const ONSET_MARGIN_S = 0.03; // before the first sound of an utterance, by which the jitter buffer may be shorter
-const CONNECT_TIMEOUT_MS = 9_000; // ICE through a TURN server takes up to 5 s
+const CONNECT_TIMEOUT_MS = 8_000; // ICE through a TURN server takes up to 5 s
 const SERVER_CHECK_MS = 250;
 const SERVER_SILENCE_MS = 1_250; // the server sends 50 packets a second, and stalls of its machine are shorter
 
