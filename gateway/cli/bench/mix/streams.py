@@ -18,8 +18,11 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
+import httpx
+from websockets.exceptions import WebSocketException
+
 from .....tts_engine.chunk import SAMPLE_RATE
-from .....tts_engine.errors import Overloaded
+from .....tts_engine.errors import Overloaded, VivavoceError
 from ..api_clients import ApiClient, SpeechApi, open_client
 from ..open_loop import SENTENCES
 
@@ -120,7 +123,7 @@ class MixedStreams:
                 await self._read(client, reading)
         except Overloaded:
             result.refused += 1
-        except Exception as error:  # boundary: every failure of a client is a figure of the bench
+        except (VivavoceError, OSError, TimeoutError, httpx.HTTPError, WebSocketException) as error:
             kind = f"{reading}: {type(error).__name__}: {error}"[:120]
             result.failures[kind] = result.failures.get(kind, 0) + 1
         finally:
