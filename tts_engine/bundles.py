@@ -36,6 +36,7 @@ class CheckedBundle:
 
 def check_bundle(folder: Path) -> CheckedBundle:
     """Check every file, key, shape and type of a folder without loading weights. Raises BundleError."""
+    require_folder(folder)
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.checkpoint.inventory import list_bundle_files
@@ -87,6 +88,7 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
 
     Each file is read back and compared with its source. Raises BundleError.
     """
+    require_folder(folder)
     with bundle_errors():
         from ..models.cosyvoice.checkpoint.bundle import open_bundle
         from ..models.cosyvoice.checkpoint.tensor_shapes import WEIGHT_FILES
@@ -121,6 +123,14 @@ def measure_on_device(
 
         found, chosen = find_device(device), parse_precision(precision)
         return measure_device(open_bundle(folder), found, chosen, size or DeviceBenchmarkSize())
+
+
+def require_folder(folder: Path) -> None:
+    """Raise BundleError if a folder is missing. Needs no torch, which may be missing as well."""
+    if not folder.is_dir():
+        raise BundleError(
+            f"{folder}: no such folder; give the folder that holds cosyvoice2.yaml or cosyvoice3.yaml"
+        )
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ A message says what was got and what is allowed. The gateway translates an error
 once, at the protocol's edge. Each protocol core adds one ``ProtocolError`` for faults of the peer.
 """
 
+from .installation import install_command
+
 
 class VivavoceError(Exception):
     """Base of all errors that vivavoce raises."""
@@ -57,7 +59,9 @@ class MissingExtra(VivavoceError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional dependency: pip install 'vivavoce[{extra}]'")
+        super().__init__(
+            f"{what} needs the extra {extra!r}, which is not installed: {install_command(extra)}"
+        )
 
 
 class SynthesisFailed(VivavoceError):

@@ -32,7 +32,7 @@ def test_both_channels_return_sixteen_kilohertz() -> None:
 
 def test_a_missing_recogniser_raises_the_pip_line_of_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faster_whisper", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'vivavoce\[stt\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[stt\]"):
         measure(1)
 
 

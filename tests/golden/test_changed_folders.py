@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from golden.reference.check_folder import CHECKS  # noqa: E402

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from golden.reference.sampling import check_sampling  # noqa: E402

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
+pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from golden.reference.text_ids import KNOWN_RANKS, check_text_ids
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion

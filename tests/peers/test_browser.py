@@ -358,7 +358,7 @@ def test_a_client_of_pipecat_s_transport_connects_and_hears_its_text() -> None:
 
 @pytest.mark.skipif(
     find_spec("pipecat_ai_prebuilt") is None,
-    reason="needs pipecat-ai-prebuilt: pip install 'vivavoce[pipecat]'",
+    reason="needs pipecat-ai-prebuilt: make test EXTRAS=dev,stt,pipecat",
 )
 def test_pipecat_s_page_loads_and_offers_to_connect() -> None:
     # Connect is not pressed: the page would load its microphone handling from a server of Daily.

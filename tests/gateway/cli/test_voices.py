@@ -10,7 +10,7 @@ from vivavoce.adapters.audio.codecs import wav_header
 from vivavoce.gateway.cli import main
 from vivavoce.tts_engine.voices.store import VoiceStore
 
-pytest.importorskip("torch", reason="enrolling needs torch: pip install 'vivavoce[cosyvoice]'")
+pytest.importorskip("torch", reason="enrolling needs torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from vivavoce.tts_engine.bundles import write_random_bundle
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from torch import Tensor  # noqa: E402

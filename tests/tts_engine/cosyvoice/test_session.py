@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
+pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.lm.generation import BistreamGeneration, LmPrompt, SpecialIds, SpeechLengthRule

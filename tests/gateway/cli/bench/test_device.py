@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from vivavoce.gateway.cli.bench import device  # noqa: E402

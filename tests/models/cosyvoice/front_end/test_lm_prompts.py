@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
+pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.harmonic_voice import harmonic_voice
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip(
-    "tokenizers", reason="the CosyVoice voices need tokenizers: pip install 'vivavoce[cosyvoice]'"
+    "tokenizers", reason="the CosyVoice voices need tokenizers: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
+pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.harmonic_voice import harmonic_voice
 from vivavoce.models.cosyvoice.front_end.voice_encoder import VoiceEncoder

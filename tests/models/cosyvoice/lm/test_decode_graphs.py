@@ -3,7 +3,7 @@
 import pytest
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from golden.reference.rule_weights import WeightRule, rule_weights  # noqa: E402
