@@ -1,11 +1,17 @@
 """Packaging: the list of packages, the source archive, and the wheel built from that archive."""
 
+import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
+import venv
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -65,7 +71,12 @@ def build(source: Path, kind: str, out: Path) -> Path:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    warnings = [
+        line for line in said.splitlines() if re.search("warning|deprecat|absent", line, re.IGNORECASE)
+    ]
+    assert [line for line in warnings if "byte-compiling is disabled" not in line] == []
     (built,) = out.iterdir()
     return built
 
@@ -73,8 +84,12 @@ def build(source: Path, kind: str, out: Path) -> Path:
 def test_the_source_archive_holds_everything_that_a_developer_needs(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*.py")}
-    wanted |= {file.relative_to(ROOT).as_posix() for file in (ROOT / "examples").rglob("*") if file.is_file()}
+    wanted = {
+        file.relative_to(ROOT).as_posix()
+        for folder in ("tests", "examples")
+        for file in (ROOT / folder).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts and ".hypothesis" not in file.parts
+    }
     wanted |= {"README.md", "CHANGELOG.md", "LICENSE", "NOTICE", "Makefile", ".ci/run", "pyproject.toml"}
     assert wanted - inside == set()
 
@@ -85,6 +100,54 @@ def test_the_wheel_holds_every_module_and_data_file_and_nothing_else(wheel: Path
     package = {name.removeprefix("vivavoce/") for name in inside if name.startswith("vivavoce/")}
     assert package == files_to_ship()
     assert {name.partition("/")[0].partition("-")[0] for name in inside} == {"vivavoce"}
+
+
+def test_the_description_in_the_metadata_has_no_link_that_needs_the_repository(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = message_from_bytes(archive.read(name))
+    assert metadata["Author"] == "vivavoce contributors"
+    description = metadata.get_payload()
+    assert isinstance(description, str) and "Engine.open()" in description
+    links = re.findall(r"\]\(([^)\s]+)\)", description)
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+@pytest.fixture(scope="module")
+def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with pip, which finds the packages of the running one behind its own."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    for outdated in site_packages.glob(
+        "setuptools*"
+    ):  # Python 3.11 brings one that cannot read pyproject.toml
+        shutil.rmtree(outdated)
+    (site_packages / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return folder / "bin" / "python"
+
+
+def test_the_command_of_a_missing_extra_is_one_that_pip_carries_out(
+    wheel: Path, bare_environment: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "checkout"
+    shutil.copytree(ROOT, copy, ignore=NOT_SOURCE)
+    pip = [str(bare_environment), "-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation"]
+    for source, expected in (([str(wheel)], str(wheel)), (["-e", str(copy)], f"-e '{copy}")):
+        run([*pip, *source])
+        message = "from vivavoce.tts_engine.errors import MissingExtra as m; print(m('a plot', 'plot'))"
+        sentence = run([str(bare_environment), "-I", "-c", message])
+        command = sentence.partition("not installed: ")[2].strip()
+        assert command.startswith(f"{bare_environment.with_name('pip')} install") and expected in command
+        flags = ["--dry-run", "--no-deps", "--no-index", "--no-build-isolation"]
+        assert "does not provide the extra" not in run([*shlex.split(command), *flags])
+
+
+def run(command: list[str]) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def test_the_wheel_carries_licence_and_notice(wheel: Path) -> None:
