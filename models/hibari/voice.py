@@ -15,13 +15,13 @@ Source: hibari-tts 0.2.1 (Apache-2.0): phoneme alphabet, G2P and weights.
 
 import json
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import hibari
 import numpy as np
 import onnxruntime
-from hibari.g2p import G2P
 from numpy.typing import NDArray
 
 from . import harmonic_vocoder
@@ -31,11 +31,11 @@ from .graph import (
     HIDDEN_CHANNELS,
     LAYERS,
     LOOKAHEAD_FRAMES,
-    HibariGraphs,
     split_graph,
 )
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, HarmonicVocoderState
 from .limiter import limit
+from .tagger_weights import load_g2p
 
 MAX_PHONEMES = 400  # hibari's own limit for one call of its encoder
 
@@ -105,26 +105,32 @@ class HibariRenderState:
 class HibariVoice:
     """The packaged voice: weights and pure steps. Each worker thread has an instance of its own."""
 
-    def __init__(self, graphs: HibariGraphs, phonemizer: "Phonemizer") -> None:
-        self._graphs = graphs
+    def __init__(
+        self,
+        encoder: onnxruntime.InferenceSession,
+        decoder: onnxruntime.InferenceSession,
+        phonemizer: "Phonemizer",
+    ) -> None:
         self.phonemizer = phonemizer
-        self._encoder = _inference_session(graphs.encoder)
-        self._decoder = _inference_session(graphs.decoder)
+        self._encoder, self._decoder = encoder, decoder
         self._noise = harmonic_vocoder.noise_table()
         self._decoder_outputs = [output.name for output in self._decoder.get_outputs()]
 
     @classmethod
-    def load(cls) -> "HibariVoice":
-        """Load the voice from the installed package.
+    def load(cls, count: int = 1) -> "list[HibariVoice]":
+        """Load the voice from the installed package, for ``count`` threads.
 
-        Raises HibariGraphMismatchError for another version of it.
+        They share the phonemizer and the encoder's session, which runs once a line and may run on several
+        threads at once; opening one takes 0.2 s. Sessions are opened on other threads while this one decodes
+        the lexicons. Raises HibariGraphMismatchError for another version of the package.
         """
         assets = Path(hibari.__file__).parent / "assets"
-        return cls(split_graph(assets / "hibari.onnx"), Phonemizer(assets))
-
-    def for_another_thread(self) -> "HibariVoice":
-        """An instance for another thread, with inference sessions of its own and the same phonemizer."""
-        return HibariVoice(self._graphs, self.phonemizer)
+        graphs = split_graph(assets / "hibari.onnx")
+        with ThreadPoolExecutor(2) as threads:
+            encoder = threads.submit(_inference_session, graphs.encoder)
+            decoders = [threads.submit(_inference_session, graphs.decoder) for _ in range(count)]
+            phonemizer = Phonemizer(assets)
+        return [cls(encoder.result(), decoder.result(), phonemizer) for decoder in decoders]
 
     def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
         """Run the encoder on a line. speed: 0.5 (slow) to 2.0 (fast)."""
@@ -268,7 +274,7 @@ class Phonemizer:
     """Converts words to phoneme ids with hibari's lexicon, tagger and out-of-vocabulary network."""
 
     def __init__(self, assets: Path) -> None:
-        self._g2p = G2P()
+        self._g2p = load_g2p(assets)
         self._phoneme_ids: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
         # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
         self._last_pause_id = self._phoneme_ids["…"]

@@ -62,9 +62,7 @@ class HibariBackend:
     @classmethod
     def load(cls) -> "HibariBackend":
         """Load the voice from the installed package."""
-        voice = hibari_voice.HibariVoice.load()
-        workers = min(_MAX_WORKERS, os.cpu_count() or 1)
-        return cls([voice, *(voice.for_another_thread() for _ in range(workers - 1))])
+        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, os.cpu_count() or 1)))
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""
