@@ -14,7 +14,11 @@ import asyncio
 import json
 import sys
 
-from websockets.asyncio.client import ClientConnection, connect
+try:
+    from websockets.asyncio.client import ClientConnection, connect
+    from websockets.exceptions import WebSocketException
+except ImportError:
+    sys.exit("websockets 13 or later is missing: pip install websockets")
 
 GATEWAY = "ws://127.0.0.1:8080/v1/calls/next/socket"
 
@@ -49,4 +53,10 @@ async def attach(gateway: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(attach(sys.argv[1] if len(sys.argv) > 1 else GATEWAY))
+    gateway = sys.argv[1] if len(sys.argv) > 1 else GATEWAY
+    try:
+        asyncio.run(attach(gateway))
+    except (OSError, WebSocketException) as error:
+        sys.exit(f"{gateway}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

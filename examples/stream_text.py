@@ -12,7 +12,11 @@ import json
 import os
 import sys
 
-from websockets.asyncio.client import ClientConnection, connect
+try:
+    from websockets.asyncio.client import ClientConnection, connect
+    from websockets.exceptions import WebSocketException
+except ImportError:
+    sys.exit("websockets 13 or later is missing: pip install websockets")
 
 SERVER = "ws://127.0.0.1:8080"
 
@@ -52,4 +56,10 @@ async def speak(server: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(speak(sys.argv[1] if len(sys.argv) > 1 else SERVER))
+    server = sys.argv[1] if len(sys.argv) > 1 else SERVER
+    try:
+        asyncio.run(speak(server))
+    except (OSError, WebSocketException) as error:
+        sys.exit(f"{server}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -10,8 +10,8 @@ class AddressUnavailable(VivavoceError):
     """The server cannot listen on an address; the message is a sentence for the operator."""
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
-    """Return a bound TCP socket; raise AddressUnavailable.
+def bind_socket(host: str, port: int, *, flag: str = "") -> socket.socket:
+    """Return a bound TCP socket; raise AddressUnavailable, which names the flag that sets the port.
 
     It does not listen yet, so no client waits in its queue while the engine is opened. A host name with
     addresses of both families is bound to its IPv4 address.
@@ -26,7 +26,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         sock.bind(address)
     except OSError as error:
         sock.close()
-        raise address_unavailable((host, port), error) from None
+        raise address_unavailable((host, port), error, flag=flag) from None
     return sock
 
 
@@ -36,12 +36,11 @@ def bound_address(sock: socket.socket) -> tuple[str, int]:
     return host, port
 
 
-def address_unavailable(address: tuple[str, int], error: OSError) -> AddressUnavailable:
+def address_unavailable(address: tuple[str, int], error: OSError, *, flag: str = "") -> AddressUnavailable:
     """Translate the error of a bind or listen call."""
     if error.errno == errno.EADDRINUSE:
-        return AddressUnavailable(
-            f"{format_address(address)} is in use by another program; choose another port."
-        )
+        remedy = f"choose another port with {flag}" if flag else "choose another port"
+        return AddressUnavailable(f"{format_address(address)} is in use by another program; {remedy}.")
     return AddressUnavailable(f"Cannot listen on {format_address(address)}: {error.strerror}.")
 
 

@@ -45,6 +45,7 @@ from .web.http_server import HttpServer
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_AUDIOSOCKET_FLAG: Final = "--audiosocket-port"
 _DEFAULT_PHONE_AGENT: Final = "keys"  # without the setting ``agent``; a browser then gets the greeting
 
 
@@ -85,9 +86,9 @@ class Gateway:
         agents = _make_agents(settings, agent)  # first: a wrong script is found before the engine is loaded
         async with AsyncExitStack() as resources:
             phones = resources.enter_context(
-                bind_socket(settings.audiosocket_host, settings.audiosocket_port)
+                bind_socket(settings.audiosocket_host, settings.audiosocket_port, flag=_AUDIOSOCKET_FLAG)
             )
-            web = resources.enter_context(bind_socket(settings.host, settings.http_port))
+            web = resources.enter_context(bind_socket(settings.host, settings.http_port, flag="--http-port"))
             if engine is None:
                 engine = await resources.enter_async_context(await _open_engine(settings))
             voices = await VoiceRegistry.open(engine.voices, _make_voice_policy(settings), settings.speakers)
@@ -195,7 +196,7 @@ async def _listen(server: AudioSocketCallServer, sock: socket.socket) -> None:
     try:
         await server.listen(sock)
     except OSError as error:
-        raise address_unavailable(bound_address(sock), error) from None
+        raise address_unavailable(bound_address(sock), error, flag=_AUDIOSOCKET_FLAG) from None
 
 
 async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.Task[None]":

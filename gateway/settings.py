@@ -5,6 +5,7 @@ passed on as the small frozen dataclasses of the modules that use them. A wrong 
 with one ``SettingsError``, which names the key, the value and what is allowed.
 """
 
+import difflib
 import ipaddress
 import os
 import socket
@@ -295,14 +296,19 @@ def _check_environment() -> None:
     for name in os.environ:
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
         if name.startswith(ENVIRONMENT_PREFIX) and key not in Settings.model_fields:
-            allowed = ", ".join(ENVIRONMENT_PREFIX + field.upper() for field in Settings.model_fields)
-            raise SettingsError(f"{name}: unknown environment variable; allowed are {allowed}.")
+            allowed = [ENVIRONMENT_PREFIX + field.upper() for field in Settings.model_fields]
+            raise SettingsError(f"{name}: unknown environment variable; {_suggest(name, allowed)}")
+
+
+def _suggest(name: str, allowed: list[str]) -> str:
+    nearest = difflib.get_close_matches(name, allowed, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"allowed are {', '.join(allowed)}."
 
 
 def _describe_error(error: ErrorDetails, file: Path | None, flags: Mapping[str, object]) -> str:
     key = str(error["loc"][0])
     if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
-        return f"{key}: unknown key in {file}; allowed are {', '.join(Settings.model_fields)}."
+        return f"{key}: unknown key in {file}; {_suggest(key, list(Settings.model_fields))}"
     origin = _describe_source(key, file, flags)
     got = "a value that is not shown" if key in _SECRET_KEYS else repr(error["input"])
     return f"{key} ({origin}): got {got}; allowed is {_describe_allowed(key)}."

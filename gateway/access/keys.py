@@ -29,6 +29,7 @@ from .errors import KeyRefused
 logger = logging.getLogger(__name__)
 
 _KEY_PATTERN = re.compile(r"vv_([0-9a-f]{8})_([A-Za-z0-9_-]{43})", re.ASCII)
+_KEYS_FILE_REMEDY = "restore it, or name a new file, which 'vivavoce keys add' makes"
 _DUMMY_SECRET_SHA256 = "0" * 64  # compared if the id is unknown, so that both cases take the same time
 
 
@@ -159,8 +160,10 @@ def _read_keys(path: Path) -> dict[str, ApiKey]:
         return {entry["id"]: _parse_key(entry) for entry in entries}
     except OSError as error:
         raise BadRequest(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadRequest(f"{path}: not a keys file ({error!r}); restore it or make a new one") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{path}: not a keys file: not JSON ({error}); {_KEYS_FILE_REMEDY}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadRequest(f"{path}: not a keys file: got {error!r}; {_KEYS_FILE_REMEDY}") from error
 
 
 def _parse_key(entry: dict[str, object]) -> ApiKey:

@@ -17,7 +17,7 @@ from ...tts_engine.bundles import (
     write_random_bundle,
 )
 from ...tts_engine.errors import BundleError
-from .options import AS_JSON, VERSION
+from .options import AS_JSON, VERSION, CommandGroup
 
 if TYPE_CHECKING:  # rich is imported where it is used, so that --help is fast
     from rich.table import Table
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # rich is imported where it is used, so that --help is fast
 _FOLDER_ARGUMENT = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def bundle() -> None:
     """Check and convert CosyVoice checkpoint folders, or create random ones."""
 

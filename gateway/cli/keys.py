@@ -1,11 +1,13 @@
 """``vivavoce keys add | list | revoke``: edit the keys file. Running servers that use it read the change."""
 
+import shlex
 import time
 from pathlib import Path
 
 import click
 
 from ..access.keys import ApiKey, KeyLimits, KeysFile, Scope
+from .options import CommandGroup
 
 _KEYS_FILE_OPTION = click.option(
     "--keys-file",
@@ -18,7 +20,7 @@ _KEYS_FILE_OPTION = click.option(
 _POSITIVE_INTEGER = click.IntRange(min=1)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def keys() -> None:
     """Create, list and revoke API keys."""
 
@@ -57,8 +59,12 @@ def add(
 @_KEYS_FILE_OPTION
 def list_keys(keys_file: Path) -> None:
     """List the keys: id, name, scopes, limits, creation date."""
-    for key in KeysFile(keys_file):
+    keys = list(KeysFile(keys_file))
+    for key in keys:
         click.echo(_format_key(key))
+    if not keys:
+        example = shlex.join(["vivavoce", "keys", "add", "NAME", "--keys-file", str(keys_file)])
+        click.echo(f"{keys_file} holds no key; add one: {example}", err=True)
 
 
 @keys.command()

@@ -17,7 +17,7 @@ from ...tts_engine.errors import VivavoceError
 from .bench.commands import bench
 from .bundle import bundle
 from .keys import keys
-from .options import AS_JSON, DEVICE, PRECISIONS
+from .options import AS_JSON, DEVICE, PRECISIONS, CommandGroup
 from .voices import voices
 
 _MAX_LOG_BYTES = 10_000_000
@@ -42,7 +42,7 @@ def _exit_with_error(sentence: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-@click.group("vivavoce", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("vivavoce", cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="vivavoce %(version)s")
 def _commands() -> None:
     """Streaming text-to-speech for live conversations."""
@@ -112,7 +112,12 @@ def _configure_logging(level: str, file: Path | None) -> None:
 
 @_commands.command()
 @click.argument("text", required=False)
-@click.option("-o", "--out", required=True, metavar="FILE", help="A WAV file; - for raw s16le on a pipe.")
+@click.option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    help="A file: .wav .mp3 .flac .opus .ogg .aac .pcm; - for raw s16le on a pipe.  [default: play it]",
+)
 @click.option("--bundle", default="default", metavar="DIR", help=_BUNDLE_HELP)
 @click.option(
     "--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice's weights."
@@ -131,7 +136,7 @@ def _configure_logging(level: str, file: Path | None) -> None:
 @click.option("--sample-rate", type=click.Choice(["24000", "8000"]), default="24000", show_default=True)
 def say(
     text: str | None,
-    out: str,
+    out: str | None,
     bundle: str,
     precision: str,
     device: str | None,
@@ -141,7 +146,7 @@ def say(
     seed: int,
     sample_rate: str,
 ) -> None:
-    """Speak TEXT, or standard input as it arrives."""
+    """Speak TEXT, or standard input as it arrives, to the loudspeaker or a file."""
     from . import say as speaking
 
     options = speaking.SayOptions(

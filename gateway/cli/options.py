@@ -1,8 +1,30 @@
-"""Click options shared by several commands."""
+"""Click options shared by several commands, and their groups."""
 
 from pathlib import Path
 
 import click
+
+
+class CommandGroup(click.Group):
+    """A group of commands that prints its help if none is named, and each command's whole summary."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Print the help and exit with 0 if there are no arguments."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with summaries of any length, which click would cut to one line."""
+        rows = [(name, _summary(self.commands[name])) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _summary(command: click.Command) -> str:
+    return command.get_short_help_str(limit=1000)
+
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DEVICE = click.option(

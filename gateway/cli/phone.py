@@ -14,14 +14,13 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from ...adapters.audiosocket.protocol import (
     AudioSocketAudio,
@@ -34,6 +33,7 @@ from ...adapters.audiosocket.protocol import (
     encode,
 )
 from ...tts_engine.errors import BadRequest, VivavoceError
+from .phone_report import PhoneReport
 from .received_audio import (
     ReceivedCall,
     ReceivedCallSummary,
@@ -195,6 +195,16 @@ class PhoneSimulator:
             self._end(phone_call, time.monotonic(), "we hung up")
         self._selector.close()
 
+    def require_audiosocket(self) -> None:
+        """Raise PhoneFailed if the server answered a call in another protocol from the start."""
+        host, port = self._address
+        for phone_call in self._phones.values():
+            if fault := _describe_other_protocol(phone_call):
+                raise PhoneFailed(
+                    f"{host}:{port} {fault}; give the AudioSocket port that `vivavoce serve` prints "
+                    "(9092 by default)"
+                )
+
     def received_calls(self) -> list[ReceivedCall]:
         """The audio that each phone has received so far, in the order of dialling."""
         return [_received_call(phone_call) for phone_call in self._phones.values()]
@@ -226,6 +236,17 @@ def _arrival_time(ancillary: list[tuple[int, int, bytes]]) -> float:
     return now
 
 
+def _describe_other_protocol(phone_call: SimulatedPhone) -> str | None:
+    if b"".join(data for _, data in phone_call.arrivals[:5]).startswith(b"HTTP/"):
+        return "speaks HTTP, not AudioSocket"
+    try:
+        for _ in _received_events(phone_call):
+            return None  # a message that AudioSocket has
+    except AudioSocketProtocolError as error:
+        return f"does not speak AudioSocket ({error})"
+    return None
+
+
 def _received_call(phone_call: SimulatedPhone) -> ReceivedCall:
     packets: list[ReceivedPacket] = []
     reason = phone_call.reason
@@ -250,70 +271,6 @@ def _received_events(phone_call: SimulatedPhone) -> Iterator[tuple[float, object
             yield arrived, event
 
 
-@dataclass(frozen=True, slots=True)
-class PhoneReport:
-    """The figures of all calls of one run."""
-
-    calls: tuple[ReceivedCallSummary, ...]
-
-    def as_json(self) -> str:
-        """One JSON object with the list ``calls``."""
-        return f'{{"calls": [{", ".join(summary.as_json() for summary in self.calls)}]}}'
-
-    def print_table(self, console: Console) -> None:
-        """Print a table: every figure of a single call, or one row for each of several."""
-        if len(self.calls) == 1:
-            console.print(_one_call_table(self.calls[0]))
-        else:
-            console.print(_many_calls_table(self.calls))
-        for summary in self.calls:
-            if summary.recording is not None:
-                console.print(f"recorded to {summary.recording}", soft_wrap=True)
-
-
-def _one_call_table(summary: ReceivedCallSummary) -> Table:
-    table = Table(title=f"call {summary.call}", title_justify="left", show_header=False)
-    for name, value in (
-        ("ended", f"{summary.reason}, after {summary.duration_s:.1f} s"),
-        ("first packet", _ms(summary.first_packet_ms)),
-        ("first audible sample", _ms(summary.first_audible_ms)),
-        ("speech", f"{summary.speech_s:.1f} s"),
-        ("packets", f"{summary.packets} at {summary.sample_rate or 0} Hz"),
-        ("between packets, p50 / p99", _inter_arrival(summary)),
-        ("gaps over 40 / 60 / 100 ms", _gaps(summary)),
-    ):
-        table.add_row(name, value)
-    return table
-
-
-def _many_calls_table(summaries: Sequence[ReceivedCallSummary]) -> Table:
-    table = Table(title=f"{len(summaries)} calls", title_justify="left")
-    for heading in ("call", "audible after", "speech", "packets", "gaps >40/60/100 ms", "ended"):
-        table.add_column(heading)
-    for summary in summaries:
-        table.add_row(
-            summary.call[:8],
-            _ms(summary.first_audible_ms),
-            f"{summary.speech_s:.1f} s",
-            str(summary.packets),
-            _gaps(summary),
-            summary.reason,
-        )
-    return table
-
-
-def _inter_arrival(summary: ReceivedCallSummary) -> str:
-    return f"{_ms(summary.inter_arrival_p50_ms)} / {_ms(summary.inter_arrival_p99_ms)}"
-
-
-def _gaps(summary: ReceivedCallSummary) -> str:
-    return f"{summary.gaps_over_40_ms} / {summary.gaps_over_60_ms} / {summary.gaps_over_100_ms}"
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} ms"
-
-
 def listen(
     host: str,
     port: int,
@@ -330,8 +287,8 @@ def listen(
     ``heard.packets.csv``). Recordings of several calls are numbered (``heard-1.wav``). Control-C hangs up
     early and still reports. ``progress`` shows a progress bar.
 
-    Raises PhoneFailed if a connection fails or a recording cannot be written, BadRequest for invalid
-    arguments.
+    Raises PhoneFailed if a connection fails, the server speaks another protocol or a recording cannot be
+    written, BadRequest for invalid arguments.
     """
     _check_arguments(seconds, calls, dtmf)
     if out is not None and not out.parent.is_dir():
@@ -343,6 +300,7 @@ def listen(
         pass  # hanging up early is a normal end of a call
     finally:
         simulator.close()
+    simulator.require_audiosocket()
     return PhoneReport(
         tuple(
             _summarize_and_save(heard, path)

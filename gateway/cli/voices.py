@@ -5,6 +5,7 @@ Running servers that use it read the change.
 
 import hashlib
 import json
+import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...tts_engine.errors import BadRequest
-from .options import AS_JSON
+from .options import AS_JSON, CommandGroup
 
 if TYPE_CHECKING:  # importing it loads onnxruntime, which would slow down --help
     from ...tts_engine.voices.store import StoredVoice, VoiceStore
@@ -30,7 +31,7 @@ _STORE_OPTION = click.option(
 _ROW_FORMAT = "{:<24} {:<24} {:>7}  {:<6} {:<10}  {}"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def voices() -> None:
     """Enrol, list and remove voices."""
 
@@ -51,7 +52,11 @@ def add(
     name: str, file: Path, folder: Path, bundle: Path, transcript: str, language: str, consent: str
 ) -> None:
     """Enrol FILE, 3 to 30 seconds of one person speaking, as the voice NAME."""
-    from ...tts_engine.voices.enrolment import enroll
+    from ...tts_engine.bundles import bundle_errors, require_folder
+
+    require_folder(bundle)
+    with bundle_errors():
+        from ...tts_engine.voices.enrolment import enroll
     from ...tts_engine.voices.recording import read_recording_file
     from ...tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
@@ -82,6 +87,9 @@ def list_voices(folder: Path, as_json: bool) -> None:
         return
     for voice in stored_voices:
         click.echo(_format_voice(voice))
+    if not stored_voices:
+        example = ["vivavoce", "voices", "add", "NAME", "FILE", "--store", str(folder), "--bundle", "DIR"]
+        click.echo(f"{folder} holds no voice; add one: {shlex.join(example)}", err=True)
 
 
 @voices.command()

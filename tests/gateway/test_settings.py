@@ -67,6 +67,19 @@ def test_an_unknown_key_of_the_file_is_named_with_the_allowed_ones(tmp_path: Pat
     assert str(error.value).startswith(f"colour: unknown key in {file}; allowed are host, http_port, ")
 
 
+def test_a_mistyped_key_is_answered_with_the_nearest_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_config(tmp_path, "http_prot = 1\n")
+    with pytest.raises(SettingsError) as error:
+        load_settings(file)
+    assert str(error.value) == f"http_prot: unknown key in {file}; did you mean http_port?"
+    monkeypatch.setenv("VIVAVOCE_MAX_CALL", "1")
+    with pytest.raises(SettingsError) as error:
+        load_settings()
+    assert str(error.value).endswith("unknown environment variable; did you mean VIVAVOCE_MAX_CALLS?")
+
+
 def test_a_table_of_the_file_is_an_unknown_key(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^server: unknown key"):
         load_settings(write_config(tmp_path, "[server]\nhttp_port = 1\n"))

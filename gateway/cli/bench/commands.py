@@ -1,17 +1,18 @@
 """The commands ``vivavoce bench call | serve | mix | device``; each imports its bench when it runs."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import AS_JSON, DEVICE, PRECISIONS, SIZE, VERSION, WEIGHTS
+from ..options import AS_JSON, DEVICE, PRECISIONS, SIZE, VERSION, WEIGHTS, CommandGroup
 
 if TYPE_CHECKING:
     from .report import BenchReport
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def bench() -> None:
     """Measure this machine: calls, speech requests, a graphics card."""
 
@@ -165,10 +166,12 @@ def bench_device(
 
 
 def print_report(report: "BenchReport", as_json: bool) -> None:
-    """Print a table, or one JSON object."""
+    """Print a table, or one JSON object; exit with 1 if a figure misses its target."""
     from rich.console import Console
 
     if as_json:
         click.echo(report.as_json())
     else:
         report.print_table(Console())
+    if any(figure.reached is False for figure in report.figures):
+        sys.exit(1)

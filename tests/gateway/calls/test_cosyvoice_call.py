@@ -10,11 +10,12 @@ import pytest
 from rich.console import Console
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from vivavoce.gateway.cli.main import main  # noqa: E402
-from vivavoce.gateway.cli.phone import PhoneReport, listen  # noqa: E402
+from vivavoce.gateway.cli.phone import listen  # noqa: E402
+from vivavoce.gateway.cli.phone_report import PhoneReport  # noqa: E402
 from vivavoce.gateway.serve import Gateway  # noqa: E402
 from vivavoce.gateway.settings import Settings  # noqa: E402
 from vivavoce.tts_engine.bundles import write_random_bundle  # noqa: E402

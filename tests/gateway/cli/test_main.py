@@ -1,8 +1,10 @@
 """The command line: flags, exit codes, one sentence for each failure. Commands run in this process."""
 
 import json
+import socket
 import subprocess
 import sys
+import tomllib
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +14,13 @@ import numpy as np
 import pytest
 
 from vivavoce import __version__
+from vivavoce.gateway import cli
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench import call as call_bench
 from vivavoce.gateway.cli.bench import commands
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
+from vivavoce.tts_engine.installation import install_command
 
 
 def command_paths(group: click.Group, *path: str) -> Iterator[list[str]]:
@@ -49,7 +53,18 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     ("arguments", "sentence"),
     [
         (["dance"], "No such command 'dance'."),
-        (["say", "Hello"], "Missing option '-o' / '--out'."),
+        (
+            ["say", "-o", "x.doc", "Hello"],
+            "-o x.doc: got the extension '.doc'; allowed are .wav, .mp3, .flac",
+        ),
+        (["say", "-o", "x", "Hello"], "-o x: got the extension ''; allowed are .wav"),
+        (["say", "-o", "x.wav", "--bundle", "/absent", "Hello"], "/absent: no such folder; give the folder"),
+        (["bundle", "check", "/absent"], "/absent: no such folder"),
+        (["bundle", "convert", "/absent"], "/absent: no such folder"),
+        (
+            ["voices", "add", "anna", "anna.wav", "--store", "/absent", "--bundle", "/absent"],
+            "/absent: no such folder; give the folder that holds cosyvoice2.yaml",
+        ),
         (["say", "-o", "x.wav", "--speed", "9", "Hello"], "Invalid value for '--speed'"),
         (["serve", "--colour", "red"], "No such option '--colour'."),
         (["serve", "--http-port", "many"], "http_port (--http-port): got 'many'; allowed is a port from 0"),
@@ -94,6 +109,93 @@ def test_a_failure_is_one_sentence_and_a_code(
     assert said.err.count("\n") == 1
 
 
+def test_a_missing_bundle_folder_is_named_where_torch_is_missing_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for command in (["say", "x", "-o", "x.wav", "--bundle", "/absent"], ["bundle", "check", "/absent"]):
+        assert exit_code(*command) == 1
+        assert capsys.readouterr().err.startswith("vivavoce: /absent: no such folder; ")
+
+
+def test_a_missing_extra_is_named_with_the_command_that_adds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    folder = str(tmp_path)
+    voice = ["voices", "add", "anna", "anna.wav", "--store", folder, "--bundle", folder]
+    for command in (["say", "x", "-o", "x.wav", "--bundle", folder], ["bundle", "check", folder], voice):
+        assert exit_code(*command) == 1
+        sentence = capsys.readouterr().err
+        assert sentence.count("\n") == 1
+        assert (
+            f"needs the extra 'cosyvoice', which is not installed: {install_command('cosyvoice')}" in sentence
+        )
+
+
+@pytest.mark.parametrize("group", [[], ["bench"], ["bundle"], ["keys"], ["voices"]], ids=" ".join)
+def test_a_group_without_a_command_prints_its_help(
+    group: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(*group) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"Usage: {' '.join(['vivavoce', *group])} ")
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("group", [[], ["bench"], ["bundle"], ["keys"], ["voices"]], ids=" ".join)
+def test_the_summary_of_a_command_is_whole(group: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code(*group)
+    summaries = capsys.readouterr().out.partition("Commands:\n")[2]
+    assert summaries.count(".\n") >= 2 and "..." not in summaries
+
+
+def test_an_empty_list_says_how_to_add_the_first_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["keys", "list", "--keys-file", str(tmp_path / "k.json")], _list_voices(tmp_path)):
+        assert exit_code(*command) == 0
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert f"add one: vivavoce {command[0]} add NAME" in said.err
+
+
+def _list_voices(store: Path) -> list[str]:
+    return ["voices", "list", "--store", str(store)]
+
+
+def test_a_keys_file_of_another_kind_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.json"
+    for content, fault in ((b"hello", "not JSON (Expecting value"), (b"\xff", "not JSON ("), (b"[]", "got ")):
+        file.write_bytes(content)
+        assert exit_code("keys", "list", "--keys-file", str(file)) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"vivavoce: {file}: not a keys file: {fault}") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("flag", ["--http-port", "--audiosocket-port"])
+def test_a_port_in_use_is_one_sentence_with_its_flag(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert exit_code("serve", "--http-port", "0", "--audiosocket-port", "0", flag, port) == 1
+    address = f"127.0.0.1:{port}"
+    expected = f"vivavoce: {address} is in use by another program; choose another port with {flag}.\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_a_bench_that_misses_a_target_exits_with_1_after_its_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missed = BenchReport("call", (BenchFigure("TTFA", 99.0, "ms", at_most=45.0), BenchFigure("calls", 1, "")))
+    monkeypatch.setattr(call_bench, "measure", lambda **_: missed)
+    assert exit_code("bench", "call", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["figures"][0]["reached"] is False
+    assert exit_code("bench", "call") == 1
+    assert "MISSED" in capsys.readouterr().out
+
+
 def test_control_c_prints_one_word_and_exits_with_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +205,29 @@ def test_control_c_prints_one_word_and_exits_with_130(
     monkeypatch.setattr(call_bench, "measure", interrupted)
     assert exit_code("bench", "call") == 130
     assert capsys.readouterr().err.strip() == "vivavoce: Interrupted."
+
+
+def test_the_command_line_is_imported_where_control_c_is_caught(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(name: str, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as end:
+        patch.delitem(sys.modules, main.__name__)
+        patch.setattr(sys, "meta_path", [type("Finder", (), {"find_spec": interrupted}), *sys.meta_path])
+        cli.run()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "vivavoce: Interrupted.\n"
+
+
+def test_the_program_imports_nothing_but_the_standard_library_before_it_catches_control_c() -> None:
+    code = "import sys; import vivavoce.gateway.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others = {name.partition(".")[0] for name in done.stdout.split()} - sys.stdlib_module_names
+    assert not others & {"numpy", "click", "onnxruntime", "prometheus_client", "rich"}
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))
+    assert project["project"]["scripts"] == {"vivavoce": f"{cli.__name__}:{cli.run.__name__}"}
 
 
 def test_a_bench_receives_its_flags_and_prints_json(
@@ -166,12 +291,16 @@ def test_an_unknown_voice_is_one_sentence(tmp_path: Path, capsys: pytest.Capture
     assert "'bob'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "  ", "..."])
 @pytest.mark.usefixtures("stand_in_voice")
-def test_nothing_to_say_is_a_short_silence_and_no_error(tmp_path: Path) -> None:
+def test_nothing_to_say_is_an_error_that_leaves_an_earlier_file_as_it_is(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out.wav"
-    assert exit_code("say", "", "-o", str(out)) == 0
-    with wave.open(str(out)) as file:
-        assert 0 < file.getnframes() < SAMPLE_RATE
+    out.write_bytes(b"earlier")
+    assert exit_code("say", text, "-o", str(out)) == 1
+    assert capsys.readouterr().err.startswith("vivavoce: nothing to say: ")
+    assert out.read_bytes() == b"earlier"
 
 
 @pytest.mark.usefixtures("stand_in_voice")

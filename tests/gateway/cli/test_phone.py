@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from vivavoce.gateway.cli.phone import PhoneFailed, PhoneReport, PhoneSimulator, check_digits, listen
+from vivavoce.gateway.cli import main
+from vivavoce.gateway.cli.bench.processes import run_server_process
+from vivavoce.gateway.cli.phone import PhoneFailed, PhoneSimulator, check_digits, listen
+from vivavoce.gateway.cli.phone_report import PhoneReport
 from vivavoce.tts_engine.errors import BadRequest
 
 SILENCE = b"\x10\x01\x40" + bytes(320)
@@ -167,6 +170,26 @@ def test_garbage_ends_the_call_with_a_reason_and_keeps_earlier_audio() -> None:
         (summary,) = listen(host, port, seconds=30.0).calls
     assert summary.packets == 1
     assert summary.reason.startswith("the gateway broke the protocol: ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [(b"HTTP/1.1 400 Bad Request\r\n", "speaks HTTP, not AudioSocket"), (b"\xff\xff\xff", "does not speak")],
+)
+def test_a_server_of_another_protocol_is_one_sentence(answer: bytes, fault: str) -> None:
+    def script(call: socket.socket) -> None:
+        call.recv(19)
+        call.sendall(answer)
+
+    with gateway(script) as (host, port), pytest.raises(PhoneFailed, match=f"^{host}:{port} {fault}"):
+        listen(host, port, seconds=30.0)
+
+
+def test_a_call_to_the_http_port_fails_and_names_the_protocol(capsys: pytest.CaptureFixture[str]) -> None:
+    with run_server_process() as url, pytest.raises(SystemExit) as end:
+        main.main(["phone", "127.0.0.1", url.rpartition(":")[2]])
+    assert end.value.code == 1
+    assert "speaks HTTP, not AudioSocket; give the AudioSocket port" in capsys.readouterr().err
 
 
 def test_a_reset_is_distinguished_from_a_hang_up() -> None:
