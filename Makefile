@@ -1,65 +1,86 @@
-# Sets up the checkout in .venv, runs and tests it; nothing needs root.
-# `make test EXTRAS=dev,stt,pipecat,cosyvoice` also runs the tests that need those extras.
+# Sets up the checkout in .venv, runs and tests it; nothing needs root. `make` lists the targets.
 PYTHON ?= python3
-EXTRAS ?= dev,stt
+# Extras of pyproject.toml to install, separated by commas. Targets that test or measure use TEST_EXTRAS.
+EXTRAS ?=
 comma  := ,
+TEST_EXTRAS := $(or $(EXTRAS),dev$(comma)stt)
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
-PIP    := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --progress-bar off
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install
+# Options of `vivavoce serve` for `make run`.
+ARGS   ?=
 
-PART_BENCH := PYTHONPATH=tests $(BIN)/python -m benches
+# A stamp for each set of extras that was installed; another set is added to the same environment.
+stamp_of = $(VENV)/.installed$(if $1,-$(subst $(comma),-,$1))
+STAMP      := $(call stamp_of,$(EXTRAS))
+TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
-.PHONY: setup run test test-pipecat-oldest test-pipecat-client lint bench check-golden clean
-setup: $(STAMP)
+.DELETE_ON_ERROR:
+.PHONY: help setup run test test-all test-pipecat-oldest test-pipecat-client lint bench check-golden clean
+help: ## list the targets
+	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
+	@echo
+	@echo "Variables: PYTHON=python3.12; EXTRAS=dev,stt,pipecat,cosyvoice; ARGS='--http-port 8081' of make run"
 
-$(STAMP): pyproject.toml Makefile
-	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, this is %d.%d; name another one: make setup PYTHON=python3.12" % sys.version_info[:2])'
-	@echo "Setting up $(VENV); this takes some minutes the first time."
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) 'setuptools>=77'
-	$(PIP) --editable '.[$(EXTRAS)]'
-	@touch $@
-
-run: setup
+setup: $(STAMP) ## install vivavoce into .venv; EXTRAS=pipecat adds an extra
+run: $(STAMP) ## install what serving needs, and serve an example script on 127.0.0.1
 	@echo "When the server is ready, open http://127.0.0.1:8080 and press Call, or call it from another terminal:"
 	@echo "    $(BIN)/vivavoce phone 127.0.0.1 9092 --seconds 40 --out heard.wav"
-	@$(BIN)/vivavoce serve --agent script:examples/script.txt
+	@$(BIN)/vivavoce serve --agent script:examples/script.txt $(ARGS)
 
-test: setup
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, this is %d.%d; name another one: make run PYTHON=python3.12" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "Installing what serving needs into $(VENV): 400 MB, about a minute."
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	@echo "Installing the extras $(subst -,$(comma),$*) into $(VENV), some minutes."
+	$(PIP) --editable '.[$(subst -,$(comma),$*)]'
+	@touch $@ $(VENV)/.installed
+
+test: $(TEST_STAMP) ## run the tests but for the long ones
+	@echo "The tests take up to 8 minutes on two cores. Those marked slow are left out; make test-all runs them too."
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice skips the fewest
 	$(BIN)/python -m pytest
 
-# Needs EXTRAS with stt and pipecat.
-test-pipecat-oldest: setup
+test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat
 	tests/peers/pipecat_oldest.sh
 
-# Needs npm and chromium.
-test-pipecat-client: setup
+test-pipecat-client: $(TEST_STAMP) ## test Pipecat's browser client; needs npm and chromium
 	tests/peers/pipecat_client.sh
 
-lint: setup
+lint: $(TEST_STAMP) ## check style, types and imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py
 
-# The operator's bench of calls, then developers' benches of single parts.
+# The operator's bench of calls, then developers' benches of single parts. Each runs, and a missed target fails
+# the whole at the end.
 bench: export OMP_WAIT_POLICY := PASSIVE
-bench: setup
-	$(BIN)/vivavoce bench call
-	$(PART_BENCH) resample
-	$(PART_BENCH) words
-	@if $(BIN)/python -c 'import sys; sys.path.insert(0, "tests"); from shared import chromium as c; sys.exit(c.find_chromium() is None)'; \
-		then echo $(PART_BENCH) webrtc; $(PART_BENCH) webrtc; \
-		else echo 'Skipped: benches webrtc needs Chromium (apt-get install chromium)'; fi
-	@if $(BIN)/python -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec("pipecat") is None)'; \
-		then echo $(PART_BENCH) pipecat; $(PART_BENCH) pipecat; \
-		else echo 'Skipped: benches pipecat needs Pipecat (make bench EXTRAS=dev,stt,pipecat)'; fi
+bench: $(TEST_STAMP) ## measure calls and parts; fails if a target is missed
+	@missed=0; measure() { echo "$$*"; env PYTHONPATH=tests "$$@" || missed=1; }; \
+	measure $(BIN)/vivavoce bench call; \
+	measure $(BIN)/python -m benches resample; \
+	measure $(BIN)/python -m benches words; \
+	if $(BIN)/python -c 'import sys; sys.path.insert(0, "tests"); from shared import chromium as c; sys.exit(c.find_chromium() is None)'; \
+		then measure $(BIN)/python -m benches webrtc; \
+		else echo 'Skipped: benches webrtc needs Chromium (apt-get install chromium)'; fi; \
+	if $(BIN)/python -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec("pipecat") is None)'; \
+		then measure $(BIN)/python -m benches pipecat; \
+		else echo 'Skipped: benches pipecat needs Pipecat (make bench EXTRAS=dev,stt,pipecat)'; fi; \
+	exit $$missed
 
-# The reference vectors of the CosyVoice networks; DATA names another folder of the same layout.
+# DATA names another folder in the layout of tests/golden/data.
 DATA ?= tests/golden/data
-check-golden: setup
+check-golden: $(TEST_STAMP) ## compare the CosyVoice networks with reference vectors, of DATA=FOLDER
 	PYTHONPATH=tests $(BIN)/python -m golden $(DATA)
 
-clean:
+clean: ## remove .venv and what was built
 	rm -rf $(VENV) $(VENV)-* build dist *.egg-info

@@ -5,6 +5,7 @@ the machine may lack (``gpu``) may be skipped in CI.
 """
 
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -56,3 +57,13 @@ def pytest_make_collect_report(
         report.outcome = "failed"
         report.longrepr = f"{collector.nodeid} skipped, which TESTS_MUST_NOT_SKIP forbids: {report.longrepr}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print each reason for skips once, with the number of tests, or of files that are skipped as a whole."""
+    skips = (report.longrepr for report in terminalreporter.stats.get("skipped", ()))
+    reasons = Counter(skip[2].removeprefix("Skipped: ") for skip in skips if isinstance(skip, tuple))
+    if reasons:
+        terminalreporter.section("skipped tests and files")
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"{count:4}  {reason}")

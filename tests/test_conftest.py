@@ -15,15 +15,20 @@ EXPECTED_TO_FAIL = "import pytest\n@pytest.mark.xfail\ndef test_it():\n    asser
 
 
 def exit_code(folder: Path, test: str, *, must_not_skip: str) -> int:
+    return run_pytest(folder, test, must_not_skip=must_not_skip).returncode
+
+
+def run_pytest(folder: Path, test: str, *, must_not_skip: str) -> "subprocess.CompletedProcess[str]":
     (folder / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    gpu: device\n", encoding="utf-8")
     (folder / "test_one.py").write_text(f"{test}\ndef test_another():\n    pass\n", encoding="utf-8")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)],
         env=os.environ | {"TESTS_MUST_NOT_SKIP": must_not_skip},
-        stdout=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
         cwd=folder,
-    ).returncode
+    )
 
 
 @pytest.mark.parametrize("test", [SKIPPED_IN_A_TEST, SKIPPED_AT_IMPORT])
@@ -38,3 +43,11 @@ def test_a_missing_device_and_an_expected_failure_stay_green(tmp_path: Path, tes
 
 def test_a_skip_is_a_skip_elsewhere(tmp_path: Path) -> None:
     assert exit_code(tmp_path, SKIPPED_IN_A_TEST, must_not_skip="") == 0
+
+
+def test_the_end_of_a_run_names_each_reason_for_skips_once(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"test_skipped_{number}.py").write_text(SKIPPED_IN_A_TEST, encoding="utf-8")
+    printed = run_pytest(tmp_path, SKIPPED_AT_IMPORT, must_not_skip="").stdout
+    assert "   3  no extra\n" in printed
+    assert "   1  could not import 'no_such_package'" in printed

@@ -5,6 +5,7 @@ import json
 import pkgutil
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,7 @@ from vivavoce.gateway.calls.agents import split_script
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.gateway.settings import Settings
+from vivavoce.tts_engine.installation import install_command
 from vivavoce.tts_engine.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
@@ -144,6 +146,66 @@ def test_a_python_snippet_runs(snippet: str, tmp_path: Path) -> None:
         )
     assert done.returncode == 0, done.stderr
     assert "Hello" in done.stdout
+
+
+EXAMPLE_CLIENTS = ("attach_to_a_call.py", "stream_text.py")
+
+
+@pytest.mark.parametrize("example", EXAMPLE_CLIENTS)
+def test_an_example_without_its_server_is_one_sentence(example: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    done = run_example(example, f"ws://127.0.0.1:{port}")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"ws://127.0.0.1:{port}: ")
+
+
+@pytest.mark.parametrize(
+    ("example", "package", "remedy"),
+    [
+        *((example, "websockets", "pip install websockets") for example in EXAMPLE_CLIENTS),
+        ("pipecat_bot.py", "pipecat", install_command("pipecat,stt")),
+    ],
+)
+def test_an_example_without_a_package_is_one_sentence(example: str, package: str, remedy: str) -> None:
+    done = run_example(example, without=package)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert remedy in done.stderr
+
+
+def run_example(
+    name: str, *arguments: str, without: str = "no_package"
+) -> "subprocess.CompletedProcess[str]":
+    code = (
+        f"import runpy, sys; sys.modules[{without!r}] = None; sys.argv = {[name, *arguments]!r}; "
+        f"runpy.run_path({str(ROOT / 'examples' / name)!r}, run_name='__main__')"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+
+
+def written_files() -> list[str]:
+    """The files that the shell commands of the documents write."""
+    options = r"(?:--out|-o|--keys-file|--store|--output|>)[ =]"
+    return sorted({name for line in shell_lines() for name in re.findall(options + r"(\w[\w.]*)", line)})
+
+
+def test_git_ignores_what_the_commands_of_the_documents_write(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_bytes((ROOT / ".gitignore").read_bytes())
+    written = written_files()
+    assert {"heard.wav", "out.wav", "keys.json"} <= set(written)
+    written += ["heard.packets.csv", "keys.json.lock", ".venv", "vivavoce.egg-info"]
+    for name in written:
+        path = tmp_path / name
+        if path.suffix in ("", ".egg-info"):  # a folder, which git reports only if it holds a file
+            path.mkdir()
+            path /= "file"
+        path.touch()
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    status = ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=normal"]
+    found = subprocess.run(status, check=True, capture_output=True, text=True).stdout
+    assert found == "?? .gitignore\n"
 
 
 def test_the_configuration_table_is_the_settings_with_their_defaults() -> None:
