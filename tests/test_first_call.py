@@ -66,6 +66,7 @@ def call(port: int, *options: str) -> dict[str, object]:
     return dict(summary)
 
 
+@pytest.mark.slow
 @pytest.mark.asr
 def test_the_phone_hears_the_script_and_can_be_understood(tmp_path: Path) -> None:
     transcribe = whisper()

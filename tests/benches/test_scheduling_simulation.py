@@ -75,6 +75,7 @@ def test_waiting_for_text_is_no_underrun() -> None:
     assert resumed_s < 0.2
 
 
+@pytest.mark.slow
 def test_stalled_text_does_not_delay_other_listeners() -> None:
     stall = TextStall(every=10, after_words=12, seconds=60.0)
     stalled = simulate_load(SimulatedLoad(rate=15, requests=200, stall=stall))
@@ -93,6 +94,7 @@ def test_stalled_text_does_not_delay_other_listeners() -> None:
     assert max(one.runs_dry_at - one.arrives_at for one, _ in others) < 10
 
 
+@pytest.mark.slow
 def test_a_stalled_listener_gets_audio_as_soon_as_its_text_arrives() -> None:
     stall = TextStall(every=10, after_words=12, seconds=60.0)
     stalled = [one for one in simulate_load(SimulatedLoad(rate=15, requests=200, stall=stall)) if one.stall]
@@ -135,6 +137,7 @@ def test_a_step_sleeps_for_its_cost() -> None:
     assert slept == [pytest.approx(1.0001)]
 
 
+@pytest.mark.slow
 def test_the_bench_compares_three_orders_and_sets_targets_for_ours() -> None:
     report = measure(requests=300)
     judged = [figure for figure in report.figures if figure.reached is not None]

@@ -36,6 +36,7 @@ def test_a_missing_recogniser_raises_the_pip_line_of_its_extra(monkeypatch: pyte
         measure(1)
 
 
+@pytest.mark.slow
 @pytest.mark.asr
 def test_a_short_run_finds_no_wrong_words_and_small_errors_of_word_times() -> None:
     shown: list[str] = []

@@ -78,7 +78,8 @@ def test_a_phone_sends_its_id_and_then_silence_every_20_ms() -> None:
     assert kinds[0][0] == 0x01
     assert kinds[0][1].hex() == report.calls[0].call.replace("-", "")
     assert set(kinds[1:]) == {(0x10, bytes(320))}
-    assert 10 <= len(kinds) - 1 <= 51  # never faster; a machine that is busy may stop for most of the time
+    # Never faster than one every 20 ms; a machine that is busy may stop for most of the time.
+    assert 10 <= len(kinds) - 1 <= report.calls[0].duration_s / 0.020 + 1
 
 
 def test_digits_are_pressed_in_order() -> None:

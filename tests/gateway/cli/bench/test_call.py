@@ -272,6 +272,7 @@ def test_an_utterance_after_a_barge_in_is_compared_with_its_whole_reading() -> N
 # The processes
 
 
+@pytest.mark.slow
 def test_the_bench_runs_and_reports() -> None:
     report = measure(parts=[call.CallBenchPart.CALLS], calls=2, seconds=2.0)
     figures = {figure.name: figure.value for figure in report.figures}
@@ -281,6 +282,7 @@ def test_the_bench_runs_and_reports() -> None:
     assert figures["processor of the phones, 2 calls"] > 0
 
 
+@pytest.mark.slow
 def test_a_barge_in_is_measured() -> None:
     run = run_load(LoadSetup(SpeechPattern.BARGE_IN, 2, 1, 0.0, 60.0))
     discarded = [utterance for utterance in run.utterances if utterance.discarded is not None]
