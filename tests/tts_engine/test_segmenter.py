@@ -234,12 +234,14 @@ def calls_made(text: str) -> int:
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("junk", JUNK)
 def test_work_grows_linearly_with_the_length_of_any_text(junk: str) -> None:
     short, long = (junk * (characters // len(junk)) for characters in (8_000, 32_000))
     assert calls_made(long) < 4.5 * calls_made(short) + 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("junk", JUNK)
 def test_memory_stays_bounded_for_a_huge_text(junk: str) -> None:
     segmenter = Segmenter()

@@ -109,28 +109,29 @@ def test_a_failure_is_one_sentence_and_a_code(
     assert said.err.count("\n") == 1
 
 
-def test_a_missing_bundle_folder_is_named_where_torch_is_missing_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    for command in (["say", "x", "-o", "x.wav", "--bundle", "/absent"], ["bundle", "check", "/absent"]):
-        assert exit_code(*command) == 1
-        assert capsys.readouterr().err.startswith("vivavoce: /absent: no such folder; ")
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from vivavoce.gateway.cli import main
+main.main(sys.argv[1:])
+"""
 
 
-def test_a_missing_extra_is_named_with_the_command_that_adds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "command",
+    ["say x -o x.wav --bundle DIR", "bundle check DIR", "voices add a a.wav --store DIR --bundle DIR"],
+)
+def test_without_torch_a_missing_folder_is_named_and_then_the_command_that_adds_the_extra(
+    command: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    folder = str(tmp_path)
-    voice = ["voices", "add", "anna", "anna.wav", "--store", folder, "--bundle", folder]
-    for command in (["say", "x", "-o", "x.wav", "--bundle", folder], ["bundle", "check", folder], voice):
-        assert exit_code(*command) == 1
-        sentence = capsys.readouterr().err
-        assert sentence.count("\n") == 1
-        assert (
-            f"needs the extra 'cosyvoice', which is not installed: {install_command('cosyvoice')}" in sentence
+    needs = f"needs the extra 'cosyvoice', which is not installed: {install_command('cosyvoice')}\n"
+    for folder, sentence in ((tmp_path / "absent", "absent: no such folder; "), (tmp_path, needs)):
+        arguments = command.replace("DIR", str(folder)).split()
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_TORCH, *arguments], capture_output=True, text=True
         )
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert sentence in done.stderr
 
 
 @pytest.mark.parametrize("group", [[], ["bench"], ["bundle"], ["keys"], ["voices"]], ids=" ".join)
