@@ -15,9 +15,10 @@ import io
 import json
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import av
 import numpy as np
@@ -35,13 +36,22 @@ _CODECS = (
     "pcm_alaw,pcm_mulaw,adpcm_ms,adpcm_ima_wav,flac,alac,mp3float,mp3,aac,opus,vorbis"
 )
 # "none" is not a protocol, so libav opens no file or URL; the file is passed in as bytes.
-_OPTIONS = {"format_whitelist": _FORMATS, "codec_whitelist": _CODECS, "protocol_whitelist": "none"}
+_OPTIONS = {
+    "format_whitelist": _FORMATS,
+    "codec_whitelist": _CODECS,
+    "protocol_whitelist": "none",
+    # Bytes of packets that libav reads to learn the codec's parameters; tags and pictures do not count.
+    "probesize": str(2**18),
+}
+# Packets in a row that hold no sound. Every decoder gives sound after a few; a file of empty packets may have
+# a million of them, and each takes as long as a full one.
+_MAX_SILENT_PACKETS = 1_000
 # Lossy decoders overshoot full scale by a factor of 2 at most; beyond 4 the samples are not scaled to [-1,
 # 1].
 _MAX_PEAK = 4.0
 
 _MAX_MEMORY_BYTES = 512 * 2**20  # on top of the interpreter; 30 s at 192 kHz take 150 MB
-_MAX_CPU_S = 20  # CPU time; 30 s of speech take 0.1 s
+_MAX_CPU_S = 5  # CPU time; 30 s of speech take 0.1 s, and the imports 0.3 s
 
 
 class RecordingRefused(ValueError):
@@ -69,8 +79,13 @@ def decode(data: bytes, limits: RecordingLimits) -> tuple[Float, int]:
 
     Two channels are averaged. Decoding stops at ``max_duration_s``, however long the file is.
     """
+    return decode_file(io.BytesIO(data), limits)
+
+
+def decode_file(file: BinaryIO, limits: RecordingLimits) -> tuple[Float, int]:
+    """Decode a seekable file, as ``decode`` does."""
     try:
-        with av.open(io.BytesIO(data), mode="r", options=_OPTIONS, metadata_errors="replace") as container:
+        with av.open(file, mode="r", options=_OPTIONS, metadata_errors="replace") as container:
             stream = _audio_stream(container)
             _check_stream(stream.rate, stream.channels, limits)
             samples = _decode_stream(container, stream, limits)
@@ -98,6 +113,8 @@ def _audio_stream(container: InputContainer) -> AudioStream:
 
 
 def _check_stream(sample_rate: int, channels: int, limits: RecordingLimits) -> None:
+    if not (sample_rate and channels):  # libav found no frame with sound in the bytes that it may look at
+        raise RecordingRefused(f"the file begins without sound; {CONTAINERS} with speech is allowed")
     if not limits.min_sample_rate <= sample_rate <= limits.max_sample_rate:
         raise RecordingRefused(
             f"the recording has {sample_rate:,} Hz; "
@@ -115,7 +132,7 @@ def _decode_stream(container: InputContainer, stream: AudioStream, limits: Recor
     blocks: list[Float] = []
     count = 0
     try:
-        for frame in container.decode(stream):
+        for frame in _frames(container, stream):
             if (frame.sample_rate, frame.layout.nb_channels) != stream_format:
                 raise RecordingRefused(
                     "the recording changes its rate or its channels midway; one of each is allowed"
@@ -131,6 +148,20 @@ def _decode_stream(container: InputContainer, stream: AudioStream, limits: Recor
             f"the recording is damaged {count / stream.rate:.1f} s from its beginning"
         ) from error
     return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+
+
+def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
+    """The frames of a stream. Raises RecordingRefused where too many packets hold none."""
+    silent_packets = 0
+    for packet in container.demux(stream):
+        silent_packets += 1
+        for frame in packet.decode():
+            silent_packets = 0
+            yield frame
+        if silent_packets > _MAX_SILENT_PACKETS:
+            raise RecordingRefused(
+                f"the file holds no sound in {silent_packets:,} packets; {CONTAINERS} with speech is allowed"
+            )
 
 
 def _mono(frame: AudioFrame) -> Float:

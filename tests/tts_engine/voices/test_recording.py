@@ -267,3 +267,67 @@ def test_damaged_files_give_samples_or_a_refusal(data: st.DataObject) -> None:
     assert samples.ndim == 1
     assert LIMITS.min_duration_s <= len(samples) / rate <= LIMITS.max_duration_s
     assert np.abs(samples).max() <= 1
+
+
+def adts_headers(count: int, payload: int = 0) -> bytes:
+    """Headers of AAC frames (ISO/IEC 13818-7, 6.2) with that many bytes of zeros after each."""
+    length = 7 + payload
+    header = 0xFFF1 << 40 | 1 << 38 | 4 << 34 | 1 << 30 | length << 13 | 0x7FF << 2
+    return (header.to_bytes(7, "big") + bytes(payload)) * count
+
+
+def id3_picture(size: int) -> bytes:
+    """An ID3v2.3 tag with one picture of that many bytes."""
+
+    def syncsafe(number: int) -> bytes:
+        return bytes((number >> shift) & 0x7F for shift in (21, 14, 7, 0))
+
+    png = b"\x89PNG\r\n\x1a\n" + np.random.default_rng(0).bytes(size)
+    content = b"\0image/png\0\x03\0" + png
+    frame = b"APIC" + struct.pack(">I", len(content)) + b"\0\0" + content
+    return b"ID3\x03\0\0" + syncsafe(len(frame)) + frame
+
+
+class ReadCounter(io.BytesIO):
+    """A file that counts the bytes read from it."""
+
+    bytes_read = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.bytes_read += len(data)
+        return data
+
+
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "headers": lambda: adts_headers(1_490_000),
+    "headers and zeros": lambda: adts_headers(600_000, 10),
+    "a tag and headers": lambda: id3_picture(1_000_000) + adts_headers(1_200_000),
+    "sound and headers": lambda: encoded(tone(4, 44_100), 44_100, "adts", "aac") + adts_headers(1_300_000),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_file_of_frames_without_sound_is_given_up_after_a_bounded_part(case: str) -> None:
+    file = HOSTILE[case]()
+    assert 9e6 < len(file) <= RecordingLimits().max_bytes
+    read = ReadCounter(file)
+    with pytest.raises(RecordingRefused, match=r"no sound|without sound|damaged"):
+        recording_decoder.decode_file(read, LIMITS)
+    assert read.bytes_read < 4e6
+
+
+@pytest.mark.parametrize("picture_bytes", [300_000, 3_000_000, 8_000_000])
+def test_a_picture_in_front_of_the_sound_is_skipped(picture_bytes: int) -> None:
+    file = id3_picture(picture_bytes) + encoded(tone(4, 44_100), 44_100, "mp3", "libmp3lame")
+    samples, rate = decode(file, LIMITS)
+    assert len(samples) / rate == pytest.approx(4, abs=0.06)
+
+
+@pytest.mark.parametrize("kind", ["mp3", "flac", "aac", "ogg opus", "m4a"])
+def test_a_long_silence_before_the_speech_is_part_of_the_recording(kind: str) -> None:
+    container, codec, sample_rate = KINDS[kind]
+    silence = np.zeros((1, 20 * sample_rate), np.float32)
+    both = np.concatenate([silence, tone(4, sample_rate)], axis=1)
+    samples, rate = decode(encoded(both, sample_rate, container, codec), LIMITS)
+    assert len(samples) / rate == pytest.approx(24, abs=0.1)
