@@ -16,7 +16,7 @@ _UNKNOWN_LENGTH: Final = 0xFFFFFFFF
 _RIFF: Final = Struct("<4sI4s")  # "RIFF", bytes that follow, "WAVE"
 _CHUNK: Final = Struct("<4sI")  # name, bytes that follow
 _FORMAT: Final = Struct("<HHIIHH")  # format, channels, samples/s, bytes/s, bytes/sample, bits/sample
-_HEADER_BYTES: Final = _RIFF.size + _CHUNK.size + _FORMAT.size + _CHUNK.size
+WAV_HEADER_BYTES: Final = _RIFF.size + _CHUNK.size + _FORMAT.size + _CHUNK.size
 
 
 def require_whole_samples(pcm: bytes) -> bytes:
@@ -63,10 +63,10 @@ def wav_file(pcm: bytes, sample_rate: int) -> bytes:
 
 def wav_header(sample_rate: int, pcm_bytes: int) -> bytes:
     """Return the 44-byte header of ``pcm_bytes`` bytes of s16le mono; raises ValueError above 4 GiB."""
-    max_bytes = _UNKNOWN_LENGTH - _HEADER_BYTES
+    max_bytes = _UNKNOWN_LENGTH - WAV_HEADER_BYTES
     if not 0 <= pcm_bytes <= max_bytes:
         raise ValueError(f"got {pcm_bytes} bytes of speech; a WAV file holds 0 to {max_bytes}")
-    return _header(sample_rate, pcm_bytes + _HEADER_BYTES - _CHUNK.size, pcm_bytes)
+    return _header(sample_rate, pcm_bytes + WAV_HEADER_BYTES - _CHUNK.size, pcm_bytes)
 
 
 def wav_stream_header(sample_rate: int) -> bytes:

@@ -6,13 +6,17 @@ speech with MP3 and AAC, 40 ms with Opus and 20 ms with the others. Frames of MP
 rates: below 22 kHz, and for MP3 also at 32 kHz, the encoders withhold 140 to 300 ms. Decoders of MP3 and AAC
 streams play 46 and 43 ms of silence first; the other formats keep the exact length.
 
-WAV files of known length and the G.711 functions are in ``codecs``. The caller chooses the encoding thread.
+A stream's header cannot state its length: WAV has the largest one, FLAC none. ``AudioLayout.FILE`` encodes a
+complete file instead. The WAV headers and the G.711 functions are in ``codecs``. The caller chooses the
+encoding thread.
 
 Source: FFmpeg 8 muxers mp3, ogg, adts, flac; RFC 7845 (Ogg Opus); RFC 4856 (audio/PCMU, audio/PCMA).
 """
 
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Literal, Protocol, assert_never, get_args
 
 import av
@@ -20,11 +24,19 @@ import numpy as np
 
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import BadRequest
-from .codecs import alaw_encode, require_whole_samples, ulaw_encode, wav_stream_header
+from .codecs import alaw_encode, require_whole_samples, ulaw_encode, wav_file, wav_stream_header
+from .ogg_opus import with_input_rate
 from .resample import BUILT_IN_RATES, resampler_to
 
 Codec = Literal["pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"]
 SAMPLE_RATES: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Hz
+
+
+class AudioLayout(Enum):
+    """When an encoder gives out its bytes, and what headers say about the length."""
+
+    STREAM = "stream"  # as soon as they are encoded; the length is unknown
+    FILE = "file"  # WAV, FLAC and MP3 all at the end, with the length in the header; others as in a stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +44,9 @@ class AudioFormat:
     """Codec, sample rate and bit rate of encoded speech; raises BadRequest for an unsupported combination."""
 
     codec: Codec
-    sample_rate: int = SAMPLE_RATE  # Hz; without effect for Opus, which decoders play at 48 kHz
+    sample_rate: int = SAMPLE_RATE  # Hz; of Opus only the header has it, and decoders play it at 48 kHz
     bit_rate: int | None = None  # bits/s of MP3, Opus and AAC; None: a rate for speech; others ignore it
+    layout: AudioLayout = AudioLayout.STREAM
 
     def __post_init__(self) -> None:
         if self.codec not in get_args(Codec):
@@ -129,6 +142,8 @@ def open_encoder(audio_format: AudioFormat) -> Encoder:
     match audio_format.codec:
         case "pcm":
             return _SampleEncoder(audio_format, require_whole_samples)
+        case "wav" if audio_format.layout is AudioLayout.FILE:
+            return _WavFileEncoder(audio_format)
         case "wav":
             return _SampleEncoder(
                 audio_format, require_whole_samples, wav_stream_header(audio_format.sample_rate)
@@ -171,6 +186,23 @@ class _SampleEncoder:
         return header + self._encode(pcm)
 
 
+class _WavFileEncoder:
+    """A WAV file with its length, which is known when the speech has ended."""
+
+    def __init__(self, audio_format: AudioFormat) -> None:
+        self.content_type = audio_format.content_type
+        self._sample_rate = audio_format.sample_rate
+        self._samples = _SampleEncoder(audio_format, require_whole_samples)
+        self._parts: list[bytes] = []
+
+    def push(self, pcm: bytes) -> bytes:
+        self._parts.append(self._samples.push(pcm))
+        return b""
+
+    def finish(self) -> bytes:
+        return wav_file(b"".join([*self._parts, self._samples.finish()]), self._sample_rate)
+
+
 @dataclass(frozen=True, slots=True)
 class _FfmpegSettings:
     """FFmpeg's names and options for a format."""
@@ -186,13 +218,14 @@ def _ffmpeg_settings(audio_format: AudioFormat) -> _FfmpegSettings:
     rate = audio_format.sample_rate
     match audio_format.codec:
         case "mp3":
-            # No tags before the first frame, because a stream cannot seek back to fill them in.
+            # A stream cannot seek back to fill in the frame with the length.
+            has_length = str(int(audio_format.layout is AudioLayout.FILE))
             return _FfmpegSettings(
                 "libmp3lame",
                 "mp3",
                 rate,
                 {"compression_level": "7"},
-                {"write_xing": "0", "id3v2_version": "0"},
+                {"write_xing": has_length, "id3v2_version": "0"},
             )
         case "opus":
             # Ogg pages of 20 ms (in microseconds); the default of 1 s delays the first byte.
@@ -213,7 +246,11 @@ class _FfmpegEncoder:
     def __init__(self, audio_format: AudioFormat) -> None:
         settings = _ffmpeg_settings(audio_format)
         self.content_type = audio_format.content_type
-        self._output = _MemoryFile()
+        is_file = audio_format.layout is AudioLayout.FILE and audio_format.codec in ("flac", "mp3")
+        self._output: _MemoryFile | _SeekableMemoryFile
+        self._output = _SeekableMemoryFile() if is_file else _MemoryFile()
+        # The encoder's input is 24 kHz for every Opus stream.
+        self._opus_rate = audio_format.sample_rate if audio_format.codec == "opus" else None
         self._container = av.open(
             self._output,
             "w",
@@ -234,13 +271,20 @@ class _FfmpegEncoder:
 
     def push(self, pcm: bytes) -> bytes:
         self._encode(self._resampler.push(pcm))
-        return self._output.take()
+        return self._take()
 
     def finish(self) -> bytes:
         self._encode(self._resampler.drain())
         self._container.mux(self._stream.encode(None))
         self._container.close()
-        return self._output.take()
+        self._output.end()
+        return self._take()
+
+    def _take(self) -> bytes:
+        data = self._output.take()
+        if data and self._opus_rate is not None:
+            data, self._opus_rate = with_input_rate(data, self._opus_rate), None
+        return data
 
     def _encode(self, pcm: bytes) -> None:
         if not pcm:
@@ -256,6 +300,9 @@ class _MemoryFile:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
+    def end(self) -> None:
+        """Note that the container is closed."""
+
     def write(self, data: bytes) -> int:
         self._parts.append(bytes(data))
         return len(data)
@@ -264,6 +311,21 @@ class _MemoryFile:
         data = b"".join(self._parts)
         self._parts.clear()
         return data
+
+
+class _SeekableMemoryFile(io.BytesIO):
+    """File object of a container that goes back to complete its header; ``take`` has it after ``end``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended = False
+
+    def end(self) -> None:
+        """Note that the container is closed."""
+        self._ended = True
+
+    def take(self) -> bytes:
+        return self.getvalue() if self._ended else b""
 
 
 class _FfmpegResampler:

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vivavoce.adapters.audio import codecs
-from vivavoce.adapters.audio.encoders import SAMPLE_RATES, AudioFormat, Codec, open_encoder
+from vivavoce.adapters.audio import codecs, ogg_opus
+from vivavoce.adapters.audio.encoders import (
+    SAMPLE_RATES,
+    AudioFormat,
+    AudioLayout,
+    Codec,
+    open_encoder,
+)
 from vivavoce.tts_engine.errors import BadRequest
 
 CODECS = get_args(Codec)
@@ -236,3 +242,46 @@ def test_bytes_per_second_approximates_the_encoder_output() -> None:
         encoder = open_encoder(audio)
         size = len(encoder.push(pcm) + encoder.finish())
         assert 0.4 < size / 4 / audio.bytes_per_second < 1.6, codec
+
+
+@pytest.mark.parametrize("rate", SAMPLE_RATES)
+def test_the_head_of_ogg_opus_has_the_input_rate_that_was_asked_for(rate: int) -> None:
+    data = encoded(AudioFormat("opus", rate), voiced(0.1))
+    assert data[28:36] == b"OpusHead"
+    assert int.from_bytes(data[40:44], "little") == rate
+    stated = int.from_bytes(data[22:26], "little")
+    assert ogg_opus.page_checksum(data[:22] + bytes(4) + data[26:47]) == stated
+    # The checksum of FFmpeg's own second page shows that the function is right.
+    tags = data[47 : data.index(b"OggS", 48)]
+    assert ogg_opus.page_checksum(tags[:22] + bytes(4) + tags[26:]) == int.from_bytes(tags[22:26], "little")
+    heard, _ = decoded(AudioFormat("opus", rate), data)
+    assert abs(len(heard) - 4_800) <= 2
+
+
+def test_a_page_that_is_no_opus_head_is_refused() -> None:
+    with pytest.raises(ValueError, match="the page of an Opus header is needed"):
+        ogg_opus.with_input_rate(b"OggS" + bytes(60), 16_000)
+
+
+@pytest.mark.parametrize("rate", SAMPLE_RATES)
+@pytest.mark.parametrize("codec", ["wav", "flac", "mp3"])
+def test_a_file_comes_at_its_end_and_states_its_length(codec: Codec, rate: int) -> None:
+    audio = AudioFormat(codec, rate, layout=AudioLayout.FILE)
+    encoder = open_encoder(audio)
+    samples = voiced(1.0)[:-7]
+    assert encoder.push(samples[:12_000].tobytes()) + encoder.push(samples[12_000:].tobytes()) == b""
+    data = encoder.finish()
+    with av.open(io.BytesIO(data)) as file:
+        assert file.duration is not None
+        stated_s = file.duration / av.time_base
+    heard, _ = decoded(audio, data)
+    assert stated_s == pytest.approx(len(heard) / rate, abs=0.03 if codec == "mp3" else 2e-6)
+    assert stated_s == pytest.approx(len(samples) / 24_000, abs=0.2 if codec == "mp3" else 3 / rate)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec not in ("wav", "flac", "mp3")])
+def test_a_file_of_the_other_formats_is_what_is_streamed(codec: Codec) -> None:
+    samples = voiced(0.5)
+    assert encoded(AudioFormat(codec, layout=AudioLayout.FILE), samples) == encoded(
+        AudioFormat(codec), samples
+    )
