@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MIN_SPEED, _MAX_SPEED = 0.5, 2.0
+_UNREAD_WARNING_INTERVAL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Engine:
         self._condition = threading.Condition()
         self._workers_differ = len(set(backend.workers)) > 1
         self._closing = False
+        self._unread_characters = 0  # since the last warning
+        self._next_unread_warning_at = 0.0  # monotonic s
         self._threads = [
             threading.Thread(
                 target=self._run_worker, args=(worker, stages), name=f"vivavoce-{worker}", daemon=True
@@ -249,6 +252,17 @@ class Engine:
         """
         if self._streams.pop(session, None) is not None and not session.running:
             self._close_slot(session)
+
+    def report_unread(self, characters: int) -> None:
+        """Count letters of an ended stream that the voice could not read; warn of them once a minute."""
+        self.metrics.unread_characters.inc(characters)
+        self._unread_characters += characters
+        if time.monotonic() >= self._next_unread_warning_at:
+            logger.warning(
+                "%d letters were not spoken: the voice cannot read their script", self._unread_characters
+            )
+            self._next_unread_warning_at = time.monotonic() + _UNREAD_WARNING_INTERVAL_S
+            self._unread_characters = 0
 
     def _close_slot(self, session: Session) -> None:
         self.metrics.active_streams.dec()

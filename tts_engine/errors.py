@@ -3,7 +3,8 @@
     VivavoceError
     ├── BadRequest            a request that is not allowed; the message says what is
     │   ├── UnknownVoice      no voice with that id
-    │   ├── BadText           text beyond a limit
+    │   ├── BadText           text that cannot be spoken: beyond a limit, for example
+    │   │   └── UnreadableText    the voice can read no word of it
     │   └── StreamClosed      text pushed after end_input() or cancel()
     ├── Overloaded            no capacity now; carries a reason and the seconds after which to retry
     ├── BundleError           a voice's files are missing, damaged or of another version
@@ -30,7 +31,14 @@ class UnknownVoice(BadRequest):
 
 
 class BadText(BadRequest):
-    """A text is over a limit."""
+    """A text cannot be spoken, for example because it is over a limit."""
+
+
+class UnreadableText(BadText):
+    """A text has words, and the voice can read none of them."""
+
+    def __init__(self) -> None:
+        super().__init__("the voice can read no word of the text; allowed is the script of its language")
 
 
 class StreamClosed(BadRequest):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .reading.clause_boundaries import BoundaryKind
 from .reading.multilingual.clause_normalizer import LanguageGrammars
 from .reading.normalizer import ClauseNormalizer, NormalizedClause, SpokenWord, TextNormalizer
-from .reading.unicode_scripts import estimate_seconds
+from .reading.unicode_scripts import ALL_SCRIPTS, ReadableScripts, estimate_seconds
 from .segmenter import Segment, Segmenter, best_cut
 
 
@@ -34,10 +34,14 @@ class GenerationSegmenter(Segmenter):
     """
 
     def __init__(
-        self, policy: GenerationPolicy = GenerationPolicy(), clauses: ClauseNormalizer | None = None
+        self,
+        policy: GenerationPolicy = GenerationPolicy(),
+        clauses: ClauseNormalizer | None = None,
+        scripts: ReadableScripts = ALL_SCRIPTS,
     ) -> None:
         super().__init__(
-            reader=TextNormalizer(clause_normalizer=clauses or LanguageGrammars.load(()).clause_normalizer())
+            reader=TextNormalizer(clause_normalizer=clauses or LanguageGrammars.load(()).clause_normalizer()),
+            scripts=scripts,
         )
         self._generation_policy = policy
         self._open_generation_s = 0.0  # estimated speech in the open generation; 0 if none is open
@@ -48,7 +52,7 @@ class GenerationSegmenter(Segmenter):
         return segments + list(self._end_generation(self._start, BoundaryKind.SENTENCE))
 
     def _add(self, piece: NormalizedClause) -> Iterator[Segment]:
-        self._pending_words += piece.words
+        self._add_readable(piece.words)
         if self._pending_words:
             yield from self._emit(piece.stop, piece.ending)
         elif not _leaves_generation_open(piece.ending):

@@ -52,6 +52,11 @@ class Metrics:
         self.audio_seconds = Counter(
             "vivavoce_audio_seconds", "Seconds of speech rendered.", registry=registry
         )
+        self.unread_characters = Counter(
+            "vivavoce_unread_characters",
+            "Letters left out because the voice cannot read their script.",
+            registry=registry,
+        )
         self.failures = Counter("vivavoce_stream_failures", "Streams ended by an error.", registry=registry)
         self._add_requests(registry)
 

@@ -4,13 +4,13 @@ Incremental and pure: no clock, and the same segments for any split of the text 
 normalizes the text and finds the boundaries at which a cut is safe; the segmenter chooses among these.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
-from .reading.english.clause_normalizer import EnglishClauseNormalizer, normalize
+from .reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, EnglishClauseNormalizer, normalize
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
-from .reading.unicode_scripts import full_stop_after, join_words
+from .reading.unicode_scripts import ReadableScripts, full_stop_after, join_words
 
 __all__ = [
     "BoundaryKind",
@@ -58,9 +58,26 @@ class Segment:
 
 
 class Segmenter:
-    """Takes text in any split and yields segments as soon as a cut is safe."""
+    """Takes text in any split and yields segments as soon as a cut is safe.
 
-    def __init__(self, policy: SegmentPolicy = SegmentPolicy(), reader: TextNormalizer | None = None) -> None:
+    Args:
+        reader: normalizes the text; None for English.
+        scripts: those that the voice can read. Words in others are left out and counted.
+
+    Attributes:
+        has_words: whether the text so far has words, readable or not.
+        unread_characters: letters so far that the voice cannot read.
+    """
+
+    def __init__(
+        self,
+        policy: SegmentPolicy = SegmentPolicy(),
+        reader: TextNormalizer | None = None,
+        scripts: ReadableScripts = ENGLISH_VOICE_SCRIPTS,
+    ) -> None:
+        self.has_words = False
+        self.unread_characters = 0
+        self._scripts = scripts
         self._policy = policy
         self._reader = reader or TextNormalizer(
             EnglishClauseNormalizer(policy.max_characters), policy.max_characters
@@ -82,12 +99,22 @@ class Segmenter:
         return segments
 
     def _add(self, piece: NormalizedClause) -> Iterator[Segment]:
-        self._pending_words += piece.words
+        self._add_readable(piece.words)
         needed_words = self._policy.min_words if self._has_spoken else self._policy.first_min_words
         if self._pending_words and (
             piece.ending is not BoundaryKind.CLAUSE or len(self._pending_words) >= needed_words
         ):
             yield from self._emit(piece.stop, piece.ending)
+
+    def _add_readable(self, words: Iterable[SpokenWord]) -> None:
+        """Queue the words that the voice can read. The punctuation of another follows the word before it."""
+        for word in words:
+            self.has_words = True
+            self.unread_characters += self._scripts.count_unread(word.text)
+            if self._scripts.can_read(word.text):
+                self._pending_words.append(word)
+            elif self._pending_words and not self._pending_words[-1].punctuation:
+                self._pending_words[-1] = replace(self._pending_words[-1], punctuation=word.punctuation)
 
     def _emit(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
         while len(self._pending_words) > self._policy.max_words:

@@ -12,12 +12,12 @@ import numpy as np
 
 from .backends.base import StepResult
 from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
-from .errors import BadText, StreamClosed, SynthesisFailed
+from .errors import BadText, StreamClosed, SynthesisFailed, UnreadableText
 from .segmenter import Segmenter
 from .session import Session
 
-# Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text with nothing
-# to say is silence instead of an error.
+# Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text without any
+# word is silence instead of an error.
 _FINAL_SILENCE_S = 0.02
 
 
@@ -46,6 +46,9 @@ class StreamHost(Protocol):
 
     def release(self, session: Session) -> None:
         """Forget a session; the lock is held."""
+
+    def report_unread(self, characters: int) -> None:
+        """Count letters of an ended stream that the voice could not read; the lock is held."""
 
 
 class Stream:
@@ -87,6 +90,14 @@ class Stream:
         if len(self._text) > 1:
             self._text = ["".join(self._text)]
         return self._text[0] if self._text else ""
+
+    @property
+    def unread_characters(self) -> int:
+        """Letters of the text that is segmented so far that the voice cannot read; their words are left out.
+
+        After ``end_input`` it covers the whole text.
+        """
+        return self._segmenter.unread_characters
 
     def push_text(self, text: str) -> None:
         """Add text, split anywhere. Raises StreamClosed after ``end_input``, BadText beyond the limit."""
@@ -147,10 +158,16 @@ class Stream:
         return self
 
     async def __anext__(self) -> AudioChunk:
-        """The next chunk. Raises SynthesisFailed, once, if the backend failed in this stream."""
+        """The next chunk.
+
+        Raises, once, SynthesisFailed if the backend failed in this stream, and UnreadableText if the voice
+        could read no word of the whole text.
+        """
         while not self._chunks:
             if self._failure is not None:
                 failure, self._failure, self._ended = self._failure, None, True
+                if isinstance(failure, UnreadableText):
+                    raise failure
                 raise SynthesisFailed(f"the voice failed: {failure}") from failure
             if self._ended:
                 raise StopAsyncIteration
@@ -175,7 +192,13 @@ class Stream:
             self._send_chunk(_pcm(rendered.samples), rendered.words, provenance, final=False)
 
     def deliver_end(self) -> None:
-        """Send the silence that ends every stream."""
+        """Send the silence that ends every stream, or an error if the text has words and none was spoken."""
+        unread_characters = self._segmenter.unread_characters
+        if unread_characters:
+            self._host.report_unread(unread_characters)
+        if self._segmenter.has_words and not self._session.samples:
+            self.deliver_failure(UnreadableText())
+            return
         silence = bytes(2 * round(_FINAL_SILENCE_S * SAMPLE_RATE))
         self._send_chunk(silence, (), Provenance(None, None, 0.0, 0.0), final=True)
 

@@ -364,7 +364,7 @@ class BaseVivavoceTTSService(TTSService):
     async def _vivavoce_fail(self, context_id: str, error: VivavoceError) -> None:
         # Speech that was heard remains in the conversation; the rest of the text does not count as spoken.
         self._vivavoce_failed.add(context_id)
-        if self._classify_error(error) in TRANSIENT_ERRORS:
+        if self._classify_error(error) in TRANSIENT_ERRORS or isinstance(error, BadText):
             silence = bytes(2 * round(ERROR_SILENCE_S * self.sample_rate))
             await self._vivavoce_output.add_audio(context_id, silence)
         playback = self._vivavoce_contexts.pop(context_id)

@@ -56,9 +56,9 @@ class VivavoceTTSService(BaseVivavoceTTSService):
     """Speaks an LLM's tokens as they are written, with an engine in this process.
 
     Words enter the LLM's context when they are heard. An interruption ends the engine's work within one step,
-    and no audio frame follows the ``InterruptionFrame``. Text without speakable characters becomes 20 ms of
-    silence. For telephones set ``PipelineParams(audio_out_sample_rate=8000)``: the engine's own filter to
-    8 kHz delays by 2 ms.
+    and no audio frame follows the ``InterruptionFrame``. Text without any word becomes 20 ms of silence; text
+    of which the voice can read no word is an error frame. For telephones set
+    ``PipelineParams(audio_out_sample_rate=8000)``: the engine's own filter to 8 kHz delays by 2 ms.
 
     Audio is handed on at the pace at which it is heard, at most ``lead_s`` ahead, even if the transport's
     queues would take more. An interruption therefore wastes little rendering, and the engine knows which of

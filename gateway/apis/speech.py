@@ -136,6 +136,11 @@ class EncodedStream:
         """All text pushed so far."""
         return self._stream.text
 
+    @property
+    def unread_characters(self) -> int:
+        """As ``Stream.unread_characters``."""
+        return self._stream.unread_characters
+
     def set_prosody(self, prosody: Prosody) -> None:
         """Apply the prosody of an SSML document; without effect once text has been pushed."""
         if not self.text:
@@ -163,7 +168,7 @@ class EncodedStream:
         return self
 
     async def __anext__(self) -> EncodedChunk:
-        """Return the next piece; raises SynthesisFailed once if the voice model failed."""
+        """Return the next piece; raises SynthesisFailed or UnreadableText once, as ``Stream`` does."""
         chunk = await anext(self._stream)
         if self._encodes_on_thread:  # takes milliseconds, for which other streams would wait
             audio, samples = await asyncio.to_thread(self._encode, chunk.pcm, chunk.final)

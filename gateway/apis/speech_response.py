@@ -9,7 +9,8 @@ an error   ->  error_response(error)      before the first byte: an answer of it
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from typing import Final
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -17,9 +18,18 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ...tts_engine.errors import VivavoceError
+from ..web.openapi.operations import Schema
 from ..web.streamed_body import StreamedBody
 
 logger = logging.getLogger(__name__)
+
+UNREAD_HEADER: Final = "x-unread-characters"
+UNREAD_HEADER_SCHEMA: Final[Mapping[str, Schema]] = {
+    UNREAD_HEADER: {
+        "description": "Letters of the text that the voice cannot read; absent if it read all.",
+        "schema": {"type": "integer"},
+    }
+}
 
 
 class SpeechResponse(Response, ABC):
@@ -44,6 +54,11 @@ class SpeechResponse(Response, ABC):
         self.stream_headers = stream_headers
         self.body_stream: StreamedBody  # set when the response is called
         self._active = active
+
+    def report_unread(self, characters: int) -> None:
+        """Add a header of letters that the voice cannot read, if there are any; before the first byte."""
+        if characters:
+            self.stream_headers[UNREAD_HEADER] = str(characters)
 
     @abstractmethod
     async def respond(self) -> Response | None:

@@ -81,7 +81,7 @@ class ScriptAgent:
             outcome = await call.speak(at_pace(llm_tokens(text), self._policy.tokens_per_s))
             if outcome is UtteranceOutcome.CUT_SHORT:
                 return
-            if outcome is UtteranceOutcome.FAILED:
+            if outcome in (UtteranceOutcome.FAILED, UtteranceOutcome.UNREADABLE):
                 await asyncio.sleep(_RETRY_DELAY_S)
             await call.wait_played()
 

@@ -28,6 +28,7 @@ from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
+from ...tts_engine.errors import UnreadableText
 from ..access.access_control import Grant
 from ..access.dependencies import grant_of
 from ..access.errors import KeyRefused, RateLimited, RequestTooLarge
@@ -37,7 +38,7 @@ from ..web.unmatched import ErrorFormat
 from ..web.websocket import close_socket
 from . import api_operations
 from .attachment import AttachmentOptions, CallAttachment
-from .call import CallSpeechOptions
+from .call import CallSpeechOptions, UtteranceOutcome
 from .messages import (
     BadCallMessage,
     ClientMessage,
@@ -109,6 +110,8 @@ def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegis
             await active_call.call.wait_played()
         if body.refusal is not None:
             raise body.refusal
+        if outcome is UtteranceOutcome.UNREADABLE:
+            raise UnreadableText()
         return JSONResponse({"call": call_id, "outcome": outcome.value})
 
     @router.websocket("/{call_id}/socket")

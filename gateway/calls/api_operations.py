@@ -60,6 +60,7 @@ SPEAK: Final = operation(
     "Speak the body as it arrives; the answer comes when it has been heard.",
     json_response(SpokenText),
     native_errors(
+        {400: "The voice can read no word of the text."},
         _NO_CALL,
         {409: "Another program is attached to the call."},
         {429: "The key has exceeded a limit; the text before that is spoken."},

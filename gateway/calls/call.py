@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...adapters.playback.playout import Playout
 from ...tts_engine.chunk import AudioChunk
-from ...tts_engine.errors import VivavoceError
+from ...tts_engine.errors import UnreadableText, VivavoceError
 from .events import (
     CallerAudio,
     CallerSilent,
@@ -50,6 +50,7 @@ class UtteranceOutcome(Enum):
     SPOKEN = "spoken"  # all of it is in the playout or was heard
     DISCARDED = "discarded"  # by barge-in
     CUT_SHORT = "cut short"  # after a sentence, because the call is ending
+    UNREADABLE = "unreadable"  # the voice can read no word of it
     FAILED = "failed"  # the error is in the log
 
 
@@ -346,7 +347,8 @@ class Call:
                 outcome = await self._play_stream(stream, self._text_feed, turn)
         except VivavoceError as error:
             logger.warning("Call %s: an utterance failed: %s", self.call_id, error)
-            outcome = UtteranceOutcome.FAILED
+            unreadable = isinstance(error, UnreadableText)
+            outcome = UtteranceOutcome.UNREADABLE if unreadable else UtteranceOutcome.FAILED
         finally:
             self._stream = self._text_feed = None
             self.playout.finish()

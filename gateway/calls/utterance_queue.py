@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-from ...tts_engine.errors import VivavoceError
+from ...tts_engine.errors import UnreadableText, VivavoceError
 from .call import Call, CallSpeechOptions, Turn, UtteranceOutcome
 from .events import SpeechDiscarded
 from .messages import BadCallMessage
@@ -158,8 +158,11 @@ class UtteranceQueue:
         self, text: str | AsyncIterable[TextDelta], turn: Turn, speech: CallSpeechOptions
     ) -> None:
         outcome = await self._call.speak(text, speech=speech, turn=turn)
-        if outcome is UtteranceOutcome.FAILED:
-            self._on_failed(UtteranceFailed("This could not be spoken; the server's log says why."))
+        match outcome:
+            case UtteranceOutcome.FAILED:
+                self._on_failed(UtteranceFailed("This could not be spoken; the server's log says why."))
+            case UtteranceOutcome.UNREADABLE:
+                self._on_failed(UnreadableText())
 
     async def _charged(self, tokens: AsyncGenerator[str, None], turn: Turn) -> AsyncGenerator[str, None]:
         try:

@@ -14,6 +14,7 @@ Source: hibari-tts 0.2.1 (Apache-2.0): phoneme alphabet, G2P and weights.
 """
 
 import json
+import unicodedata
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -278,13 +279,24 @@ class Phonemizer:
         self._phoneme_ids: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
         # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
         self._last_pause_id = self._phoneme_ids["…"]
+        self._letters = frozenset(self._g2p.oov.cin)  # it drops all others without a sound
         self.phonemize([SpelledWord("vivavoce", ".")])  # loads the out-of-vocabulary network
 
     def phonemize(self, words: Sequence[SpelledWord]) -> list[PhonemeLine]:
         """Lines of at most 400 phonemes, split between words. A word without phonemes has an empty range."""
-        text = " ".join(word.text + word.punctuation for word in words)
+        text = " ".join(self._known_letters(word.text) + word.punctuation for word in words)
         word_phonemes = self._phonemes(text, len(words))
         return [self._line(part) for part in _split_lines(word_phonemes)]
+
+    def _known_letters(self, word: str) -> str:
+        """Replace letters that the network does not know by the same letter without accents."""
+        if word.isascii():
+            return word
+        return "".join(map(self._known_letter, word))
+
+    def _known_letter(self, letter: str) -> str:
+        base = unicodedata.normalize("NFD", letter)[0]
+        return next((form for form in (letter, base, base.lower()) if form in self._letters), letter)
 
     def _phonemes(self, text: str, words: int) -> list[str]:
         """The phonemes of each word: those of all tokens up to the next white space."""

@@ -252,3 +252,25 @@ def test_memory_stays_bounded_for_a_huge_text(junk: str) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 450_000
+
+
+def test_words_that_the_voice_cannot_read_are_left_out_and_their_letters_counted() -> None:
+    segmenter = Segmenter()
+    segments = [*segmenter.push("One 你好, two 世界. 再见。 Three"), *segmenter.flush()]
+    assert [text_of(segment) for segment in segments] == ["One, two.", "Three."]
+    assert segmenter.has_words and segmenter.unread_characters == 6
+    assert [(segment.start, segment.stop) for segment in segments][-1][1] == len(
+        "One 你好, two 世界. 再见。 Three"
+    )
+
+
+def test_a_text_without_words_has_none_to_read() -> None:
+    segmenter = Segmenter()
+    assert [*segmenter.push("... \N{GRINNING FACE}!"), *segmenter.flush()] == []
+    assert not segmenter.has_words and segmenter.unread_characters == 0
+
+
+def test_letters_of_another_script_inside_a_word_are_counted() -> None:
+    segmenter = Segmenter()
+    segments = [*segmenter.push("iPhone手机"), *segmenter.flush()]
+    assert len(segments) == 1 and segmenter.unread_characters == 2

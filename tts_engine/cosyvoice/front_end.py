@@ -21,7 +21,7 @@ from ..backends.base import Delivery, DeliveryMode, SlotRequest
 from ..bundles import bundle_errors
 from ..errors import BadRequest
 from ..generation_segmenter import GenerationSegmenter, VoiceConversionSegmenter
-from ..reading.multilingual.clause_normalizer import LanguageGrammars
+from ..reading.multilingual.clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
 from ..segmenter import Segmenter
 from ..voices.enrolment import load_voice_encoder
 from ..voices.store import VoiceStore
@@ -85,7 +85,8 @@ class CosyVoiceFrontEnd:
         """
         if request.source_speech_ids is not None:
             return VoiceConversionSegmenter()
-        return GenerationSegmenter(clauses=self._languages.clause_normalizer(request.delivery.language))
+        clauses = self._languages.clause_normalizer(request.delivery.language)
+        return GenerationSegmenter(clauses=clauses, scripts=MULTILINGUAL_VOICE_SCRIPTS)
 
     def prepare_request(self, request: SlotRequest) -> PreparedRequest:
         """Check a request and look up its voice. Raises BadRequest if the voice or the model cannot do it."""

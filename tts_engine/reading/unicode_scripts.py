@@ -17,6 +17,9 @@ HANGUL = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"
 # Thai, Lao, Tibetan, Burmese, Khmer: blanks between phrases only
 _PHRASE_SPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u103f\u1050-\u108f\u1780-\u17d3"
 NO_SPACE_SCRIPTS = f"{HAN}{KANA}{BOPOMOFO}"  # blanks beside these separate no words
+LATIN = "A-Za-z\u00aa\u00ba\u00c0-\u02af\u1e00-\u1eff"
+GREEK = "\u0370-\u03ff\u1f00-\u1fff"
+CYRILLIC = "\u0400-\u052f"
 WIDE_MARKS = "。！？；：，、"
 
 _IGNORES_SPACES = re.compile(f"[{NO_SPACE_SCRIPTS}{WIDE_MARKS}]")
@@ -24,7 +27,7 @@ _UNSPACED = re.compile(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}]")
 _SYLLABIC = re.compile(f"[{NO_SPACE_SCRIPTS}{_PHRASE_SPACED}{HANGUL}]")
 _LANGUAGE_OF_SCRIPT = ((re.compile(f"[{KANA}]"), "ja"), (re.compile(f"[{HANGUL}]"), "ko"))
 _HAN = re.compile(f"[{HAN}{BOPOMOFO}]")
-_CYRILLIC = re.compile("[\u0400-\u052f]")
+_CYRILLIC = re.compile(f"[{CYRILLIC}]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
 _MIN_PHRASE_WORDS = 3  # Latin words that make a text one of a Latin-script language: "5 km" does not
@@ -69,6 +72,26 @@ class WrittenWord:
     spoken_range: range
     start: int
     stop: int
+
+
+class ReadableScripts:
+    """The scripts that a voice can read, as members of a regular expression's character class."""
+
+    def __init__(self, *scripts: str) -> None:
+        self._unread_letter = re.compile(rf"(?![{''.join(scripts)}])[^\W\d_]")
+
+    def count_unread(self, word: str) -> int:
+        """Return the number of letters of other scripts in ``word``."""
+        return 0 if word.isascii() else len(self._unread_letter.findall(word))
+
+    def can_read(self, word: str) -> bool:
+        """Whether ``word`` has a letter or a digit that the voice can read."""
+        if word.isascii():
+            return True
+        return any(character.isalnum() for character in self._unread_letter.sub("", word))
+
+
+ALL_SCRIPTS = ReadableScripts(r"\w")
 
 
 def ignores_spaces(character: str) -> bool:

@@ -14,7 +14,7 @@ import asyncio
 import json
 import math
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import uuid4
 
@@ -51,7 +51,7 @@ from ...web.request_log import RequestRecord
 from ...web.streamed_body import StreamedBody, cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
 from ..speech import AUDIO_CONTENT_TYPES, EncodedChunk, open_encoded_stream
-from ..speech_response import ActiveResponses, SpeechResponse
+from ..speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .audio_store import AudioStore, StoredAudio
 from .enrollment import DashScopeEnrollment, DashScopeVoiceRegistry
@@ -95,6 +95,7 @@ _SYNTHESIZE: Final = operation(
         200: {
             "model": SpeechSynthesizerResponse,
             "description": "A link to the audio, or events, of which the last has the link.",
+            "headers": UNREAD_HEADER_SCHEMA,
             "content": event_stream(SpeechSynthesizerEvent, SpeechSynthesizerResponse),
         }
     },
@@ -215,7 +216,7 @@ class _DashScopeSpeechResponse(SpeechResponse):
             grant.charge_characters(characters)
             record.count_text(len(spoken.text))
             record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant)
-            speech = _StoredSpeech(self.request_id, parameters, spoken, record, events)
+            speech = _StoredSpeech(self.request_id, parameters, spoken, record, events, self.report_unread)
             rendering = speech.render(server.engine, self._api.store)
             audio = await cancel_on_disconnect(self.request.receive, rendering)
         done = SpeechSynthesizerResponse(
@@ -224,7 +225,8 @@ class _DashScopeSpeechResponse(SpeechResponse):
             usage=CharacterUsage(characters=characters),
         )
         if events is None:
-            return JSONResponse(done.model_dump())
+            unread = self.stream_headers.get(UNREAD_HEADER)
+            return JSONResponse(done.model_dump(), headers={UNREAD_HEADER: unread} if unread else None)
         await events.write(_server_sent_event("result", done))
         await events.end()
         return None
@@ -246,7 +248,10 @@ class _DashScopeSpeechResponse(SpeechResponse):
 
 
 class _StoredSpeech:
-    """Renders one text into the store and, if ``events`` is given, into server-sent events."""
+    """Renders one text into the store and, if ``events`` is given, into server-sent events.
+
+    ``report_unread`` takes the number of letters that the voice cannot read, before the first event.
+    """
 
     def __init__(
         self,
@@ -255,7 +260,9 @@ class _StoredSpeech:
         spoken: SsmlText,
         record: RequestRecord,
         events: StreamedBody | None,
+        report_unread: Callable[[int], None],
     ) -> None:
+        self._report_unread = report_unread
         self._id = request_id
         self._parameters = parameters
         self._text, self._prosody = spoken.text, spoken.prosody
@@ -276,6 +283,7 @@ class _StoredSpeech:
         ):
             utterance.push_text(self._text)
             utterance.end_input()
+            self._report_unread(utterance.unread_characters)
             async for chunk in utterance:
                 await writer.write(chunk.audio)
                 await self._send_chunk_events(chunk)

@@ -177,6 +177,9 @@ class UtteranceDone(NativeStreamAnswer):
     utterance_index: int
     total_sentences: Annotated[int, Field(description="1 for an utterance with audio, 0 for one without.")]
     cancelled: bool = False
+    unread_characters: Annotated[
+        int | None, Field(description="Letters that the voice cannot read; absent if it read all.")
+    ] = None
 
 
 class StreamErrorReport(NativeStreamAnswer):

@@ -37,6 +37,11 @@ class QueuedUtterance:
         return sum(len(piece) for piece in self.buffered if isinstance(piece, str))
 
     @property
+    def unread_characters(self) -> int:
+        """Letters so far that the voice cannot read."""
+        return 0 if self.stream is None else self.stream.unread_characters
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing more of it is spoken."""
         return self.cancelled or self.failure is not None

@@ -245,7 +245,10 @@ class _NativeStreamSocketConnection(WebSocketConnection):
             await self._send(AudioDone(utterance_index=index, total_bytes=queued.total_bytes, error=failed))
         await self._send(
             UtteranceDone(
-                utterance_index=index, total_sentences=int(queued.has_audio), cancelled=queued.cancelled
+                utterance_index=index,
+                total_sentences=int(queued.has_audio),
+                cancelled=queued.cancelled,
+                unread_characters=queued.unread_characters or None,
             )
         )
 

@@ -31,7 +31,7 @@ from ...web.openapi.operations import (
 from ...web.request_log import RequestRecord
 from ...web.streamed_body import cancel_on_disconnect
 from ..speech import AUDIO_CONTENT_TYPES, SynthesisOptions, open_encoded_stream
-from ..speech_response import ActiveResponses, SpeechResponse
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
 from ..speech_server import SpeechServer
 from .errors import to_openai_error
 from .extension_models import AudioModel, AudioModelList
@@ -60,7 +60,7 @@ _SPEAK: Final = operation(
     {
         200: {
             "description": "Audio of the requested format, or events.",
-            "headers": REQUEST_ID_HEADER,
+            "headers": {**REQUEST_ID_HEADER, **UNREAD_HEADER_SCHEMA},
             "content": {
                 **dict.fromkeys(AUDIO_CONTENT_TYPES, BINARY_CONTENT),
                 **event_stream(SpeechAudioDelta, SpeechAudioDone, SpeechAudioError),
@@ -192,6 +192,7 @@ class OpenAISpeechResponse(SpeechResponse):
         async with open_encoded_stream(self.api.server.engine, options) as utterance:
             utterance.push_text(speech.input)
             utterance.end_input()
+            self.report_unread(utterance.unread_characters)
             async for chunk in utterance:
                 if not chunk.audio:
                     continue  # the encoder withholds it

@@ -177,7 +177,7 @@ class LoadAgent:
     async def speak(self, call: Call, utterance: UtteranceRecord) -> UtteranceOutcome:
         """Speak one utterance and wait until its last audio is in the playout; count a failure."""
         outcome = await call.speak(timed_tokens(utterance))
-        self.record.failed += outcome is UtteranceOutcome.FAILED
+        self.record.failed += outcome in (UtteranceOutcome.FAILED, UtteranceOutcome.UNREADABLE)
         return outcome
 
 
@@ -253,7 +253,7 @@ class ContinuousAgent(LoadAgent):
             match await self.speak(call, utterance):
                 case UtteranceOutcome.CUT_SHORT:
                     return  # the call is ending
-                case UtteranceOutcome.FAILED:
+                case UtteranceOutcome.FAILED | UtteranceOutcome.UNREADABLE:
                     await asyncio.sleep(RETRY_S)
             number += 1
 

@@ -914,3 +914,15 @@ async def test_fifty_turns_leave_no_task_behind() -> None:
         while engine.active_streams or len(asyncio.all_tasks()) > before:
             await asyncio.sleep(0.01)
         assert threading.active_count() < 20
+
+
+@in_loop
+async def test_replies_that_the_voice_cannot_read_are_errors_and_do_not_write_the_service_off() -> None:
+    async with tones() as engine:
+        service = at_once(engine)
+        async with line(service, sample_rate=8_000) as end:
+            for text in ("你好。", "こんにちは。", "안녕하세요.", "Well."):
+                await end.turn(text)
+            assert service.is_usable
+            assert len(end.errors) == 3 and "can read no word" in end.errors[0].error
+            assert end.words == ["Well"]

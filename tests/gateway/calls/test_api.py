@@ -16,6 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from shared.standin_backend import StandInBackend
+from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketAudio,
@@ -723,3 +724,23 @@ def test_the_example_attaches_to_a_call_and_answers_a_key(capsys: pytest.Capture
     run(test())
     assert "interrupted after: Hello" in printed
     assert "the caller hung up" in printed + capsys.readouterr().out
+
+
+def test_text_that_the_voice_cannot_read_is_an_error_over_http_and_on_the_socket() -> None:
+    async def test() -> None:
+        async with call_server() as server, server.http() as client:
+            phone = await server.phone()
+            for text in UNREADABLE_TEXTS.values():
+                refused = await client.post(f"/{phone.call_id}/speech", content=text)
+                assert refused.status_code == 400 and "can read no word" in refused.json()["error"]
+            async with server.socket(phone.call_id) as socket:
+                await send_utterance(socket, "你好", "。")
+                error = (await until(socket, "error"))[-1]
+                assert "can read no word" in error["message"]
+                await send_utterance(socket, "One 你好 two.")
+                messages = await until(socket, "speech_finished")
+                words = [message["text"] for message in messages if message["type"] == "word"]
+                assert words == ["One", "two"]
+                assert messages[-1]["outcome"] == "spoken"
+
+    run(test())

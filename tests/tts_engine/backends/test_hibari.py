@@ -1,17 +1,24 @@
 """Tests of the packaged voice behind the engine: determinism, word times, pauses, unusual text."""
 
 import asyncio
+import unicodedata
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from shared.speech_level import active_speech_level
+from shared.unreadable_texts import UNREADABLE_TEXTS
+from vivavoce.models.hibari import voice as hibari_voice
 from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import UnreadableText
+from vivavoce.tts_engine.reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, normalize
 
 TEXT = (
     "Good morning, and thank you for waiting. Your PIN is 0417, and your order arrives on March 3rd. "
@@ -151,18 +158,6 @@ def test_characters_that_cannot_be_spoken_are_skipped(backend: HibariBackend, te
     run(test())
 
 
-def test_text_in_a_script_that_the_voice_cannot_read_is_silence(backend: HibariBackend) -> None:
-    async def test() -> None:
-        async with engine_of(backend) as engine:
-            chunks = await speak(
-                engine, "\u4f60\u597d\uff0c\u4e16\u754c\u3002 \u0645\u0631\u062d\u0628\u0627."
-            )
-            assert chunks[-1].final
-            assert not samples_of(chunks).any()
-
-    run(test())
-
-
 def test_a_very_long_word_is_spoken_in_bounded_pieces(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine, engine.stream() as stream:
@@ -170,5 +165,52 @@ def test_a_very_long_word_is_spoken_in_bounded_pieces(backend: HibariBackend) ->
             stream.end_input()
             first = await anext(stream)
             assert first.seconds < 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("language", UNREADABLE_TEXTS)
+def test_a_text_that_the_voice_cannot_read_is_an_error(backend: HibariBackend, language: str) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            with pytest.raises(UnreadableText, match="can read no word"):
+                await speak(engine, UNREADABLE_TEXTS[language], split=1)
+            assert engine.active_streams == 0
+            mixed = await speak(engine, f"{UNREADABLE_TEXTS[language]} Hello there.")
+            assert [word.text for chunk in mixed for word in chunk.words] == ["Hello", "there"]
+
+    run(test())
+
+
+LATIN_LETTERS = [
+    chr(code)
+    for code in (*range(0x41, 0x250), *range(0x1E00, 0x1F00))
+    if unicodedata.normalize("NFD", chr(code))[0].isascii() and chr(code).isalpha()
+]
+
+
+def test_every_accented_latin_letter_is_readable_and_has_a_sound(backend: HibariBackend) -> None:
+    assert set("aZéÈßệ") & set(LATIN_LETTERS) == set("aZéÈệ") and len(LATIN_LETTERS) > 500
+    phonemizer = backend._voices[0].phonemizer
+    for letter in LATIN_LETTERS:
+        assert ENGLISH_VOICE_SCRIPTS.can_read(letter)
+        lines = phonemizer.phonemize([hibari_voice.SpelledWord(word.text) for word in normalize(letter)])
+        assert any(line.has_phonemes for line in lines), letter
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text(st.sampled_from("aé Ж你नสש1.,?\N{GRINNING FACE}\u200d\n"), min_size=1, max_size=12),
+)
+def test_a_text_is_heard_or_refused_unless_it_has_no_word(backend: HibariBackend, text: str) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            try:
+                chunks = await speak(engine, text)
+            except UnreadableText:
+                assert any(character.isalnum() for character in text)
+                return
+            heard = np.abs(samples_of(chunks)).max() > 0
+            assert heard or not any(character.isalnum() for character in text)
 
     run(test())

@@ -7,8 +7,12 @@ from ..folding import fold
 from ..normalizer import SpokenWord, TextNormalizer
 from ..reading_context import ReadingContext
 from ..tokenizer import STABLE_MARGIN_CHARACTERS, DraftWord, ScanState, read_stable_prefix, read_tokens
+from ..unicode_scripts import CYRILLIC, GREEK, LATIN, ReadableScripts
 from .boundary_rules import ENGLISH_BOUNDARY_RULES
 from .grammar import ENGLISH_GRAMMAR
+
+# Of English voices: foreign names are read letter by letter as far as English has a sound for them.
+ENGLISH_VOICE_SCRIPTS = ReadableScripts(LATIN, GREEK, CYRILLIC)
 
 
 class EnglishClauseNormalizer:

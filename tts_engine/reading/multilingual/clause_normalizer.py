@@ -28,7 +28,18 @@ from ..tokenizer import (
     read_stable_prefix,
     read_tokens,
 )
-from ..unicode_scripts import WIDE_MARKS, detect_language, is_unspaced, nth_syllabic_position
+from ..unicode_scripts import (
+    CYRILLIC,
+    GREEK,
+    HANGUL,
+    LATIN,
+    NO_SPACE_SCRIPTS,
+    WIDE_MARKS,
+    ReadableScripts,
+    detect_language,
+    is_unspaced,
+    nth_syllabic_position,
+)
 from .han_normalizer import HAN_TABLES, HanNormalizer
 from .language_tables import TABLE_LANGUAGES, language_table
 from .table_normalizer import TableNormalizer
@@ -37,6 +48,8 @@ MAX_MULTILINGUAL_CLAUSE_CHARACTERS = 240  # a clause without a boundary is cut t
 MAX_SYLLABIC_CHARACTERS = 60  # the same for Han, kana and Hangul
 _STABLE_MARGIN_SYLLABIC = 20  # as STABLE_MARGIN_CHARACTERS, in a clause of MAX_SYLLABIC_CHARACTERS
 LANGUAGE_CODES = ("en", *HAN_TABLES, *TABLE_LANGUAGES)
+# Of voices that speak these languages. Greek letters are symbols in all of them.
+MULTILINGUAL_VOICE_SCRIPTS = ReadableScripts(LATIN, GREEK, CYRILLIC, NO_SPACE_SCRIPTS, HANGUL)
 # Chinese languages that are written as Mandarin is, and tags that name no single language.
 _LANGUAGE_ALIASES = {"cmn": "zh", "yue": "zh", "wuu": "zh", "nan": "zh", "mul": "en", "und": "en"}
 # Latin text in a voice of one of these is English.

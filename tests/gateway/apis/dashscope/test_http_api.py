@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from shared.standin_backend import StandInBackend
+from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
@@ -429,5 +430,19 @@ def test_requests_are_refused_at_shutdown() -> None:
     async def test(api_client: HttpApiClient) -> None:
         await api_client.api.finish(1.0)
         assert (await api_client.synthesize()).status_code == 503
+
+    with_api(test)
+
+
+@pytest.mark.parametrize("events", [False, True])
+def test_text_that_the_voice_cannot_read_is_refused_or_counted_in_a_header(events: bool) -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        for text in UNREADABLE_TEXTS.values():
+            refused = await api_client.synthesize(text=text, events=events)
+            assert (refused.status_code, refused.json()["code"]) == (400, "InvalidParameter")
+        partial = await api_client.synthesize(text="One 你好 two.", events=events)
+        assert (partial.status_code, partial.headers["x-unread-characters"]) == (200, "2")
+        whole = await api_client.synthesize(text="One two.", events=events)
+        assert "x-unread-characters" not in whole.headers
 
     with_api(test)

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from shared.event_loop import until
 from shared.standin_backend import StandInBackend
+from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
@@ -766,5 +767,19 @@ def test_the_socket_answers_pings() -> None:
         async with server.connect_client() as client:
             async with asyncio.timeout(TIMEOUT_S):
                 await (await client.socket.ping())
+
+    with_server(test)
+
+
+@pytest.mark.parametrize("language", UNREADABLE_TEXTS)
+def test_a_task_whose_text_the_voice_cannot_read_fails(language: str) -> None:
+    async def test(server: RunningServer) -> None:
+        async with server.connect_client() as client:
+            failed = await client.speak("t", *UNREADABLE_TEXTS[language])
+            assert (failed["event"], failed["error_code"]) == ("task-failed", "InvalidParameter")
+            assert "can read no word" in failed["error_message"]
+            assert client.audio == b""
+            assert (await client.speak("u", "你好。", "One two."))["event"] == "task-finished"
+            assert len(client.audio) >= 2 * 9_600
 
     with_server(test)

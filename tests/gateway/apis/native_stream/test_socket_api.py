@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from shared.event_loop import until
 from shared.standin_backend import WORD_S
 from shared.tones import pitch_of
+from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.native_stream.socket_api import MAX_QUEUED_UTTERANCES, PATH
@@ -406,5 +407,37 @@ def test_the_example_speaks_standard_input(run: Any) -> None:
         assert program.returncode == 0, words.decode()
         assert 4 * WORD_S < len(pcm) / 48_000 < 4 * WORD_S + 0.5  # and a pause after the full stop
         assert [line.split()[-1] for line in words.decode().splitlines()] == "One two three four".split()
+
+    run(test)
+
+
+@pytest.mark.parametrize("language", UNREADABLE_TEXTS)
+def test_an_utterance_that_the_voice_cannot_read_is_an_error_of_its_own(language: str, run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_stream(served) as client:
+            text = UNREADABLE_TEXTS[language]
+            for character in text:
+                await client.send("input.text", text=character)
+            await client.send("input.done")
+            done = await client.until("session.done")
+            error = client.events[-2]
+            assert (error["type"], error["param"], error["code"]) == ("error", "input", "invalid_value")
+            assert error["utterance_index"] == 0 and client.audio == {}
+            assert done["unread_characters"] > 0 and done["total_sentences"] == 0
+            assert "unread_characters" not in await client.speak("One two.")
+            assert client.audio[1]
+
+    run(test)
+
+
+def test_text_that_becomes_readable_later_is_spoken_and_the_rest_counted(run: Any) -> None:
+    async def test(served: Any) -> None:
+        async with open_stream(served) as client:
+            await client.send("input.text", text="你好。")
+            await client.send("input.flush")
+            done = await client.speak("One two.")
+            assert len(client.audio[0]) / 48_000 == pytest.approx(2 * WORD_S + 0.02, abs=0.001)
+            assert done["unread_characters"] == 2
+            assert [event["type"] for event in client.events] == ["audio.start", "audio.done", "session.done"]
 
     run(test)

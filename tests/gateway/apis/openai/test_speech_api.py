@@ -16,6 +16,7 @@ import pytest
 from shared.event_loop import until
 from shared.standin_backend import WORD_S
 from shared.tones import pitch_of
+from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.openai.model_names import ModelPolicy
@@ -366,5 +367,46 @@ def test_a_draining_server_refuses_new_requests_and_finishes_those_under_way(run
         assert (await under_way).status_code == 200
         refused = await served.post()
         assert (refused.status_code, error_of(refused)["code"]) == (503, "overloaded_shutting_down")
+
+    run(test)
+
+
+@pytest.mark.parametrize("language", UNREADABLE_TEXTS)
+@pytest.mark.parametrize("fields", [{}, {"stream_format": "sse"}])
+def test_a_text_that_the_voice_cannot_read_is_refused(fields: Any, language: str, run: Any) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.post(input=UNREADABLE_TEXTS[language], **fields)
+        assert answer.status_code == 400, answer.text
+        error = answer.json()["error"]
+        assert (error["param"], error["code"]) == ("input", "invalid_value")
+        assert "can read no word of the text" in error["message"]
+        assert (await served.post(input="One.", **fields)).status_code == 200
+
+    run(test)
+
+
+@pytest.mark.parametrize("fields", [{}, {"stream_format": "sse"}])
+def test_words_that_the_voice_cannot_read_are_left_out_and_counted_in_a_header(
+    fields: Any, run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(served: Any) -> None:
+        whole = await served.post(input="One two.", **fields)
+        assert "x-unread-characters" not in whole.headers
+        for _ in range(3):
+            partial = await served.post(input="One 你好世界 two. 再见。", **fields)
+            assert partial.status_code == 200
+            assert partial.headers["x-unread-characters"] == "6"
+        assert served.engine.metrics.unread_characters._value.get() == 18
+        warnings = [record for record in caplog.records if "cannot read" in record.message]
+        assert len(warnings) == 1 and "你" not in caplog.text
+
+    run(test)
+
+
+@pytest.mark.parametrize("text", ["...", "\N{GRINNING FACE}", "?!", " \n "])
+def test_a_text_without_any_word_is_20_ms_of_silence(text: str, run: Any) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.post(input=text)
+        assert answer.content == bytes(2 * 480)
 
     run(test)
