@@ -19,6 +19,8 @@ from .session import Session
 # Every stream ends with a chunk of silence: the last chunk does not depend on timing, and a text without any
 # word is silence instead of an error.
 _FINAL_SILENCE_S = 0.02
+# The silence is longer where the last word would end after the audio: its end is estimated when it begins.
+_MAX_FINAL_SILENCE_S = 1.0
 
 
 class TextSink(Protocol):
@@ -77,6 +79,7 @@ class Stream:
         self._ended = False
         self._changed = asyncio.Event()  # a chunk or the end has arrived
         self._text_range = (0, 0)  # of the chunk rendered last
+        self._last_word_stop_s = 0.0  # the latest end of a word
 
     async def __aenter__(self) -> "Stream":
         return self
@@ -187,6 +190,7 @@ class Stream:
         current = self._session.current
         if current is not None:
             self._text_range = rendered.text or (current.segment.start, current.segment.stop)
+        self._last_word_stop_s = max([self._last_word_stop_s, *(word.stop_s for word in rendered.words)])
         if len(rendered.samples):
             provenance = Provenance(rendered.speech_ids, rendered.mel_frames, wall_s, rendered.device_s)
             self._send_chunk(_pcm(rendered.samples), rendered.words, provenance, final=False)
@@ -199,7 +203,9 @@ class Stream:
         if self._segmenter.has_words and not self._session.samples:
             self.deliver_failure(UnreadableText())
             return
-        silence = bytes(2 * round(_FINAL_SILENCE_S * SAMPLE_RATE))
+        beyond_s = max(0.0, self._last_word_stop_s - self._session.samples / SAMPLE_RATE)
+        silence_s = min(_FINAL_SILENCE_S + beyond_s, _MAX_FINAL_SILENCE_S)
+        silence = bytes(2 * round(silence_s * SAMPLE_RATE))
         self._send_chunk(silence, (), Provenance(None, None, 0.0, 0.0), final=True)
 
     def deliver_failure(self, failure: Exception) -> None:

@@ -6,6 +6,7 @@ and, the oldest first, when the store is full.
 """
 
 import asyncio
+import os
 import secrets
 import tempfile
 import time
@@ -124,6 +125,20 @@ class AudioWriter:
         self._store.reserve_bytes(len(data))
         self._size += len(data)
         await asyncio.to_thread(self._file.write, data)
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._size
+
+    async def replace_start(self, data: bytes) -> None:
+        """Overwrite the first bytes of what has been written, such as a header without its length."""
+        await asyncio.to_thread(self._overwrite_start, data)
+
+    def _overwrite_start(self, data: bytes) -> None:
+        self._file.seek(0)
+        self._file.write(data)
+        self._file.seek(0, os.SEEK_END)
 
     def commit(self) -> StoredAudio:
         """Complete the file, which can be fetched from now on."""

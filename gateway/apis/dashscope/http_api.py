@@ -22,6 +22,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel
 
+from ....adapters.audio.codecs import WAV_HEADER_BYTES, wav_header
 from ....adapters.dashscope.billing import billed_characters
 from ....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from ....adapters.dashscope.events import DashScopeErrorCode, SentenceBegin, SentenceEnd, SentenceSynthesis
@@ -289,6 +290,10 @@ class _StoredSpeech:
                 await self._send_chunk_events(chunk)
             for event in self._sentences.events_at_end(self._text):
                 await self._send_sentence_event(event)
+            if options.audio.codec == "wav":  # the file's length is known now; the events are sent
+                await writer.replace_start(
+                    wav_header(options.audio.sample_rate, writer.size - WAV_HEADER_BYTES)
+                )
             return writer.commit()
 
     async def _send_chunk_events(self, chunk: EncodedChunk) -> None:

@@ -11,6 +11,7 @@ types/audio/voice.py); openai-node 7.57; livekit-plugins-openai 1.8.9 (tts.py re
 ``id`` and ``name`` of voices.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -27,7 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, PydanticKnownError
 from starlette.datastructures import UploadFile
 
-from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, Codec
+from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout, Codec
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest
 
@@ -177,11 +178,28 @@ class _SpeechInput(OpenAIRequest):
         Literal["audio", "sse"],
         Field(description="'audio' streams the audio itself, 'sse' server-sent events with it in base64."),
     ] = "audio"
+    stream: Annotated[
+        bool,
+        Field(
+            description="false answers with one complete file after the last word: with Content-Length, and "
+            "with the length in the header of wav, flac and mp3. Without effect on 'sse'.",
+        ),
+    ] = True
 
 
 # The last base class has the first fields: `input` is validated, and documented, before the settings.
 class CreateSpeechRequest(OpenAISpeechSettings, _SpeechInput):
     """A text to speak. Unknown fields are ignored; null equals an absent field."""
+
+    @property
+    def is_whole_file(self) -> bool:
+        """Whether the answer is one complete file."""
+        return not self.stream and self.stream_format == "audio"
+
+    @property
+    def audio(self) -> AudioFormat:
+        """The encoding of the answer's audio."""
+        return replace(super().audio, layout=AudioLayout.FILE) if self.is_whole_file else super().audio
 
 
 def _require_file(value: object) -> object:

@@ -17,6 +17,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from ....tts_engine.chunk import SAMPLE_RATE
+from ....tts_engine.errors import BadRequest
 from ...access.access_control import Grant
 from ...web.openapi.operations import (
     BINARY_CONTENT,
@@ -49,6 +50,7 @@ from .request_parsing import read_speech_request
 from .voice_resolver import OpenAIVoiceResolver, make_synthesis_options
 
 DEFAULT_MAX_TEXT_CHARACTERS: Final = 4_096  # OpenAI's own limit
+MAX_FILE_S: Final = 1_200  # of one complete file, held in memory: 58 MB at 24 kHz; 4,096 characters are 300 s
 _API: Final = "openai"  # in the log and the metrics
 _SPEECH_IDS_PER_S: Final = 25  # unit of `output_tokens`
 _STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # nginx would buffer
@@ -156,13 +158,13 @@ class OpenAISpeechResponse(SpeechResponse):
         """Read and parse the body; raises InvalidRequestError."""
         return await read_speech_request(self.request, self.api.max_text_characters)
 
-    async def respond(self) -> None:
+    async def respond(self) -> Response | None:
         server = self.api.server
         grant = server.authorize_request(self.request.headers)
         speech = await self.read_request()
         with server.log.track(_API, grant, self.request_id) as record, grant.stream():
             record.count_text(len(speech.input))  # the time to first byte starts here
-            await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
+            return await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
 
     def error_response(self, error: Exception) -> Response:
         return error_json(error, {"x-request-id": self.request_id})
@@ -174,11 +176,34 @@ class OpenAISpeechResponse(SpeechResponse):
             await self.body_stream.write(encode_server_sent_event(event))
             await self.body_stream.end()
 
-    async def _speak(self, speech: CreateSpeechRequest, grant: Grant, record: RequestRecord) -> None:
+    async def _speak(
+        self, speech: CreateSpeechRequest, grant: Grant, record: RequestRecord
+    ) -> Response | None:
         async with self.api.voices.open_voice(speech, grant) as record.voice:
             options = make_synthesis_options(speech, record.voice)
             grant.charge_characters(len(speech.input))  # last: a request for an unknown voice is free
+            if speech.is_whole_file:
+                return await self._whole_file(speech, options, record)
             await self.stream(speech, options, record)
+        return None
+
+    async def _whole_file(
+        self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord
+    ) -> Response:
+        """Return the response with all audio; raises BadRequest if the speech is too long to be held."""
+        parts: list[bytes] = []
+        samples = 0
+        async with open_encoded_stream(self.api.server.engine, options) as utterance:
+            utterance.push_text(speech.input)
+            utterance.end_input()
+            self.report_unread(utterance.unread_characters)
+            async for chunk in utterance:
+                parts.append(chunk.audio)
+                samples = chunk.samples[1]
+                if samples > MAX_FILE_S * SAMPLE_RATE:
+                    raise BadRequest(f"the speech is longer than {MAX_FILE_S} s, the most without 'stream'")
+        record.count_audio(samples / SAMPLE_RATE)
+        return Response(b"".join(parts), headers=self.stream_headers, media_type=options.audio.content_type)
 
     async def stream(
         self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord

@@ -214,3 +214,17 @@ def test_a_text_is_heard_or_refused_unless_it_has_no_word(backend: HibariBackend
             assert heard or not any(character.isalnum() for character in text)
 
     run(test())
+
+
+@pytest.mark.parametrize("speed", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(
+    "text", [TEXT, "Hello.", "Go", "Stop it", "What a day!", "Yes, please", "A B C.", "Six.", "Bath."]
+)
+def test_no_word_ends_after_the_audio(backend: HibariBackend, text: str, speed: float) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            chunks = await speak(engine, text, speed=speed)
+            last = max(word.stop_s for chunk in chunks for word in chunk.words)
+            assert last <= chunks[-1].samples[1] / SAMPLE_RATE
+
+    run(test())

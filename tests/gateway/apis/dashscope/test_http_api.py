@@ -4,6 +4,7 @@ import asyncio
 import base64
 import io
 import json
+import wave
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -444,5 +445,19 @@ def test_text_that_the_voice_cannot_read_is_refused_or_counted_in_a_header(event
         assert (partial.status_code, partial.headers["x-unread-characters"]) == (200, "2")
         whole = await api_client.synthesize(text="One two.", events=events)
         assert "x-unread-characters" not in whole.headers
+
+    with_api(test)
+
+
+@pytest.mark.parametrize("events", [False, True])
+def test_a_stored_wav_states_its_length(events: bool) -> None:
+    async def test(api_client: HttpApiClient) -> None:
+        answer = await api_client.synthesize(format="wav", sample_rate=16_000, events=events)
+        last = list(events_in(answer.text))[-1] if events else answer.json()
+        audio = (await api_client.http.get(last["output"]["audio"]["url"])).content
+        with wave.open(io.BytesIO(audio)) as file:
+            assert file.getframerate() == 16_000
+            assert 2 * file.getnframes() == len(audio) - 44 > 0
+        assert int.from_bytes(audio[4:8], "little") == len(audio) - 8
 
     with_api(test)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import io
 import json
+import wave
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from shared.tones import pitch_of
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.openai import speech_api
 from vivavoce.gateway.apis.openai.model_names import ModelPolicy
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES
 
@@ -372,7 +374,7 @@ def test_a_draining_server_refuses_new_requests_and_finishes_those_under_way(run
 
 
 @pytest.mark.parametrize("language", UNREADABLE_TEXTS)
-@pytest.mark.parametrize("fields", [{}, {"stream_format": "sse"}])
+@pytest.mark.parametrize("fields", [{}, {"stream_format": "sse"}, {"stream": False}])
 def test_a_text_that_the_voice_cannot_read_is_refused(fields: Any, language: str, run: Any) -> None:
     async def test(served: Any) -> None:
         answer = await served.post(input=UNREADABLE_TEXTS[language], **fields)
@@ -385,7 +387,7 @@ def test_a_text_that_the_voice_cannot_read_is_refused(fields: Any, language: str
     run(test)
 
 
-@pytest.mark.parametrize("fields", [{}, {"stream_format": "sse"}])
+@pytest.mark.parametrize("fields", [{}, {"stream_format": "sse"}, {"stream": False}])
 def test_words_that_the_voice_cannot_read_are_left_out_and_counted_in_a_header(
     fields: Any, run: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -408,5 +410,46 @@ def test_a_text_without_any_word_is_20_ms_of_silence(text: str, run: Any) -> Non
     async def test(served: Any) -> None:
         answer = await served.post(input=text)
         assert answer.content == bytes(2 * 480)
+
+    run(test)
+
+
+def frames_of(audio: bytes) -> tuple[float, float]:
+    """The duration that the header states and that of the decoded samples, in seconds."""
+    with av.open(io.BytesIO(audio)) as container:
+        stated = container.duration / av.time_base
+        return stated, sum(frame.samples / frame.sample_rate for frame in container.decode(audio=0))
+
+
+@pytest.mark.parametrize("codec", ["wav", "flac", "mp3", "opus", "aac", "pcm"])
+def test_a_whole_file_has_a_content_length_and_states_its_duration(codec: str, run: Any) -> None:
+    async def test(served: Any) -> None:
+        answer = await served.post(response_format=codec, stream=False, sample_rate=16_000)
+        assert answer.status_code == 200
+        assert int(answer.headers["content-length"]) == len(answer.content) > 0
+        assert "transfer-encoding" not in answer.headers
+        assert answer.headers["x-request-id"].startswith("req_")
+        if codec in ("wav", "flac"):
+            stated, heard = frames_of(answer.content)
+            assert stated == pytest.approx(heard, abs=1e-5)
+            assert heard == pytest.approx(6 * WORD_S + 0.02, abs=0.001)
+        if codec == "wav":
+            with wave.open(io.BytesIO(answer.content)) as file:
+                assert 2 * file.getnframes() == len(answer.content) - 44
+        if codec == "mp3":
+            stated, _ = frames_of(answer.content)
+            assert b"Info" in answer.content[:200]
+            assert stated == pytest.approx(6 * WORD_S + 0.02, abs=0.08)
+
+    run(test)
+
+
+def test_a_whole_file_that_is_too_long_is_refused(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speech_api, "MAX_FILE_S", 1)
+
+    async def test(served: Any) -> None:
+        answer = await served.post(stream=False)
+        assert answer.status_code == 400 and "longer than 1 s" in error_of(answer)["message"]
+        await until(lambda: served.backend.open_slots == 0)
 
     run(test)
