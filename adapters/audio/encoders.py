@@ -13,7 +13,6 @@ encoding thread.
 Source: FFmpeg 8 muxers mp3, ogg, adts, flac; RFC 7845 (Ogg Opus); RFC 4856 (audio/PCMU, audio/PCMA).
 """
 
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -313,19 +312,33 @@ class _MemoryFile:
         return data
 
 
-class _SeekableMemoryFile(io.BytesIO):
+class _SeekableMemoryFile:
     """File object of a container that goes back to complete its header; ``take`` has it after ``end``."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._data = bytearray()
+        self._position = 0
         self._ended = False
+
+    def write(self, data: bytes) -> int:
+        self._data[self._position : self._position + len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Move to ``offset`` from the start (0), the position (1) or the end (2), as ``io`` counts."""
+        self._position = offset + (0, self._position, len(self._data))[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
 
     def end(self) -> None:
         """Note that the container is closed."""
         self._ended = True
 
     def take(self) -> bytes:
-        return self.getvalue() if self._ended else b""
+        return bytes(self._data) if self._ended else b""
 
 
 class _FfmpegResampler:

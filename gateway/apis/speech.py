@@ -11,8 +11,9 @@ utterance. Leaving the block frees the engine at once. Protocols, keys, sockets 
 not in this module.
 """
 
-import asyncio
+import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Self, get_args
 
 import numpy as np
@@ -21,10 +22,11 @@ from ...adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ...adapters.audio.tempo import TimeStretcher
 from ...adapters.prosody import Prosody
 from ...tts_engine.backends.base import Delivery
-from ...tts_engine.chunk import Word
+from ...tts_engine.chunk import SAMPLE_RATE, Word
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
 from ...tts_engine.stream import Stream
+from .encoding_threads import EncodingThreads, EncodingUrgency
 
 # Media types of all formats, without their parameters.
 AUDIO_CONTENT_TYPES: Final = tuple(
@@ -92,9 +94,14 @@ class EncodedChunk:
     final: bool  # whether it is the last one
 
 
-def open_encoded_stream(engine: Engine, options: SynthesisOptions) -> "EncodedStream":
-    """Return an utterance; ``async with`` opens its stream of the engine."""
-    return EncodedStream(engine, options)
+def open_encoded_stream(
+    engine: Engine, options: SynthesisOptions, threads: EncodingThreads | None = None
+) -> "EncodedStream":
+    """Return an utterance; ``async with`` opens its stream of the engine.
+
+    threads: shared by the utterances of a server; None for threads of its own.
+    """
+    return EncodedStream(engine, options, threads or EncodingThreads())
 
 
 class EncodedStream:
@@ -103,14 +110,17 @@ class EncodedStream:
     Belongs to one event loop.
     """
 
-    def __init__(self, engine: Engine, options: SynthesisOptions) -> None:
+    def __init__(self, engine: Engine, options: SynthesisOptions, threads: EncodingThreads) -> None:
         self._engine = engine
+        self._threads = threads
         self._options = options
         self._stream: Stream
         self._engine_speed = options.engine_speed
         self._make_stretcher()
         self._encoder = open_encoder(options.audio)
         self._samples = 0  # given to the encoder so far, at 24 kHz
+        self._opened_at = time.monotonic()
+        self._first_audio_at: float | None = None  # monotonic s of the first piece with audio
         self._cancelled = False
 
     def _make_stretcher(self) -> None:
@@ -171,15 +181,24 @@ class EncodedStream:
         """Return the next piece; raises SynthesisFailed or UnreadableText once, as ``Stream`` does."""
         chunk = await anext(self._stream)
         if self._encodes_on_thread:  # takes milliseconds, for which other streams would wait
-            audio, samples = await asyncio.to_thread(self._encode, chunk.pcm, chunk.final)
+            encode = partial(self._encode, chunk.pcm, chunk.final)
+            audio, samples = await self._threads.run(self._urgency, encode)
         else:
             audio, samples = self._encode(chunk.pcm, chunk.final)
         if self._cancelled:  # while the chunk was awaited or encoded
             raise StopAsyncIteration
         start, self._samples = self._samples, self._samples + samples
+        if audio and self._first_audio_at is None:
+            self._first_audio_at = time.monotonic()
         return EncodedChunk(
             audio, self._stretch_word_times(chunk.words), (start, self._samples), chunk.text, chunk.final
         )
+
+    @property
+    def _urgency(self) -> EncodingUrgency:
+        if self._first_audio_at is None:
+            return False, self._opened_at
+        return True, self._first_audio_at + self._samples / SAMPLE_RATE
 
     def _stretch_word_times(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
         if self._tempo == 1.0:

@@ -47,7 +47,7 @@ class SpeechApis:
 
         guard: fetches the recordings that clients name. policy: settings of OpenAI's API.
         """
-        server = SpeechServer(engine, access, RequestLog(engine.metrics))
+        self._server = server = SpeechServer(engine, access, RequestLog(engine.metrics))
         openai_voices = OpenAIVoiceResolver(voices, guard, ModelNames(policy.models))
         self.openai = OpenAISpeechApi(server, openai_voices, policy.max_text_characters)
         self.openai_voices = OpenAIVoicesApi(access, voices, policy.voice_list)
@@ -81,3 +81,4 @@ class SpeechApis:
         """End all speech, and delete the audio that is stored for DashScope's links."""
         await self.finish(0.0)
         self._audio_store.close()
+        self._server.encoding_threads.close()

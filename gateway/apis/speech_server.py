@@ -7,6 +7,7 @@ from ...tts_engine.errors import Overloaded
 from ..access.access_control import AccessControl, Grant
 from ..access.keys import Scope
 from ..web.request_log import RequestLog
+from .encoding_threads import EncodingThreads
 
 _SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
 
@@ -18,6 +19,7 @@ class SpeechServer:
         self.engine = engine
         self.access = access
         self.log = log
+        self.encoding_threads = EncodingThreads()
         self._draining = False
 
     def start_draining(self) -> None:

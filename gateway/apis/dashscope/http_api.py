@@ -29,7 +29,6 @@ from ....adapters.dashscope.events import DashScopeErrorCode, SentenceBegin, Sen
 from ....adapters.dashscope.sentence_events import SentenceEventBuilder
 from ....adapters.ssml import SsmlText, parse_ssml
 from ....tts_engine.chunk import SAMPLE_RATE
-from ....tts_engine.engine import Engine
 from ....tts_engine.errors import UnknownVoice, VivavoceError
 from ...access.keys import Scope
 from ...access.url_guard import UrlGuard
@@ -218,7 +217,7 @@ class _DashScopeSpeechResponse(SpeechResponse):
             record.count_text(len(spoken.text))
             record.voice = resolve_dashscope_voice(self._api.voices, parameters.voice, grant)
             speech = _StoredSpeech(self.request_id, parameters, spoken, record, events, self.report_unread)
-            rendering = speech.render(server.engine, self._api.store)
+            rendering = speech.render(server, self._api.store)
             audio = await cancel_on_disconnect(self.request.receive, rendering)
         done = SpeechSynthesizerResponse(
             request_id=self.request_id,
@@ -271,7 +270,7 @@ class _StoredSpeech:
         self._events = events
         self._sentences = SentenceEventBuilder(request_id, include_words=parameters.word_timestamp_enabled)
 
-    async def render(self, engine: Engine, store: AudioStore) -> StoredAudio:
+    async def render(self, server: SpeechServer, store: AudioStore) -> StoredAudio:
         """Render the whole text and return the file; raise UnknownVoice, BadRequest, Overloaded or
         SynthesisFailed.
         """
@@ -280,7 +279,7 @@ class _StoredSpeech:
             self._events.bytes_per_s = options.audio.bytes_per_second
         async with (
             store.open_writer(options.audio.content_type) as writer,
-            open_encoded_stream(engine, options) as utterance,
+            open_encoded_stream(server.engine, options, server.encoding_threads) as utterance,
         ):
             utterance.push_text(self._text)
             utterance.end_input()

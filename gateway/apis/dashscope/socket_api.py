@@ -223,7 +223,7 @@ class _DashScopeSocketConnection(WebSocketConnection):
             task.record.voice = voice
             options = make_synthesis_options(run.parameters, voice)
             task.bytes_per_s = options.audio.bytes_per_second
-            async with open_encoded_stream(server.engine, options) as task.stream:
+            async with open_encoded_stream(server.engine, options, server.encoding_threads) as task.stream:
                 await self._send_event(TaskStarted(run.task_id))
                 task.stream_opened.set()
                 async for chunk in task.stream:

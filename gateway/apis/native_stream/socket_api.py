@@ -265,7 +265,7 @@ class _NativeStreamSocketConnection(WebSocketConnection):
                 return
             queued.record.voice = voice
             options = make_synthesis_options(configuration, voice)
-            async with open_encoded_stream(server.engine, options) as stream:
+            async with open_encoded_stream(server.engine, options, server.encoding_threads) as stream:
                 queued.open(stream)
                 async for chunk in stream:
                     await self._send_chunk(queued, configuration, chunk)

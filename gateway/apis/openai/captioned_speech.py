@@ -72,9 +72,11 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
         assert isinstance(speech, CaptionedSpeechRequest)
         self.stream_headers["content-type"] = JSON
         self.body_stream.bytes_per_s = options.audio.bytes_per_second
-        async with open_encoded_stream(self.api.server.engine, options) as utterance:
+        server = self.api.server
+        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
             utterance.push_text(speech.input)
             utterance.end_input()
+            self.report_unread(utterance.unread_characters)
             await self._write_lines(utterance, speech, options.audio.content_type, record)
         await self.body_stream.end()
 

@@ -182,18 +182,16 @@ class OpenAISpeechResponse(SpeechResponse):
         async with self.api.voices.open_voice(speech, grant) as record.voice:
             options = make_synthesis_options(speech, record.voice)
             grant.charge_characters(len(speech.input))  # last: a request for an unknown voice is free
-            if speech.is_whole_file:
-                return await self._whole_file(speech, options, record)
-            await self.stream(speech, options, record)
-        return None
+            return await self.stream(speech, options, record)
 
     async def _whole_file(
         self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord
     ) -> Response:
         """Return the response with all audio; raises BadRequest if the speech is too long to be held."""
+        server = self.api.server
         parts: list[bytes] = []
         samples = 0
-        async with open_encoded_stream(self.api.server.engine, options) as utterance:
+        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
             utterance.push_text(speech.input)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)
@@ -207,14 +205,16 @@ class OpenAISpeechResponse(SpeechResponse):
 
     async def stream(
         self, speech: CreateSpeechRequest, options: SynthesisOptions, record: RequestRecord
-    ) -> None:
-        """Speak the text into the body."""
+    ) -> Response | None:
+        """Speak the text into the body, or return the response of one complete file."""
+        if speech.is_whole_file:
+            return await self._whole_file(speech, options, record)
         as_events = speech.stream_format == "sse"
-        body = self.body_stream
+        server, body = self.api.server, self.body_stream
         self.stream_headers["content-type"] = EVENT_STREAM if as_events else options.audio.content_type
         body.bytes_per_s = options.audio.bytes_per_second
         samples = 0
-        async with open_encoded_stream(self.api.server.engine, options) as utterance:
+        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
             utterance.push_text(speech.input)
             utterance.end_input()
             self.report_unread(utterance.unread_characters)
@@ -227,6 +227,7 @@ class OpenAISpeechResponse(SpeechResponse):
         if as_events:
             await body.write(_done_event(len(speech.input), samples))
         await body.end()
+        return None
 
 
 def encode_server_sent_event(event: BaseModel) -> bytes:
