@@ -31,7 +31,7 @@ class EncodingThreads:
     """
 
     def __init__(self, threads: int = min(MAX_THREADS, os.cpu_count() or 1)) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="vivavoce-encoding")
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="speech-encoding")
         self._places = threads + 1  # one is handed over ahead, so that no thread waits for the event loop
         self._waiting: list[tuple[EncodingUrgency, int, asyncio.Future[None]]] = []  # a heap
         self._numbers = itertools.count()  # orders equally urgent work

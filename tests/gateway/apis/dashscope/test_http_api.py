@@ -221,7 +221,9 @@ def test_events_carry_the_same_audio_and_end_with_its_link() -> None:
         assert [[word["text"] for word in end["words"]] for end in ends] == [["One", "two"], ["Three"]]
         assert "type" not in last["output"]
         assert (last["output"]["finish_reason"], last["usage"]) == ("stop", {"characters": 15})
-        assert (await api_client.http.get(last["output"]["audio"]["url"])).content == audio
+        stored = (await api_client.http.get(last["output"]["audio"]["url"])).content
+        # The header of the stored WAV states the length, which that of the events cannot.
+        assert stored[44:] == audio[44:] and stored[:4] == audio[:4] == b"RIFF"
         assert len({event["request_id"] for event in (*earlier, last)}) == 1
 
     with_api(test)
