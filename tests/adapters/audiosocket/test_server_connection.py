@@ -1,4 +1,4 @@
-"""Manners on an AudioSocket line, from bytes and moments: who is hung up on and why; what is not sent."""
+"""The server's side of an AudioSocket call: deadlines, violations, rate limit, and dropped packets."""
 
 import uuid
 from collections.abc import Callable
@@ -18,118 +18,120 @@ from vivavoce.adapters.audiosocket.protocol import (
 )
 from vivavoce.adapters.audiosocket.server_connection import AudioSocketServerConnection, AudioSocketTimeouts
 
-ID = CallId(uuid.UUID(int=7))
+CALL_ID = CallId(uuid.UUID(int=7))
 PACKET = AudioSocketAudio(8_000, b"\x01\x00" * 160)
-PATIENCE = AudioSocketTimeouts(first_message_s=5.0, stalled_s=2.0)
+TIMEOUTS = AudioSocketTimeouts(first_message_s=5.0, stalled_s=2.0)
 
 
-def a_line(
-    *said: CallId | AudioSocketAudio | Dtmf | AudioSocketError | Hangup,
+def connection_with(
+    *messages: CallId | AudioSocketAudio | Dtmf | AudioSocketError | Hangup,
 ) -> AudioSocketServerConnection:
-    """A line on which a caller has said something at second 100."""
-    line = AudioSocketServerConnection(100.0, PATIENCE)
-    line.receive_data(b"".join(map(encode, said)))
-    return line
+    """A connection accepted at 100 s, which has received ``messages``."""
+    connection = AudioSocketServerConnection(100.0, TIMEOUTS)
+    connection.receive_data(b"".join(map(encode, messages)))
+    return connection
 
 
-def test_a_call_is_its_id_and_then_what_is_said_on_it() -> None:
-    said = ID, PACKET, Dtmf("5"), Hangup()
-    assert tuple(a_line(*said).events(100.0)) == said
+def test_the_events_are_the_messages_received() -> None:
+    messages = CALL_ID, PACKET, Dtmf("5"), Hangup()
+    assert tuple(connection_with(*messages).events(100.0)) == messages
 
 
-def test_the_end_of_the_connection_is_a_hang_up() -> None:
-    line = a_line(ID)
-    line.receive_eof()
-    assert tuple(line.events(100.0)) == (ID, Hangup())
+def test_the_end_of_the_connection_is_a_hangup() -> None:
+    connection = connection_with(CALL_ID)
+    connection.receive_eof()
+    assert tuple(connection.events(100.0)) == (CALL_ID, Hangup())
 
 
-def test_an_id_must_have_come_in_time() -> None:
-    line = a_line()
-    assert list(line.events(101.0)) == []
-    assert line.deadline == 105.0
-    line.check_deadline(104.9)
+def test_a_missing_call_id_is_an_error_at_the_deadline() -> None:
+    connection = connection_with()
+    assert list(connection.events(101.0)) == []
+    assert connection.deadline == 105.0
+    connection.check_deadline(104.9)
     with pytest.raises(AudioSocketProtocolError, match="no call id within 5 s"):
-        line.check_deadline(105.0)
+        connection.check_deadline(105.0)
 
 
-def test_half_an_id_buys_no_time() -> None:
-    line = AudioSocketServerConnection(100.0, PATIENCE)
-    line.receive_data(encode(ID)[:9])
-    assert list(line.events(104.0)) == []
-    assert line.deadline == 105.0
+def test_a_part_of_the_call_id_does_not_extend_the_deadline() -> None:
+    connection = AudioSocketServerConnection(100.0, TIMEOUTS)
+    connection.receive_data(encode(CALL_ID)[:9])
+    assert list(connection.events(104.0)) == []
+    assert connection.deadline == 105.0
 
 
-def test_between_messages_there_is_no_deadline() -> None:
-    line = a_line(ID, PACKET)
-    assert len(list(line.events(101.0))) == 2
-    assert line.deadline is None
-    line.check_deadline(1e9)
+def test_there_is_no_deadline_between_messages() -> None:
+    connection = connection_with(CALL_ID, PACKET)
+    assert len(list(connection.events(101.0))) == 2
+    assert connection.deadline is None
+    connection.check_deadline(1e9)
 
 
-def test_a_message_that_was_begun_must_end_and_more_of_it_buys_no_time() -> None:
-    line = a_line(ID)
+def test_more_data_of_an_incomplete_message_does_not_extend_its_deadline() -> None:
+    connection = connection_with(CALL_ID)
     for second, data in ((101.0, encode(PACKET)[:7]), (102.5, encode(PACKET)[7:9])):
-        line.receive_data(data)
-        list(line.events(second))
-    assert line.deadline == 103.0
+        connection.receive_data(data)
+        list(connection.events(second))
+    assert connection.deadline == 103.0
     with pytest.raises(AudioSocketProtocolError, match="stayed incomplete for 2 s"):
-        line.check_deadline(103.0)
+        connection.check_deadline(103.0)
 
 
-def test_a_message_that_ends_in_time_takes_the_deadline_away() -> None:
-    line = a_line(ID)
-    line.receive_data(encode(PACKET)[:7])
-    list(line.events(101.0))
-    line.receive_data(encode(PACKET)[7:])
-    assert list(line.events(102.9)) == [PACKET]
-    assert line.deadline is None
+def test_a_message_completed_in_time_removes_the_deadline() -> None:
+    connection = connection_with(CALL_ID)
+    connection.receive_data(encode(PACKET)[:7])
+    list(connection.events(101.0))
+    connection.receive_data(encode(PACKET)[7:])
+    assert list(connection.events(102.9)) == [PACKET]
+    assert connection.deadline is None
 
 
 @pytest.mark.parametrize(
-    ("said", "complaint"),
+    ("data", "error_text"),
     [
         (encode(AudioSocketError(1)), "the peer reported error 0x01"),
         (b"\x42\x00\x00", "got kind 0x42"),
-        (encode(ID), "a caller must not send CallId in the call"),
+        (encode(CALL_ID), "a caller must not send CallId in the call"),
         (encode(AudioSocketAudio(8_000, b"\xd5" * 160)) * 9, r"c\(slin\)"),
     ],
 )
-def test_a_fault_is_told_behind_what_was_said_before_it(said: bytes, complaint: str) -> None:
-    line = a_line(ID, Dtmf("1"))
-    line.receive_data(said)
-    events = line.events(100.0)
-    assert [next(events), next(events)] == [ID, Dtmf("1")]
-    with pytest.raises(AudioSocketProtocolError, match=complaint):
+def test_a_violation_is_raised_after_the_events_before_it(data: bytes, error_text: str) -> None:
+    connection = connection_with(CALL_ID, Dtmf("1"))
+    connection.receive_data(data)
+    events = connection.events(100.0)
+    assert [next(events), next(events)] == [CALL_ID, Dtmf("1")]
+    with pytest.raises(AudioSocketProtocolError, match=error_text):
         list(events)
 
 
-def test_a_line_may_catch_up_30_s_and_go_on_at_its_densest() -> None:
-    line = a_line(ID)
-    line.receive_data(encode(PACKET) * 1_490)
-    assert len(list(line.events(100.0))) == 1_491
+def test_30_s_of_delayed_audio_and_the_densest_packets_after_it_are_accepted() -> None:
+    connection = connection_with(CALL_ID)
+    connection.receive_data(encode(PACKET) * 1_490)
+    assert len(list(connection.events(100.0))) == 1_491
     for second in range(101, 111):
-        line.receive_data(encode(PACKET) * 100)
-        assert len(list(line.events(float(second)))) == 100
+        connection.receive_data(encode(PACKET) * 100)
+        assert len(list(connection.events(float(second)))) == 100
 
 
-def test_messages_faster_than_any_line_are_a_fault() -> None:
-    line = a_line(ID)
-    line.receive_data(encode(AudioSocketAudio(8_000, b"\x01\x00")) * 2_000)
+def test_messages_faster_than_a_phone_sends_them_are_an_error() -> None:
+    connection = connection_with(CALL_ID)
+    connection.receive_data(encode(AudioSocketAudio(8_000, b"\x01\x00")) * 2_000)
     with pytest.raises(AudioSocketProtocolError, match="1701 messages came faster than a phone sends them"):
-        list(line.events(101.0))
+        list(connection.events(101.0))
 
 
-def packets(data: bytes) -> list[object]:
-    phone = AudioSocketConnection(AudioSocketRole.CALLER)
-    phone.send(ID)
-    phone.receive_data(data)
-    return list(phone.events())
+def decode(data: bytes) -> list[object]:
+    caller = AudioSocketConnection(AudioSocketRole.CALLER)
+    caller.send(CALL_ID)
+    caller.receive_data(data)
+    return list(caller.events())
 
 
-def test_packets_and_the_goodbye_are_whole_messages() -> None:
-    line = a_line(ID)
-    assert packets(
-        line.encode_packet(PACKET, 0) + line.encode_packet(PACKET, 646) + line.encode_hangup()
+def test_packets_and_the_hangup_are_encoded_as_complete_messages() -> None:
+    connection = connection_with(CALL_ID)
+    assert decode(
+        connection.encode_packet(PACKET, 0)
+        + connection.encode_packet(PACKET, 646)
+        + connection.encode_hangup()
     ) == [
         PACKET,
         PACKET,
@@ -137,20 +139,22 @@ def test_packets_and_the_goodbye_are_whole_messages() -> None:
     ]
 
 
-def test_a_backlog_of_over_two_packets_costs_whole_ones() -> None:
-    line = a_line(ID)
-    sent = [line.encode_packet(PACKET, unsent) for unsent in (0, 646, 647, 5_000, 0)]
+def test_packets_are_dropped_whole_while_more_than_two_are_unsent() -> None:
+    connection = connection_with(CALL_ID)
+    sent = [connection.encode_packet(PACKET, unsent) for unsent in (0, 646, 647, 5_000, 0)]
     assert [bool(message) for message in sent] == [True, True, False, False, True]
-    assert line.dropped == 2
+    assert connection.dropped == 2
 
 
 @pytest.mark.parametrize(
     ("unsent", "stalled"), [(lambda n: 9_999, True), (lambda n: 9_999 * (n % 99 > 0), False)]
 )
-def test_only_who_takes_nothing_at_all_has_stalled(unsent: Callable[[int], int], stalled: bool) -> None:
-    line = a_line(ID)
+def test_a_peer_has_stalled_only_if_it_reads_no_packet_at_all(
+    unsent: Callable[[int], int], stalled: bool
+) -> None:
+    connection = connection_with(CALL_ID)
     for number in range(100):
-        assert not line.has_stalled
-        line.encode_packet(PACKET, unsent(number))
-    assert line.has_stalled is stalled
-    assert line.dropped > 90
+        assert not connection.has_stalled
+        connection.encode_packet(PACKET, unsent(number))
+    assert connection.has_stalled is stalled
+    assert connection.dropped > 90
