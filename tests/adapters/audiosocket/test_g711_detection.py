@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shared.audiosocket_messages import DTMF_MESSAGE, PAYLOAD, open_call
+from shared.calls.audiosocket_messages import DTMF_MESSAGE, PAYLOAD, open_call
 from vivavoce.adapters.audio.codecs import alaw_encode, ulaw_encode
 from vivavoce.adapters.audiosocket.g711_detection import PayloadEncoding, guess_encoding
 from vivavoce.adapters.audiosocket.protocol import (

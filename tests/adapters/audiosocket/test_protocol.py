@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.audiosocket_messages import (
+from shared.calls.audiosocket_messages import (
     AUDIO_MESSAGE,
     CALL_ID_MESSAGE,
     CALL_UUID,

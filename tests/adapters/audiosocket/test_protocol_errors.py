@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from shared.audiosocket_messages import (
+from shared.calls.audiosocket_messages import (
     AUDIO_MESSAGE,
     CALL_ID_MESSAGE,
     CALL_UUID,

@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.audiosocket_messages import (
+from shared.calls.audiosocket_messages import (
     AUDIO_MESSAGE,
     CALL_ID_MESSAGE,
     DTMF_MESSAGE,

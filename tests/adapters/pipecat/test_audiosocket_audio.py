@@ -21,7 +21,7 @@ from pipecat.frames.frames import (
     OutputAudioRawFrame,
 )
 
-from shared.audiosocket_bot import PACKET_BYTES, SPEECH, Bot, Phone, open_call
+from shared.calls.audiosocket_bot import PACKET_BYTES, SPEECH, Bot, Phone, open_call
 from shared.event_loop import in_loop
 from shared.tones import pitch_of, tone
 from vivavoce.adapters.audiosocket.protocol import (

@@ -26,7 +26,7 @@ from pipecat.frames.frames import (
     TTSStoppedFrame,
 )
 
-from shared.audiosocket_bot import SPEECH, Bot, Phone, open_call
+from shared.calls.audiosocket_bot import SPEECH, Bot, Phone, open_call
 from shared.event_loop import in_loop, until
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketAudio,

@@ -234,3 +234,15 @@ async def test_fifty_turns_leak_no_task() -> None:
         while engine.active_streams or len(asyncio.all_tasks()) > before:
             await asyncio.sleep(0.01)
         assert threading.active_count() < 20
+
+
+@in_loop
+async def test_replies_that_the_voice_cannot_read_are_errors_and_leave_the_service_usable() -> None:
+    async with open_engine() as engine:
+        service = unpaced_service(engine)
+        async with run_pipeline(service, sample_rate=8_000) as pipeline:
+            for text in ("你好。", "こんにちは。", "안녕하세요.", "Well."):
+                await pipeline.turn(text)
+            assert service.is_usable
+            assert len(pipeline.errors) == 3 and "can read no word" in pipeline.errors[0].error
+            assert pipeline.words == ["Well"]

@@ -32,10 +32,10 @@ AFTERNOON = datetime(2026, 3, 4, 15, 7)
 
 
 class FakeCall:
-    """Speaks each text for ``speech_s``; ``diary`` has (seconds, what was done)."""
+    """Speaks each text for ``speech_s`` seconds; ``actions`` has (seconds since the start, action)."""
 
     def __init__(self, speech_s: float = 1.0) -> None:
-        self.diary: list[tuple[float, str]] = []
+        self.actions: list[tuple[float, str]] = []
         self.outcome = UtteranceOutcome.SPOKEN
         self.is_taken_over = False
         self.closed = asyncio.Event()
@@ -44,18 +44,18 @@ class FakeCall:
         self._keys: asyncio.Queue[str] = asyncio.Queue()
         self._interrupted = asyncio.Event()
 
-    def note(self, what: str) -> None:
-        self.diary.append((round(asyncio.get_running_loop().time() - self._start, 3), what))
+    def record(self, action: str) -> None:
+        self.actions.append((round(asyncio.get_running_loop().time() - self._start, 3), action))
 
     @property
-    def said(self) -> list[str]:
-        return [what.removeprefix("say ") for _, what in self.diary if what.startswith("say ")]
+    def spoken(self) -> list[str]:
+        return [action.removeprefix("say ") for _, action in self.actions if action.startswith("say ")]
 
     async def speak(self, text: str | AsyncIterable[str]) -> UtteranceOutcome:
         interrupted = self._interrupted
         if not isinstance(text, str):
             text = "".join([delta async for delta in text])
-        self.note(f"say {text}")
+        self.record(f"say {text}")
         try:
             await asyncio.wait_for(interrupted.wait(), self._speech_s)
         except TimeoutError:
@@ -63,10 +63,10 @@ class FakeCall:
         return UtteranceOutcome.DISCARDED
 
     async def wait_played(self) -> None:
-        self.note("played")
+        self.record("played")
 
     def discard(self) -> None:
-        self.note("discard")
+        self.record("discard")
         self._interrupted.set()
         self._interrupted = asyncio.Event()
 
@@ -74,7 +74,7 @@ class FakeCall:
         pass
 
     async def finish(self) -> None:
-        self.note("finish")
+        self.record("finish")
 
     def press(self, digit: str) -> None:
         self._keys.put_nowait(digit)
@@ -129,8 +129,8 @@ def test_a_script_is_spoken_once_with_a_pause_after_each_utterance_was_played(
     async def scenario() -> None:
         call = FakeCall()
         await ScriptAgent("One.\n\nTwo.", POLICY).run(call)
-        assert [what for _, what in call.diary] == ["say One.", "played", "say Two.", "played"]
-        played, second = call.diary[1][0], call.diary[2][0]
+        assert [action for _, action in call.actions] == ["say One.", "played", "say Two.", "played"]
+        played, second = call.actions[1][0], call.actions[2][0]
         assert second - played >= POLICY.pause_s
 
     run_virtually(scenario())
@@ -141,7 +141,7 @@ def test_a_script_stops_when_the_call_is_ending(run_virtually: RunVirtually) -> 
         call = FakeCall()
         call.outcome = UtteranceOutcome.CUT_SHORT
         await ScriptAgent("One.\n\nTwo.", POLICY).run(call)
-        assert call.said == ["One."]
+        assert call.spoken == ["One."]
 
     run_virtually(scenario())
 
@@ -153,7 +153,7 @@ def test_a_looping_script_starts_over(run_virtually: RunVirtually) -> None:
         await asyncio.sleep(7)
         running.cancel()
         await asyncio.wait({running})
-        assert call.said[:4] == ["One.", "Two.", "One.", "Two."]
+        assert call.spoken[:4] == ["One.", "Two.", "One.", "Two."]
 
     run_virtually(scenario())
 
@@ -166,7 +166,7 @@ def test_a_looping_script_retries_at_most_once_a_second(run_virtually: RunVirtua
         await asyncio.sleep(10)
         running.cancel()
         await asyncio.wait({running})
-        assert 5 <= len(call.said) <= 11
+        assert 5 <= len(call.spoken) <= 11
 
     run_virtually(scenario())
 
@@ -176,7 +176,7 @@ def test_a_silent_agent_runs_until_the_caller_hangs_up(run_virtually: RunVirtual
         call = FakeCall()
         asyncio.get_running_loop().call_later(60, call.closed.set)
         await SilentAgent().run(call)
-        assert call.diary == []
+        assert call.actions == []
 
     run_virtually(scenario())
 
@@ -186,8 +186,8 @@ def menu() -> KeyMenu:
 
 
 def replies_to(keys: str) -> list[str]:
-    line = menu()
-    return [line.reply_to(key).text for key in keys]
+    key_menu = menu()
+    return [key_menu.reply_to(key).text for key in keys]
 
 
 def test_the_menu_is_spoken_first_and_again_at_0() -> None:
@@ -238,7 +238,7 @@ def test_a_key_interrupts_speech_at_once(run_virtually: RunVirtually) -> None:
         loop.call_later(20.0, call.press, "#")
         await KeysAgent(lambda: AFTERNOON).run(call)
         greeting = menu().greet().text
-        assert call.diary == [
+        assert call.actions == [
             (0.0, f"say {greeting}"),
             (2.0, "discard"),
             (2.0, "say You pressed 1. It is 3:07 PM."),
@@ -257,7 +257,7 @@ def test_keys_pressed_ahead_are_all_answered(run_virtually: RunVirtually) -> Non
         for key in "20417##":
             call.press(key)
         await KeysAgent(lambda: AFTERNOON).run(call)
-        assert call.said[-1] == "You pressed pound. Goodbye."
+        assert call.spoken[-1] == "You pressed pound. Goodbye."
         assert asyncio.get_running_loop().time() < 1010
 
     run_virtually(scenario())

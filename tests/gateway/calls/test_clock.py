@@ -95,7 +95,7 @@ def test_every_leg_ticks_once_a_period(run_virtually: Callable) -> None:
     run_virtually(scenario())
 
 
-def test_errors_of_sleep_do_not_add_up(run_virtually: Callable) -> None:
+def test_sleep_errors_do_not_accumulate(run_virtually: Callable) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
 
@@ -126,8 +126,8 @@ def test_a_stall_is_followed_by_one_tick_and_no_burst(run_virtually: Callable) -
             assert 0.110 <= stalled <= 0.150
             assert intervals(leg).count(stalled) == 1
             assert min(intervals(leg)) > 0.0
-            off_the_grid = (leg.ticks[-1] - start + 1e-6) % PERIOD_S
-            assert off_the_grid == pytest.approx(0.0, abs=1e-5)
+            offset_s = (leg.ticks[-1] - start + 1e-6) % PERIOD_S
+            assert offset_s == pytest.approx(0.0, abs=1e-5)
 
     run_virtually(scenario())
 
@@ -215,7 +215,7 @@ def test_a_leg_that_joins_late_does_not_disturb_the_others(run_virtually: Callab
         clock = Clock(metrics=Metrics(), now=loop.time)
         first = Leg()
         clock.join(first)
-        # Just when the line has passed and its tick is still to come.
+        # At the time of a tick, before that tick runs.
         loop.call_later(0.1, clock.join, Leg())
         await run_for(0.3, clock)
         assert set(intervals(first)) == {PERIOD_S}

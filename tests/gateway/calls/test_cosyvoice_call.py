@@ -34,7 +34,7 @@ def peak(file: Path) -> int:
     return int(np.abs(samples.astype(np.int32)).max())
 
 
-def test_a_caller_hears_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> None:
+def test_a_caller_receives_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "script.txt").write_text("Hi.", "utf-8")
     settings = Settings(
         http_port=0, audiosocket_port=0, bundle=str(bundle), agent=f"script:{tmp_path / 'script.txt'}"
@@ -42,7 +42,9 @@ def test_a_caller_hears_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> None
 
     def call(host: str, port: int) -> PhoneReport:
         console = Console(file=StringIO())
-        return listen(host, port, seconds=30, out=tmp_path / "heard.wav", calls=1, dtmf="", progress=console)
+        return listen(
+            host, port, seconds=30, out=tmp_path / "received.wav", calls=1, dtmf="", progress=console
+        )
 
     async def serve() -> None:
         gateway = await Gateway.open(settings)
@@ -51,11 +53,11 @@ def test_a_caller_hears_the_bundle_s_voice(bundle: Path, tmp_path: Path) -> None
         await gateway.aclose()
 
     asyncio.run(serve())
-    assert peak(tmp_path / "heard.wav") > 300
+    assert peak(tmp_path / "received.wav") > 300
 
 
 def test_say_speaks_with_a_bundle(bundle: Path, tmp_path: Path) -> None:
-    file = tmp_path / "said.wav"
+    file = tmp_path / "speech.wav"
     with pytest.raises(SystemExit) as ended:
         main(["say", "--bundle", str(bundle), "--voice", "nobody", "Good morning.", "-o", str(file)])
     assert ended.value.code == 0
@@ -65,10 +67,10 @@ def test_say_speaks_with_a_bundle(bundle: Path, tmp_path: Path) -> None:
 def test_say_keeps_the_old_file_when_the_bundle_is_invalid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "said.wav"
-    file.write_bytes(b"precious")
+    file = tmp_path / "speech.wav"
+    file.write_bytes(b"old content")
     with pytest.raises(SystemExit) as ended:
         main(["say", "--bundle", str(tmp_path), "Good morning.", "-o", str(file)])
     assert ended.value.code == 1
     assert "no cosyvoice2.yaml or cosyvoice3.yaml" in capsys.readouterr().err
-    assert file.read_bytes() == b"precious"
+    assert file.read_bytes() == b"old content"

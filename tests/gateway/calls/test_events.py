@@ -1,4 +1,4 @@
-"""Events of a call: which listener gets which, and what an utterance tracker emits."""
+"""Events of a call: delivery to listeners, and the events of the utterance tracker."""
 
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
 from vivavoce.gateway.calls.events import (
@@ -28,7 +28,7 @@ def test_a_listener_gets_the_events_between_its_addition_and_its_removal() -> No
     assert not events.has_listeners
 
 
-def test_a_listener_of_a_call_that_is_over_gets_only_the_end() -> None:
+def test_a_listener_added_after_the_end_gets_only_the_hangup() -> None:
     events, seen = CallEvents(), list[CallEvent]()
     events.emit(HungUp())
     events.add_listener(seen.append)
@@ -60,7 +60,7 @@ def test_a_listener_may_remove_itself_while_it_is_called() -> None:
 
 
 class FakePlayout:
-    """Words to be reported at the next question, and a lead."""
+    """Returns ``words`` at the next call of ``take_heard_words``; the lead is constant."""
 
     def __init__(self) -> None:
         self.words: list[HeardWord] = []
@@ -82,14 +82,14 @@ class Source:
 HELLO = Word("Hello", 0.0, 0.4, 0, 5)
 
 
-def tracked() -> tuple[UtteranceTracker, FakePlayout, list[CallEvent]]:
+def make_tracker() -> tuple[UtteranceTracker, FakePlayout, list[CallEvent]]:
     playout, events, seen = FakePlayout(), CallEvents(), list[CallEvent]()
     events.add_listener(seen.append)
     return UtteranceTracker(events, playout), playout, seen
 
 
-def test_an_utterance_begins_is_heard_and_is_finished_when_it_has_been_played() -> None:
-    tracker, playout, seen = tracked()
+def test_an_utterance_emits_its_start_its_words_and_its_end_when_played() -> None:
+    tracker, playout, seen = make_tracker()
     tracker.begin(Source("Hello."), turn=3, after_text_ms=80.0)
     playout.words = [HeardWord(0, HELLO)]
     tracker.tick(1.0)
@@ -102,8 +102,8 @@ def test_an_utterance_begins_is_heard_and_is_finished_when_it_has_been_played() 
     assert seen[2:] == [SpeechFinished(0, "spoken", "Hello.")]
 
 
-def test_an_utterance_is_finished_when_the_first_word_of_the_next_is_heard() -> None:
-    tracker, playout, seen = tracked()
+def test_an_utterance_ends_with_the_first_word_of_the_next() -> None:
+    tracker, playout, seen = make_tracker()
     tracker.begin(Source("Hello"), 0, 0.0)
     tracker.end("failed")
     tracker.begin(Source("Hello"), 1, 0.0)
@@ -112,8 +112,8 @@ def test_an_utterance_is_finished_when_the_first_word_of_the_next_is_heard() -> 
     assert seen[2:] == [SpeechFinished(0, "failed", ""), WordHeard(1, HELLO)]
 
 
-def test_an_utterance_that_fails_midway_was_heard_up_to_its_last_word() -> None:
-    tracker, playout, seen = tracked()
+def test_a_failed_utterance_reports_the_text_up_to_its_last_word_played() -> None:
+    tracker, playout, seen = make_tracker()
     tracker.begin(Source("Hello there."), 0, 0.0)
     playout.words = [HeardWord(0, HELLO)]
     tracker.tick(1.0)
@@ -124,14 +124,14 @@ def test_an_utterance_that_fails_midway_was_heard_up_to_its_last_word() -> None:
 
 
 def test_an_utterance_without_audio_emits_nothing() -> None:
-    tracker, _, seen = tracked()
+    tracker, _, seen = make_tracker()
     tracker.end("failed")
     tracker.tick(1.0)
     assert seen == []
 
 
-def test_a_barge_in_reports_the_text_that_was_heard_and_drops_what_waited() -> None:
-    tracker, playout, seen = tracked()
+def test_a_barge_in_reports_the_text_heard_and_drops_waiting_utterances() -> None:
+    tracker, playout, seen = make_tracker()
     tracker.begin(Source("Hello there, this is long."), 0, 0.0)
     tracker.end("spoken")
     tracker.begin(Source("And this was never heard."), 1, 0.0)
@@ -145,6 +145,6 @@ def test_a_barge_in_reports_the_text_that_was_heard_and_drops_what_waited() -> N
 
 
 def test_a_barge_in_into_silence_emits_nothing() -> None:
-    tracker, _, seen = tracked()
+    tracker, _, seen = make_tracker()
     assert tracker.discard(DiscardResult(-1, 0.0, (), 0, 2.0)) == SpeechDiscarded(None, 0.0, "")
     assert seen == []

@@ -77,7 +77,7 @@ def test_without_all_events_text_and_counters_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "named"),
+    ("message", "field"),
     [
         ("no json", "JSON"),
         ("[]", "message"),
@@ -93,6 +93,6 @@ def test_without_all_events_text_and_counters_are_left_out() -> None:
         ("[" * (8 * MAX_TEXT_CHARACTERS + 1), "characters; at most"),
     ],
 )
-def test_a_bad_message_is_refused_with_the_name_of_the_field(message: str, named: str) -> None:
-    with pytest.raises(BadCallMessage, match=named):
+def test_a_bad_message_is_refused_with_the_name_of_the_field(message: str, field: str) -> None:
+    with pytest.raises(BadCallMessage, match=field):
         parse_client_message(message)

@@ -132,7 +132,7 @@ def test_a_call_is_found_by_its_id_and_one_program_at_a_time_is_attached() -> No
             await asyncio.sleep(0)
             assert not waiting.done()
         assert (await waiting) is active_call
-        second = fixture.admit().open("a")  # Asterisk may use an id twice
+        second = fixture.admit().open("a")  # Asterisk may reuse an id
         assert fixture.registry.get("a").call is second
         with pytest.raises(CallUnknown, match="'b'"):
             fixture.registry.get("b")

@@ -40,30 +40,30 @@ FIRST, HELLO, HOW = chunk(0, 13), chunk(13, 20), chunk(20, 33)
 
 
 def ends_before(*chunks: AudioChunk, end_after: int) -> list[bool]:
-    """Return ``ends_before`` of each chunk, with ``end_after_sentence`` called before that many."""
+    """Return ``ends_before`` of each chunk; ``end_after_sentence`` is called before chunk ``end_after``."""
 
     async def scenario() -> list[bool]:
         answers = []
         async with TextFeed(Sink(), TEXT) as feed:
             await asyncio.sleep(0)
-            for number, one in enumerate(chunks):
+            for number, each in enumerate(chunks):
                 if number == end_after:
                     feed.end_after_sentence()
-                answers.append(feed.ends_before(one))
+                answers.append(feed.ends_before(each))
         return answers
 
     return asyncio.run(scenario())
 
 
-def test_speech_ends_before_no_chunk_unless_asked_to() -> None:
+def test_ends_before_is_false_without_end_after_sentence() -> None:
     assert ends_before(FIRST, HELLO, HOW, end_after=9) == [False, False, False]
 
 
-def test_speech_goes_on_to_the_end_of_the_sentence() -> None:
+def test_speech_continues_to_the_end_of_the_sentence() -> None:
     assert ends_before(FIRST, HELLO, HOW, end_after=1) == [False, False, True]
 
 
-def test_a_segment_that_has_begun_is_spoken_to_its_end() -> None:
+def test_a_started_segment_is_spoken_to_its_end() -> None:
     assert ends_before(FIRST, HELLO, HOW, HOW, HOW, end_after=3) == [False] * 5
 
 
@@ -103,7 +103,7 @@ def test_a_source_is_closed_when_the_feed_stops_before_its_end() -> None:
     asyncio.run(scenario())
 
 
-def test_an_error_of_the_source_that_is_not_asked_for_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unread_error_of_the_source_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def broken() -> AsyncIterator[str]:
         yield "One."
         raise ConnectionError("gone")

@@ -16,7 +16,7 @@ from vivavoce.tts_engine.errors import VivavoceError
 
 
 class FakeCall:
-    """A call that reads each utterance to its end, or to the next barge-in, and keeps what it read."""
+    """A call that reads each utterance to its end, or to the next barge-in, and records the text."""
 
     call_id = "fake"
 
@@ -79,7 +79,7 @@ async def _iterate(text: str | AsyncIterable[TextDelta]) -> AsyncGenerator[TextD
 
 
 class Recorder:
-    """What a queue reports."""
+    """Records the charges, failures and errors that a queue reports."""
 
     def __init__(self) -> None:
         self.charged: list[int] = []

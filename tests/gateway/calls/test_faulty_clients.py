@@ -1,4 +1,4 @@
-"""Faulty browsers and programs at a gateway, beside a neighbouring call that must not be affected."""
+"""Faulty browsers and programs at a gateway, and another call that they must not affect."""
 
 import asyncio
 import json
@@ -89,43 +89,43 @@ async def open_gateway() -> AsyncIterator[GatewayFixture]:
             await gateway.aclose()
 
 
-async def endless_sentences(written: list[str], over: asyncio.Event) -> AsyncIterator[str]:
-    """Yield a sentence as fast as it is spoken, until ``over``; add its words to ``written``."""
-    while not over.is_set():
+async def endless_sentences(written: list[str], finished: asyncio.Event) -> AsyncIterator[str]:
+    """Yield sentences at the pace of speech until ``finished``; add their words to ``written``."""
+    while not finished.is_set():
         written += SENTENCE.rstrip(". ").split()
         yield SENTENCE
         with suppress(TimeoutError):
             async with asyncio.timeout(SENTENCE_S):
-                await over.wait()
+                await finished.wait()
 
 
-def beside_a_neighbour(test: Callable[[GatewayFixture], Awaitable[None]]) -> None:
-    """Run a test during another call, of which every word must be heard."""
+def beside_another_call(test: Callable[[GatewayFixture], Awaitable[None]]) -> None:
+    """Run a test during another call, every word of which must be played."""
 
     async def run() -> None:
         async with asyncio.timeout(TIMEOUT_S), open_gateway() as fixture:
-            neighbour, written, heard, over = fixture.open_call("neighbour"), [], [], asyncio.Event()
-            neighbour.call.events.add_listener(
+            other, written, heard, finished = fixture.open_call("other"), [], [], asyncio.Event()
+            other.call.events.add_listener(
                 lambda event: heard.append(event.word.text) if isinstance(event, WordHeard) else None
             )
-            listening = asyncio.create_task(neighbour.call.speak(endless_sentences(written, over)))
+            speaking = asyncio.create_task(other.call.speak(endless_sentences(written, finished)))
             while not heard:
                 await asyncio.sleep(0.01)
             await test(fixture)
-            over.set()
-            assert await listening is UtteranceOutcome.SPOKEN
-            await neighbour.call.wait_played()
+            finished.set()
+            assert await speaking is UtteranceOutcome.SPOKEN
+            await other.call.wait_played()
             while len(heard) < len(written):
                 await asyncio.sleep(0.01)
             assert heard == written
-            assert [active_call.call for active_call in fixture.gateway.call_registry] == [neighbour.call]
-            neighbour.end("enough")
+            assert [active_call.call for active_call in fixture.gateway.call_registry] == [other.call]
+            other.end("done")
 
     with loopback_only():
         asyncio.run(run())
 
 
-async def good_offer(*, video: bool = False) -> str:
+async def valid_offer(*, video: bool = False) -> str:
     browser = RTCPeerConnection()
     browser.addTransceiver("video" if video else "audio", direction="recvonly")
     await browser.setLocalDescription(await browser.createOffer())
@@ -135,29 +135,29 @@ async def good_offer(*, video: bool = False) -> str:
 
 
 def with_candidates(sdp: str, count: int) -> str:
-    lines = [active_call for active_call in sdp.splitlines() if "candidate" not in active_call]
+    lines = [line for line in sdp.splitlines() if "candidate" not in line]
     lines += [f"a=candidate:{n} 1 udp {n + 1} 127.0.0.1 {20_000 + n} typ host" for n in range(count)]
     return "\r\n".join(lines) + "\r\n"
 
 
 def test_unusable_offers_are_refused_with_the_reason_and_do_not_count_as_calls() -> None:
     async def test(fixture: GatewayFixture) -> None:
-        sdp = await good_offer()
-        bad = {
+        sdp = await valid_offer()
+        invalid = {
             "no audio": "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n",
-            "no audio section;": await good_offer(video=True),
+            "no audio section;": await valid_offer(video=True),
             "bytes": sdp + "a=x:" + "y" * 1_000_000,
             "characters": sdp + "a=x:" + "y" * 100_000,
             "does not receive": sdp.replace("a=recvonly", "a=sendonly"),
             "cannot be answered": sdp.replace("a=ice-pwd", "a=ice-pw"),
         }
-        answers = await asyncio.gather(*(fixture.offer(one) for one in bad.values()))
-        for sentence, answer in zip(bad, answers, strict=True):
-            assert answer.status_code in (400, 413), sentence
-            assert sentence in answer.json()["error"]
-        assert len(fixture.gateway.call_registry._calls_by_leg) == 1  # the neighbour's
+        answers = await asyncio.gather(*(fixture.offer(sdp) for sdp in invalid.values()))
+        for reason, answer in zip(invalid, answers, strict=True):
+            assert answer.status_code in (400, 413), reason
+            assert reason in answer.json()["error"]
+        assert len(fixture.gateway.call_registry._calls_by_leg) == 1  # the other call
 
-    beside_a_neighbour(test)
+    beside_another_call(test)
 
 
 @pytest.mark.parametrize("candidates", [0, 200])
@@ -166,22 +166,22 @@ def test_browsers_that_never_connect_are_answered_and_removed(
 ) -> None:
     async def test(fixture: GatewayFixture) -> None:
         object.__setattr__(fixture.gateway.browser_calls.settings, "connect_s", 0.2)
-        sdp = with_candidates(await good_offer(), candidates)
-        registry, taken = fixture.gateway.call_registry, []
+        sdp = with_candidates(await valid_offer(), candidates)
+        registry, counts = fixture.gateway.call_registry, []
         admit = registry.admit
 
         def counted_admit(leg: Any, *, peer: str) -> None:
             admit(leg, peer=peer)
-            taken.append(len(registry._calls_by_leg))
+            counts.append(len(registry._calls_by_leg))
 
         monkeypatch.setattr(registry, "admit", counted_admit)
         answers = await asyncio.gather(*(fixture.offer(sdp) for _ in range(5)))
         assert [answer.status_code for answer in answers] == [200] * 5
-        assert len(taken) == 5 and min(taken) > 1  # beside the neighbour's
+        assert len(counts) == 5 and min(counts) > 1  # the other call and at least one of these
         await fixture.gateway.browser_calls.wait_idle()
         assert len(registry._calls_by_leg) == 1
 
-    beside_a_neighbour(test)
+    beside_another_call(test)
 
 
 def test_invalid_messages_of_a_program_are_answered_and_its_call_goes_on() -> None:
@@ -193,9 +193,9 @@ def test_invalid_messages_of_a_program_are_answered_and_its_call_goes_on() -> No
                 assert json.loads(await socket.recv())["type"] == "error"
             await socket.send(json.dumps({"type": "text", "text": "Still here. "}))
             assert json.loads(await socket.recv())["type"] == "speech_started"
-        leg.end("enough")
+        leg.end("done")
 
-    beside_a_neighbour(test)
+    beside_another_call(test)
 
 
 def test_text_for_a_call_that_has_ended_is_ignored() -> None:
@@ -212,30 +212,30 @@ def test_text_for_a_call_that_has_ended_is_ignored() -> None:
         assert (await fixture.client.post("/v1/calls/one/discard")).status_code == 404
         assert (await fixture.client.delete("/v1/calls/one")).status_code == 404
 
-    beside_a_neighbour(test)
+    beside_another_call(test)
 
 
 def test_the_end_of_a_call_ends_the_request_that_speaks_on_it() -> None:
     async def test(fixture: GatewayFixture) -> None:
-        leg, over = fixture.open_call("one"), asyncio.Event()
+        leg, finished = fixture.open_call("one"), asyncio.Event()
 
-        async def until_it_ends() -> AsyncIterator[bytes]:
+        async def endless_body() -> AsyncIterator[bytes]:
             yield b"Once more. "
-            while not over.is_set():
+            while not finished.is_set():
                 yield b"And so on. "
                 await asyncio.sleep(0.01)
 
-        speaking = asyncio.create_task(fixture.client.post("/v1/calls/one/speech", content=until_it_ends()))
+        speaking = asyncio.create_task(fixture.client.post("/v1/calls/one/speech", content=endless_body()))
         while not leg.active_call.attached:
             await asyncio.sleep(0.01)
         leg.end("gone")
-        while leg.active_call.attached:  # at once, not when the request has ended
+        while leg.active_call.attached:  # without waiting for the end of the request
             await asyncio.sleep(0.01)
-        over.set()
+        finished.set()
         answer = await speaking
         assert answer.json()["outcome"] in ("discarded", "cut short")
 
-    beside_a_neighbour(test)
+    beside_another_call(test)
 
 
 def test_a_program_that_stops_reading_is_detached_and_the_call_goes_on(
@@ -253,10 +253,10 @@ def test_a_program_that_stops_reading_is_detached_and_the_call_goes_on(
             await asyncio.sleep(0.005)
         async with fixture.attached_socket("one"):
             pass  # another program may attach
-        leg.end("enough")
+        leg.end("done")
         writer.close()
 
-    beside_a_neighbour(test)
+    beside_another_call(test)
 
 
 async def open_and_never_read(fixture: GatewayFixture, path: str) -> tuple[Any, asyncio.StreamWriter]:

@@ -1,4 +1,4 @@
-"""The outbox of a program on a socket: order, bounds, and its end."""
+"""The queue of messages to an attached program: order, bounds, and closing."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 KEY = KeyPressedMessage(type="dtmf", digit="1")
 
 
-def test_what_is_queued_comes_out_in_order_up_to_the_close() -> None:
+def test_messages_and_audio_are_read_in_order_up_to_the_close() -> None:
     async def test() -> None:
         outbox = Outbox()
         outbox.put(KEY)
@@ -43,7 +43,7 @@ def test_a_reader_waits_for_the_next_message() -> None:
     run(test())
 
 
-def test_of_too_much_audio_the_oldest_is_dropped() -> None:
+def test_excess_audio_drops_the_oldest() -> None:
     async def test() -> None:
         outbox = Outbox()
         for second in range(20):

@@ -1,0 +1,341 @@
+"""The AudioSocket call server over loopback sockets: invalid and slow peers, and concurrent calls."""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from contextlib import suppress
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from benches.browser_calls import ProcessFootprint
+from shared.calls.audiosocket_server import (
+    CALL_ID,
+    SILENCE,
+    FunctionAgent,
+    RunningServer,
+    SpeakingAgent,
+    call_id_message,
+    connect,
+    message,
+    run_server,
+)
+from vivavoce.adapters.audiosocket import call as audiosocket_call
+from vivavoce.gateway.calls.call import Call, CallSpeechOptions
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "vivavoce")
+    return caplog
+
+
+# Invalid peers
+
+
+GARBAGE = {
+    "an unknown kind": message(0x7F, b"bytes"),
+    "a second call id": call_id_message(9),
+    "a call id of the wrong length": message(0x01, b"short"),
+    "a zero-length audio message": message(0x10),
+    "65,535 bytes of audio": message(0x10, bytes(65_535)),
+    "an odd length": message(0x10, bytes(319)),
+    "an unknown DTMF digit": message(0x03, b"\xff"),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n",
+    "random bytes": random.Random(1).randbytes(4096),
+    "an error message": message(0xFF, b"\x01"),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+def test_an_invalid_message_ends_only_its_call_with_one_warning(
+    garbage: bytes, log: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with (
+            run_server() as server,
+            connect(server, call_id_message(1)) as good,
+            connect(server, call_id_message()) as bad,
+        ):
+            await bad.receive_packets(2)
+            await bad.send(garbage)
+            _, got_hangup = await bad.receive_all()
+            assert got_hangup
+            assert len(server.audiosocket.registry) == 1
+            await good.receive_packets(3)
+
+    asyncio.run(scenario())
+    warnings = [record for record in log.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert warnings[0].getMessage().startswith(f"Call {CALL_ID}: ")
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+def test_an_invalid_first_message_ends_the_connection(garbage: bytes) -> None:
+    async def scenario() -> None:
+        async with run_server(first_message_s=0.2) as server, connect(server, garbage) as bad:
+            packets, got_hangup = await bad.receive_all()
+            assert got_hangup
+            if garbage != GARBAGE["a second call id"]:
+                assert packets == []
+            assert len(server.audiosocket.registry) == 0
+
+    # A call id alone is valid, and only the agent ends such a call.
+    if garbage != GARBAGE["a second call id"]:
+        asyncio.run(scenario())
+
+
+def test_a_connection_without_a_call_id_is_ended_at_the_timeout(log: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with run_server(first_message_s=0.05) as server, connect(server) as peer:
+            assert await peer.receive_all() == ([], True)
+            assert server.metric("active_calls") == 0
+
+    asyncio.run(scenario())
+    assert "no call id within 0.05 s" in log.text
+
+
+def test_an_incomplete_message_ends_its_call_at_the_timeout(log: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with run_server(stalled_s=0.1) as server, connect(server, call_id_message()) as peer:
+            await peer.send(message(0x10, SILENCE)[:2])
+            _, got_hangup = await peer.receive_all()
+            assert got_hangup
+
+    asyncio.run(scenario())
+    assert f"Call {CALL_ID}: a message stayed incomplete for 0.1 s" in log.text
+
+
+def test_ulaw_labelled_as_16_bit_audio_ends_the_call_with_advice(log: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with run_server() as server, connect(server, call_id_message()) as peer:
+            for _ in range(10):
+                await peer.send(message(0x10, b"\xff" * 160))
+            _, got_hangup = await peer.receive_all()
+            assert got_hangup
+
+    asyncio.run(scenario())
+    assert "c(slin)" in log.text
+
+
+def test_messages_faster_than_a_phone_sends_them_end_their_call_only(log: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with (
+            run_server() as server,
+            connect(server, call_id_message(1)) as good,
+            connect(server, call_id_message()) as bad,
+        ):
+            await good.receive_packets(1)
+            await bad.send(message(0x03, b"1") * 20_000)
+            _, got_hangup = await bad.receive_all()
+            assert got_hangup
+            await good.receive_packets(3)
+
+    asyncio.run(scenario())
+    assert "messages came faster than a phone sends them" in log.text
+
+
+def test_a_peer_that_does_not_close_after_the_hangup_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audiosocket_call, "LINGER_S", 0.05)
+
+    async def scenario() -> None:
+        async with run_server(SpeakingAgent("One.")) as server, connect(server, call_id_message()) as peer:
+            assert (await peer.receive_all())[1]
+            await server.until(lambda: not server.audiosocket._server.calls)
+
+    asyncio.run(scenario())
+
+
+def test_data_received_after_the_hangup_is_ignored() -> None:
+    async def scenario() -> None:
+        async with run_server(SpeakingAgent("Bye.")) as server, connect(server, call_id_message()) as peer:
+            while (received := await peer.receive()) is not None and received[0] != 0x00:
+                await peer.send(message(0x10, SILENCE))
+            for _ in range(20):
+                await peer.send(message(0x10, SILENCE))
+            assert await peer.reader.read() == b""  # the end of the connection, not a reset
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_reads_late_loses_whole_messages_only(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with run_server() as server, connect(server, call_id_message(), receive_buffer=2304) as peer:
+            await peer.receive_packets(1)
+            peer.writer.transport.pause_reading()
+            await server.until(lambda: dropped_by(server) > 5)
+            peer.writer.transport.resume_reading()
+            for _ in range(60):
+                assert await peer.receive() == (0x10, SILENCE)
+            assert len(server.audiosocket.registry) == 1
+
+    asyncio.run(scenario())
+    assert " 0 dropped" not in log.text
+
+
+def test_a_peer_that_stops_reading_is_disconnected_at_the_timeout(log: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with (
+            run_server(stalled_s=0.2) as server,
+            connect(server, call_id_message(1)) as good,
+            connect(server, call_id_message(), receive_buffer=2304) as bad,
+        ):
+            bad.writer.transport.pause_reading()
+            await server.until(lambda: len(server.audiosocket.registry) == 2)
+            await server.until(lambda: len(server.audiosocket.registry) == 1)
+            await good.receive_packets(3)
+
+    asyncio.run(scenario())
+    assert f"Call {CALL_ID}: the peer has taken nothing for 0.2 s" in log.text
+    assert "the peer stopped reading" in log.text
+
+
+def dropped_by(server: RunningServer) -> int:
+    return sum(leg.dropped for leg in server.audiosocket._server.calls)
+
+
+# Writes to the transport
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__({"socket": sock, "peername": ("127.0.0.1", 1)})
+        self.written: list[bytes] = []
+        self.unsent = 0
+        self.aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def write_eof(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_fifty_calls_leak_no_task_file_thread_or_memory() -> None:
+    def is_at_most(now: ProcessFootprint, then: ProcessFootprint) -> bool:
+        return now.tasks <= then.tasks and now.files <= then.files and now.threads <= then.threads
+
+    async def one_call(server: RunningServer, number: int) -> None:
+        async with connect(server, call_id_message(number)) as peer:
+            await peer.receive_packets(2)
+            if number % 2:
+                await peer.send(message(0x00))
+                await peer.receive_all()
+        await server.until(lambda: not server.audiosocket._server.calls)
+
+    async def scenario() -> None:
+        async with run_server(SpeakingAgent("One two three.")) as server:
+            for number in range(10):
+                await one_call(server, number)
+            before = ProcessFootprint.now()
+            for number in range(50):
+                await one_call(server, number)
+            await server.until(lambda: is_at_most(ProcessFootprint.now(), before))
+            assert ProcessFootprint.now().resident_mb - before.resident_mb < 5
+
+    asyncio.run(scenario())
+
+
+def test_each_message_is_one_write_and_a_backlog_drops_whole_messages() -> None:
+    async def scenario() -> None:
+        async with run_server(stalled_s=0.2) as server:
+            with socket.socket() as sock:
+                transport = FakeTransport(sock)
+                leg = server.audiosocket._server.new_call()
+                leg.connection_made(transport)
+                leg.data_received(call_id_message())
+                server.audiosocket.clock.leave(leg)  # the test ticks it
+                start = leg._handler.call.playout.next_due()
+                for number in range(3):
+                    leg.tick(start + number * 0.02)
+                assert transport.written == [message(0x10, SILENCE)] * 3
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+                transport.unsent = 5 * 323
+                for number in range(3, 12):
+                    leg.tick(start + number * 0.02)
+                assert len(transport.written) == 3
+                assert not transport.aborted
+                transport.unsent = 0
+                leg.tick(start + 12 * 0.02)
+                assert len(transport.written) == 4
+                transport.unsent = 5 * 323
+                for number in range(13, 22):
+                    leg.tick(start + number * 0.02)
+                assert not transport.aborted  # the packet just written restarted the timeout
+                leg.tick(start + 22 * 0.02)
+                assert transport.aborted
+                assert leg.tick(start + 1) == 0
+                leg.connection_lost(None)
+
+    asyncio.run(scenario())
+
+
+# Concurrent calls
+
+
+TONES_HZ = tuple(range(300, 3300, 150))
+
+
+class ToneAgent:
+    """Speaks with a voice of its own for each call id below 20."""
+
+    async def run(self, call: Call) -> None:
+        tone = TONES_HZ[UUID(call.call_id).int]
+        await call.speak("la " * 10 + "la.", speech=CallSpeechOptions(voice=f"tone-{tone}"))
+
+
+async def send_garbage(server: RunningServer, seed: int) -> None:
+    generator = random.Random(seed)
+    for _ in range(5):
+        with suppress(ConnectionError, TimeoutError):
+            async with connect(
+                server, call_id_message(1000 + seed) if generator.random() < 0.7 else b""
+            ) as peer:
+                await peer.send(generator.choice(list(GARBAGE.values())))
+                await asyncio.sleep(generator.random() * 0.2)
+
+
+def test_twenty_calls_receive_only_their_own_voice_while_other_peers_send_garbage() -> None:
+    async def receive_audio(server: RunningServer, number: int) -> bytes:
+        async with connect(server, call_id_message(number)) as peer:
+            packets, got_hangup = await peer.receive_all()
+            assert got_hangup
+            return b"".join(packets)
+
+    async def scenario() -> list[bytes]:
+        agent = FunctionAgent(
+            lambda call: ToneAgent().run(call) if UUID(call.call_id).int < 20 else call.wait_closed()
+        )
+        async with run_server(agent, pitches_hz=TONES_HZ) as server:
+            async with asyncio.TaskGroup() as tasks:
+                receiving = [tasks.create_task(receive_audio(server, number)) for number in range(20)]
+                for seed in range(5):
+                    tasks.create_task(send_garbage(server, seed))
+            return [task.result() for task in receiving]
+
+    for number, pcm in enumerate(asyncio.run(scenario())):
+        levels = _levels_of_tones(pcm)
+        assert int(np.argmax(levels)) == number
+        others = np.delete(levels, number)
+        assert others.max() < levels[number] * 1e-3
+
+
+def _levels_of_tones(pcm: bytes) -> np.ndarray:
+    samples = np.frombuffer(pcm, "<i2").astype(np.float64)
+    loud = np.flatnonzero(np.abs(samples) > 1000)
+    middle = (loud[0] + loud[-1]) // 2
+    speech = samples[middle - 4000 : middle + 4000]  # 1 s: a whole number of periods of every tone
+    spectrum = np.abs(np.fft.rfft(speech * np.hanning(len(speech))))
+    return np.array([spectrum[tone] for tone in TONES_HZ])
