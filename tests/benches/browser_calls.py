@@ -1,24 +1,21 @@
 """Browser bench: measures calls from headless Chromium over loopback.
 
-The gateway runs in this process, the browser in its own, with the page that callers get. Times are measured
+The gateway runs in this process and the browser in its own, with the page of the gateway. Times are measured
 in the browser, at the output of the page's audio graph, with the output latency added.
 
-Audible after the token: tokens are sent at 40 a second over the data channel; measured from the token that
-completes the first clause to the first sample above -50 dBFS.
+Audible after the token: from the token that completes the first clause to the first sample above -50 dBFS;
+tokens are sent at 40 a second over the data channel.
 Sound stops: from the click, or from the first audible sample of speech into the microphone, to the last
 sample above -50 dBFS.
-Lost, concealed: the browser's own counters (getStats). Leaks: growth of tasks, open files, threads and
-resident memory of this process over calls that each spoke and hung up.
+Lost, concealed: the browser's counters (getStats). Leaks: growth of tasks, open files, threads and resident
+memory of this process over calls with one utterance each.
 """
 
 import asyncio
 import base64
 import contextlib
-import gc
-import os
 import socket
 import statistics
-import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +24,7 @@ import numpy as np
 from rich.console import Console
 
 from shared.chromium import BrowserTab, Chromium, loopback_only, open_chromium
+from shared.process_footprint import ProcessFootprint
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.browser.calls import BrowserCalls
@@ -46,8 +44,8 @@ from vivavoce.tts_engine.engine import Engine
 
 TOKENS_PER_S = 40
 WARM_UP_CALLS = 5
-_UTTERANCES = 20  # measured, after one that is not
-_INTERRUPTIONS = 10  # of each kind
+_UTTERANCES = 20  # measured; one more warms up
+_INTERRUPTIONS = 10  # by the button, and as many by speech
 _SHORT_CALLS = 50  # opened and closed, to find leaks
 _END_TIMEOUT_S = 30.0
 _MAX_CALLS = 100
@@ -66,10 +64,10 @@ _SENTENCES = (
 # Runs before the page's scripts: keeps references to its audio context, connection and data channel, and
 # replaces the microphone.
 _PAGE_PROBE_SCRIPT = """
-window.bench = { heard: [], audible: false };
+window.bench = { events: [], audible: false };
 {
 for (const kind of ["first-sound", "stopped", "onset", "offset"])
-  document.addEventListener("vivavoce:" + kind, ({ detail }) => bench.heard.push([kind, detail]));
+  document.addEventListener("vivavoce:" + kind, ({ detail }) => bench.events.push([kind, detail]));
 for (const [name, key] of [["AudioContext", "context"], ["RTCPeerConnection", "connection"]]) {
   const Original = window[name];
   window[name] = class extends Original { constructor(...a) { super(...a); bench[key] = this; } };
@@ -78,7 +76,7 @@ const send = RTCDataChannel.prototype.send;
 RTCDataChannel.prototype.send = function (data) {
   if (bench.channel !== this) this.addEventListener("message", ({ data }) => {
     const { type } = JSON.parse(data);
-    if (type === "speech_finished" || type === "error") bench.heard.push([type, {}]);
+    if (type === "speech_finished" || type === "error") bench.events.push([type, {}]);
   });
   bench.channel = this;
   return send.call(this, data);
@@ -91,20 +89,20 @@ for (const kind of ["onset", "offset"])
 bench.untilAudible = async () => {
   while (!bench.audible) await new Promise((done) => setTimeout(done, 5));
 };
-bench.soundsAt = (time) => { // time of a context's sample at the output, on performance's clock
+bench.outputTime = (time) => { // when a sample of the context is output, on performance's clock
   const { contextTime, performanceTime } = bench.context.getOutputTimestamp();
   return performanceTime + 1000 * (time - contextTime);
 };
 bench.next = async (kind, withinMs = 30000) => {
   for (let waited = 0; waited < withinMs; waited += 5) {
-    const found = bench.heard.find(([other]) => other === kind);
+    const found = bench.events.find(([other]) => other === kind);
     if (found) return found[1];
     await new Promise((done) => setTimeout(done, 5));
   }
   throw new Error(`no ${kind} within ${withinMs} ms`);
 };
 bench.say = async (tokens, completes, everyMs) => {
-  bench.heard.length = 0;
+  bench.events.length = 0;
   const start = performance.now();
   let completedAt = 0;
   for (let i = 0; i < tokens.length; i++) {
@@ -115,7 +113,7 @@ bench.say = async (tokens, completes, everyMs) => {
   }
   bench.channel.send(JSON.stringify({ type: "end" }));
   const { time } = await bench.next("onset");
-  return bench.soundsAt(time) - completedAt;
+  return bench.outputTime(time) - completedAt;
 };
 bench.speakInto = async (base64, sampleRate) => {
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
@@ -126,19 +124,19 @@ bench.speakInto = async (base64, sampleRate) => {
   await room.resume();
   source.connect(voice);
   await bench.untilAudible();
-  bench.heard.length = 0;
+  bench.events.length = 0;
   const spokenAt = performance.now();
   source.start();
   const { time } = await bench.next("offset");
-  return bench.soundsAt(time) - spokenAt;
+  return bench.outputTime(time) - spokenAt;
 };
 bench.interrupt = async () => {
   await bench.untilAudible();
-  bench.heard.length = 0;
-  const pressedAt = performance.now();
+  bench.events.length = 0;
+  const clickedAt = performance.now();
   document.getElementById("interrupt").click();
   const { time } = await bench.next("offset");
-  return bench.soundsAt(time) - pressedAt;
+  return bench.outputTime(time) - clickedAt;
 };
 bench.inbound = async () => {
   for (const entry of (await bench.connection.getStats()).values())
@@ -159,30 +157,6 @@ class BrowserReceiverStats:
     concealed: int  # samples at 48 kHz
     jitter_ms: float  # mean delay of the jitter buffer
     underruns: int  # counted by the server's playout
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessFootprint:
-    """Resources of this process."""
-
-    tasks: int
-    files: int
-    threads: int
-    resident_mb: float
-
-    @classmethod
-    def now(cls) -> "ProcessFootprint":
-        """Count after a garbage collection; without the executor's threads, which never end."""
-        gc.collect()
-        threads = [one for one in threading.enumerate() if not one.name.startswith("asyncio_")]
-        with open("/proc/self/statm", encoding="ascii") as file:
-            pages = int(file.read().split()[1])
-        return cls(
-            tasks=len(asyncio.all_tasks()),
-            files=len(os.listdir("/proc/self/fd")),
-            threads=len(threads),
-            resident_mb=pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
-        )
 
 
 @contextlib.asynccontextmanager
@@ -240,7 +214,7 @@ async def probed_tab(browser: Chromium, url: str, *init_scripts: str) -> AsyncIt
 
 
 async def start_call(tab: BrowserTab) -> None:
-    """Press Call, and wait until the call is up and the data channel open."""
+    """Press Call and wait until the call and its data channel are open."""
     await tab.run("document.getElementById('call').click()")
     await tab.wait_until("document.body.dataset.state === 'live' && bench.channel")
 
@@ -256,7 +230,7 @@ def measure(*, calls: int = 5, seconds: float = 30.0) -> BenchReport:
 
     Args:
         calls: number of calls whose packet loss is measured.
-        seconds: length of each.
+        seconds: length of each of these calls.
     """
     figures = asyncio.run(_measure(calls, seconds))
     return BenchReport(
@@ -305,17 +279,17 @@ async def _run_gateway() -> AsyncIterator[tuple[Gateway, str]]:
 
 
 async def _measure_latency(tab: BrowserTab, utterances: int) -> list[BenchFigure]:
-    took_ms = []
+    latencies_ms = []
     for number in range(utterances + 1):
         tokens = llm_tokens(_SENTENCES[number % len(_SENTENCES)] + " ")
         completes = next(index for index, token in enumerate(tokens) if "," in token)
-        took_ms.append(await tab.run(f"bench.say({tokens!r}, {completes}, {1000 / TOKENS_PER_S})"))
+        latencies_ms.append(await tab.run(f"bench.say({tokens!r}, {completes}, {1000 / TOKENS_PER_S})"))
         await tab.run("bench.next('speech_finished')")
         await asyncio.sleep(1.0)
-    took_ms = took_ms[1:]  # the first one also opens the audio output
+    latencies_ms = latencies_ms[1:]  # the first one also opens the audio output
     return [
-        BenchFigure("audible after the token, p50", _percentile(took_ms, 50), "ms", at_most=150.0),
-        BenchFigure("audible after the token, p95", _percentile(took_ms, 95), "ms"),
+        BenchFigure("audible after the token, p50", _percentile(latencies_ms, 50), "ms", at_most=150.0),
+        BenchFigure("audible after the token, p95", _percentile(latencies_ms, 95), "ms"),
     ]
 
 
@@ -336,10 +310,10 @@ async def _measure_stop(tab: BrowserTab, script: str) -> float:
     while True:
         await tab.run(f"bench.say([{_LONG_TEXT!r}], 0, 0)")
         await asyncio.sleep(0.8)
-        took_ms = float(await tab.run(script))
+        latencies_ms = float(await tab.run(script))
         await asyncio.sleep(1.5)  # until the interjection has ended and the gate is open again
-        if took_ms > 0:  # else it came in a pause of the speech
-            return took_ms
+        if latencies_ms > 0:  # otherwise the interruption hit a pause of the speech
+            return latencies_ms
 
 
 async def _measure_call(calls: BrowserCalls, url: str, seconds: float) -> BrowserReceiverStats:
@@ -348,7 +322,7 @@ async def _measure_call(calls: BrowserCalls, url: str, seconds: float) -> Browse
         await tab.run(f"bench.say([{text!r}], 0, 0)")
         await asyncio.sleep(seconds)
         inbound: dict[str, Any] = await tab.run("bench.inbound()")
-        *_, listed = calls.registry  # the last one: that of the previous browser may not be over yet
+        *_, listed = calls.registry  # the last: the call of the previous browser may not have ended yet
         return BrowserReceiverStats(
             lost=inbound["lost"],
             received=inbound["received"],
@@ -362,14 +336,16 @@ def _receiver_figures(stats: list[BrowserReceiverStats], seconds: float) -> list
     if not stats:
         return []
     name = f"{len(stats)} calls of {seconds:g} s"
-    concealed = [one.concealed for one in stats]
+    concealed = [each.concealed for each in stats]
     return [
-        BenchFigure(f"packets lost, {name}", sum(one.lost for one in stats), "", at_most=0),
-        BenchFigure(f"packets received, {name}", sum(one.received for one in stats), ""),
+        BenchFigure(f"packets lost, {name}", sum(each.lost for each in stats), "", at_most=0),
+        BenchFigure(f"packets received, {name}", sum(each.received for each in stats), ""),
         BenchFigure(f"concealed samples, median of {name}", statistics.median(concealed), "", at_most=0),
         BenchFigure(f"concealed samples, worst of {name}", max(concealed), ""),
-        BenchFigure(f"underruns, {name}", sum(one.underruns for one in stats), "", at_most=0),
-        BenchFigure(f"jitter buffer, mean of {name}", statistics.mean(one.jitter_ms for one in stats), "ms"),
+        BenchFigure(f"underruns, {name}", sum(each.underruns for each in stats), "", at_most=0),
+        BenchFigure(
+            f"jitter buffer, mean of {name}", statistics.mean(each.jitter_ms for each in stats), "ms"
+        ),
     ]
 
 

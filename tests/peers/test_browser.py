@@ -90,12 +90,12 @@ def test_an_interruption_stops_the_sound_and_strikes_out_the_rest(how: str) -> N
             await tab.run(how)
             await tab.wait_until("turns.querySelector('.cut .rest')?.textContent.length > 100")
             # Cleared only now: on a busy machine speech may have gaps before the interruption.
-            await tab.run("bench.heard.length = 0")
+            await tab.run("bench.events.length = 0")
             (active_call,) = fixture.calls.registry
             assert active_call.call.discarded_ms > 0
             await tab.wait_until("!bench.audible")
             await asyncio.sleep(0.6)  # discarded audio must not be heard when the gate opens
-            assert await tab.run("bench.heard.filter(([kind]) => kind === 'onset').length") == 0
+            assert await tab.run("bench.events.filter(([kind]) => kind === 'onset').length") == 0
             await type_in(tab, "Anew.")
             await tab.run("bench.next('onset')")
 

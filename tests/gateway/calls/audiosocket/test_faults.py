@@ -11,7 +11,6 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from benches.browser_calls import ProcessFootprint
 from shared.calls.audiosocket_server import (
     CALL_ID,
     SILENCE,
@@ -23,6 +22,7 @@ from shared.calls.audiosocket_server import (
     message,
     run_server,
 )
+from shared.process_footprint import ProcessFootprint
 from vivavoce.adapters.audiosocket import call as audiosocket_call
 from vivavoce.gateway.calls.call import Call, CallSpeechOptions
 
