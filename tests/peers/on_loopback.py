@@ -1,7 +1,7 @@
-"""Run a program so that nothing of it leaves this machine: ``python on_loopback.py PROGRAM [ARGUMENTS]``.
+"""Run a program with its traffic restricted to loopback: ``python on_loopback.py PROGRAM [ARGUMENTS]``.
 
-WebRTC is offered on 127.0.0.1 alone, which aioice leaves out by itself, and no name but this machine's is
-looked up: a STUN server or a phone provider's API is not to be reached from a test.
+WebRTC offers 127.0.0.1 alone, which aioice omits by default. Host names other than this machine's cannot be
+resolved, so a test reaches no STUN server and no phone provider's API.
 """
 
 import runpy
@@ -14,20 +14,20 @@ import aioice.ice
 LOOPBACK = {None, "", "localhost", "127.0.0.1", "::1", "0.0.0.0"}
 
 
-def stay_here() -> None:
-    """Patch this process."""
+def restrict_to_loopback() -> None:
+    """Patch name resolution and the ICE addresses of this process."""
     look_up = socket.getaddrinfo
 
-    def look_up_here(host: Any, *arguments: Any, **named: Any) -> Any:
+    def look_up_loopback(host: Any, *arguments: Any, **keywords: Any) -> Any:
         if host in LOOPBACK:
-            return look_up(host, *arguments, **named)
-        raise socket.gaierror(socket.EAI_NONAME, f"{host} is not this machine")
+            return look_up(host, *arguments, **keywords)
+        raise socket.gaierror(socket.EAI_NONAME, f"{host} is not a loopback name")
 
-    socket.getaddrinfo = look_up_here
+    socket.getaddrinfo = look_up_loopback
     aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: ["127.0.0.1"]
 
 
 if __name__ == "__main__":
-    stay_here()
+    restrict_to_loopback()
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -95,7 +95,7 @@ def python(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Path:
 
 
 class Server:
-    """A server with twenty voices, and the environment in which a program finds it."""
+    """A server with twenty voices, and the environment variables of programs that use it."""
 
     def __init__(self, port: int, key: str, backend: StandInBackend, sockets: DashScopeSocketApi) -> None:
         self.environment = {
@@ -186,9 +186,9 @@ def test_every_feature_of_the_sdk_works(python: Path, tmp_path: Path) -> None:
     found = results(tmp_path / "results.json")
     assert len(found) == CASES
 
-    said_s = 6 * 0.2 + 0.32 + 0.02
+    expected_s = 6 * 0.2 + 0.32 + 0.02
     for case in ("one_shot", "asynchronous", "http", "http_stream"):
-        assert said_s - 0.05 <= seconds(tmp_path / found[case]) <= said_s + 0.2, case
+        assert expected_s - 0.05 <= seconds(tmp_path / found[case]) <= expected_s + 0.2, case
     assert len(found["every_format"]) == 30
     for name in found["every_format"]:
         assert 0.4 <= seconds(tmp_path / name) <= 0.75, name
@@ -197,11 +197,11 @@ def test_every_feature_of_the_sdk_works(python: Path, tmp_path: Path) -> None:
     assert [word for word, _, _ in spoken["words"]] == ["One", "two", "three", "four", "Five", "six"]
     starts = [start for _, start, _ in spoken["words"]]
     assert starts == sorted(starts)
-    assert seconds(tmp_path / spoken["audio"]) == pytest.approx(said_s)
+    assert seconds(tmp_path / spoken["audio"]) == pytest.approx(expected_s)
     assert seconds(tmp_path / found["ssml"]) == pytest.approx(0.62)
 
     pooled = found["pool_of_20"]
-    for number, names in enumerate(pooled["said"]):
+    for number, names in enumerate(pooled["files"]):
         assert [pitch_of(tmp_path / name) for name in names] == [PITCHES[number]] * 3
     assert pooled["sockets"] == 20  # every connection of the pool was reused
 

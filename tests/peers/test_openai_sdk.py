@@ -1,9 +1,9 @@
 """Unmodified clients of OpenAI's API with only the base URL changed, and schemathesis on documented routes.
 
 The clients are OpenAI's SDKs for Python and Node, LiveKit's plugin and Pipecat's service. schemathesis sends
-requests that the OpenAPI document allows and forbids, and checks the answers against it. Each runs as a
-program in an environment of its own, made once beside .venv, which sees .venv's packages and holds only those
-that differ. Without a network the environment cannot be made, and the test is skipped.
+requests that the OpenAPI document allows and forbids, and checks the answers against it. Each runs in an
+environment of its own, which is created once in .venv-peers, sees the packages of .venv and contains only
+those that differ. Without a network the environment cannot be created, and the test is skipped.
 """
 
 import json
@@ -40,7 +40,7 @@ def server(gateway: dict[str, str]) -> tuple[str, str, str]:
 
 
 def python_with(requirement: str) -> str:
-    """Return a Python with the requirement and, apart from that, this one's packages."""
+    """Return a Python with the requirement and all packages of this one."""
     folder = ENVIRONMENTS / requirement.replace("==", "-")
     python = folder / "bin" / "python"
     done_mark = folder / ".made"
@@ -126,4 +126,4 @@ def test_schemathesis_finds_no_undocumented_answer(gateway: dict[str, str], tmp_
     paths = httpx.get(f"{url}/openapi.json").json()["paths"]
     count = sum(len(methods) for methods in paths.values()) - 1
     assert done.returncode == 0, done.stdout[-4_000:]
-    assert f"{count} selected / {count} total" in done.stdout  # all but /openapi.json, which it reads first
+    assert f"{count} selected / {count} total" in done.stdout  # every operation except /openapi.json

