@@ -31,15 +31,15 @@ _IDLE_CLOSED_S: Final = (58.0, 64.0)
 
 
 async def voice_isolation_figures() -> list[BenchFigure]:
-    """100 tasks of 20 clients at once, each with its own voice: count those that hear another voice."""
+    """Run 100 tasks of 20 concurrent clients with a voice each; count recordings with another voice."""
     async with _tone_server_process() as (url, _, key):
         client = DashScopeClient(url, key)
         await client.open(len(PITCHES_HZ))
-        heard = await asyncio.gather(*(_speak_tasks(client, pitch) for pitch in PITCHES_HZ))
+        recordings_by_voice = await asyncio.gather(*(_speak_tasks(client, pitch) for pitch in PITCHES_HZ))
         await client.aclose()
     mixed = sum(
         not _is_single_tone(pcm, pitch)
-        for recordings, pitch in zip(heard, PITCHES_HZ, strict=True)
+        for recordings, pitch in zip(recordings_by_voice, PITCHES_HZ, strict=True)
         for pcm in recordings
     )
     return [BenchFigure("DashScope, 100 tasks of 20 voices: failed or mixed up", mixed, "", at_most=0)]
@@ -49,8 +49,8 @@ async def _speak_tasks(client: DashScopeClient, pitch_hz: int) -> list[bytes]:
     recordings = []
     for _ in range(TASK_COUNT // len(PITCHES_HZ)):
         try:
-            pieces = client.speak(_words("one two three four"), f"tone-{pitch_hz}")
-            recordings.append(b"".join([audio async for audio in pieces]))
+            chunks = client.speak(_words("one two three four"), f"tone-{pitch_hz}")
+            recordings.append(b"".join([audio async for audio in chunks]))
         except VivavoceError:
             recordings.append(b"")  # counts as mixed up
     return recordings
@@ -61,10 +61,10 @@ async def _words(text: str) -> AsyncIterator[str]:
 
 
 async def idle_socket_figures() -> list[BenchFigure]:
-    """500 sockets with a key and without a task: memory of each, and when the server closes them."""
+    """Open 500 sockets without a task; measure the memory of each and when the server closes them."""
     async with _tone_server_process() as (url, pid, key):
         warm_up = DashScopeClient(url, key)
-        await warm_up.open(len(PITCHES_HZ))  # what the server allocates once
+        await warm_up.open(len(PITCHES_HZ))  # the server's one-time allocations
         await warm_up.aclose()
         before = _resident_kb(pid)
         opened = time.perf_counter()
@@ -95,8 +95,8 @@ async def _closed_after_s(socket: ClientConnection, opened: float) -> tuple[floa
 def _is_single_tone(pcm: bytes, pitch_hz: int) -> bool:
     """Whether every tenth of a second is that tone or silence, and at least six are the tone."""
     samples = np.frombuffer(pcm, "<i2").astype(np.float64)
-    pieces = samples[: len(samples) // 2400 * 2400].reshape(-1, 2400)
-    loud = pieces[np.abs(pieces).max(axis=1) > 1_000]
+    chunks = samples[: len(samples) // 2400 * 2400].reshape(-1, 2400)
+    loud = chunks[np.abs(chunks).max(axis=1) > 1_000]
     peaks = np.argmax(np.abs(np.fft.rfft(loud * np.hanning(2400), axis=1)), axis=1) * 10.0
     return bool(len(loud) >= 6 and (np.abs(peaks - pitch_hz) <= 20).all())
 
@@ -137,7 +137,7 @@ async def _serve_tone_voices(keys: Path) -> None:
 
 
 def measure() -> BenchReport:
-    """Run both, each with a server process of its own."""
+    """Run both measurements, each with a server process of its own."""
     figures = [*asyncio.run(voice_isolation_figures()), *asyncio.run(idle_socket_figures())]
     return BenchReport("DashScope's sockets", tuple(figures))
 

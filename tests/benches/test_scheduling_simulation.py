@@ -1,4 +1,4 @@
-"""Tests of the scheduling simulation: invariants under any load, and sums done by hand."""
+"""The scheduling simulation: invariants under load, and values calculated by hand."""
 
 import pytest
 
@@ -38,9 +38,9 @@ def test_every_listener_gets_all_audio(choose: SessionChooser) -> None:
     assert all(listener.first_s is not None and listener.first_s > 0 for listener in listeners)
 
 
-def test_a_single_listener_waits_for_its_ids_and_one_piece() -> None:
+def test_a_single_listener_waits_for_its_ids_and_one_chunk() -> None:
     (alone,) = simulate_load(SimulatedLoad(rate=1, requests=1))
-    # 28 ids, of which 15 are said while the second block of text is written, and a piece of one row.
+    # 28 ids, 15 of them decoded while the second block of text is written, and a chunk of one row.
     assert alone.first_s == pytest.approx(13 * 0.00205 + 0.016, abs=0.003)
     assert not alone.underruns
 
@@ -52,10 +52,10 @@ def test_a_simulation_is_deterministic() -> None:
 
 def test_new_listeners_wait_less_than_half_as_long_as_in_a_queue() -> None:
     load = SimulatedLoad(rate=20, requests=400)
-    ours, queue = (
+    deadline, queue = (
         sorted(each.first_s or 0 for each in simulate_load(load, order)) for order in (schedule, first_come)
     )
-    assert ours[380] < queue[380] / 2
+    assert deadline[380] < queue[380] / 2
 
 
 def test_waiting_requests_are_admitted_when_slots_are_free() -> None:
@@ -66,12 +66,11 @@ def test_overload_causes_underruns() -> None:
     assert any(listener.underruns for listener in simulate_load(SimulatedLoad(rate=50, requests=300)))
 
 
-def test_waiting_for_text_is_no_underrun() -> None:
-    (slow,) = simulate_load(
-        SimulatedLoad(rate=1, requests=1, words_per_s=1.0)
-    )  # 5 s of speech from 20 s of text
+def test_waiting_for_text_is_not_an_underrun() -> None:
+    # 5 s of speech from 20 s of text
+    (slow,) = simulate_load(SimulatedLoad(rate=1, requests=1, words_per_s=1.0))
     assert not slow.underruns
-    (resumed_s,) = slow.resumed_s  # after the first piece, until the last word
+    (resumed_s,) = slow.resumed_s  # between the first chunk and the last word
     assert resumed_s < 0.2
 
 
@@ -81,29 +80,31 @@ def test_stalled_text_does_not_delay_other_listeners() -> None:
     stalled = simulate_load(SimulatedLoad(rate=15, requests=200, stall=stall))
     smooth = simulate_load(SimulatedLoad(rate=15, requests=200))
     others = [
-        (one, without_stalls)
-        for one, without_stalls in zip(stalled, smooth, strict=True)
-        if one.stall is None
+        (each, without_stalls)
+        for each, without_stalls in zip(stalled, smooth, strict=True)
+        if each.stall is None
     ]
     assert len(others) == 180
-    assert not any(one.underruns for one, _ in others)
+    assert not any(each.underruns for each, _ in others)
     waits, waits_without_stalls = (
         sorted(each.first_s or 0.0 for each in group) for group in zip(*others, strict=True)
     )
     assert waits[171] < 1.1 * waits_without_stalls[171]
-    assert max(one.runs_dry_at - one.arrives_at for one, _ in others) < 10
+    assert max(each.runs_dry_at - each.arrives_at for each, _ in others) < 10
 
 
 @pytest.mark.slow
 def test_a_stalled_listener_gets_audio_as_soon_as_its_text_arrives() -> None:
     stall = TextStall(every=10, after_words=12, seconds=60.0)
-    stalled = [one for one in simulate_load(SimulatedLoad(rate=15, requests=200, stall=stall)) if one.stall]
+    stalled = [
+        each for each in simulate_load(SimulatedLoad(rate=15, requests=200, stall=stall)) if each.stall
+    ]
     assert len(stalled) == 20
-    for one in stalled:
-        assert not one.underruns
-        assert one.session.samples == 5 * 24_000
-        assert one.runs_dry_at - one.arrives_at > 60
-        (resumed_s,) = one.resumed_s
+    for each in stalled:
+        assert not each.underruns
+        assert each.session.samples == 5 * 24_000
+        assert each.runs_dry_at - each.arrives_at > 60
+        (resumed_s,) = each.resumed_s
         assert resumed_s < 0.3
 
 
@@ -111,7 +112,7 @@ def test_text_allows_ids_block_by_block_and_all_at_its_end() -> None:
     backend = SimulatedBackend(StepCostModel(), rows=ROWS, slots=1)
     slot = backend.open_slot(SlotRequest("silence", 1.0, 0))
 
-    def give(words: int, ending: BoundaryKind) -> int:
+    def add_segment(words: int, ending: BoundaryKind) -> int:
         segment = Segment(tuple(SpokenWord("x", "", 0, 1) for _ in range(words)), 0, 1, ending)
         (rendered,) = backend.step(0, [SlotTurn(slot, segment)])
         steps = 0
@@ -120,12 +121,12 @@ def test_text_allows_ids_block_by_block_and_all_at_its_end() -> None:
             steps += 1
         return steps
 
-    give(4, BoundaryKind.CLAUSE)
+    add_segment(4, BoundaryKind.CLAUSE)
     assert backend._open[slot].ids == 0
-    give(1, BoundaryKind.CLAUSE)
+    add_segment(1, BoundaryKind.CLAUSE)
     assert (backend._open[slot].ids, backend.stage(slot)) == (15, Stage.DECODE)
-    give(3, BoundaryKind.SENTENCE)
-    assert (backend._open[slot].ids, backend._open[slot].pieces) == (50, 2)
+    add_segment(3, BoundaryKind.SENTENCE)
+    assert (backend._open[slot].ids, backend._open[slot].chunks) == (50, 2)
 
 
 def test_a_step_sleeps_for_its_cost() -> None:
@@ -137,12 +138,11 @@ def test_a_step_sleeps_for_its_cost() -> None:
     assert slept == [pytest.approx(1.0001)]
 
 
-@pytest.mark.slow
-def test_the_bench_compares_three_orders_and_sets_targets_for_ours() -> None:
+def test_the_bench_compares_three_orders_and_sets_targets_for_the_deadline_order() -> None:
     report = measure(requests=300)
-    judged = [figure for figure in report.figures if figure.reached is not None]
-    assert [figure.reached for figure in judged] == [True, True]
-    assert all("ours" in figure.name for figure in judged)
+    with_targets = [figure for figure in report.figures if figure.reached is not None]
+    assert [figure.reached for figure in with_targets] == [True, True]
+    assert all("deadline" in figure.name for figure in with_targets)
     assert len(report.figures) == 1 + 3 * 3 * 5
 
 

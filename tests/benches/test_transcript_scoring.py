@@ -10,12 +10,12 @@ from vivavoce.tts_engine.chunk import Word
 from vivavoce.tts_engine.reading.english import number_words
 
 
-def wrong(reference: str, heard: str) -> int:
+def wrong_words(reference: str, heard: str) -> int:
     return score(reference, heard).count_wrong(MistakeKind.WORD)
 
 
 @pytest.mark.parametrize(
-    ("said", "written"),
+    ("spoken", "written"),
     [
         ("zero four one seven", "0417"),
         ("zero four one seven", "04 17"),
@@ -60,12 +60,12 @@ def wrong(reference: str, heard: str) -> int:
         ("three to five days", "3 to 5 days"),
     ],
 )
-def test_different_ways_to_write_the_same_words_are_right(said: str, written: str) -> None:
-    assert score(said, written).mistakes == ()
+def test_equivalent_spellings_have_no_mistakes(spoken: str, written: str) -> None:
+    assert score(spoken, written).mistakes == ()
 
 
 @pytest.mark.parametrize(
-    ("said", "written", "words"),
+    ("spoken", "written", "words"),
     [
         ("zero four one seven", "417", 1),
         ("zero four one seven", "0471", 2),
@@ -90,32 +90,32 @@ def test_different_ways_to_write_the_same_words_are_right(said: str, written: st
         ("nine a m to five p m", "9am to 5am", 1),
     ],
 )
-def test_a_wrong_digit_is_a_mistake(said: str, written: str, words: int) -> None:
-    assert wrong(said, written) == words
+def test_a_wrong_digit_is_a_mistake(spoken: str, written: str, words: int) -> None:
+    assert wrong_words(spoken, written) == words
 
 
 @given(st.text("0123456789", min_size=1, max_size=12), st.text("0123456789", min_size=1, max_size=12))
-def test_two_strings_of_digits_are_equal_only_if_they_are(first: str, second: str) -> None:
-    assert (wrong(number_words.digits(first), second) == 0) == (first == second)
+def test_digit_strings_match_only_if_they_are_equal(first: str, second: str) -> None:
+    assert (wrong_words(number_words.digits(first), second) == 0) == (first == second)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
-def test_two_numbers_are_equal_only_if_they_are(first: int, second: int) -> None:
-    assert (wrong(number_words.cardinal(first), f"{second:,}") == 0) == (first == second)
-    assert wrong(number_words.cardinal(first), str(first)) == 0
+def test_numbers_match_only_if_they_are_equal(first: int, second: int) -> None:
+    assert (wrong_words(number_words.cardinal(first), f"{second:,}") == 0) == (first == second)
+    assert wrong_words(number_words.cardinal(first), str(first)) == 0
 
 
 @given(st.integers(0, 99_999), st.integers(1, 99), st.integers(0, 99_999), st.integers(1, 99))
-def test_two_amounts_are_equal_only_if_they_are(units: int, cents: int, others: int, more: int) -> None:
-    said = f"{number_words.cardinal(units)} dollars and {number_words.cardinal(cents)} cents"
-    assert (wrong(said, f"${others:,}.{more:02}") == 0) == (units == others > 0 and cents == more)
+def test_amounts_match_only_if_they_are_equal(units: int, cents: int, others: int, more: int) -> None:
+    spoken = f"{number_words.cardinal(units)} dollars and {number_words.cardinal(cents)} cents"
+    assert (wrong_words(spoken, f"${others:,}.{more:02}") == 0) == (units == others > 0 and cents == more)
 
 
 def test_missing_additional_and_changed_words_are_counted() -> None:
-    assert wrong("please hold the line", "please hold the wine") == 1
-    assert wrong("please hold the line", "please hold line") == 1
-    assert wrong("please hold the line", "please do hold the line") == 1
-    assert wrong("please hold the line", "") == 4
+    assert wrong_words("please hold the line", "please hold the wine") == 1
+    assert wrong_words("please hold the line", "please hold line") == 1
+    assert wrong_words("please hold the line", "please do hold the line") == 1
+    assert wrong_words("please hold the line", "") == 4
     assert score("please hold the line", "").words == 4
 
 
@@ -125,7 +125,7 @@ def test_names_are_counted_separately() -> None:
     assert (result.names, result.count_wrong(MistakeKind.NAME)) == (1, 1)
 
 
-def test_a_mistake_holds_the_expected_and_the_heard_words() -> None:
+def test_a_mistake_contains_the_expected_and_the_recognised_words() -> None:
     (mistake,) = score("code is two two one", "Code is 21.").mistakes
     assert (mistake.expected, mistake.heard, mistake.words) == ("2", "", 1)
 
@@ -145,9 +145,9 @@ def test_sixty_sentences_have_references_in_plain_words() -> None:
 
 
 def test_word_times_are_compared_for_common_words() -> None:
-    spoken = [Word("Please", 0.0, 0.3, 0, 6), Word("hold", 0.4, 0.6, 7, 11), Word("on.", 0.6, 0.9, 12, 15)]
+    words = [Word("Please", 0.0, 0.3, 0, 6), Word("hold", 0.4, 0.6, 7, 11), Word("on.", 0.6, 0.9, 12, 15)]
     heard = [("Please", 0.02), ("uh", 0.3), ("hold", 0.35)]
-    assert word_time_errors_ms(spoken, heard) == pytest.approx([20, 50])
+    assert word_time_errors_ms(words, heard) == pytest.approx([20, 50])
 
 
 def test_canonical_words_are_lower_case_and_single_digits() -> None:

@@ -50,8 +50,8 @@ class SimulatedLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class _RenderedPiece:
-    """A rendered piece of audio. allowed_at: when the text that it needs was written."""
+class _RenderedChunk:
+    """A rendered chunk of audio. allowed_at: when the text that it needs was written."""
 
     seconds: float
     allowed_at: float
@@ -67,11 +67,11 @@ class SimulatedListener:
     stall: TextStall | None = None
     written: int = 0  # words
     runs_dry_at: float = 0.0  # when all audio taken is played
-    first_s: float | None = None  # from the text that allows the first piece to that piece
+    first_s: float | None = None  # from the text that allows the first chunk to that chunk
     gap_s: float = 0.0  # of silence while there was text to speak
     # From the text that ends a silence for lack of text to the audio, one for each such silence.
     resumed_s: list[float] = field(default_factory=list)
-    waiting_pieces: list[_RenderedPiece] = field(default_factory=list)  # rendered and not taken
+    waiting_chunks: list[_RenderedChunk] = field(default_factory=list)  # rendered and not taken
 
     @property
     def underruns(self) -> bool:
@@ -90,7 +90,7 @@ class SimulatedListener:
 
     @property
     def next_take_at(self) -> float:
-        """When the listener takes the next piece."""
+        """When the listener takes the next chunk."""
         return self.runs_dry_at - self.load.lead_s
 
 
@@ -151,10 +151,10 @@ class _Simulation:
         for listener in self._listeners.values():
             while listener.written < self._load.words and listener.next_word_at <= self._now:
                 self._write(listener)
-            while listener.waiting_pieces and listener.next_take_at <= self._now:
-                piece = listener.waiting_pieces.pop(0)
-                listener.session.unread_s -= piece.seconds
-                self._play(listener, piece)
+            while listener.waiting_chunks and listener.next_take_at <= self._now:
+                chunk = listener.waiting_chunks.pop(0)
+                listener.session.unread_s -= chunk.seconds
+                self._play(listener, chunk)
 
     def _write(self, listener: SimulatedListener) -> None:
         at, place = listener.next_word_at, listener.written
@@ -181,33 +181,33 @@ class _Simulation:
     def _deliver(self, listener: SimulatedListener, seconds: float) -> None:
         session = listener.session
         words = words_needed(session.chunks, listener.load.words)
-        piece = _RenderedPiece(seconds, listener.written_at(words - 1))
+        chunk = _RenderedChunk(seconds, listener.written_at(words - 1))
         session.chunks += 1
         session.samples += round(seconds * SAMPLE_RATE)
         session.unread_s += seconds
-        listener.waiting_pieces.append(piece)
+        listener.waiting_chunks.append(chunk)
         if session.first_audio_at is None:
             session.first_audio_at = listener.runs_dry_at = self._now
-            listener.first_s = self._now - piece.allowed_at
+            listener.first_s = self._now - chunk.allowed_at
 
-    def _play(self, listener: SimulatedListener, piece: _RenderedPiece) -> None:
-        if piece.allowed_at > listener.runs_dry_at:  # there was no text to speak until then
-            listener.resumed_s.append(self._now - piece.allowed_at)
+    def _play(self, listener: SimulatedListener, chunk: _RenderedChunk) -> None:
+        if chunk.allowed_at > listener.runs_dry_at:  # there was no text to speak until then
+            listener.resumed_s.append(self._now - chunk.allowed_at)
         else:
             listener.gap_s += max(0.0, self._now - listener.runs_dry_at)
-        listener.runs_dry_at = max(listener.runs_dry_at, self._now) + piece.seconds
+        listener.runs_dry_at = max(listener.runs_dry_at, self._now) + chunk.seconds
         listener.session.deadline = listener.runs_dry_at
 
     def _finish(self, listener: SimulatedListener) -> None:
-        """Play the pieces that are rendered and not taken."""
-        for piece in listener.waiting_pieces:
-            self._play(listener, piece)
+        """Play the chunks that are rendered and not taken."""
+        for chunk in listener.waiting_chunks:
+            self._play(listener, chunk)
 
     def _next_events(self) -> Iterable[float]:
         for listener in self._listeners.values():
             if listener.written < self._load.words:
                 yield listener.next_word_at
-            if listener.waiting_pieces:
+            if listener.waiting_chunks:
                 yield listener.next_take_at
         if self._arrivals_left and len(self._listeners) < self._backend.slots:
             yield self._arrivals_left[-1]

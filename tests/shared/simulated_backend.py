@@ -1,12 +1,12 @@
 """A backend without weights whose steps have a given cost, to test and simulate scheduling.
 
 It behaves like a language model of speech ids followed by a renderer: while text arrives, every 5 words allow
-15 speech ids; when it has ended, all ids are allowed. A piece of audio of 1 s needs 25 ids and 3 ids of
+15 speech ids; when it has ended, all ids are allowed. A chunk of audio of 1 s needs 25 ids and 3 ids of
 lookahead. Steps take no real time unless ``sleep`` is given.
 
     words       w w w w w | w w w w w | end
     ids         15 allowed  30          all
-    pieces      |<- 25 ->|3|            silence, 1 s each
+    chunks      |<- 25 ->|3|            silence, 1 s each
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from vivavoce.tts_engine.segmenter import BoundaryKind, Segmenter
 from vivavoce.tts_engine.voices.voices import Voice, Voices
 
 IDS_PER_S = 25
-PIECE_IDS = 25
+CHUNK_IDS = 25
 LOOKAHEAD_IDS = 3
 WORDS_PER_BLOCK, IDS_PER_BLOCK = 5, 15
 
@@ -47,7 +47,7 @@ class _SimulatedSlot:
     words: int = 0
     ended: bool = False
     ids: int = 0
-    pieces: int = 0
+    chunks: int = 0
 
     @property
     def total(self) -> int:
@@ -59,11 +59,11 @@ class _SimulatedSlot:
 
     @property
     def is_chunk_ready(self) -> bool:
-        """Whether the next piece can be rendered."""
-        rendered_ids = self.pieces * PIECE_IDS
+        """Whether the next chunk can be rendered."""
+        rendered_ids = self.chunks * CHUNK_IDS
         if self.ended and self.ids >= self.total:
             return rendered_ids < self.total
-        return self.ids >= rendered_ids + PIECE_IDS + LOOKAHEAD_IDS
+        return self.ids >= rendered_ids + CHUNK_IDS + LOOKAHEAD_IDS
 
     @property
     def is_drained(self) -> bool:
@@ -117,11 +117,11 @@ class SimulatedBackend:
         return self._rows[stage]
 
     def stage(self, slot: int) -> Stage:
-        """RENDER if the ids of the next piece are complete, else DECODE."""
+        """RENDER if the ids of the next chunk are complete, else DECODE."""
         return Stage.RENDER if self._open[slot].is_chunk_ready else Stage.DECODE
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        """Add one id to each slot, or render one piece of silence for each; all slots are in one stage."""
+        """Add one id to each slot, or render one chunk of silence for each; all slots are in one stage."""
         stage = self.stage(turns[0].slot)
         cost_s = self.cost.of(stage, len(turns))
         if self._sleep is not None:
@@ -129,9 +129,9 @@ class SimulatedBackend:
         return [_step_slot(self._open[turn.slot], turn, stage, cost_s / len(turns)) for turn in turns]
 
 
-def words_needed(piece: int, words: int) -> int:
-    """Words that must be written before a piece can be rendered. piece: from 0. words: in the whole text."""
-    ids = (piece + 1) * PIECE_IDS + LOOKAHEAD_IDS
+def words_needed(chunk: int, words: int) -> int:
+    """Words that must be written before a chunk can be rendered. chunk: from 0. words: in the whole text."""
+    ids = (chunk + 1) * CHUNK_IDS + LOOKAHEAD_IDS
     return min(words, -(-ids // IDS_PER_BLOCK) * WORDS_PER_BLOCK)
 
 
@@ -141,9 +141,9 @@ def _step_slot(slot: _SimulatedSlot, turn: SlotTurn, stage: Stage, cost_s: float
         slot.ended = turn.segment.ending is BoundaryKind.SENTENCE
     samples = 0
     if stage is Stage.RENDER:
-        ids = min(PIECE_IDS, slot.total - slot.pieces * PIECE_IDS) if slot.ended else PIECE_IDS
+        ids = min(CHUNK_IDS, slot.total - slot.chunks * CHUNK_IDS) if slot.ended else CHUNK_IDS
         samples = ids * SAMPLE_RATE // IDS_PER_S
-        slot.pieces += 1
+        slot.chunks += 1
     elif slot.ids < slot.allowed:
         slot.ids += 1
     return StepResult(np.zeros(samples, np.float32), (), slot.is_drained, device_s=cost_s)
