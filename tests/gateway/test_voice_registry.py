@@ -1,28 +1,31 @@
-"""Tests of the voice registry: names, owners, enrolment, and a folder of speakers."""
+"""The voice registry: names, owners, and enrolment."""
 
 import asyncio
 import contextlib
-import logging
-import threading
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike
 
 from shared.recordings import recording
 from shared.standin_backend import StandInBackend
-from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
+from shared.voice_registry_setup import (
+    ADMIN,
+    ANNA,
+    BO,
+    OPERATOR,
+    SPEAKER,
+    Encoder,
+    RegistrySetup,
+    created,
+    usable_ids,
+)
 from vivavoce.gateway.access.errors import ScopeMissing
-from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.gateway.voice_registry import OPENAI_VOICE_NAMES, NewVoice, VoicePolicy, VoiceRegistry
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.cosyvoice.front_end.recording import check_recording
-from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, Overloaded, UnknownVoice
@@ -31,63 +34,12 @@ from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
-ANNA = Grant("anna-key", frozenset({Scope.SPEAK, Scope.ENROLL}))
-BO = Grant("bo-key", frozenset({Scope.SPEAK, Scope.ENROLL}))
-SPEAKER = Grant("anna-key", frozenset({Scope.SPEAK}))
-ADMIN = Grant("admin-key", frozenset({Scope.ADMIN}))
-OPERATOR = Grant(ANONYMOUS_KEY_ID, frozenset(Scope))
-
-
-class Encoder:
-    """A fake encoder whose prompts hold the length and the loudness of a recording."""
-
-    def __init__(self, version: CosyVoiceVersion) -> None:
-        self.version = version
-        self.encoded_s: list[float] = []
-        self.may_continue = threading.Event()
-        self.may_continue.set()
-        self.is_encoding = threading.Event()
-
-    def enroll(self, samples: ArrayLike, sample_rate: int, transcript: str = "") -> VoicePrompt:
-        speech = check_recording(samples, sample_rate)
-        self.is_encoding.set()
-        assert self.may_continue.wait(30)
-        self.encoded_s.append(len(speech) / sample_rate)
-        loudness = np.full(192, np.abs(speech).max(), np.float32)
-        ids = np.full(25, len(speech) % 6561, np.int32)
-        return VoicePrompt(self.version, transcript, ids, np.zeros((80, 50), np.float32), loudness)
-
-
-class RegistrySetup:
-    """A registry over a store, and the encoder behind it."""
-
-    def __init__(
-        self, folder: Path, version: CosyVoiceVersion = CosyVoiceVersion.V2, policy: VoicePolicy | None = None
-    ) -> None:
-        self.encoder = Encoder(version)
-        self.store = VoiceStore(folder, version.value)
-        speakers = {name: np.zeros(192, np.float32) for name in ("first", "second")}
-        self.voices = BundleVoices(speakers, lambda: self.encoder, ("en",), self.store)  # type: ignore[arg-type,return-value]
-        self.registry = VoiceRegistry(self.voices, policy)
-
-    def close(self) -> None:
-        self.registry.close()
-        self.store.close()
-
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[RegistrySetup]:
     opened = RegistrySetup(tmp_path / "voices")
     yield opened
     opened.close()
-
-
-def created(setup: RegistrySetup, grant: Grant, name: str = "Anna", **about: str) -> str:
-    return asyncio.run(setup.registry.create(recording(), NewVoice(name, **about), grant)).id  # type: ignore[arg-type]
-
-
-def seen(setup: RegistrySetup, grant: Grant) -> list[str]:
-    return [voice.id for voice in setup.registry.usable_voices(grant)]
 
 
 # Names
@@ -150,8 +102,8 @@ def test_the_error_for_an_unknown_name_lists_the_voices(setup: RegistrySetup) ->
 
 
 def test_a_default_or_alias_without_a_voice_prevents_the_start(setup: RegistrySetup) -> None:
-    for policy in (VoicePolicy(default="nobody"), VoicePolicy(aliases={"alloy": "nobody"})):
-        with pytest.raises(UnknownVoice, match="nobody"):
+    for policy in (VoicePolicy(default="unknown"), VoicePolicy(aliases={"alloy": "unknown"})):
+        with pytest.raises(UnknownVoice, match="unknown"):
             asyncio.run(VoiceRegistry.open(setup.voices, policy))
 
 
@@ -177,9 +129,9 @@ def test_a_key_sees_its_own_voices_and_the_operators(setup: RegistrySetup) -> No
         created(setup, ADMIN),
         created(setup, OPERATOR),
     )
-    assert seen(setup, ANNA) == ["first", "second", annas, operators]
-    assert seen(setup, BO) == ["first", "second", bos, operators]
-    assert seen(setup, ADMIN) == ["first", "second", annas, bos, admins, operators]
+    assert usable_ids(setup, ANNA) == ["first", "second", annas, operators]
+    assert usable_ids(setup, BO) == ["first", "second", bos, operators]
+    assert usable_ids(setup, ADMIN) == ["first", "second", annas, bos, admins, operators]
 
 
 def test_another_keys_voice_is_reported_as_unknown(setup: RegistrySetup) -> None:
@@ -212,7 +164,7 @@ def test_a_key_changes_its_own_voices_and_an_administrator_all(setup: RegistrySe
         asyncio.run(setup.registry.remove(operators, ANNA))
     asyncio.run(setup.registry.remove(annas, ADMIN))
     asyncio.run(setup.registry.remove(operators, ADMIN))
-    assert seen(setup, ADMIN) == ["first", "second"]
+    assert usable_ids(setup, ADMIN) == ["first", "second"]
 
 
 def test_a_key_without_the_enrol_scope_changes_nothing(setup: RegistrySetup) -> None:
@@ -341,7 +293,7 @@ def test_a_temporary_voice_exists_while_it_is_used(setup: RegistrySetup) -> None
             async with setup.registry.temporary(recording(), new, BO) as second:
                 assert first == second
             assert setup.voices.speaker_profile(first).prompt is not None
-            assert seen(setup, ADMIN) == ["first", "second"]
+            assert usable_ids(setup, ADMIN) == ["first", "second"]
             with pytest.raises(UnknownVoice):
                 setup.registry.resolve(first, ANNA)
         assert first not in setup.voices
@@ -370,7 +322,7 @@ def test_a_model_without_cloning_names_the_models_with_it() -> None:
 
 
 def test_without_a_store_only_temporary_voices_are_cloned() -> None:
-    async def lent() -> bool:
+    async def make_temporary() -> bool:
         registry.check_cloning()
         async with registry.temporary(recording(), NewVoice(""), ANNA) as voice:
             return voice in voices
@@ -379,14 +331,14 @@ def test_without_a_store_only_temporary_voices_are_cloned() -> None:
     registry = VoiceRegistry(voices)
     with pytest.raises(BadRequest, match="'voice_store'"):
         asyncio.run(registry.create(recording(), NewVoice("Anna"), ANNA))
-    assert asyncio.run(lent())
+    assert asyncio.run(make_temporary())
     registry.close()
 
 
 def test_voices_of_another_version_are_not_listed(setup: RegistrySetup, tmp_path: Path) -> None:
     annas = created(setup, ANNA, "Anna")
     later = RegistrySetup(tmp_path / "voices", CosyVoiceVersion.V3)
-    assert seen(later, ANNA) == ["first", "second"]
+    assert usable_ids(later, ANNA) == ["first", "second"]
     assert later.registry.find(annas, ANNA).version == 2
     asyncio.run(later.registry.remove(annas, ANNA))
     later.close()
@@ -402,108 +354,9 @@ def test_a_server_opens_with_the_voices_of_its_settings(tmp_path: Path) -> None:
             async with contextlib.aclosing(await Gateway.open(named, engine=engine)) as gateway:
                 assert gateway.voices.resolve("alloy", ANNA) == "tone-880"
                 assert gateway.voices.resolve("reception", ANNA) == "tone-440"
-            with pytest.raises(UnknownVoice, match="voice_aliases: alloy: no voice 'nobody'"):
-                await Gateway.open(settings(voice_aliases={"alloy": "nobody"}), engine=engine)
+            with pytest.raises(UnknownVoice, match="voice_aliases: alloy: no voice 'unknown'"):
+                await Gateway.open(settings(voice_aliases={"alloy": "unknown"}), engine=engine)
             with pytest.raises(BadRequest, match="cannot clone voices"):
                 await Gateway.open(settings(speakers=tmp_path), engine=engine)
 
     asyncio.run(scenario())
-
-
-# A folder of speakers
-
-
-@pytest.fixture
-def speakers(tmp_path: Path) -> Path:
-    folder = tmp_path / "speakers"
-    folder.mkdir()
-    (folder / "anna.wav").write_bytes(recording(3.5))
-    (folder / "anna.txt").write_text("What Anna says.\n", "utf-8")
-    (folder / "bo.WAV").write_bytes(recording(4.0))
-    (folder / "README.md").write_text("no speaker")
-    return folder
-
-
-def enrolled(setup: RegistrySetup, folder: Path) -> int:
-    return asyncio.run(setup.registry.enroll_folder(folder))
-
-
-def test_speakers_of_a_folder_are_voices_of_the_operator(setup: RegistrySetup, speakers: Path) -> None:
-    assert enrolled(setup, speakers) == 2
-    assert seen(setup, BO) == ["first", "second", "anna", "bo"]
-    anna = setup.registry.find("anna", BO)
-    assert (anna.transcript, anna.about.owner, anna.about.provenance) == (
-        "What Anna says.",
-        "",
-        "speakers folder, anna.wav",
-    )
-
-
-def test_unchanged_speakers_are_not_encoded_again(
-    setup: RegistrySetup, speakers: Path, tmp_path: Path
-) -> None:
-    assert enrolled(setup, speakers) == 2
-    assert enrolled(setup, speakers) == 0
-    again = RegistrySetup(tmp_path / "voices")
-    assert enrolled(again, speakers) == 0
-    assert again.encoder.encoded_s == []
-    (speakers / "anna.txt").write_text("What Anna really says.", "utf-8")
-    assert enrolled(again, speakers) == 1
-    assert again.registry.find("anna", BO).transcript == "What Anna really says."
-    (speakers / "bo.WAV").write_bytes(recording(5.0))
-    assert enrolled(again, speakers) == 1
-    assert again.encoder.encoded_s == [3.5, 5.0]
-    again.close()
-
-
-def test_another_version_encodes_the_folder_again(
-    setup: RegistrySetup, speakers: Path, tmp_path: Path
-) -> None:
-    enrolled(setup, speakers)
-    later = RegistrySetup(tmp_path / "voices", CosyVoiceVersion.V3)
-    assert enrolled(later, speakers) == 2
-    assert later.registry.resolve("anna", BO) == "anna"
-    later.close()
-
-
-def test_a_bad_file_is_a_warning_and_does_not_prevent_the_start(
-    setup: RegistrySetup, speakers: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (speakers / "broken.mp3").write_bytes(b"not sound")
-    (speakers / "an id with spaces.wav").write_bytes(recording())
-    (speakers / "first.wav").write_bytes(recording())
-    (speakers / "latin.wav").write_bytes(recording())
-    (speakers / "latin.txt").write_bytes(b"\xe9t\xe9")
-    (speakers / "folder.wav").mkdir()
-    asyncio.run(setup.registry.create(recording(), NewVoice("Mine", voice_id="mine"), ANNA))
-    (speakers / "mine.wav").write_bytes(recording())
-    with caplog.at_level(logging.WARNING):
-        assert enrolled(setup, speakers) == 2
-    assert len(caplog.records) == 6
-    assert setup.registry.find("mine", ANNA).about.owner == "anna-key"
-
-
-def test_a_missing_folder_or_model_without_cloning_prevents_the_start(
-    setup: RegistrySetup, tmp_path: Path
-) -> None:
-    with pytest.raises(BadRequest, match="no such folder of speakers"):
-        asyncio.run(VoiceRegistry.open(setup.voices, speakers=tmp_path / "nowhere"))
-    with pytest.raises(BadRequest, match="cannot clone voices"):
-        asyncio.run(VoiceRegistry.open(StandInBackend().voices, speakers=tmp_path))
-
-
-def test_an_alias_may_be_a_speaker_of_the_folder(setup: RegistrySetup, speakers: Path) -> None:
-    policy = VoicePolicy(default="bo", aliases={"alloy": "anna"})
-    registry = asyncio.run(VoiceRegistry.open(setup.voices, policy, speakers))
-    assert registry.resolve(None, BO) == "bo"
-    assert registry.resolve("alloy", BO) == "anna"
-    registry.close()
-
-
-def test_two_servers_that_start_together_enrol_a_folder_once(tmp_path: Path, speakers: Path) -> None:
-    setups = [RegistrySetup(tmp_path / "voices") for _ in range(2)]
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda one: enrolled(one, speakers), setups))
-    assert [voice.id for voice in setups[0].store.list()] == ["anna", "bo"]
-    for setup in setups:
-        setup.close()

@@ -29,3 +29,7 @@ class ProcessFootprint:
             threads=len(threads),
             resident_mb=pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
         )
+
+    def is_at_most(self, other: "ProcessFootprint") -> bool:
+        """Whether tasks, files and threads are no more than those of ``other``; memory is not compared."""
+        return self.tasks <= other.tasks and self.files <= other.files and self.threads <= other.threads

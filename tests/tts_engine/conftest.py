@@ -1,8 +1,28 @@
-"""CosyVoice bundles with tiny random weights, made once for each test file. Only they import torch."""
+"""Fixtures: stand-in backends, and CosyVoice bundles with tiny random weights, made once for each test file.
 
+Only the bundles need torch.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from shared.engine_streams import MakeStandIn, Processes
+from shared.standin_backend import StandInBackend
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    processes = Processes()
+    yield processes
+    processes.close()
+
+
+@pytest.fixture(params=["here", "in a process"])
+def stand_in(request: pytest.FixtureRequest, processes: Processes) -> MakeStandIn:
+    """Makes stand-in backends, in this process or in a child process."""
+    return StandInBackend if request.param == "here" else processes.stand_in
 
 
 @pytest.fixture(scope="module", params=["V2", "V3"])

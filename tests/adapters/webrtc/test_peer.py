@@ -1,205 +1,29 @@
-"""``WebRtcPeer`` against a browser played by aiortc, in one process on loopback."""
+"""``WebRtcPeer`` and a browser by aiortc, in one process on loopback."""
 
 import asyncio
-import gc
 import os
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from aiortc import AudioStreamTrack, RTCPeerConnection, RTCSessionDescription
+from aiortc import AudioStreamTrack
 from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
 
-from shared.chromium import loopback_only
 from shared.event_loop import until
+from shared.process_footprint import ProcessFootprint
+from shared.webrtc_browser import (
+    TIMEOUT_S,
+    Browser,
+    RecordingListener,
+    connected,
+    run,
+    tone,
+)
 from vivavoce.adapters.webrtc.peer import RECEIVED_SAMPLE_RATE, WebRtcPeer, WebRtcPeerPolicy
 from vivavoce.adapters.webrtc.sdp_offer import MAX_CANDIDATES, InvalidOffer
-from vivavoce.adapters.webrtc.speech_track import SpeechTrack
-
-TIMEOUT_S = 30.0
-PACKET = 480  # samples, 20 ms
-
-
-@pytest.fixture(autouse=True)
-def only_loopback() -> Iterator[None]:
-    with loopback_only():
-        yield
-
-
-def tone(number: int, level: int = 8_000) -> bytes:
-    """Packet ``number`` of a continuous 500 Hz tone, 20 ms at 24 kHz."""
-    time_s = (number * PACKET + np.arange(PACKET)) / 24_000
-    return (level * np.sin(2 * np.pi * 500 * time_s)).astype("<i2").tobytes()
-
-
-class RecordingListener:
-    """A listener that records its callbacks."""
-
-    def __init__(self) -> None:
-        self.connected = asyncio.Event()
-        self.closed = asyncio.Event()
-        self.messages: list[str] = []
-        self.reasons: list[str] = []
-        self.pcm = bytearray()
-
-    def on_connected(self) -> None:
-        self.connected.set()
-
-    def on_message(self, message: str) -> None:
-        self.messages.append(message)
-
-    def on_audio(self, pcm: bytes) -> None:
-        self.pcm += pcm
-
-    def on_closed(self, reason: str) -> None:
-        self.reasons.append(reason)
-        self.closed.set()
-
-
-class ToneTrack(AudioStreamTrack):
-    """A microphone that delivers a 1 kHz tone, 8 kHz mono."""
-
-    _at = 0
-
-    async def recv(self) -> AudioFrame:
-        frame = await super().recv()
-        assert isinstance(frame, AudioFrame)
-        time_s = (self._at + np.arange(frame.samples)) / frame.sample_rate
-        self._at += frame.samples
-        frame.planes[0].update((10_000 * np.sin(2 * np.pi * 1_000 * time_s)).astype("<i2").tobytes())
-        return frame
-
-
-class Browser:
-    """A browser played by aiortc."""
-
-    def __init__(self) -> None:
-        self.connection = RTCPeerConnection()
-        self.channel = self.connection.createDataChannel("page")
-        self.opened = asyncio.Event()
-        self.messages: list[str] = []
-        self.levels: list[int] = []  # peak of each received frame
-        self._receiving: asyncio.Task[None] | None = None
-        self.channel.on("open", self.opened.set)
-        self.channel.on("message", self.messages.append)
-        self.connection.on("track", self._on_track)
-
-    def _on_track(self, track: Any) -> None:
-        self._receiving = asyncio.ensure_future(self._receive(track))
-
-    async def _receive(self, track: Any) -> None:
-        try:
-            while True:
-                frame = await track.recv()
-                self.levels.append(int(np.abs(frame.to_ndarray().astype(np.int32)).max()))
-        except MediaStreamError:
-            pass
-
-    async def offer(self) -> str:
-        await self.connection.setLocalDescription(await self.connection.createOffer())
-        return str(self.connection.localDescription.sdp)
-
-    async def accept(self, sdp: str) -> None:
-        await self.connection.setRemoteDescription(RTCSessionDescription(sdp, "answer"))
-
-    async def close(self) -> None:
-        await self.connection.close()
-        if self._receiving is not None:
-            self._receiving.cancel()
-            await asyncio.wait({self._receiving})
-
-
-@asynccontextmanager
-async def connected(**options: Any) -> AsyncIterator[tuple[Browser, WebRtcPeer, RecordingListener]]:
-    browser, listener = Browser(), RecordingListener()
-    browser.connection.addTrack(ToneTrack())
-    peer = await WebRtcPeer.answer(await browser.offer(), listener, **options)
-    await browser.accept(peer.answer_sdp)
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            await listener.connected.wait()
-            await browser.opened.wait()
-        yield browser, peer, listener
-    finally:
-        await peer.aclose()
-        await browser.close()
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
-
-
-# The track
-
-
-async def feed_and_read() -> list[tuple[int, bytes]]:
-    track = SpeechTrack()
-    read = []
-    for number in range(3):
-        track.feed(tone(number))
-        frame = await track.recv()
-        assert frame.sample_rate == 24_000
-        read.append((frame.pts, bytes(frame.planes[0])[: 2 * frame.samples]))
-    return read
-
-
-def test_a_track_sends_packets_unchanged_with_continuous_timestamps() -> None:
-    assert asyncio.run(feed_and_read()) == [(number * PACKET, tone(number)) for number in range(3)]
-
-
-def test_the_oldest_packet_is_dropped_and_counted_if_more_than_two_wait() -> None:
-    async def scenario() -> None:
-        track = SpeechTrack()
-        for number in range(5):
-            track.feed(tone(number))
-        left = [bytes((await track.recv()).planes[0]) for _ in range(2)]
-        assert left == [tone(3), tone(4)]
-        assert track.dropped == 3
-
-    run(scenario())
-
-
-def test_discarded_packets_are_not_sent() -> None:
-    async def scenario() -> None:
-        track = SpeechTrack()
-        track.feed(tone(0))
-        track.discard()
-        track.feed(tone(7))
-        assert bytes((await track.recv()).planes[0]) == tone(7)
-
-    run(scenario())
-
-
-def test_nothing_is_sent_between_packets() -> None:
-    async def scenario() -> None:
-        waiting = asyncio.create_task(SpeechTrack().recv())
-        done, _ = await asyncio.wait({waiting}, timeout=0.05)
-        assert not done
-        waiting.cancel()
-
-    run(scenario())
-
-
-def test_stopping_a_track_ends_pending_and_later_reads() -> None:
-    async def scenario() -> None:
-        track = SpeechTrack()
-        waiting = asyncio.create_task(track.recv())
-        await asyncio.sleep(0)
-        track.stop()
-        with pytest.raises(MediaStreamError):
-            await waiting
-        track.feed(tone(0))
-        track.stop()
-        with pytest.raises(MediaStreamError):
-            await track.recv()
-
-    run(scenario())
-
 
 # A call
 
@@ -213,7 +37,7 @@ async def speak(peer: WebRtcPeer, packets: int, *, level: int = 8_000) -> None:
 
 
 async def speak_until(peer: WebRtcPeer, condition: Callable[[], object], *, level: int = 8_000) -> None:
-    """Send speech until a condition holds; aiortc plays nothing of fewer than five packets."""
+    """Send speech until a condition holds; aiortc plays only five packets or more."""
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await speak(peer, 8, level=level)
@@ -300,7 +124,7 @@ def test_messages_arrive_in_both_directions_also_those_sent_before_the_channel_o
     run(scenario())
 
 
-def test_a_hang_up_of_the_browser_is_reported_once() -> None:
+def test_the_browser_s_hangup_is_reported_once() -> None:
     async def scenario() -> None:
         async with connected() as (browser, peer, listener):
             await browser.close()
@@ -316,10 +140,10 @@ def test_a_hang_up_of_the_browser_is_reported_once() -> None:
 def test_closing_ends_the_connection_of_the_browser() -> None:
     async def scenario() -> None:
         async with connected() as (browser, peer, listener):
-            peer.close("enough")
-            peer.close("twice")
+            peer.close("done")
+            peer.close("done again")
             await until(lambda: browser.connection.connectionState == "closed")
-        assert listener.reasons == ["enough"]
+        assert listener.reasons == ["done"]
 
     run(scenario())
 
@@ -363,7 +187,7 @@ def test_a_page_that_does_not_read_its_messages_is_closed() -> None:
             for number in range(1, 151):  # more than the limit, but read at once
                 peer.send_message("x" * 10_000)
                 await until(lambda number=number: len(browser.messages) == number)
-            browser.connection.sctp._handle_data = nothing  # type: ignore[method-assign, union-attr]
+            browser.connection.sctp._handle_data = ignore  # type: ignore[method-assign, union-attr]
             while not listener.closed.is_set():
                 peer.send_message("x" * 10_000)
                 await asyncio.sleep(0)
@@ -372,7 +196,7 @@ def test_a_page_that_does_not_read_its_messages_is_closed() -> None:
     run(scenario())
 
 
-async def nothing(*_: Any) -> None:
+async def ignore(*_: Any) -> None:
     pass
 
 
@@ -489,7 +313,7 @@ def test_cancelling_an_answer_at_any_step_leaves_no_task_file_or_thread() -> Non
         browser.connection.addTrack(AudioStreamTrack())
         offer = await browser.offer()
         await asyncio.sleep(0.1)
-        before = footprint()
+        before = ProcessFootprint.now()
         for steps in range(25):
             answering = asyncio.create_task(WebRtcPeer.answer(offer, listener))
             for _ in range(steps):
@@ -498,7 +322,7 @@ def test_cancelling_an_answer_at_any_step_leaves_no_task_file_or_thread() -> Non
             await asyncio.wait({answering})
             if not answering.cancelled():
                 await answering.result().aclose()
-        await until(lambda: is_at_most(footprint(), before))  # aiortc's tasks end a little later
+        await until(lambda: ProcessFootprint.now().is_at_most(before))  # aiortc's tasks end a little later
         await browser.close()
 
     run(scenario())
@@ -517,23 +341,7 @@ def test_a_browser_may_renegotiate_during_a_call() -> None:
     run(scenario())
 
 
-# Fifty calls
-
-
-def footprint() -> tuple[int, int, int]:
-    """Numbers of tasks, open files and threads; executor threads are not counted because they stay."""
-    gc.collect()
-    threads = [thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
-    return len(asyncio.all_tasks()), len(os.listdir("/dev/fd")), len(threads)
-
-
-def is_at_most(now: tuple[int, ...], then: tuple[int, ...]) -> bool:
-    return all(one <= other for one, other in zip(now, then, strict=True))
-
-
-def resident_mb() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+# Leaks
 
 
 async def one_call(number: int) -> None:
@@ -546,14 +354,16 @@ async def one_call(number: int) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads the resident memory from /proc")
-def test_fifty_calls_leave_no_task_file_thread_or_memory_behind() -> None:
+def test_fifty_calls_leak_no_task_file_thread_or_memory() -> None:
     async def scenario() -> None:
         for number in range(10):
             await one_call(number)
-        before, before_mb = footprint(), resident_mb()
+        before = ProcessFootprint.now()
         for number in range(50):
             await one_call(number)
-        await until(lambda: is_at_most(footprint(), before))
-        assert resident_mb() - before_mb < 12  # for 50 calls; aiortc itself grows by 0.05 MB a call at first
+        await until(lambda: ProcessFootprint.now().is_at_most(before))
+        assert (
+            ProcessFootprint.now().resident_mb - before.resident_mb < 12
+        )  # for 50 calls; aiortc grows by 0.05 MB a call at first
 
     run(scenario())

@@ -224,9 +224,6 @@ class FakeTransport(asyncio.Transport):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 def test_fifty_calls_leak_no_task_file_thread_or_memory() -> None:
-    def is_at_most(now: ProcessFootprint, then: ProcessFootprint) -> bool:
-        return now.tasks <= then.tasks and now.files <= then.files and now.threads <= then.threads
-
     async def one_call(server: RunningServer, number: int) -> None:
         async with connect(server, call_id_message(number)) as peer:
             await peer.receive_packets(2)
@@ -242,7 +239,7 @@ def test_fifty_calls_leak_no_task_file_thread_or_memory() -> None:
             before = ProcessFootprint.now()
             for number in range(50):
                 await one_call(server, number)
-            await server.until(lambda: is_at_most(ProcessFootprint.now(), before))
+            await server.until(lambda: ProcessFootprint.now().is_at_most(before))
             assert ProcessFootprint.now().resident_mb - before.resident_mb < 5
 
     asyncio.run(scenario())
