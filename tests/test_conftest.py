@@ -1,4 +1,4 @@
-"""In CI a skip is a failure; elsewhere it is a skip. Run in a pytest of its own."""
+"""The conftest turns skips into failures in CI only; checked in a separate pytest process."""
 
 import os
 import subprocess

@@ -39,7 +39,7 @@ ALLOWED_PACKAGES = {
     "adapters/audio/tempo.py": {"av"},  # FFmpeg's filters, in memory
     "adapters/audio/input_resampler.py": {"av"},  # frames of a WebRTC track
     "adapters/audiosocket/call.py": {"asyncio", "socket"},  # the connection of a call
-    "adapters/audiosocket/server.py": {"asyncio", "socket"},  # listens where its caller tells it to
+    "adapters/audiosocket/server.py": {"asyncio", "socket"},  # listens on the socket of its caller
 }
 PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
 # Standard library modules for I/O, clocks, threads and logs, which a protocol core does not import.
@@ -92,7 +92,7 @@ class Import:
     target: str  # absolute dotted name
     line: int
     lazy: bool  # imported inside a function or for types only
-    written: str  # the absolute name as it stands in the source, "" for a relative import
+    written: str  # the absolute name as written in the source, "" for a relative import
 
     @property
     def package(self) -> str:

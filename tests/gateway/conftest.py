@@ -1,4 +1,4 @@
-"""For tests of the gateway: time that costs none, and a clean environment."""
+"""Fixtures of the gateway's tests: virtual time, a stand-in voice, and an environment without settings."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class InstantSelector(selectors.DefaultSelector):
-    """Where a loop would wait for its next timer, time passes at once instead."""
+    """Advances a virtual clock to the next timer instead of waiting for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class InstantSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
         if not events:
-            assert timeout is not None, "the test waits for something that never comes"
+            assert timeout is not None, "the test waits without a timer"
             self.now += max(timeout, 0.0)
         return events
 
@@ -39,7 +39,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._instant.now
 
     def pass_time(self, seconds: float) -> None:
-        """As a stall does: timers find out afterwards."""
+        """Advance the clock like a stall of the loop: due timers run late."""
         self._instant.now += seconds
 
 
@@ -56,10 +56,10 @@ def run_virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
 
 @pytest.fixture
 def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every engine that is opened speaks in tones: a word is 0.2 s."""
+    """Every engine opened has the stand-in backend, whose words are tones of 0.2 s."""
     real_open = Engine.open
 
-    async def open_stand_in(*args: object, **named: object) -> Engine:
+    async def open_stand_in(*args: object, **keywords: object) -> Engine:
         return await real_open(backend=StandInBackend((440, 880)))
 
     monkeypatch.setattr(Engine, "open", open_stand_in)
@@ -67,7 +67,7 @@ def stand_in_voice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process for each recording takes a while; the decoder's own tests start them."""
+    """Decode recordings in this process, which is faster; the decoder's tests start processes."""
     monkeypatch.setattr("vivavoce.tts_engine.voices.recording._decode_in_subprocess", answer_bytes)
 
 

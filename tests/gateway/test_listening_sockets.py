@@ -1,4 +1,4 @@
-"""Bound sockets: their options, their addresses as text, and the sentences of a failure."""
+"""Bound sockets: options, addresses as text, and error messages."""
 
 import socket
 
@@ -31,7 +31,7 @@ def test_a_port_in_use_is_named() -> None:
             bind_socket("127.0.0.1", port)
 
 
-def test_another_failure_is_told_in_the_systems_words() -> None:
+def test_another_failure_is_reported_with_the_system_s_message() -> None:
     error = address_unavailable(("::1", 80), PermissionError(13, "Permission denied"))
     assert str(error) == "Cannot listen on [::1]:80: Permission denied."
 

@@ -31,8 +31,8 @@ from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
 CALL_ID = b"\x01\x00\x10" + UUID(int=7).bytes
 
 
-def settings(**changed: object) -> Settings:
-    return Settings(**({"http_port": 0, "audiosocket_port": 0, "agent": "none"} | changed))  # type: ignore[arg-type]
+def settings(**values: object) -> Settings:
+    return Settings(**({"http_port": 0, "audiosocket_port": 0, "agent": "none"} | values))  # type: ignore[arg-type]
 
 
 async def stand_in_engine() -> Engine:
@@ -141,7 +141,7 @@ def test_browser_calls_count_towards_max_calls_and_are_finished_at_shutdown() ->
     run(scenario)
 
 
-def test_a_finishing_gateway_is_not_ready_and_ends_its_calls() -> None:
+def test_a_gateway_that_finishes_is_not_ready_and_ends_its_calls() -> None:
     class Sentence:
         async def run(self, call: Call) -> None:
             await call.speak("one two three four. " * 50)
@@ -208,10 +208,10 @@ def test_an_unknown_voice_or_script_stops_the_start() -> None:
     run(scenario)
 
 
-# Signals, sent to the process of the test
+# Signals to the process of the test
 
 
-def serve_until_signalled(number: signal.Signals, **changed: object) -> list[str]:
+def serve_until_signalled(number: signal.Signals, **values: object) -> list[str]:
     """Serve, send a signal when ready, and return the announced lines."""
     announced: list[str] = []
 
@@ -219,7 +219,7 @@ def serve_until_signalled(number: signal.Signals, **changed: object) -> list[str
         announced.append(line)
         os.kill(os.getpid(), number)
 
-    asyncio.run(serve(settings(**changed), announce=announce))
+    asyncio.run(serve(settings(**values), announce=announce))
     return announced
 
 
@@ -247,7 +247,7 @@ def test_a_signal_during_the_start_ends_the_server(monkeypatch: pytest.MonkeyPat
     opened = Gateway.open
     closed: list[bool] = []
 
-    async def slow_open(*args: object, **named: object) -> Gateway:
+    async def slow_open(*args: object, **keywords: object) -> Gateway:
         os.kill(os.getpid(), signal.SIGTERM)
         try:
             await asyncio.sleep(60)
@@ -274,14 +274,14 @@ def test_a_second_signal_does_not_wait_for_sentences(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("stand_in_voice")
 def test_a_server_whose_clock_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def stopped(self: object) -> None:
-        raise ArithmeticError("no time")
+        raise ArithmeticError("the clock failed")
 
     monkeypatch.setattr("vivavoce.gateway.calls.clock.Clock.run", stopped)
-    with pytest.raises(ArithmeticError, match="no time"):
+    with pytest.raises(ArithmeticError, match="the clock failed"):
         asyncio.run(serve(settings(), announce=lambda line: None))
 
 
-# The real process
+# The server as a process
 
 
 def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
@@ -296,13 +296,13 @@ def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
         assert found, process.stderr.read()
         with socket.create_connection(("127.0.0.1", int(found[1]))) as sock:
             sock.sendall(CALL_ID)
-            heard = b"".join(iter(lambda: sock.recv(4096), b""))
+            received = b"".join(iter(lambda: sock.recv(4096), b""))
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
         log = process.stderr.read().decode()
-    assert heard.startswith(b"\x10\x01\x40")
-    assert heard.endswith(b"\x00\x00\x00")
-    assert len(heard.replace(b"\x00", b"")) > 5000
+    assert received.startswith(b"\x10\x01\x40")
+    assert received.endswith(b"\x00\x00\x00")
+    assert len(received.replace(b"\x00", b"")) > 5000
     assert "opened from" in log
     assert "closed after" in log
     assert "Hello" not in log

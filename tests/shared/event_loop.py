@@ -1,4 +1,4 @@
-"""For tests on an event loop: a coroutine as a test, and waiting until something is so."""
+"""Helpers of asynchronous tests: a coroutine as a test, and waiting for a condition."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Runs a coroutine as a test."""
+    """Decorator that runs a coroutine function as a test."""
 
     def run() -> None:
         asyncio.run(test())
@@ -15,8 +15,8 @@ def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]
     return run
 
 
-async def until(met: Callable[[], object], within_s: float = 30.0) -> None:
-    """Look again and again; TimeoutError where it is not so in time."""
+async def until(condition: Callable[[], object], within_s: float = 30.0) -> None:
+    """Wait until a condition is true. Raises TimeoutError after ``within_s`` seconds."""
     async with asyncio.timeout(within_s):
-        while not met():
+        while not condition():
             await asyncio.sleep(0.005)

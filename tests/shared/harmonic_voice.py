@@ -1,4 +1,4 @@
-"""A synthetic recording that passes as a voice: harmonics whose level rises and falls like speech."""
+"""A synthetic recording that voice checks accept: harmonics whose level varies like that of speech."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""For tests of voices that are made of what somebody uploads: a recording, as a file and as a URL."""
+"""A recording for tests of enrolled voices, as a file and as a data URL."""
 
 import base64
 import io
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def recording(seconds: float = 3.5, sample_rate: int = 16_000, level: float = 0.5) -> bytes:
-    """A WAV file of 220 Hz."""
+    """A WAV file with a tone of 220 Hz."""
     file = io.BytesIO()
     with wave.open(file, "wb") as output:
         output.setnchannels(1)
@@ -20,5 +20,5 @@ def recording(seconds: float = 3.5, sample_rate: int = 16_000, level: float = 0.
 
 
 def as_data_url(data: bytes) -> str:
-    """A WAV file where a URL is asked for."""
+    """The file as a data URL."""
     return "data:audio/wav;base64," + base64.b64encode(data).decode()

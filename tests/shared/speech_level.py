@@ -1,6 +1,6 @@
-"""For tests of how loud speech is: active speech level after ITU-T P.56.
+"""Active speech level after ITU-T P.56, for tests.
 
-Source: ITU-T P.56 (12/2011), method B: the level of speech while it is active, pauses apart.
+Source: ITU-T P.56 (12/2011), method B: the level of speech without its pauses.
 """
 
 import numpy as np
@@ -52,7 +52,7 @@ def _active_samples(above: NDArray[np.bool_], hangover: int) -> int:
 
 
 def _crossing(excess: NDArray[np.float64], level: NDArray[np.float64]) -> float:
-    """The level where the threshold stands the margin below it, linear between two thresholds."""
+    """The level that exceeds its threshold by the margin, interpolated between two thresholds."""
     below = np.flatnonzero(excess <= 0)
     if not len(below) or below[0] == 0:
         return float(level[-1 if not len(below) else 0])

@@ -1,4 +1,4 @@
-"""A policy, a recording, and shorthands for streams, for tests of CosyVoice on small random weights."""
+"""A policy, a recording and streams, for tests of CosyVoice on small random weights."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -32,10 +32,10 @@ async def collect(stream: Stream) -> list[AudioChunk]:
     return [chunk async for chunk in stream]
 
 
-async def speak(engine: Engine, pieces: Sequence[str], **how: Any) -> list[AudioChunk]:
-    async with engine.stream(**how) as stream:
-        for piece in pieces:
-            stream.push_text(piece)
+async def speak(engine: Engine, parts: Sequence[str], **options: Any) -> list[AudioChunk]:
+    async with engine.stream(**options) as stream:
+        for part in parts:
+            stream.push_text(part)
             await asyncio.sleep(0)
         stream.end_input()
         return await collect(stream)

@@ -62,7 +62,7 @@ def split_into_payloads(data: bytes, size: int = 160) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
-@pytest.mark.parametrize("law", [ulaw_encode, alaw_encode])
+@pytest.mark.parametrize("encoder", [ulaw_encode, alaw_encode])
 @pytest.mark.parametrize("level_db", [-60, -40, -20, -6])
 @pytest.mark.parametrize("signal", [voice, white_noise, dtmf_tone])
 def test_g711_labelled_as_16_bit_audio_is_detected_within_100_ms(

@@ -81,7 +81,7 @@ def test_a_caller_rejects_messages_that_a_server_must_not_send(message: bytes) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "longest"), [(0x10, 16_000), (0x12, 32_000), (0x13, 48_000), (0x14, 64_000)]
+    ("kind", "max_bytes"), [(0x10, 16_000), (0x12, 32_000), (0x13, 48_000), (0x14, 64_000)]
 )
 def test_a_message_has_at_most_one_second_of_audio(kind: int, max_bytes: int) -> None:
     whole = struct.pack("!BH", kind, max_bytes) + bytes(max_bytes)

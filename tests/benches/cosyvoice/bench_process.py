@@ -1,4 +1,4 @@
-"""Runs one part of a bench in a process of its own, because memory and threads of a process outlive a part.
+"""Runs one part of a bench in its own process, because memory and threads of a part stay in its process.
 
 The module is run as ``python -m MODULE FOLDER PART``; it prints a JSON line a figure, or one sentence on
 standard error.
@@ -32,7 +32,7 @@ def measure_in_process(module: str, folder: Path, part: str) -> list[BenchFigure
 
 
 def print_figures(figures: Iterable[BenchFigure]) -> int:
-    """Print a line a figure as they come; returns the exit code, 1 after a sentence on standard error."""
+    """Print each figure as a line; returns the exit code, 1 after an error message on standard error."""
     try:
         for figure in figures:
             print(json.dumps(asdict(figure)), flush=True)

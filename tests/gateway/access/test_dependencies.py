@@ -153,7 +153,7 @@ def test_a_rate_limited_request_gets_429_and_retry_after() -> None:
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
 
 
-def test_the_grant_is_made_on_the_event_loop(keys: KeysFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grant_is_created_on_the_event_loop(keys: KeysFile, monkeypatch: pytest.MonkeyPatch) -> None:
     on_loop: list[bool] = []
     grant = AccessControl.grant
 

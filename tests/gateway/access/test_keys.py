@@ -65,7 +65,7 @@ def test_a_changed_key_is_refused(file: KeysFile, change: object) -> None:
         file.check(change(key))  # type: ignore[operator]
 
 
-def test_a_refusal_never_says_what_is_wrong(file: KeysFile) -> None:
+def test_a_refusal_does_not_reveal_the_reason(file: KeysFile) -> None:
     key = add_key(file)
     revoked = add_key(file)
     file.revoke(revoked[3:11])

@@ -65,7 +65,7 @@ def test_an_amount_that_never_fits_is_no_matter_of_time() -> None:
     st.integers(1, 1000),
     st.lists(st.tuples(st.floats(0, 30), st.integers(1, 300)), max_size=60),
 )
-def test_no_pattern_of_use_gets_more_than_the_rate_plus_the_amount_of_a_minute(
+def test_no_pattern_of_requests_exceeds_the_rate_plus_the_amount_of_a_minute(
     per_minute: int, uses: list[tuple[float, int]]
 ) -> None:
     clock = Clock()

@@ -40,11 +40,11 @@ def test_a_server_that_is_not_ready_is_healthy() -> None:
     assert get("/healthz", reason="shutting down").status_code == 200
 
 
-def test_a_ready_server_says_so() -> None:
+def test_a_ready_server_reports_it() -> None:
     assert (get("/readyz").status_code, get("/readyz").json()) == (200, {"status": "ready"})
 
 
-def test_an_unready_server_says_why() -> None:
+def test_an_unready_server_reports_the_reason() -> None:
     answer = get("/readyz", reason="full")
     assert (answer.status_code, answer.json()) == (503, {"status": "unready", "reason": "full"})
 
@@ -57,7 +57,7 @@ def test_metrics_are_the_engines_in_prometheus_text_format() -> None:
     assert answer.headers["content-type"].startswith("text/plain; version=")
 
 
-def test_fastapis_pages_which_load_scripts_from_other_hosts_are_off() -> None:
+def test_fastapi_s_pages_which_load_scripts_from_other_hosts_are_disabled() -> None:
     assert {get(path).status_code for path in ("/docs", "/redoc", "/openapi.json")} == {404}
 
 

@@ -25,7 +25,7 @@ SECOND = bytes(RATE)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the window")
 
 
-def test_the_difference_to_the_widest_window_is_unread() -> None:
+def test_unread_bytes_are_the_difference_to_the_widest_window() -> None:
     unread = UnreadBytes()
     windows = (65_536, 60_000, 100_000, 0, 100_000)
     assert [unread.bytes_at(window) for window in windows] == [0, 5_536, 0, 100_000, 0]
@@ -97,7 +97,7 @@ def test_up_to_32_kib_of_a_slow_stream_may_be_unread() -> None:
 
 
 @on_linux
-def test_a_window_that_stays_smaller_delays_one_piece_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_that_stays_smaller_delays_one_write_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "MAX_HOLD_S", 0.02)
 
     async def test() -> None:
@@ -205,7 +205,7 @@ async def read(peer: socket.socket, count: int) -> bytes:
 
 @on_linux
 @pytest.mark.parametrize(("read_before", "buffer", "max_pieces"), [(1, 2**17, 25), (250, 2**22, 60)])
-def test_a_peer_that_stops_reading_gets_little_more_until_it_goes_on(
+def test_a_peer_that_stops_reading_is_sent_little_until_it_reads_again(
     read_before: int, buffer: int, max_pieces: int
 ) -> None:
     """Even if its window is so wide that its kernel does not advertise changes."""

@@ -86,7 +86,7 @@ def test_every_websocket_route_has_its_messages_in_the_document() -> None:
 
 
 @pytest.mark.parametrize("route", sorted(OPERATIONS))
-def test_every_operation_says_what_it_does_and_what_each_status_means(route: tuple[str, str]) -> None:
+def test_every_operation_and_status_has_a_description(route: tuple[str, str]) -> None:
     operation = OPERATIONS[route]
     assert operation["operationId"]
     assert operation["summary"]
@@ -106,7 +106,7 @@ def test_operation_ids_are_unique() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_errors_that_may_pass_carry_the_time_of_a_retry() -> None:
+def test_temporary_errors_have_a_retry_after_header() -> None:
     for (method, path), operation in OPERATIONS.items():
         for status in {"429", "503"} & set(operation["responses"]) - (
             {"503"} if path == "/readyz" else set()

@@ -52,7 +52,7 @@ _NON_CASE_PREFIXES = ("config", "manifest_")  # sizes of the reduced and of the 
 
 @dataclass(frozen=True, slots=True)
 class GoldenCaseResult:
-    """Result of one case, at the array that comes nearest to failing."""
+    """Result of one case: that of the array closest to its tolerance."""
 
     case: str
     array: str  # empty for a case without a check, which is a failure

@@ -32,7 +32,7 @@ def load_flow(folder: Path, version: CosyVoiceVersion, policy: FlowPolicy | None
 
 
 def check_noise(folder: Path) -> Iterator[Comparison]:
-    """Compare the stored beginning of the solver's noise with ours, number by number."""
+    """Compare the stored beginning of the solver's noise with the product's, number by number."""
     stored = read_arrays(folder, "rand_noise")["rand_noise"][0]
     flow = Flow(read_network_config(folder, CosyVoiceVersion.V3).flow)
     yield compare("rand_noise", "rand_noise", flow.noise(0, stored.shape[1]).T, stored, 0.0)

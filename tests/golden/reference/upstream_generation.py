@@ -88,7 +88,7 @@ class UpstreamBistreamGeneration(Generation):
             self._inputs += lm_inputs(LmInputKind.SPEECH, pop_front(self._prompt_speech, SPEECH_BLOCK_IDS))
 
     def _feed_block(self) -> bool:
-        """Add a block of text if one is due; False if it is due and has not come."""
+        """Add a block of text if one is due; returns False if it is due but not available."""
         filled = self.decoded[-1:] == [self.ids.fill]
         if not filled and (self.decoded or self._inputs != (START_INPUT,)):
             return True

@@ -1,4 +1,4 @@
-"""Tests of the packaged voice behind the engine: determinism, word times, pauses, unusual text."""
+"""The packaged voice in the engine: determinism, word times, pauses, unusual text."""
 
 import asyncio
 import unicodedata

@@ -1,4 +1,4 @@
-"""Tests of the eager flow runner's memory on a CPU: the voice's own memory is lent, or copied."""
+"""Tests of the eager flow runner's memory on a CPU: the voice's memory is shared or copied."""
 
 import sys
 
@@ -139,7 +139,7 @@ def test_a_step_that_needs_more_memory_than_is_free_raises_memory_error(
     with pytest.raises(MemoryError, match="bytes needed"):
         setup.step(sequence, 1)
     with pytest.raises(MemoryError, match="bytes needed"):
-        setup.runner.open_sentence(voice)  # which is lent, and would have to be copied
+        setup.runner.open_sentence(voice)  # its memory is shared and would have to be copied
     monkeypatch.setattr(flow_runner, "free_bytes", lambda device: chunk_bytes)
     assert setup.step(sequence, 1).shape[2] == 50
 
