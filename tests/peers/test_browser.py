@@ -9,15 +9,10 @@ import numpy as np
 import pytest
 
 from benches.browser_calls import hang_up, probed_call, start_call
-from shared.chromium import BrowserTab, find_chromium
-from shared.chromium_calls import BrowserFixture, with_browser
+from shared.chromium import BrowserTab
+from shared.chromium_calls import LONG, BrowserFixture, needs_chromium, type_in, with_browser
 
-pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: apt-get install chromium")
-LONG_TEXT = "one two three four five six seven eight nine ten eleven twelve " * 20  # longer than any test
-
-
-async def type_in(tab: BrowserTab, text: str) -> None:
-    await tab.run(f"text.value = {text!r}; say.requestSubmit()")
+pytestmark = needs_chromium
 
 
 async def measure_pitch(tab: BrowserTab) -> float:
@@ -65,7 +60,7 @@ def test_typed_text_is_spoken_in_the_chosen_voice_and_the_current_word_is_marked
         async with probed_call(fixture.browser, fixture.url) as tab:
             await tab.run("voice.value = 'tone-660'; voice.dispatchEvent(new Event('change'))")
             await tab.run(RECORD_TRANSCRIPT)
-            await type_in(tab, LONG_TEXT)
+            await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
             await tab.wait_until("marked.includes('one two |three')")
             assert await measure_pitch(tab) == pytest.approx(660, abs=6)
@@ -88,7 +83,7 @@ def test_an_interruption_stops_the_sound_and_strikes_out_the_rest(interruption: 
 
     async def scenario(fixture: BrowserFixture) -> None:
         async with probed_call(fixture.browser, fixture.url) as tab:
-            await type_in(tab, LONG_TEXT)
+            await type_in(tab, LONG)
             await tab.run("bench.next('onset')")
             await tab.wait_until("turns.querySelector('mark')?.textContent")
             await tab.run(interruption)
@@ -150,9 +145,9 @@ def test_a_call_can_be_made_with_the_keyboard_alone() -> None:
         assert await tab_stops(tab, 1) == ["call"]
         await press_key(tab, "Enter")
         await tab.wait_until("document.body.dataset.state === 'live' && document.activeElement === text")
-        for key in LONG_TEXT[:20]:
+        for key in LONG[:20]:
             await press_key(tab, key)
-        await tab.run(f"text.value += {LONG_TEXT!r}")
+        await tab.run(f"text.value += {LONG!r}")
         await press_key(tab, "Enter")
         await tab.wait_until("window.sounded && turns.querySelector('mark')?.textContent")
         await press_key(tab, "Escape")
@@ -252,7 +247,7 @@ def test_closing_a_tab_ends_its_call_and_does_not_affect_another() -> None:
         async with probed_call(fixture.browser, fixture.url) as other:
             async with probed_call(fixture.browser, fixture.url) as tab:
                 (active_call, _) = fixture.calls.registry
-                await type_in(other, LONG_TEXT)
+                await type_in(other, LONG)
                 await other.run("bench.next('onset')")
                 await tab.run("bench.connection.onconnectionstatechange = null")
             while len(fixture.calls.registry) == 2:
@@ -264,7 +259,7 @@ def test_closing_a_tab_ends_its_call_and_does_not_affect_another() -> None:
             transcripts = [state.replace("|", "").split() for state in states if state[-1] != "|"]
             first = len(transcripts[0])
             # Every word was marked.
-            assert transcripts == [LONG_TEXT.split()[: first + word] for word in range(len(transcripts))]
+            assert transcripts == [LONG.split()[: first + word] for word in range(len(transcripts))]
             assert await other.run("turns.querySelector('.cut')") is None
             assert (await other.run("bench.inbound()"))["lost"] == 0
 

@@ -4,10 +4,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from shared.chromium import find_chromium
-from shared.chromium_calls import BrowserFixture, with_browser
+from shared.chromium_calls import BrowserFixture, needs_chromium, with_browser
 
-pytestmark = pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: apt-get install chromium")
+pytestmark = needs_chromium
 
 # The steps of Pipecat's SmallWebRTC transport in a browser.
 SMALL_WEBRTC_CLIENT = """(async () => {

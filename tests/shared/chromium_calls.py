@@ -1,4 +1,4 @@
-"""Browser calls from headless Chromium for tests: a server with its page, and a browser."""
+"""Calls from headless Chromium to a server with the stand-in backend, for tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -6,14 +6,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from benches.browser_calls import serve_browser_calls
-from shared.chromium import Chromium, loopback_only, open_chromium
+from shared.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine
 
+needs_chromium = pytest.mark.skipif(
+    find_chromium() is None, reason="needs Chromium: apt-get install chromium"
+)
+
 TIMEOUT_S = 180.0
+LONG = "one two three four five six seven eight nine ten eleven twelve " * 20  # longer than any test
 
 
 @dataclass
@@ -39,3 +46,8 @@ def with_browser(test: Callable[[BrowserFixture], Awaitable[None]], **settings: 
             await test(opened)
 
     asyncio.run(run())
+
+
+async def type_in(tab: BrowserTab, text: str) -> None:
+    """Type ``text`` and press Speak."""
+    await tab.run(f"text.value = {text!r}; say.requestSubmit()")

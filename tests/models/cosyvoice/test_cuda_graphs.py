@@ -21,7 +21,7 @@ class Pair:
     numbers: tuple[Tensor, Tensor]
 
 
-def test_a_staging_buffer_is_one_piece_of_memory_shaped_like_its_template() -> None:
+def test_a_staging_buffer_is_contiguous_and_shaped_like_its_template() -> None:
     template = Pair(torch.tensor([True, False, True]), (torch.arange(5), torch.full((2, 3), 0.5).double()))
     staging = StagingBuffer(template, CPU)
     assert torch.equal(staging.on_device_tensors.flags, template.flags)
@@ -62,7 +62,7 @@ def test_counts_are_rounded_up_to_buckets() -> None:
         assert {bucket(count, max_count) for count in range(1, max_count + 1)} == set(buckets(max_count))
 
 
-def test_a_replay_uses_the_present_contents_of_its_tensors() -> None:
+def test_a_replay_uses_the_current_contents_of_its_tensors() -> None:
     x = torch.ones(2)
     graph = StepGraph(lambda: 2 * x, CPU, None)
     assert graph.replay().tolist() == [2, 2]

@@ -87,7 +87,7 @@ def test_a_convolution_with_kernel_1_is_a_product() -> None:
     assert torch.allclose(pointwise(x), expected, atol=1e-5)
 
 
-def test_no_weight_is_held_twice() -> None:
+def test_no_weight_is_stored_twice() -> None:
     network = nn.ModuleList(
         [Linear(3, 2), CausalConv(3, 5, 4), QkvProjection(6, 4, True, ("q", "k", "v")), PointwiseConv(3, 2)]
     )

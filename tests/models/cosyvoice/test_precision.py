@@ -91,7 +91,7 @@ def test_a_processor_without_vnni_uses_digits_of_7_bits(
 
 
 @pytest.mark.parametrize("precision", Precision)
-def test_zero_rows_and_zero_values_are_multiply(precision: Precision) -> None:
+def test_zero_rows_and_zero_values_give_zero_products(precision: Precision) -> None:
     assert product(precision, torch.zeros(8, 16), torch.zeros(0, 16)).shape == (0, 8)
     assert torch.equal(product(precision, noise(8, 16), torch.zeros(1, 16))[0], torch.arange(8.0))
     assert torch.equal(product(precision, torch.zeros(8, 16), noise(1, 16))[0], torch.arange(8.0))

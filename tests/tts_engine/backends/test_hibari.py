@@ -158,7 +158,19 @@ def test_characters_that_cannot_be_spoken_are_skipped(backend: HibariBackend, te
     run(test())
 
 
-def test_a_very_long_word_is_spoken_in_bounded_pieces(backend: HibariBackend) -> None:
+def test_text_in_a_script_that_the_voice_cannot_read_is_silence(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with engine_of(backend) as engine:
+            chunks = await speak(
+                engine, "\u4f60\u597d\uff0c\u4e16\u754c\u3002 \u0645\u0631\u062d\u0628\u0627."
+            )
+            assert chunks[-1].final
+            assert not samples_of(chunks).any()
+
+    run(test())
+
+
+def test_a_very_long_word_is_spoken_in_bounded_chunks(backend: HibariBackend) -> None:
     async def test() -> None:
         async with engine_of(backend) as engine, engine.stream() as stream:
             stream.push_text("a" * 100_000)

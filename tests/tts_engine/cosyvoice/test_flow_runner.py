@@ -28,7 +28,7 @@ VOICE_IDS = 50
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
-    pytest.mark.skipif(sys.platform != "linux", reason="memory is lent only where pages can be released"),
+    pytest.mark.skipif(sys.platform != "linux", reason="memory is shared only where pages can be released"),
 ]
 
 
@@ -99,7 +99,7 @@ def test_concurrent_sentences_of_a_voice_do_not_affect_each_other(setup: FlowSet
     assert torch.equal(second_mel, alone[1])
 
 
-def test_lent_memory_counts_for_the_sentence_and_not_for_the_voice(setup: FlowSetup) -> None:
+def test_shared_memory_counts_for_the_sentence_and_not_for_the_voice(setup: FlowSetup) -> None:
     voice = setup.voice()
     assert setup.runner.prepared_voice_ids(voice) == setup.runner.copied_voice_ids(VOICE_IDS) == VOICE_IDS
     sequence = setup.runner.open_sentence(voice)
@@ -109,7 +109,7 @@ def test_lent_memory_counts_for_the_sentence_and_not_for_the_voice(setup: FlowSe
     assert setup.runner.prepared_voice_ids(voice) == VOICE_IDS + 25  # and the pages of a first chunk
 
 
-def test_a_sentence_that_outgrows_lent_memory_returns_it(setup: FlowSetup) -> None:
+def test_a_sentence_that_outgrows_the_shared_memory_returns_it(setup: FlowSetup) -> None:
     voice = setup.voice()
     long, other = setup.runner.open_sentence(voice), setup.runner.open_sentence(setup.voice())
     setup.sentence(long, 1, chunks=RESERVE // 50)

@@ -87,7 +87,7 @@ def test_the_next_sentence_is_a_new_generation() -> None:
     assert second == [(32, 57), (57, 64)]
 
 
-def test_a_piece_that_does_not_fit_begins_a_sentence_of_its_own() -> None:
+def test_a_segment_that_does_not_fit_begins_another_sentence() -> None:
     one = new_session(max_text_ids=12)
     one.begin(segment("ten letter", BoundaryKind.CLAUSE), 0.0)
     speak(one)

@@ -1,28 +1,24 @@
-"""Recordings in native-stream configurations: made into temporary voices in time, kept, and removed."""
+"""Recordings in native-stream configurations: temporary voices are made, shared and removed."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from shared.event_loop import until
-from shared.recordings import as_data_url, recording
-from shared.tones import pitch_of
-from vivavoce.gateway.access.access_control import AccessControl
-from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.native_stream.socket_api import PATH
+from shared.recording_streams import (
+    BUNDLED_VOICES,
+    LOCAL,
+    REFERENCE,
+    RecordingHost,
+    open_stream,
+    wait_voices_removed,
+)
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
-
-BUNDLED_VOICES = 2  # of the backend
 
 
 @pytest.fixture
@@ -37,92 +33,6 @@ def encoded_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(BundleVoices, "encode_prompt", counted)
     return lengths
-
-
-REFERENCE = {"ref_audio": as_data_url(recording()), "ref_text": "What is said."}
-
-
-class StreamClient:
-    """A client of one connection."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self.socket = socket
-        self.audio = b""
-
-    async def send(self, message_type: str, **fields: Any) -> None:
-        await self.socket.send(json.dumps({"type": message_type, **fields}))
-
-    async def configure(self, **fields: Any) -> None:
-        await self.send("session.config", **{"response_format": "pcm", **fields})
-
-    async def until(self, message_type: str) -> dict[str, Any]:
-        """Receive up to the first message of that type; audio before it is stored."""
-        while True:
-            data = await self.socket.recv()
-            if isinstance(data, bytes):
-                self.audio += data
-            elif (event := json.loads(data))["type"] == message_type:
-                return dict(event)
-
-    async def say(self, text: str = "One two three.") -> None:
-        await self.send("input.text", text=text)
-        await self.send("input.done")
-
-    async def pitch(self) -> float:
-        """Receive the next utterance; returns its pitch, Hz."""
-        self.audio = b""
-        assert (await self.until("session.done"))["total_sentences"] == 1
-        return pitch_of(self.audio)
-
-
-@asynccontextmanager
-async def open_stream(served: Any, headers: dict[str, str] | None = None) -> AsyncIterator[StreamClient]:
-    host, port = served.address
-    url = f"ws://{host}:{port}{PATH}"
-    async with connect(url, additional_headers=headers, proxy=None, max_size=None) as socket:
-        yield StreamClient(socket)
-
-
-async def wait_voices_removed(served: Any) -> None:
-    await until(lambda: len(served.backend.voices) == BUNDLED_VOICES)
-
-
-class RecordingHost:
-    """An HTTP server that answers with a recording once ``released`` is set, or first with an error."""
-
-    def __init__(self, *, fails_once: bool = False) -> None:
-        self.url = ""
-        self.requests = 0
-        self.released = asyncio.Event()
-        self.disconnected = asyncio.Event()  # set by a client that leaves before its answer
-        self._fails_once = fails_once
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator["RecordingHost"]:
-        async with await asyncio.start_server(self._serve, "127.0.0.1", 0) as server:
-            self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/a.wav"
-            try:
-                yield self
-            finally:
-                self.released.set()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.requests += 1
-        await reader.readuntil(b"\r\n\r\n")
-        disconnect, released = asyncio.create_task(reader.read(1)), asyncio.create_task(self.released.wait())
-        await asyncio.wait({disconnect, released}, return_when=asyncio.FIRST_COMPLETED)
-        if disconnect.done():
-            self.disconnected.set()
-        sound, status = recording(), "500" if self._fails_once else "200"
-        self._fails_once = False
-        writer.write(f"HTTP/1.1 {status} -\r\ncontent-length: {len(sound)}\r\n\r\n".encode() + sound)
-        writer.close()
-        for task in (disconnect, released):
-            task.cancel()
-        await asyncio.gather(disconnect, released, return_exceptions=True)
-
-
-LOCAL = ("127.0.0.1",)
 
 
 def test_a_recording_is_encoded_once_and_its_voice_removed_with_the_connection(
@@ -282,107 +192,6 @@ def test_a_draining_server_removes_the_voice(run: Any, store: VoiceStore) -> Non
         await wait_voices_removed(served)
 
     run(test, store=store)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://127.0.0.1/a.wav",
-        "http://[::ffff:127.0.0.1]/a.wav",
-        "http://2130706433/a.wav",
-        "file:///etc/passwd",
-        "/etc/passwd",
-        "",
-        "data:audio/wav;base64,???",
-        as_data_url(b"no sound"),
-        as_data_url(recording(0.2)),
-        as_data_url(recording(61)),
-    ],
-)
-def test_an_unusable_recording_gets_an_error_and_another_one_works(
-    url: str, run: Any, store: VoiceStore
-) -> None:
-    async def test(served: Any) -> None:
-        async with open_stream(served) as client:
-            await client.configure(ref_audio=url)
-            for index in range(2):
-                await client.say()
-                error = await client.until("error")
-                assert (error["utterance_index"], served.backend.steps) == (index, 0)
-                assert (await client.until("session.done"))["total_sentences"] == 0
-            await client.configure(**REFERENCE)
-            await client.say()
-            assert await client.pitch() == pytest.approx(220, abs=4)
-        await wait_voices_removed(served)
-
-    run(test, store=store)
-
-
-def test_a_model_that_does_not_clone_refuses_the_configuration(run: Any) -> None:
-    async def test(served: Any) -> None:
-        async with open_stream(served) as client:
-            await client.configure(ref_audio="http://127.0.0.1/never-fetched")
-            assert "CosyVoice 2 or 3" in (await client.until("error"))["message"]
-            await client.configure(voice="tone-330")
-            await client.say()
-            assert await client.pitch() == pytest.approx(330, abs=4)
-
-    run(test)
-
-
-def access_with_key(tmp_path: Path, *scopes: Scope, **limits: int) -> tuple[AccessControl, dict[str, str]]:
-    file = KeysFile(tmp_path / "keys.json")
-    return AccessControl(file), {"Authorization": f"Bearer {file.add('test', scopes, KeyLimits(**limits))}"}
-
-
-def test_a_recording_needs_the_scope(run: Any, store: VoiceStore, tmp_path: Path) -> None:
-    access, headers = access_with_key(tmp_path, Scope.SPEAK)
-
-    async def test(served: Any) -> None:
-        async with open_stream(served, headers) as client:
-            await client.configure(**REFERENCE)
-            assert (await client.until("error"))["code"] == "insufficient_permissions"
-            await client.say()
-            assert (await client.until("error"))["code"] == "insufficient_permissions"
-            assert len(served.backend.voices) == BUNDLED_VOICES
-
-    run(test, store=store, access=access)
-
-
-def test_making_a_voice_is_charged_as_a_request(run: Any, store: VoiceStore, tmp_path: Path) -> None:
-    access, headers = access_with_key(tmp_path, Scope.SPEAK, Scope.ENROLL, requests_per_minute=2)
-
-    async def test(served: Any) -> None:
-        async with open_stream(served, headers) as client:
-            await client.configure(**REFERENCE)
-            await client.say()
-            assert await client.pitch() == pytest.approx(220, abs=4)
-            for other in (3.4, 3.6):
-                await client.configure(ref_audio=as_data_url(recording(other)))
-                error = await client.until("error")
-                assert (error["code"], error["retry_after_s"] > 0) == ("rate_limit_exceeded", True)
-            assert len(served.backend.voices) == BUNDLED_VOICES
-
-    run(test, store=store, access=access)
-
-
-def test_a_recording_may_have_the_maximal_length_of_a_voice(
-    run: Any, store: VoiceStore, encoded_lengths: list[int]
-) -> None:
-    async def test(served: Any) -> None:
-        async with open_stream(served) as client:
-            await client.configure(ref_audio=as_data_url(recording(30, 48_000)))  # 3.84 MB of text
-            await client.say()
-            assert await client.pitch() == pytest.approx(220, abs=4)
-            await client.configure(ref_audio="data:," + "x" * (4 << 20))
-            with pytest.raises(ConnectionClosed) as closed:
-                await client.until("nothing")
-            assert closed.value.rcvd is not None
-            assert closed.value.rcvd.code == 1009
-        await wait_voices_removed(served)
-
-    run(test, store=store)
-    assert len(encoded_lengths) == 1
 
 
 def test_a_configuration_while_the_server_drains_does_not_stop_the_utterance(

@@ -229,7 +229,9 @@ def test_half_precision_memory_is_nearly_exact(config: FlowConfig) -> None:
 
 @BOTH
 @FORMS
-def test_the_memory_is_as_large_as_state_bytes_per_s_says(config: FlowConfig, cache_form: CacheForm) -> None:
+def test_the_memory_has_the_size_given_by_state_bytes_per_s(
+    config: FlowConfig, cache_form: CacheForm
+) -> None:
     policy = FlowPolicy(cache_form=cache_form)
     flow = make_flow(config, policy)
     sizes = [size_bytes(flow.init_state(speaker(), frames=frames)) for frames in (100, 150)]

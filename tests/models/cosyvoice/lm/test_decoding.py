@@ -93,7 +93,7 @@ def test_a_row_is_reused_by_the_next_session(lm: SpeechLm) -> None:
     assert state.lengths.tolist() == [0, 0]
 
 
-def test_text_in_pieces_gives_the_ids_of_the_whole_text(lm: SpeechLm) -> None:
+def test_any_split_of_the_text_gives_the_ids_of_the_whole_text(lm: SpeechLm) -> None:
     whole = decode_alone(lm, BistreamGeneration(IDS, PROMPT), range(10, 31), seed=5)
     generation = BistreamGeneration(IDS, PROMPT)
     turn = DecodeTurn(generation, seeded_uniforms(5))

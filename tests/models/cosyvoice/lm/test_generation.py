@@ -35,9 +35,9 @@ class Utterance:
         self.generation, self.model = generation, model
         self.fed: list[LmInput] = []
 
-    def generate(self, pieces: Sequence[Sequence[int]]) -> "Utterance":
-        for piece in pieces:
-            self.generation.push_text(piece)
+    def generate(self, parts: Sequence[Sequence[int]]) -> "Utterance":
+        for part in parts:
+            self.generation.push_text(part)
             self.answer_all()
         self.generation.end_text()
         self.answer_all()
@@ -51,11 +51,11 @@ class Utterance:
             self.generation.answer(sampled)
 
     def ids(self, kind: LmInputKind) -> list[int]:
-        return [one.id for one in self.fed if one.kind is kind]
+        return [lm_input.id for lm_input in self.fed if lm_input.kind is kind]
 
 
 def endless(request: SamplingRequest) -> int:
-    """Answers sounds only."""
+    """Answers speech ids only."""
     return len(request.inputs) % 7
 
 
@@ -71,13 +71,13 @@ def eager(ids: SpecialIds) -> Model:
     return answer
 
 
-def end_after(sounds: int, ids: SpecialIds) -> Model:
-    """Answers the end after a number of sounds, and never the fill id."""
+def end_after(speech_ids: int, ids: SpecialIds) -> Model:
+    """Answers the end after a number of speech ids, and never the fill id."""
     answered = 0
 
     def answer(request: SamplingRequest) -> int:
         nonlocal answered
-        if answered >= sounds and ids.end not in request.forbidden:
+        if answered >= speech_ids and ids.end not in request.forbidden:
             return ids.end
         answered += 1
         return answered % 100
@@ -97,12 +97,14 @@ def split(ids: Sequence[int], cuts: Sequence[int]) -> list[Sequence[int]]:
     st.integers(0, 70),
     st.integers(0, 300),
 )
-def test_every_id_is_fed_once_and_in_order_however_the_text_was_split(
-    text: int, cuts: list[int], prompt_text: int, prompt_speech: int, sounds: int
+def test_every_id_is_fed_once_and_in_order_for_any_split_of_the_text(
+    text: int, cuts: list[int], prompt_text: int, prompt_speech: int, speech_ids: int
 ) -> None:
     prompt = LmPrompt(tuple(range(1000, 1000 + prompt_text)), tuple(range(prompt_speech)))
     pushed = range(2000, 2000 + text)
-    recorded = Utterance(BistreamGeneration(V2, prompt), end_after(sounds, V2)).generate(split(pushed, cuts))
+    recorded = Utterance(BistreamGeneration(V2, prompt), end_after(speech_ids, V2)).generate(
+        split(pushed, cuts)
+    )
     assert recorded.ids(LmInputKind.TEXT) == [*prompt.text_ids, *pushed]
     spoken = recorded.generation.speech_ids
     assert (
@@ -113,11 +115,11 @@ def test_every_id_is_fed_once_and_in_order_however_the_text_was_split(
     assert len(prompt.speech_ids) + len(spoken) - len(recorded.ids(LmInputKind.SPEECH)) in (0, 1)
     assert recorded.fed.count(START_INPUT) == recorded.fed.count(TURN_INPUT) == 1
     assert recorded.generation.finished
-    whole = Utterance(BistreamGeneration(V2, prompt), end_after(sounds, V2)).generate([pushed])
+    whole = Utterance(BistreamGeneration(V2, prompt), end_after(speech_ids, V2)).generate([pushed])
     assert whole.fed == recorded.fed
 
 
-def test_blocks_are_5_text_ids_and_15_sounds() -> None:
+def test_blocks_are_5_text_ids_and_15_speech_ids() -> None:
     recorded = Utterance(BistreamGeneration(V2), end_after(200, V2)).generate([range(12)])
     kinds = "".join(one.kind.value[0] if one.kind is not LmInputKind.START else "B" for one in recorded.fed)
     assert kinds.startswith("B" + "t" * 5 + "s" * 15 + "t" * 5 + "s" * 15 + "t" * 2 + "t" + "s")
@@ -151,7 +153,7 @@ def test_speech_of_the_prompt_is_fed_even_if_the_text_is_short() -> None:
 
 @pytest.mark.parametrize("ids", [V2, V3])
 @pytest.mark.parametrize("kind", [OneShotGeneration, BistreamGeneration])
-def test_an_utterance_has_at_most_20_and_at_least_2_sounds_a_text_id(
+def test_an_utterance_has_2_to_20_speech_ids_for_each_text_id(
     kind: type[Generation], ids: SpecialIds
 ) -> None:
     prompt = LmPrompt((1, END_OF_PROMPT_ID)) if ids.version is CosyVoiceVersion.V3 else LmPrompt()
