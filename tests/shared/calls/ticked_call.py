@@ -115,9 +115,14 @@ class TickedCall:
         self.reasons: list[str] = []
         playout = Playout(start=loop.time(), sample_rate=SAMPLE_RATE)
         self.call = Call(
-            "call-1", engine=self.engine, playout=playout, send=self._send, close=self._close,
-            lead_s=LEAD_S, now=loop.time,
-        )  # fmt: skip
+            "call-1",
+            engine=self.engine,  # type: ignore[arg-type]
+            playout=playout,
+            send=self._send,
+            close=self._close,
+            lead_s=LEAD_S,
+            now=loop.time,
+        )
         self.on_close = self.call.on_closed
 
     def _send(self, packet: bytes) -> None:
