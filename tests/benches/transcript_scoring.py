@@ -284,7 +284,9 @@ def score(reference: str, heard: str, names: Sequence[str] = ()) -> TranscriptSc
     expected = canonical_words(reference)
     marked = {word for name in names for word in canonical_words(name)}
     scores = [_score(expected, canonical_words(reading), marked) for reading in _possible_transcripts(heard)]
-    return min(scores, key=lambda one: one.count_wrong(MistakeKind.WORD) + one.count_wrong(MistakeKind.NAME))
+    return min(
+        scores, key=lambda each: each.count_wrong(MistakeKind.WORD) + each.count_wrong(MistakeKind.NAME)
+    )
 
 
 def _possible_transcripts(heard: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ def test_every_array_of_a_case_is_an_input_or_that_of_upstream(case: str) -> Non
 
 
 def test_long_silences_are_shortened_as_upstream_does() -> None:
-    assert [one for one in CHECKS["v3_silent_filter"](DATA) if not one.passed] == []
+    assert [check for check in CHECKS["v3_silent_filter"](DATA) if not check.passed] == []
     for case in read_rows(DATA, "v3_silent_filter")["cases"]:
         default = SilenceFilter()
         assert [kept for id in case["inp"] for kept in default.push([id])] == case["out"]

@@ -87,9 +87,9 @@ def python(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Path:
         venv.create(home, with_pip=False, clear=True)
         pip = [sys.executable, "-m", "pip", "--python", str(interpreter), "install", "--quiet"]
         options = ["--no-compile", "--disable-pip-version-check", "--retries", "1", "--timeout", "15"]
-        made = subprocess.run([*pip, *options, f"dashscope=={version}"], capture_output=True, text=True)
-        if made.returncode:
-            pytest.skip(f"dashscope {version} cannot be installed here: {made.stderr.strip()[-200:]}")
+        installed = subprocess.run([*pip, *options, f"dashscope=={version}"], capture_output=True, text=True)
+        if installed.returncode:
+            pytest.skip(f"dashscope {version} cannot be installed here: {installed.stderr.strip()[-200:]}")
         (home / "complete").touch()
     return interpreter
 

@@ -18,7 +18,7 @@ def generations(*parts: str, policy: GenerationPolicy = DEFAULT_POLICY) -> list[
     """The segments of parts that are each flushed, as text and ending."""
     segmenter = GenerationSegmenter(policy)
     found = [segment for part in parts for segment in (*segmenter.push(part), *segmenter.flush())]
-    assert [one.start for one in found] == [0, *(one.stop for one in found)][: len(found)]
+    assert [segment.start for segment in found] == [0, *(segment.stop for segment in found)][: len(found)]
     return [(segment.spoken, segment.ending) for segment in found]
 
 

@@ -179,7 +179,8 @@ def _sample_sessions(lm: SpeechLm, steps: int) -> tuple[Tensor, Tensor]:
     Returns all inputs (SESSIONS, T, hidden) and the logits of every sampled id (steps * SESSIONS, V).
     """
     start, turn = (
-        lm.embed(torch.full((SESSIONS, 1), lm.input_index(one))) for one in (START_INPUT, TURN_INPUT)
+        lm.embed(torch.full((SESSIONS, 1), lm.input_index(model_input)))
+        for model_input in (START_INPUT, TURN_INPUT)
     )
     text = lm.embed(_random_ids((SESSIONS, _TEXT_IDS), lm.config.text_vocab_size))
     fed = [torch.cat((start, text, turn), 1)]
@@ -191,8 +192,8 @@ def _sample_sessions(lm: SpeechLm, steps: int) -> tuple[Tensor, Tensor]:
         hidden, state = lm.step(fed[-1], state)
         logits.append(lm.logits(hidden[:, -1]))
         sampled = sample_ids(logits[-1][:, : lm.config.codebook_size].numpy(), contexts)
-        for ids, one in zip(decoded, sampled, strict=True):
-            ids.append(one.id)
+        for ids, draw in zip(decoded, sampled, strict=True):
+            ids.append(draw.id)
         fed.append(lm.embed_speech(torch.tensor([[ids[-1]] for ids in decoded])))
     return torch.cat(fed[:-1], 1), torch.cat(logits)
 

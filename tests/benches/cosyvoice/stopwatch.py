@@ -31,5 +31,5 @@ class Stopwatch:
 def median_time(times: Sequence[MeasuredTime]) -> MeasuredTime:
     """Median of processor time and of wall-clock time, each by itself."""
     return MeasuredTime(
-        statistics.median(one.cpu_s for one in times), statistics.median(one.wall_s for one in times)
+        statistics.median(lap.cpu_s for lap in times), statistics.median(lap.wall_s for lap in times)
     )

@@ -47,8 +47,8 @@ def read_network_config(folder: Path, version: CosyVoiceVersion) -> CosyVoiceCon
 def load_rule_weights(network: nn.Module, folder: Path) -> None:
     """Load the weights that the folder's rule makes for the keys of a network."""
     shapes = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
-    made = rule_weights(shapes, read_rule(folder))
-    load_weights(network, {key: torch.from_numpy(value) for key, value in made.items()})
+    weights = rule_weights(shapes, read_rule(folder))
+    load_weights(network, {key: torch.from_numpy(value) for key, value in weights.items()})
 
 
 def _lm_config(sizes: dict[str, Any], version: CosyVoiceVersion) -> SpeechLmConfig:

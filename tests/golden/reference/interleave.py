@@ -68,7 +68,7 @@ class ScriptedUtterance:
 
     def _answer_all(self) -> None:
         while (request := self.generation.ask()) is not None:
-            self._forward_calls.append([_upstream_name(one) for one in request.inputs])
+            self._forward_calls.append([_upstream_name(lm_input) for lm_input in request.inputs])
             self.generation.answer(self._answer(request))
 
     def _answer(self, request: SamplingRequest) -> int:
@@ -78,13 +78,13 @@ class ScriptedUtterance:
         return self._named_ids[answer] if isinstance(answer, str) else int(answer)
 
 
-def _upstream_name(one: LmInput) -> str:
-    match one.kind:
+def _upstream_name(lm_input: LmInput) -> str:
+    match lm_input.kind:
         case LmInputKind.START:
             return "sos"
         case LmInputKind.TURN:
             return "task"
         case LmInputKind.TEXT:
-            return f"T{one.id}"
+            return f"T{lm_input.id}"
         case LmInputKind.SPEECH:
-            return f"S{one.id}"
+            return f"S{lm_input.id}"

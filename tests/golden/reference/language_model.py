@@ -116,7 +116,7 @@ def _generate(
 
 def _within_vocabulary(lm: SpeechLm, inputs: Sequence[LmInput]) -> list[LmInput]:
     """A reduced vocabulary ends before <|endofprompt|>; its last row stands for it."""
-    return [replace(one, id=min(one.id, lm.config.text_vocab_size - 1)) for one in inputs]
+    return [replace(lm_input, id=min(lm_input.id, lm.config.text_vocab_size - 1)) for lm_input in inputs]
 
 
 def _likeliest(logits: NDArray[np.float32], request: SamplingRequest) -> int:

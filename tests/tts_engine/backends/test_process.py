@@ -50,8 +50,8 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 2 * TIMEOUT_S))
 
 
-async def speak(engine: Engine, text: str = TEXT, **how: Any) -> list[AudioChunk]:
-    async with engine.stream(**how) as stream:
+async def speak(engine: Engine, text: str = TEXT, **options: Any) -> list[AudioChunk]:
+    async with engine.stream(**options) as stream:
         stream.push_text(text)
         stream.end_input()
         return [chunk async for chunk in stream]

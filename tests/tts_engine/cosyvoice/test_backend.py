@@ -264,10 +264,10 @@ def test_a_failure_ends_its_own_session_only(v2_backend: CosyVoiceBackend) -> No
             bad = engine.voices.enroll(recording(317.0), 16_000)
             begin = v2_backend._render_runner.begin_sentence
 
-            def failing(flow_prompt: Any, *how: Any) -> Any:
+            def failing(flow_prompt: Any, *arguments: Any) -> Any:
                 if flow_prompt.id == bad.id:
                     raise RuntimeError("bad voice")
-                return begin(flow_prompt, *how)
+                return begin(flow_prompt, *arguments)
 
             v2_backend._render_runner.begin_sentence = failing  # type: ignore[method-assign]
             try:

@@ -35,8 +35,8 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 300))
 
 
-async def content_of(engine: Engine, **how: Any) -> list[object]:
-    async with engine.stream(**how) as stream:
+async def content_of(engine: Engine, **options: Any) -> list[object]:
+    async with engine.stream(**options) as stream:
         stream.push_text(TEXT)
         stream.end_input()
         return [(chunk.pcm, chunk.samples, chunk.text, chunk.words) async for chunk in stream]
@@ -100,9 +100,9 @@ def test_a_new_slot_is_in_the_decode_stage(v3_folder: Path) -> None:
 
 
 def test_errors_of_a_folder_are_those_of_the_backend_in_this_process(tmp_path: Path) -> None:
-    async def error_message(**how: Any) -> str:
+    async def error_message(**options: Any) -> str:
         with pytest.raises(BundleError) as error:
-            await Engine.open(str(tmp_path / "nowhere"), **how)
+            await Engine.open(str(tmp_path / "nowhere"), **options)
         return str(error.value)
 
     async def test() -> None:

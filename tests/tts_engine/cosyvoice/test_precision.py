@@ -40,16 +40,16 @@ def test_streams_render_in_every_precision(v3_folder: Path, precision: Precision
             together = await asyncio.gather(*(samples_of(engine, seed) for seed in range(3)))
         assert all(samples.any() for samples in (*alone, *together))
         if precision in (Precision.FP32, Precision.INT8):  # in 16 bits, rounding depends on the batch
-            for one, among in zip(alone, together, strict=True):
-                assert one.shape == among.shape
-                assert np.abs(one - among).max() < 1e-4 + 1 / 32768
+            for separate, batched in zip(alone, together, strict=True):
+                assert separate.shape == batched.shape
+                assert np.abs(separate - batched).max() < 1e-4 + 1 / 32768
 
     run(test())
 
 
 def test_a_precision_is_chosen_by_name_in_this_process_and_in_a_child(v3_folder: Path) -> None:
-    async def render_with(**how: Any) -> np.ndarray:
-        async with await Engine.open(str(v3_folder), **how) as engine:
+    async def render_with(**options: Any) -> np.ndarray:
+        async with await Engine.open(str(v3_folder), **options) as engine:
             return await samples_of(engine)
 
     async def test() -> None:

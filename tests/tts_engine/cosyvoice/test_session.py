@@ -21,11 +21,11 @@ SPEAKER = FlowPrompt(
 
 
 def words(*texts: str, start: int = 0) -> tuple[SpokenWord, ...]:
-    made = []
+    spoken_words = []
     for text in texts:
-        made.append(SpokenWord(text, "", start, start + len(text)))
+        spoken_words.append(SpokenWord(text, "", start, start + len(text)))
         start += len(text) + 1
-    return tuple(made)
+    return tuple(spoken_words)
 
 
 def segment(text: str, ending: BoundaryKind, start: int = 0) -> Segment:

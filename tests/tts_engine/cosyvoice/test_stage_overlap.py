@@ -66,8 +66,8 @@ async def samples_of(stream: Stream) -> np.ndarray:
     return np.frombuffer(pcm, np.int16) / 32_768
 
 
-def open_stream(engine: Engine, text: str, **how: Any) -> Stream:
-    stream = engine.stream(**how)
+def open_stream(engine: Engine, text: str, **options: Any) -> Stream:
+    stream = engine.stream(**options)
     stream.push_text(text)
     stream.end_input()
     return stream

@@ -10,11 +10,11 @@ from vivavoce.tts_engine.segmenter import SpokenWord, normalize
 
 
 def words(*texts: str, start: int = 0) -> tuple[SpokenWord, ...]:
-    made = []
+    spoken_words = []
     for text in texts:
-        made.append(SpokenWord(text, "", start, start + len(text)))
+        spoken_words.append(SpokenWord(text, "", start, start + len(text)))
         start += len(text) + 1
-    return tuple(made)
+    return tuple(spoken_words)
 
 
 def ranges(timed_words: Iterable[TimedWord]) -> list[tuple[int, int]]:

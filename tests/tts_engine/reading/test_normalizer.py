@@ -15,9 +15,11 @@ def spoken(text: str, context: str = "") -> str:
 
 
 def rows(table: str) -> pytest.MarkDecorator:
-    """Parametrize a test with rows "written -> said"."""
+    """Parametrize a test with rows "written -> spoken"."""
     split = [line.strip().split(" -> ") for line in table.strip().splitlines()]
-    return pytest.mark.parametrize(("written", "said"), [(written, said) for written, said in split])
+    return pytest.mark.parametrize(
+        ("written", "expected"), [(written, expected) for written, expected in split]
+    )
 
 
 @rows("""
@@ -46,8 +48,8 @@ def rows(table: str) -> pytest.MarkDecorator:
     MAC 00:11:3C:4D:5E:6F, AA-BB-CC-DD-EE-FF -> M A C zero zero, one one, three C, four D, five E,\
  six F, A A, B B, C C, D D, E E, F F
 """)
-def test_codes_are_read_digit_by_digit_with_their_zeros(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_codes_are_read_digit_by_digit_with_their_zeros(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -63,8 +65,8 @@ def test_codes_are_read_digit_by_digit_with_their_zeros(written: str, said: str)
     Your code is valid. There are 45 of us. -> Your code is valid. There are forty five of us.
     10000 steps -> ten thousand steps
 """)
-def test_a_number_that_counts_something_is_not_a_code(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_a_number_that_counts_something_is_not_a_code(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 def test_a_colon_announces_a_code_on_the_next_line() -> None:
@@ -93,8 +95,8 @@ def test_the_context_decides_whether_a_number_is_a_code() -> None:
     (800) 555-0100 ext. 42 -> eight zero zero, five five five, zero one zero zero extension four two
     555-0142 x7 -> five five five, zero one four two extension seven
 """)
-def test_phone_numbers_are_read_in_groups(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_phone_numbers_are_read_in_groups(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -125,8 +127,8 @@ def test_phone_numbers_are_read_in_groups(written: str, said: str) -> None:
     Rs. 500, Rs 1 -> five hundred rupees, one rupee
     $1.50/lb -> one dollar and fifty cents per pound
 """)
-def test_money_is_read_in_units_and_hundredths(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_money_is_read_in_units_and_hundredths(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -159,8 +161,8 @@ def test_money_is_read_in_units_and_hundredths(written: str, said: str) -> None:
     in FY2024, FY '25 -> in fiscal year twenty twenty four, fiscal year twenty five
     M-F 8-5 -> Monday to Friday eight to five
 """)
-def test_dates_are_read_month_first_and_years_in_two_halves(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_dates_are_read_month_first_and_years_in_two_halves(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -180,8 +182,8 @@ def test_dates_are_read_month_first_and_years_in_two_halves(written: str, said: 
     23:59:07 -> twenty three fifty nine and seven seconds
     24/7 -> twenty four seven
 """)
-def test_times_of_day_are_read_with_their_am_or_pm(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_times_of_day_are_read_with_their_am_or_pm(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -237,8 +239,8 @@ def test_times_of_day_are_read_with_their_am_or_pm(written: str, said: str) -> N
     1600 Pennsylvania Ave. -> sixteen hundred Pennsylvania Avenue.
     #5 -> number five
 """)
-def test_numbers_are_read_with_their_units_and_signs(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_numbers_are_read_with_their_units_and_signs(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -250,8 +252,8 @@ def test_numbers_are_read_with_their_units_and_signs(written: str, said: str) ->
     @john_doe and Done.Next -> at john underscore doe and Done. Next
     acme-support.io -> acme dash support dot I O
 """)
-def test_internet_addresses_are_read_mark_by_mark(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_internet_addresses_are_read_mark_by_mark(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -283,8 +285,8 @@ def test_internet_addresses_are_read_mark_by_mark(written: str, said: str) -> No
     A- and B-rated, C++ and C# -> A— and B rated, C plus plus and C sharp
     w/o milk -> without milk
 """)
-def test_abbreviations_are_read_in_full(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_abbreviations_are_read_in_full(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -304,8 +306,8 @@ def test_abbreviations_are_read_in_full(written: str, said: str) -> None:
     Press A or B. -> Press A or B.
     WiFi iOS eBay don't O'Brien's naïve -> WiFi iOS eBay don't O'Brien's naïve
 """)
-def test_initialisms_are_spelled_and_acronyms_are_read_as_words(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_initialisms_are_spelled_and_acronyms_are_read_as_words(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @rows("""
@@ -314,13 +316,13 @@ def test_initialisms_are_spelled_and_acronyms_are_read_as_words(written: str, sa
     dial *67 first, then *9 -> dial star six seven first, then star nine
     2 * 3 is 6 -> two times three is six
 """)
-def test_star_and_pound_are_read_as_telephone_keys(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_star_and_pound_are_read_as_telephone_keys(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 def test_letters_that_are_also_words_are_respelled_as_their_names() -> None:
-    said = [word.text for word in normalize("A1 I saw plan A of the API in a row, I said A.")]
-    assert " ".join(said) == "eh one I saw plan eh of the eh P eye in a row I said eh"
+    expected = [word.text for word in normalize("A1 I saw plan A of the API in a row, I said A.")]
+    assert " ".join(expected) == "eh one I saw plan eh of the eh P eye in a row I said eh"
 
 
 @rows("""
@@ -337,8 +339,8 @@ def test_letters_that_are_also_words_are_respelled_as_their_names() -> None:
     Hi 😀 there :-) -> Hi there
     “Smart” ‘quotes’ … right? -> Smart quotes, right?
 """)
-def test_markdown_is_skipped_and_punctuation_becomes_pauses(written: str, said: str) -> None:
-    assert spoken(written) == said
+def test_markdown_is_skipped_and_punctuation_becomes_pauses(written: str, expected: str) -> None:
+    assert spoken(written) == expected
 
 
 @pytest.mark.parametrize(

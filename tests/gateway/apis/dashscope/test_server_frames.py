@@ -138,9 +138,9 @@ HEADERS = st.fixed_dictionaries(
 @given(st.lists(st.fixed_dictionaries({"header": HEADERS, "payload": PAYLOADS}) | JSON, max_size=6))
 def test_valid_headers_with_any_payload_are_accepted_or_refused(frames: list[Any]) -> None:
     client = Client()
-    for one in frames:
+    for data in frames:
         try:
-            events = client.send(json.dumps(one))
+            events = client.send(json.dumps(data))
         except DashScopeProtocolError as error:
             client.reply(error.reply)
             continue

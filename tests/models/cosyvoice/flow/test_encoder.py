@@ -37,9 +37,9 @@ def encode(encoder: FlowEncoder, x: torch.Tensor, edges: tuple[int, ...], window
 
 @pytest.fixture(scope="module")
 def encoder() -> FlowEncoder:
-    made = FlowEncoder(EncoderConfig(WIDTH, 2, 32, 2, 1))
-    load_rule_weights(made)
-    return made
+    encoder = FlowEncoder(EncoderConfig(WIDTH, 2, 32, 2, 1))
+    load_rule_weights(encoder)
+    return encoder
 
 
 def random_embeddings(length: int = LENGTH) -> torch.Tensor:

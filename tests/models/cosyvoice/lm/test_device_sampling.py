@@ -64,8 +64,8 @@ def test_the_same_random_numbers_choose_the_same_ids() -> None:
             contexts.append(SamplingContext(decoded, FixedUniforms(*uniforms[row]), forbidden, parameters))
         expected = sample_ids(logits, contexts)
         chosen = choose_ids(torch.from_numpy(logits), inputs_of(contexts, uniforms)).tolist()
-        assert chosen == [[one.id, one.redrawn] for one in expected], round
-        redrawn += sum(one.redrawn for one in expected)
+        assert chosen == [[draw.id, draw.redrawn] for draw in expected], round
+        redrawn += sum(draw.redrawn for draw in expected)
     assert redrawn > 100
 
 
@@ -91,11 +91,11 @@ def test_updated_inputs_are_those_that_the_host_would_write() -> None:
     for _ in range(choices):
         chosen = choose_ids(torch.from_numpy(logits), inputs)
         expected = sample_ids(logits, contexts)
-        assert chosen.tolist() == [[one.id, one.redrawn] for one in expected]
+        assert chosen.tolist() == [[draw.id, draw.redrawn] for draw in expected]
         inputs = after_choice(inputs, chosen)
-        for row, one in enumerate(expected):
-            decoded[row].append(one.id)
-        redrawn += sum(one.redrawn for one in expected)
+        for row, draw in enumerate(expected):
+            decoded[row].append(draw.id)
+        redrawn += sum(draw.redrawn for draw in expected)
     assert redrawn > 50
 
 

@@ -121,7 +121,9 @@ def test_every_id_is_fed_once_and_in_order_for_any_split_of_the_text(
 
 def test_blocks_are_5_text_ids_and_15_speech_ids() -> None:
     recorded = Utterance(BistreamGeneration(V2), end_after(200, V2)).generate([range(12)])
-    kinds = "".join(one.kind.value[0] if one.kind is not LmInputKind.START else "B" for one in recorded.fed)
+    kinds = "".join(
+        lm_input.kind.value[0] if lm_input.kind is not LmInputKind.START else "B" for lm_input in recorded.fed
+    )
     assert kinds.startswith("B" + "t" * 5 + "s" * 15 + "t" * 5 + "s" * 15 + "t" * 2 + "t" + "s")
 
 
@@ -139,7 +141,7 @@ def test_a_prompt_of_whole_blocks_is_followed_by_text() -> None:
     generation.push_text([51, 52, 53, 54])
     request = generation.ask()
     assert request is not None
-    assert [one.id for one in request.inputs[-5:]] == [50, 51, 52, 53, 54]
+    assert [lm_input.id for lm_input in request.inputs[-5:]] == [50, 51, 52, 53, 54]
 
 
 def test_speech_of_the_prompt_is_fed_even_if_the_text_is_short() -> None:
@@ -148,7 +150,7 @@ def test_speech_of_the_prompt_is_fed_even_if_the_text_is_short() -> None:
     ).generate([[7]])
     assert recorded.ids(LmInputKind.SPEECH)[:40] == list(range(40))
     turn = recorded.fed.index(TURN_INPUT)
-    assert [one.kind for one in recorded.fed[turn + 1 : turn + 41]] == [LmInputKind.SPEECH] * 40
+    assert [lm_input.kind for lm_input in recorded.fed[turn + 1 : turn + 41]] == [LmInputKind.SPEECH] * 40
 
 
 @pytest.mark.parametrize("ids", [V2, V3])
