@@ -44,6 +44,8 @@ from vivavoce.adapters.pipecat import (
     remote_tts_service,
     word_timing,
 )
+from vivavoce.adapters.pipecat.audiosocket import input as audiosocket_input
+from vivavoce.adapters.pipecat.audiosocket import output as audiosocket_output
 from vivavoce.adapters.pipecat.audiosocket import transport
 
 SPOKEN = (TTSStartedFrame, TTSAudioRawFrame, TTSTextFrame, TTSStoppedFrame, LLMFullResponseEndFrame)
@@ -237,6 +239,8 @@ async def test_speech_uses_no_thread_of_the_event_loop_s_default_executor() -> N
         (remote_tts_service, ("_vivavoce_",)),
         (word_timing, ("_vivavoce_",)),
         (transport, ("_audiosocket_",)),
+        (audiosocket_input, ("_audiosocket_",)),
+        (audiosocket_output, ("_audiosocket_",)),
     ],
 )
 def test_attributes_of_pipecat_subclasses_have_a_prefix_of_vivavoce(
