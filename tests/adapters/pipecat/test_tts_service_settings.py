@@ -67,7 +67,7 @@ async def test_a_new_voice_is_used_in_a_turn_that_is_open_but_has_no_text() -> N
 
 @pytest.mark.parametrize(
     ("invalid", "message"),
-    [({"voice": "nobody"}, "no voice 'nobody'"), ({"speed": 9.0}, "got speed 9.0; it must be 0.5 to 2.0")],
+    [({"voice": "unknown"}, "no voice 'unknown'"), ({"speed": 9.0}, "got speed 9.0; it must be 0.5 to 2.0")],
 )
 def test_invalid_settings_are_refused_and_the_old_ones_stay(invalid: Any, message: str) -> None:
     async def change() -> None:
@@ -88,11 +88,11 @@ def test_invalid_settings_are_refused_and_the_old_ones_stay(invalid: Any, messag
 @in_loop
 async def test_an_unknown_voice_is_reported_at_the_first_reply() -> None:
     async with open_engine() as engine:
-        service = unpaced_service(engine, settings=VivavoceTTSService.Settings(voice="nobody"))
+        service = unpaced_service(engine, settings=VivavoceTTSService.Settings(voice="unknown"))
         async with run_pipeline(service) as pipeline:
             await pipeline.send(*reply("Hello."))
             await pipeline.until_error()
-            assert "no voice 'nobody'; loaded: tone-440, tone-660" in pipeline.errors[0].error
+            assert "no voice 'unknown'; loaded: tone-440, tone-660" in pipeline.errors[0].error
             assert not service.is_usable
 
 

@@ -177,4 +177,4 @@ def test_the_command_adds_lists_and_revokes_keys(tmp_path: Path) -> None:
     assert "revoked" in run(command, ["revoke", key[3:11], "--keys-file", path]).output
     with pytest.raises(KeyRefused):
         KeysFile(Path(path)).check(key)
-    assert run(command, ["revoke", "nobody", "--keys-file", path]).exit_code != 0
+    assert run(command, ["revoke", "unknown", "--keys-file", path]).exit_code != 0

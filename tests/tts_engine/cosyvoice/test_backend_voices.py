@@ -55,9 +55,9 @@ def chunks_are_whole(chunks: Sequence[AudioChunk]) -> bool:
 def test_the_first_speaker_of_the_bundle_is_the_default_voice(v2_backend: CosyVoiceBackend) -> None:
     assert v2_backend.voices.default.id == "nobody"
     assert "nobody" in v2_backend.voices
-    assert "somebody" not in v2_backend.voices
+    assert "unknown" not in v2_backend.voices
     with pytest.raises(UnknownVoice, match="loaded: nobody"):
-        v2_backend.voices.get("somebody")
+        v2_backend.voices.get("unknown")
 
 
 def test_an_enrolled_voice_renders_and_is_unknown_once_removed(backend: CosyVoiceBackend) -> None:
