@@ -15,24 +15,9 @@ from shared.recording_streams import (
     open_stream,
     wait_voices_removed,
 )
-from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
-
-
-@pytest.fixture
-def encoded_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Lengths in samples of the recordings that voices were made of."""
-    lengths: list[int] = []
-    encode = BundleVoices.encode_prompt
-
-    def counted(self: BundleVoices, samples: Any, *about: Any) -> Any:
-        lengths.append(len(samples))
-        return encode(self, samples, *about)
-
-    monkeypatch.setattr(BundleVoices, "encode_prompt", counted)
-    return lengths
 
 
 def test_a_recording_is_encoded_once_and_its_voice_removed_with_the_connection(
