@@ -266,8 +266,10 @@ class BrowserCaller(Caller):
         resampler = AudioResampler("s16", "mono", 8_000)
         with suppress(MediaStreamError):
             while True:
-                for frame in resampler.resample(await track.recv()):
-                    self.received += frame.to_ndarray().tobytes()
+                frame = await track.recv()
+                assert isinstance(frame, AudioFrame)
+                for resampled in resampler.resample(frame):
+                    self.received += resampled.to_ndarray().tobytes()
 
     async def hang_up(self) -> None:
         await self._peer.close()
