@@ -81,7 +81,7 @@ def test_a_connection_is_reused_after_every_way_an_utterance_can_end(
 ) -> None:
     monkeypatch.setattr(
         "vivavoce.adapters.client.utterance._DRAIN_TIMEOUT_S", 30.0
-    )  # a loaded machine must not close it
+    )  # so that a loaded machine does not close it
 
     async def test(server: Any) -> None:
         async with client(server, min_connections=1) as speech:

@@ -171,7 +171,7 @@ def test_a_consumer_that_stops_iterating_stops_the_engine() -> None:
             await anext(utterance)
             await until(lambda: backend.steps >= 5)
             await asyncio.sleep(0.1)
-            assert backend.steps <= 8  # 1 s of unread words, the one read, the one under way
+            assert backend.steps <= 8  # 1 s of unread words, one that was read, and one in the running step
 
     with_engine(test)
 

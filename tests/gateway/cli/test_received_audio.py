@@ -1,4 +1,4 @@
-"""The figures of a received call, on hand-made packets."""
+"""The figures of a received call, from packets made by the tests."""
 
 import csv
 import wave

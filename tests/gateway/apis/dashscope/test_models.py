@@ -1,4 +1,4 @@
-"""DashScope's HTTP messages: what is accepted, the sentences of the refusals, and the schemas."""
+"""DashScope's HTTP messages: accepted values, error messages of refusals, and schemas."""
 
 import json
 from typing import Any

@@ -51,26 +51,30 @@ def test_a_voice_is_created_listed_used_and_deleted(run: Any, store: VoiceStore)
     async def test(served: Any) -> None:
         answer = await create(served, ref_text="What is said.")
         assert answer.status_code == 200
-        made = answer.json()
+        created = answer.json()
         # OpenAI's fields, then vLLM-Omni's
-        assert (made["object"], made["type"], made["name"]) == ("audio.voice", "audio_sample", "Anna")
-        assert isinstance(made["created_at"], int)
-        assert (made["success"], made["voice"]["name"], made["voice"]["consent"]) == (
+        assert (created["object"], created["type"], created["name"]) == (
+            "audio.voice",
+            "audio_sample",
+            "Anna",
+        )
+        assert isinstance(created["created_at"], int)
+        assert (created["success"], created["voice"]["name"], created["voice"]["consent"]) == (
             True,
             "Anna",
             "I agree.",
         )
-        assert made["voice"]["ref_text"] == "What is said."
+        assert created["voice"]["ref_text"] == "What is said."
         body = await listed(served)
-        assert body["voices"][-1]["id"] == body["uploaded_voices"][0]["id"] == made["id"]
-        for voice in (made["id"], "Anna", {"id": made["id"]}):
+        assert body["voices"][-1]["id"] == body["uploaded_voices"][0]["id"] == created["id"]
+        for voice in (created["id"], "Anna", {"id": created["id"]}):
             pcm = np.frombuffer((await served.post(voice=voice)).content, "<i2")
             assert np.argmax(np.abs(np.fft.rfft(pcm))) * 24_000 / len(pcm) == pytest.approx(220, abs=2)
-        removed = await served.client.delete(f"{PATH}/{made['id']}")
-        gone = {"id": made["id"], "object": "audio.voice.deleted", "deleted": True, "success": True}
+        removed = await served.client.delete(f"{PATH}/{created['id']}")
+        gone = {"id": created["id"], "object": "audio.voice.deleted", "deleted": True, "success": True}
         assert removed.json() == gone
         assert (await listed(served))["uploaded_voices"] == []
-        assert (await served.post(voice=made["id"])).status_code == 400
+        assert (await served.post(voice=created["id"])).status_code == 400
 
     run(test, store=store)
 
@@ -155,14 +159,14 @@ def test_a_key_sees_its_own_voices_and_needs_the_scope(run: Any, store: VoiceSto
     anna, bo, speaker = key(Scope.SPEAK, Scope.ENROLL), key(Scope.SPEAK, Scope.ENROLL), key(Scope.SPEAK)
 
     async def test(served: Any) -> None:
-        made = (await create(served, headers=anna)).json()["id"]
-        assert [voice["id"] for voice in (await listed(served, anna))["uploaded_voices"]] == [made]
+        created = (await create(served, headers=anna)).json()["id"]
+        assert [voice["id"] for voice in (await listed(served, anna))["uploaded_voices"]] == [created]
         assert (await listed(served, bo))["uploaded_voices"] == []
-        assert (await served.post(bo, voice=made)).status_code == 400
-        assert (await served.client.delete(f"{PATH}/{made}", headers=bo)).status_code == 404
+        assert (await served.post(bo, voice=created)).status_code == 400
+        assert (await served.client.delete(f"{PATH}/{created}", headers=bo)).status_code == 404
         assert (await create(served, headers=speaker)).status_code == 403
         assert (await create(served)).status_code == 401
-        assert (await served.client.delete(f"{PATH}/{made}", headers=anna)).status_code == 200
+        assert (await served.client.delete(f"{PATH}/{created}", headers=anna)).status_code == 200
 
     run(test, store=store, access=AccessControl(file))
 
@@ -194,9 +198,9 @@ def test_consent_and_transcript_are_shown_to_the_owner_only(
 
 def test_a_voice_is_deleted_by_name_too(run: Any, store: VoiceStore) -> None:
     async def test(served: Any) -> None:
-        made = (await create(served)).json()["id"]
+        created = (await create(served)).json()["id"]
         removed = await served.client.delete(f"{PATH}/Anna")
-        assert (removed.status_code, removed.json()["id"]) == (200, made)
+        assert (removed.status_code, removed.json()["id"]) == (200, created)
         assert (await listed(served))["uploaded_voices"] == []
 
     run(test, store=store)

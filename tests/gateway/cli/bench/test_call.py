@@ -106,15 +106,15 @@ class NoCall:
 
 def test_random_utterances_are_assigned_to_free_calls_and_counted_when_none_is_free() -> None:
     async def deal() -> tuple[int, int]:
-        talker = PoissonAgent(LoadRecord(), speaking=1000)
-        talker.START_S = 0.35  # type: ignore[misc]  # calls must have been silent for 0.3 s
+        agent = PoissonAgent(LoadRecord(), speaking=1000)
+        agent.START_S = 0.35  # type: ignore[misc]  # calls must have been silent for 0.3 s
         call = NoCall()
-        talking = asyncio.create_task(talker.talk(cast(Call, call)))
-        while talker.record.unassigned < 3:
+        speaking = asyncio.create_task(agent.talk(cast(Call, call)))
+        while agent.record.unassigned < 3:
             await asyncio.sleep(0.01)
-        talking.cancel()
-        await talker.aclose()
-        return call.spoken, talker.record.unassigned
+        speaking.cancel()
+        await agent.aclose()
+        return call.spoken, agent.record.unassigned
 
     spoken, refused = asyncio.run(deal())
     assert spoken == 1
@@ -251,7 +251,7 @@ def test_onsets_exclude_the_warm_up_and_unfinished_utterances() -> None:
 
 def test_mean_calls_speaking_is_speech_time_over_time() -> None:
     notes = (
-        spoken(0, 10.0, ended=20.0),  # over when the count begins
+        spoken(0, 10.0, ended=20.0),  # ended before the count begins
         spoken(1, 15.0, ended=60.0),
         spoken(2, 60.0, ended=None),  # cut by the end of the run
         spoken(3, 20.0, ended=40.0),

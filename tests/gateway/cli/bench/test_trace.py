@@ -1,4 +1,4 @@
-"""The call bench's analysis of packet traces, on hand-made traces."""
+"""The call bench's analysis of packet traces, from traces made by the tests."""
 
 from uuid import UUID
 
