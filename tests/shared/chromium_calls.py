@@ -1,4 +1,4 @@
-"""Calls from headless Chromium to a server with the stand-in backend, for tests."""
+"""Calls from headless Chromium to a server of stand-in voices, for tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,6 +13,7 @@ from shared.chromium import BrowserTab, Chromium, find_chromium, loopback_only, 
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.settings import BrowserCallSettings
+from vivavoce.gateway.calls.agents import Agent
 from vivavoce.tts_engine.engine import Engine
 
 needs_chromium = pytest.mark.skipif(
@@ -31,18 +32,23 @@ class BrowserFixture:
 
 
 @asynccontextmanager
-async def open_browser(**settings: Any) -> AsyncIterator[BrowserFixture]:
-    """Serve browser calls and start Chromium; ``settings`` are fields of ``BrowserCallSettings``."""
-    call_settings = BrowserCallSettings(**{"greeting": "", **settings})
-    async with await Engine.open(backend=StandInBackend((440, 660))) as engine:
+async def fixture(
+    *, engine: Callable[[], Awaitable[Engine]] | None = None, agent: Agent | None = None, **settings: Any
+) -> AsyncIterator[BrowserFixture]:
+    browser_settings = BrowserCallSettings(**{"greeting": "", **settings})
+    opening = Engine.open(backend=StandInBackend((440, 660))) if engine is None else engine()
+    async with await opening as opened:
         with loopback_only():
-            async with serve_browser_calls(engine, call_settings) as (calls, url), open_chromium() as browser:
+            async with (
+                serve_browser_calls(opened, browser_settings, agent) as (calls, url),
+                open_chromium() as browser,
+            ):
                 yield BrowserFixture(calls, url, browser)
 
 
 def with_browser(test: Callable[[BrowserFixture], Awaitable[None]], **settings: Any) -> None:
     async def run() -> None:
-        async with asyncio.timeout(TIMEOUT_S), open_browser(**settings) as opened:
+        async with asyncio.timeout(TIMEOUT_S), fixture(**settings) as opened:
             await test(opened)
 
     asyncio.run(run())
