@@ -74,7 +74,7 @@ def test_an_installed_piper_is_not_installed_again(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_error_of_a_failed_bot_process_contains_its_last_line(tmp_path: Path) -> None:
-    pytest.importorskip("pipecat", reason="the bots need Pipecat: pip install 'vivavoce[pipecat]'")
+    pytest.importorskip("pipecat", reason="the bots need Pipecat: make test EXTRAS=dev,stt,pipecat")
     with (
         pytest.raises(BenchFailed, match="invalid"),
         bench._run_bots(tmp_path, "x", 1, ()) as bots,

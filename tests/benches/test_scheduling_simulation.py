@@ -138,6 +138,7 @@ def test_a_step_sleeps_for_its_cost() -> None:
     assert slept == [pytest.approx(1.0001)]
 
 
+@pytest.mark.slow
 def test_the_bench_compares_three_orders_and_sets_targets_for_the_deadline_order() -> None:
     report = measure(requests=300)
     with_targets = [figure for figure in report.figures if figure.reached is not None]

@@ -66,7 +66,7 @@ def test_a_client_of_pipecat_s_transport_connects_and_receives_its_text_as_speec
 
 @pytest.mark.skipif(
     find_spec("pipecat_ai_prebuilt") is None,
-    reason="needs pipecat-ai-prebuilt: pip install 'vivavoce[pipecat]'",
+    reason="needs pipecat-ai-prebuilt: make test EXTRAS=dev,stt,pipecat",
 )
 def test_pipecat_s_page_loads_and_offers_to_connect() -> None:
     # The test does not press Connect: the page would load code from Daily's server.

@@ -13,8 +13,8 @@ import pytest
 
 from vivavoce.gateway.cli.bench.processes import run_server_process
 
-aiohttp = pytest.importorskip("aiohttp", reason="needs the extra: pip install 'vivavoce[pipecat]'")
-openai = pytest.importorskip("openai", reason="needs the extra: pip install 'vivavoce[pipecat]'")
+aiohttp = pytest.importorskip("aiohttp", reason="needs the extra: make test EXTRAS=dev,stt,pipecat")
+openai = pytest.importorskip("openai", reason="needs the extra: make test EXTRAS=dev,stt,pipecat")
 
 TIMEOUT_S = 120.0
 KEEP_ALIVE_S = 1

@@ -310,6 +310,7 @@ def test_errors_with_one_message_keep_their_class_across_the_pipe() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_dozen_starts_leak_no_descriptor_thread_or_process() -> None:
     def left() -> tuple[int, int]:
         gc.collect()

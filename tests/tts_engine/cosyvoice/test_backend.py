@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'")
+pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
 from shared.tiny_cosyvoice import (
     BRIEF,
@@ -327,7 +327,7 @@ def test_text_without_a_full_stop_is_rendered_in_sentences_of_bounded_length(
     run(test())
 
 
-UNUSUAL_TEXT = {"endless": "x" * 120, "kana": "ツ" * 20, "runes": "ᚠᛇᚻ" * 8, "smiles": "\U0001f642" * 9 + "a"}
+UNUSUAL_TEXT = {"endless": "x" * 120, "kana": "ツ" * 20, "smiles": "\U0001f642" * 9 + "a"}
 
 
 @pytest.mark.parametrize("text", UNUSUAL_TEXT.values(), ids=UNUSUAL_TEXT)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip(
-    "torch", reason="the CosyVoice networks need torch: pip install 'vivavoce[cosyvoice]'"
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
 from shared.cosyvoice_sessions import TEXTS, SessionDriver, render_together  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Pipecat imports its own deprecated classes
     pytest.importorskip(
-        "pipecat.services.tts_service", reason="needs the extra: pip install 'vivavoce[pipecat]'"
+        "pipecat.services.tts_service", reason="needs the extra: make test EXTRAS=dev,stt,pipecat"
     )
 
 from loguru import logger
