@@ -27,6 +27,7 @@ from shared.tiny_cosyvoice import (
     spoken_ids,
     words_of,
 )
+from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.tts_engine.backends.base import SlotTurn
@@ -36,6 +37,7 @@ from vivavoce.tts_engine.cosyvoice.policy import Interleave
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import (
     SynthesisFailed,
+    UnreadableText,
 )
 
 SHORT = "Well, it is me."
