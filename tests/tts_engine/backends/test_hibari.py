@@ -35,9 +35,8 @@ def backend() -> Iterator[HibariBackend]:
 
 @asynccontextmanager
 async def engine_of(backend: HibariBackend) -> AsyncIterator[Engine]:
-    engine = await Engine.open(backend=backend)
-    yield engine
-    await engine.aclose()
+    async with await Engine.open(backend=backend) as engine:
+        yield engine
 
 
 async def speak(engine: Engine, text: str, *, split: int = 0, **how: Any) -> list[AudioChunk]:
