@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
+from ..adapters.media.clock import Clock
+from ..adapters.media.media_servers import MediaServers
 from ..tts_engine.backends.process import ProcessPolicy
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.scheduler import SchedulerPolicy
@@ -32,11 +34,11 @@ from .browser.settings import BrowserCallSettings
 from .calls import api
 from .calls.agents import Agent, ScriptPolicy, make_agent
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
-from .calls.call import CallerSpeechAction, CallSpeechOptions, make_speech_detector
-from .calls.clock import Clock
+from .calls.call import CallerSpeechAction, CallSpeechOptions
+from .calls.leg import CallServices, make_speech_detector
 from .calls.registry import CallRegistry
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
-from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, tune_process
+from .process_tuning import RENDERING_NICENESS, available_cores, lower_rendering_priority, tune_process
 from .settings import Settings, SettingsError, is_loopback
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import Mount, make_app
@@ -166,16 +168,18 @@ async def _open_calls(
     sock: socket.socket,
     resources: AsyncExitStack,
 ) -> _OpenCalls:
-    clock = Clock(metrics=engine.metrics, phases=settings.clock_phases)
+    media = MediaServers(_media_processes(settings), make_speech_detector, phases=settings.clock_phases)
+    resources.push_async_callback(media.aclose)
+    await media.start()
+    clock = Clock(phases=settings.clock_phases)
     clock_task = asyncio.create_task(clock.run(), name="clock")
     resources.push_async_callback(_cancel_task, clock_task)
     registry = CallRegistry(engine, max_calls=settings.max_calls)
     audiosocket_server = AudioSocketCallServer(
-        engine=engine,
-        clock=clock,
+        media=media,
+        services=CallServices(engine, registry),
         agent=agents.phone,
         policy=_make_audiosocket_policy(settings),
-        registry=registry,
     )
     await _listen(audiosocket_server, sock)
     resources.push_async_callback(audiosocket_server.aclose)
@@ -190,6 +194,12 @@ async def _open_calls(
     )
     resources.push_async_callback(browser_calls.aclose)
     return _OpenCalls(registry, audiosocket_server, browser_calls, clock_task)
+
+
+def _media_processes(settings: Settings) -> int:
+    if settings.media_processes is not None:
+        return settings.media_processes
+    return 1 if available_cores() > 1 else 0
 
 
 async def _listen(server: AudioSocketCallServer, sock: socket.socket) -> None:

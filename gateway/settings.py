@@ -225,6 +225,10 @@ class Settings(BaseSettings):
 
     # The process
 
+    # None: one with more than one core, else none. A process plays 100 calls with a tenth of a core.
+    media_processes: Annotated[
+        Annotated[_Integer, Field(ge=0, le=64)] | None, Field(description="a number from 0 to 64")
+    ] = None  # that play the speech of phone calls; 0: a thread of this process does
     # Above the 120 s for which LiveKit's clients keep a connection. A client that sends on a connection at
     # the moment of its end loses the request.
     keep_alive_s: Annotated[_Integer, Field(ge=1, le=3_600, description="seconds from 1 to 3600")] = 150

@@ -4,13 +4,17 @@ A test that is skipped because an extra is missing looks green and proves nothin
 the machine may lack (``gpu``) may be skipped in CI.
 """
 
+import asyncio
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+
+from shared.virtual_time import VirtualTimeLoop
 
 # A deadline for each example would assert wall time, which fails at random on a busy machine.
 settings.register_profile("no deadline", deadline=None)
@@ -19,6 +23,20 @@ settings.load_profile("no deadline")
 # Child processes of tests import ``benches`` and ``shared`` as the tests do.
 _PATHS = (str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")]))
 os.environ["PYTHONPATH"] = os.pathsep.join(_PATHS)
+
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def run_virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
+    """Runs a coroutine on a loop whose time is virtual; ``loop.time`` is the clock to inject."""
+
+    def run(coroutine: Coroutine[Any, Any, T]) -> T:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            return runner.run(coroutine)
+
+    return run
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,14 @@ ALLOWED_PACKAGES = {
     "adapters/audio/input_resampler.py": {"av"},  # frames of a WebRTC track
     "adapters/audiosocket/call.py": {"asyncio", "socket"},  # the connection of a call
     "adapters/audiosocket/server.py": {"asyncio", "socket"},  # listens on the socket of its caller
+    "adapters/audiosocket/handover.py": {"os", "socket"},  # duplicates the socket of a connection
+    "adapters/media/clock.py": {"asyncio", "time"},  # the clock
+    "adapters/media/link.py": {"asyncio", "os", "socket"},  # the two ends of a socket pair
+    "adapters/media/media_servers.py": {"asyncio", "logging", "socket", "subprocess", "sys", "threading"},
+    "adapters/media/phone_call.py": {"asyncio", "time"},  # a call of a media server
+    "adapters/media/process.py": {"os", "signal", "socket", "sys"},  # a media server's process
+    "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
+    "adapters/media/server.py": {"asyncio", "socket"},  # a media server's event loop
 }
 PUBLIC_VALUES_OF_ENGINE = {"vivavoce.tts_engine.chunk", "vivavoce.tts_engine.errors"}
 # Standard library modules for I/O, clocks, threads and logs, which a protocol core does not import.

@@ -150,7 +150,7 @@ class AudioSocketCall(asyncio.Protocol):
     def fail(self, error: Exception) -> None:
         """End the call because of an error of this program."""
         self._application.log_internal_error(self, error)
-        self.end("an error of ours")
+        self.end("internal error")
 
     # Called by the handler
 

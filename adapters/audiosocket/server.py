@@ -8,6 +8,7 @@ connection. The caller provides the application, the pacer and the address or th
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from .call import AudioSocketCall, CallApplication, CallPacer
@@ -23,6 +24,7 @@ class AudioSocketServer:
         application: admits calls and handles them.
         pacer: ticks the calls that are up.
         timeouts: time limits for the callers.
+        call_type: protocol of each connection.
     """
 
     def __init__(
@@ -31,7 +33,9 @@ class AudioSocketServer:
         *,
         pacer: CallPacer,
         timeouts: AudioSocketTimeouts = _DEFAULT_TIMEOUTS,
+        call_type: Callable[..., AudioSocketCall] = AudioSocketCall,
     ) -> None:
+        self._call_type = call_type
         self._application = application
         self._pacer = pacer
         self._timeouts = timeouts
@@ -63,7 +67,7 @@ class AudioSocketServer:
 
     def new_call(self) -> AudioSocketCall:
         """Create the asyncio protocol of one connection."""
-        call = AudioSocketCall(self._application, self._pacer, self._timeouts, self._remove)
+        call = self._call_type(self._application, self._pacer, self._timeouts, self._remove)
         self._calls.add(call)
         self._all_closed.clear()
         return call

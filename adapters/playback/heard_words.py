@@ -66,16 +66,21 @@ class HeardWords:
         # Positions of the middles of words not yet heard, in order.
         self._word_middles: deque[tuple[int, PlayedUtterance, Word]] = deque()
         self._unreported: deque[HeardWord] = deque(maxlen=MAX_UNREPORTED_WORDS)
-        self._utterance_count = 0
+        self._next_number = 0
 
     @property
     def open(self) -> PlayedUtterance | None:
         """The utterance that is being pushed, if any."""
         return self._open
 
-    def push(self, chunk: AudioChunk, *, position: int, end: int) -> PlayedUtterance:
-        """Add a chunk's words; ``end`` is the position behind the speech before this chunk."""
-        utterance = self._open or self._begin(position, end)
+    def push(
+        self, chunk: AudioChunk, *, position: int, end: int, number: int | None = None
+    ) -> PlayedUtterance:
+        """Add a chunk's words; ``end`` is the position behind the speech before this chunk.
+
+        number: of the utterance, if the chunk begins one; None: the next.
+        """
+        utterance = self._open or self._begin(chunk, position, end, number)
         utterance.pushed_samples += len(chunk.pcm) // 2
         utterance.text_stop = max(utterance.text_stop, chunk.text[1])
         for word in chunk.words:
@@ -127,9 +132,14 @@ class HeardWords:
             silent_at=silent_at,
         )
 
-    def _begin(self, position: int, end: int) -> PlayedUtterance:
+    def _begin(self, chunk: AudioChunk, position: int, end: int, number: int | None) -> PlayedUtterance:
         self.utterance_at(position)
-        self._open = PlayedUtterance(number=self._utterance_count, begin=end)
-        self._utterance_count += 1
+        if number is None:
+            number = self._next_number
+        # Of an utterance that another playout began, the start lies before the first chunk here.
+        played_before = chunk.samples[0]
+        begin = end - played_before * self._sample_rate // SAMPLE_RATE
+        self._open = PlayedUtterance(number=number, begin=begin, pushed_samples=played_before)
+        self._next_number = number + 1
         self._queue.append(self._open)
         return self._open

@@ -107,15 +107,18 @@ class Playout:
         """Rate of the packets, Hz."""
         return self._sample_rate
 
-    def push(self, chunk: AudioChunk) -> None:
-        """Resample a chunk and queue it; raises ValueError if more than 120 s of speech would be queued."""
+    def push(self, chunk: AudioChunk, *, utterance: int | None = None) -> None:
+        """Resample a chunk and queue it; raises ValueError if more than 120 s of speech would be queued.
+
+        utterance: number of the utterance that the chunk begins, above all numbers before; None: the next.
+        """
         if self._waiting_samples / self._sample_rate + chunk.seconds > MAX_LEAD_S:
             raise ValueError(
                 f"got more than {MAX_LEAD_S:g} s of speech ahead; push only while lead_s() is small"
             )
         if self._words.open is None:
             self._silent_samples = 0
-        self._words.push(chunk, position=self._position, end=self._end)
+        self._words.push(chunk, position=self._position, end=self._end, number=utterance)
         self._append(self._resampler.push(chunk.pcm))
 
     def mark(self, name: str) -> None:
@@ -178,6 +181,10 @@ class Playout:
     def lead_s(self, now: float) -> float:
         """Seconds of speech not yet played: the queue and the rest of the last packet at ``now``."""
         return self._waiting_samples / self._sample_rate + max(0.0, self._speech_until - now)
+
+    def is_idle(self, now: float) -> bool:
+        """Return whether all speech has been played and the last utterance has ended."""
+        return self._words.open is None and self.lead_s(now) <= 0
 
     def runs_dry_at(self, now: float) -> float:
         """Return the time at which the queued speech will have been played, at least ``now``."""

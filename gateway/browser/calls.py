@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from ...adapters.media.clock import Clock
+from ...adapters.media.paced_media import SpeechDetector
 from ...tts_engine.errors import Overloaded
 from ..access.access_control import Grant
 from ..calls.agents import Agent
-from ..calls.call import SpeechDetector
-from ..calls.clock import Clock
 from ..calls.leg import CallServices, LegGroup
 from ..calls.registry import CallRegistry, CallUnknown
 from ..voice_registry import VoiceRegistry
-from .leg import BrowserLeg, BrowserPeer
+from .leg import BrowserLeg, BrowserMediaServices, BrowserPeer
 from .offers import Candidates, Offer
 from .settings import BrowserCallSettings
 
@@ -54,7 +54,8 @@ class BrowserCalls:
         self.voices = voices
         self.settings = settings or BrowserCallSettings()
         self.agent = agent
-        self.services = CallServices(engine, clock, registry, make_speech_detector)
+        self.services = CallServices(engine, registry)
+        self._media_services = BrowserMediaServices(clock, make_speech_detector)
         self._group: LegGroup[BrowserLeg] = LegGroup()
         self._connect = connect or _connect_by_webrtc
         self._session_ids: dict[str, None] = {}  # oldest first
@@ -116,6 +117,7 @@ class BrowserCalls:
             peer_name,
             self._group,
             self.services,
+            self._media_services,
             self.settings,
             voices=self.voices.for_grant(grant),
             charge=grant.charge_characters,

@@ -3,9 +3,14 @@
 Not the connection (``adapters.webrtc``), the messages (``calls.attachment``) or admission (``calls``).
 """
 
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
+from ...adapters.media.clock import Clock
+from ...adapters.media.paced_media import PacedMedia, SpeechDetector
+from ...adapters.playback.playout import Playout
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded
 from ..calls.agents import Agent
@@ -52,6 +57,14 @@ class BrowserPeer(Protocol):
         """End the connection and wait until nothing of it is left."""
 
 
+@dataclass(frozen=True, slots=True)
+class BrowserMediaServices:
+    """What the media of browser calls run on."""
+
+    clock: Clock
+    make_speech_detector: Callable[[], SpeechDetector] | None = None  # None: speech is not detected
+
+
 class BrowserLeg:
     """One browser's connection and call. Boundary: an error in it ends this call alone.
 
@@ -67,6 +80,7 @@ class BrowserLeg:
         peer_name: str,
         group: "LegGroup[BrowserLeg]",
         services: CallServices,
+        media_services: BrowserMediaServices,
         settings: BrowserCallSettings,
         *,
         voices: KeyVoices,
@@ -76,22 +90,17 @@ class BrowserLeg:
         self.call_id = call_id
         self.peer: BrowserPeer | None = None  # from its answer on
         self._group = group
+        self._media_services = media_services
+        self._media: PacedMedia | None = None  # from the opening of the call on
         self._settings = settings
         self._voices = voices
         self._charge = charge
         self._agent = agent
-        call_settings = CallSettings(
-            SAMPLE_RATE, settings.lead_s, settings.speech, settings.caller_speech_action
-        )
+        call_settings = CallSettings(settings.lead_s, settings.speech, settings.caller_speech_action)
         self._leg_call = LegCall(self, group, services, call_settings, kind="webrtc", peer=peer_name)
         self._channel = DataChannel(self._send_text, "text" if settings.chat is None else "ask")
         self._attachment: CallAttachment | None = None
         self._skips_greeting = False
-
-    @property
-    def dropped(self) -> int:
-        """Packets that were not sent in time."""
-        return 0 if self.peer is None else self.peer.dropped
 
     def skip_greeting(self) -> None:
         """Open the call without greeting, script or menu: text of the caller follows at once."""
@@ -128,15 +137,15 @@ class BrowserLeg:
 
     def on_audio(self, pcm: bytes) -> None:
         """Pass the caller's audio, s16le mono at 16 kHz, to the call."""
-        call = self._leg_call.call
-        if call is not None and not self._leg_call.is_over:
+        if self._media is not None and not self._leg_call.is_over:
             with self._leg_call.guard():
-                call.receive_audio(pcm, _CALLER_SAMPLE_RATE)
+                self._media.receive_audio(pcm, _CALLER_SAMPLE_RATE)
 
     def on_closed(self, reason: str) -> None:
         """End the call: the connection is gone."""
         if self._leg_call.is_over:
             return
+        self._media_services.clock.leave(self)
         self._leg_call.close(reason)
         if self.peer is not None:
             self._group.start_task(self.peer.aclose())
@@ -146,7 +155,7 @@ class BrowserLeg:
 
     def tick(self, now: float) -> int:
         """Send the packets due at ``now`` (monotonic s); return their number."""
-        return self._leg_call.tick(now)
+        return 0 if self._media is None or self._leg_call.is_over else self._media.tick(now)
 
     def fail(self, error: Exception) -> None:
         """Log a fault of the server and end this call."""
@@ -165,7 +174,8 @@ class BrowserLeg:
     def _open_call(self) -> None:
         assert self.peer is not None
         settings = self._settings
-        active_call = self._leg_call.open(self.call_id, send=self.peer.feed, drop_unsent=self.peer.discard)
+        self._media = self._make_media(self.peer)
+        active_call = self._leg_call.open(self.call_id, self._media)
         if self._skips_greeting:
             active_call.call.take_over()
         options = AttachmentOptions(
@@ -188,6 +198,17 @@ class BrowserLeg:
         if self._agent is not None:
             agent = self._agent
             self._leg_call.start_task(lambda: agent.run(active_call.call))
+
+    def _make_media(self, peer: BrowserPeer) -> PacedMedia:
+        services = self._media_services
+        return PacedMedia(
+            Playout(start=services.clock.join(self), sample_rate=SAMPLE_RATE),
+            peer.feed,
+            now=time.monotonic,
+            drop_unsent=peer.discard,
+            dropped=lambda: peer.dropped,
+            detector=services.make_speech_detector and services.make_speech_detector(),
+        )
 
     def _send_text(self, text: str) -> None:
         if self.peer is not None and not self._leg_call.is_over:

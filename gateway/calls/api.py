@@ -98,7 +98,7 @@ def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegis
 
     @router.post("/{call_id}/discard", **api_operations.DISCARD)
     async def discard(call_id: str) -> JSONResponse:
-        cut = registry.get(call_id).call.discard()
+        cut = await registry.get(call_id).call.discard()
         words = [word.text for word in cut.words]
         return JSONResponse({"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words})
 

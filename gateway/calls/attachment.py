@@ -163,10 +163,12 @@ class CallAttachment:
                 assert_never(message.type)
 
     def _discard(self) -> None:
-        discarded = self._utterances.discard()
-        if discarded.utterance is None:
+        self._utterances.discard().add_done_callback(self._on_discarded)
+
+    def _on_discarded(self, answer: asyncio.Future[SpeechDiscarded]) -> None:
+        if not answer.cancelled() and answer.result().utterance is None:
             # No event was emitted, but the peer waits for an answer: the page mutes its output until then.
-            self._send(describe_event(discarded))
+            self._send(describe_event(answer.result()))
 
     def _ask(self, question: str) -> None:
         if self._answerer is None:

@@ -1,28 +1,26 @@
 """AudioSocket calls of the gateway: Asterisk connects over TCP, and an agent speaks on each call.
 
-``adapters.audiosocket.server`` accepts connections and applies the protocol's rules. Here each of them
-becomes a ``Call`` in the registry, paced by the gateway's clock and served by the agent.
+Connections are accepted here. Once a caller has sent the call's id, a media server takes the socket
+(``adapters.media``), and the connection becomes a ``Call`` in the registry, served by the agent.
 """
 
 import logging
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NoReturn
 from uuid import UUID
 
 from ...adapters.audiosocket.call import AudioSocketCall
-from ...adapters.audiosocket.protocol import AudioSocketAudio
+from ...adapters.audiosocket.handover import HandoverCall, NoPacer
 from ...adapters.audiosocket.server import AudioSocketServer
 from ...adapters.audiosocket.server_connection import AudioSocketTimeouts
-from ...adapters.playback.playout import Playout
+from ...adapters.media.media_servers import MediaServers
+from ...adapters.media.remote_media import RemoteMedia
 from ...tts_engine.errors import Overloaded
 from .agents import Agent
-from .call import Call, CallerSpeechAction, CallSpeechOptions, make_speech_detector
-from .clock import Clock
+from .call import Call, CallerSpeechAction, CallSpeechOptions
+from .leg import CallServices, CallSettings, LegCall, LegGroup
 from .registry import CallRegistry
-
-if TYPE_CHECKING:
-    from ...tts_engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -45,28 +43,33 @@ class AudioSocketCallServer:
     def __init__(
         self,
         *,
-        engine: "Engine",
-        clock: Clock,
+        media: MediaServers,
+        services: CallServices,
         agent: Agent,
         policy: AudioSocketCallSettings,
-        registry: CallRegistry,
     ) -> None:
-        self.engine = engine
-        self.clock = clock
-        self.agent = agent
-        self.policy = policy
-        self.registry = registry
+        self._media = media
+        self._services = services
+        self._agent = agent
+        self._policy = policy
+        self._legs: LegGroup[PhoneLeg] = LegGroup()
         timeouts = AudioSocketTimeouts(policy.first_message_s, policy.stalled_s)
-        self._server = AudioSocketServer(self, pacer=clock, timeouts=timeouts)
+        self._server = AudioSocketServer(self, pacer=NoPacer(), timeouts=timeouts, call_type=HandoverCall)
+
+    @property
+    def registry(self) -> CallRegistry:
+        """The registry of the calls."""
+        return self._services.registry
 
     async def listen(self, sock: socket.socket) -> None:
         """Accept calls on a bound socket, which ``aclose`` closes."""
         await self._server.listen_on(sock)
 
     async def aclose(self) -> None:
-        """Close the listener, end every call, and wait until its task and connection have ended."""
+        """Close the listener, end every call, and wait until its tasks have ended."""
         self.registry.refuse_calls()
         await self._server.aclose("shutting down")
+        await self._legs.aclose()
 
     # Called by the shared server
 
@@ -78,14 +81,27 @@ class AudioSocketCallServer:
             return False
         return True
 
-    def open(self, call: AudioSocketCall, call_id: UUID, start: float) -> "_CallHandler":
-        """Open the gateway's call on an admitted connection."""
-        handler = _CallHandler(call, str(call_id), start, self.policy, self.engine, self.agent)
-        self.registry.open(call, handler.call, kind="audiosocket", peer=call.peer)
-        return handler
+    def open(self, call: AudioSocketCall, call_id: UUID, start: float) -> NoReturn:
+        """Raise AssertionError: connections are handed over."""
+        raise AssertionError("a call is opened where its media are")
+
+    def take_over(self, call: HandoverCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
+        """Open the call of an identified connection, and have a media server serve it."""
+        leg = PhoneLeg(call.peer, self._legs, self._services, self._policy)
+        self.registry.replace(call, leg)
+        self._legs.add(leg)
+        media = self._media.open_phone_call(
+            call_id,
+            sock,
+            received,
+            leg,
+            sample_rate=self._policy.sample_rate,
+            stalled_s=self._policy.stalled_s,
+        )
+        leg.open(str(call_id), media, self._agent)
 
     def on_ended(self, call: AudioSocketCall, reason: str) -> None:
-        """Remove a connection, and its call, from the registry."""
+        """Remove a connection that ended before its call id."""
         self.registry.remove(call, reason)
 
     def log_protocol_error(self, call: AudioSocketCall, error: str) -> None:
@@ -97,48 +113,56 @@ class AudioSocketCallServer:
         logger.error("Call %s failed", call.name, exc_info=error)
 
 
-class _CallHandler:
-    """Connects an AudioSocket call to a ``Call`` and runs the agent on it."""
+class PhoneLeg:
+    """One phone call, whose connection a media server serves. Implements ``CallLeg`` and ``PhoneCallOwner``."""
 
     def __init__(
         self,
-        audiosocket_call: AudioSocketCall,
-        call_id: str,
-        start: float,
+        peer: str,
+        group: "LegGroup[PhoneLeg]",
+        services: CallServices,
         policy: AudioSocketCallSettings,
-        engine: "Engine",
-        agent: Agent,
     ) -> None:
-        self._audiosocket_call = audiosocket_call
-        self._sample_rate = policy.sample_rate
-        self._agent = agent
-        self.call = Call(
-            call_id,
-            engine=engine,
-            playout=Playout(start=start, sample_rate=policy.sample_rate),
-            send=self._send,
-            close=audiosocket_call.end,
-            speech=policy.speech,
-            lead_s=policy.lead_s,
-        )
-        self.call.caller_speech_action = policy.caller_speech_action
-        self.call.set_speech_detector(make_speech_detector())
+        self._group = group
+        settings = CallSettings(policy.lead_s, policy.speech, policy.caller_speech_action)
+        self._leg_call = LegCall(self, group, services, settings, kind="audiosocket", peer=peer)
+        self._media: RemoteMedia
+        self._call_id = ""
 
-    def on_audio(self, audio: AudioSocketAudio) -> None:
-        self.call.receive_audio(audio.payload, audio.sample_rate)
+    def open(self, call_id: str, media: RemoteMedia, agent: Agent) -> None:
+        """Open the call and run the agent on it."""
+        self._call_id = call_id
+        self._media = media
+        call = self._leg_call.open(call_id, media).call
+        self._leg_call.start_task(lambda: _serve(call, agent))
 
-    def on_dtmf(self, digit: str) -> None:
-        self.call.press(digit)
+    def end(self, reason: str) -> None:
+        """Hang up."""
+        if not self._leg_call.is_over:
+            self._media.hang_up(reason)
 
-    def tick(self, now: float) -> int:
-        return self.call.tick(now)
+    # Called by the media
 
-    async def run(self) -> None:
-        await self._agent.run(self.call)
-        await self.call.finish()
+    def on_closed(self, reason: str) -> None:
+        """End the call: its connection is over."""
+        self._leg_call.close(reason)
+        self._group.remove(self)
 
-    def on_ended(self, reason: str) -> None:
-        self._audiosocket_call.cancel_task()
+    def on_problem(self, text: str, *, is_internal: bool) -> None:
+        """Log an error of the caller's program, or of the media server."""
+        if is_internal:
+            logger.error("Call %s failed\n%s", self._call_id, text)
+        else:
+            logger.warning("Call %s: %s", self._call_id, text)
 
-    def _send(self, packet: bytes) -> None:
-        self._audiosocket_call.send(AudioSocketAudio(self._sample_rate, packet))
+    def fail(self, error: Exception) -> None:
+        """Log a fault of the server and end the call."""
+        self._leg_call.fail(error)
+
+
+async def _serve(call: Call, agent: Agent) -> None:
+    try:
+        await agent.run(call)
+        await call.finish()
+    finally:
+        call.hang_up("its agent returned")

@@ -1,21 +1,24 @@
 """One call: speaks text on a leg, and reports what the caller does.
 
-A call knows no protocol. Packets leave through ``send``; the leg reports keys, audio and the end of the
-connection. Chunks are taken from the engine's stream only while less than ``lead_s`` of speech is unplayed:
-little is rendered in vain when the caller interrupts. The engine is given each caller's playout deadline.
+A call knows no protocol. Its media, here or in another process, play the speech and report what was heard
+and what the caller does; its leg reports the end of the connection. Chunks are taken from the engine's stream
+only while less than ``lead_s`` of speech is unplayed: little is rendered in vain when the caller interrupts.
+The engine is given each caller's playout deadline.
 """
 
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ...adapters.playback.playout import Playout
+from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport
+from ...adapters.playback.heard_words import DiscardResult, HeardWord
+from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from .events import (
@@ -31,17 +34,17 @@ from .events import (
 )
 from .text_feed import TextDelta, TextFeed
 from .utterance_tracker import UtteranceTracker
+from .waiting import wait_any, wait_at_most
 
 if TYPE_CHECKING:
-    from ...adapters.voice_activity import VoiceActivityChange
     from ...tts_engine.engine import Engine
     from ...tts_engine.stream import Stream
 
 logger = logging.getLogger(__name__)
 
 _MAX_WAITING_KEYS = 64  # later ones are dropped
-_TICKS_PER_REPORT = 50  # once a second; reading the counters costs more than sending a packet
 _MAX_WRITTEN_CHARACTERS = 8 * 1024  # in one TextWritten; a data channel takes 64 KiB in one message
+_NOTHING_DISCARDED = SpeechDiscarded(None, 0.0, "")
 
 
 class UtteranceOutcome(Enum):
@@ -70,28 +73,11 @@ class CallerSpeechAction(Enum):
     DISCARD = "discard"  # emit CallerSpeaking and discard what is playing
 
 
-class SpeechDetector(Protocol):
-    """Detects speech in the caller's audio (``adapters.voice_activity``)."""
-
-    def push(self, pcm: bytes, sample_rate: int) -> "Sequence[VoiceActivityChange]":
-        """Take s16le mono audio; return where speech began or ended in it."""
-
-
 class CallLeg(Protocol):
-    """The connection that carries a call, as the clock and the registry see it."""
-
-    @property
-    def dropped(self) -> int:
-        """Packets that the peer did not take in time."""
-
-    def tick(self, now: float) -> int:
-        """Send the packets due at ``now`` (monotonic s); return their number. Must not block."""
+    """The connection that carries a call, as the registry sees it."""
 
     def end(self, reason: str) -> None:
         """Hang up at once; the leg removes itself from the registry."""
-
-    def fail(self, error: Exception) -> None:
-        """Log ``error``, which ``tick`` raised, and hang up. Must not raise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +94,8 @@ class Call:
     Utterances are spoken one after another: a ``speak`` during another one waits for it.
 
     Args:
-        send: takes one s16le packet; must not block.
+        media: plays the speech; the call becomes its listener.
         close: takes a reason and ends the connection; must not block.
-        drop_unsent: drops packets that were sent and have not left, called at each barge-in.
         speech: used for utterances that bring no options of their own.
         lead_s: seconds of speech kept ready in the playout.
     """
@@ -120,26 +105,21 @@ class Call:
         call_id: str,
         *,
         engine: "Engine",
-        playout: Playout,
-        send: Callable[[bytes], None],
+        media: CallMedia,
         close: Callable[[str], None],
-        drop_unsent: Callable[[], None] = lambda: None,
         speech: CallSpeechOptions = CallSpeechOptions(),
         lead_s: float = 0.6,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.call_id = call_id
         self.discarded_ms = 0.0
-        self.playout = playout
-        self.events = CallEvents()
-        self.caller_speech_action = CallerSpeechAction.TELL
+        self.media = media
+        self.events = CallEvents(on_listeners_changed=self._set_caller_audio)
         self.is_taken_over = False  # whether the caller decides what is spoken; a script then ends
-        self._tracker = UtteranceTracker(self.events, playout)
+        self._tracker = UtteranceTracker(self.events)
         self._engine = engine
         self._metrics = engine.metrics
-        self._send = send
         self._close = close
-        self._drop_unsent = drop_unsent
         self._speech = speech
         self._lead_s = lead_s
         self._now = now
@@ -148,20 +128,24 @@ class Call:
         self._stream: Stream | None = None  # of the utterance being spoken
         self._text_feed: TextFeed | None = None  # its text
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
+        # Discards that the media have not answered, and the utterances begun before each.
+        self._unanswered_discards: deque[tuple[asyncio.Future[SpeechDiscarded], int]] = deque()
+        self._pushes = 0  # chunks given to the media
+        self._played = asyncio.Event()  # all of them have been played
+        self._played.set()
         self._keys: asyncio.Queue[str] = asyncio.Queue(_MAX_WAITING_KEYS)
-        self._speech_detector: SpeechDetector | None = None
+        self._caller_speech_action = CallerSpeechAction.TELL
         self._caller_silent = asyncio.Event()
         self._caller_silent.set()
         self._ending = False
         self._closed = asyncio.Event()
-        self._ticks = 0
-        self._late_counted = 0
-        self._underruns_counted = 0
+        self._counted = PlayoutStats()  # in the metrics
+        media.set_listener(self)
 
     @property
     def sample_rate(self) -> int:
         """Sample rate of the packets sent, Hz."""
-        return self.playout.sample_rate
+        return self.media.sample_rate
 
     # Speaking
 
@@ -202,18 +186,22 @@ class Call:
 
     async def wait_played(self) -> None:
         """Wait until the caller has heard what is in the playout, or until it is discarded."""
-        interrupted = self._interrupted
-        while (left_s := self.playout.lead_s(self._now())) > 0 and not interrupted.is_set():
-            await _wait(interrupted, left_s)
+        if not self._played.is_set():
+            await wait_any(self._interrupted, self._played)
 
-    def discard(self) -> SpeechDiscarded:
-        """Barge-in: drop what is playing and every utterance that waits; return what had been heard."""
-        self._interrupt()
-        self._interrupted = asyncio.Event()
-        self._drop_unsent()
-        discarded = self.playout.discard(self._now())
-        self.discarded_ms += discarded.cut_ms
-        return self._tracker.discard(discarded)
+    def discard(self) -> "asyncio.Future[SpeechDiscarded]":
+        """Barge-in: drop what is playing and every utterance that waits.
+
+        The result says what had been heard. It need not be awaited.
+        """
+        self._interrupt_all()
+        answer: asyncio.Future[SpeechDiscarded] = asyncio.get_running_loop().create_future()
+        if self._closed.is_set():
+            answer.set_result(_NOTHING_DISCARDED)
+        else:
+            self._unanswered_discards.append((answer, self._tracker.begun))
+            self.media.discard()
+        return answer
 
     # The caller
 
@@ -221,24 +209,19 @@ class Call:
         """Leave to the caller what is spoken: an agent that speaks unasked says nothing more."""
         self.is_taken_over = True
 
-    def set_speech_detector(self, detector: SpeechDetector) -> None:
-        """Detect speech in the caller's audio from now on."""
-        self._speech_detector = detector
+    @property
+    def caller_speech_action(self) -> CallerSpeechAction:
+        """What the call does when its caller begins to speak."""
+        return self._caller_speech_action
 
-    def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
-        """Take s16le mono audio of the caller. Speech is detected only if something reacts to it."""
-        if self._speech_detector is not None and (
-            self.events.has_listeners or self.caller_speech_action is CallerSpeechAction.DISCARD
-        ):
-            self._on_activity(self._speech_detector.push(pcm, sample_rate))
-        else:
-            self._caller_silent.set()  # an earlier "speaking" would never end
-        if self.events.wants_caller_audio:
-            self.events.emit(CallerAudio(pcm, sample_rate))
+    @caller_speech_action.setter
+    def caller_speech_action(self, action: CallerSpeechAction) -> None:
+        self._caller_speech_action = action
+        self._set_caller_audio()
 
     async def wait_caller_silent(self, timeout_s: float) -> None:
         """Wait until the caller does not speak; return at once if speech is not detected on this call."""
-        await _wait(self._caller_silent, timeout_s)
+        await wait_at_most(self._caller_silent, timeout_s)
 
     def press(self, digit: str) -> None:
         """Take a key that the caller pressed: one of ``0-9 * # A-D``."""
@@ -270,64 +253,98 @@ class Call:
     def on_closed(self) -> None:
         """End everything of the call: its leg is gone."""
         self._ending = True
-        self._interrupt()
+        self._interrupted.set()
+        self._cancel_stream()
         self._closed.set()
-        self._count_faults()
+        while self._unanswered_discards:
+            self._answer_discard(_NOTHING_DISCARDED)
+        self._count(self.media.report.stats)
         self.events.emit(HungUp())
 
     async def wait_closed(self) -> None:
         """Wait until the connection is gone."""
         await self._closed.wait()
 
-    # The clock
+    # Called by the media
 
-    def tick(self, now: float) -> int:
-        """Send the packets due at ``now`` (monotonic s); return their number."""
-        packets = self.playout.due(now)
-        for packet in packets:
-            self._send(packet)
-        self._tracker.tick(now)
-        self._ticks += 1
-        if self._ticks % _TICKS_PER_REPORT == 0:
-            self._count_faults()
-            self._report_playout(now)
-        return len(packets)
+    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
+        """Emit the words, and the ends of utterances before them."""
+        self._tracker.add_heard(words)
 
-    def _interrupt(self) -> None:
+    def on_played(self, pushes: int) -> None:
+        """Emit the ends of utterances, unless more speech is on its way to the media."""
+        if pushes == self._pushes:
+            self._played.set()
+            self._tracker.finish()
+
+    def on_discarded(self, result: DiscardResult, *, requested: bool) -> None:
+        """Report the answer to ``discard``, or interrupt here too because the caller spoke."""
+        self.discarded_ms += result.cut_ms
+        if requested:
+            _, begun = self._unanswered_discards[0]
+            self._answer_discard(self._tracker.discard(result, begun))
+        else:
+            self._interrupt_all()
+            self._tracker.discard(result, self._tracker.begun)
+
+    def on_caller_speech(self, speaking: bool) -> None:
+        """Emit that the caller began or stopped to speak."""
+        if speaking:
+            self._caller_silent.clear()
+            self.events.emit(CallerSpeaking())
+        else:
+            self._caller_silent.set()
+            self.events.emit(CallerSilent())
+
+    def on_caller_audio(self, pcm: bytes, sample_rate: int) -> None:
+        """Emit audio of the caller, s16le mono."""
+        self.events.emit(CallerAudio(pcm, sample_rate))
+
+    def on_key(self, digit: str) -> None:
+        """Take a key that the caller pressed."""
+        self.press(digit)
+
+    def on_report(self, report: MediaReport) -> None:
+        """Count faults in the metrics, and emit the state of the playout."""
+        stats = report.stats
+        self._count(stats)
+        if self.events.has_listeners:
+            self.events.emit(
+                PlayoutReport(
+                    lead_ms=round(1000 * self.media.lead_s(self._now())),
+                    packets=stats.packets,
+                    late_packets=stats.late_packets,
+                    skipped_packets=stats.skipped_packets,
+                    underruns=stats.underruns,
+                )
+            )
+
+    def _answer_discard(self, result: SpeechDiscarded) -> None:
+        answer, _ = self._unanswered_discards.popleft()
+        if not answer.done():
+            answer.set_result(result)
+
+    def _interrupt_all(self) -> None:
         self._interrupted.set()
+        self._interrupted = asyncio.Event()
+        self._cancel_stream()
+
+    def _cancel_stream(self) -> None:
         if self._stream is not None:
             self._stream.cancel()
 
-    def _on_activity(self, changes: "Sequence[VoiceActivityChange]") -> None:
-        for change in changes:
-            if change.speaking:
-                self._caller_silent.clear()
-                self.events.emit(CallerSpeaking())
-            else:
-                self._caller_silent.set()
-                self.events.emit(CallerSilent())
-            if change.speaking and self.caller_speech_action is CallerSpeechAction.DISCARD:
-                self.discard()
+    def _set_caller_audio(self) -> None:
+        discards = self._caller_speech_action is CallerSpeechAction.DISCARD
+        detects = discards or self.events.has_listeners  # only if something reacts to it
+        if not detects:
+            self._caller_silent.set()  # an earlier "speaking" would never end
+        self.media.set_caller_audio(CallerAudioOptions(detects, discards, self.events.wants_caller_audio))
 
-    def _count_faults(self) -> None:
-        stats = self.playout.stats
-        self._metrics.late_packets.inc(stats.late_packets - self._late_counted)
-        self._metrics.underruns.inc(stats.underruns - self._underruns_counted)
-        self._late_counted, self._underruns_counted = stats.late_packets, stats.underruns
-
-    def _report_playout(self, now: float) -> None:
-        if not self.events.has_listeners:
-            return
-        stats = self.playout.stats
-        self.events.emit(
-            PlayoutReport(
-                lead_ms=round(1000 * self.playout.lead_s(now)),
-                packets=stats.packets,
-                late_packets=stats.late_packets,
-                skipped_packets=stats.skipped_packets,
-                underruns=stats.underruns,
-            )
-        )
+    def _count(self, stats: PlayoutStats) -> None:
+        counted, self._counted = self._counted, stats
+        self._metrics.packets.inc(stats.packets - counted.packets)
+        self._metrics.late_packets.inc(stats.late_packets - counted.late_packets)
+        self._metrics.underruns.inc(stats.underruns - counted.underruns)
 
     # Rendering
 
@@ -351,7 +368,7 @@ class Call:
             outcome = UtteranceOutcome.UNREADABLE if unreadable else UtteranceOutcome.FAILED
         finally:
             self._stream = self._text_feed = None
-            self.playout.finish()
+            self.media.finish()
         outcome = UtteranceOutcome.DISCARDED if turn.discarded.is_set() else outcome
         self._tracker.end(outcome.value)
         return outcome
@@ -363,36 +380,22 @@ class Call:
             if feed.ends_before(chunk):
                 return UtteranceOutcome.CUT_SHORT
             if chunk.index == 0:
-                self._tracker.begin(feed, turn.number, self._ms_since(feed.first_text_at))
-            await _wait(turn.discarded, self._push_chunk(chunk, stream) - self._lead_s)
+                number = self._tracker.begin(feed, turn.number, self._ms_since(feed.first_text_at))
+            await wait_at_most(turn.discarded, self._push_chunk(chunk, number, stream) - self._lead_s)
         if turn.discarded.is_set():
             return UtteranceOutcome.DISCARDED  # the source may go on for long; its error is of no interest
         await feed.raise_source_error()
         return UtteranceOutcome.CUT_SHORT if feed.cut_short else UtteranceOutcome.SPOKEN
 
-    def _push_chunk(self, chunk: AudioChunk, stream: "Stream") -> float:
+    def _push_chunk(self, chunk: AudioChunk, utterance: int, stream: "Stream") -> float:
         now = self._now()
         if chunk.index > 0:
-            self._metrics.playout_lead.observe(self.playout.lead_s(now))
-        self.playout.push(chunk)
-        stream.set_deadline(self.playout.runs_dry_at(now))
-        return self.playout.lead_s(now)
+            self._metrics.playout_lead.observe(self.media.lead_s(now))
+        self._pushes += 1
+        self._played.clear()
+        self.media.push(chunk, utterance)
+        stream.set_deadline(self.media.runs_dry_at(now))
+        return self.media.lead_s(now)
 
     def _ms_since(self, at: float | None) -> float:
         return 0.0 if at is None else 1000 * (self._now() - at)
-
-
-def make_speech_detector() -> SpeechDetector:
-    """Return a detector for one caller's voice."""
-    from ...adapters.voice_activity import VoiceActivityDetector
-
-    return VoiceActivityDetector()
-
-
-async def _wait(event: asyncio.Event, timeout_s: float) -> None:
-    if timeout_s <= 0:
-        return
-    # Not wait_for: Python 3.11's swallows a cancellation that comes with the event.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s):
-            await event.wait()

@@ -115,9 +115,14 @@ Listener = Callable[[CallEvent], None]
 
 
 class CallEvents:
-    """The listeners of one call."""
+    """The listeners of one call.
 
-    def __init__(self) -> None:
+    Args:
+        on_listeners_changed: called after a listener was added or removed.
+    """
+
+    def __init__(self, on_listeners_changed: Callable[[], None] = lambda: None) -> None:
+        self._on_listeners_changed = on_listeners_changed
         self._listeners: dict[Listener, bool] = {}  # and whether each wants the caller's audio
         self._over = False
 
@@ -144,9 +149,11 @@ class CallEvents:
         If the call has ended, it is called once, with HungUp.
         """
         self._listeners[listener] = wants_audio
+        self._on_listeners_changed()
         if self._over:
             listener(HungUp())
 
     def remove_listener(self, listener: Listener) -> None:
         """Stop calling ``listener``; no error if it was not added."""
         self._listeners.pop(listener, None)
+        self._on_listeners_changed()

@@ -1,7 +1,7 @@
 """Bookkeeping that legs of every kind share: their call, their tasks, and the end of all legs of a server.
 
-A leg (``call.CallLeg``) is a connection that carries a call: AudioSocket, WebRTC and others. It does the I/O
-of its protocol, has one ``LegCall`` and belongs to one ``LegGroup``. No protocol is known here.
+A leg (``call.CallLeg``) is a connection that carries a call: AudioSocket, WebRTC and others. It has one
+``LegCall`` and belongs to one ``LegGroup``. No protocol is known here.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ...adapters.playback.playout import Playout
-from .call import Call, CallerSpeechAction, CallLeg, CallSpeechOptions, SpeechDetector
-from .clock import Clock
+from ...adapters.media.call_media import CallMedia
+from .call import Call, CallerSpeechAction, CallLeg, CallSpeechOptions
 from .registry import ActiveCall, CallRegistry
 
 if TYPE_CHECKING:
+    from ...adapters.media.paced_media import SpeechDetector
     from ...tts_engine.engine import Engine
 
 logger = logging.getLogger(__name__)
@@ -29,16 +29,13 @@ class CallServices:
     """What the calls of a server run on."""
 
     engine: "Engine"
-    clock: Clock
     registry: CallRegistry
-    make_speech_detector: Callable[[], SpeechDetector] | None = None  # None: speech is not detected
 
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
     """How calls are spoken on."""
 
-    sample_rate: int  # Hz, of the packets sent
     lead_s: float  # speech kept ready in the playout
     speech: CallSpeechOptions
     caller_speech_action: CallerSpeechAction
@@ -121,47 +118,29 @@ class LegCall:
         self._peer = peer
         self._tasks: list[asyncio.Task[None]] = []
 
-    def open(
-        self,
-        call_id: str,
-        *,
-        send: Callable[[bytes], None],
-        drop_unsent: Callable[[], None] = lambda: None,
-    ) -> ActiveCall:
-        """Open the call: its first packet is due at the next tick of the leg.
-
-        The leg must be admitted. ``send`` and ``drop_unsent`` are those of ``Call``.
-        """
+    def open(self, call_id: str, media: CallMedia) -> ActiveCall:
+        """Open the call of the leg, which must be admitted."""
         services, settings = self._services, self._settings
         self.call = Call(
             call_id,
             engine=services.engine,
-            playout=Playout(start=services.clock.join(self._leg), sample_rate=settings.sample_rate),
-            send=send,
+            media=media,
             close=self._leg.end,
-            drop_unsent=drop_unsent,
             speech=settings.speech,
             lead_s=settings.lead_s,
         )
         self.call.caller_speech_action = settings.caller_speech_action
-        if services.make_speech_detector is not None:
-            self.call.set_speech_detector(services.make_speech_detector())
         return services.registry.open(self._leg, self.call, kind=self._kind, peer=self._peer)
 
     def start_task(self, run: Callable[[], Awaitable[None]]) -> None:
         """Run a task on the call; it is cancelled when the call ends, and fails the leg if it raises."""
         self._tasks.append(self._start_task(self._run_guarded(run)))
 
-    def tick(self, now: float) -> int:
-        """Send the packets due at ``now`` (monotonic s); return their number."""
-        return 0 if self.call is None or self.is_over else self.call.tick(now)
-
     def close(self, reason: str) -> None:
         """End the call and its tasks because the connection is gone. Twice is no error."""
         if self.is_over:
             return
         self.is_over = True
-        self._services.clock.leave(self._leg)
         for task in self._tasks:
             task.cancel()
         if self.call is None:
@@ -172,7 +151,7 @@ class LegCall:
         """Log a fault of the server and end the leg."""
         name = f"from {self._peer}" if self.call is None else self.call.call_id
         logger.error("Call %s failed", name, exc_info=error)
-        self._leg.end("an error of ours")
+        self._leg.end("internal error")
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -185,3 +164,10 @@ class LegCall:
     async def _run_guarded(self, run: Callable[[], Awaitable[None]]) -> None:
         with self.guard():
             await run()  # called here: a coroutine of a task cancelled before it starts is never awaited
+
+
+def make_speech_detector() -> "SpeechDetector":
+    """Return a detector for one caller's voice."""
+    from ...adapters.voice_activity import VoiceActivityDetector
+
+    return VoiceActivityDetector()

@@ -96,6 +96,10 @@ class CallRegistry:
         self._engine.metrics.refusals.labels(refusal.reason).inc()
         logger.warning("Call from %s refused: %s", peer, refusal)
 
+    def replace(self, leg: CallLeg, successor: CallLeg) -> None:
+        """Let ``successor`` take the place of an admitted connection."""
+        self._calls_by_leg[successor] = self._calls_by_leg.pop(leg)
+
     def open(self, leg: CallLeg, call: Call, *, kind: str, peer: str) -> ActiveCall:
         """Open the call of an admitted connection."""
         active_call = self._calls_by_leg[leg] = ActiveCall(call, kind, peer, time.time(), time.monotonic())
@@ -110,7 +114,7 @@ class CallRegistry:
         if active_call is not None:
             active_call.call.on_closed()
             self._engine.metrics.active_calls.dec()
-            _log_numbers(active_call, leg, reason)
+            _log_numbers(active_call, reason)
 
     def refuse_calls(self) -> None:
         """Admit no more calls; those that are up go on."""
@@ -163,8 +167,9 @@ class CallRegistry:
             self._changed.set()
 
 
-def _log_numbers(active_call: ActiveCall, leg: CallLeg, reason: str) -> None:
-    stats = active_call.call.playout.stats
+def _log_numbers(active_call: ActiveCall, reason: str) -> None:
+    report = active_call.call.media.report
+    stats = report.stats
     logger.info(
         "Call %s closed after %.1f s, %s: %d packets, %d late, %d skipped, %d dropped, %d underruns, "
         "%.0f ms discarded",
@@ -174,7 +179,7 @@ def _log_numbers(active_call: ActiveCall, leg: CallLeg, reason: str) -> None:
         stats.packets,
         stats.late_packets,
         stats.skipped_packets,
-        leg.dropped,
+        report.dropped,
         stats.underruns,
         active_call.call.discarded_ms,
     )

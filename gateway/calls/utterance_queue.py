@@ -94,8 +94,8 @@ class UtteranceQueue:
             self._open.buffer.end()
             self._open = None
 
-    def discard(self) -> SpeechDiscarded:
-        """Barge-in: discard what is playing and every utterance that waits; return what had been heard."""
+    def discard(self) -> asyncio.Future[SpeechDiscarded]:
+        """Barge-in, as ``Call.discard``; also forget every utterance of the peer that waits."""
         self.end()
         self._utterances.clear()
         return self._call.discard()

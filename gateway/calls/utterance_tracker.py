@@ -1,10 +1,11 @@
 """Tracks the utterances of one call from their first audio to the last word heard, and emits their events.
 
-The playout reports positions, the text feed has the text; the tracker joins the two. Utterances are counted
-as the playout counts them: each that had any audio, from 0.
+The media report positions, the text feed has the text; the tracker joins the two. Utterances are counted from
+0: each that had any audio.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,16 +13,6 @@ from ...adapters.playback.heard_words import DiscardResult, HeardWord
 from .events import CallEvents, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
 
 _ALL_SPOKEN = "spoken"  # value of UtteranceOutcome.SPOKEN
-
-
-class HeardWordSource(Protocol):
-    """The part of a playout that reports what was heard."""
-
-    def take_heard_words(self) -> tuple[HeardWord, ...]:
-        """Return the words heard since the last call."""
-
-    def lead_s(self, now: float) -> float:
-        """Return the seconds of speech not yet played at ``now``."""
 
 
 class GrowingText(Protocol):
@@ -48,43 +39,50 @@ class _TrackedUtterance:
 class UtteranceTracker:
     """The utterances of one call that have audio in the playout."""
 
-    def __init__(self, events: CallEvents, playout: HeardWordSource) -> None:
+    def __init__(self, events: CallEvents) -> None:
         self._events = events
-        self._playout = playout
         self._begun = 0
         # From the utterance being heard to the one being rendered.
         self._unheard: deque[_TrackedUtterance] = deque()
 
-    def begin(self, source: GrowingText, turn: int, after_text_ms: float) -> None:
-        """Track an utterance whose first audio was just pushed into the playout."""
-        self._unheard.append(_TrackedUtterance(self._begun, source))
+    @property
+    def begun(self) -> int:
+        """Number of utterances begun so far."""
+        return self._begun
+
+    def begin(self, source: GrowingText, turn: int, after_text_ms: float) -> int:
+        """Track an utterance whose first audio is about to be pushed; return its number."""
+        number = self._begun
+        self._unheard.append(_TrackedUtterance(number, source))
         self._begun += 1
-        self._events.emit(SpeechStarted(self._begun - 1, turn, after_text_ms))
+        self._events.emit(SpeechStarted(number, turn, after_text_ms))
+        return number
 
     def end(self, outcome: str) -> None:
         """Note that the utterance being rendered has no more audio; ignored if it had none."""
         if self._unheard and self._unheard[-1].outcome is None:
             self._unheard[-1].outcome = outcome
 
-    def tick(self, now: float) -> None:
-        """Emit the words heard until ``now`` (monotonic s), and the ends of utterances."""
-        if not self._unheard:
-            return
-        for heard in self._playout.take_heard_words():
+    def add_heard(self, words: Sequence[HeardWord]) -> None:
+        """Emit words that were heard, and the ends of the utterances before them."""
+        for heard in words:
             self._finish_before(heard.utterance)
             self._emit_word(heard)
-        if self._unheard[-1].outcome is not None and self._playout.lead_s(now) <= 0:
-            self._finish_before(self._begun)
 
-    def discard(self, discarded: DiscardResult) -> SpeechDiscarded:
-        """Drop every utterance, and emit and return what the barge-in cut."""
-        for heard in self._playout.take_heard_words():
-            self._emit_word(heard)
+    def finish(self) -> None:
+        """Emit the ends of all utterances that have no more audio: it has been heard."""
+        while self._unheard and self._unheard[0].outcome is not None:
+            self._finish_first()
+
+    def discard(self, discarded: DiscardResult, begun: int) -> SpeechDiscarded:
+        """Drop the first ``begun`` utterances of the call, and emit and return what the barge-in cut."""
         cut = next((tracked for tracked in self._unheard if tracked.number == discarded.utterance), None)
+        if cut is not None:
+            self._finish_before(cut.number)
+        while self._unheard and self._unheard[0].number < begun:
+            self._unheard.popleft()
         if cut is None:
             return SpeechDiscarded(None, discarded.cut_ms, "")
-        self._finish_before(cut.number)
-        self._unheard.clear()
         text = cut.source.text[: discarded.text_stop]
         result = SpeechDiscarded(cut.number, discarded.cut_ms, text, discarded.words)
         self._events.emit(result)
@@ -98,7 +96,9 @@ class UtteranceTracker:
 
     def _finish_before(self, number: int) -> None:
         while self._unheard and self._unheard[0].number < number:
-            finished = self._unheard[0]
-            outcome = finished.outcome or _ALL_SPOKEN
-            self._events.emit(SpeechFinished(finished.number, outcome, finished.heard))
-            self._unheard.popleft()
+            self._finish_first()
+
+    def _finish_first(self) -> None:
+        finished = self._unheard.popleft()
+        outcome = finished.outcome or _ALL_SPOKEN
+        self._events.emit(SpeechFinished(finished.number, outcome, finished.heard))

@@ -25,13 +25,13 @@ from rich.console import Console
 
 from shared.chromium import BrowserTab, Chromium, loopback_only, open_chromium
 from shared.process_footprint import ProcessFootprint
+from vivavoce.adapters.media.clock import Clock
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.browser.calls import BrowserCalls
 from vivavoce.gateway.browser.routes import routes
 from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.agents import Agent, llm_tokens
-from vivavoce.gateway.calls.clock import Clock
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cli.received_audio import audible_span
@@ -164,7 +164,7 @@ async def serve_browser_calls(
     engine: Engine, settings: BrowserCallSettings | None = None, agent: Agent | None = None
 ) -> AsyncIterator[tuple[BrowserCalls, str]]:
     """Serve browser calls and their page on loopback; yields them and the page's URL."""
-    clock = Clock(metrics=engine.metrics)
+    clock = Clock()
     ticking = asyncio.create_task(clock.run())
     settings = settings or BrowserCallSettings(greeting="")
     registry = CallRegistry(engine, max_calls=_MAX_CALLS)
@@ -328,7 +328,7 @@ async def _measure_call(calls: BrowserCalls, url: str, seconds: float) -> Browse
             received=inbound["received"],
             concealed=inbound["concealed"],
             jitter_ms=inbound["jitterMs"],
-            underruns=listed.call.playout.stats.underruns,
+            underruns=listed.call.media.report.stats.underruns,
         )
 
 

@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 
 from shared.standin_backend import StandInBackend
+from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
@@ -21,7 +22,6 @@ from vivavoce.gateway.browser.leg import BrowserLeg
 from vivavoce.gateway.browser.routes import routes
 from vivavoce.gateway.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.agents import Agent
-from vivavoce.gateway.calls.clock import Clock
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
@@ -95,8 +95,11 @@ class FakePeer:
 class BrowserServer:
     """Browser calls with fake peers, and an HTTP client for their routes."""
 
-    def __init__(self, calls: BrowserCalls, client: httpx.AsyncClient, peers: list[FakePeer]) -> None:
+    def __init__(
+        self, calls: BrowserCalls, clock: Clock, client: httpx.AsyncClient, peers: list[FakePeer]
+    ) -> None:
         self.calls = calls
+        self.clock = clock
         self.client = client
         self.peers = peers
 
@@ -128,7 +131,7 @@ async def serve_browsers(
 
     settings = {"greeting": "", **settings}
     async with await Engine.open(backend=StandInBackend((440, 660))) as engine:
-        clock = Clock(metrics=engine.metrics)
+        clock = Clock()
         ticking = asyncio.create_task(clock.run())
         calls = BrowserCalls(
             engine=engine, clock=clock, registry=CallRegistry(engine, max_calls=max_calls),
@@ -146,7 +149,7 @@ async def serve_browsers(
         async with httpx.AsyncClient(
             transport=transport, base_url="http://gateway", headers=headers
         ) as client:
-            yield BrowserServer(calls, client, peers)
+            yield BrowserServer(calls, clock, client, peers)
         await calls.aclose()
         ticking.cancel()
         await asyncio.wait({ticking})

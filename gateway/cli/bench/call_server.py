@@ -90,7 +90,7 @@ class LoadRecord:
         """Add a call's counters and update the processor time."""
         if self.started is not None:
             self.cpu_share = (_cpu_s() - self.started[1]) / (time.monotonic() - self.started[0])
-        stats = call.playout.stats
+        stats = call.media.report.stats
         self.calls.append(
             CallCounters(
                 call.call_id, stats.packets, stats.late_packets, stats.skipped_packets, stats.underruns

@@ -120,7 +120,7 @@ def test_a_fault_of_an_agent_ends_its_call_only() -> None:
         broken, other = await server.call(), await server.call()
         broken.send(type="dtmf", digit="1")
         await broken.until(lambda: broken.closed)
-        assert (broken.closed, other.closed) == ("an error of ours", None)
+        assert (broken.closed, other.closed) == ("internal error", None)
 
     with_server(scenario, agent=Broken())
 

@@ -150,7 +150,7 @@ def test_a_fault_in_the_conversation_ends_its_call(monkeypatch: pytest.MonkeyPat
         peer = await server.call()
         peer.send(type="ask", text="Hello?")
         await peer.until(lambda: peer.closed)
-        assert peer.closed == "an error of ours"
+        assert peer.closed == "internal error"
 
     with_server(scenario, chat=ChatSettings(base_url="http://127.0.0.1:1/v1", model="m"))
 

@@ -73,7 +73,7 @@ def test_a_discard_ends_the_utterance_at_once(run_virtually: RunVirtually) -> No
         async with open_call() as ticked:
             speaking = asyncio.create_task(ticked.call.speak("One. Two. Three."))
             await asyncio.sleep(0.5)
-            discarded = ticked.call.discard()
+            discarded = ticked.call.discard().result()
             sent_before = len(ticked.sent_levels)
             assert ticked.engine.streams[0].cancelled
             await asyncio.sleep(3.0)
@@ -175,7 +175,7 @@ def test_an_error_of_the_voice_ends_its_utterance_only(
             await ticked.call.wait_played()
             assert ticked.seconds_of(1000) == pytest.approx(1.0, abs=0.05)
             assert ticked.seconds_of(2000) == pytest.approx(1.0, abs=0.05)
-            assert ticked.call.playout.stats.underruns == 0
+            assert ticked.call.media.report.stats.underruns == 0
             assert ticked.reasons == []
 
     run_virtually(scenario())

@@ -41,7 +41,7 @@ def test_finish_speaks_the_current_sentence_and_nothing_else(run_virtually: RunV
             assert ticked.reasons == ["finished"]
             assert await speaking is UtteranceOutcome.CUT_SHORT
             assert ticked.seconds_of(1000) == pytest.approx(2.0, abs=0.05)
-            assert ticked.call.playout.lead_s(ticked.now()) == 0
+            assert ticked.media.playout.lead_s(ticked.now()) == 0
 
     run_virtually(scenario())
 
@@ -144,15 +144,14 @@ def test_caller_speech_is_detected_while_there_is_a_listener(run_virtually: RunV
         pass
 
     async def scenario() -> None:
-        async with open_call() as ticked:
-            ticked.call.set_speech_detector(FakeSpeechDetector())
+        async with open_call(FakeSpeechDetector()) as ticked:
             ticked.call.events.add_listener(listener)
-            ticked.call.receive_audio(b"\1\1" * 160, 8_000)
+            ticked.media.receive_audio(b"\1\1" * 160, 8_000)
             asked_at = ticked.now()
             await ticked.call.wait_caller_silent(10.0)
             assert ticked.now() - asked_at == pytest.approx(10.0)
             ticked.call.events.remove_listener(listener)
-            ticked.call.receive_audio(b"\1\1" * 160, 8_000)  # without a listener it is not analysed
+            ticked.media.receive_audio(b"\1\1" * 160, 8_000)  # without a listener it is not analysed
             await ticked.call.wait_caller_silent(10.0)
             assert ticked.now() - asked_at == pytest.approx(10.0)
 
@@ -178,7 +177,7 @@ def test_late_packets_are_counted(run_virtually: RunVirtually) -> None:
             asyncio.get_running_loop().call_later(0.5, asyncio.get_running_loop().pass_time, 0.3)
             await asyncio.sleep(0.9)  # the counter is updated once a second and at the end
             ticked.call.on_closed()
-            assert ticked.metric("late_packets_total") == ticked.call.playout.stats.late_packets > 0
+            assert ticked.metric("late_packets_total") == ticked.media.playout.stats.late_packets > 0
 
     run_virtually(scenario())
 

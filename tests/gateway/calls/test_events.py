@@ -59,21 +59,6 @@ def test_a_listener_may_remove_itself_while_it_is_called() -> None:
     assert seen == [KeyPressed("1")]
 
 
-class FakePlayout:
-    """Returns ``words`` at the next call of ``take_heard_words``; the lead is constant."""
-
-    def __init__(self) -> None:
-        self.words: list[HeardWord] = []
-        self.lead = 1.0
-
-    def take_heard_words(self) -> tuple[HeardWord, ...]:
-        words, self.words = tuple(self.words), []
-        return words
-
-    def lead_s(self, now: float) -> float:
-        return self.lead
-
-
 class Source:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -82,69 +67,66 @@ class Source:
 HELLO = Word("Hello", 0.0, 0.4, 0, 5)
 
 
-def make_tracker() -> tuple[UtteranceTracker, FakePlayout, list[CallEvent]]:
-    playout, events, seen = FakePlayout(), CallEvents(), list[CallEvent]()
+def make_tracker() -> tuple[UtteranceTracker, list[CallEvent]]:
+    events, seen = CallEvents(), list[CallEvent]()
     events.add_listener(seen.append)
-    return UtteranceTracker(events, playout), playout, seen
+    return UtteranceTracker(events), seen
 
 
 def test_an_utterance_emits_its_start_its_words_and_its_end_when_played() -> None:
-    tracker, playout, seen = make_tracker()
+    tracker, seen = make_tracker()
     tracker.begin(Source("Hello."), turn=3, after_text_ms=80.0)
-    playout.words = [HeardWord(0, HELLO)]
-    tracker.tick(1.0)
+    tracker.add_heard([HeardWord(0, HELLO)])
+    tracker.finish()
     tracker.end("spoken")
-    tracker.tick(1.1)
     assert seen == [SpeechStarted(0, 3, 80.0), WordHeard(0, HELLO)]
-    playout.lead = 0.0
-    tracker.tick(1.2)
-    tracker.tick(1.3)
+    tracker.finish()
+    tracker.finish()
     assert seen[2:] == [SpeechFinished(0, "spoken", "Hello.")]
 
 
 def test_an_utterance_ends_with_the_first_word_of_the_next() -> None:
-    tracker, playout, seen = make_tracker()
+    tracker, seen = make_tracker()
     tracker.begin(Source("Hello"), 0, 0.0)
     tracker.end("failed")
     tracker.begin(Source("Hello"), 1, 0.0)
-    playout.words = [HeardWord(1, HELLO)]
-    tracker.tick(1.0)
+    tracker.add_heard([HeardWord(1, HELLO)])
     assert seen[2:] == [SpeechFinished(0, "failed", ""), WordHeard(1, HELLO)]
 
 
 def test_a_failed_utterance_reports_the_text_up_to_its_last_word_played() -> None:
-    tracker, playout, seen = make_tracker()
+    tracker, seen = make_tracker()
     tracker.begin(Source("Hello there."), 0, 0.0)
-    playout.words = [HeardWord(0, HELLO)]
-    tracker.tick(1.0)
+    tracker.add_heard([HeardWord(0, HELLO)])
     tracker.end("failed")
-    playout.lead = 0.0
-    tracker.tick(1.1)
+    tracker.finish()
     assert seen[2:] == [SpeechFinished(0, "failed", "Hello")]
 
 
 def test_an_utterance_without_audio_emits_nothing() -> None:
-    tracker, _, seen = make_tracker()
+    tracker, seen = make_tracker()
     tracker.end("failed")
-    tracker.tick(1.0)
+    tracker.finish()
     assert seen == []
 
 
 def test_a_barge_in_reports_the_text_heard_and_drops_waiting_utterances() -> None:
-    tracker, playout, seen = make_tracker()
+    tracker, seen = make_tracker()
     tracker.begin(Source("Hello there, this is long."), 0, 0.0)
     tracker.end("spoken")
     tracker.begin(Source("And this was never heard."), 1, 0.0)
-    playout.words = [HeardWord(0, HELLO)]
-    discarded = tracker.discard(DiscardResult(0, 1500.0, (HELLO,), 5, 2.0))
+    tracker.add_heard([HeardWord(0, HELLO)])
+    discarded = tracker.discard(DiscardResult(0, 1500.0, (HELLO,), 5, 2.0), tracker.begun)
     assert discarded == SpeechDiscarded(0, 1500.0, "Hello", (HELLO,))
     assert seen[2:] == [WordHeard(0, HELLO), discarded]
     tracker.end("discarded")
-    tracker.tick(2.0)
+    tracker.finish()
     assert len(seen) == 4
 
 
 def test_a_barge_in_into_silence_emits_nothing() -> None:
-    tracker, _, seen = make_tracker()
-    assert tracker.discard(DiscardResult(-1, 0.0, (), 0, 2.0)) == SpeechDiscarded(None, 0.0, "")
+    tracker, seen = make_tracker()
+    assert tracker.discard(DiscardResult(-1, 0.0, (), 0, 2.0), tracker.begun) == SpeechDiscarded(
+        None, 0.0, ""
+    )
     assert seen == []

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket as sockets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -15,6 +16,8 @@ from websockets.exceptions import ConnectionClosed
 
 from shared.chromium import loopback_only
 from shared.standin_backend import StandInBackend
+from vivavoce.adapters.media.clock import Clock
+from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls import api
 from vivavoce.gateway.calls.agents import SilentAgent
@@ -34,37 +37,36 @@ class SilentLeg:
 
     dropped = 0
 
-    def __init__(self, gateway: Gateway, call_id: str) -> None:
+    def __init__(self, gateway: Gateway, clock: Clock, call_id: str) -> None:
         self._gateway = gateway
-        clock = gateway.audiosocket_server.clock
-        self.call = Call(
-            call_id, engine=gateway.engine, playout=Playout(start=clock.join(self)),
-            send=lambda packet: None, close=self.end,
-        )  # fmt: skip
+        self.clock = clock
+        self.media = PacedMedia(Playout(start=clock.join(self)), lambda packet: None, now=time.monotonic)
+        self.call = Call(call_id, engine=gateway.engine, media=self.media, close=self.end)
         gateway.call_registry.admit(self, peer="nowhere")
         self.active_call: ActiveCall = gateway.call_registry.open(
             self, self.call, kind="test", peer="nowhere"
         )
 
     def tick(self, now: float) -> int:
-        return self.call.tick(now)
+        return self.media.tick(now)
 
     def fail(self, error: Exception) -> None:
         raise error
 
     def end(self, reason: str) -> None:
-        self._gateway.audiosocket_server.clock.leave(self)
+        self.clock.leave(self)
         self._gateway.call_registry.remove(self, reason)
 
 
 class GatewayFixture:
-    def __init__(self, gateway: Gateway, client: httpx.AsyncClient) -> None:
+    def __init__(self, gateway: Gateway, client: httpx.AsyncClient, clock: Clock) -> None:
         self.gateway = gateway
+        self.clock = clock
         self.client = client
         self.web = "{}:{}".format(*gateway.addresses.http)
 
     def open_call(self, call_id: str) -> SilentLeg:
-        return SilentLeg(self.gateway, call_id)
+        return SilentLeg(self.gateway, self.clock, call_id)
 
     @asynccontextmanager
     async def attached_socket(self, call_id: str) -> AsyncIterator[ClientConnection]:
@@ -81,11 +83,14 @@ async def open_gateway() -> AsyncIterator[GatewayFixture]:
     settings = Settings(http_port=0, audiosocket_port=0)
     async with await Engine.open(backend=StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
+        clock = Clock()
+        ticking = asyncio.create_task(clock.run())
         base = "http://{}:{}".format(*gateway.addresses.http)
         try:
             async with httpx.AsyncClient(base_url=base, timeout=TIMEOUT_S, trust_env=False) as client:
-                yield GatewayFixture(gateway, client)
+                yield GatewayFixture(gateway, client, clock)
         finally:
+            ticking.cancel()
             await gateway.aclose()
 
 
@@ -249,7 +254,7 @@ def test_a_program_that_stops_reading_is_detached_and_the_call_goes_on(
         while not leg.active_call.attached:
             await asyncio.sleep(0.01)
         while leg.active_call.attached:
-            leg.call.receive_audio(bytes(32_000), 8_000)
+            leg.media.receive_audio(bytes(32_000), 8_000)
             await asyncio.sleep(0.005)
         async with fixture.attached_socket("one"):
             pass  # another program may attach

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
 
 from shared.standin_backend import StandInBackend
+from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.registry import CallAlreadyAttached, CallRegistry, CallUnknown
@@ -38,14 +40,13 @@ class RegistryFixture:
 class Leg:
     fixture: RegistryFixture
     kind: str
-    dropped: int = 3
     ended: str | None = None
 
     def open(self, call_id: str) -> Call:
-        call = Call(
-            call_id, engine=self.fixture.engine, playout=Playout(start=0.0),
-            send=lambda packet: None, close=self.end,
-        )  # fmt: skip
+        self.media = PacedMedia(
+            Playout(start=0.0), lambda packet: None, now=time.monotonic, dropped=lambda: 3
+        )
+        call = Call(call_id, engine=self.fixture.engine, media=self.media, close=self.end)
         self.fixture.registry.open(self, call, kind=self.kind, peer="10.0.0.9:5")
         return call
 
@@ -150,7 +151,7 @@ def test_finish_calls_finishes_sentences_ends_other_connections_and_refuses_new_
         await asyncio.sleep(0)
         assert fixture.refused().reason == "shutting_down"
         while not speaking.done():
-            call.tick(asyncio.get_running_loop().time())
+            speaking_leg.media.tick(asyncio.get_running_loop().time())
             await asyncio.sleep(0.005)
         call.discard()  # so that finish need not wait for the playout
         await finishing

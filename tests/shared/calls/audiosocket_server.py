@@ -12,10 +12,11 @@ from uuid import UUID
 import numpy as np
 
 from shared.standin_backend import StandInBackend
+from vivavoce.adapters.media.media_servers import MediaServers
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
 from vivavoce.gateway.calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from vivavoce.gateway.calls.call import Call, CallSpeechOptions
-from vivavoce.gateway.calls.clock import Clock
+from vivavoce.gateway.calls.leg import CallServices, make_speech_detector
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.tts_engine.engine import Engine
 
@@ -49,12 +50,16 @@ class FunctionAgent:
 class RunningServer:
     """A server on a free port of the loopback address."""
 
-    def __init__(self, audiosocket: AudioSocketCallServer, port: int) -> None:
+    def __init__(
+        self, audiosocket: AudioSocketCallServer, media: MediaServers, engine: Engine, port: int
+    ) -> None:
         self.audiosocket = audiosocket
+        self.media = media
+        self._engine = engine
         self.port = port
 
     def metric(self, name: str, **labels: str) -> float:
-        registry = self.audiosocket.engine.metrics.registry
+        registry = self._engine.metrics.registry
         return registry.get_sample_value(f"vivavoce_{name}", labels) or 0.0
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -69,25 +74,25 @@ async def run_server(
     *,
     pitches_hz: tuple[int, ...] = (440,),
     max_calls: int = 50,
+    media_processes: int = 0,
     **settings: Any,
 ) -> AsyncIterator[RunningServer]:
     """Run an AudioSocket server; at the end no task and no stream may be left."""
     tasks_before = asyncio.all_tasks()
     async with await Engine.open(backend=StandInBackend(pitches_hz)) as engine:
-        clock = Clock(metrics=engine.metrics)
-        ticking = asyncio.create_task(clock.run())
+        media = MediaServers(media_processes, make_speech_detector)
+        await media.start()
         server = AudioSocketCallServer(
-            engine=engine, clock=clock, agent=agent or SilentAgent(), policy=replace(SETTINGS, **settings),
-            registry=CallRegistry(engine, max_calls=max_calls),
+            media=media, services=CallServices(engine, CallRegistry(engine, max_calls=max_calls)),
+            agent=agent or SilentAgent(), policy=replace(SETTINGS, **settings),
         )  # fmt: skip
         sock = socket.create_server(("127.0.0.1", 0))
         await server.listen(sock)
         try:
-            yield RunningServer(server, sock.getsockname()[1])
+            yield RunningServer(server, media, engine, sock.getsockname()[1])
         finally:
             await server.aclose()
-            ticking.cancel()
-            await asyncio.wait({ticking})
+            await media.aclose()
     assert asyncio.all_tasks() == tasks_before
     assert engine.active_streams == 0
 

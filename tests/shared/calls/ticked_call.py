@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vivavoce.adapters.media.paced_media import PacedMedia, SpeechDetector
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call import Call
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
@@ -107,18 +108,18 @@ class FakeEngine:
 class TickedCall:
     """A call that ticks every 20 ms; ``sent_levels`` has the level of each packet sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, detector: SpeechDetector | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.engine = FakeEngine(loop.time)
         self.sent_levels: list[int] = []
         self.reasons: list[str] = []
         playout = Playout(start=loop.time(), sample_rate=SAMPLE_RATE)
+        self.media = PacedMedia(playout, self._send, now=loop.time, detector=detector)
         self.call = Call(
             "call-1",
             engine=self.engine,  # type: ignore[arg-type]
-            playout=playout,
-            send=self._send,
+            media=self.media,
             close=self._close,
             lead_s=LEAD_S,
             now=loop.time,
@@ -138,7 +139,7 @@ class TickedCall:
         start = self.now()
         for number in range(100_000):
             await asyncio.sleep(start + number * 0.02 - self.now())
-            self.call.tick(self.now())
+            self.media.tick(self.now())
 
     def seconds_of(self, level: int) -> float:
         return self.sent_levels.count(level) * 0.02
@@ -148,8 +149,8 @@ class TickedCall:
 
 
 @asynccontextmanager
-async def open_call() -> AsyncIterator[TickedCall]:
-    ticked = TickedCall()
+async def open_call(detector: SpeechDetector | None = None) -> AsyncIterator[TickedCall]:
+    ticked = TickedCall(detector)
     ticking = asyncio.create_task(ticked.tick())
     yield ticked
     ticking.cancel()

@@ -77,7 +77,7 @@ class MixedAgent(LoadAgent):
         try:
             await self.talk(call)
         finally:
-            stats = call.playout.stats
+            stats = call.media.report.stats
             self._mix_record.underruns += stats.underruns
             self._mix_record.late_packets += stats.late_packets
             self._mix_record.packets += stats.packets

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import struct
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from shared.calls.audiosocket_server import (
     message,
     run_server,
 )
+from vivavoce.adapters.media import phone_call
+from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.agents import KeysAgent
 from vivavoce.gateway.calls.call import Call
 
@@ -275,20 +278,30 @@ def test_an_agent_that_raises_ends_its_own_call_only(log: pytest.LogCaptureFixtu
     assert "RuntimeError: a fault of the agent" in log.text
 
 
-def test_a_fault_in_a_call_s_tick_ends_that_call_only(log: pytest.LogCaptureFixture) -> None:
+def test_a_fault_in_a_call_s_tick_ends_that_call_only(
+    log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playouts: list[Playout] = []
+
+    def recorded_playout(**arguments: Any) -> Playout:
+        playouts.append(Playout(**arguments))
+        return playouts[-1]
+
     def broken(now: float) -> list[bytes]:
         raise ValueError("no packets")
+
+    monkeypatch.setattr(phone_call, "Playout", recorded_playout)
 
     async def scenario() -> None:
         async with (
             run_server() as server,
             connect(server, call_id_message(1)) as good,
-            connect(server, call_id_message()) as bad,
+            connect(server) as bad,
         ):
             await good.receive_packets(1)
+            await bad.send(call_id_message())
             await bad.receive_packets(1)
-            call = server.audiosocket.registry.get(str(CALL_ID)).call
-            call.playout.due = broken  # type: ignore[method-assign]
+            playouts[1].due = broken  # type: ignore[method-assign]
             _, got_hangup = await bad.receive_all()
             assert got_hangup
             await good.receive_packets(3)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from vivavoce.gateway.calls.clock import PERIOD_S, Clock
-from vivavoce.tts_engine.metrics import Metrics
+from vivavoce.adapters.media.clock import PERIOD_S, Clock
 
 
 class Leg:
@@ -29,10 +28,9 @@ class FaultyLeg(Leg):
         raise ValueError("no packet")
 
 
-def manual_clock(phases: int = 4) -> tuple[Clock, Metrics]:
+def manual_clock(phases: int = 4) -> Clock:
     """Return a clock at second 0, which the test advances."""
-    metrics = Metrics()
-    return Clock(metrics=metrics, phases=phases, now=lambda: 0.0), metrics
+    return Clock(phases=phases, now=lambda: 0.0)
 
 
 async def run_for(seconds: float, clock: Clock) -> None:
@@ -47,7 +45,7 @@ def intervals(leg: Leg) -> list[float]:
 
 
 def test_legs_spread_evenly_over_the_phases() -> None:
-    clock, _ = manual_clock()
+    clock = manual_clock()
     legs = [Leg() for _ in range(10)]
     starts = [clock.join(leg) for leg in legs]
     phases = Counter(round(start * 1000) % 20 for start in starts)
@@ -56,7 +54,7 @@ def test_legs_spread_evenly_over_the_phases() -> None:
 
 
 def test_a_phase_is_reused_after_its_leg_has_left() -> None:
-    clock, _ = manual_clock()
+    clock = manual_clock()
     legs = [Leg() for _ in range(4)]
     starts = [clock.join(leg) for leg in legs]
     clock.leave(legs[2])
@@ -66,7 +64,7 @@ def test_a_phase_is_reused_after_its_leg_has_left() -> None:
 def test_join_returns_the_time_of_the_first_tick(run_virtually: Callable) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        clock = Clock(metrics=Metrics(), now=loop.time)
+        clock = Clock(now=loop.time)
         task = asyncio.create_task(clock.run())
         for _ in range(9):
             await asyncio.sleep(0.0031)
@@ -83,7 +81,7 @@ def test_join_returns_the_time_of_the_first_tick(run_virtually: Callable) -> Non
 
 def test_every_leg_ticks_once_a_period(run_virtually: Callable) -> None:
     async def scenario() -> None:
-        clock = Clock(metrics=Metrics(), now=asyncio.get_running_loop().time)
+        clock = Clock(now=asyncio.get_running_loop().time)
         legs = [Leg() for _ in range(7)]
         for leg in legs:
             clock.join(leg)
@@ -102,7 +100,7 @@ def test_sleep_errors_do_not_accumulate(run_virtually: Callable) -> None:
         async def oversleep(seconds: float) -> None:
             await asyncio.sleep(seconds + 0.0009)
 
-        clock = Clock(metrics=Metrics(), now=loop.time, sleep=oversleep)
+        clock = Clock(now=loop.time, sleep=oversleep)
         leg = Leg()
         start = clock.join(leg)
         await run_for(20.0, clock)
@@ -116,7 +114,7 @@ def test_sleep_errors_do_not_accumulate(run_virtually: Callable) -> None:
 def test_a_stall_is_followed_by_one_tick_and_no_burst(run_virtually: Callable) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        clock = Clock(metrics=Metrics(), now=loop.time)
+        clock = Clock(now=loop.time)
         legs = [Leg() for _ in range(4)]
         starts = [clock.join(leg) for leg in legs]
         loop.call_later(0.2005, loop.pass_time, 0.130)
@@ -133,7 +131,7 @@ def test_a_stall_is_followed_by_one_tick_and_no_burst(run_virtually: Callable) -
 
 
 def test_after_a_stall_each_leg_is_ticked_once_at_the_current_time() -> None:
-    clock, _ = manual_clock()
+    clock = manual_clock()
     legs = [Leg() for _ in range(4)]
     for leg in legs:
         clock.join(leg)
@@ -147,7 +145,7 @@ def test_after_a_stall_each_leg_is_ticked_once_at_the_current_time() -> None:
 
 
 def test_a_leg_whose_tick_raises_is_failed_alone() -> None:
-    clock, metrics = manual_clock(phases=1)
+    clock = manual_clock(phases=1)
     before, faulty, after = Leg(), FaultyLeg(), Leg()
     for leg in (before, faulty, after):
         clock.join(leg)
@@ -157,11 +155,10 @@ def test_a_leg_whose_tick_raises_is_failed_alone() -> None:
     assert faulty.ticks == [0.0]
     assert before.ticks == after.ticks == [0.0, 0.020]
     assert before.failure is after.failure is None
-    assert metrics.registry.get_sample_value("vivavoce_packets_total") == 4
 
 
 def test_a_leg_may_leave_while_it_is_ticked() -> None:
-    clock, _ = manual_clock(phases=1)
+    clock = manual_clock(phases=1)
 
     class LeavingLeg(Leg):
         def tick(self, now: float) -> int:
@@ -178,7 +175,7 @@ def test_a_leg_may_leave_while_it_is_ticked() -> None:
 
 
 def test_leaving_twice_is_no_error() -> None:
-    clock, _ = manual_clock()
+    clock = manual_clock()
     leg = Leg()
     clock.join(leg)
     clock.leave(leg)
@@ -194,7 +191,7 @@ def test_a_clock_without_legs_does_not_wake_up(run_virtually: Callable) -> None:
             wakes += 1
             await asyncio.sleep(seconds)
 
-        clock = Clock(metrics=Metrics(), now=asyncio.get_running_loop().time, sleep=counted)
+        clock = Clock(now=asyncio.get_running_loop().time, sleep=counted)
         await run_for(10.0, clock)
         assert wakes == 0
         leg = Leg()
@@ -212,7 +209,7 @@ def test_a_clock_without_legs_does_not_wake_up(run_virtually: Callable) -> None:
 def test_a_leg_that_joins_late_does_not_disturb_the_others(run_virtually: Callable) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        clock = Clock(metrics=Metrics(), now=loop.time)
+        clock = Clock(now=loop.time)
         first = Leg()
         clock.join(first)
         # At the time of a tick, before that tick runs.

@@ -1,6 +1,6 @@
-"""One clock for all calls: wakes on an absolute grid and ticks every leg once a packet period.
+"""One clock for all calls: wakes on an absolute grid and ticks every call once a packet period.
 
-A period (20 ms) is divided into phases, and each leg is assigned one, so that a hundred calls do not send at
+A period (20 ms) is divided into phases, and each call is assigned one, so that a hundred calls do not send at
 the same instant. Wake-ups are computed from the grid's origin, never from the last wake-up, so that errors of
 sleep do not add up. The clock is not the pacer: each call's ``Playout`` decides which packets are due.
 
@@ -14,56 +14,62 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-
-from ...tts_engine.metrics import Metrics
-from .call import CallLeg
+from typing import Protocol
 
 PERIOD_S = 0.020  # one packet
 _ROUNDING = 1e-6  # of a step: a wake-up exactly on a line counts as after it
 
 
-class Clock:
-    """Ticks every leg once a period, in the leg's phase.
+class Ticked(Protocol):
+    """A call, as the clock sees it."""
 
-    After a stall each leg is ticked once, at the current time; missed ticks are left out, and the ``Playout``
-    decides what is still sent. A leg whose ``tick`` raises is removed and failed; other legs go on.
+    def tick(self, now: float, /) -> object:
+        """Send the packets due at ``now`` (monotonic s). Must not block."""
+
+    def fail(self, error: Exception, /) -> None:
+        """Log ``error``, which ``tick`` raised, and end the call. Must not raise."""
+
+
+class Clock:
+    """Ticks every call once a period, in the call's phase.
+
+    After a stall each call is ticked once, at the current time; missed ticks are left out, and the
+    ``Playout`` decides what is still sent. A call whose ``tick`` raises is removed and failed; others go on.
     """
 
     def __init__(
         self,
         *,
-        metrics: Metrics,
         phases: int = 4,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._metrics = metrics
         self._now = now
         self._sleep = sleep
-        self._phases: list[list[CallLeg]] = [[] for _ in range(phases)]
+        self._phases: list[list[Ticked]] = [[] for _ in range(phases)]
         self._step_s = PERIOD_S / phases
         self._origin = now()
         self._next_line = 0  # number of the next grid line; phase = number modulo phases
         self._occupied = asyncio.Event()
 
-    def join(self, leg: CallLeg) -> float:
-        """Add ``leg`` to the phase with the fewest legs; return the monotonic second of its first tick."""
+    def join(self, call: Ticked) -> float:
+        """Add ``call`` to the phase with the fewest calls; return the monotonic second of its first tick."""
         phase = min(range(len(self._phases)), key=lambda index: len(self._phases[index]))
-        self._phases[phase].append(leg)
+        self._phases[phase].append(call)
         self._occupied.set()
         line = self._lines_passed(self._now())
         return self._line_at(line + (phase - line) % len(self._phases))
 
-    def leave(self, leg: CallLeg) -> None:
-        """Remove ``leg``; no error if it was not added."""
-        for legs in self._phases:
-            if leg in legs:
-                legs.remove(leg)
+    def leave(self, call: Ticked) -> None:
+        """Remove ``call``; no error if it was not added."""
+        for calls in self._phases:
+            if call in calls:
+                calls.remove(call)
         if not any(self._phases):
             self._occupied.clear()
 
     async def run(self) -> None:
-        """Tick until cancelled; sleeps while there are no legs."""
+        """Tick until cancelled; sleeps while there are no calls."""
         while True:
             await self._occupied.wait()
             await self._sleep(max(0.0, self._line_at(self._next_line) - self._now()))
@@ -74,9 +80,8 @@ class Clock:
         passed = self._lines_passed(now)
         first = max(self._next_line, passed - len(self._phases))
         self._next_line = max(self._next_line, passed)
-        sent = sum(self._tick_phase(line % len(self._phases), now) for line in range(first, passed))
-        if sent:
-            self._metrics.packets.inc(sent)
+        for line in range(first, passed):
+            self._tick_phase(line % len(self._phases), now)
 
     def _lines_passed(self, now: float) -> int:
         return math.floor((now - self._origin) / self._step_s + _ROUNDING) + 1
@@ -84,12 +89,10 @@ class Clock:
     def _line_at(self, number: int) -> float:
         return self._origin + number * self._step_s
 
-    def _tick_phase(self, phase: int, now: float) -> int:
-        sent = 0
-        for leg in tuple(self._phases[phase]):
+    def _tick_phase(self, phase: int, now: float) -> None:
+        for call in tuple(self._phases[phase]):
             try:
-                sent += leg.tick(now)
+                call.tick(now)
             except Exception as error:  # boundary: one connection's fault must not reach the others
-                self.leave(leg)
-                leg.fail(error)
-        return sent
+                self.leave(call)
+                call.fail(error)

@@ -1,0 +1,122 @@
+"""Messages and file descriptors between two threads or processes, over a pair of Unix stream sockets.
+
+A message is its length (4 bytes, little-endian) and its pickle. Both ends are this program, so what arrives
+is trusted. Sending never blocks: what the peer does not read is queued.
+"""
+
+import asyncio
+import os
+import pickle
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+_LENGTH: Final = struct.Struct("<I")
+_READ_BYTES: Final = 256 * 1024
+_MAX_DESCRIPTORS: Final = 64  # in one read
+
+
+class MessageLink:
+    """One end of a link on the running event loop.
+
+    Args:
+        on_message: takes a message and a descriptor, which it owns, or -1.
+        on_closed: called once, when the peer has closed its end or is gone; not after ``close``.
+    """
+
+    def __init__(
+        self, sock: socket.socket, on_message: Callable[[Any, int], None], on_closed: Callable[[], None]
+    ) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._on_message = on_message
+        self._on_closed = on_closed
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._descriptors: deque[int] = deque()  # received, in the order of their messages
+        self._unsent: deque[tuple[bytes, int]] = deque()  # rest of a frame, descriptor to send with it or -1
+        self.unsent_bytes = 0
+        self._closed = False
+        self._loop.add_reader(sock, self._receive)
+
+    def send(self, message: object, descriptor: int = -1) -> None:
+        """Send a message, and a copy of ``descriptor``, which is closed here once it is sent."""
+        if self._closed:
+            _close_descriptor(descriptor)
+            return
+        body = pickle.dumps((message, descriptor >= 0), pickle.HIGHEST_PROTOCOL)
+        self._unsent.append((_LENGTH.pack(len(body)) + body, descriptor))
+        self.unsent_bytes += _LENGTH.size + len(body)
+        if len(self._unsent) == 1:
+            self._send_queued()
+
+    def close(self) -> None:
+        """Close this end; the peer gets what was sent before the queue, and then its ``on_closed``."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._sock)
+        self._loop.remove_writer(self._sock)
+        self._sock.close()
+        for descriptor in (*self._descriptors, *(descriptor for _, descriptor in self._unsent)):
+            _close_descriptor(descriptor)
+        self._descriptors.clear()
+        self._unsent.clear()
+
+    def _send_queued(self) -> None:
+        try:
+            while self._unsent:
+                frame, descriptor = self._unsent[0]
+                if descriptor >= 0:
+                    sent = socket.send_fds(self._sock, [frame], [descriptor])
+                    os.close(descriptor)
+                else:
+                    sent = self._sock.send(frame)
+                self.unsent_bytes -= sent
+                self._unsent.popleft()
+                if sent < len(frame):
+                    self._unsent.appendleft((frame[sent:], -1))
+        except BlockingIOError:
+            self._loop.add_writer(self._sock, self._send_queued)
+        except OSError:
+            self._lose()
+        else:
+            self._loop.remove_writer(self._sock)
+
+    def _receive(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._sock, _READ_BYTES, _MAX_DESCRIPTORS)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        self._descriptors += descriptors
+        if not data:
+            self._lose()
+            return
+        self._received += data
+        self._deliver()
+
+    def _deliver(self) -> None:
+        start = 0
+        while not self._closed and len(self._received) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._received, start)
+            stop = start + _LENGTH.size + length
+            if len(self._received) < stop:
+                break
+            message, has_descriptor = pickle.loads(memoryview(self._received)[start + _LENGTH.size : stop])
+            start = stop
+            self._on_message(message, self._descriptors.popleft() if has_descriptor else -1)
+        del self._received[:start]
+
+    def _lose(self) -> None:
+        if not self._closed:
+            self.close()
+            self._on_closed()
+
+
+def _close_descriptor(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)

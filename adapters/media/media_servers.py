@@ -1,0 +1,169 @@
+"""The media servers of one control process: started, assigned calls, and started again when they die.
+
+    control                                  media server (process or thread)
+    MediaServers --- link --- MediaServer
+      RemoteMedia  <- messages ->  PhoneCall, one a call
+
+A media server that dies loses the speech that was queued there, 0.6 s by default. Its calls go on in a new
+one, because control keeps their sockets too.
+"""
+
+import asyncio
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from .link import MessageLink
+from .messages import CallClosed, MediaMessage, MediaReady
+from .paced_media import SpeechDetector
+from .remote_media import PhoneCallOwner, RemoteMedia
+from .server import serve_media
+
+logger = logging.getLogger(__name__)
+
+_START_TIMEOUT_S: Final = 30.0
+_EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.call
+
+
+class MediaServers:
+    """Media servers and the calls that they serve.
+
+    Args:
+        processes: number of media servers, each a process; 0: one, a thread of this process.
+        make_detector: makes a call's detector of the caller's speech, in a thread; a process has its own.
+        phases: groups of calls that send one after the other, as in ``Clock``.
+    """
+
+    def __init__(
+        self, processes: int, make_detector: Callable[[], SpeechDetector], *, phases: int = 4
+    ) -> None:
+        self._phases = phases
+        self._make_detector = make_detector
+        self._in_processes = processes > 0
+        self._servers = [_ServerHandle(self) for _ in range(max(1, processes))]
+        self._last_number = 0
+
+    @property
+    def calls(self) -> tuple[RemoteMedia, ...]:
+        """The calls that are up."""
+        return tuple(media for server in self._servers for media in server.calls.values())
+
+    async def start(self) -> None:
+        """Start every media server, and wait until they take calls; raises TimeoutError."""
+        for server in self._servers:
+            server.start()
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            for server in self._servers:
+                await server.ready.wait()
+
+    def open_phone_call(
+        self,
+        call_id: UUID,
+        sock: socket.socket,
+        received: bytes,
+        owner: PhoneCallOwner,
+        *,
+        sample_rate: int,
+        stalled_s: float,
+    ) -> RemoteMedia:
+        """Serve an AudioSocket connection, of which ``received`` was read, and return its media.
+
+        The media own the socket. ``owner.on_closed`` is called at the end of the call, unless ``aclose``
+        comes before.
+        """
+        server = min(self._servers, key=lambda server: len(server.calls))
+        self._last_number += 1
+        number = self._last_number
+        media = RemoteMedia(
+            number, call_id, sock, owner, server.send, sample_rate=sample_rate, stalled_s=stalled_s
+        )
+        server.calls[number] = media
+        media.open(received)
+        return media
+
+    async def aclose(self) -> None:
+        """End every call and every media server."""
+        await asyncio.gather(*(server.aclose() for server in self._servers))
+
+    def launch(self, sock: socket.socket) -> "subprocess.Popen[bytes] | threading.Thread":
+        """Start a media server on that end of a link, and close it here."""
+        if not self._in_processes:
+            thread = threading.Thread(
+                target=serve_media, args=(sock, self._make_detector, self._phases), name="media"
+            )
+            thread.daemon = True
+            thread.start()
+            return thread
+        module = f"{__package__}.process"
+        descriptor = sock.fileno()
+        with sock:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, str(descriptor), str(self._phases)],
+                pass_fds=[descriptor],
+                stdin=subprocess.DEVNULL,
+            )
+
+
+class _ServerHandle:
+    """One media server, over its restarts."""
+
+    def __init__(self, servers: MediaServers) -> None:
+        self.ready = asyncio.Event()
+        self.calls: dict[int, RemoteMedia] = {}
+        self._servers = servers
+        self._link: MessageLink
+        self._running: subprocess.Popen[bytes] | threading.Thread
+        self._closing = False
+
+    def start(self) -> None:
+        own_end, other_end = socket.socketpair()
+        self._link = MessageLink(own_end, self._receive, self._on_lost)
+        self._running = self._servers.launch(other_end)
+
+    def send(self, message: object, descriptor: int) -> None:
+        self._link.send(message, descriptor)
+
+    async def aclose(self) -> None:
+        self._closing = True
+        self._link.close()
+        await asyncio.to_thread(_wait_ended, self._running)
+        for media in self.calls.values():
+            media.close()
+        self.calls.clear()
+
+    def _receive(self, message: MediaMessage, _: int) -> None:
+        if isinstance(message, MediaReady):
+            self.ready.set()
+            return
+        media = self.calls.get(message.call)
+        if media is None:
+            return
+        if isinstance(message, CallClosed):
+            del self.calls[message.call]
+            media.close()
+        media.receive(message)
+
+    def _on_lost(self) -> None:
+        """Start again, and continue the calls there."""
+        if self._closing:
+            return
+        logger.error("The media server died; its %d calls continue in a new one", len(self.calls))
+        self.start()
+        for media in self.calls.values():
+            media.reopen(self.send)
+
+
+def _wait_ended(running: "subprocess.Popen[bytes] | threading.Thread") -> None:
+    if isinstance(running, threading.Thread):
+        running.join(_EXIT_TIMEOUT_S)
+        return
+    try:
+        running.wait(_EXIT_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        running.wait()

@@ -1,0 +1,163 @@
+"""Messages between a call's control and a media server. Times are monotonic seconds of one machine.
+
+``call`` is the number that control gave the call. Control pushes speech ahead; the media server plays it and
+reports. A call ends with CallClosed, after which its number is not used again.
+"""
+
+from dataclasses import dataclass
+
+from ...tts_engine.chunk import AudioChunk
+from ..playback.heard_words import DiscardResult, HeardWord
+from .call_media import CallerAudioOptions, MediaReport
+
+# Control to media
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPhoneCall:
+    """Serve an AudioSocket connection, whose descriptor comes with the message."""
+
+    call: int
+    received: bytes  # what was read from the connection so far, with the call's id
+    sample_rate: int  # Hz of the audio sent
+    stalled_s: float  # as in ``AudioSocketTimeouts``
+
+
+@dataclass(frozen=True, slots=True)
+class PushSpeech:
+    """Play a chunk after the speech that is queued."""
+
+    call: int
+    chunk: AudioChunk
+    utterance: int
+    known_discards: int  # by the media server that control knew of; with fewer than there were it is dropped
+
+
+@dataclass(frozen=True, slots=True)
+class FinishSpeech:
+    """The utterance has no more speech."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardSpeech:
+    """Drop the speech that is not yet played."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetCallerAudio:
+    """Change what is done with the caller's audio."""
+
+    call: int
+    options: CallerAudioOptions
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """End the call."""
+
+    call: int
+    reason: str
+
+
+ControlMessage = OpenPhoneCall | PushSpeech | FinishSpeech | DiscardSpeech | SetCallerAudio | HangUp
+
+# Media to control
+
+
+@dataclass(frozen=True, slots=True)
+class MediaReady:
+    """The media server takes calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordsHeard:
+    """Words were heard."""
+
+    call: int
+    words: tuple[HeardWord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechPlayed:
+    """All speech of the first ``pushes`` chunks has been played."""
+
+    call: int
+    pushes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechCut:
+    """Speech was discarded, as control asked (``requested``) or because the caller spoke."""
+
+    call: int
+    result: DiscardResult
+    requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallerSpeech:
+    """The caller began or stopped to speak."""
+
+    call: int
+    speaking: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedAudio:
+    """Audio of the caller, s16le mono."""
+
+    call: int
+    pcm: bytes
+    sample_rate: int  # Hz
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedKey:
+    """The caller pressed a key."""
+
+    call: int
+    digit: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallReport:
+    """State of the call's media, once a second."""
+
+    call: int
+    report: MediaReport
+
+
+@dataclass(frozen=True, slots=True)
+class CallProblem:
+    """Something for the log: an error of the caller's program, or of this one (with its traceback)."""
+
+    call: int
+    text: str
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallClosed:
+    """The call is over."""
+
+    call: int
+    reason: str
+    report: MediaReport
+
+
+MediaMessage = (
+    MediaReady
+    | WordsHeard
+    | SpeechPlayed
+    | SpeechCut
+    | CallerSpeech
+    | ReceivedAudio
+    | ReceivedKey
+    | CallReport
+    | CallProblem
+    | CallClosed
+)

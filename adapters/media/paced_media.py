@@ -1,0 +1,149 @@
+"""Media of one call in the thread of its socket: paces the speech, detects the caller's.
+
+``tick`` sends what is due and reports what was heard. The connection belongs to the owner: ``send`` takes the
+packets, and the owner passes on the audio and the keys that it receives.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from ...tts_engine.chunk import AudioChunk
+from ..playback.playout import Playout
+from .call_media import CallerAudioOptions, MediaListener, MediaReport
+
+_TICKS_PER_REPORT: Final = 50  # once a second; reading the counters costs more than sending a packet
+
+
+class ActivityChange(Protocol):
+    """A beginning or an end of speech."""
+
+    @property
+    def speaking(self) -> bool:
+        """Whether speech began."""
+
+
+class SpeechDetector(Protocol):
+    """Detects speech in the caller's audio (``adapters.voice_activity``)."""
+
+    def push(self, pcm: bytes, sample_rate: int) -> Sequence[ActivityChange]:
+        """Take s16le mono audio; return where speech began or ended in it."""
+
+
+class PacedMedia:
+    """Implements ``CallMedia`` for a connection of this thread.
+
+    Args:
+        playout: decides which packets are due.
+        send: takes one s16le packet; must not block.
+        now: monotonic seconds.
+        drop_unsent: drops packets that were sent and have not left; called at each discard.
+        dropped: counts the packets that the peer did not take in time.
+        detector: of the caller's speech; None: speech is not detected.
+    """
+
+    def __init__(
+        self,
+        playout: Playout,
+        send: Callable[[bytes], None],
+        *,
+        now: Callable[[], float],
+        drop_unsent: Callable[[], None] = lambda: None,
+        dropped: Callable[[], int] = lambda: 0,
+        detector: SpeechDetector | None = None,
+    ) -> None:
+        self.playout = playout
+        self._send = send
+        self._now = now
+        self._drop_unsent = drop_unsent
+        self._dropped = dropped
+        self._detector = detector
+        self._listener: MediaListener
+        self._caller_audio = CallerAudioOptions()
+        self._pushes = 0
+        self._played_pushes = 0  # reported by ``on_played``
+        self._ticks = 0
+
+    @property
+    def sample_rate(self) -> int:
+        """Rate of the packets, Hz."""
+        return self.playout.sample_rate
+
+    @property
+    def report(self) -> MediaReport:
+        """The state now."""
+        runs_dry_at = self.playout.runs_dry_at(self._now())
+        return MediaReport(self.playout.stats, self._dropped(), self._pushes, runs_dry_at)
+
+    def set_listener(self, listener: MediaListener) -> None:
+        """Report to ``listener`` from now on."""
+        self._listener = listener
+
+    # Speech
+
+    def push(self, chunk: AudioChunk, utterance: int) -> None:
+        """Queue a chunk; raises ValueError if more than 120 s of speech would be queued."""
+        self._pushes += 1
+        self.playout.push(chunk, utterance=utterance)
+
+    def skip(self) -> None:
+        """Count a chunk that is not played, because the caller interrupted before it arrived."""
+        self._pushes += 1
+
+    def finish(self) -> None:
+        """End the utterance."""
+        self.playout.finish()
+
+    def discard(self) -> None:
+        """Drop the speech that is not yet played."""
+        self._discard(requested=True)
+
+    def lead_s(self, now: float) -> float:
+        """Return the seconds of speech not yet played."""
+        return self.playout.lead_s(now)
+
+    def runs_dry_at(self, now: float) -> float:
+        """Return the time at which the queued speech will have been played, at least ``now``."""
+        return self.playout.runs_dry_at(now)
+
+    def tick(self, now: float) -> int:
+        """Send the packets due at ``now`` (monotonic s), report, and return their number."""
+        packets = self.playout.due(now)
+        for packet in packets:
+            self._send(packet)
+        if words := self.playout.take_heard_words():
+            self._listener.on_words_heard(words)
+        if self._played_pushes < self._pushes and self.playout.is_idle(now):
+            self._played_pushes = self._pushes
+            self._listener.on_played(self._pushes)
+        self._ticks += 1
+        if self._ticks % _TICKS_PER_REPORT == 0:
+            self._listener.on_report(self.report)
+        return len(packets)
+
+    # The caller
+
+    def set_caller_audio(self, options: CallerAudioOptions) -> None:
+        """Set what is done with the caller's audio."""
+        self._caller_audio = options
+
+    def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
+        """Take s16le mono audio of the caller."""
+        options = self._caller_audio
+        if options.detects_speech and self._detector is not None:
+            for change in self._detector.push(pcm, sample_rate):
+                self._listener.on_caller_speech(change.speaking)
+                if change.speaking and options.speech_discards:
+                    self._discard(requested=False)
+        if options.is_forwarded:
+            self._listener.on_caller_audio(pcm, sample_rate)
+
+    def press(self, digit: str) -> None:
+        """Take a key that the caller pressed: one of ``0-9 * # A-D``."""
+        self._listener.on_key(digit)
+
+    def _discard(self, *, requested: bool) -> None:
+        self._drop_unsent()
+        result = self.playout.discard(self._now())
+        if words := self.playout.take_heard_words():
+            self._listener.on_words_heard(words)
+        self._listener.on_discarded(result, requested=requested)

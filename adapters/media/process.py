@@ -1,0 +1,32 @@
+"""Process of a media server: ``python -m vivavoce.adapters.media.process DESCRIPTOR PHASES``.
+
+The descriptor is an inherited Unix stream socket, this end of the link. The process ends when control closes
+the link or is gone; it ignores the signals of a terminal and of a service manager, which end control.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from typing import Final
+
+from ..voice_activity import VoiceActivityDetector
+from .server import serve_media, tune_media_process
+
+_PRIORITY: Final = -10  # niceness; negative values need a privilege
+
+
+def main() -> None:
+    """Serve until control is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    tune_media_process()
+    descriptor, phases = map(int, sys.argv[1:])
+    serve_media(socket.socket(fileno=descriptor), VoiceActivityDetector, phases)
+
+
+if __name__ == "__main__":
+    main()

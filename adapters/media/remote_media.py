@@ -1,0 +1,209 @@
+"""Media of one phone call that a media server serves, as control sees them.
+
+Between two reports the position is computed from what was pushed and the time: both ends use one clock, and
+the server plays on time.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+from uuid import UUID
+
+from ...tts_engine.chunk import AudioChunk
+from ..audiosocket.protocol import CallId, encode
+from ..playback.heard_words import DiscardResult
+from .call_media import CallerAudioOptions, MediaListener, MediaReport
+from .messages import (
+    CallClosed,
+    CallerSpeech,
+    CallProblem,
+    CallReport,
+    ControlMessage,
+    DiscardSpeech,
+    FinishSpeech,
+    HangUp,
+    MediaMessage,
+    OpenPhoneCall,
+    PushSpeech,
+    ReceivedAudio,
+    ReceivedKey,
+    SetCallerAudio,
+    SpeechCut,
+    SpeechPlayed,
+    WordsHeard,
+)
+
+_NOTHING_CUT: Final = DiscardResult(utterance=-1, cut_ms=0.0, words=(), text_stop=0, silent_at=0.0)
+
+Send = Callable[[ControlMessage, int], None]
+
+
+class PhoneCallOwner(Protocol):
+    """The leg of the call in control."""
+
+    def on_closed(self, reason: str) -> None:
+        """The call is over."""
+
+    def on_problem(self, text: str, *, is_internal: bool) -> None:
+        """Log an error of the caller's program, or of the media server."""
+
+    def fail(self, error: Exception) -> None:
+        """Log an exception of a listener, and end the call."""
+
+
+class RemoteMedia:
+    """Implements ``CallMedia`` over a link.
+
+    Args:
+        sock: connection of the call; it is kept, so that another media server can continue with it.
+        send: sends a message, and a copy of a descriptor, to the media server.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        call_id: UUID,
+        sock: socket.socket,
+        owner: PhoneCallOwner,
+        send: Send,
+        *,
+        sample_rate: int,
+        stalled_s: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._number = number
+        self._call_id = call_id
+        self._sock = sock
+        self._owner = owner
+        self._send = send
+        self._sample_rate = sample_rate
+        self._stalled_s = stalled_s
+        self._now = now
+        self._listener: MediaListener | None = None
+        self._caller_audio = CallerAudioOptions()
+        self._report = MediaReport()
+        self._dry_at = 0.0  # estimate of when the queued speech will have been played
+        self._pushes = 0
+        self._earlier_pushes = 0  # to media servers that are gone
+        self._unanswered_discards = 0
+        self._own_discards = 0  # of the media server
+
+    @property
+    def sample_rate(self) -> int:
+        """Rate of the packets, Hz."""
+        return self._sample_rate
+
+    @property
+    def report(self) -> MediaReport:
+        """The last report."""
+        return self._report
+
+    def open(self, received: bytes) -> None:
+        """Have the media server serve the connection, of which ``received`` was read so far."""
+        opening = OpenPhoneCall(self._number, received, self._sample_rate, self._stalled_s)
+        self._send(opening, os.dup(self._sock.fileno()))
+
+    def reopen(self, send: Send) -> None:
+        """Continue on another media server: the one before is gone, with the speech that was queued there."""
+        self._send = send
+        self._earlier_pushes = self._pushes
+        self._own_discards = 0
+        self._dry_at = 0.0
+        self.open(encode(CallId(self._call_id)))
+        self._send(SetCallerAudio(self._number, self._caller_audio), -1)
+        listener = self._listener
+        if listener is not None:
+            while self._unanswered_discards:
+                self._unanswered_discards -= 1
+                listener.on_discarded(_NOTHING_CUT, requested=True)
+            listener.on_played(self._pushes)
+
+    def hang_up(self, reason: str) -> None:
+        """End the call; ``owner.on_closed`` follows."""
+        self._send(HangUp(self._number, reason), -1)
+
+    def close(self) -> None:
+        """Close the connection as far as it is open here."""
+        self._sock.close()
+
+    # CallMedia
+
+    def set_listener(self, listener: MediaListener) -> None:
+        """Report to ``listener`` from now on."""
+        self._listener = listener
+
+    def push(self, chunk: AudioChunk, utterance: int) -> None:
+        """Queue a chunk."""
+        self._pushes += 1
+        self._dry_at = max(self._dry_at, self._now()) + chunk.seconds
+        self._send(PushSpeech(self._number, chunk, utterance, self._own_discards), -1)
+
+    def finish(self) -> None:
+        """End the utterance."""
+        self._send(FinishSpeech(self._number), -1)
+
+    def discard(self) -> None:
+        """Drop the speech that is not yet played."""
+        self._unanswered_discards += 1
+        self._dry_at = 0.0
+        self._send(DiscardSpeech(self._number), -1)
+
+    def set_caller_audio(self, options: CallerAudioOptions) -> None:
+        """Set what is done with the caller's audio."""
+        if options != self._caller_audio:
+            self._caller_audio = options
+            self._send(SetCallerAudio(self._number, options), -1)
+
+    def lead_s(self, now: float) -> float:
+        """Return the seconds of speech not yet played."""
+        return max(0.0, self._dry_at - now)
+
+    def runs_dry_at(self, now: float) -> float:
+        """Return the time at which the queued speech will have been played, at least ``now``."""
+        return max(now, self._dry_at)
+
+    # Messages
+
+    def receive(self, message: MediaMessage) -> None:
+        """Take a message of the media server. An exception of a listener fails this call."""
+        try:
+            self._receive(message)
+        except Exception as error:  # boundary: an error in one call must not affect the others
+            self._owner.fail(error)
+
+    def _receive(self, message: MediaMessage) -> None:
+        match message:
+            case CallClosed(reason=reason, report=report):
+                self._report = report
+                self._owner.on_closed(reason)
+            case CallProblem(text=text, is_internal=is_internal):
+                self._owner.on_problem(text, is_internal=is_internal)
+            case _ if self._listener is not None:
+                self._receive_for(self._listener, message)
+
+    def _receive_for(self, listener: MediaListener, message: MediaMessage) -> None:
+        match message:
+            case WordsHeard(words=words):
+                listener.on_words_heard(words)
+            case SpeechPlayed(pushes=pushes):
+                listener.on_played(self._earlier_pushes + pushes)
+            case SpeechCut(result=result, requested=requested):
+                if requested:
+                    self._unanswered_discards -= 1
+                else:
+                    self._own_discards += 1
+                    self._dry_at = 0.0
+                listener.on_discarded(result, requested=requested)
+            case CallerSpeech(speaking=speaking):
+                listener.on_caller_speech(speaking)
+            case ReceivedAudio(pcm=pcm, sample_rate=sample_rate):
+                listener.on_caller_audio(pcm, sample_rate)
+            case ReceivedKey(digit=digit):
+                listener.on_key(digit)
+            case CallReport(report=report):
+                self._report = report
+                if self._earlier_pushes + report.pushes == self._pushes:
+                    self._dry_at = report.runs_dry_at
+                listener.on_report(report)

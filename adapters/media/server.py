@@ -1,0 +1,101 @@
+"""Media server: serves the media of calls on an event loop of its own, as control asks over a link.
+
+It runs in a process (``process``) where nothing else is done, or in a thread. It ends when control closes the
+link or is gone: calls then end as at a shutdown.
+"""
+
+import asyncio
+import gc
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from .clock import Clock
+from .link import MessageLink
+from .messages import ControlMessage, MediaMessage, MediaReady, OpenPhoneCall
+from .paced_media import SpeechDetector
+from .phone_call import PhoneCall
+
+_CONTROL_GONE: Final = "the server is gone"
+
+
+class MediaServer:
+    """The calls of one link. ``run`` serves until the link is closed by control.
+
+    Args:
+        sock: this end of the link.
+        make_detector: makes a call's detector of the caller's speech.
+        phases: of the clock.
+    """
+
+    def __init__(self, sock: socket.socket, make_detector: Callable[[], SpeechDetector], phases: int) -> None:
+        self._make_detector = make_detector
+        self._clock = Clock(phases=phases)
+        self._calls: dict[int, PhoneCall] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # that attach sockets
+        self._control_gone = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._link = MessageLink(sock, self._receive, self._control_gone.set)
+
+    async def run(self) -> None:
+        """Serve until control is gone and every call has ended."""
+        ticking = asyncio.create_task(self._clock.run())
+        self._send(MediaReady())
+        await self._control_gone.wait()
+        for call in tuple(self._calls.values()):
+            call.connection.end(_CONTROL_GONE)
+        while self._calls:
+            self._changed.clear()
+            await self._changed.wait()
+        ticking.cancel()
+        await asyncio.wait({ticking})
+
+    def _receive(self, message: ControlMessage, descriptor: int) -> None:
+        if isinstance(message, OpenPhoneCall):
+            self._open(message, socket.socket(fileno=descriptor))
+        elif (call := self._calls.get(message.call)) is not None:  # else it has just ended
+            try:
+                call.execute(message)
+            except Exception as error:  # boundary: an error in one call must not affect the others
+                call.connection.fail(error)
+
+    def _open(self, opening: OpenPhoneCall, sock: socket.socket) -> None:
+        number = opening.call
+        call = self._calls[number] = PhoneCall(
+            opening,
+            self._clock,
+            send=self._send,
+            make_detector=self._make_detector,
+            on_closed=lambda: self._remove(number),
+        )
+        task = asyncio.create_task(self._attach(call, sock))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _attach(self, call: PhoneCall, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: call.connection, sock)
+
+    def _send(self, message: MediaMessage) -> int:
+        self._link.send(message)
+        return self._link.unsent_bytes
+
+    def _remove(self, number: int) -> None:
+        self._calls.pop(number, None)
+        self._changed.set()
+
+
+def serve_media(sock: socket.socket, make_detector: Callable[[], SpeechDetector], phases: int) -> None:
+    """Run a media server in this thread until control is gone."""
+
+    async def serve() -> None:
+        await MediaServer(sock, make_detector, phases).run()
+
+    asyncio.run(serve())
+
+
+def tune_media_process() -> None:
+    """Exclude everything loaded so far from garbage collection; collections of what follows are short."""
+    gc.collect()
+    gc.freeze()
