@@ -15,10 +15,12 @@ MODULES = {module.path: module for module in structure.modules(ROOT)}
 BOUNDARIES = {
     "adapters/audiosocket/call.py",
     "adapters/audiosocket/server.py",
+    "adapters/media/clock.py",
+    "adapters/media/remote_media.py",
+    "adapters/media/server.py",
     "gateway/apis/speech_response.py",
     "gateway/web/websocket.py",
     "gateway/calls/leg.py",
-    "gateway/calls/clock.py",
     "tts_engine/cosyvoice/fault_isolation.py",
     "tts_engine/engine.py",
     "tts_engine/backends/process_child.py",

@@ -28,6 +28,7 @@ PLUG_INS = (
     "adapters/pipecat/*.py",
     "adapters/webrtc/*.py",
     "adapters/client/*.py",
+    "adapters/media/process.py",
     "adapters/voice_activity.py",
 )
 TENSOR_PACKAGES = {"torch", "onnxruntime", "tensorrt", "onnx", "hibari", "TTS"}
@@ -45,7 +46,6 @@ ALLOWED_PACKAGES = {
     "adapters/media/link.py": {"asyncio", "os", "socket"},  # the two ends of a socket pair
     "adapters/media/media_servers.py": {"asyncio", "logging", "socket", "subprocess", "sys", "threading"},
     "adapters/media/phone_call.py": {"asyncio", "time"},  # a call of a media server
-    "adapters/media/process.py": {"os", "signal", "socket", "sys"},  # a media server's process
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
     "adapters/media/server.py": {"asyncio", "socket"},  # a media server's event loop
 }

@@ -27,6 +27,7 @@ from .server import serve_media
 logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S: Final = 30.0
+_RETRY_DELAY_S: Final = 1.0
 _EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.call
 
 
@@ -121,6 +122,7 @@ class _ServerHandle:
         self._closing = False
 
     def start(self) -> None:
+        self.ready.clear()
         own_end, other_end = socket.socketpair()
         self._link = MessageLink(own_end, self._receive, self._on_lost)
         self._running = self._servers.launch(other_end)
@@ -149,10 +151,19 @@ class _ServerHandle:
         media.receive(message)
 
     def _on_lost(self) -> None:
-        """Start again, and continue the calls there."""
+        """Start again, and continue the calls there; one that could not even start is tried again later."""
         if self._closing:
             return
+        if isinstance(self._running, subprocess.Popen):
+            self._running.kill()
+            self._running.wait()
         logger.error("The media server died; its %d calls continue in a new one", len(self.calls))
+        delay_s = 0.0 if self.ready.is_set() else _RETRY_DELAY_S
+        asyncio.get_running_loop().call_later(delay_s, self._restart)
+
+    def _restart(self) -> None:
+        if self._closing:
+            return
         self.start()
         for media in self.calls.values():
             media.reopen(self.send)

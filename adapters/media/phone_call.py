@@ -70,9 +70,7 @@ class PhoneCall:
 
     def execute(self, message: CallMessage) -> None:
         """Execute a message of control."""
-        if isinstance(message, HangUp):
-            self.connection.end(message.reason)
-        elif self._media is None:
+        if self._media is None:
             self._early.append(message)
         else:
             self._execute(self._media, message)
@@ -89,6 +87,9 @@ class PhoneCall:
                 media.discard()
             case SetCallerAudio(options=options):
                 media.set_caller_audio(options)
+            case HangUp(reason=reason):
+                # Later, because the connection may be in the middle of opening the call.
+                asyncio.get_running_loop().call_soon(self.connection.end, reason)
 
     # Called by the connection
 

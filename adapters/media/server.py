@@ -12,7 +12,7 @@ from typing import Final
 
 from .clock import Clock
 from .link import MessageLink
-from .messages import ControlMessage, MediaMessage, MediaReady, OpenPhoneCall
+from .messages import ControlMessage, HangUp, MediaMessage, MediaReady, OpenPhoneCall
 from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
 
@@ -43,7 +43,7 @@ class MediaServer:
         self._send(MediaReady())
         await self._control_gone.wait()
         for call in tuple(self._calls.values()):
-            call.connection.end(_CONTROL_GONE)
+            call.execute(HangUp(0, _CONTROL_GONE))
         while self._calls:
             self._changed.clear()
             await self._changed.wait()

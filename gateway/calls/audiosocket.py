@@ -114,7 +114,7 @@ class AudioSocketCallServer:
 
 
 class PhoneLeg:
-    """One phone call, whose connection a media server serves. Implements ``CallLeg`` and ``PhoneCallOwner``."""
+    """A phone call, whose connection a media server serves: a ``CallLeg`` and the ``PhoneCallOwner``."""
 
     def __init__(
         self,

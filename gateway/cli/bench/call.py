@@ -85,6 +85,7 @@ class LoadResult:
     phones: load_generator.PhoneLoadResult
     peak_rss_mb: float  # resident memory of the gateway while phones were connected
     other_cpu_share: float  # cores used by other processes meanwhile
+    stolen_cpu_share: float  # cores that the host withheld meanwhile
 
     def utterances_by_call(self) -> dict[UUID, list[UtteranceTimes]]:
         """The utterances of each call in the order of their starts."""
@@ -338,6 +339,7 @@ def _cost_figures(name: str, run: LoadResult) -> list[BenchFigure]:
         BenchFigure(f"processor of the gateway, {name}", 100 * run.record.cpu_share, "% of a core"),
         BenchFigure(f"processor of the phones, {name}", 100 * run.phones.cpu_share, "% of a core"),
         BenchFigure(f"processor of everything else, {name}", 100 * run.other_cpu_share, "% of a core"),
+        BenchFigure(f"processor that the host withheld, {name}", 100 * run.stolen_cpu_share, "% of a core"),
     ]
 
 
@@ -354,12 +356,18 @@ def run_load(setup: LoadSetup) -> LoadResult:
         connected = phones.read_line(setup.ramp_s + READY_TIMEOUT_S)["connected"]
         usage = CpuUsage.now(gateway.pid, phones.pid)
         rss_mb = _peak_resident_mb(gateway.pid, connected + setup.seconds, phones)
-        others_share = CpuUsage.now(gateway.pid, phones.pid).other_cpu_share_since(usage)
+        used = CpuUsage.now(gateway.pid, phones.pid)
         done = load_generator.PhoneLoadResult(**phones.read_line(END_TIMEOUT_S))
         gateway.finish(END_TIMEOUT_S)
         book, utterances = call_server.read_load_record(notes)
         return LoadResult(
-            tuple(load_generator.load_traces(heard)), tuple(utterances), book, done, rss_mb, others_share
+            tuple(load_generator.load_traces(heard)),
+            tuple(utterances),
+            book,
+            done,
+            rss_mb,
+            used.other_cpu_share_since(usage),
+            used.stolen_share_since(usage),
         )
 
 

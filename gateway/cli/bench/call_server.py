@@ -8,8 +8,8 @@ another process. The gateway is the real one; only its limits are raised to what
 import argparse
 import asyncio
 import json
+import os
 import random
-import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -24,6 +24,7 @@ from ...calls.call import Call, UtteranceOutcome
 from ...process_tuning import tune_process
 from ...serve import Gateway
 from ...settings import Settings
+from .processes import CpuUsage
 from .trace import UtteranceTimes
 
 TOKENS_PER_S = 50.0  # a fast hosted language model
@@ -329,8 +330,7 @@ async def serve_load(part: SpeechPattern, count: int, calls: int, out: Path) -> 
 
 
 def _cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+    return CpuUsage.now(os.getpid()).processes_s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

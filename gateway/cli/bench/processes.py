@@ -47,8 +47,26 @@ def run_server_process(*flags: str) -> Iterator[str]:
             process.terminate()
 
 
+def process_tree(pid: int) -> list[int]:
+    """Return a process and all that it started, also indirectly; only itself without /proc."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it may have ended
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent:  # 0 is the kernel
+                children.setdefault(parent, []).append(int(stat.parent.name))
+    tree = [pid]
+    for member in tree:  # grows meanwhile
+        tree += children.get(member, [])
+    return tree
+
+
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process in MB (10^6 bytes); 0 without /proc or when the process has ended."""
+    """Resident memory of a process and all that it started, in MB (10^6 bytes); 0 without /proc."""
+    return sum(_resident_mb(member) for member in process_tree(pid))
+
+
+def _resident_mb(pid: int) -> float:
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     except OSError:
@@ -64,24 +82,34 @@ class CpuUsage:
     moment: float  # monotonic seconds
     machine_s: float
     processes_s: float
+    stolen_s: float = 0.0  # that this virtual machine wanted and did not get
 
     @classmethod
     def now(cls, *pids: int) -> Self:
-        """Read the counters of the machine and of the processes ``pids``; zeros without /proc."""
+        """Read the counters of the machine and of ``pids`` with all they started; zeros without /proc."""
+        members = [member for pid in pids for member in process_tree(pid)]
         try:
             machine = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-            processes = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+            processes = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in members]
         except OSError:
             return cls(time.monotonic(), 0.0, 0.0)
         tick_s = 1 / os.sysconf("SC_CLK_TCK")
         busy = sum(int(machine[field]) for field in (1, 2, 3, 6, 7))  # user, nice, system, irq, softirq
         used = sum(int(fields[11]) + int(fields[12]) for fields in processes)  # utime, stime
-        return cls(time.monotonic(), busy * tick_s, used * tick_s)
+        return cls(time.monotonic(), busy * tick_s, used * tick_s, int(machine[8]) * tick_s)
 
     def other_cpu_share_since(self, start: Self) -> float:
         """Cores used by other processes since ``start``, 1.0 for one whole core."""
         others_s = (self.machine_s - start.machine_s) - (self.processes_s - start.processes_s)
         return max(0.0, others_s / (self.moment - start.moment))
+
+    def share_since(self, start: Self) -> float:
+        """Cores used by the processes since ``start``."""
+        return (self.processes_s - start.processes_s) / (self.moment - start.moment)
+
+    def stolen_share_since(self, start: Self) -> float:
+        """Cores that this virtual machine wanted and did not get since ``start``."""
+        return (self.stolen_s - start.stolen_s) / (self.moment - start.moment)
 
 
 class BenchProcess:

@@ -1,4 +1,4 @@
-"""A phone call of a media server, with a transport that records its writes and a clock that the test advances."""
+"""A phone call of a media server; its transport records what is written, and the test advances the clock."""
 
 import asyncio
 import socket
@@ -13,6 +13,7 @@ from vivavoce.adapters.media.messages import (
     CallerSpeech,
     DiscardSpeech,
     FinishSpeech,
+    HangUp,
     MediaMessage,
     OpenPhoneCall,
     PushSpeech,
@@ -46,6 +47,9 @@ class FakeTransport(asyncio.Transport):
     def write_eof(self) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
     def get_write_buffer_size(self) -> int:
         return self.unsent
 
@@ -69,7 +73,7 @@ class PlayedCall:
         self.closed = 0
         self.transport = FakeTransport(sock)
         self._now = loop.time()
-        self._clock = Clock(now=lambda: self._now)
+        self._clock = Clock(phases=1, now=lambda: self._now)
         opening = OpenPhoneCall(1, CALL_ID, RATE, stalled_s)
         self.call = PhoneCall(
             opening, self._clock, send=self._send, make_detector=FakeDetector, on_closed=self._on_closed,
@@ -84,8 +88,8 @@ class PlayedCall:
 
     def tick(self, count: int = 1) -> None:
         for _ in range(count):
-            self._clock.advance(self._now)
             self._now += 0.020
+            self._clock.advance(self._now)
 
     def push(self, seconds: float, utterance: int = 0, *, known_discards: int = 0) -> None:
         self.call.execute(PushSpeech(1, chunk(seconds), utterance, known_discards))
@@ -119,9 +123,10 @@ def with_call(test: Callable[[PlayedCall], None], **arguments: float) -> None:
         with socket.socket() as sock:
             played = PlayedCall(sock, **arguments)
             test(played)
+            await asyncio.sleep(0)
             played.call.connection.connection_lost(None)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            while not played.closed:
+                await asyncio.sleep(0)
 
     asyncio.run(run())
 
@@ -208,6 +213,20 @@ def test_the_end_of_the_connection_is_reported_once() -> None:
         assert (closed.reason, closed.report.stats.packets) == ("the caller hung up", 3)
 
     with_call(test)
+
+
+def test_a_call_that_is_hung_up_before_the_connection_is_attached_ends() -> None:
+    calls: list[PlayedCall] = []
+
+    def test(played: PlayedCall) -> None:
+        calls.append(played)
+        played.call.execute(HangUp(1, "too late"))
+        played.connect()
+
+    with_call(test)
+    (closed,) = calls[0].sent()
+    assert isinstance(closed, CallClosed) and closed.reason == "too late"
+    assert calls[0].transport.written[-1] == bytes(3)
 
 
 def test_each_message_is_one_write_and_a_backlog_drops_whole_messages() -> None:

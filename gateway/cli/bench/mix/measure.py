@@ -49,10 +49,11 @@ def measure(options: MixOptions) -> BenchReport:
         stream_flags = _flags(options, "streams_per_s", "seconds", "seed")
         phones = start("phones", "127.0.0.1", str(ports["audiosocket"]), *phone_flags)
         streams = start("streams", f"http://127.0.0.1:{ports['http']}", *stream_flags)
-        usage = CpuUsage.now(gateway.pid, phones.pid, streams.pid)
+        usage, gateway_usage = CpuUsage.now(gateway.pid, phones.pid, streams.pid), CpuUsage.now(gateway.pid)
         with Console(stderr=True).status(f"bench mix: {options.seconds:g} s"):
             time.sleep(options.seconds)
-        others = CpuUsage.now(gateway.pid, phones.pid, streams.pid).other_cpu_share_since(usage)
+        gateway_share = CpuUsage.now(gateway.pid).share_since(gateway_usage)
+        used = CpuUsage.now(gateway.pid, phones.pid, streams.pid)
         heard: dict[str, Any] = phones.read_line(_END_TIMEOUT_S)
         read: dict[str, Any] = streams.read_line(_END_TIMEOUT_S)
         gateway.close_input()
@@ -64,7 +65,9 @@ def measure(options: MixOptions) -> BenchReport:
         *_stream_figures(read),
         *_health_figures(record["samples"]),
         BenchFigure("log lines above INFO", len(log), "", at_most=0),
-        BenchFigure("processor of everything else", 100 * others, "% of a core"),
+        BenchFigure("processor of the gateway", 100 * gateway_share, "% of a core"),
+        BenchFigure("processor of everything else", 100 * used.other_cpu_share_since(usage), "% of a core"),
+        BenchFigure("processor that the host withheld", 100 * used.stolen_share_since(usage), "% of a core"),
     ]
     settings = {name: getattr(options, name) for name in MixOptions.__dataclass_fields__}
     return BenchReport("mix", tuple(figures), settings)

@@ -162,7 +162,9 @@ def run_of(
     calls: int | None = None,
 ) -> LoadResult:
     book = LoadRecord(calls=[CallCounters(str(trace.call), 1, 0, 0, underruns) for trace in traces][:calls])
-    return LoadResult(traces, utterances, book, load_generator.PhoneLoadResult(-2.0, 100.0, 0.1), 300.0, 0.0)
+    return LoadResult(
+        traces, utterances, book, load_generator.PhoneLoadResult(-2.0, 100.0, 0.1), 300.0, 0.0, 0.0
+    )
 
 
 def steady(call: int, *, packets: int = 200, level: int = 3000) -> PacketTrace:

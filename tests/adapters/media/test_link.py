@@ -1,0 +1,128 @@
+"""Links between two threads or processes: messages and descriptors, in order, also to a peer that is slow."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from shared.event_loop import until
+from vivavoce.adapters.media.link import MessageLink
+
+
+class LinkEnd:
+    """One end, and what it has received."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.received: list[Any] = []
+        self.descriptors: list[int] = []
+        self.losses = 0
+        self.link = MessageLink(sock, self._receive, self._lose)
+
+    def _receive(self, message: Any, descriptor: int) -> None:
+        self.received.append(message)
+        if descriptor >= 0:
+            self.descriptors.append(descriptor)
+
+    def _lose(self) -> None:
+        self.losses += 1
+
+
+def with_link(test: Callable[[LinkEnd, LinkEnd], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            ends = [LinkEnd(sock) for sock in socket.socketpair()]
+            await test(*ends)
+            for end in ends:
+                end.link.close()
+                for descriptor in end.descriptors:
+                    os.close(descriptor)
+
+    asyncio.run(run())
+
+
+def test_messages_arrive_whole_and_in_order() -> None:
+    async def test(one: LinkEnd, other: LinkEnd) -> None:
+        messages = [b"x" * size for size in (0, 1, 70_000, 3, 1_000_000, 5)]
+        for message in messages:
+            one.link.send(message)
+        await until(lambda: len(other.received) == len(messages))
+        assert other.received == messages
+        assert one.link.unsent_bytes == 0
+
+    with_link(test)
+
+
+def test_a_descriptor_arrives_with_its_message_behind_a_full_queue() -> None:
+    async def test(one: LinkEnd, other: LinkEnd) -> None:
+        reading, writing = os.pipe()
+        one.link.send(b"x" * 3_000_000)  # more than a socket buffer
+        one.link.send("first", os.dup(writing))
+        one.link.send("none")
+        one.link.send("second", os.dup(writing))
+        os.close(writing)
+        await until(lambda: len(other.received) == 4)
+        assert other.received[1:] == ["first", "none", "second"]
+        for number, descriptor in enumerate(other.descriptors):
+            os.write(descriptor, b"%d" % number)
+        assert os.read(reading, 10) == b"01"
+        os.close(reading)
+
+    with_link(test)
+
+
+def test_sending_to_a_peer_that_does_not_read_queues_and_does_not_block() -> None:
+    async def test(one: LinkEnd, other: LinkEnd) -> None:
+        asyncio.get_running_loop().remove_reader(other.link._sock)
+        for _ in range(50):
+            one.link.send(b"x" * 100_000)
+        assert one.link.unsent_bytes > 4_000_000
+
+    with_link(test)
+
+
+def test_the_end_of_a_peer_is_reported_once_after_its_messages() -> None:
+    async def test(one: LinkEnd, other: LinkEnd) -> None:
+        one.link.send("last")
+        one.link.close()
+        await until(lambda: other.losses)
+        assert (other.received, other.losses, one.losses) == (["last"], 1, 0)
+        other.link.send("nobody reads this")
+        assert other.losses == 1
+
+    with_link(test)
+
+
+def test_a_closed_link_closes_the_descriptors_that_it_was_to_send() -> None:
+    async def test(one: LinkEnd, other: LinkEnd) -> None:
+        reading, writing = os.pipe()
+        one.link.send(b"x" * 3_000_000)
+        one.link.send("queued", os.dup(writing))
+        one.link.close()
+        one.link.send("late", os.dup(writing))
+        os.close(writing)
+        assert os.read(reading, 1) == b""  # the end: no descriptor of the other side is open
+        os.close(reading)
+
+    with_link(test)
+
+
+@pytest.mark.parametrize("cut", [1, 4, 6])
+def test_a_message_split_anywhere_is_delivered_when_it_is_whole(cut: int) -> None:
+    async def run() -> None:
+        own, peer = socket.socketpair()
+        source, sink = socket.socketpair()
+        end, sender = LinkEnd(own), LinkEnd(source)
+        sender.link.send("whole")
+        frame = sink.recv(1000)
+        peer.send(frame[:cut])
+        await asyncio.sleep(0.01)
+        assert end.received == []
+        peer.send(frame[cut:])
+        await until(lambda: end.received == ["whole"])
+        for closing in (end.link, sender.link, peer, sink):
+            closing.close()
+
+    asyncio.run(run())

@@ -1,0 +1,236 @@
+"""Media servers in processes of their own, with phones on loopback sockets."""
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+
+from shared.event_loop import until
+from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
+from vivavoce.adapters.media.media_servers import MediaServers
+from vivavoce.adapters.media.remote_media import RemoteMedia
+from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
+from vivavoce.adapters.voice_activity import VoiceActivityDetector
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
+
+CALL_ID = struct.pack("!BH", 0x01, 16) + UUID(int=7).bytes
+PACKET_BYTES = 3 + 320
+
+
+class Phone:
+    """Reads all packets of a call in a thread; ``arrivals`` has the time and whether it sounds, of each."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.arrivals: list[tuple[float, bool]] = []
+        self.hung_up = False
+        self.sock = sock
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.sock.close()
+        self._thread.join()
+
+    def sounding(self) -> int:
+        return sum(sounds for _, sounds in self.arrivals)
+
+    def _read(self) -> None:
+        with self.sock.makefile("rb") as stream:
+            while len(header := stream.read(3)) == 3:
+                kind, length = struct.unpack("!BH", header)
+                payload = stream.read(length)
+                if kind == 0x00:
+                    self.hung_up = True
+                else:
+                    self.arrivals.append((time.monotonic(), any(payload)))
+
+
+class CallRecord:
+    """The owner and listener of a call: records what the media report."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.played = 0
+        self.discards: list[DiscardResult] = []
+        self.closed: list[str] = []
+        self.reports = 0
+        self.problems: list[str] = []
+
+    def on_closed(self, reason: str) -> None:
+        self.closed.append(reason)
+
+    def on_problem(self, text: str, *, is_internal: bool) -> None:
+        self.problems.append(text)
+
+    def fail(self, error: Exception) -> None:
+        raise error
+
+    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
+        self.words += [heard.word.text for heard in words]
+
+    def on_played(self, pushes: int) -> None:
+        self.played = pushes
+
+    def on_discarded(self, result: DiscardResult, *, requested: bool) -> None:
+        self.discards.append(result)
+
+    def on_caller_speech(self, speaking: bool) -> None:
+        pass
+
+    def on_caller_audio(self, pcm: bytes, sample_rate: int) -> None:
+        pass
+
+    def on_key(self, digit: str) -> None:
+        pass
+
+    def on_report(self, report: MediaReport) -> None:
+        self.reports += 1
+
+
+@asynccontextmanager
+async def open_call(processes: int) -> AsyncIterator[tuple[MediaServers, RemoteMedia, CallRecord, Phone]]:
+    async with asyncio.timeout(60):
+        servers = MediaServers(processes, VoiceActivityDetector)
+        await servers.start()
+        own_end, phone_end = tcp_pair()
+        phone, record = Phone(phone_end), CallRecord()
+        media = servers.open_phone_call(
+            UUID(int=7), own_end, CALL_ID, record, sample_rate=8_000, stalled_s=5.0
+        )
+        media.set_listener(record)
+        try:
+            yield servers, media, record, phone
+        finally:
+            await servers.aclose()
+            phone.close()
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        phone = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        return accepted, phone
+
+
+def chunk(seconds: float, word: str, at_s: float = 0.0) -> AudioChunk:
+    start, samples = round(at_s * SAMPLE_RATE), round(seconds * SAMPLE_RATE)
+    words = (Word(word, at_s, at_s + seconds, 0, len(word)),)
+    at = (start, start + samples)
+    return AudioChunk(b"\1\1" * samples, 0, at, (0, len(word)), words, Provenance(None, None, 0, 0), False)
+
+
+def process_of(servers: MediaServers) -> int:
+    (server,) = servers._servers
+    pid = server._running.pid  # type: ignore[union-attr]
+    assert isinstance(pid, int)
+    return pid
+
+
+@pytest.mark.parametrize("processes", [0, 1], ids=["a thread", "a process"])
+def test_speech_is_played_and_reported(processes: int) -> None:
+    async def scenario() -> None:
+        async with open_call(processes) as (_, media, record, phone):
+            media.push(chunk(0.4, "one"), 0)
+            assert 0.35 < media.lead_s(time.monotonic()) <= 0.4
+            media.finish()
+            await until(lambda: record.played == 1)
+            assert record.words == ["one"]
+            assert 20 <= phone.sounding() <= 22
+            media.push(chunk(5.0, "two"), 1)
+            await until(lambda: phone.sounding() > 30)
+            media.discard()
+            await until(lambda: record.discards)
+            assert record.discards[0].utterance == 1
+            assert 3_000 < record.discards[0].cut_ms < 5_000
+            assert media.lead_s(time.monotonic()) == 0
+            await until(lambda: record.reports)
+            media.hang_up("enough")
+            await until(lambda: record.closed)
+            assert record.closed == ["enough"]
+            assert media.report.stats.packets >= len(phone.arrivals) - 1
+            await until(lambda: phone.hung_up)
+
+    asyncio.run(scenario())
+
+
+def test_media_go_on_while_control_does_nothing() -> None:
+    async def scenario() -> None:
+        async with open_call(1) as (_, media, _, phone):
+            await until(lambda: phone.arrivals)
+            media.push(chunk(0.5, "one"), 0)
+            time.sleep(2.0)  # noqa: ASYNC251  # control is stopped
+            arrived = len(phone.arrivals)
+            assert arrived >= 90  # of 100, without any message of control
+            assert 24 <= phone.sounding() <= 27
+            media.push(chunk(0.5, "two", 0.5), 0)
+            await until(lambda: phone.sounding() >= 49)
+            seconds = phone.arrivals[-1][0] - phone.arrivals[0][0]
+            assert len(phone.arrivals) <= seconds / 0.02 + 3  # no burst
+
+    asyncio.run(scenario())
+
+
+def test_a_call_goes_on_in_a_new_process_when_its_media_process_dies() -> None:
+    async def scenario() -> None:
+        async with open_call(1) as (servers, media, record, phone):
+            media.set_caller_audio(CallerAudioOptions(is_forwarded=True))
+            media.push(chunk(3.0, "one"), 0)
+            await until(lambda: phone.sounding() > 10)
+            first = process_of(servers)
+            media.discard()
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: process_of(servers) != first)
+            await until(lambda: record.discards and record.played == 1)
+            before = phone.sounding()
+            # The rest of an utterance of which a second was played.
+            media.push(chunk(0.4, "two", 1.0), 0)
+            media.finish()
+            await until(lambda: record.played == 2)
+            assert record.words[-1:] == ["two"]
+            assert phone.sounding() - before >= 19
+            assert record.closed == [] and not phone.hung_up
+
+    asyncio.run(scenario())
+
+
+def test_calls_end_with_a_hangup_message_when_control_is_gone() -> None:
+    async def scenario() -> None:
+        async with open_call(1) as (servers, _, _, phone):
+            await until(lambda: phone.arrivals)
+            servers._servers[0]._link._sock.shutdown(socket.SHUT_WR)  # as if control had died
+            await until(lambda: phone.hung_up)
+
+    asyncio.run(scenario())
+
+
+def test_signals_of_a_terminal_do_not_end_a_media_process() -> None:
+    async def scenario() -> None:
+        async with open_call(1) as (servers, _, record, phone):
+            await until(lambda: phone.arrivals)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(process_of(servers), number)
+            packets = len(phone.arrivals)
+            await until(lambda: len(phone.arrivals) > packets + 10)
+            assert record.closed == []
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_disconnects_ends_its_call() -> None:
+    async def scenario() -> None:
+        async with open_call(0) as (servers, _, record, phone):
+            await until(lambda: phone.arrivals)
+            phone.sock.shutdown(socket.SHUT_RDWR)
+            await until(lambda: record.closed)
+            assert record.closed == ["the caller hung up"]
+            assert servers.calls == ()
+
+    asyncio.run(scenario())
