@@ -4,8 +4,10 @@ Connections are accepted here. Once a caller has sent the call's id, a media ser
 (``adapters.media``), and the connection becomes a ``Call`` in the registry, served by the agent.
 """
 
+import asyncio
 import logging
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 from uuid import UUID
@@ -23,6 +25,8 @@ from .leg import CallServices, CallSettings, LegCall, LegGroup
 from .registry import CallRegistry
 
 logger = logging.getLogger(__name__)
+
+_END_TIMEOUT_S = 5.0  # a media server ends a call within milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,12 @@ class AudioSocketCallServer:
         """Close the listener, end every call, and wait until its tasks have ended."""
         self.registry.refuse_calls()
         await self._server.aclose("shutting down")
-        await self._legs.aclose()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                await self._legs.aclose()
+        for leg in tuple(self._legs.legs):
+            leg.on_closed("the media server does not answer")
+        await self._legs.wait_idle()
 
     # Called by the shared server
 

@@ -1,0 +1,143 @@
+"""AudioSocket calls whose media are in a process: speech, interruption, faults of the process, shutdown."""
+
+import asyncio
+import logging
+import os
+import signal
+
+import pytest
+
+from shared.calls.audiosocket_server import (
+    CALL_ID,
+    FunctionAgent,
+    RunningServer,
+    SpeakingAgent,
+    call_id_message,
+    connect,
+    level_dbfs,
+    message,
+    run_server,
+)
+from vivavoce.gateway.calls.agents import KeysAgent
+from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.events import CallEvent, SpeechFinished, WordHeard
+
+
+def media_process(server: RunningServer) -> int:
+    (handle,) = server.media._servers
+    pid = handle._running.pid  # type: ignore[union-attr]
+    assert isinstance(pid, int)
+    return pid
+
+
+def test_an_utterance_is_heard_and_its_words_are_reported() -> None:
+    events: list[CallEvent] = []
+
+    async def talk(call: Call) -> None:
+        call.events.add_listener(events.append)
+        await call.speak("One two three four five.")
+        await call.wait_played()
+
+    async def scenario() -> None:
+        async with (
+            run_server(FunctionAgent(talk), media_processes=1) as server,
+            connect(server, call_id_message()) as peer,
+        ):
+            packets, got_hangup = await peer.receive_all()
+            assert got_hangup
+            assert 49 <= sum(level_dbfs(packet) > -30 for packet in packets) <= 52  # five words of 0.2 s
+            await server.until(lambda: len(server.audiosocket.registry) == 0)
+            assert server.metric("packets_total") >= len(packets)
+            assert server.metric("underruns_total") == 0
+
+    asyncio.run(scenario())
+    heard = [event.word.text for event in events if isinstance(event, WordHeard)]
+    assert heard == ["One", "two", "three", "four", "five"]
+    assert [event.heard for event in events if isinstance(event, SpeechFinished)] == [
+        "One two three four five."
+    ]
+
+
+def test_an_interruption_says_what_was_heard_and_the_next_utterance_is_played() -> None:
+    results: list[object] = []
+
+    async def talk(call: Call) -> None:
+        speaking = asyncio.create_task(call.speak("One two three four five six seven eight nine ten."))
+        heard = asyncio.Event()
+        call.events.add_listener(lambda event: heard.set() if isinstance(event, WordHeard) else None)
+        await heard.wait()
+        discarding = call.discard()
+        await speaking
+        outcome = await call.speak("Again.")
+        await call.wait_played()
+        results.extend([await discarding, outcome])
+
+    async def scenario() -> None:
+        async with (
+            run_server(FunctionAgent(talk), media_processes=1) as server,
+            connect(server, call_id_message()) as peer,
+        ):
+            await peer.receive_all()
+
+    asyncio.run(scenario())
+    discarded, outcome = results
+    assert discarded.heard.startswith("One")  # type: ignore[attr-defined]
+    assert discarded.cut_ms > 100  # type: ignore[attr-defined]
+    assert outcome.value == "spoken"  # type: ignore[attr-defined]
+
+
+def test_a_key_interrupts_the_keys_agent() -> None:
+    async def scenario() -> None:
+        async with (
+            run_server(KeysAgent(), media_processes=1) as server,
+            connect(server, call_id_message()) as peer,
+        ):
+            await peer.receive_packets(20)
+            await peer.send(message(0x03, b"#"))
+            packets, got_hangup = await peer.receive_all()
+            assert got_hangup
+            assert len(packets) < 200  # the greeting alone is longer
+
+    asyncio.run(scenario())
+
+
+def test_a_call_survives_the_death_of_its_media_process(caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(call: Call) -> None:
+        await call.speak("One two three four five six seven eight nine ten. " * 3)
+        await call.wait_played()
+
+    async def scenario() -> None:
+        async with (
+            run_server(FunctionAgent(talk), media_processes=1) as server,
+            connect(server, call_id_message()) as peer,
+        ):
+            while level_dbfs((await peer.receive_packets(1))[0]) < -30:
+                pass
+            os.kill(media_process(server), signal.SIGKILL)
+            packets, got_hangup = await peer.receive_all()
+            assert got_hangup
+            # 6 s of speech, of which what was ready at the death is lost.
+            assert sum(level_dbfs(packet) > -30 for packet in packets) > 150
+
+    asyncio.run(scenario())
+    assert "The media server died; its 1 calls continue in a new one" in caplog.text
+
+
+def test_a_shutdown_ends_calls_whose_media_process_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "vivavoce")
+    monkeypatch.setattr("vivavoce.gateway.calls.audiosocket._END_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("vivavoce.adapters.media.media_servers._EXIT_TIMEOUT_S", 0.2)
+
+    async def scenario() -> None:
+        async with (
+            run_server(SpeakingAgent("Word " * 100), media_processes=1) as server,
+            connect(server, call_id_message()) as peer,
+        ):
+            await peer.receive_packets(3)
+            os.kill(media_process(server), signal.SIGSTOP)
+
+    asyncio.run(scenario())
+    assert f"Call {CALL_ID} closed after" in caplog.text
+    assert "the media server does not answer" in caplog.text
