@@ -17,7 +17,7 @@ BOUNDARIES = {
     "adapters/audiosocket/server.py",
     "adapters/media/clock.py",
     "adapters/media/remote_media.py",
-    "adapters/media/server.py",
+    "adapters/media/phone_call.py",
     "gateway/apis/speech_response.py",
     "gateway/web/websocket.py",
     "gateway/calls/leg.py",

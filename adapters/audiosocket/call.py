@@ -9,18 +9,14 @@ ends calls so that Asterisk continues with its dial plan. The application decide
 """
 
 import asyncio
-import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol, assert_never
+from typing import Protocol, assert_never
 from uuid import UUID
 
 from .protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup
 from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts
-
-LINGER_S: Final = 1.0  # after our 0x00; Asterisk closes within milliseconds of it
-# A quarter of a second at 8 kHz; with more, the kernel would hide the backlog from the transport.
-NOTSENT_LOWAT_BYTES: Final = 4096
+from .socket_options import LINGER_S, set_socket_options
 
 
 class CallHandler(Protocol):
@@ -115,7 +111,7 @@ class AudioSocketCall(asyncio.Protocol):
         self._transport = transport
         host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
         self.peer = f"{host}:{port}"
-        _set_socket_options(transport.get_extra_info("socket"))
+        set_socket_options(transport.get_extra_info("socket"))
         if self._application.admit(self):
             self._set_timer(self._connection.deadline, self._on_deadline)
         else:
@@ -257,9 +253,3 @@ class AudioSocketCall(asyncio.Protocol):
     def _report_closed(self) -> None:
         if not self._connected and (self.task is None or self.task.done()):
             self._on_closed(self)
-
-
-def _set_socket_options(sock: socket.socket) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)

@@ -115,6 +115,11 @@ class AudioSocketServerConnection:
         return message
 
     @property
+    def stalled_s(self) -> float:
+        """Time limit without reading, in seconds."""
+        return self._timeouts.stalled_s
+
+    @property
     def has_stalled(self) -> bool:
         """Whether the peer has read nothing for ``stalled_s``; a hangup message would not reach it."""
         return self._consecutive_drops * PTIME_S >= self._timeouts.stalled_s

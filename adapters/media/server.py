@@ -32,7 +32,6 @@ class MediaServer:
         self._make_detector = make_detector
         self._clock = Clock(phases=phases)
         self._calls: dict[int, PhoneCall] = {}
-        self._tasks: set[asyncio.Task[None]] = set()  # that attach sockets
         self._control_gone = asyncio.Event()
         self._changed = asyncio.Event()
         self._link = MessageLink(sock, self._receive, self._control_gone.set)
@@ -54,35 +53,25 @@ class MediaServer:
         if isinstance(message, OpenPhoneCall):
             self._open(message, socket.socket(fileno=descriptor))
         elif (call := self._calls.get(message.call)) is not None:  # else it has just ended
-            try:
-                call.execute(message)
-            except Exception as error:  # boundary: an error in one call must not affect the others
-                call.connection.fail(error)
+            call.execute(message)
 
     def _open(self, opening: OpenPhoneCall, sock: socket.socket) -> None:
         number = opening.call
-        call = self._calls[number] = PhoneCall(
+        self._calls[number] = PhoneCall(
             opening,
+            sock,
             self._clock,
             send=self._send,
-            make_detector=self._make_detector,
+            detector=self._make_detector(),
             on_closed=lambda: self._remove(number),
         )
-        task = asyncio.create_task(self._attach(call, sock))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _attach(self, call: PhoneCall, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        loop = asyncio.get_running_loop()
-        await loop.connect_accepted_socket(lambda: call.connection, sock)
 
     def _send(self, message: MediaMessage) -> int:
         self._link.send(message)
         return self._link.unsent_bytes
 
     def _remove(self, number: int) -> None:
-        self._calls.pop(number, None)
+        del self._calls[number]
         self._changed.set()
 
 

@@ -1,16 +1,18 @@
-"""A phone call of a media server; its transport records what is written, and the test advances the clock."""
+"""A phone call of a media server; its socket records what is written, and the test advances the clock."""
 
-import asyncio
-import socket
 import struct
-from collections.abc import Callable
+from collections import deque
 from uuid import UUID
+
+import pytest
 
 from vivavoce.adapters.media.call_media import CallerAudioOptions
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.messages import (
     CallClosed,
     CallerSpeech,
+    CallProblem,
+    CallReport,
     DiscardSpeech,
     FinishSpeech,
     HangUp,
@@ -34,27 +36,49 @@ PACKET_BYTES = 2 * RATE // 50
 CALL_ID = struct.pack("!BH", 0x01, 16) + UUID(int=7).bytes
 
 
-class FakeTransport(asyncio.Transport):
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__({"socket": sock, "peername": ("127.0.0.1", 1)})
+class FakeSocket:
+    """A connection: ``written`` has what each send took, of at most ``room`` bytes if that is a number."""
+
+    def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.unsent = 0
-        self.aborted = False
+        self.incoming: deque[bytes] = deque()  # b"": the peer has closed
+        self.room: int | None = None
+        self.is_shut_down = self.is_closed = False
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written.append(bytes(data))
+    def setblocking(self, flag: bool) -> None:
+        assert not flag
 
-    def write_eof(self) -> None:
+    def setsockopt(self, *option: int) -> None:
         pass
+
+    def recv(self, size: int) -> bytes:
+        if not self.incoming:
+            raise BlockingIOError
+        return self.incoming.popleft()
+
+    def send(self, data: bytes) -> int:
+        if self.room == 0:
+            raise BlockingIOError
+        taken = len(data) if self.room is None else min(self.room, len(data))
+        self.written.append(data[:taken])
+        if self.room is not None:
+            self.room -= taken
+        return taken
+
+    def shutdown(self, how: int) -> None:
+        self.is_shut_down = True
 
     def close(self) -> None:
-        pass
+        self.is_closed = True
 
-    def get_write_buffer_size(self) -> int:
-        return self.unsent
-
-    def abort(self) -> None:
-        self.aborted = True
+    def messages(self) -> list[tuple[int, bytes]]:
+        """All that was written, as messages."""
+        data, messages = b"".join(self.written), []
+        while data:
+            kind, length = struct.unpack_from("!BH", data)
+            messages.append((kind, data[3 : 3 + length]))
+            data = data[3 + length :]
+        return messages
 
 
 class FakeDetector:
@@ -67,42 +91,41 @@ class FakeDetector:
 class PlayedCall:
     """A call at 24 kHz; ``messages`` are those to control. ``tick`` advances the time by 20 ms."""
 
-    def __init__(self, sock: socket.socket, stalled_s: float = 5.0) -> None:
-        loop = asyncio.get_running_loop()
-        self.messages: list[MediaMessage] = []
+    def __init__(self, stalled_s: float = 5.0) -> None:
+        self.now = 100.0
+        self._ticks = 0
+        self.sent: list[MediaMessage] = []
         self.closed = 0
-        self.transport = FakeTransport(sock)
-        self._now = loop.time()
-        self._clock = Clock(phases=1, now=lambda: self._now)
-        opening = OpenPhoneCall(1, CALL_ID, RATE, stalled_s)
+        self.sock = FakeSocket()
+        self._clock = Clock(phases=1, now=lambda: self.now)
         self.call = PhoneCall(
-            opening, self._clock, send=self._send, make_detector=FakeDetector, on_closed=self._on_closed,
-            now=lambda: self._now,
+            OpenPhoneCall(1, CALL_ID, RATE, stalled_s), self.sock, self._clock,  # type: ignore[arg-type]
+            send=self._send, detector=FakeDetector(), on_closed=self._on_closed, now=lambda: self.now,
         )  # fmt: skip
 
-    def connect(self) -> None:
-        self.call.connection.connection_made(self.transport)
-
     def receive(self, kind: int, payload: bytes) -> None:
-        self.call.connection.data_received(struct.pack("!BH", kind, len(payload)) + payload)
+        self.sock.incoming.append(struct.pack("!BH", kind, len(payload)) + payload)
+        self.tick()
 
     def tick(self, count: int = 1) -> None:
         for _ in range(count):
-            self._now += 0.020
-            self._clock.advance(self._now)
+            self._ticks += 1
+            self.now = 100.0 + self._ticks * 0.020 + 0.001
+            self._clock.advance(self.now)
 
     def push(self, seconds: float, utterance: int = 0, *, known_discards: int = 0) -> None:
         self.call.execute(PushSpeech(1, chunk(seconds), utterance, known_discards))
 
-    def sent(self) -> list[MediaMessage]:
-        sent, self.messages = self.messages, []
-        return sent
+    def take_sent(self) -> list[MediaMessage]:
+        """The messages to control since the last call, without the reports."""
+        sent, self.sent = self.sent, []
+        return [message for message in sent if not isinstance(message, CallReport)]
 
     def audible_packets(self) -> int:
-        return sum(any(packet[3:]) for packet in self.transport.written)
+        return sum(any(payload) for kind, payload in self.sock.messages() if kind == 0x13)
 
     def _send(self, message: MediaMessage) -> int:
-        self.messages.append(message)
+        self.sent.append(message)
         return 0
 
     def _on_closed(self) -> None:
@@ -118,136 +141,150 @@ def chunk(seconds: float) -> AudioChunk:
     return AudioChunk(pcm, 0, (0, samples), (0, 3), (WORD,), Provenance(None, None, 0, 0), False)
 
 
-def with_call(test: Callable[[PlayedCall], None], **arguments: float) -> None:
-    async def run() -> None:
-        with socket.socket() as sock:
-            played = PlayedCall(sock, **arguments)
-            test(played)
-            await asyncio.sleep(0)
-            played.call.connection.connection_lost(None)
-            while not played.closed:
-                await asyncio.sleep(0)
-
-    asyncio.run(run())
+def heard(utterance: int) -> WordsHeard:
+    return WordsHeard(1, (HeardWord(utterance, WORD),))
 
 
-def test_speech_pushed_before_the_connection_is_attached_is_played() -> None:
-    def test(played: PlayedCall) -> None:
-        played.push(0.2)
-        played.call.execute(FinishSpeech(1))
-        played.connect()
-        played.tick(30)
-        assert played.audible_packets() == 10
-        assert played.sent()[:2] == [WordsHeard(1, played_words(0)), SpeechPlayed(1, 1)]
-
-    with_call(test)
-
-
-def played_words(utterance: int) -> tuple[HeardWord, ...]:
-    return (HeardWord(utterance, WORD),)
+def test_speech_is_played_and_reported() -> None:
+    played = PlayedCall()
+    played.push(0.2)
+    played.call.execute(FinishSpeech(1))
+    played.tick(30)
+    assert len(played.sock.written) == 30
+    assert played.audible_packets() == 10
+    assert played.take_sent() == [heard(0), SpeechPlayed(1, 1)]
 
 
 def test_a_discard_is_answered_with_what_was_heard_and_cut() -> None:
-    def test(played: PlayedCall) -> None:
-        played.connect()
-        played.push(1.0, utterance=4)
-        played.tick(10)
-        played.call.execute(DiscardSpeech(1))
-        (heard, cut) = played.sent()
-        assert heard == WordsHeard(1, played_words(4))
-        assert isinstance(cut, SpeechCut) and cut.requested
-        assert (cut.result.utterance, cut.result.words, cut.result.text_stop) == (4, (WORD,), 3)
-        assert 700 <= cut.result.cut_ms <= 820
-        sounding = played.audible_packets()
-        played.tick(10)
-        assert played.audible_packets() <= sounding + 1  # the faded edge
-        assert played.sent() == [SpeechPlayed(1, 1)]
-
-    with_call(test)
+    played = PlayedCall()
+    played.push(1.0, utterance=4)
+    played.tick(10)
+    played.call.execute(DiscardSpeech(1))
+    (words, cut) = played.take_sent()
+    assert words == heard(4)
+    assert isinstance(cut, SpeechCut) and cut.requested
+    assert (cut.result.utterance, cut.result.words, cut.result.text_stop) == (4, (WORD,), 3)
+    assert cut.result.cut_ms == pytest.approx(800)
+    played.tick(10)
+    assert played.audible_packets() == 11  # with the faded edge
+    assert played.take_sent() == [SpeechPlayed(1, 1)]
 
 
 def test_speech_that_was_on_its_way_when_the_caller_interrupted_is_not_played() -> None:
-    def test(played: PlayedCall) -> None:
-        played.connect()
-        played.call.execute(SetCallerAudio(1, CallerAudioOptions(detects_speech=True, speech_discards=True)))
-        played.push(1.0)
-        played.tick(5)
-        played.receive(0x13, b"\1" * PACKET_BYTES)
-        *_, speech, cut = played.sent()
-        assert speech == CallerSpeech(1, True)
-        assert isinstance(cut, SpeechCut) and not cut.requested
-        sounding = played.audible_packets()
-        played.push(1.0, known_discards=0)
-        played.tick(10)
-        assert played.audible_packets() <= sounding + 1
-        assert played.sent() == [SpeechPlayed(1, 2)]
-        played.push(0.1, utterance=2, known_discards=1)
-        played.call.execute(FinishSpeech(1))
-        played.tick(10)
-        assert played.sent() == [WordsHeard(1, played_words(2)), SpeechPlayed(1, 3)]
-
-    with_call(test)
+    played = PlayedCall()
+    played.call.execute(SetCallerAudio(1, CallerAudioOptions(detects_speech=True, speech_discards=True)))
+    played.push(1.0)
+    played.tick(5)
+    played.receive(0x13, b"\1" * PACKET_BYTES)
+    *_, speech, cut = played.take_sent()
+    assert speech == CallerSpeech(1, True)
+    assert isinstance(cut, SpeechCut) and not cut.requested
+    sounding = played.audible_packets()
+    played.push(1.0, known_discards=0)
+    played.tick(10)
+    assert played.audible_packets() == sounding
+    assert played.take_sent() == [SpeechPlayed(1, 2)]
+    played.push(0.1, utterance=2, known_discards=1)
+    played.call.execute(FinishSpeech(1))
+    played.tick(10)
+    assert played.take_sent() == [heard(2), SpeechPlayed(1, 3)]
 
 
 def test_audio_and_keys_of_the_caller_are_forwarded_as_asked() -> None:
-    def test(played: PlayedCall) -> None:
-        played.connect()
-        played.receive(0x13, b"\1" * PACKET_BYTES)
-        played.receive(0x03, b"5")
-        assert played.sent() == [ReceivedKey(1, "5")]
-        played.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
-        played.receive(0x13, b"\1" * PACKET_BYTES)
-        assert played.sent() == [ReceivedAudio(1, b"\1" * PACKET_BYTES, RATE)]
-
-    with_call(test)
+    played = PlayedCall()
+    played.receive(0x13, b"\1" * PACKET_BYTES)
+    played.receive(0x03, b"5")
+    assert played.take_sent() == [ReceivedKey(1, "5")]
+    played.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+    played.receive(0x13, b"\1" * PACKET_BYTES)
+    assert played.take_sent() == [ReceivedAudio(1, b"\1" * PACKET_BYTES, RATE)]
 
 
-def test_the_end_of_the_connection_is_reported_once() -> None:
-    def test(played: PlayedCall) -> None:
-        played.connect()
-        played.tick(3)
-        played.receive(0x00, b"")
-        played.call.connection.connection_lost(None)
-        (closed,) = played.sent()
-        assert isinstance(closed, CallClosed)
-        assert (closed.reason, closed.report.stats.packets) == ("the caller hung up", 3)
-
-    with_call(test)
+def test_a_state_is_reported_once_a_second() -> None:
+    played = PlayedCall()
+    played.tick(120)
+    reports = [message.report for message in played.sent if isinstance(message, CallReport)]
+    assert [report.stats.packets for report in reports] == [50, 100]
 
 
-def test_a_call_that_is_hung_up_before_the_connection_is_attached_ends() -> None:
-    calls: list[PlayedCall] = []
+def test_the_end_of_the_caller_is_reported_once_and_answered() -> None:
+    played = PlayedCall()
+    played.tick(3)
+    played.receive(0x00, b"")
+    (closed,) = played.take_sent()
+    assert isinstance(closed, CallClosed)
+    assert (closed.reason, closed.report.stats.packets) == ("the caller hung up", 3)
+    assert played.sock.messages()[-1] == (0x00, b"")
+    assert played.sock.is_shut_down and not played.sock.is_closed
+    played.sock.incoming.append(b"")
+    played.tick()
+    assert played.sock.is_closed
+    assert played.closed == 1
+    played.tick(5)
+    assert (played.take_sent(), played.closed) == ([], 1)
 
-    def test(played: PlayedCall) -> None:
-        calls.append(played)
-        played.call.execute(HangUp(1, "too late"))
-        played.connect()
 
-    with_call(test)
-    (closed,) = calls[0].sent()
-    assert isinstance(closed, CallClosed) and closed.reason == "too late"
-    assert calls[0].transport.written[-1] == bytes(3)
+def test_a_connection_that_the_peer_does_not_close_is_closed_after_a_second() -> None:
+    played = PlayedCall()
+    played.call.execute(HangUp(1, "enough"))
+    played.tick(45)
+    played.receive(0x13, bytes(PACKET_BYTES))  # dropped
+    assert not played.sock.is_closed
+    played.tick(10)
+    assert played.sock.is_closed
+    (closed,) = played.take_sent()
+    assert isinstance(closed, CallClosed) and closed.reason == "enough"
+    assert [kind for kind, _ in played.sock.messages()] == [0x00]
 
 
-def test_each_message_is_one_write_and_a_backlog_drops_whole_messages() -> None:
-    def test(played: PlayedCall) -> None:
-        transport, packet = played.transport, struct.pack("!BH", 0x13, PACKET_BYTES) + bytes(PACKET_BYTES)
-        played.connect()
-        played.tick(3)
-        assert transport.written == [packet] * 3
-        sock = transport.get_extra_info("socket")
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
-        transport.unsent = 5 * len(packet)
-        played.tick(9)
-        assert len(transport.written) == 3
-        assert not transport.aborted
-        transport.unsent = 0
-        played.tick()
-        assert len(transport.written) == 4
-        transport.unsent = 5 * len(packet)
-        played.tick(9)
-        assert not transport.aborted  # the packet just written restarted the timeout
-        played.tick()
-        assert transport.aborted
+def test_an_error_of_the_peer_ends_its_call() -> None:
+    played = PlayedCall()
+    played.sock.incoming.append(b"\x7f\x00\x01.")
+    played.tick(2)
+    problem, closed = played.take_sent()
+    assert isinstance(problem, CallProblem) and not problem.is_internal
+    assert isinstance(closed, CallClosed)
+    assert closed.reason == problem.text
+    assert played.sock.messages()[-1] == (0x00, b"")
 
-    with_call(test, stalled_s=0.2)
+
+def test_a_fault_in_a_tick_ends_the_call_with_a_traceback() -> None:
+    played = PlayedCall()
+    played.tick(2)
+    played.call._media.playout.due = None  # type: ignore[assignment,method-assign]
+    played.tick(2)
+    problem, closed = played.take_sent()
+    assert isinstance(problem, CallProblem) and problem.is_internal
+    assert "TypeError" in problem.text
+    assert isinstance(closed, CallClosed) and closed.reason == "internal error"
+    played.tick(60)
+    assert played.sock.is_closed
+
+
+def test_a_message_that_the_socket_takes_in_part_is_completed_before_the_next() -> None:
+    played = PlayedCall()
+    played.tick()
+    played.sock.room = 100
+    played.tick(2)
+    played.sock.room = None
+    played.tick(3)
+    assert played.sock.messages() == [(0x13, bytes(PACKET_BYTES))] * 6
+
+
+def test_a_peer_that_reads_late_loses_whole_packets_and_one_that_reads_nothing_is_closed() -> None:
+    played = PlayedCall(stalled_s=0.2)
+    played.tick(3)
+    played.sock.room = 0
+    played.tick(3 + 9)  # three packets wait, nine are dropped
+    played.sock.room = None
+    played.tick()
+    assert played.call._connection.dropped == 9
+    assert played.sock.messages() == [(0x13, bytes(PACKET_BYTES))] * 7
+    played.sock.room = 0
+    played.tick(3 + 9)
+    assert not played.sock.is_closed
+    played.tick()
+    assert played.sock.is_closed
+    problem, closed = played.take_sent()
+    assert isinstance(problem, CallProblem) and "0.2 s" in problem.text
+    assert isinstance(closed, CallClosed) and closed.reason == "the peer stopped reading"

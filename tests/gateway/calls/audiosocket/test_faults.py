@@ -22,7 +22,7 @@ from shared.calls.audiosocket_server import (
     run_server,
 )
 from shared.process_footprint import ProcessFootprint
-from vivavoce.adapters.audiosocket import call as audiosocket_call
+from vivavoce.adapters.media import phone_call
 from vivavoce.gateway.calls.call import Call, CallSpeechOptions
 
 
@@ -138,7 +138,7 @@ def test_messages_faster_than_a_phone_sends_them_end_their_call_only(log: pytest
 
 
 def test_a_peer_that_does_not_close_after_the_hangup_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audiosocket_call, "LINGER_S", 0.05)
+    monkeypatch.setattr(phone_call, "LINGER_S", 0.05)
 
     async def scenario() -> None:
         async with run_server(SpeakingAgent("One.")) as server, connect(server, call_id_message()) as peer:
