@@ -237,6 +237,20 @@ class AudioSocketConnection:
             )
         self._buffer += data
 
+    def receive_audio(self, data: bytes) -> int | None:
+        """Receive ``data`` if it is exactly one audio message; return the sample rate of ``data[3:]``.
+
+        None: it is not, or the stream is not between two messages; pass it to ``receive_data``. This way
+        costs a tenth of ``receive_data`` and ``events``, and nearly all data of a call takes it.
+        """
+        length = len(data) - _HEADER.size
+        if length < 2 or data[1] << 8 | data[2] != length or self._buffer or self._failure:
+            return None
+        if self._g711_detector is not None or self._peer_side.state is not AudioSocketState.OPEN:
+            return None
+        sample_rate = SAMPLE_RATE_OF_KIND.get(data[0])
+        return sample_rate if sample_rate is not None and length in _KINDS[data[0]].lengths else None
+
     def receive_eof(self) -> None:
         """Note that the peer has closed its side."""
         self._eof = True
@@ -262,6 +276,9 @@ class AudioSocketConnection:
             yield event
             if self._g711_detector is not None and isinstance(event, AudioSocketAudio):
                 yield from self._check_for_g711(self._g711_detector, event)
+        if self._offset == len(buffer):
+            buffer.clear()
+            self._offset = 0
         if self._eof and self._peer_side.state is not AudioSocketState.ENDED:
             yield self._end()
 

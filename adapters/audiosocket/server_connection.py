@@ -64,6 +64,16 @@ class AudioSocketServerConnection:
         """Take bytes from the peer, split anywhere."""
         self._connection.receive_data(data)
 
+    def receive_audio(self, data: bytes, now: float) -> int | None:
+        """Receive exactly one audio message; the rest is as ``AudioSocketConnection.receive_audio`` has it.
+
+        Raises AudioSocketProtocolError as ``events`` does.
+        """
+        sample_rate = self._connection.receive_audio(data)
+        if sample_rate is not None:
+            self._count_message(now)
+        return sample_rate
+
     def receive_eof(self) -> None:
         """Note that the peer has closed its side."""
         self._connection.receive_eof()
@@ -74,13 +84,8 @@ class AudioSocketServerConnection:
         Raises AudioSocketProtocolError, after the events before it, if the peer violates the protocol, sends
         faster than a phone does, sends G.711 labelled as 16-bit audio, or reports an error.
         """
-        max_messages = _MAX_MESSAGE_BURST + _MAX_MESSAGES_PER_S * (now - self._started)
         for event in self._connection.events():
-            self._messages += 1
-            if self._messages > max_messages:
-                raise AudioSocketProtocolError(
-                    f"{self._messages} messages came faster than a phone sends them"
-                )
+            self._count_message(now)
             match event:
                 case AudioSocketAudio() | Dtmf() | Hangup():
                     yield event
@@ -127,6 +132,11 @@ class AudioSocketServerConnection:
     def encode_hangup(self) -> bytes:
         """Return the last message, 0x00, after which Asterisk continues with its dial plan."""
         return self._connection.send(Hangup())
+
+    def _count_message(self, now: float) -> None:
+        self._messages += 1
+        if self._messages > _MAX_MESSAGE_BURST + _MAX_MESSAGES_PER_S * (now - self._started):
+            raise AudioSocketProtocolError(f"{self._messages} messages came faster than a phone sends them")
 
     def _update_deadline(self, now: float) -> None:
         # More bytes of the same message do not extend its deadline.

@@ -142,25 +142,32 @@ class PhoneCall:
     # The connection
 
     def _receive(self, now: float) -> None:
+        data: bytes | None = None
         try:
             data = self._sock.recv(_READ_BYTES)
         except BlockingIOError:
-            data = None
+            pass
         except OSError as error:
             self._end(f"the caller's connection broke ({error})")
             return
+        try:
+            if data and (sample_rate := self._connection.receive_audio(data, now)):
+                self._media.receive_audio(data[3:], sample_rate)
+            else:
+                self._receive_messages(data, now)
+        except AudioSocketProtocolError as error:
+            self._end_for_problem(str(error), str(error))
+
+    def _receive_messages(self, data: bytes | None, now: float) -> None:
         if data:
             self._connection.receive_data(data)
         elif data is not None:
             self._connection.receive_eof()
-        try:
-            for event in self._connection.events(now):
-                self._handle(event)
-                if self._close_at is not None:
-                    return
-            self._connection.check_deadline(now)
-        except AudioSocketProtocolError as error:
-            self._end_for_problem(str(error), str(error))
+        for event in self._connection.events(now):
+            self._handle(event)
+            if self._close_at is not None:
+                return
+        self._connection.check_deadline(now)
 
     def _handle(self, event: CallId | AudioSocketAudio | Dtmf | Hangup) -> None:
         match event:
@@ -190,12 +197,12 @@ class PhoneCall:
 
     def _write(self, message: bytes) -> None:
         data = self._unsent + message if self._unsent else message
-        sent = 0
-        with suppress(BlockingIOError):
-            try:
-                sent = self._sock.send(data)
-            except (BrokenPipeError, ConnectionError):  # the next read says so too
-                sent = len(data)
+        try:
+            sent = self._sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:  # the next read says so too
+            sent = len(data)
         self._unsent = data[sent:]
 
     def _end_for_problem(self, reason: str, problem: str) -> None:

@@ -20,8 +20,10 @@ from shared.calls.audiosocket_messages import (
 from vivavoce.adapters.audiosocket.protocol import (
     SAMPLE_RATE_OF_KIND,
     AudioSocketAudio,
+    AudioSocketConnection,
     AudioSocketError,
     AudioSocketEvent,
+    AudioSocketProtocolError,
     AudioSocketRole,
     CallId,
     Dtmf,
@@ -140,6 +142,41 @@ def test_random_bytes_give_the_events_of_the_reference_decoder(data: bytes) -> N
     assert ([event for event in events if event != MislabelledG711()], bool(error)) == reference_events(
         AudioSocketRole.SERVER, data, False
     )
+
+
+@FUZZ
+@given(st.lists(st.one_of(messages(), st.sampled_from([AUDIO_MESSAGE] * 8 + [HANGUP_MESSAGE])), max_size=40))
+def test_audio_taken_at_once_is_that_of_the_message_parser(parts: list[bytes]) -> None:
+    data = [CALL_ID_MESSAGE, *parts]
+    connection = AudioSocketConnection(AudioSocketRole.SERVER)
+    events: list[AudioSocketEvent] = []
+    error = ""
+    for part in data:
+        sample_rate = connection.receive_audio(part)
+        if sample_rate is not None:
+            events.append(AudioSocketAudio(sample_rate, part[3:]))
+            continue
+        connection.receive_data(part)
+        try:
+            events.extend(connection.events())
+        except AudioSocketProtocolError as raised:
+            error = str(raised)
+            break
+    expected, expected_error = received(AudioSocketRole.SERVER, *data)
+    assert (events, bool(error)) == (expected[: len(events)] if error else expected, bool(expected_error))
+
+
+def test_a_whole_audio_message_of_a_call_is_taken_at_once() -> None:
+    connection = AudioSocketConnection(AudioSocketRole.SERVER)
+    assert connection.receive_audio(AUDIO_MESSAGE) is None  # before the call id
+    for part in (CALL_ID_MESSAGE, *[AUDIO_MESSAGE] * 50):
+        connection.receive_data(part)
+        list(connection.events())
+    assert connection.receive_audio(AUDIO_MESSAGE) == 8_000
+    assert connection.receive_audio(AUDIO_MESSAGE * 2) is None
+    connection.receive_data(AUDIO_MESSAGE[:5])
+    list(connection.events())
+    assert connection.receive_audio(AUDIO_MESSAGE) is None  # in the middle of a message
 
 
 def test_every_audio_kind_has_a_sample_rate() -> None:
