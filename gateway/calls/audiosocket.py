@@ -54,7 +54,7 @@ class AudioSocketCallServer:
     ) -> None:
         self._media = media
         self._services = services
-        self._agent = agent
+        self.agent = agent
         self._policy = policy
         self._legs: LegGroup[PhoneLeg] = LegGroup()
         timeouts = AudioSocketTimeouts(policy.first_message_s, policy.stalled_s)
@@ -107,7 +107,7 @@ class AudioSocketCallServer:
             sample_rate=self._policy.sample_rate,
             stalled_s=self._policy.stalled_s,
         )
-        leg.open(str(call_id), media, self._agent)
+        leg.open(str(call_id), media, self.agent)
 
     def on_ended(self, call: AudioSocketCall, reason: str) -> None:
         """Remove a connection that ended before its call id."""

@@ -291,10 +291,9 @@ class Call:
         """Emit that the caller began or stopped to speak."""
         if speaking:
             self._caller_silent.clear()
-            self.events.emit(CallerSpeaking())
         else:
             self._caller_silent.set()
-            self.events.emit(CallerSilent())
+        self.events.emit(CallerSpeaking() if speaking else CallerSilent())
 
     def on_caller_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Emit audio of the caller, s16le mono."""

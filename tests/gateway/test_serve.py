@@ -276,7 +276,7 @@ def test_a_server_whose_clock_fails_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     async def stopped(self: object) -> None:
         raise ArithmeticError("the clock failed")
 
-    monkeypatch.setattr("vivavoce.gateway.calls.clock.Clock.run", stopped)
+    monkeypatch.setattr("vivavoce.adapters.media.clock.Clock.run", stopped)
     with pytest.raises(ArithmeticError, match="the clock failed"):
         asyncio.run(serve(settings(), announce=lambda line: None))
 
