@@ -34,7 +34,7 @@ from .browser.settings import BrowserCallSettings
 from .calls import api
 from .calls.agents import Agent, ScriptPolicy, make_agent
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
-from .calls.call import CallerSpeechAction, CallSpeechOptions
+from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.leg import CallServices, make_speech_detector
 from .calls.registry import CallRegistry
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ...adapters.ice_settings import IceServer, MediaPorts
-from ..calls.call import CallerSpeechAction, CallSpeechOptions
+from ..calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .chat import ChatSettings
 
 

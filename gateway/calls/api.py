@@ -38,7 +38,8 @@ from ..web.unmatched import ErrorFormat
 from ..web.websocket import close_socket
 from . import api_operations
 from .attachment import AttachmentOptions, CallAttachment
-from .call import CallSpeechOptions, UtteranceOutcome
+from .call import UtteranceOutcome
+from .call_options import CallSpeechOptions
 from .messages import (
     BadCallMessage,
     ClientMessage,

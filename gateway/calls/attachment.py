@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 
 from ...tts_engine.errors import UnknownVoice, VivavoceError
 from ..voice_registry import KeyVoices
-from .call import CallSpeechOptions
+from .call_options import CallSpeechOptions
 from .events import (
     CallerAudio,
     CallEvent,

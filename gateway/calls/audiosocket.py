@@ -20,7 +20,8 @@ from ...adapters.media.media_servers import MediaServers
 from ...adapters.media.remote_media import RemoteMedia
 from ...tts_engine.errors import Overloaded
 from .agents import Agent
-from .call import Call, CallerSpeechAction, CallSpeechOptions
+from .call import Call
+from .call_options import CallerSpeechAction, CallSpeechOptions
 from .leg import CallServices, CallSettings, LegCall, LegGroup
 from .registry import CallRegistry
 

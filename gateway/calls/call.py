@@ -21,6 +21,7 @@ from ...adapters.playback.heard_words import DiscardResult, HeardWord
 from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
+from .call_options import CallerSpeechAction, CallSpeechOptions
 from .events import (
     CallerAudio,
     CallerSilent,
@@ -32,6 +33,7 @@ from .events import (
     SpeechDiscarded,
     TextWritten,
 )
+from .playout_pressure import PlayoutPressure
 from .text_feed import TextDelta, TextFeed
 from .utterance_tracker import UtteranceTracker
 from .waiting import wait_any, wait_at_most
@@ -44,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 _MAX_WAITING_KEYS = 64  # later ones are dropped
 _MAX_WRITTEN_CHARACTERS = 8 * 1024  # in one TextWritten; a data channel takes 64 KiB in one message
+_MAX_WAIT_FOR_PLACE_S = 2.0  # longer, the caller takes the call for dead
+_RETRY_S = 0.05
+_DEFAULT_SPEECH = CallSpeechOptions()
 _NOTHING_DISCARDED = SpeechDiscarded(None, 0.0, "")
 
 
@@ -55,22 +60,6 @@ class UtteranceOutcome(Enum):
     CUT_SHORT = "cut short"  # after a sentence, because the call is ending
     UNREADABLE = "unreadable"  # the voice can read no word of it
     FAILED = "failed"  # the error is in the log
-
-
-@dataclass(frozen=True, slots=True)
-class CallSpeechOptions:
-    """Voice and speed of an utterance."""
-
-    voice: str | None = None  # id; None: the engine's default voice
-    speed: float = 1.0  # factor
-    seed: int = 0
-
-
-class CallerSpeechAction(Enum):
-    """What a call does when its caller begins to speak."""
-
-    TELL = "tell"  # emit CallerSpeaking
-    DISCARD = "discard"  # emit CallerSpeaking and discard what is playing
 
 
 class CallLeg(Protocol):
@@ -98,6 +87,7 @@ class Call:
         close: takes a reason and ends the connection; must not block.
         speech: used for utterances that bring no options of their own.
         lead_s: seconds of speech kept ready in the playout.
+        pressure: takes the faults that the caller hears.
     """
 
     def __init__(
@@ -107,10 +97,12 @@ class Call:
         engine: "Engine",
         media: CallMedia,
         close: Callable[[str], None],
-        speech: CallSpeechOptions = CallSpeechOptions(),
+        speech: CallSpeechOptions = _DEFAULT_SPEECH,
         lead_s: float = 0.6,
+        pressure: PlayoutPressure | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._pressure = pressure
         self.call_id = call_id
         self.discarded_ms = 0.0
         self.media = media
@@ -341,9 +333,14 @@ class Call:
 
     def _count(self, stats: PlayoutStats) -> None:
         counted, self._counted = self._counted, stats
-        self._metrics.packets.inc(stats.packets - counted.packets)
-        self._metrics.late_packets.inc(stats.late_packets - counted.late_packets)
-        self._metrics.underruns.inc(stats.underruns - counted.underruns)
+        packets = stats.packets - counted.packets
+        late_packets = stats.late_packets - counted.late_packets
+        underruns = stats.underruns - counted.underruns
+        self._metrics.packets.inc(packets)
+        self._metrics.late_packets.inc(late_packets)
+        self._metrics.underruns.inc(underruns)
+        if self._pressure is not None:
+            self._pressure.add(self._now(), packets=packets, late_packets=late_packets, underruns=underruns)
 
     # Rendering
 
@@ -355,6 +352,7 @@ class Call:
             turn = self.begin_turn()
             on_text = partial(self.announce_text, turn)
         try:
+            await self._wait_for_place(turn)
             self._stream = self._engine.stream(voice=speech.voice, speed=speech.speed, seed=speech.seed)
             async with (
                 self._stream as stream,
@@ -371,6 +369,12 @@ class Call:
         outcome = UtteranceOutcome.DISCARDED if turn.discarded.is_set() else outcome
         self._tracker.end(outcome.value)
         return outcome
+
+    async def _wait_for_place(self, turn: Turn) -> None:
+        """Wait while the engine has no place for an utterance: a call that is admitted should be heard."""
+        give_up_at = self._now() + _MAX_WAIT_FOR_PLACE_S
+        while self._engine.refusal() is not None and self._now() < give_up_at and not turn.discarded.is_set():
+            await wait_at_most(turn.discarded, _RETRY_S)
 
     async def _play_stream(self, stream: "Stream", feed: TextFeed, turn: Turn) -> UtteranceOutcome:
         async for chunk in stream:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...adapters.media.call_media import CallMedia
-from .call import Call, CallerSpeechAction, CallLeg, CallSpeechOptions
+from .call import Call, CallLeg
+from .call_options import CallerSpeechAction, CallSpeechOptions
 from .registry import ActiveCall, CallRegistry
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class LegCall:
             close=self._leg.end,
             speech=settings.speech,
             lead_s=settings.lead_s,
+            pressure=services.registry.pressure,
         )
         self.call.caller_speech_action = settings.caller_speech_action
         return services.registry.open(self._leg, self.call, kind=self._kind, peer=self._peer)

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from ...tts_engine.errors import Overloaded, VivavoceError
 from ..access.errors import RateLimited
 from ..voice_registry import KeyVoices
-from .call import CallerSpeechAction, UtteranceOutcome
+from .call import UtteranceOutcome
+from .call_options import CallerSpeechAction
 from .events import (
     CallerSilent,
     CallerSpeaking,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ...tts_engine.errors import Overloaded
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call, CallLeg
+from .playout_pressure import PlayoutPressure
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
@@ -58,6 +59,7 @@ class CallRegistry:
         self._engine = engine
         self._max_calls = max_calls
         self._calls_by_leg: dict[CallLeg, ActiveCall | None] = {}  # None: admitted, not opened
+        self.pressure = PlayoutPressure()
         self._draining = False
         self._changed = asyncio.Event()
 
@@ -81,7 +83,7 @@ class CallRegistry:
                 reason="calls",
                 retry_after_s=_RETRY_AFTER_S,
             )
-        return self._engine.refusal()
+        return self.pressure.refusal(time.monotonic()) or self._engine.refusal()
 
     def admit(self, leg: CallLeg, *, peer: str) -> None:
         """Admit a connection; raises Overloaded, which is counted and logged here."""

@@ -11,7 +11,8 @@ from contextlib import aclosing
 from typing import Any
 
 from ...tts_engine.errors import UnreadableText, VivavoceError
-from .call import Call, CallSpeechOptions, Turn, UtteranceOutcome
+from .call import Call, Turn, UtteranceOutcome
+from .call_options import CallSpeechOptions
 from .events import SpeechDiscarded
 from .messages import BadCallMessage
 from .text_feed import CharacterQuota, TextBuffer, TextDelta, waiting_characters_of

@@ -17,7 +17,8 @@ from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.adapters.webrtc import peer
 from vivavoce.gateway.browser import leg
 from vivavoce.gateway.calls import utterance_queue
-from vivavoce.gateway.calls.call import Call, CallSpeechOptions
+from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.call_options import CallSpeechOptions
 
 
 def test_the_page_gets_the_voices_and_the_call_is_listed() -> None:

@@ -12,7 +12,8 @@ from shared.calls.ticked_call import (
     deltas,
     open_call,
 )
-from vivavoce.gateway.calls.call import CallSpeechOptions, UtteranceOutcome
+from vivavoce.gateway.calls.call import UtteranceOutcome
+from vivavoce.gateway.calls.call_options import CallSpeechOptions
 
 
 def test_an_utterance_is_played_once_and_whole(run_virtually: RunVirtually) -> None:
@@ -182,7 +183,32 @@ def test_an_error_of_the_voice_ends_its_utterance_only(
     assert "Call call-1: an utterance failed: the voice failed" in caplog.text
 
 
-def test_a_full_engine_fails_the_utterance_at_once(
+def test_an_utterance_waits_for_a_place_in_the_engine(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        async with open_call() as ticked:
+            ticked.engine.full = True
+            start = ticked.now()
+            asyncio.get_running_loop().call_later(1.5, setattr, ticked.engine, "full", False)
+            assert await ticked.call.speak("One.") is UtteranceOutcome.SPOKEN
+            assert ticked.engine.streams[0].taken_at[0] - start == pytest.approx(1.5, abs=0.06)
+
+    run_virtually(scenario())
+
+
+def test_a_discard_ends_the_wait_for_a_place(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        async with open_call() as ticked:
+            ticked.engine.full = True
+            start = ticked.now()
+            asyncio.get_running_loop().call_later(0.5, ticked.call.discard)
+            assert await ticked.call.speak("One.") is UtteranceOutcome.DISCARDED
+            assert ticked.now() - start == pytest.approx(0.5)
+            assert ticked.engine.streams == []
+
+    run_virtually(scenario())
+
+
+def test_an_engine_that_stays_full_fails_the_utterance_after_two_seconds(
     run_virtually: RunVirtually, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -190,7 +216,7 @@ def test_a_full_engine_fails_the_utterance_at_once(
             ticked.engine.full = True
             start = ticked.now()
             assert await ticked.call.speak("One.") is UtteranceOutcome.FAILED
-            assert ticked.now() == start
+            assert ticked.now() - start == pytest.approx(2.0, abs=0.06)
 
     run_virtually(scenario())
     assert "Call call-1: an utterance failed: 256 streams are open" in caplog.text

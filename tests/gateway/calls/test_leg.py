@@ -10,7 +10,7 @@ import pytest
 from shared.standin_backend import StandInBackend
 from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
-from vivavoce.gateway.calls.call import CallerSpeechAction, CallSpeechOptions
+from vivavoce.gateway.calls.call_options import CallerSpeechAction, CallSpeechOptions
 from vivavoce.gateway.calls.leg import CallServices, CallSettings, LegCall, LegGroup
 from vivavoce.gateway.calls.registry import ActiveCall, CallRegistry
 from vivavoce.tts_engine.engine import Engine

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from vivavoce.gateway.access.errors import RateLimited
-from vivavoce.gateway.calls.call import CallSpeechOptions, Turn, UtteranceOutcome
+from vivavoce.gateway.calls.call import Turn, UtteranceOutcome
+from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.events import SpeechDiscarded
 from vivavoce.gateway.calls.messages import BadCallMessage
 from vivavoce.gateway.calls.text_feed import TextCommand, TextDelta

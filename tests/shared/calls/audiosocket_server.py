@@ -15,7 +15,8 @@ from shared.standin_backend import StandInBackend
 from vivavoce.adapters.media.media_servers import MediaServers
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
 from vivavoce.gateway.calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
-from vivavoce.gateway.calls.call import Call, CallSpeechOptions
+from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.leg import CallServices, make_speech_detector
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.tts_engine.engine import Engine

@@ -97,6 +97,9 @@ class FakeEngine:
         self.full = False
         self._now = now
 
+    def refusal(self) -> Overloaded | None:
+        return Overloaded("256 streams are open", reason="streams", retry_after_s=1.0) if self.full else None
+
     def stream(self, *, voice: str | None, speed: float, seed: int) -> FakeStream:
         if self.full:
             raise Overloaded("256 streams are open", reason="streams", retry_after_s=1.0)

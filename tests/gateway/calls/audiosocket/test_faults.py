@@ -23,7 +23,8 @@ from shared.calls.audiosocket_server import (
 )
 from shared.process_footprint import ProcessFootprint
 from vivavoce.adapters.media import phone_call
-from vivavoce.gateway.calls.call import Call, CallSpeechOptions
+from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.call_options import CallSpeechOptions
 
 
 @pytest.fixture(autouse=True)
