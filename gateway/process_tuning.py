@@ -25,13 +25,6 @@ def tune_process() -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
-def available_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def lower_rendering_priority() -> None:
     """Lower the priority of all other threads of the process, which render.
 

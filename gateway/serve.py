@@ -38,7 +38,7 @@ from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.leg import CallServices, make_speech_detector
 from .calls.registry import CallRegistry
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
-from .process_tuning import RENDERING_NICENESS, available_cores, lower_rendering_priority, tune_process
+from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, tune_process
 from .settings import Settings, SettingsError, is_loopback
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import Mount, make_app
@@ -168,7 +168,7 @@ async def _open_calls(
     sock: socket.socket,
     resources: AsyncExitStack,
 ) -> _OpenCalls:
-    media = MediaServers(_media_processes(settings), make_speech_detector, phases=settings.clock_phases)
+    media = MediaServers(settings.media_processes, make_speech_detector, phases=settings.clock_phases)
     resources.push_async_callback(media.aclose)
     await media.start()
     clock = Clock(phases=settings.clock_phases)
@@ -194,12 +194,6 @@ async def _open_calls(
     )
     resources.push_async_callback(browser_calls.aclose)
     return _OpenCalls(registry, audiosocket_server, browser_calls, clock_task)
-
-
-def _media_processes(settings: Settings) -> int:
-    if settings.media_processes is not None:
-        return settings.media_processes
-    return 1 if available_cores() > 1 else 0
 
 
 async def _listen(server: AudioSocketCallServer, sock: socket.socket) -> None:

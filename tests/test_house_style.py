@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 MODULES = {module.path: module for module in structure.modules(ROOT)}
 # Files that catch every exception, so that an error ends one session or one connection and no more.
 BOUNDARIES = {
-    "adapters/audiosocket/call.py",
-    "adapters/audiosocket/server.py",
+    "adapters/audiosocket/pending_call.py",
+    "adapters/pipecat/audiosocket/server.py",
     "adapters/media/clock.py",
     "adapters/media/remote_media.py",
     "adapters/media/phone_call.py",

@@ -39,13 +39,20 @@ ALLOWED_PACKAGES = {
     "adapters/audio/encoders.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
     "adapters/audio/tempo.py": {"av"},  # FFmpeg's filters, in memory
     "adapters/audio/input_resampler.py": {"av"},  # frames of a WebRTC track
-    "adapters/audiosocket/call.py": {"asyncio"},  # the connection of a call
+    "adapters/audiosocket/pending_call.py": {"asyncio", "os", "socket"},  # a connection before its call id
     "adapters/audiosocket/socket_options.py": {"socket"},
     "adapters/audiosocket/server.py": {"asyncio", "socket"},  # listens on the socket of its caller
-    "adapters/audiosocket/handover.py": {"os", "socket"},  # duplicates the socket of a connection
     "adapters/media/clock.py": {"asyncio", "time"},  # the clock
     "adapters/media/link.py": {"asyncio", "os", "socket"},  # the two ends of a socket pair
-    "adapters/media/media_servers.py": {"asyncio", "logging", "socket", "subprocess", "sys", "threading"},
+    "adapters/media/media_servers.py": {
+        "asyncio",
+        "logging",
+        "os",
+        "socket",
+        "subprocess",
+        "sys",
+        "threading",
+    },
     "adapters/media/phone_call.py": {"socket", "time"},  # a call of a media server
     "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
     "adapters/media/server.py": {"asyncio", "socket"},  # a media server's event loop

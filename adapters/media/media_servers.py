@@ -10,6 +10,7 @@ one, because control keeps their sockets too.
 
 import asyncio
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -28,21 +29,28 @@ logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S: Final = 30.0
 _RETRY_DELAY_S: Final = 1.0
-_EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.call
+_EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.socket_options
 
 
 class MediaServers:
     """Media servers and the calls that they serve.
 
     Args:
-        processes: number of media servers, each a process; 0: one, a thread of this process.
+        processes: number of media servers, each a process; 0: one, a thread of this process. None: 1 with
+            more than one processor core, else 0.
         make_detector: makes a call's detector of the caller's speech, in a thread; a process has its own.
         phases: groups of calls that send one after the other, as in ``Clock``.
     """
 
     def __init__(
-        self, processes: int, make_detector: Callable[[], SpeechDetector], *, phases: int = 4
+        self,
+        processes: int | None,
+        make_detector: Callable[[], SpeechDetector | None] = lambda: None,
+        *,
+        phases: int = 4,
     ) -> None:
+        if processes is None:
+            processes = 1 if _available_cores() > 1 else 0
         self._phases = phases
         self._make_detector = make_detector
         self._in_processes = processes > 0
@@ -71,17 +79,25 @@ class MediaServers:
         *,
         sample_rate: int,
         stalled_s: float,
+        resamples: bool = True,
     ) -> RemoteMedia:
         """Serve an AudioSocket connection, of which ``received`` was read, and return its media.
 
         The media own the socket. ``owner.on_closed`` is called at the end of the call, unless ``aclose``
-        comes before.
+        comes before. ``resamples``: speech comes at 24 kHz; else at ``sample_rate``.
         """
         server = min(self._servers, key=lambda server: len(server.calls))
         self._last_number += 1
         number = self._last_number
         media = RemoteMedia(
-            number, call_id, sock, owner, server.send, sample_rate=sample_rate, stalled_s=stalled_s
+            number,
+            call_id,
+            sock,
+            owner,
+            server.send,
+            sample_rate=sample_rate,
+            stalled_s=stalled_s,
+            resamples=resamples,
         )
         server.calls[number] = media
         media.open(received)
@@ -167,6 +183,12 @@ class _ServerHandle:
         self.start()
         for media in self.calls.values():
             media.reopen(self.send)
+
+
+def _available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _wait_ended(running: "subprocess.Popen[bytes] | threading.Thread") -> None:

@@ -21,6 +21,7 @@ class OpenPhoneCall:
     received: bytes  # what was read from the connection so far, with the call's id
     sample_rate: int  # Hz of the audio sent
     stalled_s: float  # as in ``AudioSocketTimeouts``
+    resamples: bool = True  # speech comes at 24 kHz; else at ``sample_rate``
 
 
 @dataclass(frozen=True, slots=True)

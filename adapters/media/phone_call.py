@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, assert_never
 
+from ..audio.resample import PassthroughResampler
 from ..audiosocket.protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup
 from ..audiosocket.server_connection import AudioSocketServerConnection, AudioSocketTimeouts
 from ..audiosocket.socket_options import LINGER_S, set_socket_options
@@ -61,7 +62,7 @@ class PhoneCall:
         clock: Clock,
         *,
         send: Callable[[MediaMessage], int],
-        detector: SpeechDetector,
+        detector: SpeechDetector | None,
         on_closed: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,7 +83,11 @@ class PhoneCall:
         sock.setblocking(False)
         set_socket_options(sock)
         self._media = PacedMedia(
-            Playout(start=clock.join(self), sample_rate=opening.sample_rate),
+            Playout(
+                start=clock.join(self),
+                sample_rate=opening.sample_rate,
+                resampler=None if opening.resamples else PassthroughResampler(),
+            ),
             self._send_packet,
             now=now,
             dropped=lambda: self._connection.dropped,

@@ -71,6 +71,7 @@ class RemoteMedia:
         *,
         sample_rate: int,
         stalled_s: float,
+        resamples: bool = True,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._number = number
@@ -80,6 +81,7 @@ class RemoteMedia:
         self._send = send
         self._sample_rate = sample_rate
         self._stalled_s = stalled_s
+        self._resamples = resamples
         self._now = now
         self._listener: MediaListener | None = None
         self._caller_audio = CallerAudioOptions()
@@ -102,7 +104,7 @@ class RemoteMedia:
 
     def open(self, received: bytes) -> None:
         """Have the media server serve the connection, of which ``received`` was read so far."""
-        opening = OpenPhoneCall(self._number, received, self._sample_rate, self._stalled_s)
+        opening = OpenPhoneCall(self._number, received, self._sample_rate, self._stalled_s, self._resamples)
         self._send(opening, os.dup(self._sock.fileno()))
 
     def reopen(self, send: Send) -> None:

@@ -28,7 +28,9 @@ class MediaServer:
         phases: of the clock.
     """
 
-    def __init__(self, sock: socket.socket, make_detector: Callable[[], SpeechDetector], phases: int) -> None:
+    def __init__(
+        self, sock: socket.socket, make_detector: Callable[[], SpeechDetector | None], phases: int
+    ) -> None:
         self._make_detector = make_detector
         self._clock = Clock(phases=phases)
         self._calls: dict[int, PhoneCall] = {}
@@ -75,7 +77,7 @@ class MediaServer:
         self._changed.set()
 
 
-def serve_media(sock: socket.socket, make_detector: Callable[[], SpeechDetector], phases: int) -> None:
+def serve_media(sock: socket.socket, make_detector: Callable[[], SpeechDetector | None], phases: int) -> None:
     """Run a media server in this thread until control is gone."""
 
     async def serve() -> None:

@@ -9,11 +9,9 @@ import logging
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
 from uuid import UUID
 
-from ...adapters.audiosocket.call import AudioSocketCall
-from ...adapters.audiosocket.handover import HandoverCall, NoPacer
+from ...adapters.audiosocket.pending_call import PendingCall, TakeSocket
 from ...adapters.audiosocket.server import AudioSocketServer
 from ...adapters.audiosocket.server_connection import AudioSocketTimeouts
 from ...adapters.media.media_servers import MediaServers
@@ -59,7 +57,7 @@ class AudioSocketCallServer:
         self._policy = policy
         self._legs: LegGroup[PhoneLeg] = LegGroup()
         timeouts = AudioSocketTimeouts(policy.first_message_s, policy.stalled_s)
-        self._server = AudioSocketServer(self, pacer=NoPacer(), timeouts=timeouts, call_type=HandoverCall)
+        self._server = AudioSocketServer(self, timeouts=timeouts)
 
     @property
     def registry(self) -> CallRegistry:
@@ -83,7 +81,7 @@ class AudioSocketCallServer:
 
     # Called by the shared server
 
-    def admit(self, call: AudioSocketCall) -> bool:
+    def admit(self, call: PendingCall) -> bool:
         """Return whether the registry has room for the connection; it logs and counts refusals."""
         try:
             self.registry.admit(call, peer=call.peer)
@@ -91,34 +89,34 @@ class AudioSocketCallServer:
             return False
         return True
 
-    def open(self, call: AudioSocketCall, call_id: UUID, start: float) -> NoReturn:
-        """Raise AssertionError: connections are handed over."""
-        raise AssertionError("a call is opened where its media are")
-
-    def take_over(self, call: HandoverCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
-        """Open the call of an identified connection, and have a media server serve it."""
+    def open(self, call: PendingCall, call_id: UUID) -> TakeSocket:
+        """Prepare the call of an identified connection; a media server will serve it."""
         leg = PhoneLeg(call.peer, self._legs, self._services, self._policy)
         self.registry.replace(call, leg)
         self._legs.add(leg)
-        media = self._media.open_phone_call(
-            call_id,
-            sock,
-            received,
-            leg,
-            sample_rate=self._policy.sample_rate,
-            stalled_s=self._policy.stalled_s,
-        )
-        leg.open(str(call_id), media, self.agent)
 
-    def on_ended(self, call: AudioSocketCall, reason: str) -> None:
+        def take_socket(sock: socket.socket, received: bytes) -> None:
+            media = self._media.open_phone_call(
+                call_id,
+                sock,
+                received,
+                leg,
+                sample_rate=self._policy.sample_rate,
+                stalled_s=self._policy.stalled_s,
+            )
+            leg.open(str(call_id), media, self.agent)
+
+        return take_socket
+
+    def on_ended(self, call: PendingCall, reason: str) -> None:
         """Remove a connection that ended before its call id."""
         self.registry.remove(call, reason)
 
-    def log_protocol_error(self, call: AudioSocketCall, error: str) -> None:
+    def log_protocol_error(self, call: PendingCall, error: str) -> None:
         """Log an error of the peer as a warning."""
         logger.warning("Call %s: %s", call.name, error)
 
-    def log_internal_error(self, call: AudioSocketCall, error: Exception) -> None:
+    def log_internal_error(self, call: PendingCall, error: Exception) -> None:
         """Log an exception with its traceback."""
         logger.error("Call %s failed", call.name, exc_info=error)
 

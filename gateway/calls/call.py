@@ -21,6 +21,7 @@ from ...adapters.playback.heard_words import DiscardResult, HeardWord
 from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
+from ..waiting import wait_any, wait_at_most
 from .call_options import CallerSpeechAction, CallSpeechOptions
 from .events import (
     CallerAudio,
@@ -36,7 +37,6 @@ from .events import (
 from .playout_pressure import PlayoutPressure
 from .text_feed import TextDelta, TextFeed
 from .utterance_tracker import UtteranceTracker
-from .waiting import wait_any, wait_at_most
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine

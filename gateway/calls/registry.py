@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_END_TIMEOUT_S = 2.0  # for connections to end after they were told to
 _RETRY_AFTER_S = 5.0  # a call lasts minutes, but of a hundred calls one ends soon
 
 
@@ -113,6 +114,7 @@ class CallRegistry:
     def remove(self, leg: CallLeg, reason: str) -> None:
         """Remove a connection and end its call; no error if it was not admitted."""
         active_call = self._calls_by_leg.pop(leg, None)
+        self._changed.set()
         if active_call is not None:
             active_call.call.on_closed()
             self._engine.metrics.active_calls.dec()
@@ -132,6 +134,11 @@ class CallRegistry:
                 )
         for leg in tuple(self._calls_by_leg):
             leg.end("shutting down")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                while self._calls_by_leg:
+                    self._changed.clear()
+                    await self._changed.wait()
 
     # Lookup and attachment
 

@@ -1,124 +1,193 @@
-"""One AudioSocket call as the Pipecat transport uses it: the caller's input queued, the bot's speech paced.
+"""One AudioSocket call as the Pipecat transport uses it: the caller's input queued, the bot's speech played.
 
-``adapters.audiosocket.call`` owns the socket and calls the handler. ``transport`` takes the caller's audio
-and keys from the inbox, and queues speech that ``tick`` sends in packets of 20 ms, silence included.
+A media server (``adapters.media``) owns the connection and plays the speech on time, whatever Pipecat does.
+``transport`` takes the caller's audio and keys from the inbox, and pushes speech ahead.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from typing import Final
+from uuid import UUID
 
 from loguru import logger
 
 from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
-from ...audio.resample import PassthroughResampler
-from ...audiosocket.call import AudioSocketCall
 from ...audiosocket.protocol import AudioSocketAudio, Dtmf
-from ...playback.playout import Playout, PlayoutStats
+from ...media.call_media import CallerAudioOptions, MediaReport
+from ...media.remote_media import RemoteMedia
+from ...playback.heard_words import DiscardResult, HeardWord
+from ...playback.playout import PlayoutStats
 
 _MAX_UNREAD_MESSAGES: Final = 150  # 3 s of audio; a pipeline that falls further behind loses the rest
 _MAX_UNREAD_KEYS: Final = 64  # above the limit for audio
 
 
 class PipecatCallHandler:
-    """Handler of one call; implements ``audiosocket.call.CallHandler``.
+    """One call. Implements ``MediaListener`` and ``PhoneCallOwner`` of ``adapters.media``.
 
     Args:
-        call: The connection.
-        start: Time at which the first packet is due, monotonic seconds.
+        call_id: The call's id.
+        peer: Address of the caller.
         sample_rate: Rate of the audio sent, Hz.
-        answer: Runs the bot. The call ends when this returns or raises.
+        on_ended: Called once, when the call has ended.
     """
 
     def __init__(
         self,
-        call: AudioSocketCall,
-        start: float,
+        call_id: UUID,
+        peer: str,
         sample_rate: int,
-        answer: Callable[["PipecatCallHandler"], Awaitable[None]],
+        on_ended: Callable[["PipecatCallHandler"], object],
     ) -> None:
-        self.call = call
-        self.is_receiving = False  # whether a pipeline takes the caller's audio
+        self._on_ended = on_ended
+        self.call_id = call_id
+        self.peer = peer
+        self.ended = False
         self.inbox: deque[AudioSocketAudio | Dtmf] = deque()
         self.input_or_end = asyncio.Event()  # set when the inbox has an item, and at the end of the call
-        self.packet_sent_or_end = asyncio.Event()  # set after each packet; the waiting task clears it
         self.dropped_messages = 0  # received with a full inbox
-        self._start = start
         self._sample_rate = sample_rate
-        self._answer = answer
         self._loop = asyncio.get_running_loop()
-        self._playout = Playout(start=start, sample_rate=sample_rate, resampler=PassthroughResampler())
+        self._opened_at = self._loop.time()
+        self._is_receiving = False
+        self._pushes = 0
+        self._utterance = 0
+        self._is_speaking = False  # in an utterance that is not finished
+        self._played = asyncio.Event()  # all speech has been played, or the call has ended
+        self._played.set()
+        self._speech_dropped_or_end = asyncio.Event()
+        self._media: RemoteMedia
+
+    def attach(self, media: RemoteMedia) -> None:
+        """Use the media of the call; called once, before anything else."""
+        self._media = media
+        media.set_listener(self)
 
     # Called by the transport
 
     @property
-    def ended(self) -> bool:
-        """Whether the call has ended."""
-        return self.call.ended
+    def stats(self) -> PlayoutStats:
+        """Counters of the packets sent up to the last report, which comes once a second and at the end."""
+        return self._media.report.stats
 
     @property
-    def stats(self) -> PlayoutStats:
-        """Counters of the packets sent so far."""
-        return self._playout.stats
+    def dropped(self) -> int:
+        """Packets that the caller's side did not take in time, up to the last report."""
+        return self._media.report.dropped
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a pipeline takes the caller's audio."""
+        return self._is_receiving
+
+    @is_receiving.setter
+    def is_receiving(self, receives: bool) -> None:
+        self._is_receiving = receives
+        if not self.ended:
+            self._media.set_caller_audio(CallerAudioOptions(is_forwarded=receives))
 
     def lead_s(self) -> float:
-        """Return the seconds of speech queued and not yet sent; 0 after the end of the call."""
-        return 0.0 if self.ended else self._playout.lead_s(self._loop.time())
+        """Return the seconds of speech queued and not yet played; 0 after the end of the call."""
+        return 0.0 if self.ended else self._media.lead_s(self._loop.time())
 
     def play(self, pcm: bytes) -> None:
         """Queue speech, s16le at the call's rate; does nothing after the end of the call."""
-        if not self.ended:
-            self._playout.push(_chunk(pcm, self._sample_rate))
+        if self.ended:
+            return
+        self._is_speaking = True
+        self._pushes += 1
+        self._played.clear()
+        self._media.push(_chunk(pcm, self._sample_rate), self._utterance)
 
     def finish(self) -> None:
         """End the utterance, so that the silence after it is not counted as an underrun."""
-        self._playout.finish()
+        if self._is_speaking and not self.ended:
+            self._is_speaking = False
+            self._utterance += 1
+            self._media.finish()
 
     def discard(self) -> None:
-        """Drop the speech that has not been sent."""
-        self._playout.discard(self._loop.time())
-        self.packet_sent_or_end.set()
+        """Drop the speech that has not been played."""
+        if not self.ended:
+            self._is_speaking = False
+            self._utterance += 1
+            self._media.discard()
+        self._speech_dropped_or_end.set()
+
+    async def wait_for_lead(self, lead_s: float) -> None:
+        """Wait until at most ``lead_s`` of speech is queued, or until the call ends."""
+        while not self.ended and (excess_s := self.lead_s() - lead_s) > 0:
+            self._speech_dropped_or_end.clear()
+            try:
+                async with asyncio.timeout(excess_s):
+                    await self._speech_dropped_or_end.wait()
+            except TimeoutError:
+                pass
+
+    async def wait_played(self) -> None:
+        """End the utterance, and wait until all speech has been played or the call ends."""
+        self.finish()
+        await self._played.wait()
 
     def end(self, reason: str) -> None:
         """End the call; does nothing if it has ended."""
-        self.call.end(reason)
+        if not self.ended:
+            self._media.hang_up(reason)
 
-    # Called by the call
+    # Called by the media
 
-    def on_audio(self, audio: AudioSocketAudio) -> None:
+    def on_words_heard(self, words: Sequence[HeardWord]) -> None:
+        """Do nothing: words have no times here."""
+
+    def on_played(self, pushes: int) -> None:
+        """Wake who waits for the end of the speech."""
+        if pushes == self._pushes:
+            self._played.set()
+
+    def on_discarded(self, result: DiscardResult, *, requested: bool) -> None:
+        """Do nothing: Pipecat keeps account of what was heard."""
+
+    def on_caller_speech(self, speaking: bool) -> None:
+        """Do nothing: the pipeline detects speech."""
+
+    def on_caller_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Queue audio of the caller; audio from before the pipeline started is dropped."""
-        if self.is_receiving:
-            self._enqueue(audio, _MAX_UNREAD_MESSAGES)
+        if self._is_receiving:
+            self._enqueue(AudioSocketAudio(sample_rate, pcm), _MAX_UNREAD_MESSAGES)
 
-    def on_dtmf(self, digit: str) -> None:
+    def on_key(self, digit: str) -> None:
         """Queue a key, also before the pipeline has started."""
         self._enqueue(Dtmf(digit), _MAX_UNREAD_MESSAGES + _MAX_UNREAD_KEYS)
 
-    def tick(self, now: float) -> int:
-        """Send the packets due at ``now`` (monotonic s) and return their number."""
-        packets = self._playout.due(now)
-        for packet in packets:
-            self.call.send(AudioSocketAudio(self._sample_rate, packet))
-        self.packet_sent_or_end.set()
-        return len(packets)
+    def on_report(self, report: MediaReport) -> None:
+        """Do nothing: the report is read at the end."""
 
-    async def run(self) -> None:
-        """Run the bot."""
-        await self._answer(self)
-        self.call.end("the bot is done")
-
-    def on_ended(self, reason: str) -> None:
+    def on_closed(self, reason: str) -> None:
         """Wake the transport's tasks and log the counters. The bot ends by itself."""
-        self.input_or_end.set()
-        self.packet_sent_or_end.set()
+        self.ended = True
+        for event in (self.input_or_end, self._played, self._speech_dropped_or_end):
+            event.set()
+        self._on_ended(self)
         stats = self.stats
         logger.info(
-            f"Call {self.call.name} closed after {self._loop.time() - self._start:.1f} s, {reason}: "
+            f"Call {self.call_id} closed after {self._loop.time() - self._opened_at:.1f} s, {reason}: "
             f"{stats.packets} packets, {stats.late_packets} late, {stats.skipped_packets} skipped, "
-            f"{self.call.dropped} dropped, {stats.underruns} underruns, "
+            f"{self.dropped} dropped, {stats.underruns} underruns, "
             f"{self.dropped_messages} messages of the caller not taken"
         )
+
+    def on_problem(self, text: str, *, is_internal: bool) -> None:
+        """Log an error of the caller's program, or of the media server."""
+        if is_internal:
+            logger.error(f"Call {self.call_id} failed\n{text}")
+        else:
+            logger.warning(f"Call {self.call_id}: {text}")
+
+    def fail(self, error: Exception) -> None:
+        """Log an exception and end the call."""
+        logger.opt(exception=error).error(f"Call {self.call_id} failed")
+        self.end("internal error")
 
     def _enqueue(self, message: AudioSocketAudio | Dtmf, max_messages: int) -> None:
         if len(self.inbox) >= max_messages:
@@ -129,6 +198,6 @@ class PipecatCallHandler:
 
 
 def _chunk(pcm: bytes, sample_rate: int) -> AudioChunk:
-    # Playout takes the engine's chunks, whose positions count samples at 24 kHz. Pipecat has text and words.
+    # Media take the engine's chunks, whose positions count samples at 24 kHz. Pipecat has text and words.
     samples = len(pcm) // 2 * SAMPLE_RATE // sample_rate
     return AudioChunk(pcm, 0, (0, samples), (0, 0), (), Provenance(None, None, 0.0, 0.0), False)

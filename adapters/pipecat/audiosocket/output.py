@@ -31,8 +31,9 @@ from .call_handler import PipecatCallHandler
 from .params import AudioSocketParams
 from .playback_clock import PlaybackClock
 
-# Speech queued in the playout: covers the delays of a busy event loop. An interruption drops it.
-TARGET_LEAD_S: Final = 0.180
+# Speech pushed ahead of what is heard: covers the delays of a busy event loop, such as the 0.8 s in which
+# Pipecat loads what another call's pipeline needs. An interruption drops it.
+TARGET_LEAD_S: Final = 1.0
 
 
 class AudioSocketOutputTransport(BaseOutputTransport):
@@ -91,7 +92,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             frame: The end frame.
         """
         await super().stop(frame)
-        await self._audiosocket_wait_for_lead(0.0)
+        await self._audiosocket_handler.wait_played()
         self._audiosocket_handler.end("the bot ended the call")
 
     async def cancel(self, frame: CancelFrame) -> None:
@@ -147,6 +148,8 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             await self._audiosocket_wait_until_heard(frame.pts)
         if isinstance(frame, TTSStoppedFrame | BotStoppedSpeakingFrame):
             self._audiosocket_handler.finish()
+            if isinstance(frame, BotStoppedSpeakingFrame):
+                await self._audiosocket_handler.wait_for_lead(0.0)  # the caller still hears the bot
             if self._audiosocket_clock is not None:
                 self._audiosocket_clock.end_utterance()
         await super().push_frame(frame, direction)
@@ -168,7 +171,7 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             self._audiosocket_protected_until = asyncio.get_running_loop().time() + handler.lead_s()
         if self._audiosocket_clock is not None:
             self._audiosocket_clock.add_queued(_seconds(frame))
-        await self._audiosocket_wait_for_lead(TARGET_LEAD_S)
+        await handler.wait_for_lead(TARGET_LEAD_S)
         return not handler.ended
 
     async def _audiosocket_wait_until_heard(self, pts: int) -> None:
@@ -179,12 +182,6 @@ class AudioSocketOutputTransport(BaseOutputTransport):
             if remaining_ns <= 0:
                 break
             await asyncio.sleep(remaining_ns / 1e9)
-
-    async def _audiosocket_wait_for_lead(self, lead_s: float) -> None:
-        handler = self._audiosocket_handler
-        while not handler.ended and handler.lead_s() > lead_s:
-            handler.packet_sent_or_end.clear()
-            await handler.packet_sent_or_end.wait()
 
 
 def _seconds(frame: OutputAudioRawFrame) -> float:

@@ -7,19 +7,22 @@
     async with PipecatAudioSocketServer(answer, port=9092) as server:
         await server.wait_closed()
 
-``adapters.audiosocket.server`` accepts the connections and applies the protocol's rules.
+``adapters.audiosocket.server`` accepts the connections, and a media server (``adapters.media``), by default a
+process of its own, plays the speech: what a pipeline loads or computes is not heard on other calls.
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
 from loguru import logger
 
-from ...audiosocket.call import AudioSocketCall
-from ...audiosocket.server import AudioSocketServer, TimerPacer
+from ...audiosocket.pending_call import PendingCall, TakeSocket
+from ...audiosocket.server import AudioSocketServer
 from ...audiosocket.server_connection import AudioSocketTimeouts
+from ...media.media_servers import MediaServers
 from .call_handler import PipecatCallHandler
 from .params import AudioSocketCaller, AudioSocketParams
 from .transport import AudioSocketTransport
@@ -39,6 +42,8 @@ class PipecatAudioSocketServer:
         port: Port; 0 for any free port, see ``port``.
         params: Creates the parameters of each call.
         max_calls: Maximum number of simultaneous calls.
+        media_processes: Processes that play the speech; 0: a thread of this process. None: 1 with more than
+            one processor core, else 0.
     """
 
     def __init__(
@@ -49,13 +54,17 @@ class PipecatAudioSocketServer:
         port: int = 9092,
         params: Callable[[], AudioSocketParams] = AudioSocketParams,
         max_calls: int = 100,
+        media_processes: int | None = None,
     ) -> None:
         self._answer = answer
         self._address = host, port
         self._params = params
         self._max_calls = max_calls
-        self._admitted: set[AudioSocketCall] = set()  # calls that have not ended
-        self._server = AudioSocketServer(self, pacer=TimerPacer(), timeouts=_TIMEOUTS)
+        self._pending: set[PendingCall] = set()  # admitted, before their call id
+        self._handlers: set[PipecatCallHandler] = set()  # of calls that have not ended
+        self._bots: set[asyncio.Task[None]] = set()
+        self._media = MediaServers(media_processes)
+        self._server = AudioSocketServer(self, timeouts=_TIMEOUTS)
         self._closed = asyncio.Event()
 
     async def __aenter__(self) -> "PipecatAudioSocketServer":
@@ -73,15 +82,16 @@ class PipecatAudioSocketServer:
     @property
     def calls(self) -> int:
         """Number of calls that have not ended."""
-        return len(self._admitted)
+        return len(self._pending) + len(self._handlers)
 
     @property
     def active_bots(self) -> int:
         """Number of ``answer`` tasks that have not returned; a bot may outlast its call by a moment."""
-        return sum(call.task is not None and not call.task.done() for call in self._server.calls)
+        return len(self._bots)
 
     async def start(self) -> None:
         """Listen. Raises OSError if the address is not available."""
+        await self._media.start()
         host, port = self._address
         await self._server.listen(host, port)
 
@@ -93,38 +103,70 @@ class PipecatAudioSocketServer:
         """Refuse new calls, end all calls and wait for their tasks; cancel those that take longer."""
         self._closed.set()
         self._max_calls = 0
-        await self._server.aclose("the server is closing", within_s=within_s)
+        await self._server.aclose("the server is closing")
+        for handler in tuple(self._handlers):
+            handler.end("the server is closing")
+        if self._bots:
+            _, late = await asyncio.wait(self._bots, timeout=within_s)
+            for bot in late:
+                bot.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self._media.aclose()
 
     # Called by the shared server
 
-    def admit(self, call: AudioSocketCall) -> bool:
+    def admit(self, call: PendingCall) -> bool:
         """Return whether there are fewer than ``max_calls`` calls."""
-        if len(self._admitted) >= self._max_calls:
+        if self.calls >= self._max_calls:
             logger.warning(f"Call {call.name} refused: too many calls are up")
             return False
-        self._admitted.add(call)
+        self._pending.add(call)
         return True
 
-    def open(self, call: AudioSocketCall, call_id: UUID, start: float) -> PipecatCallHandler:
-        """Create the handler of a call."""
+    def open(self, call: PendingCall, call_id: UUID) -> TakeSocket:
+        """Prepare a call and its transport."""
         params = self._params()
+        sample_rate = params.audio_out_sample_rate or 8_000
+        handler = PipecatCallHandler(call_id, call.peer, sample_rate, self._handlers.discard)
+        logger.info(f"Call {call_id} opened from {call.peer}")
+        self._pending.discard(call)
+        self._handlers.add(handler)
 
-        async def answer(handler: PipecatCallHandler) -> None:
-            await self._answer(AudioSocketTransport(handler, AudioSocketCaller(call_id, call.peer), params))
+        def take_socket(sock: socket.socket, received: bytes) -> None:
+            media = self._media.open_phone_call(
+                call_id,
+                sock,
+                received,
+                handler,
+                sample_rate=sample_rate,
+                stalled_s=_TIMEOUTS.stalled_s,
+                resamples=False,
+            )
+            handler.attach(media)
+            bot = asyncio.create_task(self._run_bot(handler, params))
+            self._bots.add(bot)
+            bot.add_done_callback(self._bots.discard)
 
-        logger.info(f"Call {call.name} opened from {call.peer}")
-        return PipecatCallHandler(call, start, params.audio_out_sample_rate or 8_000, answer)
+        return take_socket
 
-    def on_ended(self, call: AudioSocketCall, reason: str) -> None:
-        """Release the place of a call, and log the end of a connection that sent no call id."""
-        self._admitted.discard(call)
-        if call.call_id is None:
-            logger.info(f"Call {call.name} closed before its id arrived: {reason}")
+    def on_ended(self, call: PendingCall, reason: str) -> None:
+        """Release the place of a connection that sent no call id, and log its end."""
+        self._pending.discard(call)
+        logger.info(f"Call {call.name} closed before its id arrived: {reason}")
 
-    def log_protocol_error(self, call: AudioSocketCall, error: str) -> None:
+    def log_protocol_error(self, call: PendingCall, error: str) -> None:
         """Log an error of the peer as a warning."""
         logger.warning(f"Call {call.name}: {error}")
 
-    def log_internal_error(self, call: AudioSocketCall, error: Exception) -> None:
+    def log_internal_error(self, call: PendingCall, error: Exception) -> None:
         """Log an exception with its traceback."""
         logger.opt(exception=error).error(f"Call {call.name} failed")
+
+    async def _run_bot(self, handler: PipecatCallHandler, params: AudioSocketParams) -> None:
+        caller = AudioSocketCaller(handler.call_id, handler.peer)
+        try:
+            await self._answer(AudioSocketTransport(handler, caller, params))
+        except Exception as error:  # boundary: an error in one call must not affect the others
+            handler.fail(error)
+        finally:
+            handler.end("the bot is done")

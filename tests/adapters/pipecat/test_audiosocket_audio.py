@@ -50,7 +50,8 @@ async def test_silence_is_sent_from_the_start_of_the_call_while_the_bot_starts()
         await phone.until(lambda: len(phone.received) >= 5)
         assert {audio for audio in phone.received} == {AudioSocketAudio(8_000, bytes(PACKET_BYTES))}
         await phone.hang_up()
-        server._server.calls[0].cancel_task()
+        for bot in server._bots:
+            bot.cancel()
 
 
 @in_loop
@@ -69,7 +70,7 @@ async def test_queued_speech_is_sent_in_real_time() -> None:
         await bot.play(100)
         await phone.until(lambda: len(phone.speech) >= 5)
         assert len(phone.speech) < 50
-        assert bot.transports[0]._audiosocket_handler.lead_s() <= 0.25
+        assert bot.transports[0]._audiosocket_handler.lead_s() <= 1.1
 
 
 @in_loop

@@ -247,11 +247,9 @@ def test_a_peer_that_stops_reading_loses_whole_packets_before_its_call_ends(
             sock.send(connection.send(CallId(uuid.uuid4())))
             await bot.until_connected()
             handler = bot.transports[0]._audiosocket_handler
-            handler.call._transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDBUF, 2048
-            )
+            handler._media._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
             await until_idle(server)
-            assert handler.call.dropped >= 10
+            assert handler.dropped >= 10
             sock.setblocking(True)
             sock.settimeout(30)
             with contextlib.suppress(ConnectionError):

@@ -1,0 +1,173 @@
+"""A connection until its call id has arrived: admitted or refused, timed, and handed over with its socket.
+
+Who accepts connections is not who serves calls (``adapters.media``): a slow accept, a refusal or the wait for
+an id is then heard by nobody.
+
+    connection_made --admit--> waiting for the id --CallId: open--> handed over
+                       '-> refused with 0x00       '-> ended with 0x00
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+from uuid import UUID
+
+from .protocol import AudioSocketProtocolError, CallId
+from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts
+from .socket_options import LINGER_S, set_socket_options
+
+TakeSocket = Callable[[socket.socket, bytes], None]
+
+
+class CallApplication(Protocol):
+    """Accepts calls and writes the log."""
+
+    def admit(self, call: "PendingCall") -> bool:
+        """Return whether a new connection may become a call."""
+
+    def open(self, call: "PendingCall", call_id: UUID) -> TakeSocket:
+        """Open the call of an admitted connection; return what takes its socket.
+
+        That is called at once, with all that was read from the socket: the call's id, and what follows.
+        """
+
+    def on_ended(self, call: "PendingCall", reason: str) -> None:
+        """Note that an admitted connection has ended without a call; called once."""
+
+    def log_protocol_error(self, call: "PendingCall", error: str) -> None:
+        """Log an error of the peer, which ends the connection."""
+
+    def log_internal_error(self, call: "PendingCall", error: Exception) -> None:
+        """Log an error of this program, which ends the connection."""
+
+
+class PendingCall(asyncio.Protocol):
+    """One connection. An exception of the application ends this connection and no other.
+
+    Args:
+        on_closed: called when nothing of the connection is left here.
+    """
+
+    def __init__(
+        self,
+        application: CallApplication,
+        timeouts: AudioSocketTimeouts,
+        on_closed: Callable[["PendingCall"], None],
+    ) -> None:
+        self.peer = "?"  # address of the caller
+        self._application = application
+        self._on_closed = on_closed
+        self._loop = asyncio.get_running_loop()
+        self._connection = AudioSocketServerConnection(self._loop.time(), timeouts)
+        self._received = bytearray()
+        self._ended = False  # or handed over; the connection may remain for LINGER_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+
+    @property
+    def name(self) -> str:
+        """Name for the log: the caller's address, as the id has not arrived."""
+        return f"from {self.peer}"
+
+    # Called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the connection, or refuse it with 0x00."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+        self.peer = f"{host}:{port}"
+        set_socket_options(transport.get_extra_info("socket"))
+        if self._application.admit(self):
+            self._set_timer(self._connection.deadline, self._on_deadline)
+        else:
+            self._ended = True
+            self._send_hangup()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle received messages; after the end they are dropped."""
+        if not self._ended:
+            self._received += data
+            self._connection.receive_data(data)
+            self._handle_events()
+
+    def eof_received(self) -> None:
+        """Treat the end of the stream as a hangup, because Asterisk hangs up by closing."""
+        if not self._ended:
+            self._connection.receive_eof()
+            self._handle_events()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the connection if it has not ended yet."""
+        self._set_timer(None)
+        self._end(f"the caller's connection broke ({exc})" if exc else "the caller hung up")
+        self._on_closed(self)
+
+    # Called by the application
+
+    def end(self, reason: str) -> None:
+        """End the connection with 0x00, so that the dial plan continues; does nothing if it has ended."""
+        if not self._ended:
+            self._end(reason)
+            self._send_hangup()
+
+    def _handle_events(self) -> None:
+        try:
+            for event in self._connection.events(self._loop.time()):
+                if isinstance(event, CallId):
+                    self._hand_over(event.uuid)
+                else:  # only a hangup may come before the id
+                    self._end("the caller hung up")
+                    self._transport.close()
+                    self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
+                return
+            self._connection.check_deadline(self._loop.time())
+        except AudioSocketProtocolError as error:
+            self._end_for_protocol_error(error)
+        except Exception as error:  # boundary: an error in one call must not affect the others
+            self._application.log_internal_error(self, error)
+            self.end("internal error")
+
+    def _hand_over(self, call_id: UUID) -> None:
+        take_socket = self._application.open(self, call_id)
+        self._ended = True
+        sock = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+        self._set_timer(None)
+        self._transport.abort()  # closes this descriptor of the connection, not the connection
+        try:
+            take_socket(sock, bytes(self._received))
+        except BaseException:
+            sock.close()
+            raise
+
+    def _on_deadline(self) -> None:
+        try:
+            self._connection.check_deadline(self._loop.time())
+        except AudioSocketProtocolError as error:
+            self._end_for_protocol_error(error)
+
+    def _end_for_protocol_error(self, error: AudioSocketProtocolError) -> None:
+        self._application.log_protocol_error(self, str(error))
+        self.end(str(error))
+
+    def _end(self, reason: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._application.on_ended(self, reason)
+
+    def _send_hangup(self) -> None:
+        # Half closed, not closed: received data that was not read would turn the close into a reset, after
+        # which Asterisk hangs up instead of continuing with its dial plan.
+        self._transport.write(self._connection.encode_hangup())
+        with suppress(OSError):  # the peer may have disconnected
+            self._transport.write_eof()
+        self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
+
+    def _set_timer(self, at_time: float | None, callback: Callable[[], object] | None = None) -> None:
+        """Replace the timer: run ``callback`` at ``at_time`` (loop time), or never if None."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if at_time is None or callback is None else self._loop.call_at(at_time, callback)
