@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import struct
-import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from shared.calls.thread_phone import ThreadPhone
 from shared.event_loop import until
 from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
 from vivavoce.adapters.media.media_servers import MediaServers
@@ -23,34 +23,6 @@ from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 
 CALL_ID = struct.pack("!BH", 0x01, 16) + UUID(int=7).bytes
 PACKET_BYTES = 3 + 320
-
-
-class Phone:
-    """Reads all packets of a call in a thread; ``arrivals`` has the time and whether it sounds, of each."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.arrivals: list[tuple[float, bool]] = []
-        self.hung_up = False
-        self.sock = sock
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def close(self) -> None:
-        self.sock.close()
-        self._thread.join()
-
-    def sounding(self) -> int:
-        return sum(sounds for _, sounds in self.arrivals)
-
-    def _read(self) -> None:
-        with self.sock.makefile("rb") as stream:
-            while len(header := stream.read(3)) == 3:
-                kind, length = struct.unpack("!BH", header)
-                payload = stream.read(length)
-                if kind == 0x00:
-                    self.hung_up = True
-                else:
-                    self.arrivals.append((time.monotonic(), any(payload)))
 
 
 class CallRecord:
@@ -96,12 +68,14 @@ class CallRecord:
 
 
 @asynccontextmanager
-async def open_call(processes: int) -> AsyncIterator[tuple[MediaServers, RemoteMedia, CallRecord, Phone]]:
+async def open_call(
+    processes: int,
+) -> AsyncIterator[tuple[MediaServers, RemoteMedia, CallRecord, ThreadPhone]]:
     async with asyncio.timeout(60):
         servers = MediaServers(processes, VoiceActivityDetector)
         await servers.start()
         own_end, phone_end = tcp_pair()
-        phone, record = Phone(phone_end), CallRecord()
+        phone, record = ThreadPhone(phone_end), CallRecord()
         media = servers.open_phone_call(
             UUID(int=7), own_end, CALL_ID, record, sample_rate=8_000, stalled_s=5.0
         )

@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import threading
+import time
 import uuid
 import warnings
 
@@ -27,6 +28,7 @@ from pipecat.frames.frames import (
 )
 
 from shared.calls.audiosocket_bot import SPEECH, Bot, Phone, open_call
+from shared.calls.thread_phone import ThreadPhone
 from shared.event_loop import in_loop, until
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketAudio,
@@ -279,6 +281,24 @@ def test_messages_beyond_the_inbox_of_a_stalled_pipeline_are_dropped() -> None:
 
 
 # Concurrent calls
+
+
+@in_loop
+async def test_a_pipeline_that_blocks_the_event_loop_is_not_heard() -> None:
+    """Answering a call loads what its pipeline needs: with Silero and a turn model, 0.6 to 0.8 s."""
+    bot = Bot()
+    async with PipecatAudioSocketServer(bot, port=0, media_processes=1) as server:
+        phone = ThreadPhone(socket.create_connection(("127.0.0.1", server.port)))
+        phone.sock.sendall(b"\x01\x00\x10" + uuid.uuid4().bytes)
+        await bot.until_connected()
+        await bot.play(150)  # 3 s
+        await until(lambda: phone.sounding() > 25)
+        time.sleep(0.8)  # noqa: ASYNC251  # another call's pipeline is loaded
+        await until(lambda: phone.sounding() >= 150)
+        phone.close()
+    sounds = [sounds for _, sounds in phone.arrivals]
+    first = sounds.index(True)
+    assert sounds[first : first + 150] == [True] * 150
 
 
 @in_loop
