@@ -6,6 +6,7 @@ random times are Poisson processes from one seed.
 
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,10 +18,15 @@ from rich.console import Console
 
 from ..processes import READY_TIMEOUT_S, BenchProcess, CpuUsage
 from ..report import BenchFigure, BenchReport
+from ..trace import percentile
 
 WARM_UP_SHARE = 0.1  # of the samples; memory grows until every part has been used once
 _END_TIMEOUT_S = 180.0
 _MAX_HELD_SHOWN = 8
+
+
+Moment = tuple[str, float]  # call id, monotonic seconds
+Sound = tuple[str, float, float]  # call id, arrivals of the first and the last audible packet
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,8 @@ def _call_figures(heard: dict[str, Any], record: dict[str, Any]) -> list[BenchFi
         BenchFigure("calls ended by the gateway", heard["lost_calls"], "", at_most=0),
         BenchFigure("utterances on calls", record["utterances"], ""),
         BenchFigure("utterances that failed", record["failed"], "", at_most=0),
-        BenchFigure("utterances discarded", record["discards"], ""),
+        BenchFigure("utterances discarded", len(record["discarded_at"]), ""),
+        *_delay_figures(heard["sounds"], record),
         BenchFigure("packets at the phones", heard["packets"], ""),
         BenchFigure("holes over 60 ms at the phones", heard["holes"], "", at_most=0),
         BenchFigure("holes over 200 ms at the phones", heard["long_holes"], "", at_most=0),
@@ -93,6 +100,43 @@ def _call_figures(heard: dict[str, Any], record: dict[str, Any]) -> list[BenchFi
         BenchFigure("latest timer of the gateway", record["max_loop_delay_ms"], "ms"),
         BenchFigure("processor of the phones", 100 * heard["cpu_share"], "% of a core"),
     ]
+
+
+def _delay_figures(sounds: Sequence[Sound], record: dict[str, Any]) -> list[BenchFigure]:
+    cuts = discard_delays_ms(record["discarded_at"], sounds)
+    firsts = first_sound_delays_ms(record["first_clause_at"], sounds)
+    return [
+        BenchFigure("discards of audible speech", len(cuts), ""),
+        BenchFigure("discard to the last audible packet, worst", max(cuts, default=0.0), "ms", at_most=20.0),
+        BenchFigure("calls whose first sound was measured", len(firsts), ""),
+        BenchFigure(
+            "first clause to the first sound of a call, p95",
+            percentile(firsts, 95) if firsts else 0.0,
+            "ms",
+            at_most=80.0,
+        ),
+    ]
+
+
+def discard_delays_ms(discards: Sequence[Moment], sounds: Sequence[Sound]) -> list[float]:
+    """Return how long each call was audible after a discard; discards in silence are left out."""
+    sounds_of_call: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for call, first, last in sounds:
+        sounds_of_call[call].append((first, last))
+    return [
+        1000 * (last - at)
+        for call, at in discards
+        for first, last in sounds_of_call[call]
+        if first <= at < last
+    ]
+
+
+def first_sound_delays_ms(clauses: Sequence[Moment], sounds: Sequence[Sound]) -> list[float]:
+    """Return the time from each clause to the first sound of its call."""
+    first_sounds: dict[str, float] = {}
+    for call, first, _ in sounds:
+        first_sounds[call] = min(first, first_sounds.get(call, first))
+    return [max(0.0, 1000 * (first_sounds[call] - at)) for call, at in clauses if call in first_sounds]
 
 
 def _stream_figures(read: dict[str, Any]) -> list[BenchFigure]:

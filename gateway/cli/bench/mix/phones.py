@@ -15,7 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from uuid import UUID
 
 from .....adapters.audiosocket.protocol import AudioSocketAudio, AudioSocketConnection, AudioSocketRole
@@ -51,12 +51,16 @@ class MixedCallResult:
     max_hole_ms: float = 0.0
     lost_calls: int = 0  # ended by the gateway
     cpu_share: float = 0.0  # cores used by this process
+    # Audible packets in a row: call id, arrival of the first and of the last, monotonic seconds.
+    sounds: list[tuple[str, float, float]] = field(default_factory=list)
 
 
 class MeasuredCall:
     """Counts the holes of one call from the reads of its phone."""
 
-    def __init__(self, ends_at: float) -> None:
+    def __init__(self, ends_at: float, call_id: str = "") -> None:
+        self._call_id = call_id
+        self._sound: tuple[float, float] | None = None  # arrivals of the audible packets so far
         self.ends_at = ends_at  # monotonic seconds, when the phone hangs up
         self._connection = AudioSocketConnection(AudioSocketRole.CALLER)
         self._last_arrival: float | None = None
@@ -64,13 +68,24 @@ class MeasuredCall:
     def add_read(self, arrived_at: float, data: bytes, result: MixedCallResult) -> None:
         """Count what one read contained."""
         self._connection.receive_data(data)
-        packets = sum(isinstance(event, AudioSocketAudio) for event in self._connection.events())
+        packets = 0
+        for event in self._connection.events():
+            if isinstance(event, AudioSocketAudio):
+                packets += 1
+                self._add_packet(arrived_at, event.payload, result)
         if not packets:
             return
         if self._last_arrival is not None:
             _count_hole(arrived_at - self._last_arrival - (packets - 1) * PTIME_S, result)
         self._last_arrival = arrived_at
         result.packets += packets
+
+    def _add_packet(self, arrived_at: float, payload: bytes, result: MixedCallResult) -> None:
+        if payload.strip(b"\0"):
+            self._sound = (self._sound[0] if self._sound else arrived_at, arrived_at)
+        elif self._sound is not None:
+            result.sounds.append((self._call_id, *self._sound))
+            self._sound = None
 
 
 def _count_hole(hole_s: float, result: MixedCallResult) -> None:
@@ -115,7 +130,8 @@ class MixedPhones(PhoneSimulator):
     def _begin_call(self) -> None:
         mean_s = self._options.calls / self._options.calls_per_s  # Little's law
         ends_at = time.monotonic() + self._arrivals.expovariate(1 / mean_s)
-        self._calls[self.dial()] = MeasuredCall(ends_at)
+        call_id = self.dial()
+        self._calls[call_id] = MeasuredCall(ends_at, str(call_id))
         self.result.calls += 1
 
     def _evaluate(self, now: float) -> None:

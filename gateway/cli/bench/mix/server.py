@@ -54,11 +54,13 @@ class MixedServerRecord:
 
     utterances: int = 0
     failed: int = 0  # utterances that the engine refused or failed
-    discards: int = 0
     underruns: int = 0
     late_packets: int = 0
     packets: int = 0
     max_loop_delay_ms: float = 0.0  # of a timer
+    discarded_at: list[tuple[str, float]] = field(default_factory=list)  # call id, monotonic seconds
+    # The first clause of each call was pushed.
+    first_clause_at: list[tuple[str, float]] = field(default_factory=list)
     held: dict[str, list[float]] = field(default_factory=dict)  # by callback: times, total ms, longest ms
     samples: list[HealthSample] = field(default_factory=list)
 
@@ -85,23 +87,27 @@ class MixedAgent(LoadAgent):
     async def talk(self, call: Call) -> None:
         """Speak until the call ends. Utterances that are due during one follow it at once."""
         due = time.monotonic()
+        is_first = True
         while True:
             due = max(due + self.random.expovariate(1 / self._mean_pause_s), time.monotonic())
             await asyncio.sleep(due - time.monotonic())
-            speaking = asyncio.create_task(self._speak(call, self.random.choice(self.texts)))
+            speaking = asyncio.create_task(self._speak(call, self.random.choice(self.texts), is_first))
+            is_first = False
             if self.random.random() < self._discard_share:
                 await asyncio.wait({speaking}, timeout=self.random.uniform(*BARGE_IN_S))
+                self._mix_record.discarded_at.append((call.call_id, time.monotonic()))
                 call.discard()
-                self._mix_record.discards += 1
             await speaking
             await call.wait_played()
 
-    async def _speak(self, call: Call, text: str) -> None:
+    async def _speak(self, call: Call, text: str, is_first: bool) -> None:
         record = self.record.start_utterance(call, 0, text)
         self.record.utterances.clear()
         outcome = await self.speak(call, record)
         self._mix_record.utterances += 1
         self._mix_record.failed += outcome is UtteranceOutcome.FAILED
+        if is_first and record.clause_pushed is not None:
+            self._mix_record.first_clause_at.append((call.call_id, record.clause_pushed))
 
 
 class LoopTrace:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 
 import pytest
 
@@ -18,6 +19,7 @@ from shared.calls.audiosocket_server import (
     message,
     run_server,
 )
+from shared.calls.thread_phone import ThreadPhone
 from vivavoce.gateway.calls.agents import KeysAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.events import CallEvent, SpeechFinished, WordHeard
@@ -121,6 +123,36 @@ def test_a_call_survives_the_death_of_its_media_process(caplog: pytest.LogCaptur
 
     asyncio.run(scenario())
     assert "The media server died; its 1 calls continue in a new one" in caplog.text
+
+
+def test_a_thousand_connections_at_once_are_refused_and_not_heard_in_a_call() -> None:
+    async def talk(call: Call) -> None:
+        await call.speak("One two three four five six seven eight nine ten. " * 2)
+        await call.wait_played()
+
+    def storm(port: int) -> int:
+        refused = 0
+        for _ in range(10):
+            sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+            for sock in sockets:
+                sock.settimeout(60)
+                refused += sock.recv(3) == bytes(3)
+                sock.close()
+        return refused
+
+    async def scenario() -> None:
+        async with run_server(FunctionAgent(talk), media_processes=1, max_calls=1) as server:
+            phone = ThreadPhone(socket.create_connection(("127.0.0.1", server.port)))
+            phone.sock.sendall(call_id_message())
+            await server.until(lambda: phone.sounding() > 5)
+            assert await asyncio.to_thread(storm, server.port) == 1000
+            await server.until(lambda: phone.hung_up)
+            phone.close()
+        sounds = [sounds for _, sounds in phone.arrivals]
+        speech = sounds[sounds.index(True) : len(sounds) - sounds[::-1].index(True)]
+        assert len(speech) - sum(speech) <= 3 * 20  # the pauses at the ends of words
+
+    asyncio.run(scenario())
 
 
 def test_a_shutdown_ends_calls_whose_media_process_does_not_answer(

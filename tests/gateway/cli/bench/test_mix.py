@@ -3,7 +3,13 @@
 import pytest
 
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, encode
-from vivavoce.gateway.cli.bench.mix.measure import MixOptions, measure, slope_per_hour
+from vivavoce.gateway.cli.bench.mix.measure import (
+    MixOptions,
+    discard_delays_ms,
+    first_sound_delays_ms,
+    measure,
+    slope_per_hour,
+)
 from vivavoce.gateway.cli.bench.mix.phones import MeasuredCall, MixedCallResult
 
 PACKET = encode(AudioSocketAudio(8_000, bytes(320)))
@@ -34,6 +40,25 @@ def test_a_read_may_end_within_a_packet() -> None:
     assert (result.packets, result.holes) == (2, 0)
 
 
+def test_audible_packets_in_a_row_are_one_sound() -> None:
+    result, call = MixedCallResult(), MeasuredCall(0.0, "a")
+    audible = encode(AudioSocketAudio(8_000, b"\1\0" * 160))
+    for number, packet in enumerate([PACKET, audible, audible, audible, PACKET, audible, PACKET]):
+        call.add_read(number * 0.02, packet, result)
+    assert result.sounds == [("a", 0.02, 0.06), ("a", 0.10, 0.10)]
+
+
+def test_a_discard_is_measured_to_the_end_of_the_sound_that_it_cuts() -> None:
+    sounds = [("a", 1.0, 2.0), ("b", 1.0, 3.0), ("a", 4.0, 5.0)]
+    discards = [("a", 1.99), ("a", 3.0), ("b", 2.5), ("c", 1.5)]
+    assert discard_delays_ms(discards, sounds) == pytest.approx([10, 500])
+
+
+def test_the_first_sound_of_a_call_is_measured_from_its_first_clause() -> None:
+    sounds = [("a", 4.0, 5.0), ("a", 1.0, 2.0), ("b", 3.0, 3.5)]
+    assert first_sound_delays_ms([("a", 0.95), ("b", 3.1), ("c", 1.0)], sounds) == pytest.approx([50, 0])
+
+
 def test_the_slope_of_a_straight_line_is_exact_and_noise_widens_its_interval() -> None:
     times_s = [360.0 * number for number in range(11)]
     assert slope_per_hour(times_s, [5 + 2 * time_s / 3600 for time_s in times_s]) == pytest.approx((2, 0))
@@ -54,6 +79,12 @@ def test_a_short_run_reports_calls_streams_and_health() -> None:
         )
     )
     figures = {figure.name: figure.value for figure in report.figures}
-    for name in ("calls", "packets at the phones", "utterances on calls", "API streams", "threads, last"):
+    for name in (
+        "calls",
+        "packets at the phones",
+        "utterances on calls",
+        "API streams",
+        "discards of audible speech",
+    ):
         assert figures[name] > 0, name
     assert figures["calls ended by the gateway"] == figures["API streams that failed"] == 0
