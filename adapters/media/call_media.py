@@ -27,12 +27,13 @@ class CallerAudioOptions:
 
 @dataclass(frozen=True, slots=True)
 class MediaReport:
-    """State of the media of one call, sent once a second and at the end of the call."""
+    """State of the media of one call, sent at least once a second and at the end of the call."""
 
     stats: PlayoutStats = field(default_factory=PlayoutStats)
     dropped: int = 0  # packets that the peer did not take in time
     pushes: int = 0  # chunks received so far
     runs_dry_at: float = 0.0  # monotonic seconds at which the queued speech will have been played
+    at: float = 0.0  # monotonic seconds of the report
 
 
 class MediaListener(Protocol):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...tts_engine.chunk import AudioChunk
 from ..playback.heard_words import DiscardResult, HeardWord
 from .call_media import CallerAudioOptions, MediaReport
+from .paced_media import TICKS_PER_REPORT
 
 # Control to media
 
@@ -22,6 +23,7 @@ class OpenPhoneCall:
     sample_rate: int  # Hz of the audio sent
     stalled_s: float  # as in ``AudioSocketTimeouts``
     resamples: bool = True  # speech comes at 24 kHz; else at ``sample_rate``
+    report_ticks: int = TICKS_PER_REPORT  # packets from one CallReport to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class ReceivedKey:
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """State of the call's media, once a second."""
+    """State of the call's media, every ``OpenPhoneCall.report_ticks``."""
 
     call: int
     report: MediaReport

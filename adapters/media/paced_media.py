@@ -11,7 +11,7 @@ from ...tts_engine.chunk import AudioChunk
 from ..playback.playout import Playout
 from .call_media import CallerAudioOptions, MediaListener, MediaReport
 
-_TICKS_PER_REPORT: Final = 50  # once a second; reading the counters costs more than sending a packet
+TICKS_PER_REPORT: Final = 50  # once a second; reading the counters costs more than sending a packet
 
 
 class ActivityChange(Protocol):
@@ -39,6 +39,7 @@ class PacedMedia:
         drop_unsent: drops packets that were sent and have not left; called at each discard.
         dropped: counts the packets that the peer did not take in time.
         detector: of the caller's speech; None: speech is not detected.
+        report_ticks: ticks from one report to the next.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class PacedMedia:
         drop_unsent: Callable[[], None] = lambda: None,
         dropped: Callable[[], int] = lambda: 0,
         detector: SpeechDetector | None = None,
+        report_ticks: int = TICKS_PER_REPORT,
     ) -> None:
+        self._report_ticks = report_ticks
         self.playout = playout
         self._send = send
         self._now = now
@@ -71,8 +74,9 @@ class PacedMedia:
     @property
     def report(self) -> MediaReport:
         """The state now."""
-        runs_dry_at = self.playout.runs_dry_at(self._now())
-        return MediaReport(self.playout.stats, self._dropped(), self._pushes, runs_dry_at)
+        now = self._now()
+        runs_dry_at = self.playout.runs_dry_at(now)
+        return MediaReport(self.playout.stats, self._dropped(), self._pushes, runs_dry_at, now)
 
     def set_listener(self, listener: MediaListener) -> None:
         """Report to ``listener`` from now on."""
@@ -116,7 +120,7 @@ class PacedMedia:
             self._played_pushes = self._pushes
             self._listener.on_played(self._pushes)
         self._ticks += 1
-        if self._ticks % _TICKS_PER_REPORT == 0:
+        if self._ticks % self._report_ticks == 0:
             self._listener.on_report(self.report)
         return len(packets)
 

@@ -92,6 +92,7 @@ class PhoneCall:
             now=now,
             dropped=lambda: self._connection.dropped,
             detector=detector,
+            report_ticks=opening.report_ticks,
         )
         self._media.set_listener(self)
         self._connection.receive_data(opening.received)

@@ -7,7 +7,9 @@ the server plays on time.
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -34,6 +36,7 @@ from .messages import (
     SpeechPlayed,
     WordsHeard,
 )
+from .paced_media import TICKS_PER_REPORT
 
 _NOTHING_CUT: Final = DiscardResult(utterance=-1, cut_ms=0.0, words=(), text_stop=0, silent_at=0.0)
 
@@ -59,6 +62,8 @@ class RemoteMedia:
     Args:
         sock: connection of the call; it is kept, so that another media server can continue with it.
         send: sends a message, and a copy of a descriptor, to the media server.
+        report_ticks: packets from one report to the next.
+        max_assumed_s: time after a report for which speech is assumed to be played on time.
     """
 
     def __init__(
@@ -72,6 +77,8 @@ class RemoteMedia:
         sample_rate: int,
         stalled_s: float,
         resamples: bool = True,
+        report_ticks: int = TICKS_PER_REPORT,
+        max_assumed_s: float = inf,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._number = number
@@ -82,6 +89,11 @@ class RemoteMedia:
         self._sample_rate = sample_rate
         self._stalled_s = stalled_s
         self._resamples = resamples
+        self._report_ticks = report_ticks
+        self._max_assumed_s = max_assumed_s
+        self._unreported: deque[tuple[int, float]] = (
+            deque()
+        )  # pushes that no report covers, and their seconds
         self._now = now
         self._listener: MediaListener | None = None
         self._caller_audio = CallerAudioOptions()
@@ -104,7 +116,14 @@ class RemoteMedia:
 
     def open(self, received: bytes) -> None:
         """Have the media server serve the connection, of which ``received`` was read so far."""
-        opening = OpenPhoneCall(self._number, received, self._sample_rate, self._stalled_s, self._resamples)
+        opening = OpenPhoneCall(
+            self._number,
+            received,
+            self._sample_rate,
+            self._stalled_s,
+            self._resamples,
+            self._report_ticks,
+        )
         self._send(opening, os.dup(self._sock.fileno()))
 
     def reopen(self, send: Send) -> None:
@@ -112,7 +131,7 @@ class RemoteMedia:
         self._send = send
         self._earlier_pushes = self._pushes
         self._own_discards = 0
-        self._dry_at = 0.0
+        self._forget_queue()
         self.open(encode(CallId(self._call_id)))
         self._send(SetCallerAudio(self._number, self._caller_audio), -1)
         listener = self._listener
@@ -140,6 +159,7 @@ class RemoteMedia:
         """Queue a chunk."""
         self._pushes += 1
         self._dry_at = max(self._dry_at, self._now()) + chunk.seconds
+        self._unreported.append((self._pushes, chunk.seconds))
         self._send(PushSpeech(self._number, chunk, utterance, self._own_discards), -1)
 
     def finish(self) -> None:
@@ -149,7 +169,7 @@ class RemoteMedia:
     def discard(self) -> None:
         """Drop the speech that is not yet played."""
         self._unanswered_discards += 1
-        self._dry_at = 0.0
+        self._forget_queue()
         self._send(DiscardSpeech(self._number), -1)
 
     def set_caller_audio(self, options: CallerAudioOptions) -> None:
@@ -160,6 +180,8 @@ class RemoteMedia:
 
     def lead_s(self, now: float) -> float:
         """Return the seconds of speech not yet played."""
+        if self._report.at:
+            now = min(now, self._report.at + self._max_assumed_s)
         return max(0.0, self._dry_at - now)
 
     def runs_dry_at(self, now: float) -> float:
@@ -196,7 +218,7 @@ class RemoteMedia:
                     self._unanswered_discards -= 1
                 else:
                     self._own_discards += 1
-                    self._dry_at = 0.0
+                    self._forget_queue()
                 listener.on_discarded(result, requested=requested)
             case CallerSpeech(speaking=speaking):
                 listener.on_caller_speech(speaking)
@@ -205,7 +227,16 @@ class RemoteMedia:
             case ReceivedKey(digit=digit):
                 listener.on_key(digit)
             case CallReport(report=report):
-                self._report = report
-                if self._earlier_pushes + report.pushes == self._pushes:
-                    self._dry_at = report.runs_dry_at
+                self._take_report(report)
                 listener.on_report(report)
+
+    def _take_report(self, report: MediaReport) -> None:
+        self._report = report
+        while self._unreported and self._unreported[0][0] <= self._earlier_pushes + report.pushes:
+            self._unreported.popleft()
+        if not self._unanswered_discards:
+            self._dry_at = report.runs_dry_at + sum(seconds for _, seconds in self._unreported)
+
+    def _forget_queue(self) -> None:
+        self._dry_at = 0.0
+        self._unreported.clear()

@@ -20,6 +20,7 @@ from ...playback.heard_words import DiscardResult, HeardWord
 from ...playback.playout import PlayoutStats
 
 _MAX_UNREAD_MESSAGES: Final = 150  # 3 s of audio; a pipeline that falls further behind loses the rest
+_MAX_WAIT_S: Final = 0.05  # then the lead is read again: a report may have changed it
 _MAX_UNREAD_KEYS: Final = 64  # above the limit for audio
 
 
@@ -120,7 +121,7 @@ class PipecatCallHandler:
         while not self.ended and (excess_s := self.lead_s() - lead_s) > 0:
             self._speech_dropped_or_end.clear()
             try:
-                async with asyncio.timeout(excess_s):
+                async with asyncio.timeout(min(excess_s, _MAX_WAIT_S)):
                     await self._speech_dropped_or_end.wait()
             except TimeoutError:
                 pass

@@ -27,6 +27,9 @@ from .call_handler import PipecatCallHandler
 from .params import AudioSocketCaller, AudioSocketParams
 from .transport import AudioSocketTransport
 
+# Words enter the conversation when they are heard, also where the machine delays the speech.
+_REPORT_TICKS: Final = 5  # packets, 0.1 s
+_MAX_ASSUMED_S: Final = 0.2  # after a report
 _TIMEOUTS: Final = AudioSocketTimeouts(first_message_s=5.0, stalled_s=5.0)
 
 
@@ -141,6 +144,8 @@ class PipecatAudioSocketServer:
                 sample_rate=sample_rate,
                 stalled_s=_TIMEOUTS.stalled_s,
                 resamples=False,
+                report_ticks=_REPORT_TICKS,
+                max_assumed_s=_MAX_ASSUMED_S,
             )
             handler.attach(media)
             bot = asyncio.create_task(self._run_bot(handler, params))
