@@ -28,8 +28,8 @@ from .params import AudioSocketCaller, AudioSocketParams
 from .transport import AudioSocketTransport
 
 # Words enter the conversation when they are heard, also where the machine delays the speech.
-_REPORT_TICKS: Final = 5  # packets, 0.1 s
-_MAX_ASSUMED_S: Final = 0.2  # after a report
+_REPORT_TICKS: Final = 2  # packets, 40 ms
+_MAX_ASSUMED_S: Final = 0.06  # after a report
 _TIMEOUTS: Final = AudioSocketTimeouts(first_message_s=5.0, stalled_s=5.0)
 
 
