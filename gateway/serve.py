@@ -17,6 +17,7 @@ from typing import Final, Self, TypeVar
 
 from ..adapters.media.clock import Clock
 from ..adapters.media.media_servers import MediaServers
+from ..adapters.media.paced_media import SpeechDetector
 from ..tts_engine.backends.process import ProcessPolicy
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.scheduler import SchedulerPolicy
@@ -35,7 +36,7 @@ from .calls import api
 from .calls.agents import Agent, ScriptPolicy, make_agent
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
-from .calls.leg import CallServices, make_speech_detector
+from .calls.leg import CallServices
 from .calls.registry import CallRegistry
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, tune_process
@@ -168,7 +169,7 @@ async def _open_calls(
     sock: socket.socket,
     resources: AsyncExitStack,
 ) -> _OpenCalls:
-    media = MediaServers(settings.media_processes, make_speech_detector, phases=settings.clock_phases)
+    media = MediaServers(settings.media_processes, _make_speech_detector, phases=settings.clock_phases)
     resources.push_async_callback(media.aclose)
     await media.start()
     clock = Clock(phases=settings.clock_phases)
@@ -189,11 +190,17 @@ async def _open_calls(
         registry=registry,
         voices=voices,
         settings=_make_browser_settings(settings),
-        make_speech_detector=make_speech_detector,
+        make_speech_detector=_make_speech_detector,
         agent=agents.browser,
     )
     resources.push_async_callback(browser_calls.aclose)
     return _OpenCalls(registry, audiosocket_server, browser_calls, clock_task)
+
+
+def _make_speech_detector() -> SpeechDetector:
+    from ..adapters.voice_activity import VoiceActivityDetector
+
+    return VoiceActivityDetector()
 
 
 async def _listen(server: AudioSocketCallServer, sock: socket.socket) -> None:

@@ -225,7 +225,7 @@ class Settings(BaseSettings):
 
     # The process
 
-    # None: one with more than one core, else none. A process plays 100 calls with a tenth of a core.
+    # None: one with more than one core, else none. A process plays 100 calls with a third of a core.
     media_processes: Annotated[
         Annotated[_Integer, Field(ge=0, le=64)] | None, Field(description="a number from 0 to 64")
     ] = None  # that play the speech of phone calls; 0: a thread of this process does

@@ -11,15 +11,13 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Protocol
 from uuid import UUID
 
 from .protocol import AudioSocketProtocolError, CallId
 from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts
 from .socket_options import LINGER_S, set_socket_options
-
-TakeSocket = Callable[[socket.socket, bytes], None]
 
 
 class CallApplication(Protocol):
@@ -28,10 +26,10 @@ class CallApplication(Protocol):
     def admit(self, call: "PendingCall") -> bool:
         """Return whether a new connection may become a call."""
 
-    def open(self, call: "PendingCall", call_id: UUID) -> TakeSocket:
-        """Open the call of an admitted connection; return what takes its socket.
+    def open(self, call: "PendingCall", call_id: UUID, sock: socket.socket, received: bytes) -> None:
+        """Open the call of an admitted connection, and own ``sock`` unless it raises.
 
-        That is called at once, with all that was read from the socket: the call's id, and what follows.
+        ``received`` is all that was read from the connection: the call's id, and what follows.
         """
 
     def on_ended(self, call: "PendingCall", reason: str) -> None:
@@ -124,7 +122,6 @@ class PendingCall(asyncio.Protocol):
                     self._transport.close()
                     self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
                 return
-            self._connection.check_deadline(self._loop.time())
         except AudioSocketProtocolError as error:
             self._end_for_protocol_error(error)
         except Exception as error:  # boundary: an error in one call must not affect the others
@@ -132,16 +129,14 @@ class PendingCall(asyncio.Protocol):
             self.end("internal error")
 
     def _hand_over(self, call_id: UUID) -> None:
-        take_socket = self._application.open(self, call_id)
+        with ExitStack() as undo:
+            sock = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+            undo.callback(sock.close)
+            self._application.open(self, call_id, sock, bytes(self._received))
+            undo.pop_all()
         self._ended = True
-        sock = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
         self._set_timer(None)
         self._transport.abort()  # closes this descriptor of the connection, not the connection
-        try:
-            take_socket(sock, bytes(self._received))
-        except BaseException:
-            sock.close()
-            raise
 
     def _on_deadline(self) -> None:
         try:

@@ -8,7 +8,7 @@ media server. Answers may therefore come during the call of a method or later, a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ...tts_engine.chunk import AudioChunk
@@ -34,6 +34,10 @@ class MediaReport:
     pushes: int = 0  # chunks received so far
     runs_dry_at: float = 0.0  # monotonic seconds at which the queued speech will have been played
     at: float = 0.0  # monotonic seconds of the report
+
+    def followed_by(self, later: "MediaReport") -> "MediaReport":
+        """Return ``later`` with the packets of this report, which another media server sent, counted too."""
+        return replace(later, stats=self.stats + later.stats, dropped=self.dropped + later.dropped)
 
 
 class MediaListener(Protocol):

@@ -23,7 +23,7 @@ _ROUNDING = 1e-6  # of a step: a wake-up exactly on a line counts as after it
 class Ticked(Protocol):
     """A call, as the clock sees it."""
 
-    def tick(self, now: float, /) -> object:
+    def tick(self, now: float, /) -> None:
         """Send the packets due at ``now`` (monotonic s). Must not block."""
 
     def fail(self, error: Exception, /) -> None:

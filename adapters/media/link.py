@@ -101,15 +101,19 @@ class MessageLink:
 
     def _deliver(self) -> None:
         start = 0
-        while not self._closed and len(self._received) - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._received, start)
-            stop = start + _LENGTH.size + length
-            if len(self._received) < stop:
-                break
-            message, has_descriptor = pickle.loads(memoryview(self._received)[start + _LENGTH.size : stop])
-            start = stop
-            self._on_message(message, self._descriptors.popleft() if has_descriptor else -1)
-        del self._received[:start]
+        try:
+            while not self._closed and len(self._received) - start >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(self._received, start)
+                stop = start + _LENGTH.size + length
+                if len(self._received) < stop:
+                    break
+                body = memoryview(self._received)[start + _LENGTH.size : stop]
+                start = stop
+                with body:
+                    message, has_descriptor = pickle.loads(body)
+                self._on_message(message, self._descriptors.popleft() if has_descriptor else -1)
+        finally:  # a message that raised is not delivered again
+            del self._received[:start]
 
     def _lose(self) -> None:
         if not self._closed:

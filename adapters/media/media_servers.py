@@ -16,13 +16,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from math import inf
 from typing import Final
 from uuid import UUID
 
 from .link import MessageLink
-from .messages import CallClosed, MediaMessage, MediaReady
-from .paced_media import TICKS_PER_REPORT, SpeechDetector
+from .messages import CallClosed, MediaMessage, MediaReady, PhoneCallOptions
+from .paced_media import SpeechDetector
 from .remote_media import PhoneCallOwner, RemoteMedia
 from .server import serve_media
 
@@ -77,36 +76,18 @@ class MediaServers:
         sock: socket.socket,
         received: bytes,
         owner: PhoneCallOwner,
-        *,
-        sample_rate: int,
-        stalled_s: float,
-        resamples: bool = True,
-        report_ticks: int = TICKS_PER_REPORT,
-        max_assumed_s: float = inf,
+        options: PhoneCallOptions,
     ) -> RemoteMedia:
         """Serve an AudioSocket connection, of which ``received`` was read, and return its media.
 
-        The media own the socket. ``owner.on_closed`` is called at the end of the call, unless ``aclose``
-        comes before. ``resamples``: speech comes at 24 kHz; else at ``sample_rate``.
-        The rest is as ``RemoteMedia`` has it.
+        The media own the socket, unless this raises OSError. ``owner.on_closed`` is called at the end of the
+        call, unless ``aclose`` comes before.
         """
         server = min(self._servers, key=lambda server: len(server.calls))
         self._last_number += 1
-        number = self._last_number
-        media = RemoteMedia(
-            number,
-            call_id,
-            sock,
-            owner,
-            server.send,
-            sample_rate=sample_rate,
-            stalled_s=stalled_s,
-            resamples=resamples,
-            report_ticks=report_ticks,
-            max_assumed_s=max_assumed_s,
-        )
-        server.calls[number] = media
+        media = RemoteMedia(self._last_number, call_id, sock, owner, server.send, options)
         media.open(received)
+        server.calls[self._last_number] = media
         return media
 
     async def aclose(self) -> None:

@@ -5,11 +5,24 @@ reports. A call ends with CallClosed, after which its number is not used again.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from ...tts_engine.chunk import AudioChunk
 from ..playback.heard_words import DiscardResult, HeardWord
 from .call_media import CallerAudioOptions, MediaReport
 from .paced_media import TICKS_PER_REPORT
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneCallOptions:
+    """How a phone call is served."""
+
+    sample_rate: int  # Hz of the audio sent
+    stalled_s: float  # as in ``AudioSocketTimeouts``
+    resamples: bool = True  # speech comes at 24 kHz; else at ``sample_rate``
+    report_ticks: int = TICKS_PER_REPORT  # packets from one CallReport to the next
+    max_assumed_s: float = inf  # time after a report for which control assumes that speech is played on time
+
 
 # Control to media
 
@@ -20,10 +33,7 @@ class OpenPhoneCall:
 
     call: int
     received: bytes  # what was read from the connection so far, with the call's id
-    sample_rate: int  # Hz of the audio sent
-    stalled_s: float  # as in ``AudioSocketTimeouts``
-    resamples: bool = True  # speech comes at 24 kHz; else at ``sample_rate``
-    report_ticks: int = TICKS_PER_REPORT  # packets from one CallReport to the next
+    options: PhoneCallOptions
 
 
 @dataclass(frozen=True, slots=True)

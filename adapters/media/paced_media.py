@@ -109,10 +109,9 @@ class PacedMedia:
         """Return the time at which the queued speech will have been played, at least ``now``."""
         return self.playout.runs_dry_at(now)
 
-    def tick(self, now: float) -> int:
-        """Send the packets due at ``now`` (monotonic s), report, and return their number."""
-        packets = self.playout.due(now)
-        for packet in packets:
+    def tick(self, now: float) -> None:
+        """Send the packets due at ``now`` (monotonic s), and report."""
+        for packet in self.playout.due(now):
             self._send(packet)
         if words := self.playout.take_heard_words():
             self._listener.on_words_heard(words)
@@ -122,7 +121,6 @@ class PacedMedia:
         self._ticks += 1
         if self._ticks % self._report_ticks == 0:
             self._listener.on_report(self.report)
-        return len(packets)
 
     # The caller
 

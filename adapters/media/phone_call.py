@@ -72,9 +72,9 @@ class PhoneCall:
         self._send_message = send
         self._on_closed = on_closed
         self._now = now
-        self._sample_rate = opening.sample_rate
+        self._sample_rate = opening.options.sample_rate
         self._connection = AudioSocketServerConnection(
-            now(), AudioSocketTimeouts(stalled_s=opening.stalled_s)
+            now(), AudioSocketTimeouts(stalled_s=opening.options.stalled_s)
         )
         self._unsent = b""  # rest of a message that the socket took in part
         self._unread_bytes = 0  # by control
@@ -85,14 +85,14 @@ class PhoneCall:
         self._media = PacedMedia(
             Playout(
                 start=clock.join(self),
-                sample_rate=opening.sample_rate,
-                resampler=None if opening.resamples else PassthroughResampler(),
+                sample_rate=self._sample_rate,
+                resampler=None if opening.options.resamples else PassthroughResampler(),
             ),
             self._send_packet,
             now=now,
             dropped=lambda: self._connection.dropped,
             detector=detector,
-            report_ticks=opening.report_ticks,
+            report_ticks=opening.options.report_ticks,
         )
         self._media.set_listener(self)
         self._connection.receive_data(opening.received)

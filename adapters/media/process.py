@@ -5,6 +5,7 @@ the link or is gone; it ignores the signals of a terminal and of a service manag
 """
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ import sys
 from typing import Final
 
 from ..voice_activity import VoiceActivityDetector
-from .server import serve_media, tune_media_process
+from .server import serve_media
 
 _PRIORITY: Final = -10  # niceness; negative values need a privilege
 
@@ -23,7 +24,8 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
-    tune_media_process()
+    gc.collect()
+    gc.freeze()  # what is loaded so far is not collected: collections during calls are short
     descriptor, phases = map(int, sys.argv[1:])
     serve_media(socket.socket(fileno=descriptor), VoiceActivityDetector, phases)
 

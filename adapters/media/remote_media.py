@@ -9,7 +9,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from math import inf
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -28,6 +27,7 @@ from .messages import (
     HangUp,
     MediaMessage,
     OpenPhoneCall,
+    PhoneCallOptions,
     PushSpeech,
     ReceivedAudio,
     ReceivedKey,
@@ -36,7 +36,6 @@ from .messages import (
     SpeechPlayed,
     WordsHeard,
 )
-from .paced_media import TICKS_PER_REPORT
 
 _NOTHING_CUT: Final = DiscardResult(utterance=-1, cut_ms=0.0, words=(), text_stop=0, silent_at=0.0)
 
@@ -62,8 +61,6 @@ class RemoteMedia:
     Args:
         sock: connection of the call; it is kept, so that another media server can continue with it.
         send: sends a message, and a copy of a descriptor, to the media server.
-        report_ticks: packets from one report to the next.
-        max_assumed_s: time after a report for which speech is assumed to be played on time.
     """
 
     def __init__(
@@ -73,12 +70,8 @@ class RemoteMedia:
         sock: socket.socket,
         owner: PhoneCallOwner,
         send: Send,
+        options: PhoneCallOptions,
         *,
-        sample_rate: int,
-        stalled_s: float,
-        resamples: bool = True,
-        report_ticks: int = TICKS_PER_REPORT,
-        max_assumed_s: float = inf,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._number = number
@@ -86,19 +79,14 @@ class RemoteMedia:
         self._sock = sock
         self._owner = owner
         self._send = send
-        self._sample_rate = sample_rate
-        self._stalled_s = stalled_s
-        self._resamples = resamples
-        self._report_ticks = report_ticks
-        self._max_assumed_s = max_assumed_s
-        self._unreported: deque[tuple[int, float]] = (
-            deque()
-        )  # pushes that no report covers, and their seconds
+        self._options = options
         self._now = now
         self._listener: MediaListener | None = None
         self._caller_audio = CallerAudioOptions()
         self._report = MediaReport()
+        self._earlier_report = MediaReport()  # last report of media servers that are gone
         self._dry_at = 0.0  # estimate of when the queued speech will have been played
+        self._unreported: deque[tuple[int, float]] = deque()  # pushes after the report, and their seconds
         self._pushes = 0
         self._earlier_pushes = 0  # to media servers that are gone
         self._unanswered_discards = 0
@@ -107,7 +95,7 @@ class RemoteMedia:
     @property
     def sample_rate(self) -> int:
         """Rate of the packets, Hz."""
-        return self._sample_rate
+        return self._options.sample_rate
 
     @property
     def report(self) -> MediaReport:
@@ -116,30 +104,17 @@ class RemoteMedia:
 
     def open(self, received: bytes) -> None:
         """Have the media server serve the connection, of which ``received`` was read so far."""
-        opening = OpenPhoneCall(
-            self._number,
-            received,
-            self._sample_rate,
-            self._stalled_s,
-            self._resamples,
-            self._report_ticks,
-        )
-        self._send(opening, os.dup(self._sock.fileno()))
+        self._send(OpenPhoneCall(self._number, received, self._options), os.dup(self._sock.fileno()))
 
     def reopen(self, send: Send) -> None:
-        """Continue on another media server: the one before is gone, with the speech that was queued there."""
-        self._send = send
-        self._earlier_pushes = self._pushes
-        self._own_discards = 0
-        self._forget_queue()
-        self.open(encode(CallId(self._call_id)))
-        self._send(SetCallerAudio(self._number, self._caller_audio), -1)
-        listener = self._listener
-        if listener is not None:
-            while self._unanswered_discards:
-                self._unanswered_discards -= 1
-                listener.on_discarded(_NOTHING_CUT, requested=True)
-            listener.on_played(self._pushes)
+        """Continue on another media server: the one before is gone, with the speech that was queued there.
+
+        An exception fails this call.
+        """
+        try:
+            self._reopen(send)
+        except Exception as error:  # boundary: an error in one call must not affect the others
+            self._owner.fail(error)
 
     def hang_up(self, reason: str) -> None:
         """End the call; ``owner.on_closed`` follows."""
@@ -181,7 +156,7 @@ class RemoteMedia:
     def lead_s(self, now: float) -> float:
         """Return the seconds of speech not yet played."""
         if self._report.at:
-            now = min(now, self._report.at + self._max_assumed_s)
+            now = min(now, self._report.at + self._options.max_assumed_s)
         return max(0.0, self._dry_at - now)
 
     def runs_dry_at(self, now: float) -> float:
@@ -197,10 +172,25 @@ class RemoteMedia:
         except Exception as error:  # boundary: an error in one call must not affect the others
             self._owner.fail(error)
 
+    def _reopen(self, send: Send) -> None:
+        self._send = send
+        self._earlier_report = self._report
+        self._earlier_pushes = self._pushes
+        self._own_discards = 0
+        self._forget_queue()
+        self.open(encode(CallId(self._call_id)))
+        self._send(SetCallerAudio(self._number, self._caller_audio), -1)
+        listener = self._listener
+        if listener is not None:
+            while self._unanswered_discards:
+                self._unanswered_discards -= 1
+                listener.on_discarded(_NOTHING_CUT, requested=True)
+            listener.on_played(self._pushes)
+
     def _receive(self, message: MediaMessage) -> None:
         match message:
             case CallClosed(reason=reason, report=report):
-                self._report = report
+                self._report = self._earlier_report.followed_by(report)
                 self._owner.on_closed(reason)
             case CallProblem(text=text, is_internal=is_internal):
                 self._owner.on_problem(text, is_internal=is_internal)
@@ -228,10 +218,10 @@ class RemoteMedia:
                 listener.on_key(digit)
             case CallReport(report=report):
                 self._take_report(report)
-                listener.on_report(report)
+                listener.on_report(self._report)
 
     def _take_report(self, report: MediaReport) -> None:
-        self._report = report
+        self._report = self._earlier_report.followed_by(report)
         while self._unreported and self._unreported[0][0] <= self._earlier_pushes + report.pushes:
             self._unreported.popleft()
         if not self._unanswered_discards:

@@ -5,14 +5,14 @@ link or is gone: calls then end as at a shutdown.
 """
 
 import asyncio
-import gc
 import socket
 from collections.abc import Callable
 from typing import Final
 
+from .call_media import MediaReport
 from .clock import Clock
 from .link import MessageLink
-from .messages import ControlMessage, HangUp, MediaMessage, MediaReady, OpenPhoneCall
+from .messages import CallClosed, ControlMessage, HangUp, MediaMessage, MediaReady, OpenPhoneCall
 from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
 
@@ -54,19 +54,25 @@ class MediaServer:
     def _receive(self, message: ControlMessage, descriptor: int) -> None:
         if isinstance(message, OpenPhoneCall):
             self._open(message, socket.socket(fileno=descriptor))
-        elif (call := self._calls.get(message.call)) is not None:  # else it has just ended
+        elif (call := self._calls.get(message.call)) is not None:  # else it has ended, or could not be opened
             call.execute(message)
+        elif isinstance(message, HangUp):
+            self._send(CallClosed(message.call, message.reason, MediaReport()))
 
     def _open(self, opening: OpenPhoneCall, sock: socket.socket) -> None:
         number = opening.call
-        self._calls[number] = PhoneCall(
-            opening,
-            sock,
-            self._clock,
-            send=self._send,
-            detector=self._make_detector(),
-            on_closed=lambda: self._remove(number),
-        )
+        try:
+            self._calls[number] = PhoneCall(
+                opening,
+                sock,
+                self._clock,
+                send=self._send,
+                detector=self._make_detector(),
+                on_closed=lambda: self._remove(number),
+            )
+        except OSError as error:
+            sock.close()
+            self._send(CallClosed(number, f"the connection could not be served ({error})", MediaReport()))
 
     def _send(self, message: MediaMessage) -> int:
         self._link.send(message)
@@ -84,9 +90,3 @@ def serve_media(sock: socket.socket, make_detector: Callable[[], SpeechDetector 
         await MediaServer(sock, make_detector, phases).run()
 
     asyncio.run(serve())
-
-
-def tune_media_process() -> None:
-    """Exclude everything loaded so far from garbage collection; collections of what follows are short."""
-    gc.collect()
-    gc.freeze()

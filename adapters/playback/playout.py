@@ -11,7 +11,7 @@ socket or task here. Peers that pace themselves use ``peer_playout``. There is n
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import inf
 from typing import Final
 
@@ -38,6 +38,9 @@ class PlayoutStats:
     skipped_packets: int = 0  # slots without a packet, because a stall was too long to catch up
     underruns: int = 0  # times that more than 60 ms of silence were sent where speech was expected
     discards: int = 0  # barge-ins
+
+    def __add__(self, other: "PlayoutStats") -> "PlayoutStats":
+        return PlayoutStats(*(sum(pair) for pair in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Playout:

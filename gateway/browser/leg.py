@@ -153,9 +153,10 @@ class BrowserLeg:
 
     # Called by the clock, the call and the registry
 
-    def tick(self, now: float) -> int:
-        """Send the packets due at ``now`` (monotonic s); return their number."""
-        return 0 if self._media is None or self._leg_call.is_over else self._media.tick(now)
+    def tick(self, now: float) -> None:
+        """Send the packets due at ``now`` (monotonic s)."""
+        if self._media is not None and not self._leg_call.is_over:
+            self._media.tick(now)
 
     def fail(self, error: Exception) -> None:
         """Log a fault of the server and end this call."""

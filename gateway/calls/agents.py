@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ...tts_engine.errors import BadRequest
-from .call import Call, UtteranceOutcome
+from .call import Call
+from .utterance_tracker import UtteranceOutcome
 
 _TOKEN = re.compile(r"\s*[^\W\d_]{1,6}|\s*\d{1,3}|\s*[^\w\s]|\s*_|\s+")
 _MAX_DIGITS = 40  # read back at once; more than any phone or card number has

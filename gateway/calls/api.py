@@ -38,7 +38,6 @@ from ..web.unmatched import ErrorFormat
 from ..web.websocket import close_socket
 from . import api_operations
 from .attachment import AttachmentOptions, CallAttachment
-from .call import UtteranceOutcome
 from .call_options import CallSpeechOptions
 from .messages import (
     BadCallMessage,
@@ -50,6 +49,7 @@ from .messages import (
 )
 from .registry import CallAlreadyAttached, CallRegistry, CallUnknown
 from .utterance_queue import MAX_WAITING_CHARACTERS
+from .utterance_tracker import UtteranceOutcome
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from ...adapters.audiosocket.pending_call import PendingCall, TakeSocket
+from ...adapters.audiosocket.pending_call import PendingCall
 from ...adapters.audiosocket.server import AudioSocketServer
 from ...adapters.audiosocket.server_connection import AudioSocketTimeouts
 from ...adapters.media.media_servers import MediaServers
+from ...adapters.media.messages import PhoneCallOptions
 from ...adapters.media.remote_media import RemoteMedia
 from ...tts_engine.errors import Overloaded
 from .agents import Agent
@@ -89,24 +90,14 @@ class AudioSocketCallServer:
             return False
         return True
 
-    def open(self, call: PendingCall, call_id: UUID) -> TakeSocket:
-        """Prepare the call of an identified connection; a media server will serve it."""
+    def open(self, call: PendingCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
+        """Open the call of an identified connection; a media server serves it."""
         leg = PhoneLeg(call.peer, self._legs, self._services, self._policy)
+        options = PhoneCallOptions(self._policy.sample_rate, self._policy.stalled_s)
+        media = self._media.open_phone_call(call_id, sock, received, leg, options)
         self.registry.replace(call, leg)
         self._legs.add(leg)
-
-        def take_socket(sock: socket.socket, received: bytes) -> None:
-            media = self._media.open_phone_call(
-                call_id,
-                sock,
-                received,
-                leg,
-                sample_rate=self._policy.sample_rate,
-                stalled_s=self._policy.stalled_s,
-            )
-            leg.open(str(call_id), media, self.agent)
-
-        return take_socket
+        leg.open(str(call_id), media, self.agent)
 
     def on_ended(self, call: PendingCall, reason: str) -> None:
         """Remove a connection that ended before its call id."""

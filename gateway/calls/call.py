@@ -11,17 +11,16 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...adapters.media.call_media import CallerAudioOptions, CallMedia, MediaReport
 from ...adapters.playback.heard_words import DiscardResult, HeardWord
 from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
-from ..waiting import wait_any, wait_at_most
 from .call_options import CallerSpeechAction, CallSpeechOptions
 from .events import (
     CallerAudio,
@@ -36,7 +35,7 @@ from .events import (
 )
 from .playout_pressure import PlayoutPressure
 from .text_feed import TextDelta, TextFeed
-from .utterance_tracker import UtteranceTracker
+from .utterance_tracker import UtteranceOutcome, UtteranceTracker
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
@@ -50,23 +49,6 @@ _MAX_WAIT_FOR_PLACE_S = 2.0  # longer, the caller takes the call for dead
 _RETRY_S = 0.05
 _DEFAULT_SPEECH = CallSpeechOptions()
 _NOTHING_DISCARDED = SpeechDiscarded(None, 0.0, "")
-
-
-class UtteranceOutcome(Enum):
-    """How the rendering of an utterance ended."""
-
-    SPOKEN = "spoken"  # all of it is in the playout or was heard
-    DISCARDED = "discarded"  # by barge-in
-    CUT_SHORT = "cut short"  # after a sentence, because the call is ending
-    UNREADABLE = "unreadable"  # the voice can read no word of it
-    FAILED = "failed"  # the error is in the log
-
-
-class CallLeg(Protocol):
-    """The connection that carries a call, as the registry sees it."""
-
-    def end(self, reason: str) -> None:
-        """Hang up at once; the leg removes itself from the registry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +105,7 @@ class Call:
         # Discards that the media have not answered, and the utterances begun before each.
         self._unanswered_discards: deque[tuple[asyncio.Future[SpeechDiscarded], int]] = deque()
         self._pushes = 0  # chunks given to the media
-        self._played = asyncio.Event()  # all of them have been played
+        self._played = asyncio.Event()  # all of them have been played or discarded
         self._played.set()
         self._keys: asyncio.Queue[str] = asyncio.Queue(_MAX_WAITING_KEYS)
         self._caller_speech_action = CallerSpeechAction.TELL
@@ -178,8 +160,7 @@ class Call:
 
     async def wait_played(self) -> None:
         """Wait until the caller has heard what is in the playout, or until it is discarded."""
-        if not self._played.is_set():
-            await wait_any(self._interrupted, self._played)
+        await self._played.wait()
 
     def discard(self) -> "asyncio.Future[SpeechDiscarded]":
         """Barge-in: drop what is playing and every utterance that waits.
@@ -213,7 +194,7 @@ class Call:
 
     async def wait_caller_silent(self, timeout_s: float) -> None:
         """Wait until the caller does not speak; return at once if speech is not detected on this call."""
-        await wait_at_most(self._caller_silent, timeout_s)
+        await _wait_at_most(self._caller_silent, timeout_s)
 
     def press(self, digit: str) -> None:
         """Take a key that the caller pressed: one of ``0-9 * # A-D``."""
@@ -245,8 +226,8 @@ class Call:
     def on_closed(self) -> None:
         """End everything of the call: its leg is gone."""
         self._ending = True
-        self._interrupted.set()
-        self._cancel_stream()
+        self._interrupt_all()
+        self._interrupted.set()  # also for turns that begin later
         self._closed.set()
         while self._unanswered_discards:
             self._answer_discard(_NOTHING_DISCARDED)
@@ -318,9 +299,7 @@ class Call:
     def _interrupt_all(self) -> None:
         self._interrupted.set()
         self._interrupted = asyncio.Event()
-        self._cancel_stream()
-
-    def _cancel_stream(self) -> None:
+        self._played.set()
         if self._stream is not None:
             self._stream.cancel()
 
@@ -367,14 +346,14 @@ class Call:
             self._stream = self._text_feed = None
             self.media.finish()
         outcome = UtteranceOutcome.DISCARDED if turn.discarded.is_set() else outcome
-        self._tracker.end(outcome.value)
+        self._tracker.end(outcome)
         return outcome
 
     async def _wait_for_place(self, turn: Turn) -> None:
         """Wait while the engine has no place for an utterance: a call that is admitted should be heard."""
         give_up_at = self._now() + _MAX_WAIT_FOR_PLACE_S
         while self._engine.refusal() is not None and self._now() < give_up_at and not turn.discarded.is_set():
-            await wait_at_most(turn.discarded, _RETRY_S)
+            await _wait_at_most(turn.discarded, _RETRY_S)
 
     async def _play_stream(self, stream: "Stream", feed: TextFeed, turn: Turn) -> UtteranceOutcome:
         async for chunk in stream:
@@ -384,7 +363,7 @@ class Call:
                 return UtteranceOutcome.CUT_SHORT
             if chunk.index == 0:
                 number = self._tracker.begin(feed, turn.number, self._ms_since(feed.first_text_at))
-            await wait_at_most(turn.discarded, self._push_chunk(chunk, number, stream) - self._lead_s)
+            await _wait_at_most(turn.discarded, self._push_chunk(chunk, number, stream) - self._lead_s)
         if turn.discarded.is_set():
             return UtteranceOutcome.DISCARDED  # the source may go on for long; its error is of no interest
         await feed.raise_source_error()
@@ -402,3 +381,12 @@ class Call:
 
     def _ms_since(self, at: float | None) -> float:
         return 0.0 if at is None else 1000 * (self._now() - at)
+
+
+async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
+    if timeout_s <= 0:
+        return
+    # Not wait_for: Python 3.11's swallows a cancellation that comes with the event.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

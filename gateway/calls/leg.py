@@ -1,6 +1,6 @@
 """Bookkeeping that legs of every kind share: their call, their tasks, and the end of all legs of a server.
 
-A leg (``call.CallLeg``) is a connection that carries a call: AudioSocket, WebRTC and others. It has one
+A leg (``registry.CallLeg``) is a connection that carries a call: AudioSocket, WebRTC and others. It has one
 ``LegCall`` and belongs to one ``LegGroup``. No protocol is known here.
 """
 
@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...adapters.media.call_media import CallMedia
-from .call import Call, CallLeg
+from .call import Call
 from .call_options import CallerSpeechAction, CallSpeechOptions
-from .registry import ActiveCall, CallRegistry
+from .registry import ActiveCall, CallLeg, CallRegistry
 
 if TYPE_CHECKING:
-    from ...adapters.media.paced_media import SpeechDetector
     from ...tts_engine.engine import Engine
 
 logger = logging.getLogger(__name__)
@@ -166,10 +165,3 @@ class LegCall:
     async def _run_guarded(self, run: Callable[[], Awaitable[None]]) -> None:
         with self.guard():
             await run()  # called here: a coroutine of a task cancelled before it starts is never awaited
-
-
-def make_speech_detector() -> "SpeechDetector":
-    """Return a detector for one caller's voice."""
-    from ...adapters.voice_activity import VoiceActivityDetector
-
-    return VoiceActivityDetector()

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from ...tts_engine.errors import Overloaded, VivavoceError
 from ..access.errors import RateLimited
 from ..voice_registry import KeyVoices
-from .call import UtteranceOutcome
 from .call_options import CallerSpeechAction
 from .events import (
     CallerSilent,
@@ -31,6 +30,7 @@ from .events import (
     WordHeard,
 )
 from .registry import ActiveCall
+from .utterance_tracker import UtteranceOutcome
 
 MAX_TEXT_CHARACTERS = 64 * 1024  # in one message
 MAX_MESSAGE_CHARACTERS = 8 * MAX_TEXT_CHARACTERS  # of JSON, in which every character may be escaped

@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...tts_engine.errors import Overloaded
 from ..web.errors import ResourceConflict, ResourceNotFound
-from .call import Call, CallLeg
+from .call import Call
 from .playout_pressure import PlayoutPressure
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ logger = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 2.0  # for connections to end after they were told to
 _RETRY_AFTER_S = 5.0  # a call lasts minutes, but of a hundred calls one ends soon
+
+
+class CallLeg(Protocol):
+    """The connection that carries a call, as the registry sees it."""
+
+    def end(self, reason: str) -> None:
+        """Hang up at once; the leg removes itself from the registry."""
 
 
 class CallUnknown(ResourceNotFound):

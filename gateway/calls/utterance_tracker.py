@@ -7,12 +7,21 @@ The media report positions, the text feed has the text; the tracker joins the tw
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from ...adapters.playback.heard_words import DiscardResult, HeardWord
 from .events import CallEvents, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
 
-_ALL_SPOKEN = "spoken"  # value of UtteranceOutcome.SPOKEN
+
+class UtteranceOutcome(Enum):
+    """How the rendering of an utterance ended."""
+
+    SPOKEN = "spoken"  # all of it is in the playout or was heard
+    DISCARDED = "discarded"  # by barge-in
+    CUT_SHORT = "cut short"  # after a sentence, because the call is ending
+    UNREADABLE = "unreadable"  # the voice can read no word of it
+    FAILED = "failed"  # the error is in the log
 
 
 class GrowingText(Protocol):
@@ -27,13 +36,13 @@ class GrowingText(Protocol):
 class _TrackedUtterance:
     number: int
     source: GrowingText
-    outcome: str | None = None  # None while its audio is rendered
+    outcome: UtteranceOutcome | None = None  # None while its audio is rendered
     heard_characters: int = 0  # up to the end of the last word heard
 
     @property
     def heard(self) -> str:
         text = self.source.text
-        return text if self.outcome == _ALL_SPOKEN else text[: self.heard_characters]
+        return text if self.outcome is UtteranceOutcome.SPOKEN else text[: self.heard_characters]
 
 
 class UtteranceTracker:
@@ -58,7 +67,7 @@ class UtteranceTracker:
         self._events.emit(SpeechStarted(number, turn, after_text_ms))
         return number
 
-    def end(self, outcome: str) -> None:
+    def end(self, outcome: UtteranceOutcome) -> None:
         """Note that the utterance being rendered has no more audio; ignored if it had none."""
         if self._unheard and self._unheard[-1].outcome is None:
             self._unheard[-1].outcome = outcome
@@ -100,5 +109,5 @@ class UtteranceTracker:
 
     def _finish_first(self) -> None:
         finished = self._unheard.popleft()
-        outcome = finished.outcome or _ALL_SPOKEN
-        self._events.emit(SpeechFinished(finished.number, outcome, finished.heard))
+        outcome = finished.outcome or UtteranceOutcome.SPOKEN
+        self._events.emit(SpeechFinished(finished.number, outcome.value, finished.heard))

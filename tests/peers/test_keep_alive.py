@@ -22,6 +22,7 @@ KEEP_ALIVE_S = 1
 # closes. A client's time begins with the response that it gets, and its request needs a way to the server.
 PAUSES_S = [KEEP_ALIVE_S + step / 1_000 for step in range(-10, 20)]
 LATE_S = 1.0
+BETWEEN_CLIENTS_S = 0.1  # all at once would be more than a slow machine speaks
 ROUNDS = 2
 BODY = {"model": "tts-1", "voice": "alloy", "input": "One.", "response_format": "pcm"}
 
@@ -87,7 +88,8 @@ def url() -> Iterator[str]:
 def test_no_request_is_lost_at_the_end_of_a_connection(
     open_client: Callable[[str, float, AsyncExitStack], Awaitable[Speak]], url: str
 ) -> None:
-    async def speak_again(keep_s: int, pause_s: float) -> None:
+    async def speak_again(keep_s: int, pause_s: float, start_s: float) -> None:
+        await asyncio.sleep(start_s)
         async with AsyncExitStack() as opened:
             speak = await open_client(url, keep_s + LATE_S, opened)
             first = await speak()
@@ -99,6 +101,10 @@ def test_no_request_is_lost_at_the_end_of_a_connection(
         async with asyncio.timeout(TIMEOUT_S):
             keep_s = await advertised_s(url)
             assert keep_s == KEEP_ALIVE_S
-            await asyncio.gather(*(speak_again(keep_s, pause_s) for pause_s in PAUSES_S))
+            clients = (
+                speak_again(keep_s, pause_s, client * BETWEEN_CLIENTS_S)
+                for client, pause_s in enumerate(PAUSES_S)
+            )
+            await asyncio.gather(*clients)
 
     asyncio.run(test())

@@ -7,6 +7,7 @@ A media server (``adapters.media``) owns the connection and plays the speech on 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -120,11 +121,9 @@ class PipecatCallHandler:
         """Wait until at most ``lead_s`` of speech is queued, or until the call ends."""
         while not self.ended and (excess_s := self.lead_s() - lead_s) > 0:
             self._speech_dropped_or_end.clear()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(min(excess_s, _MAX_WAIT_S)):
                     await self._speech_dropped_or_end.wait()
-            except TimeoutError:
-                pass
 
     async def wait_played(self) -> None:
         """End the utterance, and wait until all speech has been played or the call ends."""

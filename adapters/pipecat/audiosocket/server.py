@@ -19,10 +19,11 @@ from uuid import UUID
 
 from loguru import logger
 
-from ...audiosocket.pending_call import PendingCall, TakeSocket
+from ...audiosocket.pending_call import PendingCall
 from ...audiosocket.server import AudioSocketServer
 from ...audiosocket.server_connection import AudioSocketTimeouts
 from ...media.media_servers import MediaServers
+from ...media.messages import PhoneCallOptions
 from .call_handler import PipecatCallHandler
 from .params import AudioSocketCaller, AudioSocketParams
 from .transport import AudioSocketTransport
@@ -126,33 +127,25 @@ class PipecatAudioSocketServer:
         self._pending.add(call)
         return True
 
-    def open(self, call: PendingCall, call_id: UUID) -> TakeSocket:
-        """Prepare a call and its transport."""
+    def open(self, call: PendingCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
+        """Open a call and start its bot."""
         params = self._params()
         sample_rate = params.audio_out_sample_rate or 8_000
         handler = PipecatCallHandler(call_id, call.peer, sample_rate, self._handlers.discard)
+        options = PhoneCallOptions(
+            sample_rate,
+            _TIMEOUTS.stalled_s,
+            resamples=False,
+            report_ticks=_REPORT_TICKS,
+            max_assumed_s=_MAX_ASSUMED_S,
+        )
+        handler.attach(self._media.open_phone_call(call_id, sock, received, handler, options))
         logger.info(f"Call {call_id} opened from {call.peer}")
         self._pending.discard(call)
         self._handlers.add(handler)
-
-        def take_socket(sock: socket.socket, received: bytes) -> None:
-            media = self._media.open_phone_call(
-                call_id,
-                sock,
-                received,
-                handler,
-                sample_rate=sample_rate,
-                stalled_s=_TIMEOUTS.stalled_s,
-                resamples=False,
-                report_ticks=_REPORT_TICKS,
-                max_assumed_s=_MAX_ASSUMED_S,
-            )
-            handler.attach(media)
-            bot = asyncio.create_task(self._run_bot(handler, params))
-            self._bots.add(bot)
-            bot.add_done_callback(self._bots.discard)
-
-        return take_socket
+        bot = asyncio.create_task(self._run_bot(handler, params))
+        self._bots.add(bot)
+        bot.add_done_callback(self._bots.discard)
 
     def on_ended(self, call: PendingCall, reason: str) -> None:
         """Release the place of a connection that sent no call id, and log its end."""

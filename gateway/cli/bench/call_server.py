@@ -20,7 +20,8 @@ from pathlib import Path
 from uuid import UUID
 
 from ...calls.agents import at_pace, llm_tokens
-from ...calls.call import Call, UtteranceOutcome
+from ...calls.call import Call
+from ...calls.utterance_tracker import UtteranceOutcome
 from ...process_tuning import tune_process
 from ...serve import Gateway
 from ...settings import Settings

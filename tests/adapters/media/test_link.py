@@ -126,3 +126,30 @@ def test_a_message_split_anywhere_is_delivered_when_it_is_whole(cut: int) -> Non
             closing.close()
 
     asyncio.run(run())
+
+
+def test_a_message_whose_receiver_raises_is_not_delivered_again() -> None:
+    class FailingEnd(LinkEnd):
+        def _receive(self, message: Any, descriptor: int) -> None:
+            super()._receive(message, descriptor)
+            if message == "bad":
+                raise ValueError(message)
+
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            errors: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+            sender, receiver = socket.socketpair()
+            end = FailingEnd(receiver)
+            one = LinkEnd(sender).link
+            for message in ("first", "bad", "second"):
+                one.send(message)
+            await until(lambda: errors)
+            one.send("third")
+            await until(lambda: len(end.received) >= 4)
+            assert end.received == ["first", "bad", "second", "third"]
+            assert len(errors) == 1
+            one.close()
+            end.link.close()
+
+    asyncio.run(run())

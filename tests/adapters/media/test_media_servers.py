@@ -16,6 +16,7 @@ from shared.calls.thread_phone import ThreadPhone
 from shared.event_loop import until
 from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
 from vivavoce.adapters.media.media_servers import MediaServers
+from vivavoce.adapters.media.messages import PhoneCallOptions
 from vivavoce.adapters.media.remote_media import RemoteMedia
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardWord
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
@@ -76,9 +77,8 @@ async def open_call(
         await servers.start()
         own_end, phone_end = tcp_pair()
         phone, record = ThreadPhone(phone_end), CallRecord()
-        media = servers.open_phone_call(
-            UUID(int=7), own_end, CALL_ID, record, sample_rate=8_000, stalled_s=5.0
-        )
+        options = PhoneCallOptions(sample_rate=8_000, stalled_s=5.0)
+        media = servers.open_phone_call(UUID(int=7), own_end, CALL_ID, record, options)
         media.set_listener(record)
         try:
             yield servers, media, record, phone
@@ -157,7 +157,8 @@ def test_a_call_goes_on_in_a_new_process_when_its_media_process_dies() -> None:
         async with open_call(1) as (servers, media, record, phone):
             media.set_caller_audio(CallerAudioOptions(is_forwarded=True))
             media.push(chunk(3.0, "one"), 0)
-            await until(lambda: phone.sounding() > 10)
+            await until(lambda: record.reports and phone.sounding() > 10)
+            packets = media.report.stats.packets
             first = process_of(servers)
             media.discard()
             os.kill(first, signal.SIGKILL)
@@ -171,6 +172,30 @@ def test_a_call_goes_on_in_a_new_process_when_its_media_process_dies() -> None:
             assert record.words[-1:] == ["two"]
             assert phone.sounding() - before >= 19
             assert record.closed == [] and not phone.hung_up
+            reports = record.reports
+            await until(lambda: record.reports > reports)
+            assert media.report.stats.packets >= packets + 20  # of both processes
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("processes", [0, 1], ids=["a thread", "a process"])
+def test_a_connection_that_cannot_be_served_ends_its_call_and_no_other(processes: int) -> None:
+    async def scenario() -> None:
+        async with open_call(processes) as (servers, media, record, phone):
+            own_end, other_end = socket.socketpair()  # has none of the options of TCP
+            refused = CallRecord()
+            options = PhoneCallOptions(sample_rate=8_000, stalled_s=5.0)
+            refused_media = servers.open_phone_call(UUID(int=8), own_end, CALL_ID, refused, options)
+            refused_media.hang_up("enough")
+            await until(lambda: refused.closed)
+            assert "could not be served" in refused.closed[0]
+            assert other_end.recv(1) == b""
+            other_end.close()
+            media.push(chunk(0.2, "one"), 0)
+            media.finish()
+            await until(lambda: record.played == 1)
+            assert servers.calls == (media,) and not phone.hung_up
 
     asyncio.run(scenario())
 

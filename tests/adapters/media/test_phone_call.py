@@ -18,6 +18,7 @@ from vivavoce.adapters.media.messages import (
     HangUp,
     MediaMessage,
     OpenPhoneCall,
+    PhoneCallOptions,
     PushSpeech,
     ReceivedAudio,
     ReceivedKey,
@@ -99,7 +100,7 @@ class PlayedCall:
         self.sock = FakeSocket()
         self._clock = Clock(phases=1, now=lambda: self.now)
         self.call = PhoneCall(
-            OpenPhoneCall(1, CALL_ID, RATE, stalled_s), self.sock, self._clock,  # type: ignore[arg-type]
+            OpenPhoneCall(1, CALL_ID, PhoneCallOptions(RATE, stalled_s)), self.sock, self._clock,  # type: ignore[arg-type]
             send=self._send, detector=FakeDetector(), on_closed=self._on_closed, now=lambda: self.now,
         )  # fmt: skip
 

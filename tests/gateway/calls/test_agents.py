@@ -23,7 +23,7 @@ from vivavoce.gateway.calls.agents import (
     make_agent,
     split_script,
 )
-from vivavoce.gateway.calls.call import UtteranceOutcome
+from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.tts_engine.errors import BadRequest
 
 RunVirtually = Callable[[Coroutine[Any, Any, None]], None]

@@ -12,8 +12,8 @@ from shared.calls.ticked_call import (
     deltas,
     open_call,
 )
-from vivavoce.gateway.calls.call import UtteranceOutcome
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
+from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 
 
 def test_an_utterance_is_played_once_and_whole(run_virtually: RunVirtually) -> None:

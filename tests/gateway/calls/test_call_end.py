@@ -11,8 +11,8 @@ from shared.calls.ticked_call import (
     open_call,
 )
 from vivavoce.adapters.voice_activity import VoiceActivityChange
-from vivavoce.gateway.calls.call import UtteranceOutcome
 from vivavoce.gateway.calls.events import CallEvent
+from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 
 
 def test_the_end_of_the_connection_ends_the_utterance(run_virtually: RunVirtually) -> None:

@@ -12,7 +12,7 @@ from vivavoce.gateway.calls.events import (
     SpeechStarted,
     WordHeard,
 )
-from vivavoce.gateway.calls.utterance_tracker import UtteranceTracker
+from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome, UtteranceTracker
 from vivavoce.tts_engine.chunk import Word
 
 
@@ -78,7 +78,7 @@ def test_an_utterance_emits_its_start_its_words_and_its_end_when_played() -> Non
     tracker.begin(Source("Hello."), turn=3, after_text_ms=80.0)
     tracker.add_heard([HeardWord(0, HELLO)])
     tracker.finish()
-    tracker.end("spoken")
+    tracker.end(UtteranceOutcome.SPOKEN)
     assert seen == [SpeechStarted(0, 3, 80.0), WordHeard(0, HELLO)]
     tracker.finish()
     tracker.finish()
@@ -88,7 +88,7 @@ def test_an_utterance_emits_its_start_its_words_and_its_end_when_played() -> Non
 def test_an_utterance_ends_with_the_first_word_of_the_next() -> None:
     tracker, seen = make_tracker()
     tracker.begin(Source("Hello"), 0, 0.0)
-    tracker.end("failed")
+    tracker.end(UtteranceOutcome.FAILED)
     tracker.begin(Source("Hello"), 1, 0.0)
     tracker.add_heard([HeardWord(1, HELLO)])
     assert seen[2:] == [SpeechFinished(0, "failed", ""), WordHeard(1, HELLO)]
@@ -98,14 +98,14 @@ def test_a_failed_utterance_reports_the_text_up_to_its_last_word_played() -> Non
     tracker, seen = make_tracker()
     tracker.begin(Source("Hello there."), 0, 0.0)
     tracker.add_heard([HeardWord(0, HELLO)])
-    tracker.end("failed")
+    tracker.end(UtteranceOutcome.FAILED)
     tracker.finish()
     assert seen[2:] == [SpeechFinished(0, "failed", "Hello")]
 
 
 def test_an_utterance_without_audio_emits_nothing() -> None:
     tracker, seen = make_tracker()
-    tracker.end("failed")
+    tracker.end(UtteranceOutcome.FAILED)
     tracker.finish()
     assert seen == []
 
@@ -113,13 +113,13 @@ def test_an_utterance_without_audio_emits_nothing() -> None:
 def test_a_barge_in_reports_the_text_heard_and_drops_waiting_utterances() -> None:
     tracker, seen = make_tracker()
     tracker.begin(Source("Hello there, this is long."), 0, 0.0)
-    tracker.end("spoken")
+    tracker.end(UtteranceOutcome.SPOKEN)
     tracker.begin(Source("And this was never heard."), 1, 0.0)
     tracker.add_heard([HeardWord(0, HELLO)])
     discarded = tracker.discard(DiscardResult(0, 1500.0, (HELLO,), 5, 2.0), tracker.begun)
     assert discarded == SpeechDiscarded(0, 1500.0, "Hello", (HELLO,))
     assert seen[2:] == [WordHeard(0, HELLO), discarded]
-    tracker.end("discarded")
+    tracker.end(UtteranceOutcome.DISCARDED)
     tracker.finish()
     assert len(seen) == 4
 

@@ -21,9 +21,10 @@ from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls import api
 from vivavoce.gateway.calls.agents import SilentAgent
-from vivavoce.gateway.calls.call import Call, UtteranceOutcome
+from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.events import WordHeard
 from vivavoce.gateway.calls.registry import ActiveCall
+from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.settings import Settings
 from vivavoce.tts_engine.engine import Engine
@@ -47,8 +48,8 @@ class SilentLeg:
             self, self.call, kind="test", peer="nowhere"
         )
 
-    def tick(self, now: float) -> int:
-        return self.media.tick(now)
+    def tick(self, now: float) -> None:
+        self.media.tick(now)
 
     def fail(self, error: Exception) -> None:
         raise error

@@ -13,11 +13,12 @@ import numpy as np
 
 from shared.standin_backend import StandInBackend
 from vivavoce.adapters.media.media_servers import MediaServers
+from vivavoce.adapters.voice_activity import VoiceActivityDetector
 from vivavoce.gateway.calls.agents import Agent, SilentAgent
 from vivavoce.gateway.calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
-from vivavoce.gateway.calls.leg import CallServices, make_speech_detector
+from vivavoce.gateway.calls.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.tts_engine.engine import Engine
 
@@ -81,7 +82,7 @@ async def run_server(
     """Run an AudioSocket server; at the end no task and no stream may be left."""
     tasks_before = asyncio.all_tasks()
     async with await Engine.open(backend=StandInBackend(pitches_hz)) as engine:
-        media = MediaServers(media_processes, make_speech_detector)
+        media = MediaServers(media_processes, VoiceActivityDetector)
         await media.start()
         server = AudioSocketCallServer(
             media=media, services=CallServices(engine, CallRegistry(engine, max_calls=max_calls)),

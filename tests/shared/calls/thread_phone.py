@@ -27,7 +27,8 @@ class ThreadPhone:
         return sum(sounds for _, sounds in self.arrivals)
 
     def _read(self) -> None:
-        with self.sock.makefile("rb") as stream:
+        # A call that is ended at both sides at once may be reset.
+        with suppress(ConnectionResetError), self.sock.makefile("rb") as stream:
             while len(header := stream.read(3)) == 3:
                 kind, length = struct.unpack("!BH", header)
                 payload = stream.read(length)

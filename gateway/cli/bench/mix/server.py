@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ....calls.call import Call, UtteranceOutcome
+from ....calls.call import Call
+from ....calls.utterance_tracker import UtteranceOutcome
 from ....process_tuning import tune_process
 from ....serve import Gateway
 from ....settings import Settings

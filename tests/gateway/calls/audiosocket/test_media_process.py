@@ -105,7 +105,7 @@ def test_a_key_interrupts_the_keys_agent() -> None:
 
 def test_a_call_survives_the_death_of_its_media_process(caplog: pytest.LogCaptureFixture) -> None:
     async def talk(call: Call) -> None:
-        await call.speak("One two three four five six seven eight nine ten. " * 3)
+        await call.speak("One two three four five six seven eight nine ten. " * 6)
         await call.wait_played()
 
     async def scenario() -> None:
@@ -115,6 +115,7 @@ def test_a_call_survives_the_death_of_its_media_process(caplog: pytest.LogCaptur
         ):
             while level_dbfs((await peer.receive_packets(1))[0]) < -30:
                 pass
+            await server.until(lambda: server.metric("packets_total") > 0)  # of the first report
             os.kill(media_process(server), signal.SIGKILL)
             packets, got_hangup = await peer.receive_all()
             assert got_hangup

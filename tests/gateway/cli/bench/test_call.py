@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from vivavoce.gateway.calls.agents import llm_tokens
-from vivavoce.gateway.calls.call import Call, UtteranceOutcome
+from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.cli.bench import call, load_generator
 from vivavoce.gateway.cli.bench.call import (
     LoadResult,
