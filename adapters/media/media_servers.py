@@ -5,7 +5,7 @@
       RemoteMedia  <- messages ->  PhoneCall, one a call
 
 A media server that dies loses the speech that was queued there, 0.6 s by default. Its calls go on in a new
-one, because control keeps their sockets too.
+one, because control keeps their sockets too. A process that hangs is killed.
 """
 
 import asyncio
@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S: Final = 30.0
 _RETRY_DELAY_S: Final = 1.0
+# A media process that reports none of its calls for two checks is killed; each call is due once a second.
+_CHECK_PERIOD_S: Final = 2.0
+_MAX_SILENT_CHECKS: Final = 2
 _EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.socket_options
 
 
@@ -123,9 +126,14 @@ class _ServerHandle:
         self._link: MessageLink
         self._running: subprocess.Popen[bytes] | threading.Thread
         self._closing = False
+        self._was_heard = False  # since the last check
+        self._silent_checks = 0
+        self._check_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         self.ready.clear()
+        self._silent_checks = 0
+        self._check_later()
         own_end, other_end = socket.socketpair()
         self._link = MessageLink(own_end, self._receive, self._on_lost)
         self._running = self._servers.launch(other_end)
@@ -135,6 +143,8 @@ class _ServerHandle:
 
     async def aclose(self) -> None:
         self._closing = True
+        if self._check_timer is not None:
+            self._check_timer.cancel()
         self._link.close()
         await asyncio.to_thread(_wait_ended, self._running)
         for media in self.calls.values():
@@ -142,6 +152,7 @@ class _ServerHandle:
         self.calls.clear()
 
     def _receive(self, message: MediaMessage, _: int) -> None:
+        self._was_heard = True
         if isinstance(message, MediaReady):
             self.ready.set()
             return
@@ -152,6 +163,21 @@ class _ServerHandle:
             del self.calls[message.call]
             media.close()
         media.receive(message)
+
+    def _check_later(self) -> None:
+        if self._check_timer is not None:
+            self._check_timer.cancel()
+        self._check_timer = asyncio.get_running_loop().call_later(_CHECK_PERIOD_S, self._check)
+
+    def _check(self) -> None:
+        """Kill a process that hangs. Twice silent: after a stop of control, its messages are read late."""
+        is_silent = bool(self.calls) and not self._was_heard
+        self._silent_checks = self._silent_checks + 1 if is_silent else 0
+        self._was_heard = False
+        if self._silent_checks == _MAX_SILENT_CHECKS and isinstance(self._running, subprocess.Popen):
+            logger.error("The media server does not answer; it is killed")
+            self._running.kill()  # the link is lost then
+        self._check_later()
 
     def _on_lost(self) -> None:
         """Start again, and continue the calls there; one that could not even start is tried again later."""

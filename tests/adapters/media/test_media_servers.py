@@ -179,6 +179,22 @@ def test_a_call_goes_on_in_a_new_process_when_its_media_process_dies() -> None:
     asyncio.run(scenario())
 
 
+def test_a_call_goes_on_in_a_new_process_when_its_media_process_hangs() -> None:
+    async def scenario() -> None:
+        async with open_call(1) as (servers, media, record, phone):
+            await until(lambda: record.reports)
+            first = process_of(servers)
+            os.kill(first, signal.SIGSTOP)
+            await until(lambda: process_of(servers) != first)
+            media.push(chunk(0.2, "one"), 0)
+            media.finish()
+            await until(lambda: record.words == ["one"])
+            await until(lambda: phone.sounding() >= 9)
+            assert record.closed == []
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("processes", [0, 1], ids=["a thread", "a process"])
 def test_a_connection_that_cannot_be_served_ends_its_call_and_no_other(processes: int) -> None:
     async def scenario() -> None:
