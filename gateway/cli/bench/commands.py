@@ -20,6 +20,15 @@ def bench() -> None:
 _CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
 
 
+NEIGHBOUR = click.option(
+    "--neighbour",
+    type=click.FloatRange(0, 64),
+    default=0.0,
+    show_default=True,
+    help="Processor cores that another program takes meanwhile.",
+)
+
+
 @bench.command("call")
 @click.option(
     "--part",
@@ -34,20 +43,29 @@ _CALL_PARTS = ("ttfa", "load", "calls", "knee", "barge-in")
 @click.option("--speaking", type=click.IntRange(1), default=50, show_default=True, help="Calls under load.")
 @click.option("--calls", type=click.IntRange(1), default=100, show_default=True, help="Calls at once.")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Of a part.")
+@NEIGHBOUR
 @AS_JSON
 def bench_call(
-    parts: tuple[str, ...], utterances: int, speaking: int, calls: int, seconds: float, as_json: bool
+    parts: tuple[str, ...],
+    utterances: int,
+    speaking: int,
+    calls: int,
+    seconds: float,
+    neighbour: float,
+    as_json: bool,
 ) -> None:
     """Calls: time to first audio, calls at once, barge-in, memory."""
     from . import call
+    from .processes import run_neighbour
 
-    report = call.measure(
-        parts=[call.CallBenchPart(part) for part in parts] or call.DEFAULT_PARTS,
-        utterances=utterances,
-        speaking=speaking,
-        calls=calls,
-        seconds=seconds,
-    )
+    with run_neighbour(neighbour):
+        report = call.measure(
+            parts=[call.CallBenchPart(part) for part in parts] or call.DEFAULT_PARTS,
+            utterances=utterances,
+            speaking=speaking,
+            calls=calls,
+            seconds=seconds,
+        )
     print_report(report, as_json)
 
 
@@ -139,12 +157,16 @@ def bench_serve(
 @click.option("--streams-per-s", type=_RATE, default=1.0, show_default=True, help="API requests.")
 @click.option("--seconds", type=click.FloatRange(1), default=420.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
+@NEIGHBOUR
 @AS_JSON
-def bench_mix(as_json: bool, **load: Any) -> None:
+def bench_mix(neighbour: float, as_json: bool, **load: Any) -> None:
     """Calls and API streams at random: holes that listeners hear, memory, descriptors, tasks."""
     from .mix.measure import MixOptions, measure
+    from .processes import run_neighbour
 
-    print_report(measure(MixOptions(**load)), as_json)
+    with run_neighbour(neighbour):
+        report = measure(MixOptions(**load))
+    print_report(report, as_json)
 
 
 @bench.command("device")

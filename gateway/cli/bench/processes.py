@@ -23,6 +23,28 @@ _SERVE = (
     "sys.argv[1:1] = 'serve --http-port 0 --audiosocket-port 0 --agent none --log-level WARNING'.split(); "
     "main()"
 )
+# Computes for a share of every 10 ms, as long as the process that started it lives.
+_NEIGHBOUR = """
+import os, sys, time
+parent, share = os.getppid(), float(sys.argv[1])
+while os.getppid() == parent:
+    stop = time.monotonic() + 0.01 * share
+    while time.monotonic() < stop:
+        pass
+    time.sleep(0.01 * (1 - share))
+"""
+
+
+@contextlib.contextmanager
+def run_neighbour(cores: float) -> Iterator[None]:
+    """Use that many processor cores meanwhile, as another program on the machine would."""
+    with contextlib.ExitStack() as stack:
+        while cores > 0:
+            process = subprocess.Popen([sys.executable, "-c", _NEIGHBOUR, str(min(1.0, cores))])
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            cores -= 1
+        yield
 
 
 @contextlib.contextmanager

@@ -1,5 +1,8 @@
 """The bench of mixed load: its counters, and a short run of all three processes."""
 
+import os
+import time
+
 import pytest
 
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio, encode
@@ -11,6 +14,7 @@ from vivavoce.gateway.cli.bench.mix.measure import (
     slope_per_hour,
 )
 from vivavoce.gateway.cli.bench.mix.phones import MeasuredCall, MixedCallResult
+from vivavoce.gateway.cli.bench.processes import CpuUsage, process_tree, run_neighbour
 
 PACKET = encode(AudioSocketAudio(8_000, bytes(320)))
 
@@ -88,3 +92,15 @@ def test_a_short_run_reports_calls_streams_and_health() -> None:
     ):
         assert figures[name] > 0, name
     assert figures["calls ended by the gateway"] == figures["API streams that failed"] == 0
+
+
+def test_a_neighbour_takes_the_processor_that_was_asked_for_and_ends() -> None:
+    own = os.getpid()
+    before = set(process_tree(own))
+    with run_neighbour(1.25):
+        (first, second) = set(process_tree(own)) - before
+        time.sleep(2.0)
+        used_s = [CpuUsage.now(pid).processes_s for pid in (first, second)]
+    assert 0.3 < sum(used_s) <= 2.75  # less where the machine has no more
+    assert min(used_s) < 0.6 * max(used_s)
+    assert set(process_tree(own)) <= before
