@@ -15,6 +15,8 @@ from ..voice_registry import VoiceRegistry
 from ..web.app import Mount
 from ..web.openapi.document import OpenApiRoutes
 from ..web.request_log import RequestLog
+from .cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
+from .cartesia.socket_api import CARTESIA_SOCKET_OPERATION, CartesiaSocketApi
 from .dashscope.audio_store import AudioStore
 from .dashscope.http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
 from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
@@ -29,7 +31,12 @@ from .openai.voices_api import OpenAIVoicesApi
 from .speech_server import SpeechServer
 
 # In the OpenAPI document. The calls API mounts its socket itself; the document is of the whole server.
-WEBSOCKETS: Final = (NATIVE_STREAM_OPERATION, DASHSCOPE_SOCKET_OPERATION, CALL_SOCKET)
+WEBSOCKETS: Final = (
+    NATIVE_STREAM_OPERATION,
+    DASHSCOPE_SOCKET_OPERATION,
+    CARTESIA_SOCKET_OPERATION,
+    CALL_SOCKET,
+)
 
 
 class SpeechApis:
@@ -54,6 +61,8 @@ class SpeechApis:
         self.captioned_speech = CaptionedSpeechApi(self.openai)
         self.native_stream = NativeStreamApi(server, openai_voices)
         self.dashscope = DashScopeSocketApi(server, voices)
+        self.cartesia = CartesiaSocketApi(server, voices)
+        self.cartesia_http = CartesiaHttpApi(server, voices)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
@@ -64,17 +73,26 @@ class SpeechApis:
             self.captioned_speech,
             self.native_stream,
             self.dashscope,
+            self.cartesia,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
             Mount(self.openai.routes(), None, [OPENAI_ERROR_FORMAT]),
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
+            Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
             *(Mount(api.routes(), None) for api in apis),
         ]
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for the speech under way."""
-        apis = (self.openai, self.native_stream, self.dashscope, self.dashscope_http)
+        apis = (
+            self.openai,
+            self.native_stream,
+            self.dashscope,
+            self.dashscope_http,
+            self.cartesia,
+            self.cartesia_http,
+        )
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 
     async def aclose(self) -> None:

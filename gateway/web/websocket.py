@@ -1,7 +1,7 @@
 """WebSocket connections of the speech APIs: receiving, sending, speaking, idleness and the end.
 
     receive_messages  ->  on_message(data), on_idle()          one coroutine, notices a vanished client
-    start_speaking    ->  send_text, send_bytes, sender.send   one task while there is something to say
+    start_speaking    ->  send_text, send_bytes, sender.send   tasks while there is something to say
 
 A dialect derives its connection from ``WebSocketConnection`` and keeps its open connections in a
 ``WebSocketConnections``. Protocols, keys and voices are not in this module.
@@ -44,7 +44,7 @@ class WebSocketConnection(ABC):
         self._send_timeout_s = send_timeout_s
         self._write_lock = asyncio.Lock()
         self._receive_timeout: asyncio.Timeout | None = None  # of the receive under way
-        self._speaking_task: asyncio.Task[None] | None = None
+        self._speaking_tasks: set[asyncio.Task[None]] = set()
 
     # Overridden by a dialect
 
@@ -80,8 +80,8 @@ class WebSocketConnection(ABC):
 
     async def drain_and_close(self, within_s: float) -> None:
         """Wait at most within_s for the speech under way to end, then close with 1001."""
-        if self._speaking_task is not None:
-            await asyncio.wait({self._speaking_task}, timeout=within_s)
+        if self._speaking_tasks:
+            await asyncio.wait(self._speaking_tasks, timeout=within_s)
         await self.close(CLOSE_GOING_AWAY)
         await self.stop_speaking()
 
@@ -123,24 +123,26 @@ class WebSocketConnection(ABC):
 
     @property
     def is_speaking(self) -> bool:
-        """Whether a speaking task runs."""
-        return self._speaking_task is not None
+        """Whether any speaking task runs."""
+        return any(not task.done() for task in self._speaking_tasks)
 
     def start_speaking(self, speak: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Run ``speak`` beside the receiving coroutine; a client that takes nothing is closed."""
-        self._speaking_task = asyncio.create_task(self._run_speaking(speak))
-        return self._speaking_task
+        task = asyncio.create_task(self._run_speaking(speak))
+        self._speaking_tasks.add(task)
+        task.add_done_callback(self._speaking_tasks.discard)
+        return task
 
     async def wait_spoken(self) -> None:
-        """Wait until the speaking task has ended."""
-        if self._speaking_task is not None:
-            await asyncio.wait({self._speaking_task})
+        """Wait until the speaking tasks have ended."""
+        if self._speaking_tasks:
+            await asyncio.wait(self._speaking_tasks)
 
     async def stop_speaking(self) -> None:
         """Drop what has not been sent; the engine is free when this returns."""
-        if self._speaking_task is not None:
-            self._speaking_task.cancel()
-            await self.wait_spoken()
+        for task in self._speaking_tasks:
+            task.cancel()
+        await self.wait_spoken()
 
     async def error_of(self, work: Awaitable[None], name: str) -> Exception | None:
         """Await ``work`` and return its error, None if there is none.
@@ -179,8 +181,6 @@ class WebSocketConnection(ABC):
             await speak()
         except (WebSocketDisconnect, TimeoutError):
             await self.close(CLOSE_TOO_SLOW)
-        finally:
-            self._speaking_task = None
 
 
 class WebSocketConnections:

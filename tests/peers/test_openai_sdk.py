@@ -1,86 +1,32 @@
 """Unmodified clients of OpenAI's API with only the base URL changed, and schemathesis on documented routes.
 
 The clients are OpenAI's SDKs for Python and Node, LiveKit's plugin and Pipecat's service. schemathesis sends
-requests that the OpenAPI document allows and forbids, and checks the answers against it. Each runs in an
-environment of its own, which is created once in .venv-peers, sees the packages of .venv and contains only
-those that differ. Without a network the environment cannot be created, and the test is skipped.
+requests that the OpenAPI document allows and forbids, and checks the answers against it.
 """
 
-import json
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from shared.client_programs import ENVIRONMENTS, TIMEOUT_S, node_with, python_with, run_client, run_gateway
+
 PROGRAMS = Path(__file__).with_name("openai")
-ENVIRONMENTS = ROOT / ".venv-peers"
-TIMEOUT_S = 300.0
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    command = [sys.executable, str(PROGRAMS / "server.py"), str(tmp_path_factory.mktemp("gateway"))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())
-        process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0
+    with run_gateway(tmp_path_factory.mktemp("gateway")) as addresses:
+        yield addresses
 
 
 @pytest.fixture
 def server(gateway: dict[str, str]) -> tuple[str, str, str]:
     return gateway["url"], gateway["key"], gateway["poor_key"]
-
-
-def python_with(requirement: str) -> str:
-    """Return a Python with the requirement and all packages of this one."""
-    folder = ENVIRONMENTS / requirement.replace("==", "-")
-    python = folder / "bin" / "python"
-    done_mark = folder / ".made"
-    if not done_mark.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
-        program = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        packages = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout
-        site_line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-        Path(packages.strip(), "beside.pth").write_text(site_line)
-        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
-        install([*pip, "install", "--progress-bar", "off", requirement])
-        done_mark.touch()
-    return str(python)
-
-
-def node_with(package: str, place: Path) -> str:
-    """Install the package for Node in a folder; returns the command."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("Node is not installed")
-    if not (place / "node_modules" / ".made").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "package.json").write_text('{"private": true}')
-        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", package]
-        install(npm, cwd=place)
-        (place / "node_modules" / ".made").touch()
-    return "node"
-
-
-def install(command: list[str], cwd: Path | None = None) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
-    if done.returncode:
-        pytest.skip(f"{command[-1]} cannot be installed; is there a network? {done.stderr[-300:]}")
-
-
-def run_client(command: list[str], server: tuple[str, str, str]) -> dict[str, Any]:
-    """Return what the program prints; fails with its traceback."""
-    done = subprocess.run([*command, *server], capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert done.returncode == 0, done.stderr[-4_000:]
-    cases: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return cases
 
 
 @pytest.mark.parametrize(("version", "cases"), [("1.109.1", 13), ("3.54.0", 14)])

@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
+from vivavoce.gateway.apis.cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
+from vivavoce.gateway.apis.cartesia.socket_api import CartesiaSocketApi
 from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.openai.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
@@ -94,6 +96,7 @@ class ServedApis:
     app: FastAPI
     api: OpenAISpeechApi
     sockets: NativeStreamApi
+    cartesia: CartesiaSocketApi
     voices: VoiceRegistry
     backend: CountingBackend
     client: httpx.AsyncClient
@@ -141,10 +144,12 @@ async def _serve_apis(
         resolver = OpenAIVoiceResolver(voices, UrlGuard(policy), ModelNames(models))
         api = OpenAISpeechApi(server, resolver)
         sockets = NativeStreamApi(server, resolver, idle_s)
+        cartesia = CartesiaSocketApi(server, voices)
         mounts = [
             Mount(each.routes(), None)
-            for each in (api, sockets, OpenAIVoicesApi(access, voices), OpenApiRoutes())
+            for each in (api, sockets, cartesia, OpenAIVoicesApi(access, voices), OpenApiRoutes())
         ]
+        mounts.append(Mount(CartesiaHttpApi(server, voices).routes(), None, CARTESIA_ERROR_FORMATS))
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,
@@ -155,7 +160,7 @@ async def _serve_apis(
             serving(app) as url,
             httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
         ):
-            yield ServedApis(app, api, sockets, voices, backend, client)
+            yield ServedApis(app, api, sockets, cartesia, voices, backend, client)
         voices.close()
 
 

@@ -124,13 +124,16 @@ def test_a_request_has_the_limits_that_it_is_validated_with() -> None:
     assert SCHEMAS["CreateVoiceForm"]["required"] == ["audio_sample", "name", "consent"]
 
 
+SPEECH_PATHS = ("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices")
+
+
 def test_a_missing_key_and_a_missing_scope_are_refused_as_documented(tmp_path: Path) -> None:
     keys = KeysFile(tmp_path / "keys.json")
     speaker, caller = (keys.add("poor", (scope,), KeyLimits()) for scope in (Scope.SPEAK, Scope.CALLS))
 
     async def request(client: httpx.AsyncClient, method: str, path: str, operation: dict[str, Any]) -> None:
         url = re.sub(r"{\w+}", "x", path)
-        lacking = caller if path.startswith(("/v1/audio", "/v1/models", "/api/v1", "/dev")) else speaker
+        lacking = caller if path.startswith(SPEECH_PATHS) else speaker
         is_public = operation.get("security") == []
         for status, headers in ((401, {}), (403, {"authorization": f"Bearer {lacking}"})):
             answer = await client.request(method, url, headers=headers)

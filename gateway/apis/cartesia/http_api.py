@@ -1,0 +1,321 @@
+"""Cartesia's HTTP endpoints: ``POST /tts/bytes``, ``POST /tts/sse``, ``GET /voices`` and ``/voices/{id}``."""
+
+import math
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import Final
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ....tts_engine.chunk import SAMPLE_RATE
+from ....tts_engine.errors import UnknownVoice, VivavoceError
+from ...access.access_control import Grant
+from ...access.keys import Scope
+from ...voice_registry import ListedVoice, VoiceRegistry
+from ...web.openapi.operations import (
+    ACCESS_ERRORS,
+    BINARY_CONTENT,
+    BODY_TOO_LONG,
+    EVENT_STREAM,
+    SPEECH_ERRORS,
+    error_responses,
+    event_stream,
+    json_body,
+    json_response,
+    operation,
+)
+from ...web.request_body import with_bounded_body
+from ...web.request_log import RequestRecord
+from ...web.streamed_body import cancel_on_disconnect
+from ...web.unmatched import ErrorFormat
+from ..speech import EncodedChunk, open_encoded_stream
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
+from ..speech_server import SpeechServer
+from .errors import CartesiaBodyTooLong, InvalidCartesiaRequest, to_cartesia_error
+from .models import (
+    MAX_BODY_BYTES,
+    AudioChunkMessage,
+    CartesiaAnswer,
+    CartesiaErrorBody,
+    CartesiaErrorMessage,
+    CartesiaSpeechRequest,
+    CartesiaVoice,
+    CartesiaVoiceList,
+    DoneMessage,
+    TimestampsMessage,
+    VoiceListQuery,
+    WordTimestamps,
+    parse_request,
+)
+from .output_format import CartesiaEncoding, make_encoding
+from .request_mapping import make_synthesis_options, resolve_cartesia_voice
+
+_API: Final = "cartesia"  # in the log and the metrics
+_ERRORS: Final = error_responses(
+    CartesiaErrorBody,
+    ACCESS_ERRORS,
+    {400: "A field is invalid.", 404: "No such voice."},
+    BODY_TOO_LONG,
+    SPEECH_ERRORS,
+)
+_BYTES: Final = operation(
+    "cartesiaSpeech",
+    "Speak a transcript: Cartesia's request.",
+    {
+        200: {
+            "description": "Audio, while it is made.",
+            "headers": UNREAD_HEADER_SCHEMA,
+            "content": dict.fromkeys(("application/octet-stream", "audio/wav", "audio/mpeg"), BINARY_CONTENT),
+        }
+    },
+    _ERRORS,
+    body=json_body(CartesiaSpeechRequest),
+)
+_EVENTS: Final = operation(
+    "cartesiaSpeechEvents",
+    "Speak a transcript as server-sent events: Cartesia's request.",
+    {
+        200: {
+            "description": "Audio in base64, and the times of words.",
+            "headers": UNREAD_HEADER_SCHEMA,
+            "content": event_stream(AudioChunkMessage, TimestampsMessage, DoneMessage, CartesiaErrorMessage),
+        }
+    },
+    _ERRORS,
+    body=json_body(CartesiaSpeechRequest),
+)
+
+
+def _query(name: str, description: str, kind: str = "string") -> dict[str, object]:
+    return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
+
+
+_VOICES: Final = operation(
+    "cartesiaVoices",
+    "List the voices, as Cartesia does.",
+    json_response(CartesiaVoiceList),
+    error_responses(
+        CartesiaErrorBody, ACCESS_ERRORS, {400: "A parameter is invalid.", 404: "No such voice."}
+    ),
+    other_parameters=[
+        _query("limit", "Voices of a page, 1 to 100; 10 by default.", "integer"),
+        _query("starting_after", "Id of the last voice of the page before."),
+        _query("ending_before", "Id of the first voice of the page after."),
+        _query("q", "Text in the name, the description or the id."),
+    ],
+)
+_VOICE: Final = operation(
+    "cartesiaVoice",
+    "Describe a voice, as Cartesia does.",
+    json_response(CartesiaVoice),
+    error_responses(CartesiaErrorBody, ACCESS_ERRORS, {404: "No such voice."}),
+    path_parameters=("voice_id",),
+)
+
+
+class CartesiaHttpApi:
+    """The endpoints of one server; belongs to its event loop."""
+
+    def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
+        self.server = server
+        self.voices = voices
+        self.active_responses = ActiveResponses()
+        self._started_at = datetime.now(UTC)
+
+    def routes(self) -> APIRouter:
+        """Return the routes, which check keys themselves."""
+        router = APIRouter()
+        router.add_api_route("/tts/bytes", self._speak, methods=["POST"], **_BYTES)
+        router.add_api_route("/tts/sse", self._speak_events, methods=["POST"], **_EVENTS)
+        router.add_api_route("/voices", self._list_voices, methods=["GET"], **_VOICES)
+        router.add_api_route("/voices/{voice_id}", self._describe_voice, methods=["GET"], **_VOICE)
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new requests and wait at most within_s for those under way."""
+        self.server.start_draining()
+        await self.active_responses.wait_finished(within_s)
+
+    async def _speak(self, request: Request) -> Response:
+        return _CartesiaSpeechResponse(self, request)
+
+    async def _speak_events(self, request: Request) -> Response:
+        return _CartesiaSpeechEvents(self, request)
+
+    async def _list_voices(self, request: Request) -> Response:
+        try:
+            grant = self.server.access.list_grant(request.headers)
+            query = VoiceListQuery.of(request.query_params)
+            voices = [self._describe(voice, grant) for voice in self._usable(grant)]
+            return _json(query.page_of(voices))
+        except VivavoceError as error:
+            return error_response(error, _new_request_id())
+
+    async def _describe_voice(self, request: Request) -> Response:
+        voice_id = request.path_params["voice_id"]
+        try:
+            grant = self.server.access.list_grant(request.headers)
+            for voice in self._usable(grant):
+                if voice.id == voice_id:
+                    return _json(self._describe(voice, grant))
+            raise UnknownVoice(f"there is no voice {voice_id!r}")
+        except VivavoceError as error:
+            return error_response(error, _new_request_id())
+
+    def _usable(self, grant: Grant | None) -> tuple[ListedVoice, ...]:
+        if grant is None:
+            return self.voices.bundle_voices()
+        grant.require(Scope.SPEAK)
+        return self.voices.usable_voices(grant)
+
+    def _describe(self, voice: ListedVoice, grant: Grant | None) -> CartesiaVoice:
+        stored = voice.stored
+        created_at = self._started_at if stored is None else datetime.fromtimestamp(stored.created_at, UTC)
+        return CartesiaVoice(
+            id=voice.id,
+            name=voice.name,
+            description=voice.description,
+            language=voice.language,
+            is_owner=stored is not None and grant is not None and stored.about.owner == grant.key_id,
+            is_public=stored is None,
+            access="public" if stored is None else "private",
+            created_at=created_at.isoformat(timespec="seconds"),
+        )
+
+
+class _CartesiaSpeechResponse(SpeechResponse):
+    """Audio as it is made."""
+
+    def __init__(self, api: CartesiaHttpApi, request: Request) -> None:
+        request_id = _new_request_id()
+        super().__init__(api.active_responses, request, request_id, {"cartesia-request-id": request_id})
+        self.api = api
+
+    async def respond(self) -> Response | None:
+        server = self.api.server
+        grant = server.authorize_request(self.request.headers)
+        too_long = CartesiaBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
+        body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
+        speech = parse_request(CartesiaSpeechRequest, body)
+        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
+            record.count_text(len(speech.transcript))
+            return await cancel_on_disconnect(self.request.receive, self._speak(speech, grant, record))
+
+    def error_response(self, error: Exception) -> Response:
+        return error_response(error, self.request_id)
+
+    async def _speak(self, speech: CartesiaSpeechRequest, grant: Grant, record: RequestRecord) -> None:
+        server, encoding = self.api.server, make_encoding(speech.output_format)
+        record.voice = resolve_cartesia_voice(self.api.voices, speech.voice_id, grant)
+        options = make_synthesis_options(speech, record.voice, encoding)
+        self.begin(speech, encoding)
+        grant.charge_characters(len(speech.transcript))  # last: a request for an unknown voice is free
+        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+            utterance.push_text(speech.transcript)
+            utterance.end_input()
+            self.report_unread(utterance.unread_characters)
+            async for chunk in utterance:
+                await self.write(speech, encoding, chunk)
+                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
+        await self.end(speech)
+
+    def begin(self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding) -> None:
+        """Set the headers."""
+        self.stream_headers["content-type"] = encoding.content_type
+        self.body_stream.bytes_per_s = encoding.bytes_per_s
+        self._header = encoding.header
+
+    async def write(
+        self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding, chunk: EncodedChunk
+    ) -> None:
+        """Send a piece of speech."""
+        if chunk.audio:  # else the encoder withholds it
+            header, self._header = self._header, b""
+            await self.body_stream.write(header + encoding.convert(chunk.audio))
+
+    async def end(self, speech: CartesiaSpeechRequest) -> None:
+        """Complete the body."""
+        await self.body_stream.end()
+
+
+class _CartesiaSpeechEvents(_CartesiaSpeechResponse):
+    """Audio and the times of words in server-sent events."""
+
+    def begin(self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding) -> None:
+        """Set the headers; raises InvalidCartesiaRequest unless the audio is raw."""
+        if speech.output_format.container != "raw":
+            raise InvalidCartesiaRequest("output_format.container: events carry 'raw' audio only")
+        self.stream_headers["content-type"] = EVENT_STREAM
+        self.body_stream.bytes_per_s = math.ceil(4 / 3 * encoding.bytes_per_s)
+
+    async def write(
+        self, speech: CartesiaSpeechRequest, encoding: CartesiaEncoding, chunk: EncodedChunk
+    ) -> None:
+        """Send a piece of speech."""
+        if chunk.words and speech.add_timestamps:
+            words = WordTimestamps.of(chunk.words, speech.transcript)
+            await self._send(TimestampsMessage(context_id=speech.context_id, word_timestamps=words))
+        if chunk.audio:
+            data = b64encode(encoding.convert(chunk.audio)).decode("ascii")
+            await self._send(AudioChunkMessage(context_id=speech.context_id, data=data, step_time=0.0))
+
+    async def end(self, speech: CartesiaSpeechRequest) -> None:
+        """Send the last event."""
+        await self._send(DoneMessage(context_id=speech.context_id))
+        await super().end(speech)
+
+    async def end_with_error(self, error: Exception) -> None:
+        body = error_body(error, self.request_id)
+        await self._send(CartesiaErrorMessage(**body.model_dump()))
+        await self.body_stream.end()
+
+    async def _send(self, message: CartesiaAnswer) -> None:
+        await self.body_stream.write(message.encode_event())
+
+
+def error_body(error: Exception, request_id: str) -> CartesiaErrorBody:
+    """Return the JSON body of an error."""
+    described = to_cartesia_error(error)
+    return CartesiaErrorBody(
+        error_code=described.code,
+        title=described.title,
+        message=described.message,
+        request_id=request_id,
+        status_code=described.status,
+    )
+
+
+def error_response(error: Exception, request_id: str) -> JSONResponse:
+    """Return the answer to an error."""
+    retry_after_s = to_cartesia_error(error).retry_after_s
+    headers = {} if retry_after_s is None else {"retry-after": str(math.ceil(retry_after_s))}
+    body = error_body(error, request_id)
+    if body.status_code == 413:
+        headers["connection"] = "close"  # the rest of the body is not read
+    return JSONResponse(body.model_dump(), body.status_code, headers)
+
+
+def _unmatched_error_body(status: int, message: str) -> CartesiaErrorBody:
+    return CartesiaErrorBody(
+        error_code="not_found" if status == 404 else "method_not_allowed",
+        title="No such endpoint",
+        message=message,
+        request_id=_new_request_id(),
+        status_code=status,
+    )
+
+
+CARTESIA_ERROR_FORMATS: Final = (
+    ErrorFormat("/tts", _unmatched_error_body),
+    ErrorFormat("/voices", _unmatched_error_body),
+)
+
+
+def _json(model: CartesiaVoice | CartesiaVoiceList) -> JSONResponse:
+    return JSONResponse(model.model_dump())
+
+
+def _new_request_id() -> str:
+    return f"req_{uuid4().hex}"

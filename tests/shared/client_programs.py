@@ -1,0 +1,77 @@
+"""Client programs of other projects, each run in an environment of its own against a gateway.
+
+An environment is created once in .venv-peers, sees the packages of .venv and contains only those that differ.
+Without a network it cannot be created, and the test is skipped.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENTS = ROOT / ".venv-peers"
+TIMEOUT_S = 300.0
+_SERVER = ROOT / "tests" / "peers" / "openai" / "server.py"
+
+
+@contextmanager
+def run_gateway(folder: Path) -> Iterator[dict[str, str]]:
+    """Run a gateway with keys over the stand-in backend; yield its URL and its keys."""
+    command = [sys.executable, str(_SERVER), str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())
+        process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+
+
+def python_with(requirement: str) -> str:
+    """Return a Python with the requirement and all packages of this one."""
+    folder = ENVIRONMENTS / requirement.replace("==", "-")
+    python = folder / "bin" / "python"
+    done_mark = folder / ".made"
+    if not done_mark.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
+        program = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        packages = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout
+        site_line = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+        Path(packages.strip(), "beside.pth").write_text(site_line)
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
+        install([*pip, "install", "--progress-bar", "off", requirement])
+        done_mark.touch()
+    return str(python)
+
+
+def node_with(package: str, place: Path) -> str:
+    """Install the package for Node in a folder; returns the command."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        pytest.skip("Node is not installed")
+    if not (place / "node_modules" / ".made").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "package.json").write_text('{"private": true}')
+        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", package]
+        install(npm, cwd=place)
+        (place / "node_modules" / ".made").touch()
+    return "node"
+
+
+def install(command: list[str], cwd: Path | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=600)
+    if done.returncode:
+        pytest.skip(f"{command[-1]} cannot be installed; is there a network? {done.stderr[-300:]}")
+
+
+def run_client(command: list[str], server: tuple[str, str, str]) -> dict[str, Any]:
+    """Return what the program prints; fails with its traceback."""
+    done = subprocess.run([*command, *server], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr[-4_000:]
+    cases: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return cases
