@@ -338,7 +338,9 @@ def _make_openai_policy(settings: Settings, voices: VoiceRegistry) -> OpenAIPoli
 
 
 async def _open_engine(settings: Settings) -> Engine:
-    config = EngineConfig(scheduler=SchedulerPolicy(max_streams=settings.max_streams))
+    config = EngineConfig(
+        scheduler=SchedulerPolicy(max_streams=settings.max_streams), reading=settings.reading_style
+    )
     process = ProcessPolicy(niceness=RENDERING_NICENESS) if settings.engine_process else None
     engine = await Engine.open(
         settings.bundle,

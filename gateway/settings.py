@@ -29,6 +29,7 @@ from pydantic_settings import (
 
 from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
 from ..tts_engine.errors import BadRequest, VivavoceError
+from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 from .browser.ice_servers import IceServerSetting
 
 ENVIRONMENT_PREFIX = "VIVAVOCE_"
@@ -158,6 +159,19 @@ class Settings(BaseSettings):
     engine_process: Annotated[bool, Field(description="true or false")] = False
     speed: Annotated[_FiniteFloat, Field(ge=0.5, le=2.0, description="a factor from 0.5 to 2.0")] = 1.0
 
+    # English numbers
+
+    locale: Annotated[
+        Literal["en-US", "en-CA", "en-GB", "en-IE", "en-AU", "en-NZ", "en-ZA", "en-IN"],
+        Field(description="en-US, en-CA, en-GB, en-IE, en-AU, en-NZ, en-ZA or en-IN"),
+    ] = "en-US"  # the accent of the packaged voice
+    # None: as usual in the locale.
+    date_order: Annotated[
+        Literal["month-first", "day-first"] | None, Field(description="month-first or day-first")
+    ] = None
+    zero: Annotated[Literal["zero", "oh"] | None, Field(description="zero or oh")] = None
+    digit_pairs: Annotated[bool, Field(description="true or false")] = False
+
     # Limits
 
     # Hz. Every Asterisk accepts 8000; an older one ends a call at 24000.
@@ -242,6 +256,16 @@ class Settings(BaseSettings):
     log_file: Annotated[Path | None, Field(description="a file; it is rotated at 10 MB")] = (
         None  # standard error, which supervisors keep
     )
+
+    @property
+    def reading_style(self) -> ReadingStyle:
+        """The conventions of the locale, unless a setting of its own says otherwise."""
+        style = READING_STYLES[self.locale]
+        return ReadingStyle(
+            day_first=style.day_first if self.date_order is None else self.date_order == "day-first",
+            zero=self.zero or style.zero,
+            digit_pairs=self.digit_pairs,
+        )
 
     @classmethod
     def settings_customise_sources(

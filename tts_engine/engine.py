@@ -27,6 +27,7 @@ from .backends.loading import load_backend
 from .chunk import SAMPLE_RATE
 from .errors import BadRequest, Overloaded
 from .metrics import Metrics
+from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .scheduler import ComputeCost, SchedulerPolicy, admit, schedule
 from .session import Session
 from .stream import Stream
@@ -43,10 +44,11 @@ _UNREAD_WARNING_INTERVAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Settings of an engine. max_characters: of text in one stream."""
+    """Settings of an engine. max_characters: of text in one stream. reading: of English numbers."""
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)
     max_characters: int = 200_000
+    reading: ReadingStyle = DEFAULT_READING_STYLE
 
 
 class Engine:
@@ -186,7 +188,12 @@ class Engine:
         found_voice = self.voices.get(voice)
         delivery = replace(delivery, language=delivery.language or found_voice.language)
         return SlotRequest(
-            found_voice.id, speed, seed, delivery, speaker_profile=self.voices.speaker_profile(found_voice.id)
+            found_voice.id,
+            speed,
+            seed,
+            delivery,
+            self._config.reading,
+            speaker_profile=self.voices.speaker_profile(found_voice.id),
         )
 
     def _open_stream(self, request: SlotRequest) -> Stream:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
 from .reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, EnglishClauseNormalizer, normalize
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer
+from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.unicode_scripts import ReadableScripts, full_stop_after, join_words
 
 __all__ = [
@@ -62,6 +63,7 @@ class Segmenter:
 
     Args:
         reader: normalizes the text; None for English.
+        style: of English numbers.
         scripts: those that the voice can read. Words in others are left out and counted.
 
     Attributes:
@@ -74,13 +76,14 @@ class Segmenter:
         policy: SegmentPolicy = SegmentPolicy(),
         reader: TextNormalizer | None = None,
         scripts: ReadableScripts = ENGLISH_VOICE_SCRIPTS,
+        style: ReadingStyle = DEFAULT_READING_STYLE,
     ) -> None:
         self.has_words = False
         self.unread_characters = 0
         self._scripts = scripts
         self._policy = policy
         self._reader = reader or TextNormalizer(
-            EnglishClauseNormalizer(policy.max_characters), policy.max_characters
+            EnglishClauseNormalizer(policy.max_characters, style), policy.max_characters
         )
         self._pending_words: list[SpokenWord] = []
         self._start = 0  # of the next segment, in characters of the text pushed

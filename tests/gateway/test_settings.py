@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from vivavoce.adapters.ice_settings import IceServer, MediaPorts
 from vivavoce.gateway.settings import Settings, SettingsError, load_settings
+from vivavoce.tts_engine.reading.reading_style import ReadingStyle
 
 
 def write_config(folder: Path, toml: str) -> Path:
@@ -233,3 +234,18 @@ def test_a_range_of_ports_is_first_to_last_within_the_unprivileged_ones(ports: s
         SettingsError, match=r"^webrtc_ports .*; allowed is a range of UDP ports within 1024-"
     ):
         load_settings(None, {"webrtc_ports": ports})
+
+
+@pytest.mark.parametrize(
+    ("toml", "style"),
+    [
+        ("", ReadingStyle()),
+        ('locale = "en-GB"', ReadingStyle(day_first=True, zero="oh")),
+        ('locale = "en-GB"\nzero = "zero"\ndate_order = "month-first"', ReadingStyle()),
+        ('date_order = "day-first"\ndigit_pairs = true', ReadingStyle(day_first=True, digit_pairs=True)),
+    ],
+)
+def test_a_locale_gives_the_reading_style_that_single_settings_override(
+    toml: str, style: ReadingStyle, tmp_path: Path
+) -> None:
+    assert load_settings(write_config(tmp_path, toml)).reading_style == style

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..chunk import Word
+from ..reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voices
 
@@ -53,6 +54,7 @@ class SlotRequest:
     speed: float  # 0.5 to 2.0; 1.0 is the voice's own pace
     seed: int  # of the session's random generators
     delivery: Delivery = Delivery()
+    reading: ReadingStyle = DEFAULT_READING_STYLE  # of a voice that takes English words
     source_speech_ids: tuple[int, ...] | None = None  # ``Voices.tokenize_speech``, to convert instead of text
     speaker_profile: object = None  # ``Voices.speaker_profile``, read before the engine's lock is taken
 

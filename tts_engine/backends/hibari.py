@@ -66,7 +66,7 @@ class HibariBackend:
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""
-        return Segmenter()
+        return Segmenter(style=request.reading)
 
     def open_slot(self, request: SlotRequest) -> int:
         """Open a slot."""

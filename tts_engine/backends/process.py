@@ -76,7 +76,7 @@ class StaticFrontEnd:
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""
-        return Segmenter()
+        return Segmenter(style=request.reading)
 
     def prepare_request(self, request: SlotRequest) -> SlotRequest:
         """The request itself."""

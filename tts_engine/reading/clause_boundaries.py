@@ -86,6 +86,9 @@ class BoundaryRules:
     words_after_time: frozenset[str] = frozenset()  # continue the sentence after one of these
     sentence_starters: frozenset[str] = frozenset()  # begin a sentence after "U.S." and its like
     sentence_words: frozenset[str] = frozenset()  # numbered abbreviations that are sentences too: "No."
+    numbered_nouns: frozenset[str] = frozenset()  # before these abbreviations: "policy no. A-113"
+    range_start: re.Pattern[str] | None = None  # what a dash after it joins to the end of a range: "Monday"
+    unit_stop: re.Pattern[str] | None = None  # unit that is a word too, with its number: "6 in"
 
 
 def next_boundary(view: str, begin: int, boundary_rules: BoundaryRules, *, final: bool) -> BoundarySearch:
@@ -109,7 +112,7 @@ def _decide(view: str, at: int, final: bool, rules: BoundaryRules) -> ClauseBoun
         case ".":
             return _decide_full_stop(view, at, final, rules)
         case "-" | "–":
-            return _decide_dash(view, at, final)
+            return _decide_dash(view, at, final, rules)
         case "!" | "?":
             return _decide_mark(view, at, final, BoundaryKind.SENTENCE, rules)
         case "。" | "！" | "？":
@@ -119,7 +122,7 @@ def _decide(view: str, at: int, final: bool, rules: BoundaryRules) -> ClauseBoun
         case "：":
             return _decide_wide_colon(view, at, final)
         case "—" if view[max(at - 1, 0)] in " —":
-            return _decide_dash(view, at, final)
+            return _decide_dash(view, at, final, rules)
         case _:
             return _decide_mark(view, at, final, BoundaryKind.CLAUSE, rules)
 
@@ -158,7 +161,9 @@ def _decide_full_stop(view: str, at: int, final: bool, rules: BoundaryRules) -> 
         return _decide_ellipsis(view, end, final)
     token = view[_token_start(view, at) : at]
     word = _bare_word(token)
-    kind = _abbreviation_kind(word, rules)
+    kind = _abbreviation_kind(word, rules) or _abbreviation_kind(word.rpartition("/")[2], rules)
+    if rules.unit_stop is not None and rules.unit_stop.search(view, 0, at):
+        kind = AbbreviationKind.MAY_END_SENTENCE
     if kind is None and _is_ordinary_word(token, word):
         return ClauseBoundary(end, BoundaryKind.SENTENCE)
     following = _next_visible(view, end)
@@ -215,6 +220,8 @@ def _is_safe_after_stop(
         case AbbreviationKind.TITLE | AbbreviationKind.MID_SENTENCE:
             return False
         case AbbreviationKind.NUMBERED:
+            if _word_before(view, _token_start(view, at)) in rules.numbered_nouns:
+                return False
             return word in rules.sentence_words and following.isalpha()
         case AbbreviationKind.MAY_END_SENTENCE:
             return begins_sentence
@@ -270,10 +277,12 @@ def _is_safe_after_mark(view: str, at: int, token: str, following: str, rules: B
     return rules.month_day is None or not rules.month_day.search(view, 0, at)
 
 
-def _decide_dash(view: str, at: int, final: bool) -> ClauseBoundary | NoBoundary:
+def _decide_dash(view: str, at: int, final: bool, rules: BoundaryRules) -> ClauseBoundary | NoBoundary:
     """A dash between blanks is a pause unless it stands between numbers or begins a line."""
     before = view[:at].rstrip(" —") if view[max(at - 1, 0)] in " —" else ""
     if not before or before[-1] == "\n":
+        return NoBoundary.UNSAFE
+    if rules.range_start is not None and rules.range_start.search(before):
         return NoBoundary.UNSAFE
     following = _next_visible(view, at + 1, skipped=" —-–")
     if following == len(view):
@@ -292,6 +301,12 @@ def _inside_link(view: str, at: int) -> bool:
 
 def _bare_word(token: str) -> str:
     return token.lstrip(_OPENING_MARKS).rstrip(_WORD_CLOSERS)
+
+
+def _word_before(view: str, at: int) -> str:
+    """Return the word that ends before ``at``, in lower case."""
+    before = view[:at].rstrip(" ")
+    return _bare_word(before[_token_start(before, len(before)) :]).lower()
 
 
 def _token_start(view: str, at: int) -> int:

@@ -45,6 +45,7 @@ FOLDED_CHARACTERS = {
     "℉": "°F",
     "￥": "¥",
     "￡": "£",
+    "µ": "μ",  # the micro sign becomes the Greek letter
 }
 _KEPT_SYMBOLS = "°©§±×÷≈≤≥→"
 # Other, not assigned, private use, surrogates and enclosing marks have no sound.

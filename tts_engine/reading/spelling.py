@@ -49,6 +49,10 @@ class Speller:
     comma: str = ","  # mark of the pause between groups
     pairs_digits: bool = False  # groups of two digits are read as numbers
 
+    def digit_name(self, scan: ScanState, digit: str) -> str:
+        """Return the word of ``digit``."""
+        return self.digit(digit)
+
     def letter_name(self, scan: ScanState, letter: str) -> str:
         """Return what makes a voice say the name of ``letter``."""
         return letter
@@ -64,7 +68,7 @@ class Speller:
         for at in range(start, stop):
             character = scan.view[at]
             if character.isdigit():
-                scan.emit(self.digit(character), at, at + 1)
+                scan.emit(self.digit_name(scan, character), at, at + 1)
             elif character.isalpha():
                 scan.emit(self.letter_name(scan, character), at, at + 1)
             elif character == "." and scan.words and scan.words[-1].stop == at:
@@ -76,10 +80,14 @@ class Speller:
         ``sizes``: of the groups, which add up to the length of the range; by default ``digit_group_sizes``.
         """
         for size in sizes or digit_group_sizes(stop - start):
-            self.spell(scan, start, start + size)
+            self.spell_group(scan, start, start + size)
             start += size
             if start < stop:
                 scan.punctuate(self.comma)
+
+    def spell_group(self, scan: ScanState, start: int, stop: int) -> None:
+        """Spell one group of a code."""
+        self.spell(scan, start, stop)
 
     def read_digits(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read a code of digits in groups."""

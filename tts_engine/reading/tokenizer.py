@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .reading_context import ReadingContext
+from .reading_style import DEFAULT_READING_STYLE, ReadingStyle
 
 # Vowel signs and accents that a script writes as separate characters after a letter.
 _COMBINING_MARKS = (
@@ -53,13 +54,15 @@ def punctuate(words: Sequence[DraftWord], mark: str) -> None:
 class ScanState:
     """State of one scan over ``view``, a stretch of folded text.
 
-    ``respells``: whether words that spelling rules mispronounce are written as they sound.
+    ``respells``: whether words that spelling rules mispronounce are written as they sound. ``style``: for
+    English.
     """
 
     view: str
     context: ReadingContext
     words: list[DraftWord] = field(default_factory=list)
     respells: bool = True
+    style: ReadingStyle = DEFAULT_READING_STYLE
 
     def emit(self, words: str, start: int, stop: int) -> None:
         """Append the blank-separated ``words``, all of which stand for characters ``start`` to ``stop``."""

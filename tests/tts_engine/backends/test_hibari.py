@@ -16,9 +16,10 @@ from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.hibari import voice as hibari_voice
 from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
-from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import UnreadableText
 from vivavoce.tts_engine.reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, normalize
+from vivavoce.tts_engine.reading.reading_style import READING_STYLES
 
 TEXT = (
     "Good morning, and thank you for waiting. Your PIN is 0417, and your order arrives on March 3rd. "
@@ -195,6 +196,42 @@ def test_every_accented_latin_letter_is_readable_and_has_a_sound(backend: Hibari
         assert ENGLISH_VOICE_SCRIPTS.can_read(letter)
         lines = phonemizer.phonemize([hibari_voice.SpelledWord(word.text) for word in normalize(letter)])
         assert any(line.has_phonemes for line in lines), letter
+
+
+def test_the_engine_reads_in_the_style_of_its_configuration(backend: HibariBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=backend) as engine:
+            spelled = await speak(engine, "Come by the third of April.", seed=1)
+            month_first = await speak(engine, "Come by 3/4.", seed=1)
+        config = EngineConfig(reading=READING_STYLES["en-GB"])
+        async with await Engine.open(backend=backend, config=config) as engine:
+            day_first = await speak(engine, "Come by 3/4.", seed=1)
+        assert np.array_equal(samples_of(day_first), samples_of(spelled))
+        assert not np.array_equal(samples_of(month_first), samples_of(spelled))
+
+    run(test())
+
+
+# Kokoro's alphabet: A, I and O are diphthongs, ʤ and ʧ single sounds.
+LETTER_SOUNDS = dict(
+    zip(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        "A bi si di i ɛf ʤi Aʧ I ʤA kA ɛl ɛm ɛn O pi kju ɑɹ ɛs ti ju vi dʌbᵊlju ɛks wI zi".split(),
+        strict=True,
+    )
+)
+
+
+@pytest.mark.parametrize("text", ["Photo {}.", "your {} key", "the {}, please", "{} and"])
+def test_a_spelled_letter_has_the_sounds_of_its_name(text: str, backend: HibariBackend) -> None:
+    phonemizer = backend._voices[0].phonemizer
+    for letters in ("ID", "API", "AI", "QWX", *(f"X{letter}Z" for letter in LETTER_SOUNDS)):
+        words = normalize(text.format(letters))
+        words = [word for word in words if word.start >= text.index("{")][: len(letters)]
+        sounds = phonemizer._phonemes(" ".join(word.text for word in words), len(words))
+        assert [sound.replace("ˈ", "").replace("ˌ", "") for sound in sounds] == [
+            LETTER_SOUNDS[letter] for letter in letters
+        ]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

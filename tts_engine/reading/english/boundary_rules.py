@@ -10,6 +10,9 @@ _SHORT_WEEKDAYS = [name.title() for name in vocabulary.WEEKDAY_NAMES]
 _MONTH_DAY = re.compile(
     rf"(?:^|[\s(])(?:{'|'.join(vocabulary.MONTH_NAMES)})\.?\ +\d{{1,2}}(?:st|nd|rd|th)?\Z", re.IGNORECASE
 )
+_LONG_WEEKDAY = "|".join(sorted(set(vocabulary.WEEKDAY_NAMES.values())))
+# A weekday, or a time of day: "Mon 9am - Fri 5pm".
+_RANGE_START = re.compile(rf"(?:^|[\s(])(?:{_LONG_WEEKDAY}|\d{{1,2}}(?::\d\d)? ?[AaPp]\.?[Mm]\.?)\Z")
 ENGLISH_BOUNDARY_RULES = BoundaryRules(
     abbreviations={
         **dict.fromkeys(
@@ -26,4 +29,7 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
     words_after_time=vocabulary.WORDS_AFTER_AM_PM,
     sentence_starters=vocabulary.SENTENCE_STARTERS,
     sentence_words=frozenset({"No", "no"}),
+    numbered_nouns=vocabulary.IDENTIFIED_NOUNS | vocabulary.CODE_WORDS,
+    range_start=_RANGE_START,
+    unit_stop=re.compile(r"\d in\Z"),
 )

@@ -6,6 +6,7 @@ from ..clause_boundaries import MAX_CLAUSE_CHARACTERS
 from ..folding import fold
 from ..normalizer import SpokenWord, TextNormalizer
 from ..reading_context import ReadingContext
+from ..reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from ..tokenizer import STABLE_MARGIN_CHARACTERS, DraftWord, ScanState, read_stable_prefix, read_tokens
 from ..unicode_scripts import CYRILLIC, GREEK, LATIN, ReadableScripts
 from .boundary_rules import ENGLISH_BOUNDARY_RULES
@@ -23,7 +24,10 @@ class EnglishClauseNormalizer:
 
     boundary_rules = ENGLISH_BOUNDARY_RULES
 
-    def __init__(self, max_characters: int = MAX_CLAUSE_CHARACTERS) -> None:
+    def __init__(
+        self, max_characters: int = MAX_CLAUSE_CHARACTERS, style: ReadingStyle = DEFAULT_READING_STYLE
+    ) -> None:
+        self._style = style
         self._max_characters = self.min_forced_cut = max_characters
         self._context = ReadingContext()
 
@@ -37,13 +41,13 @@ class EnglishClauseNormalizer:
 
     def read(self, view: str) -> list[DraftWord]:
         """Read a whole clause."""
-        scan = ScanState(view, self._context)
+        scan = ScanState(view, self._context, style=self._style)
         read_tokens(scan, len(view), ENGLISH_GRAMMAR)
         return scan.words
 
     def read_stable_prefix(self, view: str) -> tuple[list[DraftWord], int]:
         """Read up to a blank far enough before the end that later text cannot change the words."""
-        scan = ScanState(view, self._context)
+        scan = ScanState(view, self._context, style=self._style)
         stop = read_stable_prefix(scan, len(view) - STABLE_MARGIN_CHARACTERS, ENGLISH_GRAMMAR)
         self._context = scan.context
         return scan.words, stop
@@ -53,13 +57,15 @@ class EnglishClauseNormalizer:
         self._context.end_line()
 
 
-def normalize(text: str, *, context: str = "", offset: int = 0) -> list[SpokenWord]:
+def normalize(
+    text: str, *, context: str = "", offset: int = 0, style: ReadingStyle = DEFAULT_READING_STYLE
+) -> list[SpokenWord]:
     """Return the spoken words of an English text.
 
     ``context``: the text before it; after "your PIN is", "0417" is read as a PIN. ``offset``: added to the
     ranges of the words.
     """
-    normalizer = TextNormalizer(EnglishClauseNormalizer(), context=context)
+    normalizer = TextNormalizer(EnglishClauseNormalizer(style=style), context=context)
     return [
         replace(word, start=word.start + offset, stop=word.stop + offset)
         for clause in (*normalizer.push(text), *normalizer.flush())

@@ -18,6 +18,16 @@ _LETTER_OR_DIGIT_RUN = re.compile(r"[^\W\d_]+|\d+")
 _WORD_AND_YEAR = re.compile(r"[A-Z]?[a-z]+-(?:1[89]|20)\d\ds?")  # "mid-1990s", "pre-2020"
 _SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
 _HYPHENATED_COMPOUND = re.compile(rf"(?:^|-)(?:[a-z]{{3,}}|{any_of(_SHORT_WORDS)})(?:-|$)")  # "4-digit"
+_MIN_GROUPED_CHARACTERS = 9  # of a mixed code that is read in groups of three or four
+_TWO_DIGITS = frozenset(map(str, range(1, 100)))  # "caller #12" is twelve
+_QUEUE_AHEAD = re.compile(r" (?:in (?:the )?(?:line|queue)|of \d)\b")
+_CALLED = re.compile(
+    rf"\b(?:{any_of(vocabulary.WORDS_BEFORE_PHONES)})[:.]?"
+    r"(?: us)?(?: (?:on|at))? (?:[\d -]{3,20},? (?:or|and) )?\Z",
+    re.IGNORECASE,
+)
+_TEXTED = re.compile(r"\b(?:[Tt]ext|TEXT|[Ss]end|SMS|[Rr]eply)\b[^.!?]{1,40} to \Z")
+_SMALL_LETTER = re.compile(r"[a-z]")
 _MAC_ADDRESS = r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?!\w)"
 
 
@@ -38,6 +48,21 @@ def _read_phone(scan: ScanState, match: re.Match[str]) -> int:
     scan.context.note_number()
     scan.context.after_phone = True
     return match.end()
+
+
+def _read_local_phone(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "555.0142" and, after "call" or "dial", other digits in groups."""
+    called = _CALLED.search(scan.view, max(0, match.start() - 60), match.start())
+    is_count = len(match.group()) == 3 and is_counted(scan.next_word(match.end()))
+    is_phone = (called and not is_count) or re.match(r"555\.\d{4}", match.group())
+    return _read_phone(scan, match) if is_phone else None
+
+
+def _read_short_number(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the number of "text STOP to 9999"."""
+    if is_counted(scan.next_word(match.end())) or not _TEXTED.search(scan.view, 0, match.start()):
+        return None
+    return _read_phone(scan, match)
 
 
 def _read_vanity_number(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -70,6 +95,64 @@ def _read_code(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_groups(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a postcode, an IBAN or another code of capitals and digits with a pause at each blank."""
+    text = match.group()
+    if not any(map(str.isdigit, text)):
+        return None
+    for index, run in enumerate(_ALPHANUMERIC_RUN.finditer(scan.view, match.start(), match.end())):
+        if index:
+            scan.punctuate(",")
+        ENGLISH_SPELLER.spell(scan, run.start(), run.end())
+    _note_code(scan.context)
+    return match.end()
+
+
+def _read_plate(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the licence plate of "plate AB12 CDE"."""
+    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_PLATES
+    return _read_groups(scan, match) if announced else None
+
+
+def _read_vehicle_number(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read a VIN in its parts: the maker, the model in two halves, and the serial part in two halves."""
+    text = match.group()
+    if text.isdigit() or text.isalpha():
+        return None
+    ENGLISH_SPELLER.spell_in_groups(scan, match.start(), match.end(), (3, 3, 3, 4, 4))
+    _note_code(scan.context)
+    return match.end()
+
+
+def _read_slashed_code(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "policy no. A-113/22" with its slash."""
+    context = scan.context
+    if not (context.code_words_left or context.identifier_expected) or _SMALL_LETTER.search(match.group()):
+        return None
+    for run in re.finditer(r"[^\W_]+|/", match.group()):
+        start, stop = match.start() + run.start(), match.start() + run.end()
+        if run.group() == "/":
+            scan.emit("slash", start, stop)
+            continue
+        if scan.view[start - 1] == "-" and start > match.start():
+            scan.punctuate(",")
+        ENGLISH_SPELLER.spell_in_groups(scan, start, stop)
+    _note_code(context)
+    return match.end()
+
+
+def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "seats 14C-D"."""
+    if scan.context.previous_word not in ("seat", "seats", "gate", "gates", "unit", "units", "row", "rows"):
+        return None
+    scan.emit(numbers.cardinal(int(match.group(1))), match.start(1), match.end(1))
+    ENGLISH_SPELLER.spell(scan, match.start(2), match.end(2))
+    scan.emit("to", match.end(2), match.start(3))
+    ENGLISH_SPELLER.spell(scan, match.start(3), match.end(3))
+    scan.context.note_number()
+    return match.end()
+
+
 def _note_code(context: ReadingContext) -> None:
     """Note a code. A number right after it may be more of the code; later numbers are not."""
     left = min(context.code_words_left, CODE_CONTINUATION_WINDOW)
@@ -85,6 +168,10 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
     if not context.code_words_left and not (context.identifier_expected and count > 2):
         return None
     if context.previous_word in vocabulary.WORDS_BEFORE_PAIRED_DIGITS and count == 3:
+        return None
+    if count < 4 and _QUEUE_AHEAD.match(scan.view, match.end()):
+        return None
+    if text in _TWO_DIGITS and context.previous_word in ("#", "number", "no", "nr", "num"):
         return None
     following = scan.next_word(match.end()).lower()
     if len(runs) == 1 and not text.startswith("0"):
@@ -126,6 +213,10 @@ def _is_code(scan: ScanState, text: str, runs: int) -> bool:
 def _read_mixed_code(scan: ScanState, runs: list[re.Match[str]]) -> None:
     if scan.context.after_code:
         scan.punctuate(",")
+    start, stop = runs[0].start(), runs[-1].end()
+    if stop - start >= _MIN_GROUPED_CHARACTERS and len(runs) > 3 and scan.view[start:stop].isalnum():
+        ENGLISH_SPELLER.spell_in_groups(scan, start, stop)
+        return
     size = 0
     for index, run in enumerate(runs):
         separated = index > 0 and runs[index - 1].end() < run.start()
@@ -185,23 +276,43 @@ def _read_letter_code(scan: ScanState, match: re.Match[str]) -> int | None:
     return _read_code(scan, match) if scan.context.code_words_left else None
 
 
+_TOLL_FREE = r"(?:1[-. ])?8(?:00|33|44|55|66|77|88)[-. ]"
+_SLASHED_CODE = (
+    r"(?=\S*\d)[^\W_]{1,40}(?:-[^\W_]{1,40}){0,5}(?:/[^\W_]{1,40}(?:-[^\W_]{1,40}){0,5}){1,4}(?![\w'])"
+)
 # Digits whose grouping alone shows that they are a code or a phone number.
 GROUPED_DIGIT_RULES = compile_rules(
     (_MAC_ADDRESS, _read_code),
     # NANP: "1 (415) 555-0142", "415.555.0142"
     (r"1[-. ]?\(\d{3}\)[-. ]?\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
     (r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
-    (r"((?:1-)?8(?:00|33|44|55|66|77|88)-)([A-Z]{2,12}(?:-[A-Z]{2,12}){0,3})(?![\w'-])", _read_vanity_number),
+    (
+        rf"({_TOLL_FREE}(?:\d{{3}}[-. ])?)([A-Z]{{2,12}}(?:-[A-Z]{{2,12}}){{0,3}})(?![\w'-])",
+        _read_vanity_number,
+    ),
+    # VIN, licence plate, seats
+    (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
+    (r"\d[A-Z\d]{0,3}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
+    (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
     # Card number
     (r"\d{4}([ -])\d{4}\1\d{4}(?:\1\d{1,4})?(?!\w|-\d)", _read_code),
     # Social security number
     (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", _read_code),
     (r"\d{3}-\d{4}(?!\w|-\d)", _read_phone),
-    # United Kingdom: "0800 123 4567"
-    (r"0\d{2,4}(?: \d{3,4}){2,3}(?![\w-])|0\d{4} \d{5,6}(?![\w-])", _read_phone),
+    # United Kingdom: "0800 123 4567"; Germany: "030 1234567", "030/1234567"
+    (r"0\d{2,4}(?: \d{3,4}){2,3}(?![\w-])|0\d{2,4}[ /]\d{5,8}(?![\w-])", _read_phone),
+    # Australia: "02 9876 5432", "1300 123 456"; France: "01 23 45 67 89"; India: "98765 43210"
+    (
+        r"0\d \d{4} \d{4}(?!\w)|1[38]00 \d{3} \d{3}(?!\w)|0\d(?:[ .]\d\d){4}(?![\w.])|[6-9]\d{4} \d{5}(?!\w)",
+        _read_phone,
+    ),
+    # "555.0142", "dial 112", "text STOP to 9999"
+    (r"\d{3}(?:[ .-]\d{3,4})?(?![\w/%°:-]|[.,]\d)", _read_local_phone),
+    (r"\d{4}(?![\w/%°:-]|[.,]\d)", _read_short_number),
 )
 # After dates, money and amounts.
 FALLBACK_RULES = compile_rules(
+    (_SLASHED_CODE, _read_slashed_code),
     # ZIP+4
     (r"\d{5}-\d{4}(?!\w)", _read_code),
     (r"\d+(?:-\d+){2,}(?![\w-])", _read_code),
@@ -210,10 +321,21 @@ FALLBACK_RULES = compile_rules(
 )
 LETTER_RULES = compile_rules(
     (_MAC_ADDRESS, _read_code),
+    (_SLASHED_CODE, _read_slashed_code),
+    # Postcode of the United Kingdom, IBAN, VIN, licence plate
+    (r"[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)", _read_groups),
+    (r"[A-Z]{2}\d{2}(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?(?!\w)", _read_groups),
+    (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
+    (r"[A-Z\d]{2,4}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
     (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'])", _read_letter_code),
     (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 SYMBOL_RULES = compile_rules(
     (r"\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){1,7}(?!\w)", _read_phone),
     (r"\(\d{3}\)[-. ]?\d{3}[-. ]?\d{4}(?!\w|-\d)", _read_phone),
+    (r"\(0\d{2,4}\) ?\d{3,4}(?: \d{3,4}){1,2}(?![\w-])", _read_phone),
+    (
+        r"(\(8(?:00|33|44|55|66|77|88)\)[-. ])([A-Z]{2,12}(?:-[A-Z]{2,12}){0,3})(?![\w'-])",
+        _read_vanity_number,
+    ),
 )

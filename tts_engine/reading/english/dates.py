@@ -17,6 +17,8 @@ MONTH = (
 )
 ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
 WEEKDAY = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
+_FULL_WEEKDAY = r"(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?"
+_DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 _FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 
@@ -89,7 +91,7 @@ def _read_month_day(scan: ScanState, match: re.Match[str]) -> int | None:
         scan.punctuate(",")
         scan.emit(numbers.year(int(year)), match.start(4), match.end(4))
     scan.context.note_number()
-    scan.context.after_number = not year
+    scan.context.after_number = not year or bool(_DATE_AFTER_DASH.match(scan.view, match.end()))
     return match.end()
 
 
@@ -136,9 +138,24 @@ def _read_day_month(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit(f"{article}{numbers.ordinal(int(day))} of", match.start(1), match.start(2) - 1)
     scan.emit(_month_name(month), match.start(2), match.end(2))
     if year:
-        scan.emit(numbers.year(int(year)), match.start(3), match.end(3))
+        scan.emit(numbers.year(_full_year(int(year))), match.start(3), match.end(3))
     scan.context.note_number()
     return match.end()
+
+
+def _read_month_first(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "Feb-09-2026" and "2026-Feb-09"."""
+    groups = match.groupdict()
+    day, year = int(groups["day"]), _full_year(int(groups["year"]))
+    if not 1 <= day <= 31:
+        return None
+    words = f"{_month_name(groups['month'])} {numbers.ordinal(day)} {numbers.year(year)}"
+    return _finish_date(scan, match, words)
+
+
+def _full_year(year: int) -> int:
+    """Return ``year`` with its century; one of two digits is from 1951 to 2050."""
+    return year if year > 99 else year + (1900 if year >= _FIRST_YEAR_OF_1900S else 2000)
 
 
 def _read_abbreviated_month(scan: ScanState, match: re.Match[str]) -> int:
@@ -168,11 +185,26 @@ def _read_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_full_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Monday - Friday"."""
+    scan.emit(match.group(1), match.start(1), match.end(1))
+    scan.emit("to", match.end(1), match.start(2))
+    scan.emit(match.group(2), match.start(2), match.end(2))
+    note_english_word(scan.context, "day")
+    return match.end()
+
+
 def _read_working_week(scan: ScanState, match: re.Match[str]) -> int:
     """Read "M-F"."""
     scan.emit("Monday to Friday", match.start(), match.end())
     note_english_word(scan.context, "day")
     return match.end()
+
+
+def day_and_month(scan: ScanState, day: int, month: int) -> str:
+    """Return "the third of April", without the article if one was read last. ``month``: 1 to 12."""
+    article = "" if scan.context.previous_word == "the" else "the "
+    return f"{article}{numbers.ordinal(day)} of {vocabulary.MONTHS[month - 1]}"
 
 
 def _date_words(year: int, month: int, day: int) -> str | None:
@@ -188,19 +220,20 @@ def _read_iso_date(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_slash_date(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "3/14/2026", month first; the day first if the first number is no month."""
-    first, second, year = int(match.group(1)), int(match.group(2)), int(match.group(3))
-    if len(match.group(3)) == 2:
-        year += 1900 if year >= _FIRST_YEAR_OF_1900S else 2000
+    """Read "3/14/2026" in the order of the style, or in the other if the month were more than 12."""
+    first, second, year = int(match.group(1)), int(match.group(2)), _full_year(int(match.group(3)))
+    if scan.style.day_first and second <= 12 and 1 <= first <= 31:
+        return _finish_date(scan, match, f"{day_and_month(scan, first, second)} {numbers.year(year)}")
     month, day = (first, second) if first <= 12 else (second, first)
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
 def _read_dotted_date(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "18.11.2025"; dates with dots have the day first."""
-    if scan.context.previous_word == "version":
+    """Read "18.11.2025", day first; the month first if the second number is no month."""
+    if scan.context.previous_word in ("version", "v", "build", "release", "firmware"):
         return None
-    day, month, year = (int(group) for group in match.groups())
+    first, second, year = int(match.group(1)), int(match.group(2)), _full_year(int(match.group(3)))
+    day, month = (first, second) if second <= 12 else (second, first)
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
@@ -225,13 +258,25 @@ LETTER_RULES = compile_rules(
     (rf"({MONTH})\.? ?[-–] ?({MONTH})(?![\w.]| \d)", _read_month_range),
     (r"FY ?'?((?:19|20)?\d\d)(?!\w)", _read_fiscal_year),
     (rf"({WEEKDAY})\.? ?[-–] ?({WEEKDAY})(?!\w)", _read_weekday_range),
-    (r"M[-–]F(?=,? +\d)", _read_working_week),
+    (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_full_weekday_range),
+    # "Feb-09-2026"
+    (rf"(?P<month>{MONTH})-(?P<day>\d{{1,2}})-(?P<year>[12]\d{{3}}|\d\d)(?![\w-])", _read_month_first),
+    (r"M[-–]F(?=,? +\d|,? ?$)", _read_working_week),
     # Abbreviated weekdays are words too ("sun", "sat"): a full stop or a date must follow.
-    (rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}})))", _read_weekday),
+    (
+        rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=,? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}}))"
+        rf"|(?= ?/ ?{WEEKDAY}\b))",
+        _read_weekday,
+    ),
+    (rf"(?<=/)({WEEKDAY})(?!\w)", _read_weekday),
 )
 DIGIT_RULES = compile_rules(
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
+    (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),
+    # "09-Feb-2026", "09/Feb/26"; then "2026-Feb-09"
+    (rf"(\d{{1,2}})[-/ ]({MONTH})[-/ ]([12]\d{{3}}|\d\d(?![\w:]|\.\d))(?![\w-])", _read_day_month),
+    (rf"(?P<year>[12]\d{{3}})-(?P<month>{MONTH})-(?P<day>\d{{1,2}})(?![\w-])", _read_month_first),
     (r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/])", _read_month_of_year),
     (r"(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?![\w/-])", _read_slash_date),
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),

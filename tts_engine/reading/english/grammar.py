@@ -8,7 +8,7 @@ import re
 
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..tokenizer import WORD, Grammar, ScanState, compile_rules
-from . import amounts, codes, dates, money, vocabulary, words
+from . import amounts, codes, dates, money, slashes, units, vocabulary, words
 from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
@@ -77,7 +77,7 @@ _MARKUP_RULES = compile_rules(
     *MARKUP_ROWS, (r"&(?:amp;)?", _read_ampersand), (r"\*(\d{1,3})(?![\w*])", _read_star_code)
 )
 _MARK_RULES = compile_rules(
-    (r"#(\w{1,40})", _read_hash),
+    (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),
     *PUNCTUATION_ROWS,
@@ -87,11 +87,14 @@ _SYMBOL_RULES = (
     *_MARKUP_RULES,
     *codes.SYMBOL_RULES,
     *money.SYMBOL_RULES,
+    *units.SYMBOL_RULES,
+    *slashes.SYMBOL_RULES,
     *amounts.SYMBOL_RULES,
     *_MARK_RULES,
 )
 _LETTER_RULES = (
     *words.ADDRESS_RULES,
+    *slashes.LETTER_RULES,
     *money.LETTER_RULES,
     *amounts.LETTER_RULES,
     *dates.LETTER_RULES,
@@ -102,8 +105,11 @@ _LETTER_RULES = (
 _DIGIT_RULES = (
     *words.ADDRESS_RULES,
     *codes.GROUPED_DIGIT_RULES,
+    *units.CLOCK_DURATION_RULES,
     *dates.DIGIT_RULES,
     *money.DIGIT_RULES,
+    *slashes.DIGIT_RULES,
+    *units.DIGIT_RULES,
     *amounts.DIGIT_RULES,
     *codes.FALLBACK_RULES,
     *amounts.PLAIN_NUMBER_RULES,

@@ -5,29 +5,44 @@ Source: Unicode CLDR 44 for the names of currencies.
 
 import re
 
-from ..tokenizer import ScanState, compile_rules
+from ..tokenizer import ScanState, any_of, compile_rules
 from . import number_words as numbers
 from . import vocabulary
-from .amounts import DECIMAL
-from .number_words import amount_words, is_one
+from .number_words import DECIMAL, amount_words, is_one, plain_decimal, whole_words
 
-_MAGNITUDE = r"(?: ?(thousand|million|billion|trillion|bn|MM|mm|[kKMBT](?!\w))(?!\w))?"
-_CURRENCY_SIGN = r"US\$|CA\$|A\$|[$£€¥₹]"
-_CURRENCY_CODE = r"USD|EUR|GBP|CAD|AUD|JPY|CNY|INR|CHF|MXN"
+_MAGNITUDE = r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm|[kKMBT](?![\w'/-]))(?!\w))?"
+# Only beside a currency: "49,90", "1.250,00", "1 250,00", "1'250.00" and "1.250.000".
+_AMOUNT = (
+    r"(?:\d{1,9},\d\d(?![,.]?\d)|\d{1,3}(?:[. ]\d{3})+,\d\d(?!\d)|\d{1,3}(?:'\d{3})+(?:\.\d\d)?(?!\d)"
+    rf"|\d{{1,3}}(?:\.\d{{3}}){{2,}}(?![.\d])|{DECIMAL})"
+)
+_CODES = [currency for currency in vocabulary.CURRENCIES if currency.isalpha() and currency.isupper()]
+_SIGNS = [currency for currency in vocabulary.CURRENCIES if not currency.isalpha()]
+_LETTERED_SIGNS = any_of(sign for sign in _SIGNS if sign[0].isalpha())
+_CURRENCY_SIGN = any_of(sign for sign in _SIGNS if not sign[0].isalpha())
+_CURRENCY_CODE = any_of(_CODES)
+_TRAILING_SIGN = any_of(sign for sign in _SIGNS if sign[0] not in "$₹" and not sign[0].isalpha())
+_EURO_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}\Z")
+# "a $35 late fee", "a $5 off coupon": the words between an article's price and its noun.
+_PRICED_NOUN_AHEAD = re.compile(
+    rf"(?: +(?!(?:{any_of(vocabulary.WORDS_AFTER_PRICES)})\b)[a-z]+(?:-[a-z]+)*){{0,2}}"
+    rf" +(?:{any_of(vocabulary.PRICED_NOUNS)})\b"
+)
 
 
 def _money_words(amount: str, magnitude: str | None, currency: str) -> str:
     """Return the words of an amount: "two dollars and fifty cents", "three million dollars"."""
     one, many, small_one, small_many = vocabulary.CURRENCIES[currency]
-    whole, _, fraction = amount.replace(",", "").partition(".")
+    if currency in ("€", "EUR") and _EURO_THOUSANDS.match(amount):
+        amount = amount.replace(".", "")
+    whole, _, fraction = plain_decimal(amount).partition(".")
     if magnitude:
         return f"{amount_words(amount)} {vocabulary.MAGNITUDES[magnitude]} {many}"
-    if len(fraction) > 2 or (fraction and currency in ("¥", "JPY")):
+    if len(fraction) > 2 or (fraction and one == small_one):
         return f"{amount_words(amount)} {many}"
     cents = int(fraction.ljust(2, "0") or 0)
-    whole = whole or "0"
-    units = int(whole)
-    large = f"{amount_words(whole)} {one if units == 1 else many}"
+    units = int(whole or 0)
+    large = f"{whole_words(amount)} {one if units == 1 else many}"
     small = f"{numbers.cardinal(cents)} {small_one if cents == 1 else small_many}"
     if cents and units:
         return f"{large} and {small}"
@@ -38,11 +53,20 @@ def _read_money(scan: ScanState, match: re.Match[str]) -> int:
     """Read "$5" as "five dollars", and in "a $5 fee" as "five dollar"."""
     currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
     words = _money_words(amount, magnitude, currency)
-    if "." not in amount and scan.next_word(match.end()) in vocabulary.PRICED_NOUNS:
+    if _is_adjective(scan, match.end()):
         words = words.removesuffix("s")
     scan.emit(words, match.start(), match.end())
     scan.context.note_number()
     return match.end()
+
+
+def _is_adjective(scan: ScanState, end: int) -> bool:
+    """Whether a noun follows that costs the amount, as in "a $35 late fee"."""
+    if _PRICED_NOUN_AHEAD.match(scan.view, end):
+        return True
+    following = scan.next_word(end)
+    after_article = scan.context.previous_word in ("a", "an")
+    return after_article and following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
 
 
 def _read_money_range(scan: ScanState, match: re.Match[str]) -> int:
@@ -71,18 +95,19 @@ def _read_trailing_money(scan: ScanState, match: re.Match[str]) -> int:
 
 
 LETTER_RULES = compile_rules(
-    (rf"({_CURRENCY_CODE}|US\$|CA\$|A\$) ?({DECIMAL}){_MAGNITUDE}", _read_money),
-    (rf"(Rs)\.? ?({DECIMAL}){_MAGNITUDE}", _read_money),
+    (rf"({_CURRENCY_CODE}|{_LETTERED_SIGNS}) ?({_AMOUNT}){_MAGNITUDE}", _read_money),
+    (rf"(Rs)\.? ?({_AMOUNT}){_MAGNITUDE}", _read_money),
 )
 DIGIT_RULES = compile_rules(
-    (rf"({DECIMAL}){_MAGNITUDE} ?(¢|€|£|(?:{_CURRENCY_CODE})(?!\w))", _read_trailing_money),
+    (rf"({_AMOUNT}){_MAGNITUDE} ?(¢|{_TRAILING_SIGN}|(?:{_CURRENCY_CODE})(?!\w))", _read_trailing_money),
 )
 SYMBOL_RULES = compile_rules(
     # "$5-$10"
     (
-        rf"({_CURRENCY_SIGN}) ?({DECIMAL}){_MAGNITUDE} ?[-–] ?\$?({DECIMAL}){_MAGNITUDE}(?![\d-])",
+        rf"({_CURRENCY_SIGN}) ?({_AMOUNT}){_MAGNITUDE} ?[-–] ?(?:{_CURRENCY_SIGN})?"
+        rf"({_AMOUNT}){_MAGNITUDE}(?![\d-])",
         _read_money_range,
     ),
     # "$5", "$.50", "$2.5B"; a "USD" after the amount is not read again
-    (rf"({_CURRENCY_SIGN}) ?({DECIMAL}|\.\d+){_MAGNITUDE}(?:(?<=\w) ?USD(?!\w))?", _read_money),
+    (rf"({_CURRENCY_SIGN}) ?({_AMOUNT}|\.\d+){_MAGNITUDE}(?:(?<=\w) ?USD(?!\w))?", _read_money),
 )

@@ -1,8 +1,11 @@
 """Number words of American English, and the values of Roman numerals.
 
 The package inflect gives the same words, and a test compares them, but its import takes 1.5 s and 27 MB. The
-number words of other languages are in ``multilingual/number_formatter.py``.
+number words of other languages are in ``multilingual/number_formatter.py``. Amounts are also understood as
+other countries write them: "1.250,00", "1'250.00" and, in lakhs and crores, "1,50,000".
 """
+
+import re
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen")
@@ -30,6 +33,13 @@ FRACTIONS = {
 }  # by denominator
 _ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _MAX_CARDINAL_DIGITS = 18
+INDIAN_GROUPS = r"(?<![\w,])\d{1,2}(?:,\d\d)+,\d{3}"
+_INDIAN_GROUPS = re.compile(INDIAN_GROUPS)
+_INDIAN_SCALES = ((10**7, "crore"), (10**5, "lakh"))
+# Commas between groups and a full stop before the fraction, or full stops and a comma.
+_INTEGER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|{INDIAN_GROUPS}|\d+)(?!\d)"
+DECIMAL = rf"(?:\d{{1,3}}(?:\.\d{{3}})+,\d+|{_INTEGER}(?:\.\d+)?)"
+_DECIMAL_COMMA = re.compile(r",(?=\d{1,2}\Z)")
 
 
 def digits(text: str) -> str:
@@ -40,13 +50,30 @@ def digits(text: str) -> str:
 def amount_words(text: str) -> str:
     """Return the words of an amount: "one thousand two hundred point five" for "1,200.5".
 
-    An amount of more than 18 digits is read digit by digit.
+    An amount of more than 18 digits is read digit by digit, one of Indian groups in lakhs and crores.
     """
-    whole, _, fraction = text.replace(",", "").partition(".")
+    whole, _, fraction = plain_decimal(text).partition(".")
     if len(whole) > _MAX_CARDINAL_DIGITS:
         return digits(text)
-    words = cardinal(int(whole)) if whole else ""
+    words = whole_words(text) if whole else ""
     return f"{words} point {digits(fraction)}".strip() if fraction else words
+
+
+def whole_words(amount: str) -> str:
+    """Return the words of ``amount`` without its fraction; "" counts as zero."""
+    whole = plain_decimal(amount).partition(".")[0]
+    if len(whole) > _MAX_CARDINAL_DIGITS:
+        return digits(whole)
+    return (_indian_cardinal if _INDIAN_GROUPS.match(amount) else cardinal)(int(whole or 0))
+
+
+def plain_decimal(amount: str) -> str:
+    """Return ``amount`` without marks between groups: "1250.00" for "1,250.00", "1.250,00" and "1'250.00"."""
+    bare = re.sub("[ ']", "", amount)
+    stop, comma = bare.rfind("."), bare.rfind(",")
+    if comma > stop >= 0 or (stop < 0 and _DECIMAL_COMMA.search(bare)):
+        return bare.replace(".", "").replace(",", ".")
+    return bare.replace(",", "") if bare.count(".") < 2 else bare.replace(".", "")
 
 
 def is_one(amount: str) -> bool:
@@ -77,6 +104,15 @@ def cardinal(number: int) -> str:
     return " ".join(filter(None, words))
 
 
+def _indian_cardinal(number: int) -> str:
+    words: list[str] = []
+    for scale, name in _INDIAN_SCALES:
+        count, number = divmod(number, scale)
+        if count:
+            words += [cardinal(count), name]
+    return " ".join([*words, cardinal(number)] if number or not words else words)
+
+
 def ordinal(number: int) -> str:
     """Return the ordinal of a number: "twenty first" for 21."""
     head, _, last = cardinal(number).rpartition(" ")
@@ -95,6 +131,11 @@ def year(number: int) -> str:
     if century % 10 == 0 and rest < 10:
         return cardinal(number)
     return _in_two_halves(number)
+
+
+def short_year(number: int) -> str:
+    """Return a year written with two digits: "oh five", "twenty five"."""
+    return f"{'oh ' if number < 10 else ''}{cardinal(number)}" if number else "two thousand"
 
 
 def _in_two_halves(number: int) -> str:

@@ -42,6 +42,9 @@ WORDS_AFTER_AM_PM = _words("words_after_am_pm")
 WORDS_BEFORE_YEARS = _words("words_before_years")
 WORDS_BEFORE_DATES = _words("words_before_dates")
 
+NOUNS_OF_EXPIRY = _words("nouns_of_expiry")
+WORDS_BEFORE_EXPIRY = _words("words_before_expiry")
+
 # Abbreviations, as written without the last full stop
 ABBREVIATIONS: dict[str, tuple[str, AbbreviationKind]] = {
     short: (spoken, kind)
@@ -49,6 +52,7 @@ ABBREVIATIONS: dict[str, tuple[str, AbbreviationKind]] = {
     for short, spoken in _TABLES["abbreviations"][kind.name.lower()].items()
 }
 STREET_ABBREVIATIONS = _readings("street_abbreviations")
+SLASH_ABBREVIATIONS = _readings("slash_abbreviations")
 SENTENCE_STARTERS = _words("sentence_starters")
 STATES = _readings("states")
 UNAMBIGUOUS_STATES = _words("unambiguous_states")
@@ -65,12 +69,18 @@ RATE_UNITS = _readings("rate_units") | {unit: unit for unit in _TABLES["plain_ra
 CURRENCIES = {sign: _currency(forms) for sign, forms in expand_names(_TABLES["currencies"]).items()}
 MAGNITUDES = _readings("magnitudes")
 PRICED_NOUNS = _words("priced_nouns")
+WORDS_AFTER_PRICES = _words("words_after_prices")
 
 # Words beside numbers
 CODE_WORDS = _words("code_words")
 IDENTIFIED_NOUNS = _words("identified_nouns")
 NUMBER_NOUNS = _words("number_nouns")
 LINKING_WORDS = _words("linking_words")
+SEQUENCE_NOUNS = _words("sequence_nouns")
+WORDS_BEFORE_MAGNITUDES = _words("words_before_magnitudes")
+JOINED_PAIRS = _words("joined_pairs")
+WORDS_BEFORE_PHONES = _words("words_before_phones")
+WORDS_BEFORE_PLATES = _words("words_before_plates")
 COUNTED_NOUNS = _words("counted_nouns")
 WORDS_BEFORE_PAIRED_DIGITS = _words("words_before_paired_digits")
 IDIOMATIC_NUMBERS = _readings("idiomatic_numbers")

@@ -3,6 +3,8 @@
 from ..reading_context import CODE_WINDOW, ReadingContext
 from . import vocabulary
 
+_WORDS_AFTER_EXPIRY = ("date", "is")  # "expiration date is 05/29"
+
 
 def note_english_word(context: ReadingContext, word: str) -> None:
     """Note ``word`` in ``context``: whether it announces a code or a number, and what a name needs."""
@@ -18,6 +20,7 @@ def note_english_word(context: ReadingContext, word: str) -> None:
     elif lower not in vocabulary.LINKING_WORDS and not (word.isupper() and len(word) < 4):
         context.identifier_expected = False
     context.previous_capitalized = word[:1].isupper() and not context.sentence_start
-    context.previous_word = lower
+    if not (lower in _WORDS_AFTER_EXPIRY and context.previous_word in vocabulary.NOUNS_OF_EXPIRY):
+        context.previous_word = lower
     context.after_number = context.after_phone = context.after_code = context.after_comma = False
     context.line_start = context.sentence_start = False

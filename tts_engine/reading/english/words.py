@@ -8,7 +8,7 @@ import unicodedata
 
 from ..address_patterns import TOP_LEVEL_DOMAINS, address_patterns
 from ..clause_boundaries import AbbreviationKind
-from ..tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
+from ..tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from . import number_words as numbers
 from . import vocabulary
 from .spelling import ENGLISH_SPELLER, has_vowel
@@ -27,10 +27,14 @@ _STOPLESS_NUMBERED = frozenset(
 )
 # Abbreviations that are ordinary words unless a number follows.
 _ALSO_WORDS = frozenset({"No", "no", "Art", "Sec", "Fl", "Fig", "fig", "p", "x", "ch", "Ch", "Vol"})
-_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w))")
+_ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
+_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[A-Z]{1,4}-?\d)")
 _ZIP_AHEAD = re.compile(r" \d{5}(?!\d)")
 # A capital A before one of these is a letter: "A or B", "A is the first".
 _WORDS_AFTER_LETTER = ("or", "and", "is", "has", "was", "means", "stands")
+# A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
+_AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
+_PLURAL_SUFFIX = r"(?:e?s|ren)"
 
 
 def read_word(scan: ScanState, match: re.Match[str]) -> int:
@@ -66,8 +70,19 @@ def _spoken_a(scan: ScanState, end: int) -> str:
     following = scan.next_word(end)
     announced = scan.context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS or scan.context.code_words_left
     beside_letter = len(following) == 1 and following.isupper() and following != "I"
-    is_letter = announced or not following or beside_letter or following in _WORDS_AFTER_LETTER
+    before_noun_phrase = bool(_AMOUNT_AHEAD.match(scan.view, end))
+    nothing_follows = not following and not before_noun_phrase
+    is_letter = announced or nothing_follows or beside_letter or following in _WORDS_AFTER_LETTER
     return ENGLISH_SPELLER.letter_name(scan, "A") if is_letter else "a"
+
+
+def _read_optional_plural(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "name(s)" as "names", and "1 item(s)" as "one item"."""
+    after_one = bool(scan.words) and scan.words[-1].text == "one" and scan.context.after_number
+    word = match.group(1) + ("" if after_one else match.group(2))
+    scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, match.group(1))
+    return match.end()
 
 
 def _read_capitals(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -147,8 +162,11 @@ def _read_dotted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     """Read the letters of "U.S." or "Ph.D.", and the meaning of "e.g." and "i.e."."""
     bare = match.group().rstrip(".")
     if bare in vocabulary.ABBREVIATIONS:
-        scan.emit(vocabulary.ABBREVIATIONS[bare][0], match.start(), match.end())
+        spoken, kind = vocabulary.ABBREVIATIONS[bare]
+        scan.emit(spoken, match.start(), match.end())
         note_english_word(scan.context, bare)
+        if kind is AbbreviationKind.MAY_END_SENTENCE:
+            return _end_of_abbreviation(scan, match, match.group().endswith("."))
         return match.end()
     ENGLISH_SPELLER.spell(scan, match.start(), match.end())
     note_english_word(scan.context, bare)
@@ -185,6 +203,10 @@ def _read_numbered_abbreviation(
     """Read "No. 5" or "ext. 7"; "x7" is an extension after a phone number only."""
     word = match.group(1)
     following = _NUMBER_AHEAD.match(scan.view, match.end())
+    if word in ("Fl", "fl", "Qtr", "qtr") and _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
+        scan.emit(spoken, match.start(), match.end())
+        note_english_word(scan.context, spoken)
+        return _end_of_abbreviation(scan, match, dotted)
     if word == "x" and not (scan.context.after_phone and following):
         return None
     if not following and (word in _ALSO_WORDS or not dotted):
@@ -193,6 +215,12 @@ def _read_numbered_abbreviation(
         return None
     scan.emit(spoken, match.start(), match.end())
     note_english_word(scan.context, spoken)
+    return match.end()
+
+
+def _end_of_abbreviation(scan: ScanState, match: re.Match[str], dotted: bool) -> int:
+    if dotted:
+        end_sentence_if_capital_follows(scan, match.end())
     return match.end()
 
 
@@ -219,14 +247,6 @@ def _read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | N
     return match.end()
 
 
-def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "w/", "w/o" or "c/o"."""
-    word = {"w/": "with", "w/o": "without", "c/o": "care of"}[match.group()]
-    scan.emit(word, match.start(), match.end())
-    note_english_word(scan.context, word)
-    return match.end()
-
-
 def _read_state(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read a state's letters before a ZIP code, or after a name if they are not a word or initialism too."""
     letters, context = match.group(), scan.context
@@ -249,6 +269,8 @@ def _read_state(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the direction of "123 E. 45th St" or "Pennsylvania Ave NW"."""
     letters, context = match.group(1), scan.context
+    if context.previous_word == "london":  # the first part of a postcode: "London SW"
+        return None
     in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
     if not (in_address or (len(letters) == 2 and context.previous_word == "street")):
         return None
@@ -311,7 +333,10 @@ ADDRESS_RULES = compile_rules(
     # "john_doe"
     (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", ENGLISH_SPELLER.read_address),
 )
+# "B.Sc": the academic degrees, which have full stops inside.
+_DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.|\.\w\w", word))
 ABBREVIATION_RULES = compile_rules(
+    (rf"(?:{_DEGREE})(?:\.|(?!\w))", _read_dotted_abbreviation),
     (r"(?:[^\W\d_]\.){1,8}[^\W\d_](?:\.|(?!\w))|Ph\.?D\.?(?!\w)", _read_dotted_abbreviation),
     # "N.", "NW": a direction in an address
     (r"([NS][EW]?|[EW])\.?(?![\w'-])", _read_direction),
@@ -320,12 +345,12 @@ ABBREVIATION_RULES = compile_rules(
     (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
     (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
     (r"(x)()(?=\d)", _read_abbreviation),
-    (r"w/o(?!\w)|w/(?!\w)|c/o(?!\w)", _read_slash_abbreviation),
     (r"[A-Z]{2}(?![\w'])", _read_state),
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
 )
 LETTER_RULES = compile_rules(
+    (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
     (r"[CF](?![\w'-])", _read_temperature_scale),
     (r"[IVXLC]{1,6}(?![\w'])", _read_roman),
     (r"Rx(?!\w)", _read_initialism),

@@ -1,0 +1,309 @@
+"""Rules of quantities: numbers with units, rates, durations, percentages, temperatures, heights, powers.
+
+Source: Unicode CLDR 44 for the names of units.
+"""
+
+import re
+
+from ..tokenizer import ScanState, any_of, compile_rules
+from . import number_words as numbers
+from . import vocabulary
+from .number_words import DECIMAL, amount_words, is_one
+from .word_context import note_english_word
+
+UNIT = any_of(vocabulary.UNITS)
+_RATE = any_of(vocabulary.RATE_UNITS)
+_LENGTH_WORDS = "wide|tall|long|high|deep|thick|in diameter|across|apart"
+_NAME_AHEAD = re.compile(r" +[A-Z\d]")
+_INITIAL_AHEAD = re.compile(r"\. *[A-Z\d]")  # "45 W. Oak St."
+_SPACED_LETTERS = frozenset("ghlmsLVW")  # units of one letter that are no words
+_AMP_NOUNS = "fuse|breaker|circuit|charger|adapter|plug|supply|current|outlet|socket|load|output|input"
+_AMP_NOUN_AHEAD = re.compile(rf" (?:{_AMP_NOUNS})\b")
+# "70s" is a decade or a range of ages or degrees after one of these words, and seconds after others.
+_WORDS_BEFORE_DECADES = frozenset(
+    (
+        "the",
+        "early",
+        "mid",
+        "late",
+        "low",
+        "high",
+        "upper",
+        "lower",
+        "his",
+        "her",
+        "their",
+        "my",
+        "your",
+        "our",
+    )
+)
+_DECADE_AHEAD = re.compile(
+    r"(?:,| and| or| to|-|–) ?(?:the )?\d0s(?!\w)"
+    r"| (?:music|hits|songs|rock|pop|style|fashion|party|classics|era)\b"
+)
+_DECADE_BEHIND = re.compile(r"\b\d0s(?:,| and| or| to|-|–) ?\Z")
+_LARGE_COUNTS = {"10": "tens", "100": "hundreds", "1000": "thousands"}
+# Parts of a duration, by what they are called; a duration names them in this order.
+_DURATION_UNITS = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
+_DAYS, _HOURS, _MINUTES, _SECONDS = (
+    "d(?:ays?)?",
+    "h(?:(?:ou)?rs?)?",
+    "m(?:in(?:ute)?s?)?",
+    "s(?:ec(?:ond)?s?)?",
+)
+_DURATION_PART = re.compile(rf"(\d+) ?({_DAYS}|{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])")
+_MINUTES_AHEAD = r"(?= (?:ago|left|remaining|late|early|delay|wait|away|timeout|call|break)\b)"
+_WORDS_BEFORE_MINUTES = frozenset(
+    ("wait", "waited", "waiting", "eta", "lasts", "lasted", "takes", "took", "duration", "timeout", "every")
+)
+# Before or after a time such as 1:02:45 that tells how long something took.
+_WORDS_BEFORE_DURATIONS = frozenset(
+    (
+        "lasted",
+        "lasts",
+        "duration",
+        "length",
+        "runtime",
+        "elapsed",
+        "took",
+        "takes",
+        "runs",
+        "ran",
+        "hold",
+        "talk",
+    )
+)
+_WORDS_AFTER_DURATIONS = frozenset(("elapsed", "remaining", "left"))
+_WORDS_BEFORE_TIMES = frozenset(
+    ("at", "by", "from", "until", "till", "to", "before", "after", "since", "around", "between", "and")
+)
+
+
+def _read_percent(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
+    scan.emit("percent", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_degrees(scan: ScanState, match: re.Match[str]) -> int:
+    number, scale = match.group(1), match.group(2)
+    scan.emit(amount_words(number), match.start(), match.end(1))
+    scale_word = {"C": "Celsius", "F": "Fahrenheit", "K": "kelvin"}.get(scale or "", "")
+    scan.emit(f"{'degree' if is_one(number) else 'degrees'} {scale_word}", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "5 lbs" as "five pounds", and "5 lb" in "a 5 lb bag" or "5-lb" in the singular."""
+    number, gap, unit = match.group(1), match.group(2), match.group(3)
+    if gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not _is_spaced_unit(scan, match.end(), unit):
+        return None
+    is_adjective = gap == "-" or (
+        scan.context.previous_word in ("a", "an") and scan.next_visible(match.end()).isalpha()
+    )
+    scan.emit(amount_words(number), match.start(), match.end(1))
+    scan.emit(
+        vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1], match.start(3), match.end(3)
+    )
+    scan.context.note_number()
+    return _end_of_unit(scan, match.end())
+
+
+def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
+    """Whether a letter after a number and a blank is a unit, as in "340 g"; not in "apartment 5 L"."""
+    context = scan.context
+    named = context.identifier_expected or context.code_words_left or context.previous_capitalized
+    is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
+    return (
+        unit in _SPACED_LETTERS and not named and not is_direction and not _NAME_AHEAD.match(scan.view, end)
+    )
+
+
+def _end_of_unit(scan: ScanState, end: int) -> int:
+    """Return the end of a unit; the full stop after it belongs to it if the sentence continues."""
+    if scan.view[end : end + 2] == ". " and scan.next_visible(end + 1).islower():
+        return end + 1
+    return end
+
+
+def _read_feet_and_inches(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit(f"{numbers.cardinal(int(match.group(1)))} feet", match.start(), match.end(1))
+    scan.emit(f"{numbers.cardinal(int(match.group(2)))} inches", match.start(2), match.end())
+    scan.context.note_number()
+    return _end_of_unit(scan, match.end())
+
+
+def _read_height(scan: ScanState, match: re.Match[str]) -> int:
+    """Read 5'10"."""
+    scan.emit(f"{numbers.cardinal(int(match.group(1)))} foot", match.start(), match.end(1))
+    scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_power(scan: ScanState, match: re.Match[str]) -> int:
+    power = int(match.group(1))
+    words = {2: "squared", 3: "cubed"}.get(power, f"to the power of {numbers.cardinal(power)}")
+    scan.emit(words, match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "/month" as "per month"."""
+    if len(match.group(1)) == 1 and not scan.context.after_number:  # "S/M/L"
+        return None
+    unit = vocabulary.RATE_UNITS[match.group(1)]
+    scan.emit("per", match.start(), match.start() + 1)
+    scan.emit(unit, match.start(1), match.end(1))
+    note_english_word(scan.context, unit)
+    return match.end()
+
+
+def _read_duration(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "2m 30s" or "1h 15m": each unit is smaller than the one before it."""
+    parts = list(_DURATION_PART.finditer(scan.view, match.start(), match.end()))
+    order = ["dhms".index(part.group(2)[0]) for part in parts]
+    if order != sorted(set(order)):
+        return None
+    _emit_duration(scan, [(part.group(1), part.group(2)[0], part.start(), part.end()) for part in parts])
+    return _end_of_unit(scan, match.end())
+
+
+def _emit_duration(scan: ScanState, parts: list[tuple[str, str, int, int]]) -> None:
+    """Emit parts (number, letter of the unit, start, stop); "and" comes before the last of three or more."""
+    for index, (number, letter, start, stop) in enumerate(parts):
+        joined = "and " if index == len(parts) - 1 > 1 else ""
+        unit = _DURATION_UNITS[letter]
+        scan.emit(
+            f"{joined}{numbers.cardinal(int(number))} {unit}{'' if int(number) == 1 else 's'}", start, stop
+        )
+    scan.context.note_number()
+
+
+def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "lasted 1:02:45" or "0:45 remaining" in hours, minutes and seconds, and decline times of day."""
+    if not _is_clock_duration(scan, match):
+        return None
+    groups = [group for group in (1, 2, 3) if match.group(group)]
+    letters = "hms" if len(groups) == 3 or scan.next_word(match.end()) == "hours" else "ms"
+    parts = [
+        (match.group(group), letter, match.start(group), match.end(group))
+        for group, letter in zip(groups, letters, strict=False)
+    ]
+    _emit_duration(scan, [part for part in parts if int(part[0])] or parts[-1:])
+    named = re.compile(r" (?:hours|minutes|seconds|hrs|mins?|secs?)\b").match(scan.view, match.end())
+    return named.end() if named else match.end()
+
+
+def _is_clock_duration(scan: ScanState, match: re.Match[str]) -> bool:
+    previous, following = scan.context.previous_word, scan.next_word(match.end())
+    if previous in _WORDS_BEFORE_TIMES:
+        return False
+    if following in _WORDS_AFTER_DURATIONS or previous in _WORDS_BEFORE_DURATIONS:
+        return True
+    if not match.group(3):
+        return following in ("minutes", "hours", "mins", "hrs", "min") or match.group(1) == "0"
+    is_short = len(match.group(1)) == 1 or match.group(1) == "00" or int(match.group(1)) > 24
+    return is_short
+
+
+def _read_minutes(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "5m" of "5m ago"."""
+    _emit_duration(scan, [(match.group(1), "m", match.start(), match.end())])
+    return match.end()
+
+
+def _read_announced_minutes(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "5m" of "wait 5m"; elsewhere it is a length."""
+    return _read_minutes(scan, match) if scan.context.previous_word in _WORDS_BEFORE_MINUTES else None
+
+
+def _read_decade(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "1990s", "the 90s" and "100s of"; decline "30s", which is seconds where nothing shows a decade."""
+    number = int(match.group(1))
+    if match.group(1) in _LARGE_COUNTS and scan.next_word(match.end()) == "of":
+        words = _LARGE_COUNTS[match.group(1)]
+    elif "'" in match.group() or number >= 1000 or _is_decade(scan, match):
+        head, _, last = (numbers.year(number) if number >= 1000 else numbers.cardinal(number)).rpartition(" ")
+        words = f"{head} {numbers.plural(last)}"
+    else:
+        return None
+    scan.emit(words, match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _is_decade(scan: ScanState, match: re.Match[str]) -> bool:
+    if len(match.group(1)) != 2 or not 20 <= int(match.group(1)) <= 90:
+        return False
+    return (
+        scan.context.previous_word in _WORDS_BEFORE_DECADES
+        or bool(_DECADE_AHEAD.match(scan.view, match.end()))
+        or bool(_DECADE_BEHIND.search(scan.view, max(0, match.start() - 12), match.start()))
+    )
+
+
+def _read_volts_and_amps(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "5V/2A"."""
+    is_adjective = scan.context.previous_word in ("a", "an") and scan.next_visible(match.end()).isalpha()
+    for group, one in ((1, "volt"), (2, "amp")):
+        number = match.group(group)
+        plural = "" if is_adjective or is_one(number) else "s"
+        scan.emit(f"{amount_words(number)} {one}{plural}", match.start(group), match.end(group) + 1)
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_amps(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2.5A" or "15A breaker"."""
+    number = match.group(1)
+    is_adjective = bool(_AMP_NOUN_AHEAD.match(scan.view, match.end()))
+    unit = "amp" if is_adjective or is_one(number) else "amps"
+    scan.emit(f"{amount_words(number)} {unit}", match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_inches(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "6 in. wide"."""
+    number = match.group(1)
+    scan.emit(amount_words(number), match.start(), match.end(1))
+    scan.emit("inch" if is_one(number) else "inches", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+CLOCK_DURATION_RULES = compile_rules(
+    (r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(?![\d:]| ?[AaPp]\.?[Mm])", _read_clock_duration)
+)
+DIGIT_RULES = compile_rules(
+    # 5'10", "6 ft 2 in", "6 in. wide"
+    (r"(\d)'(\d{1,2})(?:\"|'')", _read_height),
+    (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
+    (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= (?:{_LENGTH_WORDS})\b))", _read_inches),
+    (rf"({DECIMAL}) ?%", _read_percent),
+    (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
+    # "2m 30s"; then "5m ago"
+    (
+        rf"\d{{1,4}} ?(?:{_DAYS}|{_HOURS}|{_MINUTES}),?"
+        rf"(?: ?\d{{1,4}} ?(?:{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])){{1,3}}",
+        _read_duration,
+    ),
+    (rf"(\d{{1,3}}) ?m{_MINUTES_AHEAD}", _read_minutes),
+    (r"(\d{1,3})m(?![\w/^])", _read_announced_minutes),
+    (rf"({DECIMAL}) ?V(?:DC|AC)? ?[/,x@-]? ?({DECIMAL}) ?A(?!\w)", _read_volts_and_amps),
+    (r"(\d+\.\d+) ?A(?!\w)", _read_amps),
+    (rf"(\d+)-?A(?={_AMP_NOUN_AHEAD.pattern})", _read_amps),
+    (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
+    # "5 km", "10-ft"; not before a slash unless a rate or another quantity follows, as in "5 MB/s"
+    (rf"({DECIMAL})( ?|-)({UNIT})(?![\w']|/(?!(?:{_RATE})\b| ?\d))", _read_unit),
+)
+SYMBOL_RULES = compile_rules(
+    (r"'(\d0)s(?!\w)", _read_decade),
+    (rf"/ ?({_RATE})(?!\w)", _read_rate),
+    (r"\^(\d{1,3})(?!\d)", _read_power),
+)
