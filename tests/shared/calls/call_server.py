@@ -91,8 +91,10 @@ class CallServer:
 
 
 @asynccontextmanager
-async def call_server(keys_file: Path | None = None, key: str = "") -> AsyncIterator[CallServer]:
-    settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file)
+async def call_server(
+    keys_file: Path | None = None, key: str = "", **changes: Any
+) -> AsyncIterator[CallServer]:
+    settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file, **changes)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with await Engine.open(backend=StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())
