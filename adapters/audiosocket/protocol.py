@@ -22,7 +22,6 @@ from typing import Final, NoReturn, assert_never
 from uuid import UUID
 
 from ...tts_engine.errors import VivavoceError
-from .g711_detection import G711Detector, PayloadEncoding
 
 # Hz, by message kind.
 SAMPLE_RATE_OF_KIND: Final[Mapping[int, int]] = MappingProxyType(
@@ -106,21 +105,7 @@ class AudioSocketError:
             raise ValueError(f"got error code {self.code}; it must fit one byte")
 
 
-@dataclass(frozen=True, slots=True)
-class MislabelledG711:
-    """The peer labels raw G.711 as 16-bit audio. Yielded at most once a call; never sent."""
-
-    @property
-    def advice(self) -> str:
-        """The configuration to change."""
-        return (
-            "Asterisk sends raw G.711 labelled as 16-bit audio (160-byte messages of kind 0x10): "
-            "name the format in the dial plan, Dial(AudioSocket/host:port/uuid/c(slin))"
-        )
-
-
 AudioSocketMessage = CallId | AudioSocketAudio | Dtmf | Hangup | AudioSocketError
-AudioSocketEvent = AudioSocketMessage | MislabelledG711
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +203,6 @@ class AudioSocketConnection:
         self._offset = 0  # of the first byte not yet parsed
         self._eof = False
         self._failure = ""  # text of the first protocol error
-        self._g711_detector = G711Detector() if role is AudioSocketRole.SERVER else None
 
     @property
     def in_message(self) -> bool:
@@ -246,7 +230,7 @@ class AudioSocketConnection:
         length = len(data) - _HEADER.size
         if length < 2 or data[1] << 8 | data[2] != length or self._buffer or self._failure:
             return None
-        if self._g711_detector is not None or self._peer_side.state is not AudioSocketState.OPEN:
+        if self._peer_side.state is not AudioSocketState.OPEN:
             return None
         sample_rate = SAMPLE_RATE_OF_KIND.get(data[0])
         return sample_rate if sample_rate is not None and length in _KINDS[data[0]].lengths else None
@@ -255,7 +239,7 @@ class AudioSocketConnection:
         """Note that the peer has closed its side."""
         self._eof = True
 
-    def events(self) -> Iterator[AudioSocketEvent]:
+    def events(self) -> Iterator[AudioSocketMessage]:
         """Yield the messages received so far.
 
         Raises AudioSocketProtocolError at the first message that violates the protocol, after the events
@@ -274,8 +258,6 @@ class AudioSocketConnection:
             event = self._parse(kind, bytes(memoryview(buffer)[begin : self._offset]))
             self._peer_side.record_sent(type(event))
             yield event
-            if self._g711_detector is not None and isinstance(event, AudioSocketAudio):
-                yield from self._check_for_g711(self._g711_detector, event)
         if self._offset == len(buffer):
             buffer.clear()
             self._offset = 0
@@ -321,14 +303,6 @@ class AudioSocketConnection:
                 self._fail(f"got key {payload!r}; keys are 0-9, *, #, A-D and ! for a hook flash")
             case _:
                 return AudioSocketError(int.from_bytes(payload))
-
-    def _check_for_g711(self, detector: G711Detector, audio: AudioSocketAudio) -> Iterator[MislabelledG711]:
-        verdict = detector.verdict(audio.sample_rate, audio.payload)
-        if verdict is None:
-            return
-        self._g711_detector = None
-        if verdict is PayloadEncoding.COMPANDED:
-            yield MislabelledG711()
 
     def _end(self) -> Hangup:
         unparsed_bytes = len(self._buffer) - self._offset

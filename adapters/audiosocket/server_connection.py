@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from .g711_detection import G711Detector, PayloadEncoding
 from .protocol import (
     AudioSocketAudio,
     AudioSocketConnection,
@@ -25,7 +26,6 @@ from .protocol import (
     CallId,
     Dtmf,
     Hangup,
-    MislabelledG711,
 )
 
 PTIME_S: Final = 0.020
@@ -33,6 +33,10 @@ PTIME_S: Final = 0.020
 _MAX_UNSENT_PACKETS: Final = 2  # in the transport's buffer; with more, the listener has fallen behind
 _MAX_MESSAGE_BURST: Final = 1500  # 30 s of audio, delivered at once after a network stall
 _MAX_MESSAGES_PER_S: Final = 200  # twice the highest rate of a phone, 10 ms a message
+_G711_ADVICE: Final = (
+    "Asterisk sends raw G.711 labelled as 16-bit audio (8,000 bytes a second of kind 0x10): "
+    "name the format in the dial plan, Dial(AudioSocket/host:port/uuid/c(slin))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class AudioSocketServerConnection:
         self._started = now
         self._messages = 0  # received
         self._has_id = False
+        self._g711_detector: G711Detector | None = G711Detector()  # None: the audio is known to be linear
         self._consecutive_drops = 0
 
     def receive_data(self, data: bytes) -> None:
@@ -69,6 +74,8 @@ class AudioSocketServerConnection:
 
         Raises AudioSocketProtocolError as ``events`` does.
         """
+        if self._g711_detector is not None:
+            return None
         sample_rate = self._connection.receive_audio(data)
         if sample_rate is not None:
             self._count_message(now)
@@ -87,13 +94,14 @@ class AudioSocketServerConnection:
         for event in self._connection.events():
             self._count_message(now)
             match event:
-                case AudioSocketAudio() | Dtmf() | Hangup():
+                case AudioSocketAudio():
+                    yield event
+                    self._check_for_g711(event, now)
+                case Dtmf() | Hangup():
                     yield event
                 case CallId():
                     self._has_id, self.deadline = True, None
                     yield event
-                case MislabelledG711():
-                    raise AudioSocketProtocolError(event.advice)
                 case AudioSocketError(code):
                     raise AudioSocketProtocolError(f"the peer reported error {code:#04x}")
                 case _:
@@ -137,6 +145,15 @@ class AudioSocketServerConnection:
         self._messages += 1
         if self._messages > _MAX_MESSAGE_BURST + _MAX_MESSAGES_PER_S * (now - self._started):
             raise AudioSocketProtocolError(f"{self._messages} messages came faster than a phone sends them")
+
+    def _check_for_g711(self, audio: AudioSocketAudio, now: float) -> None:
+        if self._g711_detector is None:
+            return
+        match self._g711_detector.verdict(audio.sample_rate, audio.payload, now):
+            case PayloadEncoding.COMPANDED:
+                raise AudioSocketProtocolError(_G711_ADVICE)
+            case PayloadEncoding.LINEAR:
+                self._g711_detector = None
 
     def _update_deadline(self, now: float) -> None:
         # More bytes of the same message do not extend its deadline.

@@ -22,6 +22,7 @@ from shared.calls.audiosocket_server import (
     run_server,
 )
 from shared.process_footprint import ProcessFootprint
+from vivavoce.adapters.audio.codecs import ulaw_encode
 from vivavoce.adapters.media import phone_call
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
@@ -109,12 +110,23 @@ def test_an_incomplete_message_ends_its_call_at_the_timeout(log: pytest.LogCaptu
     assert f"Call {CALL_ID}: a message stayed incomplete for 0.1 s" in log.text
 
 
-def test_ulaw_labelled_as_16_bit_audio_ends_the_call_with_advice(log: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("ptime_ms", [10, 20, 30, 40, 60])
+def test_ulaw_labelled_as_16_bit_audio_ends_the_call_with_advice(
+    ptime_ms: int, log: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with run_server() as server, connect(server, call_id_message()) as peer:
-            for _ in range(10):
-                await peer.send(message(0x10, b"\xff" * 160))
+
+            async def talk() -> None:
+                samples = np.random.default_rng(1).normal(0, 3000, 8 * ptime_ms).astype("<i2")
+                while True:
+                    await peer.send(message(0x10, ulaw_encode(samples.tobytes())))
+                    await asyncio.sleep(ptime_ms / 1000)
+
+            talking = asyncio.create_task(talk())
             _, got_hangup = await peer.receive_all()
+            talking.cancel()
+            await asyncio.wait({talking})
             assert got_hangup
 
     asyncio.run(scenario())
