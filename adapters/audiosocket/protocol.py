@@ -47,6 +47,11 @@ _KIND_OF_RATE: Final[Mapping[int, int]] = MappingProxyType(
     {sample_rate: kind for kind, sample_rate in SAMPLE_RATE_OF_KIND.items()}
 )
 _HEADER: Final = Struct("!BH")
+# Of clients that took the port for another one, by the three bytes that they begin with.
+_OTHER_PROTOCOLS: Final[Mapping[bytes, str]] = MappingProxyType(
+    dict.fromkeys((b"GET", b"HEA", b"POS", b"PUT", b"DEL", b"OPT", b"PAT", b"CON", b"PRI"), "HTTP")
+    | dict.fromkeys((b"\x16\x03\x01", b"\x16\x03\x02", b"\x16\x03\x03"), "TLS")
+)
 
 
 class AudioSocketProtocolError(VivavoceError):
@@ -278,6 +283,8 @@ class AudioSocketConnection:
 
     def _check(self, kind: int, length: int) -> None:
         message_kind = _KINDS.get(kind)
+        if message_kind is None or message_kind.event not in self._peer_side.may_send:
+            self._check_protocol(_HEADER.pack(kind, length))
         if message_kind is None:
             self._fail(f"got kind {kind:#04x} of {length} bytes; kinds are 0x00, 0x01, 0x03, 0x10-0x18, 0xff")
         if message_kind.event not in self._peer_side.may_send:
@@ -287,6 +294,10 @@ class AudioSocketConnection:
                 f"got {_message_name(message_kind.event)} ({kind:#04x}) with {length} bytes; "
                 f"allowed: {message_kind.allowed}"
             )
+
+    def _check_protocol(self, start: bytes) -> None:
+        if protocol := _OTHER_PROTOCOLS.get(start):
+            self._fail(f"this is {protocol}, but this port speaks Asterisk's AudioSocket")
 
     def _parse(self, kind: int, payload: bytes) -> AudioSocketMessage:
         sample_rate = SAMPLE_RATE_OF_KIND.get(kind)

@@ -89,6 +89,27 @@ def test_an_invalid_first_message_ends_the_connection(garbage: bytes) -> None:
         asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("first", "protocol"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n", "HTTP"),
+        (b"POST /v1/audio/speech HTTP/1.1\r\n", "HTTP"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP"),
+        (bytes.fromhex("160301007b0100007703034a5b6c7d"), "TLS"),
+    ],
+)
+def test_a_client_of_another_protocol_is_named_in_the_log(
+    first: bytes, protocol: str, log: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with run_server() as server, connect(server, first) as client:
+            assert await client.receive_all() == ([], True)
+
+    asyncio.run(scenario())
+    assert f"this is {protocol}, but this port speaks Asterisk's AudioSocket" in log.text
+    assert " bytes" not in log.text
+
+
 def test_a_connection_without_a_call_id_is_ended_at_the_timeout(log: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with run_server(first_message_s=0.05) as server, connect(server) as peer:
