@@ -86,6 +86,11 @@ def test_callers_share_one_recogniser_and_no_model_is_loaded_on_the_event_loop(
     assert threading.main_thread() not in recognisers + networks
 
 
+def test_the_silence_that_ends_an_unfinished_turn_is_that_of_the_example(bot: ModuleType) -> None:
+    detectors = bot.load_detectors()
+    assert detectors.turns.params.stop_secs == bot.MAX_TURN_SILENCE_S < 3.0  # Pipecat's default
+
+
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
