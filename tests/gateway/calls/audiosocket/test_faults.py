@@ -4,7 +4,10 @@ import asyncio
 import logging
 import os
 import random
-from contextlib import suppress
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
 import numpy as np
@@ -228,6 +231,62 @@ def test_a_peer_that_stops_reading_is_disconnected_at_the_timeout(log: pytest.Lo
     asyncio.run(scenario())
     assert f"Call {CALL_ID}: the peer has taken nothing for 0.2 s" in log.text
     assert "the peer stopped reading" in log.text
+
+
+# Asterisk's side of a call, in real time; a program of its own, so that it can be stopped.
+TALKING_PHONE = """
+import select, socket, sys, time
+sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+sock.sendall(bytes.fromhex(sys.argv[2]))
+due = time.monotonic()
+while True:
+    due += 0.02
+    while select.select([sock], [], [], max(0, due - time.monotonic()))[0]:
+        sock.recv(65_536) or sys.exit()
+    sys.argv[3] == "talks" and sock.sendall(bytes.fromhex("100140") + bytes(320))
+"""
+
+
+@asynccontextmanager
+async def phone_process(server: RunningServer, manner: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", TALKING_PHONE, str(server.port), call_id_message().hex(), manner
+    )
+    try:
+        await server.until(lambda: len(server.audiosocket.registry) == 1)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the window of the peer is read on Linux")
+def test_a_frozen_peer_is_disconnected_although_its_kernel_takes_the_audio(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with run_server(stalled_s=2.0) as server, phone_process(server, "talks") as phone:
+            await asyncio.sleep(3.0)
+            phone.send_signal(signal.SIGSTOP)
+            async with asyncio.timeout(30):  # the kernel of the peer takes audio for a minute
+                await server.until(lambda: len(server.audiosocket.registry) == 0)
+
+    asyncio.run(scenario())
+    assert "the peer has taken nothing for 2 s" in log.text
+
+
+@pytest.mark.slow
+def test_a_phone_that_sends_nothing_is_not_taken_for_frozen(log: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with run_server(stalled_s=1.0) as server, phone_process(server, "listens"):
+            await asyncio.sleep(10.0)
+            assert len(server.audiosocket.registry) == 1
+            assert dropped_by(server) == 0
+
+    asyncio.run(scenario())
+    assert "has taken nothing" not in log.text
 
 
 def dropped_by(server: RunningServer) -> int:
