@@ -47,6 +47,7 @@ class AudioSocketTimeouts:
 
     first_message_s: float = 5.0  # from the connection to the call's id
     stalled_s: float = 5.0  # for the rest of an incomplete message, and without reading any packet
+    silent_s: float | None = None  # without any message of an identified caller; None: unlimited
 
 
 class AudioSocketServerConnection:
@@ -113,7 +114,10 @@ class AudioSocketServerConnection:
             self._update_deadline(now)
 
     def check_deadline(self, now: float) -> None:
-        """Raise AudioSocketProtocolError if the deadline has passed."""
+        """Raise AudioSocketProtocolError if the deadline has passed, or the caller is silent for too long."""
+        silent_s = self._timeouts.silent_s
+        if self._has_id and silent_s is not None and self._unread_data.silence_s(now) >= silent_s:
+            raise AudioSocketProtocolError(f"the caller has sent nothing for {silent_s:g} s")
         if self.deadline is None or now < self.deadline:
             return
         if not self._has_id:

@@ -74,7 +74,8 @@ class PhoneCall:
         self._now = now
         self._sample_rate = opening.options.sample_rate
         self._connection = AudioSocketServerConnection(
-            now(), AudioSocketTimeouts(stalled_s=opening.options.stalled_s)
+            now(),
+            AudioSocketTimeouts(stalled_s=opening.options.stalled_s, silent_s=opening.options.silent_s),
         )
         self._unsent = b""  # rest of a message that the socket took in part
         self._unread_bytes = 0  # by control

@@ -99,15 +99,16 @@ class FakeDetector:
 class PlayedCall:
     """A call at 24 kHz; ``messages`` are those to control. ``tick`` advances the time by 20 ms."""
 
-    def __init__(self, stalled_s: float = 5.0) -> None:
+    def __init__(self, stalled_s: float = 5.0, silent_s: float | None = None) -> None:
         self.now = 100.0
         self._ticks = 0
         self.sent: list[MediaMessage] = []
         self.closed = 0
         self.sock = FakeSocket()
         self._clock = Clock(phases=1, now=lambda: self.now)
+        options = PhoneCallOptions(RATE, stalled_s, silent_s=silent_s)
         self.call = PhoneCall(
-            OpenPhoneCall(1, CALL_ID, PhoneCallOptions(RATE, stalled_s)), self.sock, self._clock,  # type: ignore[arg-type]
+            OpenPhoneCall(1, CALL_ID, options), self.sock, self._clock,  # type: ignore[arg-type]
             send=self._send, detector=FakeDetector(), on_closed=self._on_closed, now=lambda: self.now,
         )  # fmt: skip
 
@@ -325,6 +326,18 @@ def test_a_peer_that_stops_while_its_kernel_takes_data_is_closed_after_the_time_
     problem, closed = played.take_sent()
     assert isinstance(problem, CallProblem) and "has taken nothing for 5 s" in problem.text
     assert isinstance(closed, CallClosed) and closed.reason == "the peer stopped reading"
+
+
+def test_a_caller_who_sends_nothing_is_disconnected_at_the_limit_that_is_set() -> None:
+    played = PlayedCall(silent_s=10.0)
+    receive_audio(played, 1.0)
+    played.tick(10 * 50 - 2)
+    assert played.take_sent() == []
+    played.tick(4)
+    problem, closed = played.take_sent()
+    assert isinstance(problem, CallProblem) and problem.text == "the caller has sent nothing for 10 s"
+    assert isinstance(closed, CallClosed)
+    assert played.sock.messages()[-1] == (0x00, b"")
 
 
 @on_linux
