@@ -48,10 +48,7 @@ class VoiceActivityDetector:
         self.speaking = False
 
     def push(self, pcm: bytes, sample_rate: int) -> list[VoiceActivityChange]:
-        """Take whole milliseconds of s16le mono and return the changes in them.
-
-        Raises ValueError unless ``sample_rate`` is 8, 16, 24, 32 or 48 kHz.
-        """
+        """Take whole milliseconds of s16le mono at any rate (Hz) and return the changes in them."""
         self._pending = np.concatenate([self._pending, self._resampler.push(pcm, sample_rate)])
         changes = []
         while len(self._pending) >= WINDOW_SAMPLES:

@@ -300,6 +300,7 @@ def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
         sample_rate=settings.audiosocket_rate,
         first_message_s=settings.first_message_s,
         stalled_s=settings.stalled_s,
+        silent_s=settings.silent_s,
         lead_s=settings.lead_s,
         speech=_make_speech(settings),
         caller_speech_action=CallerSpeechAction(settings.caller_speech),

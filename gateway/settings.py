@@ -236,6 +236,10 @@ class Settings(BaseSettings):
     stalled_s: Annotated[_FiniteFloat, Field(gt=0, le=300, description="seconds, over 0 to 300")] = (
         10.0  # a conversation does not survive a longer interruption of the network
     )
+    # None: unlimited, because phones without silence packets, or on hold, send nothing for minutes.
+    silent_s: Annotated[
+        Annotated[_FiniteFloat, Field(gt=0, le=3600)] | None, Field(description="seconds, over 0 to 3600")
+    ] = None
 
     # The process
 

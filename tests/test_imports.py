@@ -40,7 +40,7 @@ ALLOWED_PACKAGES = {
     "adapters/audio/tempo.py": {"av"},  # FFmpeg's filters, in memory
     "adapters/audio/input_resampler.py": {"av"},  # frames of a WebRTC track
     "adapters/audiosocket/pending_call.py": {"asyncio", "os", "socket"},  # a connection before its call id
-    "adapters/audiosocket/socket_options.py": {"socket"},
+    "adapters/audiosocket/socket_options.py": {"socket", "sys"},
     "adapters/audiosocket/server.py": {"asyncio", "socket"},  # listens on the socket of its caller
     "adapters/media/clock.py": {"asyncio", "time"},  # the clock
     "adapters/media/link.py": {"asyncio", "os", "socket"},  # the two ends of a socket pair

@@ -1,7 +1,8 @@
-"""Detection of raw G.711 that is labelled as 16-bit audio, from the payload bytes.
+"""Detection of raw G.711 that is labelled as 16-bit audio, from the payloads and their rate.
 
 Asterisk sends it for ``Dial(AudioSocket/...)`` without the option ``c(slin)`` on a G.711 call. As 16-bit
-samples it is noise. Genuine 16-bit audio of a phone with 10 ms packets has messages of the same length.
+samples it is noise. The length of a message does not tell: 160 bytes are 20 ms of G.711 and 10 ms of 16-bit
+audio. G.711 has 8,000 bytes a second, 16-bit audio 16,000; the bytes alone could be those of loud noise.
 """
 
 from enum import Enum
@@ -10,7 +11,10 @@ from typing import Final
 import numpy as np
 
 _SUSPECT_SAMPLE_RATE: Final = 8_000  # Hz
-_SUSPECT_BYTES: Final = 160  # 20 ms at one byte a sample; as s16le it would be 10 ms
+_MAX_BYTES_PER_S: Final = 12_000  # halfway between the two encodings
+_MAX_GAP_S: Final = 0.1  # between packets of 60 ms; a longer gap is a pause of the phone and is not measured
+_COMPANDED_MEASURED_S: Final = 0.3  # in shorter times, jitter could halve the rate
+_LINEAR_MEASURED_S: Final = 2.0  # a burst after a stall of the network could double it; decides on silence
 _DECISION_SCORE: Final = 5  # surplus of messages that look alike
 _QUIET_LEVEL: Final = 256  # of 32,768; below, the high bytes of 16-bit samples are 0 or -1
 
@@ -43,16 +47,32 @@ class G711Detector:
 
     def __init__(self) -> None:
         self._score = 0  # companded messages less linear ones
+        self._last_at: float | None = None  # monotonic seconds
+        self._measured_s = 0.0
+        self._measured_bytes = 0
 
-    def verdict(self, sample_rate: int, payload: bytes) -> PayloadEncoding | None:
-        """Take a message; return the call's encoding once it is clear, and must not be called again then."""
-        if sample_rate != _SUSPECT_SAMPLE_RATE or len(payload) != _SUSPECT_BYTES:
+    def verdict(self, sample_rate: int, payload: bytes, now: float) -> PayloadEncoding | None:
+        """Take a message received at ``now`` (monotonic s); return the call's encoding once it is clear.
+
+        It must not be called again then.
+        """
+        if sample_rate != _SUSPECT_SAMPLE_RATE:
             return PayloadEncoding.LINEAR
+        self._measure_rate(len(payload), now)
         match guess_encoding(payload):
             case PayloadEncoding.COMPANDED:
-                self._score += 1
+                self._score = min(self._score + 1, _DECISION_SCORE)
             case PayloadEncoding.LINEAR:
                 self._score -= 1
-        if abs(self._score) < _DECISION_SCORE:
-            return None
-        return PayloadEncoding.COMPANDED if self._score > 0 else PayloadEncoding.LINEAR
+        is_slow = self._measured_bytes < _MAX_BYTES_PER_S * self._measured_s
+        if self._score <= -_DECISION_SCORE or (self._measured_s >= _LINEAR_MEASURED_S and not is_slow):
+            return PayloadEncoding.LINEAR
+        if self._score == _DECISION_SCORE and self._measured_s >= _COMPANDED_MEASURED_S and is_slow:
+            return PayloadEncoding.COMPANDED
+        return None
+
+    def _measure_rate(self, size: int, now: float) -> None:
+        if self._last_at is not None and now - self._last_at <= _MAX_GAP_S:
+            self._measured_s += now - self._last_at
+            self._measured_bytes += size
+        self._last_at = now

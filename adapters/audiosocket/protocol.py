@@ -22,7 +22,6 @@ from typing import Final, NoReturn, assert_never
 from uuid import UUID
 
 from ...tts_engine.errors import VivavoceError
-from .g711_detection import G711Detector, PayloadEncoding
 
 # Hz, by message kind.
 SAMPLE_RATE_OF_KIND: Final[Mapping[int, int]] = MappingProxyType(
@@ -48,6 +47,11 @@ _KIND_OF_RATE: Final[Mapping[int, int]] = MappingProxyType(
     {sample_rate: kind for kind, sample_rate in SAMPLE_RATE_OF_KIND.items()}
 )
 _HEADER: Final = Struct("!BH")
+# Of clients that took the port for another one, by the three bytes that they begin with.
+_OTHER_PROTOCOLS: Final[Mapping[bytes, str]] = MappingProxyType(
+    dict.fromkeys((b"GET", b"HEA", b"POS", b"PUT", b"DEL", b"OPT", b"PAT", b"CON", b"PRI"), "HTTP")
+    | dict.fromkeys((b"\x16\x03\x01", b"\x16\x03\x02", b"\x16\x03\x03"), "TLS")
+)
 
 
 class AudioSocketProtocolError(VivavoceError):
@@ -106,21 +110,7 @@ class AudioSocketError:
             raise ValueError(f"got error code {self.code}; it must fit one byte")
 
 
-@dataclass(frozen=True, slots=True)
-class MislabelledG711:
-    """The peer labels raw G.711 as 16-bit audio. Yielded at most once a call; never sent."""
-
-    @property
-    def advice(self) -> str:
-        """The configuration to change."""
-        return (
-            "Asterisk sends raw G.711 labelled as 16-bit audio (160-byte messages of kind 0x10): "
-            "name the format in the dial plan, Dial(AudioSocket/host:port/uuid/c(slin))"
-        )
-
-
 AudioSocketMessage = CallId | AudioSocketAudio | Dtmf | Hangup | AudioSocketError
-AudioSocketEvent = AudioSocketMessage | MislabelledG711
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +208,6 @@ class AudioSocketConnection:
         self._offset = 0  # of the first byte not yet parsed
         self._eof = False
         self._failure = ""  # text of the first protocol error
-        self._g711_detector = G711Detector() if role is AudioSocketRole.SERVER else None
 
     @property
     def in_message(self) -> bool:
@@ -246,7 +235,7 @@ class AudioSocketConnection:
         length = len(data) - _HEADER.size
         if length < 2 or data[1] << 8 | data[2] != length or self._buffer or self._failure:
             return None
-        if self._g711_detector is not None or self._peer_side.state is not AudioSocketState.OPEN:
+        if self._peer_side.state is not AudioSocketState.OPEN:
             return None
         sample_rate = SAMPLE_RATE_OF_KIND.get(data[0])
         return sample_rate if sample_rate is not None and length in _KINDS[data[0]].lengths else None
@@ -255,7 +244,7 @@ class AudioSocketConnection:
         """Note that the peer has closed its side."""
         self._eof = True
 
-    def events(self) -> Iterator[AudioSocketEvent]:
+    def events(self) -> Iterator[AudioSocketMessage]:
         """Yield the messages received so far.
 
         Raises AudioSocketProtocolError at the first message that violates the protocol, after the events
@@ -274,8 +263,6 @@ class AudioSocketConnection:
             event = self._parse(kind, bytes(memoryview(buffer)[begin : self._offset]))
             self._peer_side.record_sent(type(event))
             yield event
-            if self._g711_detector is not None and isinstance(event, AudioSocketAudio):
-                yield from self._check_for_g711(self._g711_detector, event)
         if self._offset == len(buffer):
             buffer.clear()
             self._offset = 0
@@ -296,6 +283,8 @@ class AudioSocketConnection:
 
     def _check(self, kind: int, length: int) -> None:
         message_kind = _KINDS.get(kind)
+        if message_kind is None or message_kind.event not in self._peer_side.may_send:
+            self._check_protocol(_HEADER.pack(kind, length))
         if message_kind is None:
             self._fail(f"got kind {kind:#04x} of {length} bytes; kinds are 0x00, 0x01, 0x03, 0x10-0x18, 0xff")
         if message_kind.event not in self._peer_side.may_send:
@@ -305,6 +294,10 @@ class AudioSocketConnection:
                 f"got {_message_name(message_kind.event)} ({kind:#04x}) with {length} bytes; "
                 f"allowed: {message_kind.allowed}"
             )
+
+    def _check_protocol(self, start: bytes) -> None:
+        if protocol := _OTHER_PROTOCOLS.get(start):
+            self._fail(f"this is {protocol}, but this port speaks Asterisk's AudioSocket")
 
     def _parse(self, kind: int, payload: bytes) -> AudioSocketMessage:
         sample_rate = SAMPLE_RATE_OF_KIND.get(kind)
@@ -321,14 +314,6 @@ class AudioSocketConnection:
                 self._fail(f"got key {payload!r}; keys are 0-9, *, #, A-D and ! for a hook flash")
             case _:
                 return AudioSocketError(int.from_bytes(payload))
-
-    def _check_for_g711(self, detector: G711Detector, audio: AudioSocketAudio) -> Iterator[MislabelledG711]:
-        verdict = detector.verdict(audio.sample_rate, audio.payload)
-        if verdict is None:
-            return
-        self._g711_detector = None
-        if verdict is PayloadEncoding.COMPANDED:
-            yield MislabelledG711()
 
     def _end(self) -> Hangup:
         unparsed_bytes = len(self._buffer) - self._offset

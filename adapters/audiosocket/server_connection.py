@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from .g711_detection import G711Detector, PayloadEncoding
 from .protocol import (
     AudioSocketAudio,
     AudioSocketConnection,
@@ -25,14 +26,19 @@ from .protocol import (
     CallId,
     Dtmf,
     Hangup,
-    MislabelledG711,
 )
+from .unread_data import UnreadDataDetector
 
 PTIME_S: Final = 0.020
 
 _MAX_UNSENT_PACKETS: Final = 2  # in the transport's buffer; with more, the listener has fallen behind
+_PROBE_PACKETS: Final = 50  # of a peer that does not read, one is sent: its answer shows the window
 _MAX_MESSAGE_BURST: Final = 1500  # 30 s of audio, delivered at once after a network stall
 _MAX_MESSAGES_PER_S: Final = 200  # twice the highest rate of a phone, 10 ms a message
+_G711_ADVICE: Final = (
+    "Asterisk sends raw G.711 labelled as 16-bit audio (8,000 bytes a second of kind 0x10): "
+    "name the format in the dial plan, Dial(AudioSocket/host:port/uuid/c(slin))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class AudioSocketTimeouts:
 
     first_message_s: float = 5.0  # from the connection to the call's id
     stalled_s: float = 5.0  # for the rest of an incomplete message, and without reading any packet
+    silent_s: float | None = None  # without any message of an identified caller; None: unlimited
 
 
 class AudioSocketServerConnection:
@@ -58,7 +65,9 @@ class AudioSocketServerConnection:
         self._started = now
         self._messages = 0  # received
         self._has_id = False
+        self._g711_detector: G711Detector | None = G711Detector()  # None: the audio is known to be linear
         self._consecutive_drops = 0
+        self._unread_data = UnreadDataDetector(now)
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the peer, split anywhere."""
@@ -69,6 +78,8 @@ class AudioSocketServerConnection:
 
         Raises AudioSocketProtocolError as ``events`` does.
         """
+        if self._g711_detector is not None:
+            return None
         sample_rate = self._connection.receive_audio(data)
         if sample_rate is not None:
             self._count_message(now)
@@ -87,13 +98,14 @@ class AudioSocketServerConnection:
         for event in self._connection.events():
             self._count_message(now)
             match event:
-                case AudioSocketAudio() | Dtmf() | Hangup():
+                case AudioSocketAudio():
+                    yield event
+                    self._check_for_g711(event, now)
+                case Dtmf() | Hangup():
                     yield event
                 case CallId():
                     self._has_id, self.deadline = True, None
                     yield event
-                case MislabelledG711():
-                    raise AudioSocketProtocolError(event.advice)
                 case AudioSocketError(code):
                     raise AudioSocketProtocolError(f"the peer reported error {code:#04x}")
                 case _:
@@ -102,22 +114,39 @@ class AudioSocketServerConnection:
             self._update_deadline(now)
 
     def check_deadline(self, now: float) -> None:
-        """Raise AudioSocketProtocolError if the deadline has passed."""
+        """Raise AudioSocketProtocolError if the deadline has passed, or the caller is silent for too long."""
+        silent_s = self._timeouts.silent_s
+        if self._has_id and silent_s is not None and self._unread_data.silence_s(now) >= silent_s:
+            raise AudioSocketProtocolError(f"the caller has sent nothing for {silent_s:g} s")
         if self.deadline is None or now < self.deadline:
             return
         if not self._has_id:
             raise AudioSocketProtocolError(f"no call id within {self._timeouts.first_message_s:g} s")
         raise AudioSocketProtocolError(f"a message stayed incomplete for {self._timeouts.stalled_s:g} s")
 
+    def is_caller_silent(self, now: float) -> bool:
+        """Whether nothing has been received for so long that ``note_window`` should be called."""
+        return self._unread_data.is_peer_silent(now)
+
+    def note_window(self, window: int, now: float) -> None:
+        """Take the bytes that the peer's kernel offers to take, less of a peer that has stopped reading."""
+        self._unread_data.note_window(window, now)
+
     def encode_packet(self, packet: AudioSocketAudio, unsent_bytes: int) -> bytes:
-        """Return the message to write at once, or b"" to drop it because more than two are unsent."""
+        """Return the message to write at once, or b"" to drop it.
+
+        It is dropped if more than two are unsent, or if the peer does not read what its kernel has taken.
+        """
         message = self._connection.send(packet)
-        if unsent_bytes > _MAX_UNSENT_PACKETS * len(message):
-            self.dropped += 1
-            self._consecutive_drops += 1
-            return b""
-        self._consecutive_drops = 0
-        return message
+        is_behind = unsent_bytes > _MAX_UNSENT_PACKETS * len(message)
+        if not is_behind and not self._unread_data.has_unread_data:
+            self._consecutive_drops = 0
+            return message
+        self._consecutive_drops += 1
+        if not is_behind and self._consecutive_drops % _PROBE_PACKETS == 0:
+            return message
+        self.dropped += 1
+        return b""
 
     @property
     def stalled_s(self) -> float:
@@ -135,8 +164,18 @@ class AudioSocketServerConnection:
 
     def _count_message(self, now: float) -> None:
         self._messages += 1
+        self._unread_data.note_received(now)
         if self._messages > _MAX_MESSAGE_BURST + _MAX_MESSAGES_PER_S * (now - self._started):
             raise AudioSocketProtocolError(f"{self._messages} messages came faster than a phone sends them")
+
+    def _check_for_g711(self, audio: AudioSocketAudio, now: float) -> None:
+        if self._g711_detector is None:
+            return
+        match self._g711_detector.verdict(audio.sample_rate, audio.payload, now):
+            case PayloadEncoding.COMPANDED:
+                raise AudioSocketProtocolError(_G711_ADVICE)
+            case PayloadEncoding.LINEAR:
+                self._g711_detector = None
 
     def _update_deadline(self, now: float) -> None:
         # More bytes of the same message do not extend its deadline.

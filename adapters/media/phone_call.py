@@ -14,7 +14,7 @@ from typing import Final, assert_never
 from ..audio.resample import PassthroughResampler
 from ..audiosocket.protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup
 from ..audiosocket.server_connection import AudioSocketServerConnection, AudioSocketTimeouts
-from ..audiosocket.socket_options import LINGER_S, set_socket_options
+from ..audiosocket.socket_options import LINGER_S, peer_window, set_socket_options
 from ..playback.heard_words import DiscardResult, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport
@@ -74,7 +74,8 @@ class PhoneCall:
         self._now = now
         self._sample_rate = opening.options.sample_rate
         self._connection = AudioSocketServerConnection(
-            now(), AudioSocketTimeouts(stalled_s=opening.options.stalled_s)
+            now(),
+            AudioSocketTimeouts(stalled_s=opening.options.stalled_s, silent_s=opening.options.silent_s),
         )
         self._unsent = b""  # rest of a message that the socket took in part
         self._unread_bytes = 0  # by control
@@ -130,6 +131,7 @@ class PhoneCall:
         if self._close_at is None:
             self._receive(now)
         if self._close_at is None:
+            self._check_window(now)
             self._media.tick(now)
         else:
             self._linger(now)
@@ -174,6 +176,13 @@ class PhoneCall:
             if self._close_at is not None:
                 return
         self._connection.check_deadline(now)
+
+    def _check_window(self, now: float) -> None:
+        if not self._connection.is_caller_silent(now):
+            return
+        with suppress(OSError):  # the next read says so too
+            if (window := peer_window(self._sock)) is not None:
+                self._connection.note_window(window, now)
 
     def _handle(self, event: CallId | AudioSocketAudio | Dtmf | Hangup) -> None:
         match event:

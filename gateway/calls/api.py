@@ -7,6 +7,7 @@
     DELETE /v1/calls/{id}                hang up
     WS     /v1/calls/{id}/socket         attach to the call; id "next" waits for one without a program
                                          ?audio=in also sends the caller's audio, as binary messages
+                                         of s16le mono, at the rate in the `audio` message before them
                                          ?events=all also sends text as it is written, and counters
 
 The messages on the socket are those of ``messages``. A program attaches exclusively: one at a time, over the

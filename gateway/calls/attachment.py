@@ -25,6 +25,7 @@ from .events import (
 )
 from .messages import (
     AskMessage,
+    AudioFormatMessage,
     BadCallMessage,
     CallerSpeechActionMessage,
     CallStartedMessage,
@@ -73,7 +74,7 @@ class CallAttachment:
         send: sends a message to the peer; must not block.
         voices: that the peer may name.
         charge: takes the characters spoken for the peer; raises RateLimited, RequestTooLarge or KeyRefused.
-        send_audio: sends s16le audio of the caller; None if the peer does not want it.
+        send_audio: sends s16le audio of the caller, after its format; None if the peer does not want it.
         answerer: answers ``ask``; without one it is an error.
     """
 
@@ -93,6 +94,7 @@ class CallAttachment:
         self._options = options
         self._send = send
         self._send_audio = send_audio
+        self._audio_sample_rate: int | None = None  # that was sent
         self._voices = voices
         self._answerer = answerer
         self._utterances = UtteranceQueue(
@@ -179,6 +181,7 @@ class CallAttachment:
     def _on_event(self, event: CallEvent) -> None:
         if isinstance(event, CallerAudio):
             if self._send_audio is not None:
+                self._announce_audio(event.sample_rate)
                 self._send_audio(event.pcm)
             return
         if self._answerer is not None:
@@ -189,6 +192,11 @@ class CallAttachment:
             self._send(message)
         if isinstance(event, HungUp) and not self._over.done():
             self._over.set_result(None)
+
+    def _announce_audio(self, sample_rate: int) -> None:
+        if sample_rate != self._audio_sample_rate:
+            self._audio_sample_rate = sample_rate
+            self._send(AudioFormatMessage(type="audio", sample_rate=sample_rate, encoding="pcm_s16le"))
 
     def _note_heard(self, event: CallStateEvent, answerer: Answerer) -> None:
         match event:

@@ -39,6 +39,7 @@ class AudioSocketCallSettings:
     lead_s: float  # speech rendered ahead of the listener
     speech: CallSpeechOptions
     caller_speech_action: CallerSpeechAction = CallerSpeechAction.TELL
+    silent_s: float | None = None  # without any message of the caller; None: unlimited
 
 
 class AudioSocketCallServer:
@@ -93,7 +94,8 @@ class AudioSocketCallServer:
     def open(self, call: PendingCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
         """Open the call of an identified connection; a media server serves it."""
         leg = PhoneLeg(call.peer, self._legs, self._services, self._policy)
-        options = PhoneCallOptions(self._policy.sample_rate, self._policy.stalled_s)
+        policy = self._policy
+        options = PhoneCallOptions(policy.sample_rate, policy.stalled_s, silent_s=policy.silent_s)
         media = self._media.open_phone_call(call_id, sock, received, leg, options)
         self.registry.replace(call, leg)
         self._legs.add(leg)

@@ -1,8 +1,8 @@
 """Messages between a call and its attached peers: programs on a WebSocket, pages on a data channel.
 
     client -> server   text | flush | end | discard | hang_up | speech | on_speech | ask | dtmf
-    server -> client   started | speech_started | word | speech_finished | discarded | caller_speaking |
-                       caller_silent | dtmf | error | hung_up
+    server -> client   started | audio | speech_started | word | speech_finished | discarded |
+                       caller_speaking | caller_silent | dtmf | error | hung_up
                        with all events: utterance | stats, and more fields of speech_started
 
 Each is a JSON object with a ``type``. Pure: text in, values out.
@@ -139,7 +139,7 @@ class CallDescription(CallMessage):
     peer: Annotated[str, Field(description="Network address of the caller.")]
     opened_at: Annotated[float, Field(description="Unix seconds.")]
     held: Annotated[bool, Field(description="Whether a program is attached to the call.")]
-    sample_rate: Annotated[int, Field(description="Hz, of the speech that the call sends.")]
+    sample_rate: Annotated[int, Field(description="Hz, of the speech sent; the caller's is in `audio`.")]
 
 
 class CallStartedMessage(CallDescription):
@@ -150,6 +150,14 @@ class CallStartedMessage(CallDescription):
     voice: Annotated[str | None, Field(description="Id of the current voice; null if it may not be named.")]
     speed: Annotated[float, Field(description="Current speed factor.")]
     answers: Annotated[bool, Field(description="Whether a language model answers `ask`.")]
+
+
+class AudioFormatMessage(CallMessage):
+    """Format of the binary messages that follow; sent before the first one and at each change."""
+
+    type: Literal["audio"]
+    sample_rate: Annotated[int, Field(description="Hz, of the caller's audio.")]
+    encoding: Annotated[Literal["pcm_s16le"], Field(description="16-bit samples, little-endian, mono.")]
 
 
 class UtteranceTextMessage(CallMessage):
@@ -250,6 +258,7 @@ class HungUpMessage(CallMessage):
 
 ServerMessage = (
     CallStartedMessage
+    | AudioFormatMessage
     | UtteranceTextMessage
     | SpeechStartedMessage
     | WordMessage

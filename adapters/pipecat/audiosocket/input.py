@@ -9,9 +9,8 @@ Source: pipecat-ai 1.14.0, transports/base_input.py.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
-import soxr
 from loguru import logger
 from pipecat.audio.dtmf.types import KeypadEntry
 from pipecat.frames.frames import (
@@ -24,8 +23,7 @@ from pipecat.frames.frames import (
 )
 from pipecat.transports.base_input import BaseInputTransport
 
-from ...audio.resample import BlockResampler, PassthroughResampler
-from ...audio.upsample import Upsampler
+from ...audio.input_resampler import InputResampler, make_input_resampler
 from ...audiosocket.protocol import AudioSocketAudio, Dtmf
 from .call_handler import PipecatCallHandler
 from .params import AudioSocketParams
@@ -33,22 +31,6 @@ from .params import AudioSocketParams
 _KEYPAD_ENTRIES: Final[Mapping[str, KeypadEntry]] = MappingProxyType(
     {entry.value: entry for entry in KeypadEntry}
 )
-
-
-class CallerAudioResampler(Protocol):
-    """Resamples a caller's audio, s16le mono, to the pipeline's rate."""
-
-    def push(self, pcm: bytes) -> bytes:
-        """Take audio at the caller's rate; return the audio ready at the pipeline's rate."""
-
-
-def make_input_resampler(input_rate: int, output_rate: int) -> CallerAudioResampler:
-    """Return the resampler with the least delay from ``input_rate`` to ``output_rate``, Hz."""
-    if input_rate == output_rate:
-        return PassthroughResampler()
-    if output_rate % input_rate == 0:
-        return Upsampler(output_rate // input_rate)
-    return BlockResampler(soxr.ResampleStream(input_rate, output_rate, 1, dtype="int16", quality="HQ"))
 
 
 class AudioSocketInputTransport(BaseInputTransport):
@@ -71,7 +53,7 @@ class AudioSocketInputTransport(BaseInputTransport):
         self._audiosocket_emit_event = emit_event
         self._audiosocket_handler = handler
         self._audiosocket_task: asyncio.Task[None] | None = None
-        self._audiosocket_resamplers: dict[int, CallerAudioResampler] = {}  # by input rate
+        self._audiosocket_resamplers: dict[int, InputResampler] = {}  # by input rate
 
     async def start(self, frame: StartFrame) -> None:
         """Start to receive the caller's audio.
@@ -137,7 +119,7 @@ class AudioSocketInputTransport(BaseInputTransport):
             case Dtmf(digit):
                 logger.debug(f"{self}: key {digit!r} dropped; Pipecat has {' '.join(_KEYPAD_ENTRIES)}")
 
-    def _audiosocket_resampler_for(self, sample_rate: int) -> CallerAudioResampler:
+    def _audiosocket_resampler_for(self, sample_rate: int) -> InputResampler:
         if sample_rate not in self._audiosocket_resamplers:
             self._audiosocket_resamplers = {sample_rate: make_input_resampler(sample_rate, self.sample_rate)}
         return self._audiosocket_resamplers[sample_rate]

@@ -7,18 +7,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shared.calls.audiosocket_messages import DTMF_MESSAGE, PAYLOAD, open_call
+from shared.calls.audiosocket_messages import CALL_ID_MESSAGE, CALL_UUID
 from vivavoce.adapters.audio.codecs import alaw_encode, ulaw_encode
 from vivavoce.adapters.audiosocket.g711_detection import PayloadEncoding, guess_encoding
 from vivavoce.adapters.audiosocket.protocol import (
+    SAMPLE_RATE_OF_KIND,
     AudioSocketAudio,
-    AudioSocketConnection,
-    AudioSocketRole,
-    Dtmf,
-    MislabelledG711,
+    AudioSocketProtocolError,
+    CallId,
 )
+from vivavoce.adapters.audiosocket.server_connection import AudioSocketServerConnection, AudioSocketTimeouts
 
 Encoder = Callable[[bytes], bytes]
+_KIND_OF_RATE = {rate: kind for kind, rate in SAMPLE_RATE_OF_KIND.items()}
 
 
 def voice(level_db: float, seconds: float = 1.0) -> bytes:
@@ -47,47 +48,78 @@ def at_level(signal: npt.NDArray[np.float64], level_db: float) -> bytes:
     return np.clip(np.rint(scaled), -32_768, 32_767).astype("<i2").tobytes()
 
 
-def messages_until_g711(payloads: Iterable[bytes]) -> int | None:
-    """Number of messages of kind 0x10 up to the MislabelledG711 event, or None without one."""
-    connection = open_call()
-    warnings = []
+def messages_until_g711(
+    payloads: Iterable[bytes], *, bytes_per_s: int = 8_000, rate: int = 8_000
+) -> int | None:
+    """Number of messages up to the one that ends the call as G.711, or None if the call goes on."""
+    connection = AudioSocketServerConnection(100.0, AudioSocketTimeouts())
+    connection.receive_data(CALL_ID_MESSAGE)
+    assert list(connection.events(100.0)) == [CallId(CALL_UUID)]
+    now = 100.0
     for number, payload in enumerate(payloads, 1):
-        connection.receive_data(b"\x10" + struct.pack("!H", len(payload)) + payload)
-        warnings += [number for event in connection.events() if event == MislabelledG711()]
-    assert len(warnings) <= 1
-    return warnings[0] if warnings else None
+        now += len(payload) / bytes_per_s
+        connection.receive_data(struct.pack("!BH", _KIND_OF_RATE[rate], len(payload)) + payload)
+        try:
+            assert list(connection.events(now)) == [AudioSocketAudio(rate, payload)]
+        except AudioSocketProtocolError as error:
+            assert "c(slin)" in str(error)
+            return number
+    return None
 
 
 def split_into_payloads(data: bytes, size: int = 160) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
+PTIMES_MS = (10, 20, 30, 40, 60)
+
+
+@pytest.mark.parametrize("ptime_ms", PTIMES_MS)
 @pytest.mark.parametrize("encoder", [ulaw_encode, alaw_encode])
 @pytest.mark.parametrize("level_db", [-60, -40, -20, -6])
 @pytest.mark.parametrize("signal", [voice, white_noise, dtmf_tone])
-def test_g711_labelled_as_16_bit_audio_is_detected_within_100_ms(
-    encoder: Encoder, level_db: float, signal: Callable[[float], bytes]
+def test_g711_labelled_as_16_bit_audio_is_detected_in_packets_of_any_length(
+    encoder: Encoder, level_db: float, signal: Callable[[float], bytes], ptime_ms: int
 ) -> None:
-    assert messages_until_g711(split_into_payloads(encoder(signal(level_db)))) == 5
+    payloads = split_into_payloads(encoder(signal(level_db)), 8 * ptime_ms)
+    messages = messages_until_g711(payloads)
+    assert messages is not None and messages * ptime_ms <= 300 + 2 * ptime_ms
 
 
-@pytest.mark.parametrize("level_db", [-60, -40, -20, -12])
+@pytest.mark.parametrize("ptime_ms", PTIMES_MS)
+@pytest.mark.parametrize("level_db", [-60, -40, -20, -12, -6])
 @pytest.mark.parametrize("signal", [voice, white_noise, dtmf_tone])
-def test_16_bit_audio_in_messages_of_10_ms_is_not_detected_as_g711(
-    level_db: float, signal: Callable[[float], bytes]
+def test_16_bit_audio_in_packets_of_any_length_is_not_detected_as_g711(
+    level_db: float, signal: Callable[[float], bytes], ptime_ms: int
 ) -> None:
-    assert messages_until_g711(split_into_payloads(signal(level_db))) is None
+    payloads = split_into_payloads(signal(level_db), 16 * ptime_ms)
+    assert messages_until_g711(payloads, bytes_per_s=16_000) is None
+
+
+def test_16_bit_noise_whose_bytes_look_like_g711_is_told_by_its_rate() -> None:
+    payloads = split_into_payloads(white_noise(-3), 320)
+    assert {guess_encoding(payload) for payload in payloads} == {PayloadEncoding.COMPANDED}
+    assert messages_until_g711(payloads * 3, bytes_per_s=16_000) is None
+    with_pauses = list(payloads * 3)
+    assert messages_until_g711(with_pauses, bytes_per_s=2_000) is None  # each gap is a pause of the phone
 
 
 @pytest.mark.parametrize("silence", [b"\xff", b"\x7f", b"\xd5", b"\x55"])
 def test_g711_silence_of_both_laws_is_detected(silence: bytes) -> None:
-    assert messages_until_g711([silence * 160] * 10) == 5
+    assert messages_until_g711([silence * 160] * 30) in (16, 17)
 
 
 def test_16_bit_silence_is_not_detected_as_g711() -> None:
     assert messages_until_g711([bytes(160)] * 100) is None
     comfort_noise = np.random.default_rng(5).integers(-2, 2, 8_000).astype("<i2").tobytes()
     assert messages_until_g711(split_into_payloads(comfort_noise)) is None
+    assert messages_until_g711([b"\xff" * 320] * 100, bytes_per_s=16_000) is None  # an offset of -1
+
+
+def test_silence_at_the_rate_of_16_bit_audio_ends_the_detection() -> None:
+    companded = split_into_payloads(ulaw_encode(voice(-20)))
+    assert messages_until_g711([bytes(320)] * 150 + companded, bytes_per_s=16_000) is None
+    assert messages_until_g711([bytes(320)] * 20 + companded, bytes_per_s=8_000) is not None
 
 
 def test_g711_is_detected_after_leading_silence() -> None:
@@ -95,42 +127,15 @@ def test_g711_is_detected_after_leading_silence() -> None:
     assert messages_until_g711(silence_then_voice) == 55
 
 
-def test_a_message_of_another_length_or_rate_ends_the_detection() -> None:
+def test_a_message_of_another_rate_ends_the_detection() -> None:
     companded = split_into_payloads(ulaw_encode(voice(-20)))
-    assert messages_until_g711([*companded[:4], PAYLOAD, *companded]) is None
-    connection = open_call()
-    connection.receive_data(b"\x11\x00\xa0" + companded[0])
-    connection.receive_data(b"".join(b"\x10\x00\xa0" + payload for payload in companded[:20]))
-    assert MislabelledG711() not in list(connection.events())
+    assert messages_until_g711(companded, rate=12_000) is None
 
 
 def test_five_messages_of_16_bit_audio_end_the_detection() -> None:
     companded = split_into_payloads(ulaw_encode(voice(-20)))
     assert messages_until_g711(split_into_payloads(voice(-20))[:5] + companded) is None
-    assert messages_until_g711(split_into_payloads(voice(-20))[:4] + companded) == 4 + 4 + 5
-
-
-def test_dtmf_digits_do_not_affect_the_detection() -> None:
-    connection = open_call()
-    companded = b"".join(
-        b"\x10\x00\xa0" + payload for payload in split_into_payloads(ulaw_encode(voice(-20)))[:5]
-    )
-    connection.receive_data(companded[: 163 * 3] + DTMF_MESSAGE + companded[163 * 3 :])
-    events = list(connection.events())
-    assert [type(event) for event in events] == [AudioSocketAudio] * 3 + [Dtmf] + [AudioSocketAudio] * 2 + [
-        MislabelledG711
-    ]
-
-
-def test_a_caller_does_not_detect_g711() -> None:
-    connection = AudioSocketConnection(AudioSocketRole.CALLER)
-    connection.receive_data((b"\x10\x00\xa0" + b"\xff" * 160) * 20)
-    assert MislabelledG711() not in list(connection.events())
-
-
-def test_the_advice_names_the_setting_to_change() -> None:
-    assert "c(slin)" in MislabelledG711().advice
-    assert "160-byte" in MislabelledG711().advice
+    assert messages_until_g711(split_into_payloads(voice(-20))[:4] + companded) is not None
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from vivavoce.tts_engine.errors import VivavoceError
     [
         (b"\x02\x00\x00", "got kind 0x02 of 0 bytes; kinds are 0x00, 0x01, 0x03, 0x10-0x18, 0xff"),
         (b"\x19\x01\x40", "got kind 0x19 of 320 bytes"),
-        (b"GET / HTTP/1.1\r\n\r\n", "got kind 0x47 of 17748 bytes"),
+        (b"GET / HTTP/1.1\r\n\r\n", "this is HTTP, but this port speaks"),
         (b"\x10\x00\x00", "got Audio (0x10) with 0 bytes; allowed: 2 to 16000, an even number"),
         (b"\x10\x01\x3f", "got Audio (0x10) with 319 bytes; allowed: 2 to 16000, an even number"),
         (b"\x10\x3e\x82", "got Audio (0x10) with 16002 bytes"),

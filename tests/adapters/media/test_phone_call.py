@@ -1,6 +1,8 @@
 """A phone call of a media server; its socket records what is written, and the test advances the clock."""
 
+import socket
 import struct
+import sys
 from collections import deque
 from uuid import UUID
 
@@ -44,6 +46,7 @@ class FakeSocket:
         self.written: list[bytes] = []
         self.incoming: deque[bytes] = deque()  # b"": the peer has closed
         self.room: int | None = None
+        self.window = 65_536  # that the peer's kernel offers
         self.is_shut_down = self.is_closed = False
 
     def setblocking(self, flag: bool) -> None:
@@ -51,6 +54,10 @@ class FakeSocket:
 
     def setsockopt(self, *option: int) -> None:
         pass
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        assert (level, option) == (socket.IPPROTO_TCP, socket.TCP_INFO)
+        return struct.pack("=I", self.window).rjust(size, b"\0")
 
     def recv(self, size: int) -> bytes:
         if not self.incoming:
@@ -92,15 +99,16 @@ class FakeDetector:
 class PlayedCall:
     """A call at 24 kHz; ``messages`` are those to control. ``tick`` advances the time by 20 ms."""
 
-    def __init__(self, stalled_s: float = 5.0) -> None:
+    def __init__(self, stalled_s: float = 5.0, silent_s: float | None = None) -> None:
         self.now = 100.0
         self._ticks = 0
         self.sent: list[MediaMessage] = []
         self.closed = 0
         self.sock = FakeSocket()
         self._clock = Clock(phases=1, now=lambda: self.now)
+        options = PhoneCallOptions(RATE, stalled_s, silent_s=silent_s)
         self.call = PhoneCall(
-            OpenPhoneCall(1, CALL_ID, PhoneCallOptions(RATE, stalled_s)), self.sock, self._clock,  # type: ignore[arg-type]
+            OpenPhoneCall(1, CALL_ID, options), self.sock, self._clock,  # type: ignore[arg-type]
             send=self._send, detector=FakeDetector(), on_closed=self._on_closed, now=lambda: self.now,
         )  # fmt: skip
 
@@ -289,3 +297,77 @@ def test_a_peer_that_reads_late_loses_whole_packets_and_one_that_reads_nothing_i
     problem, closed = played.take_sent()
     assert isinstance(problem, CallProblem) and "0.2 s" in problem.text
     assert isinstance(closed, CallClosed) and closed.reason == "the peer stopped reading"
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the window of the peer is read on Linux")
+
+
+def receive_audio(played: PlayedCall, seconds: float) -> None:
+    for _ in range(round(seconds * 50)):
+        played.receive(0x13, bytes(PACKET_BYTES))
+
+
+@on_linux
+def test_a_peer_that_stops_while_its_kernel_takes_data_is_closed_after_the_time_limit() -> None:
+    played = PlayedCall(stalled_s=5.0)
+    receive_audio(played, 2.0)
+    sent = len(played.sock.written)
+    played.tick(50)
+    played.sock.window -= 4_096  # unread
+    played.tick(50)
+    played.sock.window -= 16_384
+    played.tick(10)
+    assert len(played.sock.written) - sent <= 102  # 2 s; what follows would be stale when the peer wakes
+    played.tick(5 * 50 - 20)
+    assert not played.sock.is_closed
+    assert len(played.sock.written) - sent <= 102 + 5  # to see whether the peer reads again
+    played.tick(20)
+    assert played.sock.is_closed
+    problem, closed = played.take_sent()
+    assert isinstance(problem, CallProblem) and "has taken nothing for 5 s" in problem.text
+    assert isinstance(closed, CallClosed) and closed.reason == "the peer stopped reading"
+
+
+def test_a_caller_who_sends_nothing_is_disconnected_at_the_limit_that_is_set() -> None:
+    played = PlayedCall(silent_s=10.0)
+    receive_audio(played, 1.0)
+    played.tick(10 * 50 - 2)
+    assert played.take_sent() == []
+    played.tick(4)
+    problem, closed = played.take_sent()
+    assert isinstance(problem, CallProblem) and problem.text == "the caller has sent nothing for 10 s"
+    assert isinstance(closed, CallClosed)
+    assert played.sock.messages()[-1] == (0x00, b"")
+
+
+@on_linux
+def test_a_caller_who_sends_nothing_is_served_while_the_peer_reads() -> None:
+    played = PlayedCall(stalled_s=5.0)
+    receive_audio(played, 1.0)
+    for _ in range(60):
+        played.tick(20)
+        played.sock.window -= 4_096  # a packet that was read late
+        played.tick(30)
+        played.sock.window += 4_096
+    assert len(played.sock.written) == 61 * 50
+    assert played.take_sent() == []
+
+
+@on_linux
+def test_a_peer_that_reads_again_gets_what_is_due_then() -> None:
+    played = PlayedCall(stalled_s=5.0)
+    receive_audio(played, 1.0)
+    played.tick(20)
+    played.sock.window -= 10_000
+    played.tick(150)
+    stopped = len(played.sock.written)
+    played.tick(40)
+    assert len(played.sock.written) - stopped <= 1
+    played.sock.window += 10_000  # also without anything from the caller
+    played.tick(51)
+    assert len(played.sock.written) - stopped >= 50
+    played.sock.window -= 10_000
+    played.tick(150)
+    stopped = len(played.sock.written)
+    receive_audio(played, 1.0)
+    assert len(played.sock.written) - stopped == 50

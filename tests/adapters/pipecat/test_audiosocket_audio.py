@@ -24,6 +24,7 @@ from pipecat.frames.frames import (
 from shared.calls.audiosocket_bot import PACKET_BYTES, SPEECH, Bot, Phone, open_call
 from shared.event_loop import in_loop
 from shared.tones import pitch_of, tone
+from vivavoce.adapters.audio.input_resampler import make_input_resampler
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketAudio,
     Dtmf,
@@ -33,7 +34,6 @@ from vivavoce.adapters.pipecat import (
     AudioSocketTransport,
     PipecatAudioSocketServer,
 )
-from vivavoce.adapters.pipecat.audiosocket.input import make_input_resampler
 
 # Audio to the caller
 

@@ -7,7 +7,7 @@ import pytest
 
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketConnection,
-    AudioSocketEvent,
+    AudioSocketMessage,
     AudioSocketProtocolError,
     AudioSocketRole,
 )
@@ -20,10 +20,10 @@ DTMF_MESSAGE = b"\x03\x00\x015"
 HANGUP_MESSAGE = b"\x00\x00\x00"
 
 
-def received(role: AudioSocketRole, *parts: bytes, eof: bool = False) -> tuple[list[AudioSocketEvent], str]:
+def received(role: AudioSocketRole, *parts: bytes, eof: bool = False) -> tuple[list[AudioSocketMessage], str]:
     """The events of these bytes, and the text of the error that ended them or ""."""
     connection = AudioSocketConnection(role)
-    events: list[AudioSocketEvent] = []
+    events: list[AudioSocketMessage] = []
     try:
         for part in parts:
             connection.receive_data(part)
@@ -36,7 +36,7 @@ def received(role: AudioSocketRole, *parts: bytes, eof: bool = False) -> tuple[l
     return events, ""
 
 
-def _rest(connection: AudioSocketConnection) -> Iterable[AudioSocketEvent]:
+def _rest(connection: AudioSocketConnection) -> Iterable[AudioSocketMessage]:
     with pytest.raises(AudioSocketProtocolError):
         yield from connection.events()
 

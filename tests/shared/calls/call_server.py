@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import struct
 import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from shared.standin_backend import StandInBackend
 from vivavoce.adapters.audiosocket.protocol import (
+    SAMPLE_RATE_OF_KIND,
     AudioSocketAudio,
     AudioSocketConnection,
     AudioSocketRole,
@@ -40,6 +42,11 @@ class Phone:
 
     def send(self, message: CallId | AudioSocketAudio | Dtmf | Hangup) -> None:
         self._writer.write(self._connection.send(message))
+
+    def send_audio(self, sample_rate: int, pcm: bytes) -> None:
+        """Send a message that may exceed one TCP segment, as Asterisk does at high rates."""
+        kind = next(kind for kind, rate in SAMPLE_RATE_OF_KIND.items() if rate == sample_rate)
+        self._writer.write(struct.pack("!BH", kind, len(pcm)) + pcm)
 
     async def aclose(self) -> None:
         self._receiving.cancel()
@@ -91,8 +98,10 @@ class CallServer:
 
 
 @asynccontextmanager
-async def call_server(keys_file: Path | None = None, key: str = "") -> AsyncIterator[CallServer]:
-    settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file)
+async def call_server(
+    keys_file: Path | None = None, key: str = "", **changes: Any
+) -> AsyncIterator[CallServer]:
+    settings = Settings(http_port=0, audiosocket_port=0, keys_file=keys_file, **changes)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with await Engine.open(backend=StandInBackend()) as engine:
         gateway = await Gateway.open(settings, engine=engine, agent=SilentAgent())

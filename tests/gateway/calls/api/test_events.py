@@ -3,8 +3,10 @@
 import asyncio
 import importlib.util
 import json
+import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shared.calls.call_server import (
@@ -49,6 +51,28 @@ def test_the_caller_s_speech_is_reported_and_interrupts() -> None:
                 for _ in range(50):
                     phone.send(AudioSocketAudio(8000, bytes(320)))
                 await until(socket, "caller_silent")
+
+    run(test())
+
+
+@pytest.mark.parametrize("sample_rate", [12_000, 44_100, 96_000, 192_000])
+def test_a_caller_at_any_rate_of_audiosocket_is_heard_on_a_call_that_goes_on(
+    sample_rate: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        question = np.frombuffer(await spoken_question(), "<i2")
+        place = np.arange(len(question) * sample_rate // 8_000) * 8_000 / sample_rate
+        samples = np.interp(place, np.arange(len(question)), question).astype("<i2")
+        async with call_server() as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id) as socket:
+                await until(socket, "started")
+                for pcm in np.split(samples, range(sample_rate // 50, len(samples), sample_rate // 50)):
+                    phone.send_audio(sample_rate, pcm.tobytes())
+                await until(socket, "caller_speaking")
+                await send_utterance(socket, "Yes.")
+                assert words(await until(socket, "speech_finished")) == ["Yes"]
+                assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
     run(test())
 

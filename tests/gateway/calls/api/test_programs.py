@@ -111,7 +111,32 @@ def test_keys_and_audio_of_the_caller_are_sent_to_the_program() -> None:
                 phone.send(Dtmf("7"))
                 assert (await until(socket, "dtmf"))[-1]["digit"] == "7"
                 phone.send(AudioSocketAudio(8000, b"\x01\x02" * 160))
+                await until(socket, "audio")
                 assert await socket.recv() == b"\x01\x02" * 160
+
+    run(test())
+
+
+@pytest.mark.parametrize("sent_rate", [8_000, 24_000])
+def test_the_rate_of_the_caller_s_audio_is_sent_before_it_and_when_it_changes(sent_rate: int) -> None:
+    async def test() -> None:
+        async with call_server(audiosocket_rate=sent_rate) as server:
+            phone = await server.phone()
+            async with server.socket(phone.call_id, "?audio=in") as socket:
+                started = (await until(socket, "started"))[-1]
+                assert started["sample_rate"] == sent_rate
+                for rate in (16_000, 16_000, 8_000):
+                    phone.send(AudioSocketAudio(rate, bytes([1, 2]) * (rate // 50)))
+                received = [await socket.recv() for _ in range(5)]
+                assert [
+                    message if isinstance(message, bytes) else json.loads(message) for message in received
+                ] == [
+                    {"type": "audio", "sample_rate": 16_000, "encoding": "pcm_s16le"},
+                    bytes([1, 2]) * 320,
+                    bytes([1, 2]) * 320,
+                    {"type": "audio", "sample_rate": 8_000, "encoding": "pcm_s16le"},
+                    bytes([1, 2]) * 160,
+                ]
 
     run(test())
 

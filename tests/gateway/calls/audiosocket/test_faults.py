@@ -4,7 +4,10 @@ import asyncio
 import logging
 import os
 import random
-from contextlib import suppress
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
 import numpy as np
@@ -22,6 +25,7 @@ from shared.calls.audiosocket_server import (
     run_server,
 )
 from shared.process_footprint import ProcessFootprint
+from vivavoce.adapters.audio.codecs import ulaw_encode
 from vivavoce.adapters.media import phone_call
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
@@ -88,6 +92,27 @@ def test_an_invalid_first_message_ends_the_connection(garbage: bytes) -> None:
         asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("first", "protocol"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n", "HTTP"),
+        (b"POST /v1/audio/speech HTTP/1.1\r\n", "HTTP"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP"),
+        (bytes.fromhex("160301007b0100007703034a5b6c7d"), "TLS"),
+    ],
+)
+def test_a_client_of_another_protocol_is_named_in_the_log(
+    first: bytes, protocol: str, log: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with run_server() as server, connect(server, first) as client:
+            assert await client.receive_all() == ([], True)
+
+    asyncio.run(scenario())
+    assert f"this is {protocol}, but this port speaks Asterisk's AudioSocket" in log.text
+    assert " bytes" not in log.text
+
+
 def test_a_connection_without_a_call_id_is_ended_at_the_timeout(log: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with run_server(first_message_s=0.05) as server, connect(server) as peer:
@@ -109,12 +134,23 @@ def test_an_incomplete_message_ends_its_call_at_the_timeout(log: pytest.LogCaptu
     assert f"Call {CALL_ID}: a message stayed incomplete for 0.1 s" in log.text
 
 
-def test_ulaw_labelled_as_16_bit_audio_ends_the_call_with_advice(log: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("ptime_ms", [10, 20, 30, 40, 60])
+def test_ulaw_labelled_as_16_bit_audio_ends_the_call_with_advice(
+    ptime_ms: int, log: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with run_server() as server, connect(server, call_id_message()) as peer:
-            for _ in range(10):
-                await peer.send(message(0x10, b"\xff" * 160))
+
+            async def talk() -> None:
+                samples = np.random.default_rng(1).normal(0, 3000, 8 * ptime_ms).astype("<i2")
+                while True:
+                    await peer.send(message(0x10, ulaw_encode(samples.tobytes())))
+                    await asyncio.sleep(ptime_ms / 1000)
+
+            talking = asyncio.create_task(talk())
             _, got_hangup = await peer.receive_all()
+            talking.cancel()
+            await asyncio.wait({talking})
             assert got_hangup
 
     asyncio.run(scenario())
@@ -195,6 +231,57 @@ def test_a_peer_that_stops_reading_is_disconnected_at_the_timeout(log: pytest.Lo
     asyncio.run(scenario())
     assert f"Call {CALL_ID}: the peer has taken nothing for 0.2 s" in log.text
     assert "the peer stopped reading" in log.text
+
+
+# Asterisk's side of a call, in real time; a program of its own, so that it can be stopped.
+TALKING_PHONE = """
+import select, socket, sys, time
+sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+sock.sendall(bytes.fromhex(sys.argv[2]))
+due = time.monotonic()
+while True:
+    due += 0.02
+    while select.select([sock], [], [], max(0, due - time.monotonic()))[0]:
+        sock.recv(65_536) or sys.exit()
+    sys.argv[3] == "talks" and sock.sendall(bytes.fromhex("100140") + bytes(320))
+"""
+
+
+@asynccontextmanager
+async def phone_process(server: RunningServer, manner: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", TALKING_PHONE, str(server.port), call_id_message().hex(), manner
+    )
+    try:
+        await server.until(lambda: len(server.audiosocket.registry) == 1)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def test_a_frozen_peer_is_disconnected_when_it_has_sent_nothing_for_silent_s(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with run_server(silent_s=2.0) as server, phone_process(server, "talks") as phone:
+            await asyncio.sleep(3.0)
+            assert len(server.audiosocket.registry) == 1
+            phone.send_signal(signal.SIGSTOP)
+            await server.until(lambda: len(server.audiosocket.registry) == 0)
+
+    asyncio.run(scenario())
+    assert f"Call {CALL_ID}: the caller has sent nothing for 2 s" in log.text
+
+
+def test_a_phone_that_sends_nothing_is_served_without_a_limit() -> None:
+    async def scenario() -> None:
+        async with run_server(stalled_s=2.0) as server, phone_process(server, "listens"):
+            await asyncio.sleep(5.0)
+            assert len(server.audiosocket.registry) == 1
+
+    asyncio.run(scenario())
 
 
 def dropped_by(server: RunningServer) -> int:

@@ -3,8 +3,12 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import socket
+import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
 
@@ -124,6 +128,34 @@ def test_a_call_survives_the_death_of_its_media_process(caplog: pytest.LogCaptur
 
     asyncio.run(scenario())
     assert "The media server died; its 1 calls continue in a new one" in caplog.text
+
+
+def test_the_death_of_the_gateway_ends_a_call_with_a_hangup_and_no_reset() -> None:
+    # After a hangup message Asterisk continues with its dial plan; after a reset its application hangs up.
+    serve = "serve --http-port 0 --audiosocket-port 0 --agent keys".split()
+    program = f"import sys; sys.argv[1:] = {serve!r}; from vivavoce.gateway.cli.main import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"VIVAVOCE_MEDIA_PROCESSES": "1"},
+    ) as gateway:
+        try:
+            assert gateway.stdout is not None
+            address = re.search(r"AudioSocket on 127\.0\.0\.1:(\d+)", gateway.stdout.readline())
+            assert address is not None
+            with socket.create_connection(("127.0.0.1", int(address[1])), timeout=60) as caller:
+                caller.sendall(call_id_message())
+                assert caller.recv(323)
+                gateway.kill()
+                received = b""
+                while data := caller.recv(65_536):  # a reset would raise ConnectionResetError
+                    received += data
+                    with suppress(BrokenPipeError):
+                        caller.sendall(message(0x10, bytes(320)))
+                assert received.endswith(message(0x00))
+        finally:
+            gateway.kill()
 
 
 def test_a_thousand_connections_at_once_are_refused_and_not_heard_in_a_call() -> None:
