@@ -27,12 +27,10 @@ from .protocol import (
     Dtmf,
     Hangup,
 )
-from .unread_data import UnreadDataDetector
 
 PTIME_S: Final = 0.020
 
 _MAX_UNSENT_PACKETS: Final = 2  # in the transport's buffer; with more, the listener has fallen behind
-_PROBE_PACKETS: Final = 50  # of a peer that does not read, one is sent: its answer shows the window
 _MAX_MESSAGE_BURST: Final = 1500  # 30 s of audio, delivered at once after a network stall
 _MAX_MESSAGES_PER_S: Final = 200  # twice the highest rate of a phone, 10 ms a message
 _G711_ADVICE: Final = (
@@ -67,7 +65,7 @@ class AudioSocketServerConnection:
         self._has_id = False
         self._g711_detector: G711Detector | None = G711Detector()  # None: the audio is known to be linear
         self._consecutive_drops = 0
-        self._unread_data = UnreadDataDetector(now)
+        self._received_at = now  # the last message
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the peer, split anywhere."""
@@ -116,7 +114,7 @@ class AudioSocketServerConnection:
     def check_deadline(self, now: float) -> None:
         """Raise AudioSocketProtocolError if the deadline has passed, or the caller is silent for too long."""
         silent_s = self._timeouts.silent_s
-        if self._has_id and silent_s is not None and self._unread_data.silence_s(now) >= silent_s:
+        if self._has_id and silent_s is not None and now - self._received_at >= silent_s:
             raise AudioSocketProtocolError(f"the caller has sent nothing for {silent_s:g} s")
         if self.deadline is None or now < self.deadline:
             return
@@ -124,29 +122,15 @@ class AudioSocketServerConnection:
             raise AudioSocketProtocolError(f"no call id within {self._timeouts.first_message_s:g} s")
         raise AudioSocketProtocolError(f"a message stayed incomplete for {self._timeouts.stalled_s:g} s")
 
-    def is_caller_silent(self, now: float) -> bool:
-        """Whether nothing has been received for so long that ``note_window`` should be called."""
-        return self._unread_data.is_peer_silent(now)
-
-    def note_window(self, window: int, now: float) -> None:
-        """Take the bytes that the peer's kernel offers to take, less of a peer that has stopped reading."""
-        self._unread_data.note_window(window, now)
-
     def encode_packet(self, packet: AudioSocketAudio, unsent_bytes: int) -> bytes:
-        """Return the message to write at once, or b"" to drop it.
-
-        It is dropped if more than two are unsent, or if the peer does not read what its kernel has taken.
-        """
+        """Return the message to write at once, or b"" to drop it because more than two are unsent."""
         message = self._connection.send(packet)
-        is_behind = unsent_bytes > _MAX_UNSENT_PACKETS * len(message)
-        if not is_behind and not self._unread_data.has_unread_data:
-            self._consecutive_drops = 0
-            return message
-        self._consecutive_drops += 1
-        if not is_behind and self._consecutive_drops % _PROBE_PACKETS == 0:
-            return message
-        self.dropped += 1
-        return b""
+        if unsent_bytes > _MAX_UNSENT_PACKETS * len(message):
+            self.dropped += 1
+            self._consecutive_drops += 1
+            return b""
+        self._consecutive_drops = 0
+        return message
 
     @property
     def stalled_s(self) -> float:
@@ -164,7 +148,7 @@ class AudioSocketServerConnection:
 
     def _count_message(self, now: float) -> None:
         self._messages += 1
-        self._unread_data.note_received(now)
+        self._received_at = now
         if self._messages > _MAX_MESSAGE_BURST + _MAX_MESSAGES_PER_S * (now - self._started):
             raise AudioSocketProtocolError(f"{self._messages} messages came faster than a phone sends them")
 

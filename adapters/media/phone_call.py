@@ -14,7 +14,7 @@ from typing import Final, assert_never
 from ..audio.resample import PassthroughResampler
 from ..audiosocket.protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup
 from ..audiosocket.server_connection import AudioSocketServerConnection, AudioSocketTimeouts
-from ..audiosocket.socket_options import LINGER_S, peer_window, set_socket_options
+from ..audiosocket.socket_options import LINGER_S, set_socket_options
 from ..playback.heard_words import DiscardResult, HeardWord
 from ..playback.playout import Playout
 from .call_media import MediaReport
@@ -131,7 +131,6 @@ class PhoneCall:
         if self._close_at is None:
             self._receive(now)
         if self._close_at is None:
-            self._check_window(now)
             self._media.tick(now)
         else:
             self._linger(now)
@@ -176,13 +175,6 @@ class PhoneCall:
             if self._close_at is not None:
                 return
         self._connection.check_deadline(now)
-
-    def _check_window(self, now: float) -> None:
-        if not self._connection.is_caller_silent(now):
-            return
-        with suppress(OSError):  # the next read says so too
-            if (window := peer_window(self._sock)) is not None:
-                self._connection.note_window(window, now)
 
     def _handle(self, event: CallId | AudioSocketAudio | Dtmf | Hangup) -> None:
         match event:
