@@ -311,12 +311,14 @@ def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
 
 
 @contextmanager
-def served_process(*flags: str) -> Iterator[tuple[subprocess.Popen[bytes], tuple[str, int]]]:
+def served_process(
+    *flags: str, stdin: int = subprocess.DEVNULL
+) -> Iterator[tuple[subprocess.Popen[bytes], tuple[str, int]]]:
     """Run the command in a process group of its own; yields it and its AudioSocket address."""
     command = [sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()", "serve"]
     ports = ["--http-port", "0", "--audiosocket-port", "0"]
     with subprocess.Popen(
-        [*command, *ports, *flags], stdout=subprocess.PIPE, start_new_session=True
+        [*command, *ports, *flags], stdin=stdin, stdout=subprocess.PIPE, start_new_session=True
     ) as process:
         try:
             assert process.stdout
@@ -348,6 +350,28 @@ def test_a_server_that_was_stopped_for_two_seconds_sends_no_burst(monkeypatch: p
         phone.close()
     first_200_ms = [at for at, _ in phone.arrivals[before:] if at < continued + 0.2]
     assert len(first_200_ms) <= 10
+
+
+def test_sighup_is_ignored_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv("VIVAVOCE_LOG_FILE", str(log))
+    with served_process("--agent", "none") as (process, address), socket.create_connection(address) as sock:
+        sock.sendall(CALL_ID)
+        assert sock.recv(3) == b"\x10\x01\x40"
+        process.send_signal(signal.SIGHUP)
+        while "SIGHUP is ignored" not in log.read_text():
+            time.sleep(0.02)
+        for _ in range(20):  # the call goes on
+            assert sock.recv(4096)
+
+
+def test_a_server_that_was_started_in_a_terminal_stops_when_it_is_closed() -> None:
+    controller, terminal = os.openpty()
+    with served_process("--agent", "none", stdin=terminal) as (process, _):
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(timeout=60) == 0
+    os.close(controller)
+    os.close(terminal)
 
 
 def test_without_an_agent_phones_get_the_keys_agent_and_browsers_the_greeting() -> None:
