@@ -38,7 +38,7 @@ from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.leg import CallServices
 from .calls.registry import CallRegistry
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
-from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, tune_process
+from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, trim_memory_while, tune_process
 from .settings import Settings, SettingsError, is_loopback
 from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
@@ -72,7 +72,7 @@ class Gateway:
     browser_calls: BrowserCalls
     apis: SpeechApis
     addresses: Addresses
-    background_tasks: tuple[asyncio.Task[None], ...]  # of the clock and of the HTTP server
+    background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, the HTTP server and the trim of memory
     resources: AsyncExitStack  # closes all of the above
 
     @classmethod
@@ -97,6 +97,8 @@ class Gateway:
             voices = await VoiceRegistry.open(engine.voices, _make_voice_policy(settings), settings.speakers)
             resources.callback(voices.close)
             calls = await _open_calls(settings, engine, voices, agents, phones, resources)
+            trimming = asyncio.create_task(trim_memory_while(lambda: not len(calls.registry)), name="trim")
+            resources.push_async_callback(_cancel_task, trimming)
             access = _make_access_control(settings)
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
             apis = SpeechApis(engine, access, voices, guard, _make_openai_policy(settings, voices))
@@ -123,7 +125,7 @@ class Gateway:
                 browser_calls=calls.browser_calls,
                 apis=apis,
                 addresses=Addresses(bound_address(phones), bound_address(web)),
-                background_tasks=(calls.clock_task, http_task),
+                background_tasks=(calls.clock_task, http_task, trimming),
                 resources=resources.pop_all(),
             )
 
