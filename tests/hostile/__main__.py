@@ -11,10 +11,16 @@ from hostile.run import attack
 @click.command()
 @click.option("--messages", type=click.IntRange(1), default=100_000, show_default=True, help="Of all wires.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the random messages.")
-@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Pauses to read memory.")
-def main(messages: int, seed: int, rounds: int) -> None:
+@click.option(
+    "--rounds", type=click.IntRange(1), default=1, show_default=True, help="With a pause after each."
+)
+@click.option(
+    "--settle-s", type=click.FloatRange(1), default=80.0, show_default=True,
+    help="Pause before memory is read; a server gives memory back once a minute.",
+)  # fmt: skip
+def main(messages: int, seed: int, rounds: int, settle_s: float) -> None:
     """Send hostile messages to every wire of a new server beside a live call and a live stream."""
-    report = asyncio.run(attack(messages, seed, rounds=rounds, tell=lambda line: click.echo(line)))
+    report = asyncio.run(attack(messages, seed, rounds=rounds, settle_s=settle_s, tell=click.echo))
     for name, value in (
         ("messages", {"all": report.messages, **report.sent}),
         ("answers", dict(sorted(report.answers.items()))),

@@ -13,7 +13,7 @@ import httpx
 from hostile.attacks import Attack
 from hostile.live_streams import speak_on_a_call, speak_over_http
 from hostile.offers import browser_offers
-from hostile.server import AttackedServer, attacked_server
+from hostile.server import attacked_server
 
 # Peers at once on each wire, and its share of the messages.
 _WIRES: Final = {
@@ -26,7 +26,7 @@ _WIRES: Final = {
     "offer": (2, 0.005),
     "http": (2, 0.015),
 }
-_SETTLE_S: Final = 20.0  # in which all that is left of the attack ends; an offer's call takes 8 s
+SETTLE_S: Final = 20.0  # in which all that is left of an attack ends; an offer's call takes 8 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,46 +50,58 @@ class AttackReport:
 
 
 async def attack(
-    messages: int, seed: int, *, rounds: int = 1, tell: Callable[[str], None] = lambda line: None
+    messages: int,
+    seed: int,
+    *,
+    rounds: int = 1,
+    settle_s: float = SETTLE_S,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> AttackReport:
-    """Attack a new server with at least so many messages; ``tell`` gets a line for each round.
+    """Attack a new server with at least so many messages in so many rounds.
 
-    Raises RuntimeError if the server does not end cleanly.
+    After each round all peers leave; memory is read settle_s later, and ``tell`` gets a line. Raises
+    RuntimeError if the server does not end cleanly.
     """
     with tempfile.TemporaryDirectory(prefix="vivavoce-hostile-") as folder:
         async with attacked_server(Path(folder)) as server:
-            return await _attack(server, messages, seed, rounds, tell)
+            limits = httpx.Limits(max_connections=50)
+            base = f"http://{server.url}"
+            async with httpx.AsyncClient(base_url=base, limits=limits, trust_env=False, timeout=60) as client:
+                hostile = Attack(server, client, await browser_offers())
+                memory, files, live = [server.memory_mb()], [server.open_files()], [0, 0]
+                for number in range(1, rounds + 1):
+                    heard = await _round(hostile, messages * number // rounds, seed * 1_000 + number)
+                    live = [sum(pair) for pair in zip(live, heard, strict=True)]
+                    await asyncio.sleep(settle_s)
+                    memory.append(server.memory_mb())
+                    files.append(server.open_files())
+                    tell(f"{hostile.sent.total()} messages, memory {memory[-1]}, {files[-1]} files")
+            return _report(hostile, (live[0], live[1]), memory, files)
 
 
-async def _attack(
-    server: AttackedServer, messages: int, seed: int, rounds: int, tell: Callable[[str], None]
+async def _round(hostile: Attack, messages: int, seed: int) -> list[int]:
+    """Attack beside healthy peers; return the utterances heard on the call and the requests answered."""
+    live = [
+        asyncio.create_task(speak_on_a_call(hostile.server, hostile.report)),
+        asyncio.create_task(speak_over_http(hostile.client, hostile.report)),
+    ]
+    await asyncio.sleep(2.0)  # until both speak
+    await hostile.corpus()
+    await _send(hostile, messages, seed)
+    for task in live:
+        task.cancel()
+    return await asyncio.gather(*live)
+
+
+def _report(
+    hostile: Attack, live: tuple[int, int], memory: list[dict[str, float]], files: list[int]
 ) -> AttackReport:
-    limits = httpx.Limits(max_connections=50)
-    base = f"http://{server.url}"
-    async with httpx.AsyncClient(base_url=base, limits=limits, trust_env=False, timeout=60) as client:
-        hostile = Attack(server, client, await browser_offers())
-        live = [
-            asyncio.create_task(speak_on_a_call(server, hostile.report)),
-            asyncio.create_task(speak_over_http(client, hostile.report)),
-        ]
-        await asyncio.sleep(2.0)
-        memory, files = [server.memory_mb()], [server.open_files()]
-        await hostile.corpus()
-        for number in range(1, rounds + 1):
-            await _send(hostile, messages * number // rounds, seed * 1_000 + number)
-            await asyncio.sleep(_SETTLE_S)
-            memory.append(server.memory_mb())
-            files.append(server.open_files())
-            tell(f"{hostile.sent.total()} messages, memory {memory[-1]}, {files[-1]} files")
-        for task in live:
-            task.cancel()
-        utterances, requests = await asyncio.gather(*live)
-    log = server.log_lines()
+    log = hostile.server.log_lines()
     tracebacks = [index for index, line in enumerate(log) if "Traceback (most recent" in line]
     for index in tracebacks[:3]:
         hostile.report("in the log:\n" + "\n".join(log[index - 1 : index + 40]))
     return AttackReport(
-        dict(hostile.sent), dict(hostile.answers), hostile.findings, utterances, requests,
+        dict(hostile.sent), dict(hostile.answers), hostile.findings, *live,
         memory, files, len(log), len(tracebacks),
     )  # fmt: skip
 
