@@ -13,7 +13,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from hostile.corpus import OFFERS, speech_bodies
+from hostile.corpus import AUDIO_KINDS, OFFERS, speech_bodies
 from hostile.messages import (
     audiosocket_messages,
     call_conversation,
@@ -87,6 +87,9 @@ class Attack:
             await self._request("speech", "POST", "/v1/audio/speech", json=fields)
         for sdp in OFFERS:
             await self._request("offer", "POST", "/api/offer", json={"type": "offer", "sdp": sdp})
+        for kind in AUDIO_KINDS:
+            call_id = b"\x01\x00\x10" + UUID(int=kind).bytes
+            await self._phone([call_id, *[bytes((kind, 1, 64)) + bytes(320)] * 20], 0.5)
 
     async def phone(self, random: Random) -> None:
         """Call over AudioSocket."""

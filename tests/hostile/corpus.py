@@ -29,6 +29,8 @@ OFFERS: Final = (
     _sdp(_AUDIO.replace("a=setup:actpass", "a=setup")),
     _sdp(_AUDIO, _AUDIO),
 )
+# Kinds of AudioSocket audio whose rates voice activity detection could not read: 12, 44.1, 96 and 192 kHz.
+AUDIO_KINDS: Final = (0x11, 0x15, 0x17, 0x18)
 
 
 def speech_bodies() -> Iterator[dict[str, Any]]:
