@@ -1,16 +1,20 @@
-"""Settings of the server's process that keep packets on time while speech is rendered beside them."""
+"""Tuning of the server's process: packets are on time while speech is rendered, and memory is given back."""
 
+import asyncio
 import contextlib
+import ctypes
 import gc
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Final
 
 # Added to the niceness of rendering: a third of the processor share of the sending thread where both want it.
 # Rendering can wait, as every call holds speech ready.
 RENDERING_NICENESS: Final = 5
 _SWITCH_INTERVAL_S: Final = 0.0005
+TRIM_PERIOD_S: Final = 60.0
 
 
 def tune_process() -> None:
@@ -37,3 +41,21 @@ def lower_rendering_priority() -> None:
         if thread is not threading.current_thread() and thread.native_id is not None:
             with contextlib.suppress(OSError):  # the thread may have ended
                 os.setpriority(os.PRIO_PROCESS, thread.native_id, niceness)
+
+
+async def trim_memory_while(is_idle: Callable[[], bool]) -> None:
+    """Once a minute, if the server is idle, give unused memory back to the system; runs until cancelled.
+
+    glibc keeps what was freed between objects in use: 79 of 364 MB after 40 long requests at once. Giving it
+    back takes 12 to 25 ms, in which other threads may wait for memory.
+    """
+    while True:
+        await asyncio.sleep(TRIM_PERIOD_S)
+        if is_idle():
+            await asyncio.to_thread(trim_memory)
+
+
+def trim_memory() -> None:
+    """Give unused memory back to the system; other C libraries than glibc do so themselves."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)

@@ -2,18 +2,17 @@
 
 engine -> clock -> AudioSocket -> HTTP        ready: one line on standard output
 SIGTERM, SIGINT: no new calls; open calls finish their sentence, for a bounded time; then everything closes
-a second signal: everything closes at once
+a second signal: everything closes at once; SIGHUP: see ``stop_signals``
 """
 
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from ..adapters.media.clock import Clock
 from ..adapters.media.media_servers import MediaServers
@@ -39,8 +38,9 @@ from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.leg import CallServices
 from .calls.registry import CallRegistry
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
-from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, tune_process
+from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, trim_memory_while, tune_process
 from .settings import Settings, SettingsError, is_loopback
+from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import Mount, make_app
 from .web.http_server import HttpServer
@@ -72,7 +72,7 @@ class Gateway:
     browser_calls: BrowserCalls
     apis: SpeechApis
     addresses: Addresses
-    background_tasks: tuple[asyncio.Task[None], ...]  # of the clock and of the HTTP server
+    background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, the HTTP server and the trim of memory
     resources: AsyncExitStack  # closes all of the above
 
     @classmethod
@@ -97,6 +97,8 @@ class Gateway:
             voices = await VoiceRegistry.open(engine.voices, _make_voice_policy(settings), settings.speakers)
             resources.callback(voices.close)
             calls = await _open_calls(settings, engine, voices, agents, phones, resources)
+            trimming = asyncio.create_task(trim_memory_while(lambda: not len(calls.registry)), name="trim")
+            resources.push_async_callback(_cancel_task, trimming)
             access = _make_access_control(settings)
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
             apis = SpeechApis(engine, access, voices, guard, _make_openai_policy(settings, voices))
@@ -123,7 +125,7 @@ class Gateway:
                 browser_calls=calls.browser_calls,
                 apis=apis,
                 addresses=Addresses(bound_address(phones), bound_address(web)),
-                background_tasks=(calls.clock_task, http_task),
+                background_tasks=(calls.clock_task, http_task, trimming),
                 resources=resources.pop_all(),
             )
 
@@ -223,7 +225,7 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     Raises:
         VivavoceError: the server could not start; the message is a sentence for the operator.
     """
-    async with _StopSignals() as stop_signals:
+    async with StopSignals() as stop_signals:
         opening_task = asyncio.create_task(Gateway.open(settings))
         if await stop_signals.interrupts(opening_task):
             return
@@ -234,41 +236,6 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
                 return
             logger.info("Shutting down: %d calls may finish their sentence", len(gateway.call_registry))
             await stop_signals.interrupts(asyncio.create_task(gateway.finish()))
-
-
-class _StopSignals:
-    """Waits for SIGTERM and SIGINT; the handlers are installed inside its ``async with``."""
-
-    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-    def __init__(self) -> None:
-        self._received: asyncio.Queue[int] = asyncio.Queue()
-
-    async def __aenter__(self) -> Self:
-        for number in self._SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._received.put_nowait, number)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for number in self._SIGNALS:
-            asyncio.get_running_loop().remove_signal_handler(number)
-
-    async def interrupts(self, work: "asyncio.Task[T]") -> bool:
-        """Wait for ``work`` or the next signal, which cancels the work; return whether a signal came.
-
-        Raises the exception of the work.
-        """
-        signalled = asyncio.create_task(self._received.get())
-        try:
-            await asyncio.wait({work, signalled}, return_when=asyncio.FIRST_COMPLETED)
-            stopped = signalled.done() and not work.done()
-        finally:
-            await _cancel_task(signalled)
-            if not work.done():
-                await _cancel_task(work)
-        if not work.cancelled():
-            work.result()
-        return stopped
 
 
 def _make_access_control(settings: Settings) -> AccessControl:

@@ -8,6 +8,9 @@ socket or task here. Peers that pace themselves use ``peer_playout``. There is n
     due(now)     |--------|--------|####### stall ###########|--------|
     sent         n        n+1      .                n+2 n+3  .        n+6      at most two packets at once;
     skipped                                         n+4 n+5                    the others are counted
+
+After more than 200 ms, nothing is sent at once: the listener has heard the gap, and additional packets would
+only wait in its buffer. The schedule's own packets follow.
 """
 
 from collections import deque
@@ -23,6 +26,7 @@ from .heard_words import DiscardResult, HeardWord, HeardWords
 
 LATE_AFTER_S: Final = 0.020
 UNDERRUN_AFTER_S: Final = 0.060  # of silence where speech is expected; less is heard as a pause
+MAX_CATCH_UP_S: Final = 0.200  # of a stall after which two packets are sent at once
 FADE_S: Final = 0.005
 MAX_FADE_DELAY_S: Final = 0.020  # after discard(); a later packet omits the fade
 MAX_LEAD_S: Final = 120.0  # bounds the queue: 2 min of 8 kHz speech are 1.9 MB
@@ -146,9 +150,13 @@ class Playout:
     def due(self, now: float) -> list[bytes]:
         """Return the s16le packets due at ``now``: none, one, or two to catch up.
 
-        Slots that are further behind are skipped: their speech is sent later, and the schedule is kept.
+        Slots that are further behind are skipped: their speech is sent later, and the schedule is kept. After
+        more than 200 ms all slots up to ``now`` are skipped.
         """
         if now < self._due_at:
+            return []
+        if now - self._due_at > MAX_CATCH_UP_S:
+            self._skip_to(now)
             return []
         packets = [self._next_packet(now)]
         if now >= self._due_at:

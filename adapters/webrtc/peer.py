@@ -26,15 +26,15 @@ from aiortc import (
     RTCPeerConnection,
     RTCSessionDescription,
 )
-from aiortc.exceptions import InternalError, InvalidAccessError, InvalidStateError, OperationError
 from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
 
+from ...tts_engine.errors import VivavoceError
 from ..audio.input_resampler import DETECTOR_SAMPLE_RATE, FrameResampler
 from ..ice_settings import IceServer, MediaPorts
 from .media_ports import bound_to
-from .sdp_offer import MAX_CANDIDATES, InvalidOffer, sanitize_candidate, sanitize_offer
+from .sdp_offer import MAX_CANDIDATES, InvalidOffer, describe_fault, sanitize_candidate, sanitize_offer
 from .speech_track import SpeechTrack
 
 logger = logging.getLogger(__name__)
@@ -45,18 +45,6 @@ _MAX_UNSENT_MESSAGES: Final = 512  # kept until the channel opens; the oldest is
 _MAX_BUFFERED_BYTES: Final = 1 << 20  # in the channel; beyond, the page does not read and is hung up
 _LIVENESS_CHECK_S: Final = 1.0
 _NO_PATH: Final = "no UDP path to the browser was found"
-# Exceptions that aiortc raises for SDP that it cannot parse or match.
-_SDP_ERRORS: Final = (
-    ValueError,
-    AssertionError,
-    LookupError,
-    AttributeError,
-    TypeError,
-    InternalError,
-    InvalidAccessError,
-    InvalidStateError,
-    OperationError,
-)
 
 
 class WebRtcPeerListener(Protocol):
@@ -167,8 +155,9 @@ class WebRtcPeer:
             parsed = candidate_from_sdp(sanitized)
             parsed.sdpMid, parsed.sdpMLineIndex = mid, line
             await self._connection.addIceCandidate(parsed)
-        except _SDP_ERRORS as error:
-            raise InvalidOffer(f"the candidate {candidate[:100]!r} cannot be parsed: {error}") from None
+        except Exception as error:  # boundary: as for an offer
+            reason = describe_fault(error)
+            raise InvalidOffer(f"the candidate {candidate[:100]!r} cannot be parsed: {reason}") from None
 
     def feed(self, packet: bytes) -> None:
         """Send 20 ms of speech or silence: s16le mono at 24 kHz."""
@@ -216,8 +205,10 @@ class WebRtcPeer:
             self._decline_all_but_speech()
             with bound_to(self._policy.ports) if self._policy.ports else contextlib.nullcontext():
                 await connection.setLocalDescription(await connection.createAnswer())
-        except _SDP_ERRORS as error:
-            raise InvalidOffer(f"the offer cannot be answered: {error or type(error).__name__}") from None
+        except (VivavoceError, OSError):
+            raise  # no port, no file descriptor
+        except Exception as error:  # boundary: what aiortc raises for an offer is the browser's fault
+            raise InvalidOffer(f"the offer cannot be answered: {describe_fault(error)}") from None
         self.answer_sdp = connection.localDescription.sdp
         self._warn_without_relay()
 
@@ -318,10 +309,10 @@ class WebRtcPeer:
         if self._close_task is None:  # the offer could not be answered
             self._close_task = asyncio.current_task()
         self.track.stop()
-        await self._connection.close()
         if self._receive_task is not None:
             self._receive_task.cancel()
             await asyncio.wait({self._receive_task})
+        await self._connection.close()
         self._connection.remove_all_listeners()
         if self._channel is not None:
             self._channel.remove_all_listeners()

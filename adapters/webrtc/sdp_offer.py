@@ -1,14 +1,18 @@
-"""Validation of a browser's SDP offer and ICE candidates before aiortc parses them.
+"""Validation of a browser's SDP offer and ICE candidates before aiortc applies them.
 
 Pure functions over text; the negotiation is in ``peer``. Offers are untrusted: sizes are bounded, candidates
-that cannot be used are removed, and an offer without an audio section that receives raises InvalidOffer.
+that cannot be used are removed, and an offer without an audio section that receives raises InvalidOffer. So
+does an offer of which aiortc would apply a part before it fails: a connection in that state cannot be closed.
 
-Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8840 (trickle), RFC 8829 section 5.8.
+Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8840 (trickle), RFC 8829 section 5.8, RFC 9143 (BUNDLE);
+aiortc 1.16 (rtcpeerconnection.py, setRemoteDescription).
 """
 
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
+
+from aiortc.sdp import SessionDescription
 
 from ...tts_engine.errors import BadRequest
 
@@ -16,6 +20,7 @@ MAX_OFFER_CHARACTERS: Final = 64 * 1024  # five times the longest offer of a bro
 MAX_MEDIA_SECTIONS: Final = 8
 MAX_CANDIDATES: Final = 24  # the first of an offer are kept; browsers send the best first
 MAX_CANDIDATE_CHARACTERS: Final = 512
+_MAX_FAULT_CHARACTERS: Final = 200  # an error may quote the offer
 _CANDIDATE: Final = "a=candidate:"
 _NOT_RECEIVING: Final = ("a=sendonly", "a=inactive")
 
@@ -39,7 +44,14 @@ def sanitize_offer(sdp: str) -> str:
         raise InvalidOffer("the offer has no audio section; a call needs one that receives")
     if any(line in _NOT_RECEIVING for line in audio[0]):
         raise InvalidOffer("the offer's audio does not receive; it must be sendrecv or recvonly")
-    return "\r\n".join(_without_unusable_candidates(lines)) + "\r\n"
+    sanitized = "\r\n".join(_without_unusable_candidates(lines)) + "\r\n"
+    _check_transports(sanitized)
+    return sanitized
+
+
+def describe_fault(error: Exception) -> str:
+    """Return what aiortc reports about SDP, at most 200 characters: the text of the error, or its class."""
+    return str(error)[:_MAX_FAULT_CHARACTERS] or type(error).__name__
 
 
 def is_usable_candidate(candidate: str) -> bool:
@@ -60,6 +72,21 @@ def sanitize_candidate(candidate: str) -> str | None:
         )
     candidate = candidate.removeprefix("a=").removeprefix("candidate:")
     return candidate if is_usable_candidate(candidate) else None
+
+
+def _check_transports(sdp: str) -> None:
+    try:
+        description = SessionDescription.parse(sdp)
+    except Exception as error:  # boundary: the parser raises whatever the text makes its conversions raise
+        raise InvalidOffer(f"the offer cannot be parsed: {describe_fault(error)}") from None
+    mids = [media.rtp.muxId for media in description.media]
+    bundled = [mid for group in description.group if group.semantic == "BUNDLE" for mid in group.items]
+    if len(set(mids)) < len(mids):
+        raise InvalidOffer("two media sections have the same mid")
+    if not set(map(str, bundled)) <= set(mids):
+        raise InvalidOffer("the BUNDLE group names a mid that no media section has")
+    if any(media.dtls is None for media in description.media):
+        raise InvalidOffer("a media section has no DTLS role, a=setup")
 
 
 def _media_sections(lines: list[str]) -> Iterator[list[str]]:

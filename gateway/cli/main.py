@@ -97,6 +97,8 @@ def _configure_logging(level: str, file: Path | None) -> None:
     import logging
     from logging.handlers import RotatingFileHandler
 
+    from ..log_limit import LimitedHandler
+
     handler: logging.Handler = logging.StreamHandler()
     if file is not None:
         try:
@@ -104,7 +106,9 @@ def _configure_logging(level: str, file: Path | None) -> None:
         except OSError as error:
             raise VivavoceError(f"log_file: cannot write {file}: {error.strerror}") from None
     logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[handler]
+        level=level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        handlers=[LimitedHandler(handler)],
     )
     for name in ("uvicorn", "aioice"):
         logging.getLogger(name).setLevel("WARNING")  # their INFO lines report every connection

@@ -35,17 +35,20 @@ class StreamedBody:
 
     async def _write(self, data: bytes) -> None:
         async with asyncio.timeout(SEND_TIMEOUT_S):
-            if not self.started:
-                self.started = True
-                headers = [
-                    (name.encode("latin-1"), value.encode("latin-1")) for name, value in self._headers.items()
-                ]
-                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._start()
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
+    async def _start(self) -> None:
+        if self.started:
+            return
+        self.started = True
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._headers.items()]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
     async def end(self) -> None:
-        """Complete the body."""
+        """Complete the body, which is empty if nothing was written."""
         async with asyncio.timeout(SEND_TIMEOUT_S):
+            await self._start()
             await self._send({"type": "http.response.body", "body": b""})
 
 

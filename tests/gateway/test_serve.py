@@ -10,15 +10,17 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from aiortc import RTCPeerConnection
 
+from shared.calls.thread_phone import ThreadPhone
 from shared.standin_backend import StandInBackend
 from vivavoce.gateway.calls.agents import KeysAgent, SilentAgent
 from vivavoce.gateway.calls.call import Call
@@ -306,6 +308,70 @@ def test_the_command_serves_a_script_and_ends_with_0(tmp_path: Path) -> None:
     assert "opened from" in log
     assert "closed after" in log
     assert "Hello" not in log
+
+
+@contextmanager
+def served_process(
+    *flags: str, stdin: int = subprocess.DEVNULL
+) -> Iterator[tuple[subprocess.Popen[bytes], tuple[str, int]]]:
+    """Run the command in a process group of its own; yields it and its AudioSocket address."""
+    command = [sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()", "serve"]
+    ports = ["--http-port", "0", "--audiosocket-port", "0"]
+    with subprocess.Popen(
+        [*command, *ports, *flags], stdin=stdin, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout
+            found = re.search(r"AudioSocket on 127\.0\.0\.1:(\d+)", process.stdout.readline().decode())
+            assert found
+            yield process, ("127.0.0.1", int(found[1]))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_server_that_was_stopped_for_two_seconds_sends_no_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIVAVOCE_MEDIA_PROCESSES", "1")  # its process is stopped too
+    with served_process("--agent", "none") as (process, address):
+        sock = socket.create_connection(address)
+        sock.sendall(CALL_ID)
+        phone = ThreadPhone(sock)
+        while len(phone.arrivals) < 10:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGSTOP)
+        time.sleep(2.0)
+        before = len(phone.arrivals)
+        continued = time.monotonic()
+        os.killpg(process.pid, signal.SIGCONT)
+        while len(phone.arrivals) < before + 15:
+            time.sleep(0.02)
+        phone.close()
+    first_200_ms = [at for at, _ in phone.arrivals[before:] if at < continued + 0.2]
+    assert len(first_200_ms) <= 10
+
+
+def test_sighup_is_ignored_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv("VIVAVOCE_LOG_FILE", str(log))
+    with served_process("--agent", "none") as (process, address), socket.create_connection(address) as sock:
+        sock.sendall(CALL_ID)
+        assert sock.recv(3) == b"\x10\x01\x40"
+        process.send_signal(signal.SIGHUP)
+        while "SIGHUP is ignored" not in log.read_text():
+            time.sleep(0.02)
+        for _ in range(20):  # the call goes on
+            assert sock.recv(4096)
+
+
+def test_a_server_that_was_started_in_a_terminal_stops_when_it_is_closed() -> None:
+    controller, terminal = os.openpty()
+    with served_process("--agent", "none", stdin=terminal) as (process, _):
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(timeout=60) == 0
+    os.close(controller)
+    os.close(terminal)
 
 
 def test_without_an_agent_phones_get_the_keys_agent_and_browsers_the_greeting() -> None:

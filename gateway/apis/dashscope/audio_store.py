@@ -19,6 +19,7 @@ from ....tts_engine.errors import Overloaded
 
 RETENTION_S: Final = 24 * 3600.0  # as at DashScope
 MAX_BYTES: Final = 512 << 20  # 3 h of 24 kHz WAV
+MAX_FILES: Final = 10_000  # of any length; each takes about 1 KB of memory
 _ID_BYTES: Final = 24  # random, so 192 bits
 _RETRY_AFTER_S: Final = 60.0
 
@@ -83,7 +84,9 @@ class AudioStore:
         self._bytes -= size
 
     def add_complete(self, path: Path, content_type: str, size: int) -> StoredAudio:
-        """Add a file that is completely written."""
+        """Add a file that is completely written; delete the oldest if there are too many."""
+        while len(self._audio) >= MAX_FILES:
+            self._drop(next(iter(self._audio)))
         audio = StoredAudio(path.name, path, content_type, size, self._clock() + self._retention_s)
         self._audio[audio.id] = audio
         return audio

@@ -203,6 +203,15 @@ def test_an_empty_utterance_is_a_header_or_empty(codec: Codec) -> None:
     assert len(encoded(AudioFormat(codec), voiced(0))) < 100
 
 
+@pytest.mark.parametrize("layout", AudioLayout)
+@pytest.mark.parametrize("codec", CODECS)
+def test_hardly_any_sound_is_encoded_at_every_rate(codec: Codec, layout: AudioLayout) -> None:
+    for rate in SAMPLE_RATES:
+        for samples in (0, 1, 2, 480):
+            data = encoded(AudioFormat(codec, rate, layout=layout), voiced(samples / 24_000))
+            assert data or samples < 480  # at a lower rate, one sample may become none
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_an_encoder_may_be_abandoned_at_any_time(codec: Codec) -> None:
     open_encoder(AudioFormat(codec))

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from vivavoce.adapters.audio.tempo import TimeStretcher
@@ -45,9 +47,25 @@ def test_stretched_speech_has_no_discontinuity() -> None:
     assert np.abs(np.diff(heard)).max() < 2 * np.abs(np.diff(tone(220, 1.0).astype(int))).max()
 
 
-def test_empty_input_gives_no_output() -> None:
-    stretcher = TimeStretcher(2.0)
-    assert stretcher.push(b"") + stretcher.drain() == b""
+LENGTHS = st.one_of(st.sampled_from([0, 1, 2, 479, 480, 481]), st.integers(0, 12_000))
+NOISE = (np.random.default_rng(0).standard_normal(12_000) * 3_000).astype("<i2")
+
+
+@settings(max_examples=100)
+@example(4.0, 1.0, [1])
+@example(2.5, 1.0, [1] * 500)
+@example(0.5, 1.0, [480])
+@example(4.0, 0.5, [4_800, 4_800])  # aborted the process in FFmpeg 8
+@given(
+    st.one_of(st.sampled_from([0.25, 4.0]), st.floats(0.25, 4.0)),
+    st.one_of(st.just(1.0), st.floats(0.5, 2.0)),
+    st.lists(LENGTHS, max_size=4),
+)
+def test_the_length_is_exact_for_any_pushes(tempo: float, pitch: float, lengths: list[int]) -> None:
+    stretcher = TimeStretcher(tempo, pitch)
+    pushed = [stretcher.push(NOISE[:length].tobytes()) for length in lengths]
+    output = b"".join([*pushed, stretcher.drain()])
+    assert len(output) == 2 * round(sum(lengths) / tempo)
 
 
 @pytest.mark.parametrize(("tempo", "pitch"), [(0.24, 1), (4.1, 1), (1, 0.4), (1, 2.1), (float("nan"), 1)])

@@ -3,6 +3,8 @@
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
 
+from hostile.offers import browser_offers, changed_offer
 from shared.event_loop import until
 from shared.process_footprint import ProcessFootprint
 from shared.webrtc_browser import (
@@ -303,6 +306,26 @@ def test_an_unanswerable_offer_raises_invalid_offer_and_leaves_no_task(kind: str
         assert len(asyncio.all_tasks()) == before
         assert listener.reasons == []
         await browser.close()
+
+    run(scenario())
+
+
+def test_changed_offers_are_answered_or_refused_and_leave_no_task_and_no_file() -> None:
+    async def scenario() -> None:
+        errors: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        random, offers = Random(1), await browser_offers()
+        before = ProcessFootprint.now()
+        for _ in range(150):
+            offer, further = (changed_offer(random.choice(offers), random) for _ in range(2))
+            with suppress(InvalidOffer):
+                peer = await WebRtcPeer.answer(offer, RecordingListener())
+                try:
+                    await peer.renegotiate(further)
+                finally:
+                    await peer.aclose()
+        await until(lambda: ProcessFootprint.now().is_at_most(before))
+        assert errors == []
 
     run(scenario())
 

@@ -14,8 +14,14 @@ from vivavoce.adapters.webrtc.sdp_offer import (
 )
 
 HEAD = ["v=0", "o=- 1 2 IN IP4 127.0.0.1", "s=-", "t=0 0"]
-AUDIO = ["m=audio 9 UDP/TLS/RTP/SAVPF 111", "c=IN IP4 0.0.0.0", "a=rtpmap:111 opus/48000/2"]
-VIDEO = ["m=video 9 UDP/TLS/RTP/SAVPF 96", "a=rtpmap:96 VP8/90000"]
+AUDIO = [
+    "m=audio 9 UDP/TLS/RTP/SAVPF 111",
+    "c=IN IP4 0.0.0.0",
+    "a=rtpmap:111 opus/48000/2",
+    "a=setup:actpass",
+]
+VIDEO = ["m=video 9 UDP/TLS/RTP/SAVPF 96", "a=rtpmap:96 VP8/90000", "a=mid:1", "a=setup:actpass"]
+DATA = ["m=application 9 UDP/DTLS/SCTP webrtc-datachannel", "a=mid:1", "a=sctp-port:5000"]
 
 
 def offer(*lines: str) -> str:
@@ -41,6 +47,11 @@ def test_a_valid_offer_is_returned_unchanged() -> None:
         (offer("m=application 9 UDP/DTLS/SCTP webrtc-datachannel"), "no audio"),
         (offer(*AUDIO, "a=sendonly"), "does not receive"),
         (offer(*AUDIO, "a=inactive"), "does not receive"),
+        (offer(*AUDIO, *DATA), "no DTLS role"),
+        (offer(*AUDIO, *VIDEO, "a=mid:"), "same mid"),
+        (offer("a=group:BUNDLE 7 1", *AUDIO, *VIDEO), "BUNDLE group"),
+        (offer(*AUDIO, "a=fmtp:96 apt=97"), "cannot be parsed: StopIteration"),
+        (offer(*AUDIO, "a=fingerprint:sha-256"), "cannot be parsed"),
         (offer(*AUDIO * (MAX_MEDIA_SECTIONS + 1)), f"at most {MAX_MEDIA_SECTIONS}"),
         (offer(*AUDIO, "a=x:" + "y" * 1_000_000), f"at most {MAX_OFFER_CHARACTERS}"),
     ],

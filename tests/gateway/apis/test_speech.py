@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from shared.event_loop import until
 from shared.standin_backend import WORD_S, StandInBackend
 from shared.tones import pitch_of
 from vivavoce.adapters.audio.codecs import ulaw_decode
-from vivavoce.adapters.audio.encoders import AudioFormat
+from vivavoce.adapters.audio.encoders import SAMPLE_RATES, AudioFormat
 from vivavoce.adapters.prosody import Prosody
 from vivavoce.gateway.apis.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
@@ -83,6 +85,37 @@ def test_every_format_is_encoded(codec: Any) -> None:
         assert engine.active_streams == 0
 
     with_engine(test)
+
+
+class BriefBackend(CountingBackend):
+    """Renders each word as ``word_samples`` samples."""
+
+    word_samples = 1
+
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        return [
+            replace(result, samples=result.samples[: self.word_samples], words=())
+            for result in super().step(worker, turns)
+            if isinstance(result, StepResult)
+        ]
+
+
+@pytest.mark.parametrize("word_samples", [1, 480])
+@pytest.mark.parametrize("codec", ["pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"])
+def test_hardly_any_sound_is_encoded_in_every_format_at_every_rate_and_speed(
+    codec: Any, word_samples: int
+) -> None:
+    async def test() -> None:
+        backend = BriefBackend()
+        backend.word_samples = word_samples
+        async with Engine(backend, EngineConfig(), Metrics()) as engine:
+            for rate, speed in product(SAMPLE_RATES, (0.25, 1.0, 4.0)):
+                options = SynthesisOptions(audio=AudioFormat(codec, rate), speed=speed)
+                for text in (".", "One.", "One, two."):
+                    encoded = await speak(engine, options, text)
+                    assert encoded[-1].final and encoded[-1].samples[1] > 0
+
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_S))
 
 
 @pytest.mark.parametrize("speed", [0.25, 0.5, 2.0, 4.0])

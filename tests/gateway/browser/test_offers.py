@@ -180,7 +180,7 @@ def test_an_offer_that_is_not_posted_as_json_is_refused() -> None:
     [
         ("hello", "not SDP"),
         ("v=0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\n", "no audio"),
-        ("v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n", "cannot be answered"),
+        ("v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n", "no DTLS role"),
     ],
 )
 def test_an_unusable_offer_is_refused_and_does_not_count_as_a_call(sdp: str, named: str) -> None:
@@ -191,6 +191,31 @@ def test_an_unusable_offer_is_refused_and_does_not_count_as_a_call(sdp: str, nam
             assert named in answer.json()["error"]
 
     with_server(scenario, real=True, max_calls=1)
+
+
+def test_an_offer_without_a_transport_is_refused_in_the_shape_of_the_route() -> None:
+    async def scenario(server: BrowserServer) -> None:
+        async with contextlib.AsyncExitStack() as browsers:
+            audio = (await real_offer(browsers))["sdp"]
+        (mid,) = re.findall(r"a=mid:(\S+)", audio)
+        data = "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\nc=IN IP4 0.0.0.0\r\na=mid:x\r\n"
+        transport = "".join(re.findall(r"a=(?:ice-ufrag|ice-pwd|fingerprint|setup):[^\n]*\n", audio))
+        for sdp in (
+            audio + data,
+            audio + data + transport.replace("a=setup", "a=set"),
+            (audio + data + transport).replace(f"BUNDLE {mid}", "BUNDLE absent x"),
+            (audio + data + transport).replace(f"BUNDLE {mid}", f"BUNDLE absent {mid}"),
+            audio + "a=fmtp:77 apt=96\r\n",
+            audio.replace(f"a=mid:{mid}", "a=mid"),
+        ):
+            answer = await server.client.post("/api/offer", json={"type": "offer", "sdp": sdp})
+            assert (answer.status_code, list(answer.json())) == (400, ["error"]), sdp
+        assert (
+            await server.client.post("/api/offer", json={"type": "offer", "sdp": audio})
+        ).status_code == 200
+
+    with loopback_only():
+        with_server(scenario, real=True, max_calls=1)
 
 
 def test_beyond_max_calls_an_offer_is_refused_with_retry_after() -> None:

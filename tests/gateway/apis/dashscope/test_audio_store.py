@@ -89,3 +89,12 @@ def test_closing_deletes_everything() -> None:
     audio = store_audio(store, b"x")
     store.close()
     assert not audio.path.parent.exists()
+
+
+def test_the_oldest_of_too_many_short_files_is_deleted(
+    store: AudioStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vivavoce.gateway.apis.dashscope.audio_store.MAX_FILES", 3)
+    files = [store_audio(store, b"x") for _ in range(5)]
+    assert [store.get(audio.id) is not None for audio in files] == [False, False, True, True, True]
+    assert len(files_beside(files[-1])) == 3

@@ -414,6 +414,19 @@ def test_a_text_without_any_word_is_20_ms_of_silence(text: str, run: Any) -> Non
     run(test)
 
 
+@pytest.mark.parametrize("speed", [0.25, 1.0, 4.0])
+def test_a_text_without_any_word_is_answered_in_every_format(speed: float, run: Any) -> None:
+    async def test(served: Any) -> None:
+        for text in ("\ufeff", '<speak rate="9">', "-" * 300):
+            for codec in ("pcm", "wav", "mp3", "opus", "aac", "flac", "ulaw", "alaw"):
+                for fields in ({}, {"stream": False}, {"stream_format": "sse"}, {"sample_rate": 8_000}):
+                    answer = await served.post(input=text, speed=speed, response_format=codec, **fields)
+                    assert (answer.status_code, text, codec, fields) == (200, text, codec, fields)
+                    assert answer.content
+
+    run(test)
+
+
 def frames_of(audio: bytes) -> tuple[float, float]:
     """The duration that the header states and that of the decoded samples, in seconds."""
     with av.open(io.BytesIO(audio)) as container:

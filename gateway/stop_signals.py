@@ -1,0 +1,68 @@
+"""Signals that stop the server, waited for beside its work."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class StopSignals:
+    """Waits for SIGTERM and SIGINT; the handlers are installed inside its ``async with``.
+
+    SIGHUP says that the terminal was closed, and stops a server that was started in one. Otherwise it is
+    ignored: service managers send it to have settings read again.
+    """
+
+    def __init__(self) -> None:
+        self._received: asyncio.Queue[int] = asyncio.Queue()
+        stop = self._received.put_nowait
+        self._handlers: dict[signal.Signals, Callable[[int], None]] = {
+            signal.SIGTERM: stop,
+            signal.SIGINT: stop,
+        }
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+            self._handlers[signal.SIGHUP] = stop if os.isatty(0) else _report_ignored
+
+    async def __aenter__(self) -> Self:
+        for number, handler in self._handlers.items():
+            asyncio.get_running_loop().add_signal_handler(number, handler, number)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for number in self._handlers:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    async def interrupts(self, work: "asyncio.Task[T]") -> bool:
+        """Wait for ``work`` or the next signal, which cancels the work; return whether a signal came.
+
+        Raises the exception of the work.
+        """
+        signalled = asyncio.create_task(self._received.get())
+        try:
+            await asyncio.wait({work, signalled}, return_when=asyncio.FIRST_COMPLETED)
+            stopped = signalled.done() and not work.done()
+        finally:
+            await _cancel(signalled)
+            if not work.done():
+                await _cancel(work)
+        if not work.cancelled():
+            work.result()
+        return stopped
+
+
+def _report_ignored(number: int) -> None:
+    logger.warning(
+        "%s is ignored: keys and voices are read when they change, other settings at the next start",
+        signal.Signals(number).name,
+    )
+
+
+async def _cancel(task: "asyncio.Task[T]") -> None:
+    task.cancel()
+    await asyncio.wait({task})

@@ -1,0 +1,41 @@
+"""Messages that found a fault once; every run begins with them."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, Final
+
+_TRANSPORT: Final = (
+    "a=ice-ufrag:abcd\r\na=ice-pwd:0123456789abcdefghijkl\r\na=setup:actpass\r\n"
+    "a=fingerprint:sha-256 " + ":".join(["AB"] * 32) + "\r\n"
+)
+_AUDIO: Final = (
+    "m=audio 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=mid:0\r\na=recvonly\r\na=rtcp-mux\r\n"
+    "a=rtpmap:96 opus/48000/2\r\n" + _TRANSPORT
+)
+_DATA: Final = (
+    "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\nc=IN IP4 0.0.0.0\r\na=mid:1\r\na=sctp-port:5000\r\n"
+)
+
+
+def _sdp(*parts: str) -> str:
+    return "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n" + "".join(parts)
+
+
+OFFERS: Final = (
+    _sdp(_AUDIO, _DATA),
+    _sdp("a=group:BUNDLE absent 1\r\n", _AUDIO, _DATA, _TRANSPORT),  # closing aiortc's connection raised
+    _sdp("a=group:BUNDLE absent 0\r\n", _AUDIO),
+    _sdp(_AUDIO, "a=fmtp:97 apt=96\r\n"),  # StopIteration inside a coroutine
+    _sdp(_AUDIO.replace("a=setup:actpass", "a=setup")),
+    _sdp(_AUDIO, _AUDIO),
+)
+# Kinds of AudioSocket audio whose rates voice activity detection could not read: 12, 44.1, 96 and 192 kHz.
+AUDIO_KINDS: Final = (0x11, 0x15, 0x17, 0x18)
+
+
+def speech_bodies() -> Iterator[dict[str, Any]]:
+    """Yield requests for speech with hardly any sound."""
+    texts = ("\ufeff", '<speak rate="9">', "-" * 60)
+    for text, speed, codec, rate in product(texts, (0.25, 4.0), ("alaw", "aac", "flac"), (8_000, 24_000)):
+        fields = {"response_format": codec, "speed": speed, "sample_rate": rate}
+        yield {"model": "tts-1", "voice": "alloy", "input": text, **fields}
