@@ -85,7 +85,7 @@ class CosyVoiceFrontEnd:
         """
         if request.source_speech_ids is not None:
             return VoiceConversionSegmenter()
-        clauses = self._languages.clause_normalizer(request.delivery.language)
+        clauses = self._languages.clause_normalizer(request.delivery.language, self._tokenizer.marks)
         return GenerationSegmenter(clauses=clauses, scripts=MULTILINGUAL_VOICE_SCRIPTS)
 
     def prepare_request(self, request: SlotRequest) -> PreparedRequest:
