@@ -44,7 +44,7 @@ class GenerationSegmenter(Segmenter):
             scripts=scripts,
         )
         self._generation_policy = policy
-        self._open_generation_s = 0.0  # estimated speech in the open generation; 0 if none is open
+        self._open_generation_s: float | None = None  # estimated speech in the open generation, if any is
 
     def flush(self) -> list[Segment]:
         """End the buffered text and the generation; their segments."""
@@ -72,20 +72,20 @@ class GenerationSegmenter(Segmenter):
 
     def _extend_generation(self, count: int, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
         more_s = estimate_seconds(self._pending_words[:count])
-        if self._open_generation_s + more_s > self._generation_policy.max_s:
+        if (self._open_generation_s or 0.0) + more_s > self._generation_policy.max_s:
             yield from self._end_generation(self._start, BoundaryKind.SENTENCE)
-        self._open_generation_s += more_s
-        if _leaves_generation_open(ending) and self._open_generation_s >= self._generation_policy.target_s:
+        open_s = self._open_generation_s = (self._open_generation_s or 0.0) + more_s
+        if _leaves_generation_open(ending) and open_s >= self._generation_policy.target_s:
             ending = BoundaryKind.SENTENCE
         if not _leaves_generation_open(ending):
-            self._open_generation_s = 0.0
+            self._open_generation_s = None
         yield self._segment(count, stop, ending)
 
     def _end_generation(self, stop: int, ending: BoundaryKind) -> Iterator[Segment]:
         """An empty segment that ends the open generation, if there is one."""
-        if self._open_generation_s:
+        if self._open_generation_s is not None:
             yield Segment((), self._start, stop, ending)
-            self._start, self._open_generation_s = stop, 0.0
+            self._start, self._open_generation_s = stop, None
 
 
 class VoiceConversionSegmenter(Segmenter):

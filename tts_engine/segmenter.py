@@ -112,6 +112,9 @@ class Segmenter:
     def _add_readable(self, words: Iterable[SpokenWord]) -> None:
         """Queue the words that the voice can read. The punctuation of another follows the word before it."""
         for word in words:
+            if word.is_mark:
+                self._pending_words.append(word)
+                continue
             self.has_words = True
             self.unread_characters += self._scripts.count_unread(word.text)
             if self._scripts.can_read(word.text):
@@ -127,12 +130,19 @@ class Segmenter:
 
     def _segment(self, count: int, stop: int, ending: BoundaryKind) -> Segment:
         words, self._pending_words = self._pending_words[:count], self._pending_words[count:]
-        if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH) and not words[-1].punctuation:
-            words[-1] = replace(words[-1], punctuation=full_stop_after(words[-1]))
+        if ending in (BoundaryKind.SENTENCE, BoundaryKind.PARAGRAPH):
+            _end_sentence(words)
         segment = Segment(tuple(words), self._start, stop, ending)
         self._start = stop
         self._has_spoken = True
         return segment
+
+
+def _end_sentence(words: list[SpokenWord]) -> None:
+    """Put a full stop at the end unless a mark of punctuation follows the last word."""
+    last_word = next((word for word in reversed(words) if not word.is_mark), words[-1])
+    if not (last_word.punctuation or words[-1].punctuation):
+        words[-1] = replace(words[-1], punctuation=full_stop_after(last_word))
 
 
 def best_cut(words: list[SpokenWord], max_count: int) -> int:

@@ -30,6 +30,7 @@ VOCODER_LOOKAHEAD_FRAMES = 4  # of version 3
 TEXT_EMBEDDING_KEY = "llm.model.model.embed_tokens.weight"
 TIED_HEAD_KEY = "llm.model.lm_head.weight"
 
+MAX_MIX_IDS = 1000  # of a block of text or speech in the language model's interleave
 MAX_LAYERS = 1000  # of one stack; bounds what a damaged config can allocate
 
 
@@ -64,6 +65,21 @@ def require_layers(**counts: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class MixRatio:
+    """The interleave that a language model was trained on: ids of a block of text, and of speech after it."""
+
+    text_ids: int = 5
+    speech_ids: int = 15
+
+    def __post_init__(self) -> None:
+        for name, count in (("text_ids", self.text_ids), ("speech_ids", self.speech_ids)):
+            require(1 <= count <= MAX_MIX_IDS, f"{name} of the mix ratio", count, f"from 1 to {MAX_MIX_IDS}")
+
+
+RELEASED_MIX_RATIO = MixRatio()
+
+
+@dataclass(frozen=True, slots=True)
 class SpeechLmConfig:
     """Sizes of the language model, a Qwen2 decoder with a speech head."""
 
@@ -77,6 +93,7 @@ class SpeechLmConfig:
     codebook_size: int = CODEBOOK_SIZE
     rope_base: float = 1e6  # base of the rotary frequencies
     norm_epsilon: float = 1e-6
+    mix_ratio: MixRatio = RELEASED_MIX_RATIO
 
     def __post_init__(self) -> None:
         require_layers(layers=self.layers)

@@ -25,11 +25,12 @@ def check_golden(folder: Path, as_json: bool) -> None:
         raise click.ClickException(
             str(MissingExtra(f"the golden check (here without {', '.join(missing)})", "cosyvoice"))
         )
+    from golden.reference.golden_config import UnsupportedGoldenConfigError
     from golden.report import print_report
 
     try:
         passed = print_report(folder, as_json=as_json, show=click.echo)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, UnsupportedGoldenConfigError) as error:
         raise click.ClickException(str(error)) from error
     if not passed:
         sys.exit(1)

@@ -16,7 +16,7 @@ from golden.reference.upstream_generation import (  # noqa: E402
     UpstreamBistreamGeneration,
     UpstreamOneShotGeneration,
 )
-from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
+from vivavoce.models.cosyvoice.config import RELEASED_MIX_RATIO, CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import (  # noqa: E402
     END_OF_PROMPT_ID,
     Generation,
@@ -32,7 +32,7 @@ V3 = SpecialIds(CosyVoiceVersion.V3, 120)
 
 @pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))
 def test_the_interleave_feeds_and_yields_the_ids_of_upstream(row: dict[str, Any]) -> None:
-    utterance = ScriptedUtterance(row, codebook_size=120)
+    utterance = ScriptedUtterance(row, 120, RELEASED_MIX_RATIO)
     assert utterance.run() == (row["forward_calls"], row["yielded"], row["error"])
     assert (utterance.ids.fill, utterance.ids.end) == (row["fill_token"], row["eos"])
     assert utterance.generation.finished

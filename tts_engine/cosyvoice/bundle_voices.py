@@ -30,7 +30,7 @@ class SpeakerProfile:
     """What the networks are told about a speaker.
 
     content_hash: equal for equal content. embedding: (192,) float32. prompt: the recording's; None for a
-    speaker of the bundle, of which only the embedding is known.
+    speaker of whom only the embedding is known.
     """
 
     content_hash: str
@@ -41,13 +41,13 @@ class SpeakerProfile:
 class BundleVoices(EnrollableVoices):
     """The voices of one bundle.
 
-    speakers: embedding by name, (192,) float32 each. load_encoder: called with the first recording.
-    languages: ISO 639-1 codes the bundle was trained on, for descriptions. store: voices on file.
+    speakers: by name, the prompt of a clone or an embedding, (192,) float32. load_encoder: called with the
+    first recording. languages: ISO 639-1 codes of the training data, for descriptions. store: voices on file.
     """
 
     def __init__(
         self,
-        speakers: Mapping[str, Samples],
+        speakers: Mapping[str, VoicePrompt | Samples],
         load_encoder: Callable[[], VoiceEncoder],
         languages: tuple[str, ...],
         store: VoiceStore | None = None,
@@ -55,10 +55,7 @@ class BundleVoices(EnrollableVoices):
         description = f"speaks {', '.join(languages)}"
         super().__init__(tuple(Voice(name, MULTIPLE_LANGUAGES, description) for name in speakers))
         self._description = description
-        self._profiles = {
-            name: SpeakerProfile(hashlib.sha256(embedding.tobytes()).hexdigest()[:32], embedding, None)
-            for name, embedding in speakers.items()
-        }
+        self._profiles = {name: _profile_of_speaker(speaker) for name, speaker in speakers.items()}
         self.store = store
         self._enrolled: frozenset[str] = frozenset()
         self._load_encoder = load_encoder
@@ -144,6 +141,12 @@ def _voice_from_store(stored: StoredVoice) -> Voice:
     """The voice in its enrolled language if text can be read in that, else without one language."""
     language = stored.language if is_supported_language(stored.language) else MULTIPLE_LANGUAGES
     return Voice(stored.id, language, stored.name)
+
+
+def _profile_of_speaker(speaker: VoicePrompt | Samples) -> SpeakerProfile:
+    if isinstance(speaker, VoicePrompt):
+        return _profile_from_prompt(speaker)
+    return SpeakerProfile(hashlib.sha256(speaker.tobytes()).hexdigest()[:32], speaker, None)
 
 
 def _profile_from_prompt(prompt: VoicePrompt) -> SpeakerProfile:

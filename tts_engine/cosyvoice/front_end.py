@@ -71,7 +71,10 @@ class CosyVoiceFrontEnd:
         cls, bundle: CosyVoiceBundle, tokenizer: TextTokenizer, policy: CosyVoicePolicy, voices: Path | None
     ) -> "CosyVoiceFrontEnd":
         """The front end of a checked bundle. voices: folder of a ``VoiceStore``; None for no store."""
-        speakers = {name: embedding.numpy() for name, embedding in bundle.speakers().items()}
+        speakers = {
+            name: speaker.voice_prompt(tokenizer, bundle.network_config.lm) or speaker.embedding.numpy()
+            for name, speaker in bundle.speakers().items()
+        }
         store = VoiceStore(voices, bundle.version.value) if voices else None
         bundle_voices = BundleVoices(
             speakers, functools.partial(load_voice_encoder, bundle), bundle.languages, store
@@ -85,7 +88,7 @@ class CosyVoiceFrontEnd:
         """
         if request.source_speech_ids is not None:
             return VoiceConversionSegmenter()
-        clauses = self._languages.clause_normalizer(request.delivery.language)
+        clauses = self._languages.clause_normalizer(request.delivery.language, self._tokenizer.marks)
         return GenerationSegmenter(clauses=clauses, scripts=MULTILINGUAL_VOICE_SCRIPTS)
 
     def prepare_request(self, request: SlotRequest) -> PreparedRequest:

@@ -15,9 +15,10 @@ import heapq
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import assert_never
 
 from ...models.cosyvoice.checkpoint.bundle import open_bundle
-from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, CosyVoiceVersion
+from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, CosyVoiceVersion, MixRatio
 from ...models.cosyvoice.devices import find_device, separate_stream
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.lm.decoding import DecodeTurn
@@ -58,7 +59,7 @@ class CosyVoiceRenderer:
         policy: CosyVoicePolicy,
     ) -> None:
         ids = SpecialIds(version, networks.lm.config.codebook_size, tokenizer.end_of_prompt)
-        new_generation = _generation_factory(ids, policy)
+        new_generation = _generation_factory(ids, policy, networks.lm.config.mix_ratio)
         self.slots = policy.slots
         one_each = tuple(frozenset({stage}) for stage in Stage)
         self.workers: Sequence[Stages] = one_each if policy.overlap else (ALL_STAGES,)
@@ -293,10 +294,13 @@ def _needs_prefill(session: CosyVoiceSession) -> bool:
     return sentence.prefilled_inputs is None or len(sentence.remaining_inputs) > MAX_BATCHED_INPUTS
 
 
-def _generation_factory(ids: SpecialIds, policy: CosyVoicePolicy) -> Callable[[LmPrompt], Generation]:
-    kinds: dict[Interleave, type[Generation]] = {
-        Interleave.BISTREAM: BistreamGeneration,
-        Interleave.ONE_SHOT: OneShotGeneration,
-    }
-    kind = kinds[policy.interleave]
-    return lambda prompt: kind(ids, prompt, policy.length)
+def _generation_factory(
+    ids: SpecialIds, policy: CosyVoicePolicy, mix_ratio: MixRatio
+) -> Callable[[LmPrompt], Generation]:
+    match policy.interleave:
+        case Interleave.BISTREAM:
+            return lambda prompt: BistreamGeneration(ids, prompt, policy.length, mix_ratio)
+        case Interleave.ONE_SHOT:
+            return lambda prompt: OneShotGeneration(ids, prompt, policy.length)
+        case _:
+            assert_never(policy.interleave)

@@ -35,7 +35,7 @@ class TimedWord:
 class _PendingWord:
     """A word, its usual length in speech ids, and its first text id, estimated from the lengths."""
 
-    word: WrittenWord
+    word: WrittenWord | None  # None: a mark of the model, which takes time but is not reported
     length: float
     text_id: float
 
@@ -54,17 +54,22 @@ class WordTimeEstimator:
 
     def add(self, spoken: Sequence[SpokenWord], text_ids: int) -> None:
         """Add the words of the next ``text_ids`` text ids."""
-        words = group_written_words(spoken)
-        lengths = [
-            SPEECH_IDS_PER_S * estimate_seconds(spoken[place] for place in word.spoken_range)
-            for word in words
-        ]
-        share = text_ids / sum(lengths) if lengths else 0.0
+        words: dict[int, WrittenWord | None] = {
+            place: None for place, each in enumerate(spoken) if each.is_mark
+        }
+        words |= {word.spoken_range.start: word for word in group_written_words(spoken)}
+        lengths = {
+            place: SPEECH_IDS_PER_S
+            * estimate_seconds(spoken[each] for each in (word.spoken_range if word else (place,)))
+            for place, word in words.items()
+        }
+        total = sum(lengths.values())
+        share = text_ids / total if total else 0.0
         text_id = float(self._text_ids)
-        for word, length in zip(words, lengths, strict=True):
-            self._pending.append(_PendingWord(word, length, text_id))
-            text_id += share * length
-        self._remaining_length += sum(lengths)
+        for place in sorted(words):
+            self._pending.append(_PendingWord(words[place], lengths[place], text_id))
+            text_id += share * lengths[place]
+        self._remaining_length += total
         self._text_ids += text_ids
 
     def note_text_given(self, text_ids: int, position: int) -> None:
@@ -88,7 +93,8 @@ class WordTimeEstimator:
             self._position = begin + time_scale * waiting.length
             if total is not None:
                 begin, self._position = min(begin, total), min(self._position, total)
-            yield TimedWord(waiting.word, begin, self._position)
+            if waiting.word is not None:
+                yield TimedWord(waiting.word, begin, self._position)
 
     def _earliest_position(self, waiting: _PendingWord) -> float:
         """The speech id at which the model is given the word's first text id; infinite until then."""

@@ -1,8 +1,9 @@
 """Rules that hold in every language: punctuation, ends of line, and leftover Markdown and HTML.
 
 A grammar includes these rows among its own. Language models write Markdown even where they are asked not to;
-its signs are skipped.
-Source: CommonMark 0.31.
+its signs are skipped. Marks of fine-grained control, such as "[laughter]" and the phonemes "[M][AY1]", are
+skipped where the voice's model does not have them.
+Source: CommonMark 0.31; FunAudioLLM/CosyVoice@ace7c47 cosyvoice/tokenizer/tokenizer.py:241-327 (marks).
 """
 
 import re
@@ -49,6 +50,18 @@ def _read_newline(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+_SOUNDS = "breath|quick_breath|noise|vocalized-noise|laughter|cough|clucking|accent|hissing|sigh|lipsmack|mn"
+_STRESSED = r"\[(?:A[AEHOWY]|E[HRY]|I[HY]|O[WY]|U[HW])[0-2]\]"
+_PHONEME = r"\[(?:A[AEHOWY]|E[HRY]|I[HY]|O[WY]|U[HW]|[BDFGKLMNPRTVWYZ]|[CST]H|DH|HH|JH|NG|S|ZH)[0-2]?\]"
+_PINYIN_SYLLABLE = r"\[(?:[bcdfghjklmnpqrstwxyz]|[zcs]h)\]\[[a-z\u00e0-\u01dc]{1,5}\]"
+# A final with a tone that no European language writes as a word of its own.
+_PINYIN_FINAL = r"\[[a-z]{0,3}[āēīōūǎěǐǒǔǖǘǚǜ][a-z]{0,3}\]"
+MODEL_MARK_ROWS: tuple[RuleRow, ...] = (
+    (rf"\[(?:{_SOUNDS})\](?!\()", _skip),
+    (rf"(?:{_PHONEME}){{2,40}}(?!\()|{_STRESSED}(?!\()", _skip),
+    (rf"(?:{_PINYIN_SYLLABLE}|{_PINYIN_FINAL})(?!\()", _skip),
+)
+
 # At the start of a line: rulers, table rules, code fences, headings, bullets and quotations.
 LINE_START_ROWS: tuple[RuleRow, ...] = (
     (r"(?:[-*_=~] ?){3,}(?=\n|$)", _skip),
@@ -61,6 +74,7 @@ LINE_START_ROWS: tuple[RuleRow, ...] = (
 MARKUP_ROWS: tuple[RuleRow, ...] = (
     (r"\n", _read_newline),
     (r"!?\[(?=[^\[\]\n]{0,200}\]\()", _skip),
+    *MODEL_MARK_ROWS,
     (r"\]\((?:[^()\s]|\([^()\s]{0,60}\)){0,300}\)", _skip),
     (r"</?[A-Za-z][^<>\n]{0,60}>", _skip),
     (r"&(?:nbsp|lt|gt|quot|#39);", _skip),

@@ -24,7 +24,7 @@ _MAX_SLICE_CHARACTERS = 4096  # folded at once; bounds the memory that a huge pu
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """Word to be spoken.
+    """Word to be spoken, or a mark of the model such as "[laughter]", which is in place but no word.
 
     ``text``: for English, letters and apostrophes only; a single capital is the name of a letter, spelled
     "eh" and "eye" where the letter is also a word, and a small "a" is the article. ``punctuation``: what
@@ -36,6 +36,7 @@ class SpokenWord:
     punctuation: str
     start: int
     stop: int
+    is_mark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ class TextNormalizer:
                 word.punctuation,
                 positions[begin + word.start],
                 positions[begin + word.stop - 1] + 1,
+                word.is_mark,
             )
             for word in words
         )

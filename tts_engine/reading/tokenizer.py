@@ -35,13 +35,14 @@ _PUNCTUATION_STRENGTH |= {
 class DraftWord:
     """Spoken word whose punctuation may still change.
 
-    ``start``/``stop``: characters of the view that the word stands for.
+    ``start``/``stop``: characters of the view that the word stands for. ``is_mark``: see ``SpokenWord``.
     """
 
     text: str
     punctuation: str
     start: int
     stop: int
+    is_mark: bool = False
 
 
 def punctuate(words: Sequence[DraftWord], mark: str) -> None:
@@ -67,6 +68,10 @@ class ScanState:
     def emit(self, words: str, start: int, stop: int) -> None:
         """Append the blank-separated ``words``, all of which stand for characters ``start`` to ``stop``."""
         self.words += [DraftWord(word, "", start, stop) for word in words.split()]
+
+    def emit_mark(self, mark: str, start: int, stop: int) -> None:
+        """Append a mark of the model, written at characters ``start`` to ``stop``."""
+        self.words.append(DraftWord(mark, "", start, stop, is_mark=True))
 
     def punctuate(self, mark: str) -> None:
         """Put ``mark`` after the last word unless a stronger mark follows it already."""

@@ -64,6 +64,10 @@ class PositionedWord(Protocol):
     def stop(self) -> int:
         """Character after the range."""
 
+    @property
+    def is_mark(self) -> bool:
+        """Whether it is a mark of the model, which is not spoken as a word."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenWord:
@@ -128,11 +132,13 @@ def group_written_words(words: Sequence[PositionedWord]) -> list[WrittenWord]:
     """Group spoken words by the written word that they say: "0417" is said in four words, "$5" in two.
 
     Two spoken words belong to one written word if their ranges touch; in scripts without blanks, if their
-    ranges overlap.
+    ranges overlap. Marks belong to none and separate words.
     """
     found: list[WrittenWord] = []
     for position, word in enumerate(words):
-        last = found[-1] if found else None
+        if word.is_mark:
+            continue
+        last = found[-1] if found and not words[position - 1].is_mark else None
         if last and (word.start < last.stop or _are_adjacent(words[position - 1], word)):
             found[-1] = replace(
                 last,
@@ -154,17 +160,23 @@ def _are_joined(left: PositionedWord, right: PositionedWord) -> bool:
     last, first = (left.text + left.punctuation)[-1], right.text[0]
     if ignores_spaces(last) or ignores_spaces(first):
         return True
-    # Marks of a model such as <strong> touch the words that they enclose.
-    if last == ">" and not left.text.startswith("</"):
-        return True
-    if right.text.startswith("</"):
-        return True
+    if left.is_mark or right.is_mark:  # as written: <strong> touches the words that it encloses
+        return right.start - left.stop <= len(left.punctuation)
     return left.stop == right.start and bool(_SYLLABIC.match(last) and _SYLLABIC.match(first))
 
 
 def estimate_seconds(words: Iterable[PositionedWord]) -> float:
     """Estimate the speaking time of ``words`` in seconds; at a usual pace the error is below a third."""
-    return sum(_word_seconds(word.text) + _PAUSE_SECONDS * bool(word.punctuation) for word in words)
+    return sum(
+        (_mark_seconds(word.text) if word.is_mark else _word_seconds(word.text))
+        + _PAUSE_SECONDS * bool(word.punctuation)
+        for word in words
+    )
+
+
+def _mark_seconds(text: str) -> float:
+    """Marks in brackets are sounds or phonemes; those in angle brackets say how the words sound."""
+    return 0.0 if text.startswith("<") else _LETTER_SECONDS * (len(text) - 2)
 
 
 def _word_seconds(text: str) -> float:

@@ -11,7 +11,7 @@ tensors, settings as data, and of an ONNX model only its inputs and outputs are 
     campplus.onnx                         speaker encoder
     speech_tokenizer_v2.onnx | _v3.onnx   speech to speech ids
     CosyVoice-BlankEN/                    config.json, vocab.json, merges.txt
-    spk2info.pt                           optional: speaker embeddings by name
+    spk2info.pt                           optional: speakers by name, embeddings or clones of recordings
 
 Source: FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/cosyvoice.py:30-77, 138-240.
 """
@@ -29,11 +29,12 @@ from ..lm.sampling import SamplingParameters
 from . import weight_files
 from .onnx_signature import OnnxFileError, OnnxSignature, OnnxTensorInfo, read_onnx_signature
 from .settings_file import QWEN_FOLDER, BundleConfigError
+from .speakers import SPEAKERS_FILE, BundleSpeaker, read_speakers
 from .tensor_shapes import WEIGHT_FILES, TensorShape, file_shapes
 from .yaml_config import BundleYamlConfig, read_bundle_config
 
 SPEAKER_ENCODER_FILE = "campplus.onnx"
-SPEAKERS_FILE = "spk2info.pt"
+SECOND_LM_FILE = "llm.rl.pt"  # another language model that a release of version 3 may hold; not used
 
 _MAX_TOKENIZER_BYTES = 32_000_000  # a release has about 3 MB
 _FILTER_BANK_BANDS, _WHISPER_BANDS = 80, 128
@@ -99,8 +100,8 @@ class CosyVoiceBundle:
         """Load the tokenizer of the Qwen folder."""
         return TextTokenizer.load(self.folder / QWEN_FOLDER, self.version)
 
-    def speakers(self) -> dict[str, Tensor]:
-        """Speaker embeddings by name, (192,) float32; empty without a spk2info.pt."""
+    def speakers(self) -> dict[str, BundleSpeaker]:
+        """The speakers by name; empty without a spk2info.pt."""
         path = self.folder / SPEAKERS_FILE
         return _read_speakers(path, "cpu") if path.exists() else {}
 
@@ -262,23 +263,13 @@ def _check_speakers(path: Path) -> None:
         _read_speakers(path, "meta")
 
 
-def _read_speakers(path: Path, device: str) -> dict[str, Tensor]:
+def _read_speakers(path: Path, device: str) -> dict[str, BundleSpeaker]:
     try:
-        return {
-            str(name): _embedding(entry)
-            for name, entry in weight_files.read_pickled_data(path, device).items()
-        }
+        return read_speakers(path, device)
     except weight_files.WeightFileError as error:
         raise InvalidBundleError(str(error)) from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise InvalidBundleError(
-            f"{path.name}: {repr(error)[:200]}; expected an embedding for each speaker; remove the "
-            "file or download it again"
+            f"{path.name}: {repr(error)[:200]}; expected an embedding or a recording for each speaker; "
+            "remove the file or download it again"
         ) from error
-
-
-def _embedding(entry: dict[str, Tensor]) -> Tensor:
-    embedding = entry["embedding"] if "embedding" in entry else entry["flow_embedding"]
-    if embedding.numel() != SPEAKER_WIDTH:
-        raise ValueError(f"an embedding has {embedding.numel()} numbers, expected {SPEAKER_WIDTH}")
-    return embedding.reshape(SPEAKER_WIDTH).float()

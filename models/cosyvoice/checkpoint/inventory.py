@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ..config import TIED_HEAD_KEY
 from . import weight_files
-from .bundle import SPEAKERS_FILE, CosyVoiceBundle
+from .bundle import SECOND_LM_FILE, CosyVoiceBundle
 from .settings_file import QWEN_FOLDER
+from .speakers import SPEAKERS_FILE
 from .tensor_shapes import WEIGHT_FILES
 
 
@@ -38,10 +39,15 @@ def list_bundle_files(bundle: CosyVoiceBundle) -> Iterator[BundleFile]:
         yield BundleFile(name, (bundle.folder / name).stat().st_size, checked)
     speakers = bundle.folder / SPEAKERS_FILE
     if speakers.exists():
-        count = len(bundle.speakers())
-        yield BundleFile(
-            SPEAKERS_FILE, speakers.stat().st_size, f"{count} {'speaker' if count == 1 else 'speakers'}"
-        )
+        held = bundle.speakers().values()
+        clones = sum(speaker.recording is not None for speaker in held)
+        checked = f"{len(held)} {'speaker' if len(held) == 1 else 'speakers'}"
+        checked += f", {clones} with a recording" if clones else ""
+        yield BundleFile(SPEAKERS_FILE, speakers.stat().st_size, checked)
+    second_lm = bundle.folder / SECOND_LM_FILE
+    if second_lm.exists():
+        size = second_lm.stat().st_size
+        yield BundleFile(SECOND_LM_FILE, size, "not used: llm.pt speaks; to use it, put it in llm.pt's place")
 
 
 def _describe_weights(path: Path) -> str:

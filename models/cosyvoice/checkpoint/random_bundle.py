@@ -40,10 +40,11 @@ from ..config import (
     released_config,
 )
 from ..front_end.text_tokenizer import byte_characters, special_tokens
-from .bundle import SPEAKER_ENCODER_FILE, SPEAKERS_FILE, speech_tokenizer_name
+from .bundle import SPEAKER_ENCODER_FILE, speech_tokenizer_name
 from .random_settings import qwen_settings, yaml_settings
 from .random_weights import ROTARY_KEY_SUFFIX, rotary_frequencies, scale_for_key
 from .settings_file import QWEN_FOLDER
+from .speakers import SPEAKERS_FILE
 from .tensor_shapes import TensorShape, TensorShapes, file_shapes
 
 # Without these factors f0 stays below any voice, the vocoder clips, and all ids are about equally likely.

@@ -9,8 +9,6 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from ..config import (
-    BLOCK_IDS,
-    LOOKAHEAD_IDS,
     MEL_BANDS,
     SAMPLE_RATE,
     CosyVoiceConfig,
@@ -78,6 +76,7 @@ def _lm_settings(config: SpeechLmConfig) -> dict[str, Any]:
         "llm_input_size": config.hidden,
         "llm_output_size": config.hidden,
         keys.CODEBOOK_KEY: config.codebook_size,
+        keys.MIX_RATIO_KEY: [config.mix_ratio.text_ids, config.mix_ratio.speech_ids],
         **_fields(SamplingParameters(), keys.SAMPLING_KEYS),
     }
 
@@ -85,8 +84,7 @@ def _lm_settings(config: SpeechLmConfig) -> dict[str, Any]:
 def _flow_settings(config: CosyVoiceConfig) -> dict[str, Any]:
     flow = config.flow
     settings: dict[str, Any] = {
-        "chunk_size": BLOCK_IDS,
-        "num_decoding_left_chunks": -1,
+        **keys.optional_settings(config.version),
         "flow.input_size": flow.encoder.width if flow.encoder else MEL_BANDS,
         "flow.vocab_size": flow.codebook_size,
         "flow.decoder.in_channels": 3 * MEL_BANDS,
@@ -101,7 +99,6 @@ def _flow_settings(config: CosyVoiceConfig) -> dict[str, Any]:
         settings[keys.UP_LAYERS_KEY] = flow.encoder.up_layers
     else:
         settings["flow.pre_lookahead_layer.in_channels"] = MEL_BANDS
-        settings["flow.pre_lookahead_layer.pre_lookahead_len"] = LOOKAHEAD_IDS
         settings[keys.LOOKAHEAD_WIDTH_KEY] = flow.lookahead_width
     if isinstance(flow.estimator, DitConfig):
         return settings | _fields(flow.estimator, keys.DIT_KEYS)

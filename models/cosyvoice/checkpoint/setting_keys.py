@@ -12,6 +12,7 @@ from typing import Any
 
 from ..config import (
     BLOCK_FRAMES,
+    BLOCK_IDS,
     FRAMES_PER_SPEECH_ID,
     LOOKAHEAD_IDS,
     MEL_BANDS,
@@ -24,7 +25,6 @@ from ..config import (
     released_config,
 )
 from ..front_end.features import MEL_HOP, MEL_WINDOW
-from ..lm.generation import SPEECH_BLOCK_IDS, TEXT_BLOCK_IDS
 
 ESTIMATOR = "flow.decoder.estimator"
 UP_LAYERS_KEY = "flow.encoder.num_up_blocks"  # fixed in upstream's code; only reduced bundles state it
@@ -43,6 +43,7 @@ LM_KEYS = {
 LM_FLOAT_KEYS = {"rope_base": "rope_theta", "norm_epsilon": "rms_norm_eps"}
 
 # Of the yaml.
+MIX_RATIO_KEY = "llm.mix_ratio"  # text ids, speech ids
 CODEBOOK_KEY = "llm.speech_token_size"
 ENCODER_KEYS = {
     "width": "flow.encoder.output_size",
@@ -112,7 +113,6 @@ def required_settings(version: CosyVoiceVersion) -> Mapping[str, Any]:
         "spk_embed_dim": SPEAKER_WIDTH,
         "token_frame_rate": SPEECH_IDS_PER_S,
         "token_mel_ratio": FRAMES_PER_SPEECH_ID,
-        "llm.mix_ratio": [TEXT_BLOCK_IDS, SPEECH_BLOCK_IDS],
         "flow.output_size": MEL_BANDS,
         "flow.pre_lookahead_len": LOOKAHEAD_IDS,
         "flow.decoder.cfm_params.content.inference_cfg_rate": released.flow.guidance,
@@ -130,3 +130,18 @@ def required_settings(version: CosyVoiceVersion) -> Mapping[str, Any]:
     if version is CosyVoiceVersion.V2:
         return required | {f"{ESTIMATOR}.in_channels": UnetConfig().in_channels}
     return required | {"hift.conv_pre_look_right": VOCODER_LOOKAHEAD_FRAMES}
+
+
+def optional_settings(version: CosyVoiceVersion) -> Mapping[str, Any]:
+    """Values that a bundle of this version may leave out, but must not state otherwise.
+
+    The flow attends in blocks of 25 ids to everything before them, and looks 3 ids ahead.
+    """
+    optional: dict[str, Any] = {
+        "chunk_size": BLOCK_IDS,
+        "num_decoding_left_chunks": -1,
+        f"{ESTIMATOR}.num_decoding_left_chunks": -1,
+    }
+    if version is CosyVoiceVersion.V2:
+        return optional | {"flow.encoder.static_chunk_size": BLOCK_IDS}
+    return optional | {"flow.pre_lookahead_layer.pre_lookahead_len": LOOKAHEAD_IDS}

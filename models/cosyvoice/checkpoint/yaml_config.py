@@ -15,6 +15,7 @@ from ..config import (
     EncoderConfig,
     FlowConfig,
     HiftConfig,
+    MixRatio,
     SpeechLmConfig,
     UnetConfig,
 )
@@ -40,6 +41,9 @@ def read_bundle_config(folder: Path, version: CosyVoiceVersion) -> BundleYamlCon
         settings.require_class(key, path.rpartition(".")[2])
     for key, value in keys.required_settings(version).items():
         settings.require(key, value)
+    for key, value in keys.optional_settings(version).items():
+        if settings.has(key):
+            settings.require(key, value)
     lm = _read_lm_config(settings, qwen, version)
     with _size_errors_of(settings):
         network_config = CosyVoiceConfig(
@@ -55,6 +59,7 @@ def _read_lm_config(settings: SettingsFile, qwen: SettingsFile, version: CosyVoi
     qwen.require("tie_word_embeddings", True)
     qwen.require("hidden_act", "silu")
     floats = {field: qwen.float_number(key) for field, key in keys.LM_FLOAT_KEYS.items()}
+    mix_ratio = _read_mix_ratio(settings)
     with _size_errors_of(qwen):
         return SpeechLmConfig(
             version,
@@ -62,7 +67,18 @@ def _read_lm_config(settings: SettingsFile, qwen: SettingsFile, version: CosyVoi
             codebook_size=settings.number(keys.CODEBOOK_KEY),
             rope_base=floats["rope_base"],
             norm_epsilon=floats["norm_epsilon"],
+            mix_ratio=mix_ratio,
         )
+
+
+def _read_mix_ratio(settings: SettingsFile) -> MixRatio:
+    numbers = settings.numbers(keys.MIX_RATIO_KEY)
+    if len(numbers) != 2:
+        raise BundleConfigError(
+            f"{settings.name}: {keys.MIX_RATIO_KEY} is {list(numbers)}; expected two numbers, text and speech"
+        )
+    with _size_errors_of(settings):
+        return MixRatio(*numbers)
 
 
 def _read_flow_config(settings: SettingsFile, version: CosyVoiceVersion) -> FlowConfig:

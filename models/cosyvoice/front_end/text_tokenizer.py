@@ -60,6 +60,8 @@ class TextTokenizer:
     Attributes:
         vocab_size: number of ids with the special tokens; the text embedding needs as many rows.
         end_of_prompt: id of <|endofprompt|>, after which version 3 begins to interleave.
+        marks: special tokens that untrusted text may hold, such as "[laughter]" and "[AY1]": all but the
+            control tokens.
     """
 
     def __init__(
@@ -71,10 +73,10 @@ class TextTokenizer:
     ) -> None:
         ids = {token: first_special_id + index for index, token in enumerate(special_tokens(version))}
         merges = list(merges)
+        mark_ids = {token: id for token, id in ids.items() if "|" not in token}
+        self.marks = frozenset(mark_ids)
         self._with_control_tokens = _build(vocabulary, merges, ids)
-        self._without_control_tokens = _build(
-            vocabulary, merges, {token: id for token, id in ids.items() if "|" not in token}
-        )
+        self._without_control_tokens = _build(vocabulary, merges, mark_ids)
         self.vocab_size = first_special_id + len(ids)
         self.end_of_prompt = ids[END_OF_PROMPT_TOKEN]
 

@@ -15,16 +15,14 @@ import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 
 from ..config import (
-    BLOCK_IDS,
     CODEBOOK_SIZE,
-    FRAMES_PER_SPEECH_ID,
     SAMPLE_RATE,
     SPEAKER_WIDTH,
     CosyVoiceVersion,
 )
 from . import features
 from .recording import check_recording
-from .voice_prompt import VoicePrompt, VoicePromptError
+from .voice_prompt import VoicePrompt, VoicePromptError, align_prompt
 
 Float = NDArray[np.float32]
 Ids = NDArray[np.int32]
@@ -75,7 +73,7 @@ class VoiceEncoder:
         speech_16k = features.resample(speech, sample_rate, features.SPEECH_RATE)
         speech_24k = features.resample(speech, sample_rate, SAMPLE_RATE)
         mel = features.mel_spectrogram(speech_24k, self._mel_max_hz)
-        ids, mel = _align(self._speech_ids(speech_16k), mel)
+        ids, mel = align_prompt(self._speech_ids(speech_16k), mel)
         return VoicePrompt(self._version, transcript.strip(), ids, mel, self._embedding(speech_16k))
 
     def tokenize_speech(self, samples: ArrayLike, sample_rate: int) -> Ids:
@@ -106,14 +104,6 @@ class VoiceEncoder:
         if embedding.shape != (SPEAKER_WIDTH,) or not np.isfinite(embedding).all():
             raise VoicePromptError("the speaker encoder found no voice; give a recording of one clear voice")
         return embedding
-
-
-def _align(ids: Ids, mel: Float) -> tuple[Ids, Float]:
-    """Cut the ids to those that have a mel, and the mel to the last whole blocks of them."""
-    count = min(mel.shape[1] // FRAMES_PER_SPEECH_ID, len(ids))
-    whole = count // BLOCK_IDS * BLOCK_IDS
-    frames = mel[:, FRAMES_PER_SPEECH_ID * (count - whole) : FRAMES_PER_SPEECH_ID * count]
-    return ids[:count].copy(), np.ascontiguousarray(frames)
 
 
 def _inference_session(model: Path) -> onnxruntime.InferenceSession:

@@ -110,6 +110,14 @@ class VoicePrompt:
             ) from error
 
 
+def align_prompt(speech_ids: Ids, mel: Float) -> tuple[Ids, Float]:
+    """Cut the ids to those that have a mel, (80, T), and the mel to the last whole blocks of them."""
+    count = min(mel.shape[1] // FRAMES_PER_SPEECH_ID, len(speech_ids))
+    whole = count // BLOCK_IDS * BLOCK_IDS
+    frames = mel[:, FRAMES_PER_SPEECH_ID * (count - whole) : FRAMES_PER_SPEECH_ID * count]
+    return speech_ids[:count].copy(), np.ascontiguousarray(frames)
+
+
 def _parse_arrays(stored: dict[str, NDArray[Any]]) -> VoicePrompt:
     about = json.loads(stored["about"].tobytes())
     if about["format"] != _FILE_FORMAT:

@@ -10,8 +10,8 @@ A ``Generation`` yields requests and takes the sampled ids. It handles ids only,
     OneShotGeneration     all text, then all speech
     BistreamGeneration    5 text ids, 15 speech ids, 5 text ids, ... while the text is still being written
 
-The interleave that the model was trained on. F (fill) asks for the next block of text and is not fed;
-T (turn) starts the speech-only part once fewer than 5 text ids are left:
+The interleave of the releases; a bundle may state another mix ratio. F (fill) asks for the next block of text
+and is not fed; T (turn) starts the speech-only part once fewer than 5 text ids are left:
 
     start  t t t t t  s s s ... s s (15) F  t t t t t  s s s ... s s (15) F  t t  T  s s s s ... end
 
@@ -27,10 +27,8 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ..config import CODEBOOK_SIZE, CosyVoiceVersion, control_id_count
+from ..config import CODEBOOK_SIZE, RELEASED_MIX_RATIO, CosyVoiceVersion, MixRatio, control_id_count
 
-TEXT_BLOCK_IDS = 5
-SPEECH_BLOCK_IDS = 15
 END_OF_PROMPT_ID = 151_646  # <|endofprompt|> of the released vocabularies
 
 
@@ -204,12 +202,17 @@ class OneShotGeneration(Generation):
 
 
 class BistreamGeneration(Generation):
-    """Text and speech in turns: speech starts once 5 text ids are there."""
+    """Text and speech in turns: speech starts once a block of text is there."""
 
     def __init__(
-        self, ids: SpecialIds, prompt: LmPrompt = LmPrompt(), rule: SpeechLengthRule = SpeechLengthRule()
+        self,
+        ids: SpecialIds,
+        prompt: LmPrompt = LmPrompt(),
+        rule: SpeechLengthRule = SpeechLengthRule(),
+        mix_ratio: MixRatio = RELEASED_MIX_RATIO,
     ) -> None:
         super().__init__(ids, prompt, rule)
+        self._mix_ratio = mix_ratio
         opening, text = split_prompt(ids, prompt.text_ids)
         self._inputs: tuple[LmInput, ...] = (START_INPUT, *lm_inputs(LmInputKind.TEXT, opening))
         self._text = deque(text)
@@ -230,10 +233,10 @@ class BistreamGeneration(Generation):
 
     def _wait_for_block(self) -> Generator[None, int, bool]:
         self._take_text()
-        while len(self._text) < TEXT_BLOCK_IDS and not self._text_ended:
+        while len(self._text) < self._mix_ratio.text_ids and not self._text_ended:
             yield None
             self._take_text()
-        return len(self._text) >= TEXT_BLOCK_IDS
+        return len(self._text) >= self._mix_ratio.text_ids
 
     def _take_text(self) -> None:
         self._text_id_count += len(self._pushed_text)
@@ -241,18 +244,19 @@ class BistreamGeneration(Generation):
         self._pushed_text.clear()
 
     def _speak_block(self) -> RequestGenerator:
-        """5 text ids and 15 sounds, taken from the prompt as long as it has any.
+        """A block of text and one of sounds, taken from the prompt as long as it has any.
 
         The last sound of a block is fed together with what follows it, and not a second time.
         """
-        prompt_speech = pop_front(self._prompt_speech, SPEECH_BLOCK_IDS)
+        text_ids, speech_ids = self._mix_ratio.text_ids, self._mix_ratio.speech_ids
+        prompt_speech = pop_front(self._prompt_speech, speech_ids)
         self._inputs += (
-            *lm_inputs(LmInputKind.TEXT, pop_front(self._text, TEXT_BLOCK_IDS)),
+            *lm_inputs(LmInputKind.TEXT, pop_front(self._text, text_ids)),
             *lm_inputs(LmInputKind.SPEECH, prompt_speech),
         )
-        if len(prompt_speech) < SPEECH_BLOCK_IDS:
-            self._text_ids_with_speech += TEXT_BLOCK_IDS
-        for _ in range(SPEECH_BLOCK_IDS - len(prompt_speech)):
+        if len(prompt_speech) < speech_ids:
+            self._text_ids_with_speech += text_ids
+        for _ in range(speech_ids - len(prompt_speech)):
             sampled = yield self._next_request(self.ids.control_except(self.ids.fill))
             if sampled == self.ids.fill:
                 break

@@ -23,6 +23,7 @@ from golden.reference import (
     vocoder,
 )
 from golden.reference.comparison import Check
+from golden.reference.golden_config import require_supported
 
 CHECKS: Mapping[str, Check] = {
     "a_encoder": flow_networks.check_encoder,
@@ -66,9 +67,13 @@ class GoldenCaseResult:
 
 
 def check_folder(folder: Path) -> Iterator[GoldenCaseResult]:
-    """Check every case of a folder, in order of name. Raises FileNotFoundError without a config.json."""
+    """Check every case of a folder, in order of name.
+
+    Raises FileNotFoundError without a config.json, UnsupportedGoldenConfigError for networks not built here.
+    """
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} has no config.json; a folder of reference vectors has one")
+    require_supported(folder)
     for case in sorted({file.stem for file in folder.iterdir() if file.suffix in (".npz", ".json")}):
         if not case.startswith(_NON_CASE_PREFIXES):
             yield _check_case(folder, case)

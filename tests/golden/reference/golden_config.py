@@ -12,22 +12,44 @@ from torch import nn
 
 from golden.reference.rule_weights import WeightRule, rule_weights
 from vivavoce.models.cosyvoice.config import (
+    BLOCK_IDS,
+    FRAMES_PER_SPEECH_ID,
+    LOOKAHEAD_IDS,
     CosyVoiceConfig,
     CosyVoiceVersion,
     DitConfig,
     EncoderConfig,
     FlowConfig,
     HiftConfig,
+    MixRatio,
     SpeechLmConfig,
     UnetConfig,
 )
 from vivavoce.models.cosyvoice.layers import load_weights
 
 
+class UnsupportedGoldenConfigError(ValueError):
+    """The vectors are of networks that are not built here; the message says how they differ."""
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """The whole config.json."""
     stated: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
     return stated
+
+
+def require_supported(folder: Path) -> None:
+    """Raise UnsupportedGoldenConfigError if the networks were run with blocks that are not built here."""
+    stated = read_config(folder)["config"]
+    supported = {
+        "chunk_size": BLOCK_IDS,
+        "pre_lookahead_len": LOOKAHEAD_IDS,
+        "num_decoding_left_chunks": -1,  # a folder may leave it out
+        "token_mel_ratio": FRAMES_PER_SPEECH_ID,
+    }
+    for name, value in supported.items():
+        if stated.get(name, value) != value:
+            raise UnsupportedGoldenConfigError(f"config.json: {name} is {stated[name]}; expected {value}")
 
 
 def read_rule(folder: Path) -> WeightRule:
@@ -64,6 +86,7 @@ def _lm_config(sizes: dict[str, Any], version: CosyVoiceVersion) -> SpeechLmConf
         codebook_size=sizes["speech_token_size"],
         rope_base=qwen["rope_theta"],
         norm_epsilon=qwen["rms_norm_eps"],
+        mix_ratio=MixRatio(*sizes["mix_ratio"]),
     )
 
 

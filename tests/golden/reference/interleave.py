@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from golden.reference.comparison import Comparison, compare_rows, read_rows
-from golden.reference.golden_config import read_config
+from golden.reference.golden_config import read_network_config
 from golden.reference.upstream_generation import (
     ForcedRequest,
     UnexpectedIdError,
     UpstreamBistreamGeneration,
 )
-from vivavoce.models.cosyvoice.config import CosyVoiceVersion
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion, MixRatio
 from vivavoce.models.cosyvoice.lm.generation import (
     LmInput,
     LmInputKind,
@@ -27,9 +27,9 @@ Row = Mapping[str, Any]
 
 def check_interleave(folder: Path) -> Iterator[Comparison]:
     """Compare inputs of every step, yielded ids and error, for every way of pushing the text."""
-    codebook_size = int(read_config(folder)["config"]["speech_token_size"])
+    lm = read_network_config(folder, CosyVoiceVersion.V2).lm
     rows = read_rows(folder, "h_bistream")
-    ours = [ScriptedUtterance(row, codebook_size).run() for row in rows]
+    ours = [ScriptedUtterance(row, lm.codebook_size, lm.mix_ratio).run() for row in rows]
     theirs = [(row["forward_calls"], row["yielded"], row["error"]) for row in rows]
     yield compare_rows("h_bistream", "forward_calls, yielded, error", ours, theirs)
 
@@ -37,7 +37,7 @@ def check_interleave(folder: Path) -> Iterator[Comparison]:
 class ScriptedUtterance:
     """One row of the case: a model that answers from a script and records its inputs."""
 
-    def __init__(self, row: Row, codebook_size: int) -> None:
+    def __init__(self, row: Row, codebook_size: int, mix_ratio: MixRatio) -> None:
         version = CosyVoiceVersion.V3 if row["v3"] else CosyVoiceVersion.V2
         self.ids = SpecialIds(version, codebook_size)
         self._named_ids = {"fill": self.ids.fill, "eos": self.ids.end}
@@ -45,7 +45,7 @@ class ScriptedUtterance:
         self._text_chunks = row["text_chunks"]
         self._forward_calls: list[list[str]] = []
         prompt = LmPrompt(tuple(row["prompt_text_ids"]), tuple(row["prompt_speech_ids"]))
-        self.generation = UpstreamBistreamGeneration(self.ids, prompt)
+        self.generation = UpstreamBistreamGeneration(self.ids, prompt, mix_ratio)
 
     def run(self) -> tuple[list[list[str]], list[int], str | None]:
         """Inputs of every step, yielded ids, and the error."""

@@ -8,10 +8,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vivavoce.models.cosyvoice.config import RELEASED_MIX_RATIO, MixRatio
 from vivavoce.models.cosyvoice.lm.generation import (
-    SPEECH_BLOCK_IDS,
     START_INPUT,
-    TEXT_BLOCK_IDS,
     TURN_INPUT,
     Generation,
     LmInput,
@@ -57,15 +56,16 @@ class UpstreamOneShotGeneration(Generation):
 class UpstreamBistreamGeneration(Generation):
     """One block of text is used for each piece pushed, and the last sound before a fill is fed twice."""
 
-    def __init__(self, ids: SpecialIds, prompt: LmPrompt) -> None:
+    def __init__(self, ids: SpecialIds, prompt: LmPrompt, mix_ratio: MixRatio = RELEASED_MIX_RATIO) -> None:
         super().__init__(ids, prompt)
+        self._mix_ratio = mix_ratio
         opening, text = split_prompt(ids, prompt.text_ids)
         self._pieces: deque[tuple[int, ...]] = deque()
         self._inputs: tuple[LmInput, ...] = (START_INPUT, *lm_inputs(LmInputKind.TEXT, opening))
         self._text = deque(text)
         self._prompt_speech = deque(prompt.speech_ids)
         prompt_ids = len(prompt.speech_ids)
-        self._next_fill = (prompt_ids // SPEECH_BLOCK_IDS + 1) * SPEECH_BLOCK_IDS - prompt_ids
+        self._next_fill = (prompt_ids // mix_ratio.speech_ids + 1) * mix_ratio.speech_ids - prompt_ids
 
     def push_text(self, text_ids: Sequence[int]) -> None:
         super().push_text(text_ids)
@@ -83,18 +83,20 @@ class UpstreamBistreamGeneration(Generation):
         yield from self._speak_rest()
 
     def _feed_prompt(self) -> None:
-        while self._prompt_speech and len(self._text) >= TEXT_BLOCK_IDS:
-            self._inputs += lm_inputs(LmInputKind.TEXT, pop_front(self._text, TEXT_BLOCK_IDS))
-            self._inputs += lm_inputs(LmInputKind.SPEECH, pop_front(self._prompt_speech, SPEECH_BLOCK_IDS))
+        while self._prompt_speech and len(self._text) >= self._mix_ratio.text_ids:
+            self._inputs += lm_inputs(LmInputKind.TEXT, pop_front(self._text, self._mix_ratio.text_ids))
+            self._inputs += lm_inputs(
+                LmInputKind.SPEECH, pop_front(self._prompt_speech, self._mix_ratio.speech_ids)
+            )
 
     def _feed_block(self) -> bool:
         """Add a block of text if one is due; returns False if it is due but not available."""
         filled = self.decoded[-1:] == [self.ids.fill]
         if not filled and (self.decoded or self._inputs != (START_INPUT,)):
             return True
-        if len(self._text) < TEXT_BLOCK_IDS:
+        if len(self._text) < self._mix_ratio.text_ids:
             return False
-        block = lm_inputs(LmInputKind.TEXT, pop_front(self._text, TEXT_BLOCK_IDS))
+        block = lm_inputs(LmInputKind.TEXT, pop_front(self._text, self._mix_ratio.text_ids))
         self._inputs = block if filled else self._inputs + block
         return True
 
@@ -102,11 +104,11 @@ class UpstreamBistreamGeneration(Generation):
         while True:
             if len(self.decoded) == self._next_fill:
                 yield ForcedRequest(self._inputs)
-                self._next_fill += SPEECH_BLOCK_IDS + 1
+                self._next_fill += self._mix_ratio.speech_ids + 1
                 break
             sampled = yield SamplingRequest(self._inputs, _forbidden(self.ids))
             if sampled == self.ids.fill:
-                self._next_fill = len(self.decoded) + SPEECH_BLOCK_IDS + 1
+                self._next_fill = len(self.decoded) + self._mix_ratio.speech_ids + 1
                 break
             self._inputs = self._accept_sound(sampled)
         # self._inputs keeps the last sound before the fill, although it has been fed.

@@ -8,6 +8,7 @@ a script without a grammar stays as written, digits included, so that no number 
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -75,6 +76,16 @@ def _read_verbatim(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_mark(scan: ScanState, match: re.Match[str]) -> int:
+    scan.emit_mark(unicodedata.normalize("NFC", match.group()), match.start(), match.end())
+    return match.end()
+
+
+def _mark_pattern(marks: frozenset[str]) -> str:
+    """Return a pattern of marks, accents composed or not. "[sigh](" begins a Markdown link instead."""
+    return rf"(?:{any_of(marks | {unicodedata.normalize('NFD', mark) for mark in marks})})(?!\()"
+
+
 def _verbatim_grammar() -> Grammar:
     """Return the grammar that leaves words and digits as written."""
     return Grammar(
@@ -112,8 +123,8 @@ class LanguageGrammars:
     ) -> "MultilingualClauseNormalizer":
         """Return the clause normalizer of one stream.
 
-        ``language``: tag of the voice's language, such as "de" or "de-AT"; None for English. ``marks``: signs
-        that the model understands, such as "[laughter]"; they pass through, others are read as text.
+        ``language``: tag of the voice's language, such as "de" or "de-AT"; None for English. ``marks``: of
+        the model, such as "[laughter]", each in angle or square brackets; they pass through.
         """
         return MultilingualClauseNormalizer(self, language_code(language or "en"), frozenset(marks))
 
@@ -149,7 +160,7 @@ class MultilingualClauseNormalizer:
         self._language_grammars = grammars
         self._language = self._previous_language = language
         self._latin_language = "en" if language in _NON_LATIN_LANGUAGES else language
-        self._marks = compile_rules((any_of(marks), _read_verbatim)) if marks else ()
+        self._marks = compile_rules((_mark_pattern(marks), _read_mark)) if marks else ()
         self._context = ReadingContext()
         self.boundary_rules = _boundary_rules(self._latin_language)
 
@@ -187,6 +198,8 @@ class MultilingualClauseNormalizer:
         self._context.end_line()
 
     def _clause_language(self, view: str) -> str:
+        for pattern, _ in self._marks:  # their letters belong to no language
+            view = pattern.sub(" ", view)
         self._previous_language = detect_language(
             view,
             voice_language=self._language,

@@ -18,6 +18,7 @@ torch = pytest.importorskip(
 
 from vivavoce.models.cosyvoice.checkpoint import weight_files  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import InvalidBundleError, detect_version, open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.inventory import list_bundle_files  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.onnx_signature import OnnxFileError, read_onnx_signature  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, tiny_config, write_random_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.settings_file import BundleConfigError, parse_yaml  # noqa: E402
@@ -62,7 +63,7 @@ def test_an_intact_folder_opens_and_has_its_tensors(
         assert shapes == file_shapes(bundle.network_config)[name]
     assert bundle.yaml_config.mel_max_hz == (8000 if version is CosyVoiceVersion.V2 else None)
     assert bundle.text_tokenizer().vocab_size <= bundle.network_config.lm.text_vocab_size
-    assert bundle.speakers()["nobody"].shape == (192,)
+    assert bundle.speakers()["nobody"].embedding.shape == (192,)
     assert "en" in bundle.languages
 
 
@@ -281,6 +282,15 @@ def change_yaml(damaged: Path, old: str, new: str) -> str:
         ("num_blocks: 2", "num_blocks: -2", "num_blocks is -2; expected a whole number"),
         ("n_blocks: 1\n", "n_blocks: [1\n", "not readable as yaml"),
         ("static_chunk_size: 50", "static_chunk_size: 100", "static_chunk_size is 100; expected 50"),
+        ("\nchunk_size: 25", "\nchunk_size: 50", "cosyvoice2.yaml: chunk_size is 50; expected 25"),
+        ("pre_lookahead_len: 3", "pre_lookahead_len: 4", "flow.pre_lookahead_len is 4; expected 3"),
+        (
+            "\nnum_decoding_left_chunks: -1",
+            "\nnum_decoding_left_chunks: 2",
+            "cosyvoice2.yaml: num_decoding_left_chunks is 2; expected -1",
+        ),
+        ("  - 5\n  - 15\n", "  - 5\n", "llm.mix_ratio is [5]; expected two numbers"),
+        ("  - 5\n  - 15\n", "  - 5\n  - 2000\n", "speech_ids of the mix ratio is 2,000; it must be"),
         ("num_mid_blocks: 2", "num_mid_blocks: 2000", "cosyvoice2.yaml: mid_blocks is 2,000; it must be"),
         (
             "attention_heads: 4",
@@ -358,3 +368,30 @@ def test_a_file_missing_since_the_check_is_named(damaged: Path) -> None:
     (damaged / "llm.pt").unlink()
     with pytest.raises(InvalidBundleError, match=r"llm\.pt: "):
         bundle.load("llm.pt", memory_mapped=(TEXT_EMBEDDING_KEY,))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("prompt_speech_feat", torch.zeros(1, 60, 79), "prompt_speech_feat is [1, 60, 79]"),
+        ("llm_prompt_speech_token", torch.zeros(1, 30), "llm_prompt_speech_token is [1, 30] torch.float32"),
+        ("prompt_text", torch.zeros(1, 9_000, dtype=torch.int32), "prompt_text is [1, 9000]"),
+    ],
+)
+def test_a_clone_of_another_form_is_refused(
+    damaged: Path, field: str, value: torch.Tensor, message: str
+) -> None:
+    entry = {
+        "prompt_text": torch.zeros(1, 4, dtype=torch.int32),
+        "llm_prompt_speech_token": torch.zeros(1, 30, dtype=torch.int32),
+        "prompt_speech_feat": torch.zeros(1, 60, 80),
+        "flow_embedding": torch.zeros(1, 192),
+    }
+    torch.save({"anna": entry | {field: value}}, damaged / "spk2info.pt")
+    assert message in error_of(damaged)
+
+
+def test_a_second_language_model_is_listed_as_not_used(damaged: Path) -> None:
+    shutil.copy(damaged / "llm.pt", damaged / "llm.rl.pt")
+    checked = {file.name: file.checked for file in list_bundle_files(open_bundle(damaged))}
+    assert checked["llm.rl.pt"].startswith("not used")

@@ -1,0 +1,63 @@
+"""The wait policy of OpenMP's threads in the processes of ``vivavoce say`` and ``vivavoce serve``."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
+
+from vivavoce.tts_engine.bundles import write_random_bundle
+
+# OpenMP reports its settings when it is loaded.
+REPORTED_POLICY = re.compile(r"OMP_WAIT_POLICY = '(\w+)'")
+COMMAND = (sys.executable, "-c", "from vivavoce.gateway.cli import run; run()")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundles") / "tiny"
+    write_random_bundle(folder, 2, "tiny", 1)
+    return folder
+
+
+def start(arguments: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=inherited | {"OMP_DISPLAY_ENV": "TRUE"} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def say(bundle: Path, tmp_path: Path, **environment: str) -> list[str]:
+    arguments = ["say", "--bundle", str(bundle), "Hi.", "-o", str(tmp_path / "hi.wav")]
+    with start(arguments, **environment) as process:
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    return REPORTED_POLICY.findall(output)
+
+
+def test_waiting_threads_of_say_do_not_spin(bundle: Path, tmp_path: Path) -> None:
+    assert set(say(bundle, tmp_path)) == {"PASSIVE"}
+
+
+def test_a_policy_of_the_environment_is_kept(bundle: Path, tmp_path: Path) -> None:
+    assert set(say(bundle, tmp_path, OMP_WAIT_POLICY="ACTIVE")) == {"ACTIVE"}
+
+
+def test_waiting_threads_of_serve_do_not_spin(bundle: Path) -> None:
+    arguments = ["serve", "--bundle", str(bundle), "--http-port", "0", "--audiosocket-port", "0"]
+    with start(arguments) as process:
+        assert process.stdout is not None
+        policies = next(found for line in process.stdout if (found := REPORTED_POLICY.findall(line)))
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    assert policies == ["PASSIVE"]
