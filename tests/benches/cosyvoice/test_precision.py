@@ -117,8 +117,8 @@ def test_wrong_arguments_are_refused(arguments: list[str], sentence: str) -> Non
 
 
 def test_the_error_of_a_failed_process_is_its_last_line(folder: Path) -> None:
-    with pytest.raises(BenchFailed, match="int4: precision is 'int4'; it must be fp32, bf16, fp16, int8"):
-        bench.measure_in_process(bench.MODULE, folder, "int4")
+    with pytest.raises(BenchFailed, match="half: precision is 'half'; it must be fp32, bf16, fp16, int8"):
+        bench.measure_in_process(bench.MODULE, folder, "half")
     with pytest.raises(BundleError, match="nowhere"):
         next(measure_precision(Path("nowhere"), "int8"))
 
