@@ -16,7 +16,7 @@ SkipSimplifiedLayerNormalization); weights as in ``lm.speech_lm``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,15 @@ class LmMatrixFormat:
 
     bits: int
     block: int = 0  # inputs that share a scale
+
+    @property
+    def of_sensitive_matrices(self) -> "LmMatrixFormat":
+        """At least 8 bits: the format of the first layer, the attention projections and the head.
+
+        Their errors pass through all later layers. With 4 bits everywhere, random weights of the released
+        size have a KL divergence from float32 of 1.46 nats; with 8 bits in these matrices, of 0.30.
+        """
+        return replace(self, bits=max(self.bits, 8))
 
 
 def write_lm_embedding(
@@ -70,7 +79,14 @@ def write_lm_head(
     with OnnxGraphBuilder(path) as graph:
         hidden = graph.input("hidden", np.float32, ("batch", "inputs", config.hidden))
         bias = _array(weights, "llm_decoder.bias") if config.version is CosyVoiceVersion.V2 else None
-        _linear(graph, hidden, _array(weights, "llm_decoder.weight"), bias, matrices, "logits")
+        _linear(
+            graph,
+            hidden,
+            _array(weights, "llm_decoder.weight"),
+            bias,
+            matrices.of_sensitive_matrices,
+            "logits",
+        )
         graph.output("logits", np.float32, ("batch", "inputs", config.speech_vocab_size))
         graph.save(metadata)
 
@@ -173,7 +189,9 @@ class _LmStepGraph:
         def joined(kind: str) -> NDArray[np.float32]:
             return np.concatenate([_array(self._weights, f"llm.model.model.{name}.{kind}") for name in names])
 
-        return _linear(self._graph, x, joined("weight"), joined("bias") if bias else None, self._matrices, "")
+        sensitive = names[0].startswith("layers.0.") or ".self_attn." in names[0]
+        matrices = self._matrices.of_sensitive_matrices if sensitive else self._matrices
+        return _linear(self._graph, x, joined("weight"), joined("bias") if bias else None, matrices, "")
 
     def _add_positions(self) -> tuple[str, str]:
         """Position of each row's last input, (B,) int32, and the largest count of positions, () int32."""

@@ -94,6 +94,17 @@ def test_a_precision_is_near_torch(exported: CosyVoiceBundle, lm: SpeechLm, prec
         assert error > 1e-4  # the matrices are those of the precision
 
 
+def test_int4_keeps_8_bits_where_errors_pass_through_all_layers(exported: CosyVoiceBundle) -> None:
+    def bits_of(graph: str) -> list[int]:
+        model = onnx.load(exported.folder / "onnx" / f"{graph}.int4.onnx", load_external_data=False)
+        products = [node for node in model.graph.node if node.op_type == "MatMulNBits"]
+        return [next(entry.i for entry in node.attribute if entry.name == "bits") for node in products]
+
+    # In a layer: queries, keys and values; output; gate, up, down.
+    assert bits_of("lm_step") == [8, 8, 8, 8, 8] + [8, 8, 4, 4, 4] * (len(bits_of("lm_step")) // 5 - 1)
+    assert bits_of("lm_head") == [8]
+
+
 @pytest.mark.parametrize("cuts", [[1] * 12, [5, 1, 6], [12], [3, 9]])
 def test_any_split_gives_the_same(onnx_lm: OnnxSpeechLm, cuts: list[int]) -> None:
     x = noise(1, 12, onnx_lm.config.hidden)
