@@ -315,6 +315,7 @@ async def _open_engine(settings: Settings) -> Engine:
         voices=settings.voice_store,
         precision=settings.precision,
         device=settings.device,
+        executor=settings.executor,
         config=config,
         process=process,
     )

@@ -149,11 +149,15 @@ class Settings(BaseSettings):
         "objects"  # as Open WebUI reads them; names for clients of older versions of Kokoro-FastAPI
     )
     precision: Annotated[
-        Literal["fp32", "bf16", "fp16", "int8"], Field(description="fp32, bf16, fp16 or int8")
+        Literal["fp32", "bf16", "fp16", "int8", "int4"],
+        Field(description="fp32, bf16, fp16, int8 or int4"),
     ] = "fp32"  # as published; the others trade accuracy for speed or memory
     device: Annotated[
         str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$", description="auto, cpu, cuda or cuda:N")
     ] = "auto"  # a GPU if torch can use one
+    executor: Annotated[
+        Literal["auto", "torch", "onnxruntime"], Field(description="auto, torch or onnxruntime")
+    ] = "auto"  # the faster one for CosyVoice's language model, among those that are exported
     # False: with the packaged voice a second process does not improve the pacing of packets; it costs 130 MB
     # and a tenth more compute.
     engine_process: Annotated[bool, Field(description="true or false")] = False

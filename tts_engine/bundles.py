@@ -103,6 +103,25 @@ def convert_bundle(folder: Path) -> Iterator[CheckedFile]:
             yield CheckedFile(target.name, target.stat().st_size, f"equal to {source.name}")
 
 
+def export_bundle(folder: Path, precision: str) -> Iterator[CheckedFile]:
+    """Write the graphs of a bundle to its folder ``onnx``; yields each when it is in place.
+
+    Raises BundleError, and BadRequest for a precision that is not exported.
+    """
+    require_folder(folder)
+    with bundle_errors():
+        from ..models.cosyvoice.checkpoint.bundle import open_bundle
+        from ..models.cosyvoice.onnx_graphs.export import MATRIX_FORMATS, export_bundle
+        from ..models.cosyvoice.precision import Precision
+
+        if precision not in list(MATRIX_FORMATS):
+            raise BadRequest(f"precision is {precision!r}; it must be {', '.join(MATRIX_FORMATS)}")
+        for graph in export_bundle(open_bundle(folder), Precision(precision)):
+            data = graph.with_name(f"{graph.name}.data")
+            size = sum(file.stat().st_size for file in (graph, data) if file.exists())
+            yield CheckedFile(f"{graph.parent.name}/{graph.name}", size, "exported")
+
+
 def card_name_of(device: str) -> str:
     """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
     with bundle_errors():

@@ -87,6 +87,7 @@ class Engine:
         voices: Path | None = None,
         precision: str = "fp32",
         device: str = "auto",
+        executor: str = "auto",
         config: EngineConfig | None = None,
         backend: Backend | None = None,
         process: "ProcessPolicy | None" = None,
@@ -96,8 +97,9 @@ class Engine:
 
         bundle: "default" for the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
         voices: folder of a ``VoiceStore``, for CosyVoice.
-        precision: of CosyVoice's language model: "fp32", "bf16", "fp16" or "int8".
+        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8" or "int4".
         device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".
+        executor: of CosyVoice's language model: "torch", "onnxruntime" or "auto" (the faster one).
         backend: used instead of the bundle's backend.
         process: renders in a child process; None renders on threads of this process.
         metrics: used after the warm-up; None makes new ones.
@@ -105,7 +107,7 @@ class Engine:
         Raises BundleError, BadRequest for a setting, and MissingExtra if the bundle needs one.
         """
         if backend is None:
-            load = functools.partial(load_backend, bundle, voices, precision, device, process)
+            load = functools.partial(load_backend, bundle, voices, precision, device, process, executor)
             backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
         try:

@@ -1,4 +1,4 @@
-"""``vivavoce bundle check | random | convert``: checkpoint folders of CosyVoice."""
+"""``vivavoce bundle check | random | convert | export``: checkpoint folders of CosyVoice."""
 
 import json
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from ...tts_engine.bundles import (
     CheckedFile,
     check_bundle,
     convert_bundle,
+    export_bundle,
     random_bundle_bytes,
     write_random_bundle,
 )
@@ -86,6 +87,25 @@ def convert(folder: Path) -> None:
         files = list(convert_bundle(folder))
     Console().print(_table(files))
     console.print("vivavoce now loads these; the .pt files can be deleted.", highlight=False)
+
+
+@bundle.command()
+@_FOLDER_ARGUMENT
+@click.option("--to", "target", type=click.Choice(["onnx"]), required=True, help="Format.")
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "int8", "int4"]),
+    default="fp32",
+    show_default=True,
+    help="Of the language model's matrices.",
+)
+def export(folder: Path, target: str, precision: str) -> None:
+    """Export the networks in DIR as graphs in DIR/onnx, with the digest of the weights in their metadata."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("exporting"):
+        files = list(export_bundle(folder, precision))
+    Console().print(_table(files))
 
 
 def _summary_line(bundle: CheckedBundle) -> str:

@@ -17,7 +17,7 @@ from ...tts_engine.errors import VivavoceError
 from .bench.commands import bench
 from .bundle import bundle
 from .keys import keys
-from .options import AS_JSON, DEVICE, PRECISIONS, CommandGroup
+from .options import AS_JSON, DEVICE, EXECUTOR, PRECISIONS, CommandGroup
 from .voices import voices
 
 _MAX_LOG_BYTES = 10_000_000
@@ -67,8 +67,11 @@ _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
     "--agent", metavar="script:FILE|keys|none", help="What answers calls.  [default: keys or greeting]"
 )
 @click.option("--bundle", metavar="DIR", help=_BUNDLE_HELP)
-@click.option("--precision", metavar="fp32|bf16|fp16|int8", help="Of CosyVoice's weights.  [default: fp32]")
+@click.option(
+    "--precision", metavar="fp32|bf16|fp16|int8|int4", help="Of CosyVoice's weights.  [default: fp32]"
+)
 @DEVICE
+@EXECUTOR
 @click.option("--voice", metavar="ID", help="Voice of the calls.  [default: the first one]")
 @click.option("--max-calls", metavar="N", help="Calls at once; more are refused.  [default: 100]")
 @click.option("--max-streams", metavar="N", help="Utterances at once.  [default: 100]")
@@ -127,6 +130,7 @@ def _configure_logging(level: str, file: Path | None) -> None:
     "--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice's weights."
 )
 @DEVICE
+@EXECUTOR
 @click.option(
     "--store",
     type=click.Path(path_type=Path),
@@ -144,6 +148,7 @@ def say(
     bundle: str,
     precision: str,
     device: str | None,
+    executor: str | None,
     store: Path | None,
     voice: str | None,
     speed: float,
@@ -163,6 +168,7 @@ def say(
         voices=store,
         precision=precision,
         device=device or "auto",
+        executor=executor or "auto",
     )
     asyncio.run(speaking.say(text, options))
 

@@ -38,4 +38,9 @@ WEIGHTS = click.option(
     metavar="DIR",
     help="A checkpoint, instead of random weights.",
 )
-PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8"])
+EXECUTOR = click.option(
+    "--executor",
+    metavar="auto|torch|onnxruntime",
+    help="What computes CosyVoice's language model.  [default: auto]",
+)
+PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int4"])

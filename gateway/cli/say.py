@@ -36,6 +36,7 @@ class SayOptions:
     voices: Path | None = None  # folder of the voice store
     precision: str = "fp32"
     device: str = "auto"
+    executor: str = "auto"
 
 
 async def say(text: str | None, options: SayOptions) -> None:
@@ -46,7 +47,11 @@ async def say(text: str | None, options: SayOptions) -> None:
     check_output(options.out)
     async with (
         await Engine.open(
-            options.bundle, voices=options.voices, precision=options.precision, device=options.device
+            options.bundle,
+            voices=options.voices,
+            precision=options.precision,
+            device=options.device,
+            executor=options.executor,
         ) as engine,
         engine.stream(voice=options.voice, speed=options.speed, seed=options.seed) as stream,
         TextFeed(stream, standard_input() if text is None else text) as feed,

@@ -18,7 +18,8 @@ from .devices import CPU, DeviceError
 from .flow.flow import Flow
 from .flow.state import FlowPolicy
 from .layers import load_weights
-from .lm.speech_lm import SpeechLm
+from .lm.speech_lm import LmNetwork, SpeechLm
+from .lm_executors import Executor, load_executor
 from .precision import Precision
 from .vocoder.hift_v2 import HiftV2
 from .vocoder.hift_v3 import HiftV3
@@ -28,7 +29,7 @@ from .vocoder.hift_v3 import HiftV3
 class CosyVoiceNetworks:
     """Text ids to speech ids, speech ids to mel, mel to samples."""
 
-    lm: SpeechLm
+    lm: LmNetwork
     flow: Flow
     vocoder: HiftV2 | HiftV3
 
@@ -38,15 +39,15 @@ def load_networks(
     policy: FlowPolicy | None = None,
     precision: Precision = Precision.FP32,
     device: torch.device = CPU,
+    executor: Executor = Executor.TORCH,
 ) -> CosyVoiceNetworks:
     """Load all three networks onto ``device``, one weight file after the other.
 
-    ``policy`` sets the attention memory of the flow, ``precision`` the matrices of the language model. Raises
-    InvalidBundleError and DeviceError.
+    ``policy`` sets the attention memory of the flow; ``precision`` and ``executor`` are the language model's.
+    Raises InvalidBundleError and DeviceError.
     """
-    return CosyVoiceNetworks(
-        load_lm(bundle, precision, device), load_flow(bundle, policy, device), load_vocoder(bundle, device)
-    )
+    lm = load_executor(executor, bundle, precision, device, lambda: load_lm(bundle, precision, device))
+    return CosyVoiceNetworks(lm, load_flow(bundle, policy, device), load_vocoder(bundle, device))
 
 
 def load_lm(
@@ -59,6 +60,8 @@ def load_lm(
     """
     if precision is Precision.INT8 and device.type != "cpu":
         raise DeviceError(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
+    if precision is Precision.INT4:
+        raise DeviceError("int4 needs the executor onnxruntime, and the executor is torch")
     weights = _read_weights(bundle, "llm.pt", device, memory_mapped=(TEXT_EMBEDDING_KEY,))
     lm = SpeechLm.load(bundle.network_config.lm, weights, precision)
     if weights:

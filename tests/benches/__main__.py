@@ -102,23 +102,30 @@ def bench_pipecat(parts: tuple[str, ...], as_json: bool) -> None:
 @SIZE
 @VERSION
 @WEIGHTS
+@click.option("--executor", type=click.Choice(["torch", "onnxruntime"]), default="torch", show_default=True)
 @click.option(
     "--precision",
     "precisions",
     multiple=True,
     type=PRECISIONS,
-    help="Only this; repeatable.  [default: fp32, bf16, int8]",
+    help="Only this; repeatable.  [default: fp32, and bf16, int8; or int8, int4]",
 )
 @AS_JSON
 def bench_precision(
-    size: str, version: str, bundle: Path | None, precisions: tuple[str, ...], as_json: bool
+    size: str,
+    version: str,
+    bundle: Path | None,
+    executor: str,
+    precisions: tuple[str, ...],
+    as_json: bool,
 ) -> None:
-    """CosyVoice's language model in 16 and 8 bits: time, error and memory against fp32."""
+    """CosyVoice's language model in 16, 8 and 4 bits: time, error and memory against fp32."""
     from benches.cosyvoice import precision
     from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 
-    chosen = precisions or precision.DEFAULT_PRECISIONS
-    print_report(precision.measure(chosen, BenchWeights(bundle, size, int(version))), as_json)
+    defaults = {"torch": precision.DEFAULT_PRECISIONS, "onnxruntime": ("fp32", "int8", "int4")}
+    weights = BenchWeights(bundle, size, int(version))
+    print_report(precision.measure(precisions or defaults[executor], weights, executor), as_json)
 
 
 COSYVOICE_PARTS = ("lm", "flow", "window", "hift", "first-audio", "memory")

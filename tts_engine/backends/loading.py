@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def load_backend(
-    bundle: str, voices: Path | None, precision: str, device: str, process: "ProcessPolicy | None"
+    bundle: str,
+    voices: Path | None,
+    precision: str,
+    device: str,
+    process: "ProcessPolicy | None",
+    executor: str = "auto",
 ) -> Backend:
     """Load the backend of a bundle: "default" for the packaged voice, else a CosyVoice checkpoint folder.
 
@@ -30,13 +35,15 @@ def load_backend(
             raise BadRequest(f"precision is {precision!r}; only a CosyVoice bundle has others than fp32")
         if device not in ("auto", "cpu"):
             raise BadRequest(f"device is {device!r}; only a CosyVoice bundle computes on others than cpu")
+        if executor != "auto":
+            raise BadRequest(f"executor is {executor!r}; only a CosyVoice bundle has others than auto")
         return _load_hibari() if process is None else _load_hibari_in_process(process)
     require_folder(Path(bundle))
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
     from ..cosyvoice.policy import policy_for
 
-    policy = policy_for(precision, device)
+    policy = policy_for(precision, device, executor)
     if process is None:
         from ..cosyvoice.backend import CosyVoiceBackend
 

@@ -45,7 +45,8 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
             front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, voices)
-            networks = load_networks(bundle, policy.flow, policy.precision, find_device(policy.device))
+            device = find_device(policy.device)
+            networks = load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
             return cls(front_end, bundle.version, networks, tokenizer, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:

@@ -27,7 +27,7 @@ import torch
 from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs
 from ...models.cosyvoice.lm.decoding import DecodeTurn, choose
 from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
-from ...models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState, embed_inputs
+from ...models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, SpeechLmState, embed_inputs
 
 # Inputs of a request that can share a step: the last speech id and a block of text ids.
 MAX_BATCHED_INPUTS = 8
@@ -60,7 +60,7 @@ class LmRunner:
 
     def __init__(
         self,
-        lm: SpeechLm,
+        lm: LmNetwork,
         new_generation: Callable[[LmPrompt], Generation],
         *,
         rows: int,
@@ -73,7 +73,7 @@ class LmRunner:
         self._new_generation = new_generation
         self._state = lm.init_state(rows, context_ids)
         self._graphs: DecodeGraphs | None = None
-        if lm.device.type != "cpu":
+        if isinstance(lm, SpeechLm) and lm.device.type != "cpu":
             self._graphs = DecodeGraphs(lm, self._state, MAX_BATCHED_INPUTS, ids_per_step)
         if self._graphs and lm.device.type == "cuda":
             self._graphs.record()

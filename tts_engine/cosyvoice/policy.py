@@ -6,6 +6,7 @@ from enum import Enum
 from ...models.cosyvoice.devices import DeviceError, find_device
 from ...models.cosyvoice.flow.state import HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
+from ...models.cosyvoice.lm_executors import Executor
 from ...models.cosyvoice.precision import Precision
 from ..errors import BadRequest, BundleError
 
@@ -62,6 +63,8 @@ class CosyVoicePolicy:
     expected_ids: int = 10 * 25
     # Precision of the language model's matrices.
     precision: Precision = Precision.FP32
+    # Library that computes the language model.
+    executor: Executor = Executor.AUTO
     # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N".
     device: str = "auto"
     # Run DECODE and RENDER steps at the same time, on two threads and device streams. On two cores, three new
@@ -70,13 +73,15 @@ class CosyVoicePolicy:
     overlap: bool = False
 
 
-def policy_for(precision: str, device: str) -> CosyVoicePolicy:
-    """The default policy for a device. Raises BadRequest for the precision, BundleError without the device.
+def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoicePolicy:
+    """The default policy for a device. Raises BadRequest for an unknown name, BundleError without the device.
 
     A GPU has room for many sessions: the flow's state is float16 there, which changes a mel by 4e-5, and
     stages overlap, because a DECODE step hardly uses a GPU and should not wait for a RENDER step.
     """
-    policy = CosyVoicePolicy(precision=parse_precision(precision), device=device)
+    if executor not in list(Executor):
+        raise BadRequest(f"executor is {executor!r}; it must be {', '.join(Executor)}")
+    policy = CosyVoicePolicy(precision=parse_precision(precision), executor=Executor(executor), device=device)
     try:
         found = find_device(device)
     except DeviceError as fault:

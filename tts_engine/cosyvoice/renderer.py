@@ -277,7 +277,8 @@ def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend
     """Load a checkpoint folder in a child process; the front end stays in the parent. Raises BundleError."""
     with bundle_errors():
         bundle = open_bundle(folder)
-        networks = load_networks(bundle, policy.flow, policy.precision, find_device(policy.device))
+        device = find_device(policy.device)
+        networks = load_networks(bundle, policy.flow, policy.precision, device, policy.executor)
         renderer = CosyVoiceRenderer(bundle.version, networks, bundle.text_tokenizer(), policy)
     return HostedBackend(renderer, renderer.open_prepared, Stage.DECODE)
 

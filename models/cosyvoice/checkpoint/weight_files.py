@@ -87,6 +87,18 @@ def load_weight_file(path: Path, memory_mapped: Collection[str] = ()) -> dict[st
     return tensors
 
 
+def map_weight_file(path: Path) -> dict[str, Tensor]:
+    """Every tensor of a file under its current key, left in the file: a page is read when first used.
+
+    Raises WeightFileError.
+    """
+    try:
+        mapping = _map_safetensors if path.suffix == ".safetensors" else _map_pickle
+        return _with_current_keys(mapping(path))
+    except (OSError, SafetensorError) as error:
+        raise WeightFileError(f"{path.name}: {error}; {_download_hint(path)}") from error
+
+
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     return _read_tensor_table(path, "cpu")
 

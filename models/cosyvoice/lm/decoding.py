@@ -18,7 +18,7 @@ import torch
 from ..devices import to_device, to_host
 from .generation import Generation, LmInput, SamplingRequest
 from .sampling import PeekableUniforms, SamplingContext, SamplingParameters, sample_ids
-from .speech_lm import SpeechLm, SpeechLmState, embed_inputs, last_valid_hidden
+from .speech_lm import LmNetwork, SpeechLmState, embed_inputs, last_valid_hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RowRequest:
 
 @torch.inference_mode()
 def choose(
-    lm: SpeechLm, state: SpeechLmState, turns: Sequence[DecodeTurn | None]
+    lm: LmNetwork, state: SpeechLmState, turns: Sequence[DecodeTurn | None]
 ) -> tuple[SpeechLmState, dict[int, int]]:
     """Sample an id for every generation that has a request; returns the new state and the ids by row.
 
@@ -76,7 +76,7 @@ def collect_requests(turns: Iterable[tuple[int, DecodeTurn | None]]) -> list[Row
     ]
 
 
-def _sample(lm: SpeechLm, hidden: torch.Tensor, requests: Sequence[RowRequest]) -> dict[int, int]:
+def _sample(lm: LmNetwork, hidden: torch.Tensor, requests: Sequence[RowRequest]) -> dict[int, int]:
     rows = to_device(torch.tensor([each.row for each in requests]), hidden.device)
     logits = to_host(lm.logits(hidden[rows]).float()).numpy()
     sampled = sample_ids(logits, [each.sampling_context for each in requests])

@@ -21,7 +21,7 @@ import math
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,29 @@ class SpeechLmState:
     def capacity(self) -> int:
         """Number of ids that a row can hold."""
         return self.kv.shape[4] - 1
+
+
+class LmNetwork(Protocol):
+    """The language model as its callers see it, executed by torch or by ONNX Runtime; as in ``SpeechLm``."""
+
+    config: SpeechLmConfig
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def init_state(self, rows: int, capacity: int) -> SpeechLmState: ...
+
+    def input_index(self, lm_input: LmInput) -> int: ...
+
+    def embed(self, indices: Tensor) -> Tensor: ...
+
+    def embed_speech(self, speech_ids: Tensor) -> Tensor: ...
+
+    def step(
+        self, x: Tensor, state: SpeechLmState, valid: Tensor | None = None
+    ) -> tuple[Tensor, SpeechLmState]: ...
+
+    def logits(self, hidden: Tensor) -> Tensor: ...
 
 
 class SpeechLm(nn.Module):
@@ -89,7 +112,7 @@ class SpeechLm(nn.Module):
         """Empty memory for ``capacity`` ids a row. On a CPU, pages that are not written take no memory."""
         config, weight = self.config, self.speech_embedding.weight
         shape = (rows, config.layers, 2, config.kv_heads, capacity + 1, config.head_width)
-        kv = _lazy_zeros(shape, weight)
+        kv = lazy_zeros(shape, weight)
         return SpeechLmState(kv, torch.zeros(rows, dtype=torch.int64))
 
     @property
@@ -107,19 +130,7 @@ class SpeechLm(nn.Module):
 
         Raises IndexError for an id outside the vocabulary.
         """
-        text, speech = self.config.text_vocab_size, self.config.speech_vocab_size
-        match lm_input.kind:
-            case LmInputKind.TEXT:
-                return range(text)[lm_input.id]
-            case LmInputKind.SPEECH:
-                return text + range(speech)[lm_input.id]
-            case LmInputKind.START | LmInputKind.TURN if self.config.version is CosyVoiceVersion.V2:
-                return text + speech + (lm_input.kind is LmInputKind.TURN)
-            case LmInputKind.START | LmInputKind.TURN:
-                # In v3 both are speech ids, with the end of speech between them.
-                return text + self.config.codebook_size + 2 * (lm_input.kind is LmInputKind.TURN)
-            case _:
-                assert_never(lm_input.kind)
+        return lm_input_index(self.config, lm_input)
 
     def speech_input_indices(self, ids: Tensor) -> Tensor:
         """``input_index`` of speech ids (...) int64; ids out of range are clamped into it."""
@@ -147,14 +158,11 @@ class SpeechLm(nn.Module):
         rows, columns, _ = x.shape
         if valid is None:
             valid = state.lengths.new_full((rows,), columns)
-        lengths = state.lengths + valid
-        max_length = int(lengths.max())
-        if max_length > state.capacity:
-            raise ValueError(f"a row would hold {max_length} ids; its memory was made for {state.capacity}")
+        lengths = lengths_after(state, valid)
         positions, write_positions = (
             to_device(part, x.device) for part in input_and_write_positions(state, valid, columns)
         )
-        plan = make_lm_step_plan(positions, write_positions, max_length, self.config)
+        plan = make_lm_step_plan(positions, write_positions, int(lengths.max()), self.config)
         if rows == columns == 1:
             plan = replace(plan, visible=None)  # one row attends to its whole length, so no mask is needed
         return self.run_layers(x, state.kv, plan), SpeechLmState(state.kv, lengths)
@@ -176,7 +184,27 @@ class SpeechLm(nn.Module):
         return [self.speech_embedding, self.control_embedding] if is_v2 else [self.speech_embedding]
 
 
-def embed_inputs(lm: SpeechLm, rows: Sequence[Sequence[LmInput]]) -> tuple[Tensor, Tensor]:
+def lm_input_index(config: SpeechLmConfig, lm_input: LmInput) -> int:
+    """Index of an input among text ids, then speech ids, then the controls of v2.
+
+    Raises IndexError for an id outside the vocabulary.
+    """
+    text, speech = config.text_vocab_size, config.speech_vocab_size
+    match lm_input.kind:
+        case LmInputKind.TEXT:
+            return range(text)[lm_input.id]
+        case LmInputKind.SPEECH:
+            return text + range(speech)[lm_input.id]
+        case LmInputKind.START | LmInputKind.TURN if config.version is CosyVoiceVersion.V2:
+            return text + speech + (lm_input.kind is LmInputKind.TURN)
+        case LmInputKind.START | LmInputKind.TURN:
+            # In v3 both are speech ids, with the end of speech between them.
+            return text + config.codebook_size + 2 * (lm_input.kind is LmInputKind.TURN)
+        case _:
+            assert_never(lm_input.kind)
+
+
+def embed_inputs(lm: LmNetwork, rows: Sequence[Sequence[LmInput]]) -> tuple[Tensor, Tensor]:
     """Embed the inputs of several rows as one step's.
 
     Returns (B, T, hidden), padded at the right, and (B,) the number of real columns, on the host. Rows may
@@ -189,7 +217,16 @@ def embed_inputs(lm: SpeechLm, rows: Sequence[Sequence[LmInput]]) -> tuple[Tenso
     return lm.embed(to_device(indices, lm.device)), valid
 
 
-def _lazy_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+def lengths_after(state: SpeechLmState, valid: Tensor) -> Tensor:
+    """Lengths of the rows after a step of ``valid`` inputs. Raises ValueError if a row has no room."""
+    lengths = state.lengths + valid
+    max_length = int(lengths.max())
+    if max_length > state.capacity:
+        raise ValueError(f"a row would hold {max_length} ids; its memory was made for {state.capacity}")
+    return lengths
+
+
+def lazy_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
     """Zeros that take memory only once they are written.
 
     They have to be zeros: masked values are multiplied by 0 and must be finite. Anonymous mmap pages of 4 kB

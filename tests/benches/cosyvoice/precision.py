@@ -1,4 +1,4 @@
-"""Bench of the language model's precisions beside float32: time, error, memory, eight sessions at once.
+"""Bench of the language model's precisions and executors: time, error, memory, eight sessions at once.
 
 Sessions are first sampled in float32; both precisions are then given the same ids, so that every position is
 compared after the same past. Steps of the two alternate. Where a figure does not say "by the clock", seconds
@@ -22,10 +22,13 @@ from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bu
 from vivavoce.models.cosyvoice.layers import Linear
 from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT
 from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids, seeded_uniforms
-from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, SpeechLmState
+from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, SpeechLmState
+from vivavoce.models.cosyvoice.lm_executors import Executor
 from vivavoce.models.cosyvoice.networks import load_lm
+from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path
+from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm
 from vivavoce.models.cosyvoice.precision import Precision
-from vivavoce.tts_engine.bundles import bundle_errors, check_bundle
+from vivavoce.tts_engine.bundles import bundle_errors, check_bundle, export_bundle
 from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 
 MODULE = "benches.cosyvoice.precision"
@@ -34,6 +37,7 @@ CONTEXT = 120  # ids before the timed tokens
 SESSIONS = 8
 
 _TEXT_IDS = 40
+_WITHOUT_BATCH_TARGET = ("bf16", "fp16", "int8")
 _CERTAIN_LEAD = 0.1  # of probability, of the likeliest id over the second
 _SEED = 11
 
@@ -55,14 +59,20 @@ class LogitError:
     certain: int  # positions where float32's likeliest id leads by more than 0.1
 
 
-def measure(precisions: Sequence[str], weights: BenchWeights) -> BenchReport:
-    """Measure each precision in a process of its own. Raises BundleError, BenchFailed."""
+def measure(precisions: Sequence[str], weights: BenchWeights, executor: str = "torch") -> BenchReport:
+    """Measure each precision in a process of its own. Raises BundleError, BenchFailed.
+
+    Graphs that ONNX Runtime lacks are exported.
+    """
     figures: list[BenchFigure] = []
     with weights.folder() as folder:
         checked = check_bundle(folder)
         for precision in precisions:
-            with Console(stderr=True).status(f"bench precision: {precision}"):
-                figures += measure_in_process(MODULE, folder, precision)
+            part = precision if executor == Executor.TORCH else f"{executor} {precision}"
+            with Console(stderr=True).status(f"bench precision: {part}"):
+                if executor == Executor.ONNXRUNTIME and not _is_exported(folder, precision):
+                    list(export_bundle(folder, precision))
+                figures += measure_in_process(MODULE, folder, part)
     if not is_released(checked):
         figures = list(without_targets(figures))
     return BenchReport(
@@ -70,16 +80,31 @@ def measure(precisions: Sequence[str], weights: BenchWeights) -> BenchReport:
     )
 
 
+def _is_exported(folder: Path, precision: str) -> bool:
+    with bundle_errors():
+        return graph_path(open_bundle(folder), "lm_step", precision).exists()
+
+
 def measure_precision(
     folder: Path, precision: str, size: PrecisionBenchSize = PrecisionBenchSize()
 ) -> Iterator[BenchFigure]:
-    """Yield the figures of a precision. Raises BundleError, and BadRequest for an unknown precision."""
+    """Yield the figures of a precision, such as "int8" with torch or "onnxruntime int8".
+
+    Raises BundleError, and BadRequest for an unknown precision.
+    """
     with bundle_errors():
-        chosen = parse_precision(precision)
+        chosen = parse_precision(precision.removeprefix(f"{Executor.ONNXRUNTIME} "))
         torch.set_num_threads(THREADS)
-        bundle = open_bundle(folder)
-        lm = load_lm(bundle, chosen)
-    yield BenchFigure(f"{precision}, matrices", _matrix_bytes(lm) / 1e6, "MB")
+        bundle, before = open_bundle(folder), _private_bytes()
+        lm: LmNetwork
+        if precision == chosen:
+            torch_lm = lm = load_lm(bundle, chosen)
+            yield BenchFigure(f"{precision}, matrices", _matrix_bytes(torch_lm) / 1e6, "MB")
+        else:
+            lm = OnnxSpeechLm.load(bundle, chosen)
+            yield BenchFigure(f"{precision}, matrices", _graph_bytes(bundle, chosen) / 1e6, "MB")
+    _step(lm, _prefilled_state(lm, 1, 1))
+    yield BenchFigure(f"{precision}, memory", (_private_bytes() - before) / 1e6, "MB")
     batched, sequential = _tokens_per_s(lm, size.tokens)
     yield BenchFigure(f"{precision}, 8 sessions at once", batched, "tokens/s")
     yield BenchFigure(f"{precision}, 8 one after another", sequential, "tokens/s")
@@ -87,19 +112,35 @@ def measure_precision(
         f"{precision}, at once against one after another",
         batched / sequential,
         "x",
-        at_least=3 if chosen is Precision.FP32 else None,
+        at_least=None if precision in _WITHOUT_BATCH_TARGET else 3,
     )
-    if chosen is not Precision.FP32:
-        yield from _beside_float32(bundle, lm, chosen, size)
+    if precision != chosen:
+        yield from _beside_torch(bundle, lm, precision, size)
+    if precision != Precision.FP32:
+        yield from _beside_float32(bundle, lm, precision, size)
+
+
+@torch.inference_mode()
+def _beside_torch(
+    bundle: CosyVoiceBundle, lm: LmNetwork, precision: str, size: PrecisionBenchSize
+) -> Iterator[BenchFigure]:
+    """A token beside torch in each precision; the fastest is what the executor replaces."""
+    lms = {name: load_lm(bundle, Precision(name)) for name in DEFAULT_PRECISIONS}
+    ours, *theirs = _alternating_token_times((lm, *lms.values()), 2 * size.tokens)
+    for name, token in zip(lms, theirs, strict=True):
+        yield BenchFigure(f"{precision}, torch {name} beside it", 1000 * token.cpu_s, "ms")
+    fastest_s = min(token.cpu_s for token in theirs)
+    ratio_name = f"{precision}, a token against torch's fastest"
+    yield BenchFigure(ratio_name, ours.cpu_s / fastest_s, "x", 0.4 if "int4" in precision else None)
 
 
 @torch.inference_mode()
 def _beside_float32(
-    bundle: CosyVoiceBundle, lm: SpeechLm, precision: Precision, size: PrecisionBenchSize
+    bundle: CosyVoiceBundle, lm: LmNetwork, precision: str, size: PrecisionBenchSize
 ) -> Iterator[BenchFigure]:
     exact_lm = load_lm(bundle, Precision.FP32)
     token, exact = _alternating_token_times((lm, exact_lm), 2 * size.tokens)
-    max_ratio = 0.5 if precision is Precision.INT8 else None
+    max_ratio = 0.5 if precision == Precision.INT8 else None
     yield BenchFigure(f"{precision}, a token", 1000 * token.cpu_s, "ms")
     yield BenchFigure(f"{precision}, fp32 beside it", 1000 * exact.cpu_s, "ms")
     yield BenchFigure(f"{precision}, a token against fp32", token.cpu_s / exact.cpu_s, "x", max_ratio)
@@ -109,7 +150,8 @@ def _beside_float32(
     inputs, exact_logits = _sample_sessions(exact_lm, -(-size.positions // SESSIONS))
     logits = _teacher_forced_logits(lm, inputs)
     error = logit_error(logits[: size.positions], exact_logits[: size.positions])
-    has_targets = precision is not Precision.FP16  # which is for a GPU
+    # float16 is for a GPU, and four bits lose more; what they lose is stated.
+    has_targets = not precision.endswith((Precision.FP16, Precision.INT4))
     agreement_name = f"{precision}, likeliest id as fp32's where it leads by 0.1"
     yield BenchFigure(f"{precision}, mean KL to fp32", error.kl, "nats", 0.01 if has_targets else None)
     min_agreement = 99 if has_targets else None
@@ -132,8 +174,22 @@ def _matrix_bytes(lm: SpeechLm) -> int:
     return sum(matrix.numel() * matrix.element_size() for matrix in matrices if matrix is not None)
 
 
+def _graph_bytes(bundle: CosyVoiceBundle, precision: Precision) -> int:
+    graphs = [graph_path(bundle, name, precision) for name in ("lm_step", "lm_head")]
+    return sum(path.with_name(f"{path.name}.data").stat().st_size for path in graphs)
+
+
+def _private_bytes() -> int:
+    """Memory of this process that is not a mapped file, which the system can evict; 0 if not Linux."""
+    try:
+        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))
+
+
 @torch.inference_mode()
-def _tokens_per_s(lm: SpeechLm, tokens: int) -> tuple[float, float]:
+def _tokens_per_s(lm: LmNetwork, tokens: int) -> tuple[float, float]:
     """Tokens a second of all sessions, in one step and one after another, by the clock."""
     batch = _prefilled_state(lm, tokens, SESSIONS)
     singles = [_prefilled_state(lm, tokens, 1) for _ in range(SESSIONS)]
@@ -148,7 +204,7 @@ def _tokens_per_s(lm: SpeechLm, tokens: int) -> tuple[float, float]:
     return SESSIONS / median_time(batched).wall_s, SESSIONS / median_time(sequential).wall_s
 
 
-def _alternating_token_times(lms: Sequence[SpeechLm], tokens: int) -> list[MeasuredTime]:
+def _alternating_token_times(lms: Sequence[LmNetwork], tokens: int) -> list[MeasuredTime]:
     """Median step of each model; steps alternate, so that other load on the machine affects both."""
     states = [_prefilled_state(lm, tokens, 1) for lm in lms]
     times: list[list[MeasuredTime]] = [[] for _ in lms]
@@ -160,20 +216,20 @@ def _alternating_token_times(lms: Sequence[SpeechLm], tokens: int) -> list[Measu
     return [median_time(each) for each in times]
 
 
-def _prefilled_state(lm: SpeechLm, tokens: int, rows: int) -> SpeechLmState:
+def _prefilled_state(lm: LmNetwork, tokens: int, rows: int) -> SpeechLmState:
     ids = _random_ids((rows, CONTEXT), lm.config.codebook_size)
     _, state = lm.step(lm.embed_speech(ids), lm.init_state(rows, CONTEXT + tokens + 1))
     return _step(lm, state)  # warm-up
 
 
-def _step(lm: SpeechLm, state: SpeechLmState) -> SpeechLmState:
+def _step(lm: LmNetwork, state: SpeechLmState) -> SpeechLmState:
     ids = torch.zeros(len(state.lengths), 1, dtype=torch.int64)
     hidden, state = lm.step(lm.embed_speech(ids), state)
     lm.logits(hidden[:, -1])
     return state
 
 
-def _sample_sessions(lm: SpeechLm, steps: int) -> tuple[Tensor, Tensor]:
+def _sample_sessions(lm: LmNetwork, steps: int) -> tuple[Tensor, Tensor]:
     """Sample speech for random texts.
 
     Returns all inputs (SESSIONS, T, hidden) and the logits of every sampled id (steps * SESSIONS, V).
@@ -198,7 +254,7 @@ def _sample_sessions(lm: SpeechLm, steps: int) -> tuple[Tensor, Tensor]:
     return torch.cat(fed[:-1], 1), torch.cat(logits)
 
 
-def _teacher_forced_logits(lm: SpeechLm, inputs: Tensor) -> Tensor:
+def _teacher_forced_logits(lm: LmNetwork, inputs: Tensor) -> Tensor:
     """Logits of the ids sampled by ``_sample_sessions``, in its order."""
     hidden, _ = lm.step(inputs, lm.init_state(SESSIONS, inputs.shape[1]))
     sampled = hidden[:, _TEXT_IDS + 1 :].transpose(0, 1)

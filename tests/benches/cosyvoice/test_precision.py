@@ -24,7 +24,13 @@ from vivavoce.tts_engine.bundles import CheckedBundle, CheckedFile, write_random
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
 SMALL = PrecisionBenchSize(tokens=2, positions=20)
-OF_ALL = ("matrices", "8 sessions at once", "8 one after another", "at once against one after another")
+OF_ALL = (
+    "matrices",
+    "memory",
+    "8 sessions at once",
+    "8 one after another",
+    "at once against one after another",
+)
 BESIDE_FP32 = (
     "a token",
     "fp32 beside it",
@@ -51,6 +57,17 @@ def test_a_precision_has_its_figures(folder: Path, precision: str) -> None:
     names = OF_ALL if precision == "fp32" else OF_ALL + BESIDE_FP32
     assert list(measured) == [f"{precision}, {name}" for name in names]
     assert all(math.isfinite(value) and value >= 0 for value in measured.values())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
+def test_onnxruntime_is_measured_beside_torch(folder: Path, precision: str) -> None:
+    part = f"onnxruntime {precision}"
+    report = bench.measure([precision], BenchWeights(folder), "onnxruntime")
+    measured = {figure.name.removeprefix(f"{part}, "): figure.value for figure in report.figures}
+    beside_torch = [f"torch {name} beside it" for name in ("fp32", "bf16", "int8")]
+    assert list(measured) == [*OF_ALL, *beside_torch, "a token against torch's fastest", *BESIDE_FP32]
+    assert all(math.isfinite(value) for value in measured.values())
+    assert measured["mean KL to fp32"] < {"fp32": 1e-6, "int8": 0.01, "int4": 2}[precision]
 
 
 def test_targets_stand_beside_the_figures(folder: Path) -> None:
@@ -117,8 +134,8 @@ def test_wrong_arguments_are_refused(arguments: list[str], sentence: str) -> Non
 
 
 def test_the_error_of_a_failed_process_is_its_last_line(folder: Path) -> None:
-    with pytest.raises(BenchFailed, match="int4: precision is 'int4'; it must be fp32, bf16, fp16, int8"):
-        bench.measure_in_process(bench.MODULE, folder, "int4")
+    with pytest.raises(BenchFailed, match="half: precision is 'half'; it must be fp32, bf16, fp16, int8"):
+        bench.measure_in_process(bench.MODULE, folder, "half")
     with pytest.raises(BundleError, match="nowhere"):
         next(measure_precision(Path("nowhere"), "int8"))
 

@@ -295,3 +295,26 @@ def test_weights_are_not_loaded_before_the_check_is_done(tmp_path: Path, faults:
     )
     done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 100  # MB
+
+
+def test_export_lists_the_graphs_and_say_speaks_with_them(
+    damaged: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("export", damaged, "--to", "onnx", "--precision", "int4") == 0
+    assert "onnx/lm_step.int4.onnx" in capsys.readouterr().out
+    assert sorted(path.name for path in (damaged / "onnx").glob("*.onnx")) == [
+        "campplus.onnx",
+        "lm_embed.onnx",
+        "lm_head.int4.onnx",
+        "lm_step.int4.onnx",
+        "speech_tokenizer_v2.onnx",
+    ]
+    assert run("check", damaged) == 0
+    out = tmp_path / "spoken.wav"
+    arguments = ["say", "Yes.", "--bundle", str(damaged), "--precision", "int4", "-o", str(out)]
+    with pytest.raises(SystemExit, match="0"):
+        main.main([*arguments, "--executor", "onnxruntime"])
+    assert out.stat().st_size > 44
+    with pytest.raises(SystemExit, match="1"):
+        main.main([*arguments, "--executor", "torch"])
+    assert "int4 needs the executor onnxruntime" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from vivavoce.models.cosyvoice.lm.generation import (
     lm_inputs,
     one_shot_prefix,
 )
-from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, embed_inputs, last_valid_hidden
+from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm, embed_inputs, last_valid_hidden
 
 _TOLERANCE = 1e-4
 _ARGMAX_SOUNDS = 60  # of the trace speech_argmax60_zs
@@ -44,8 +44,12 @@ def check_language_model_v3(folder: Path) -> Iterator[Comparison]:
 
 
 def _check_language_model(folder: Path, case: str, version: CosyVoiceVersion) -> Iterator[Comparison]:
+    yield from compare_language_model(folder, case, load_language_model(folder, version))
+
+
+def compare_language_model(folder: Path, case: str, lm: LmNetwork) -> Iterator[Comparison]:
+    """Compare a case with the reduced network, executed by any library."""
     arrays = read_arrays(folder, case)
-    lm = load_language_model(folder, version)
     found = _teacher_forced_outputs(lm, arrays)
     for name in ("lm_input", "prefill_hidden", "prefill_logits", "logits", "logp"):
         yield compare(case, name, found[name], arrays[name], _TOLERANCE)
@@ -61,7 +65,7 @@ def load_language_model(folder: Path, version: CosyVoiceVersion) -> SpeechLm:
     return SpeechLm.load(config, {key: torch.from_numpy(array) for key, array in drawn.items()})
 
 
-def _teacher_forced_outputs(lm: SpeechLm, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _teacher_forced_outputs(lm: LmNetwork, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Outputs of a prefill and of the steps that feed given ids."""
     prompt = LmPrompt(speech_ids=tuple(arrays["prompt_speech"][0].tolist()))
     text = [*arrays["prompt_text"][0].tolist(), *arrays["text"][0].tolist()]
@@ -82,7 +86,7 @@ def _teacher_forced_outputs(lm: SpeechLm, arrays: Mapping[str, Tensor]) -> dict[
     }
 
 
-def _utterances(lm: SpeechLm, arrays: Mapping[str, Tensor]) -> dict[str, list[int]]:
+def _utterances(lm: LmNetwork, arrays: Mapping[str, Tensor]) -> dict[str, list[int]]:
     ids = SpecialIds(lm.config.version, lm.config.codebook_size)
     prompt_text = arrays["prompt_text"][0].tolist()
     if lm.config.version is CosyVoiceVersion.V3:
@@ -100,7 +104,7 @@ def _utterances(lm: SpeechLm, arrays: Mapping[str, Tensor]) -> dict[str, list[in
 
 
 def _generate(
-    lm: SpeechLm, ids: SpecialIds, prompt: LmPrompt, text: Sequence[int], choose: ChooseId
+    lm: LmNetwork, ids: SpecialIds, prompt: LmPrompt, text: Sequence[int], choose: ChooseId
 ) -> list[int]:
     generation = UpstreamOneShotGeneration(ids, prompt)
     generation.push_text(text)
@@ -114,7 +118,7 @@ def _generate(
     return generation.speech_ids
 
 
-def _within_vocabulary(lm: SpeechLm, inputs: Sequence[LmInput]) -> list[LmInput]:
+def _within_vocabulary(lm: LmNetwork, inputs: Sequence[LmInput]) -> list[LmInput]:
     """A reduced vocabulary ends before <|endofprompt|>; its last row stands for it."""
     return [replace(lm_input, id=min(lm_input.id, lm.config.text_vocab_size - 1)) for lm_input in inputs]
 

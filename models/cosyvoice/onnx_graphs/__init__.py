@@ -1,0 +1,1 @@
+"""ONNX files of the networks, and their execution in ONNX Runtime."""

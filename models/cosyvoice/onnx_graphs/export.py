@@ -1,0 +1,76 @@
+"""Exports a bundle to ONNX: a folder ``onnx`` in it that a runtime in any language can execute.
+
+Source: the state contract in models/cosyvoice/README.md.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import onnx
+from onnx import helper
+
+from ..checkpoint.bundle import CosyVoiceBundle
+from ..precision import Precision
+from .graph_builder import OPSET
+from .graph_files import DIGEST_KEY, GRAPH_FOLDER, OPSET_KEY, PRECISION_KEY, bundle_digest, graph_path
+from .lm_graphs import LmMatrixFormat, write_lm_embedding, write_lm_head, write_lm_step
+
+# Blocks of 32 inputs lose less than larger ones.
+MATRIX_FORMATS: Mapping[Precision, LmMatrixFormat] = {
+    Precision.FP32: LmMatrixFormat(32),
+    Precision.INT8: LmMatrixFormat(8, 32),
+    Precision.INT4: LmMatrixFormat(4, 32),
+}
+
+
+def export_bundle(bundle: CosyVoiceBundle, precision: Precision) -> Iterator[Path]:
+    """Write the graphs of a bundle, with the language model in a precision; yields each when it is in place.
+
+    A graph is written beside its place and moved there complete, so a server that loads it meanwhile finds
+    the old or the new one. Raises InvalidBundleError, OSError.
+    """
+    digest = bundle_digest(bundle)
+    (bundle.folder / GRAPH_FOLDER).mkdir(exist_ok=True)
+    config, matrices = bundle.network_config.lm, MATRIX_FORMATS[precision]
+    weights = bundle.load("llm.pt")
+    metadata = {DIGEST_KEY: digest, OPSET_KEY: str(OPSET), PRECISION_KEY: precision.value}
+    exact = metadata | {PRECISION_KEY: Precision.FP32.value}
+
+    path = graph_path(bundle, "lm_embed")
+    write_lm_embedding(_begin(path), config, weights, exact)
+    yield _finish(path)
+    path = graph_path(bundle, "lm_step", precision)
+    write_lm_step(_begin(path), config, weights, matrices, metadata)
+    yield _finish(path)
+    path = graph_path(bundle, "lm_head", precision)
+    write_lm_head(_begin(path), config, weights, matrices, metadata)
+    yield _finish(path)
+    for model in (bundle.speaker_encoder, bundle.speech_tokenizer):
+        path = graph_path(bundle, model.stem)
+        _copy_with_metadata(model, _begin(path), {DIGEST_KEY: digest, PRECISION_KEY: Precision.FP32.value})
+        yield _finish(path)
+
+
+def _begin(path: Path) -> Path:
+    """The path, of the same file name, to write a graph to."""
+    folder = path.parent / "incomplete"
+    folder.mkdir(exist_ok=True)
+    return folder / path.name
+
+
+def _finish(path: Path) -> Path:
+    incomplete = path.parent / "incomplete"
+    for name in (f"{path.name}.data", path.name):
+        if (incomplete / name).exists():
+            os.replace(incomplete / name, path.parent / name)
+    shutil.rmtree(incomplete)
+    return path
+
+
+def _copy_with_metadata(source: Path, target: Path, metadata: Mapping[str, str]) -> None:
+    model = onnx.load(source)
+    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    helper.set_model_props(model, {**metadata, OPSET_KEY: str(opset)})
+    onnx.save_model(model, target)

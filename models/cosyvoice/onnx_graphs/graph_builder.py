@@ -1,0 +1,108 @@
+"""Builds an ONNX graph node by node and writes it as one file with its weights beside it.
+
+    lm_step.onnx          nodes, shapes, metadata: read at once
+    lm_step.onnx.data     weights; each begins at a page, so that a runtime can map them instead of reading
+
+Weights are written while the graph is built, so that no more than one of them is in memory.
+
+Source: the ONNX specification, docs/ExternalData.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
+
+OPSET = 23
+CONTRIB_DOMAIN = "com.microsoft"  # operators of ONNX Runtime
+
+_IR_VERSION = 11  # of opset 23
+_PAGE_BYTES = 4096
+_MIN_EXTERNAL_BYTES = 1024
+
+
+class OnnxGraphBuilder:
+    """Collects the nodes and weights of one graph. A context: leaving it closes the file of the weights."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._data = path.with_name(path.name + ".data").open("wb")
+        self._nodes: list[onnx.NodeProto] = []
+        self._weights: list[TensorProto] = []
+        self._inputs: list[ValueInfoProto] = []
+        self._outputs: list[ValueInfoProto] = []
+        self._names = 0
+
+    def __enter__(self) -> "OnnxGraphBuilder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._data.close()
+
+    def input(self, name: str, dtype: type[np.generic], shape: Sequence[int | str]) -> str:
+        """Declare an input; a dimension that is a name is dynamic."""
+        self._inputs.append(_value_info(name, dtype, shape))
+        return name
+
+    def output(self, name: str, dtype: type[np.generic], shape: Sequence[int | str]) -> None:
+        """Declare a value of that name as an output."""
+        self._outputs.append(_value_info(name, dtype, shape))
+
+    def weight(self, array: NDArray[Any], name: str = "") -> str:
+        """Add a constant; a large one is written to the file of the weights."""
+        name = name or self._new_name("constant")
+        if array.nbytes < _MIN_EXTERNAL_BYTES:
+            self._weights.append(numpy_helper.from_array(array, name))
+            return name
+        self._data.write(bytes(-self._data.tell() % _PAGE_BYTES))
+        tensor = TensorProto(
+            name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype)
+        )
+        place = {"location": self._path.name + ".data", "offset": self._data.tell(), "length": array.nbytes}
+        for key, value in place.items():
+            tensor.external_data.add(key=key, value=str(value))
+        tensor.data_location = TensorProto.EXTERNAL
+        self._data.write(np.ascontiguousarray(array).data)
+        self._weights.append(tensor)
+        return name
+
+    def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        """Add a node of one output, and return the output's name."""
+        return self.add_outputs(operator, inputs, [output or self._new_name(operator)], **attributes)[0]
+
+    def add_outputs(
+        self,
+        operator: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        domain: str = "",
+        **attributes: Any,
+    ) -> Sequence[str]:
+        """Add a node with the named outputs, and return them. An output named "" is not computed."""
+        self._nodes.append(helper.make_node(operator, inputs, outputs, domain=domain, **attributes))
+        return outputs
+
+    def save(self, metadata: Mapping[str, str]) -> None:
+        """Write the graph, with the metadata as its properties."""
+        graph = helper.make_graph(
+            self._nodes, self._path.stem, self._inputs, self._outputs, initializer=self._weights
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB_DOMAIN, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+        helper.set_model_props(model, dict(metadata))
+        onnx.save_model(model, self._path)
+
+    def _new_name(self, kind: str) -> str:
+        self._names += 1
+        return f"{kind}_{self._names}"
+
+
+def _value_info(name: str, dtype: type[np.generic], shape: Sequence[int | str]) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)

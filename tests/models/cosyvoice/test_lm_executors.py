@@ -1,0 +1,133 @@
+"""Choice of the library that executes the language model, and graphs that do not belong to the bundle."""
+
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip(
+    "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
+)
+
+from vivavoce.models.cosyvoice import lm_executors  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.bundle import (  # noqa: E402
+    CosyVoiceBundle,
+    InvalidBundleError,
+    open_bundle,
+)
+from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.weight_files import convert_to_safetensors  # noqa: E402
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
+from vivavoce.models.cosyvoice.devices import CPU, DeviceError  # noqa: E402
+from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm  # noqa: E402
+from vivavoce.models.cosyvoice.lm_executors import Executor, load_executor  # noqa: E402
+from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_graphs.graph_files import bundle_digest  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_graphs.onnx_lm import OnnxSpeechLm  # noqa: E402
+from vivavoce.models.cosyvoice.precision import Precision  # noqa: E402
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> CosyVoiceBundle:
+    write_random_bundle(tmp_path / "bundle", CosyVoiceVersion.V2, BundleSize.TINY, seed=5)
+    return open_bundle(tmp_path / "bundle")
+
+
+def load(
+    bundle: CosyVoiceBundle,
+    executor: Executor = Executor.AUTO,
+    precision: Precision = Precision.FP32,
+    device: "torch.device" = CPU,
+) -> LmNetwork:
+    return load_executor(executor, bundle, precision, device, lambda: load_lm(bundle, precision, device))
+
+
+def test_torch_is_taken_where_nothing_is_exported(bundle: CosyVoiceBundle) -> None:
+    assert isinstance(load(bundle), SpeechLm)
+    list(export_bundle(bundle, Precision.INT8))
+    assert isinstance(load(bundle), SpeechLm)  # in fp32
+
+
+@pytest.mark.parametrize(("torch_ms", "kind"), [(50.0, OnnxSpeechLm), (5.0, SpeechLm)])
+def test_the_faster_one_is_taken_and_remembered(
+    bundle: CosyVoiceBundle,
+    torch_ms: float,
+    kind: type,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    list(export_bundle(bundle, Precision.INT8))
+    measured: list[dict[str, LmNetwork]] = []
+
+    def measure(lms: dict[str, LmNetwork]) -> dict[str, float]:
+        measured.append(lms)
+        return {"torch": torch_ms, "onnxruntime": 20.0}
+
+    monkeypatch.setattr(lm_executors, "measure_token_ms", measure)
+    caplog.set_level(logging.INFO)
+    for _ in range(2):
+        assert isinstance(load(bundle, precision=Precision.INT8), kind)
+    assert len(measured) == 1
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith("language model in int8 on ")
+    assert f"a token takes torch {torch_ms} ms, onnxruntime 20.0 ms (measured now)" in first
+    assert "measured before" in second
+    # Another number of threads is measured again.
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 61)
+    load(bundle, precision=Precision.INT8)
+    assert len(measured) == 2
+    assert len(json.loads((bundle.folder / "onnx" / "executors.json").read_text())) == 2
+
+
+def test_both_are_measured(bundle: CosyVoiceBundle) -> None:
+    list(export_bundle(bundle, Precision.FP32))
+    (bundle.folder / "onnx" / "executors.json").write_text("[1]")  # damaged
+    load(bundle)
+    (times,) = json.loads((bundle.folder / "onnx" / "executors.json").read_text()).values()
+    assert set(times) == {"torch", "onnxruntime"}
+    assert all(0 < ms < 1000 for ms in times.values())
+
+
+def test_the_digest_is_of_the_weights_not_of_their_file(bundle: CosyVoiceBundle, tmp_path: Path) -> None:
+    digest = bundle_digest(bundle)
+    for name in ("llm.pt", "flow.pt", "hift.pt"):
+        convert_to_safetensors(bundle.folder / name)
+        (bundle.folder / name).unlink()
+    assert bundle_digest(open_bundle(bundle.folder)) == digest
+    write_random_bundle(tmp_path / "other", CosyVoiceVersion.V2, BundleSize.TINY, seed=6)
+    assert bundle_digest(open_bundle(tmp_path / "other")) != digest
+
+
+def test_graphs_of_other_weights_are_refused(bundle: CosyVoiceBundle, tmp_path: Path) -> None:
+    list(export_bundle(bundle, Precision.INT4))
+    write_random_bundle(tmp_path / "other", CosyVoiceVersion.V2, BundleSize.TINY, seed=6)
+    shutil.copytree(bundle.folder / "onnx", tmp_path / "other" / "onnx")
+    with pytest.raises(InvalidBundleError, match=r"made from other weights.*run vivavoce bundle export"):
+        load(open_bundle(tmp_path / "other"), precision=Precision.INT4)
+
+
+@pytest.mark.parametrize("name", ["lm_step.int4.onnx", "lm_step.int4.onnx.data"])
+def test_a_damaged_graph_is_refused_with_its_remedy(bundle: CosyVoiceBundle, name: str) -> None:
+    list(export_bundle(bundle, Precision.INT4))
+    damaged = bundle.folder / "onnx" / name
+    os.truncate(damaged, damaged.stat().st_size // 2)
+    with pytest.raises(InvalidBundleError, match=r"lm_step\.int4\.onnx: .*run vivavoce bundle export"):
+        load(bundle, precision=Precision.INT4)
+    damaged.unlink()
+    with pytest.raises(InvalidBundleError, match=r"lm_step\.int4\.onnx: .*run vivavoce bundle export"):
+        load(bundle, precision=Precision.INT4)
+
+
+def test_what_an_executor_lacks_is_refused_in_a_sentence(bundle: CosyVoiceBundle) -> None:
+    with pytest.raises(InvalidBundleError, match="missing; run vivavoce bundle export"):
+        load(bundle, Executor.ONNXRUNTIME)
+    with pytest.raises(DeviceError, match="has fp32, int8, int4, and the precision is bf16"):
+        load(bundle, Executor.ONNXRUNTIME, Precision.BF16)
+    with pytest.raises(DeviceError, match="for a CPU, and the device is cuda"):
+        load(bundle, Executor.ONNXRUNTIME, device=torch.device("cuda"))
+    with pytest.raises(DeviceError, match="int4 needs the executor onnxruntime"):
+        load(bundle, Executor.TORCH, Precision.INT4)

@@ -1,0 +1,75 @@
+"""Streams of a bundle whose language model runs in ONNX Runtime: same speech as torch, alone and together."""
+
+import asyncio
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice")
+
+from shared.tiny_cosyvoice import BRIEF, pcm, run, speak
+from vivavoce.models.cosyvoice.lm_executors import Executor
+from vivavoce.models.cosyvoice.precision import Precision
+from vivavoce.tts_engine.bundles import export_bundle
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
+from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.errors import BadRequest
+
+TEXTS = ("It is me.", "Thank you for calling. How are you?", "Yes.")
+
+
+@pytest.fixture(scope="module")
+def exported(v3_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("executors") / "bundle"
+    shutil.copytree(v3_folder, folder)
+    for precision in ("fp32", "int4"):
+        list(export_bundle(folder, precision))
+    return folder
+
+
+async def render(folder: Path, executor: Executor, precision: Precision) -> list[np.ndarray]:
+    """Each text alone, then all of them at once."""
+    policy = replace(BRIEF, executor=executor, precision=precision)
+    async with await Engine.open(backend=CosyVoiceBackend.load(folder, policy)) as engine:
+        alone = [await speak(engine, [text], seed=seed) for seed, text in enumerate(TEXTS)]
+        together = await asyncio.gather(
+            *(speak(engine, [text], seed=seed) for seed, text in enumerate(TEXTS))
+        )
+    return [np.frombuffer(pcm(chunks), "<i2") / 32768 for chunks in [*alone, *together]]
+
+
+def assert_close(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.any() and one.shape == other.shape
+        assert np.abs(one - other).max() < 1e-4 + 1 / 32768
+
+
+def test_onnxruntime_speaks_as_torch_does(exported: Path) -> None:
+    async def test() -> None:
+        with_torch = await render(exported, Executor.TORCH, Precision.FP32)
+        assert_close(await render(exported, Executor.ONNXRUNTIME, Precision.FP32), with_torch)
+
+    run(test())
+
+
+def test_int4_speaks_the_same_alone_and_in_a_batch(exported: Path) -> None:
+    async def test() -> None:
+        spoken = await render(exported, Executor.AUTO, Precision.INT4)
+        assert_close(spoken[: len(TEXTS)], spoken[len(TEXTS) :])
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("bundle", "sentence"),
+    [
+        ("default", "executor is 'openvino'; only a CosyVoice bundle has others than auto"),
+        (".", "executor is 'openvino'; it must be auto, torch, onnxruntime"),
+    ],
+)
+def test_an_unknown_executor_is_refused(bundle: str, sentence: str) -> None:
+    with pytest.raises(BadRequest, match=sentence):
+        asyncio.run(Engine.open(bundle, executor="openvino"))
