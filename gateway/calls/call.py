@@ -314,12 +314,14 @@ class Call:
         counted, self._counted = self._counted, stats
         packets = stats.packets - counted.packets
         late_packets = stats.late_packets - counted.late_packets
+        skipped_packets = stats.skipped_packets - counted.skipped_packets
         underruns = stats.underruns - counted.underruns
         self._metrics.packets.inc(packets)
         self._metrics.late_packets.inc(late_packets)
         self._metrics.underruns.inc(underruns)
         if self._pressure is not None:
-            self._pressure.add(self._now(), packets=packets, late_packets=late_packets, underruns=underruns)
+            late = late_packets + skipped_packets  # the caller hears the same
+            self._pressure.add(self._now(), packets=packets, late_packets=late, underruns=underruns)
 
     # Rendering
 

@@ -225,8 +225,9 @@ async def test_g711_labelled_as_16_bit_audio_ends_the_call_and_logs_advice() -> 
     try:
         async with open_call() as (_, phone, _server):
             noise = np.random.default_rng(1).integers(0, 256, 160, dtype=np.uint8).tobytes()
-            for _ in range(10):
+            for _ in range(50):  # it is recognised by its bytes a second
                 phone.send(AudioSocketAudio(8_000, noise))
+                await asyncio.sleep(0.02)
             await phone.until_ended()
     finally:
         logger.remove(handler)

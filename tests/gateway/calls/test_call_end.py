@@ -174,7 +174,7 @@ def test_underruns_are_counted_while_speech_is_expected(run_virtually: RunVirtua
 def test_late_packets_are_counted(run_virtually: RunVirtually) -> None:
     async def scenario() -> None:
         async with open_call() as ticked:
-            asyncio.get_running_loop().call_later(0.5, asyncio.get_running_loop().pass_time, 0.3)
+            asyncio.get_running_loop().call_later(0.5, asyncio.get_running_loop().pass_time, 0.15)
             await asyncio.sleep(0.9)  # the counter is updated once a second and at the end
             ticked.call.on_closed()
             assert ticked.metric("late_packets_total") == ticked.media.playout.stats.late_packets > 0
