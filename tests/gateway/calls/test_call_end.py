@@ -11,6 +11,7 @@ from shared.calls.ticked_call import (
     open_call,
 )
 from vivavoce.adapters.voice_activity import VoiceActivityChange
+from vivavoce.gateway.calls import playout_pressure
 from vivavoce.gateway.calls.events import CallEvent
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 
@@ -178,6 +179,25 @@ def test_late_packets_are_counted(run_virtually: RunVirtually) -> None:
             await asyncio.sleep(0.9)  # the counter is updated once a second and at the end
             ticked.call.on_closed()
             assert ticked.metric("late_packets_total") == ticked.media.playout.stats.late_packets > 0
+
+    run_virtually(scenario())
+
+
+def test_packets_left_out_after_a_stall_keep_new_calls_away(
+    run_virtually: RunVirtually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playout_pressure, "MIN_PACKETS", 10)
+
+    async def scenario() -> None:
+        async with open_call() as ticked:
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.5, loop.pass_time, 0.3)
+            await asyncio.sleep(0.9)
+            assert ticked.pressure.refusal(ticked.now()) is None
+            ticked.call.on_closed()
+            assert ticked.media.playout.stats.late_packets == 0
+            refusal = ticked.pressure.refusal(ticked.now())
+            assert refusal is not None and "15 late packets" in str(refusal)
 
     run_virtually(scenario())
 

@@ -10,6 +10,7 @@ import numpy as np
 from vivavoce.adapters.media.paced_media import PacedMedia, SpeechDetector
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.playout_pressure import PlayoutPressure
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from vivavoce.tts_engine.errors import BadText, Overloaded, StreamClosed, SynthesisFailed
 from vivavoce.tts_engine.metrics import Metrics
@@ -119,12 +120,14 @@ class TickedCall:
         self.reasons: list[str] = []
         playout = Playout(start=loop.time(), sample_rate=SAMPLE_RATE)
         self.media = PacedMedia(playout, self._send, now=loop.time, detector=detector)
+        self.pressure = PlayoutPressure()
         self.call = Call(
             "call-1",
             engine=self.engine,  # type: ignore[arg-type]
             media=self.media,
             close=self._close,
             lead_s=LEAD_S,
+            pressure=self.pressure,
             now=loop.time,
         )
         self.on_close = self.call.on_closed
