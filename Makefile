@@ -43,7 +43,7 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.installed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
-	@echo "The tests take up to 8 minutes on two cores. Those marked slow are left out; make test-all runs them too."
+	@echo "The tests take about 20 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(BIN)/python -m pytest -m "not slow"
 
 test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice skips the fewest
