@@ -15,8 +15,6 @@ MODULES = {module.path: module for module in structure.modules(ROOT)}
 BOUNDARIES = {
     "adapters/audiosocket/pending_call.py",
     "adapters/pipecat/audiosocket/server.py",
-    "adapters/webrtc/peer.py",
-    "adapters/webrtc/sdp_offer.py",
     "adapters/media/clock.py",
     "adapters/media/remote_media.py",
     "adapters/media/phone_call.py",

@@ -30,11 +30,10 @@ from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
 
-from ...tts_engine.errors import VivavoceError
 from ..audio.input_resampler import DETECTOR_SAMPLE_RATE, FrameResampler
 from ..ice_settings import IceServer, MediaPorts
 from .media_ports import bound_to
-from .sdp_offer import MAX_CANDIDATES, InvalidOffer, describe_fault, sanitize_candidate, sanitize_offer
+from .sdp_offer import MAX_CANDIDATES, refusing_sdp, sanitize_candidate, sanitize_offer
 from .speech_track import SpeechTrack
 
 logger = logging.getLogger(__name__)
@@ -151,13 +150,10 @@ class WebRtcPeer:
         if sanitized is None or self.accepted_candidates >= MAX_CANDIDATES:
             return
         self.accepted_candidates += 1
-        try:
+        with refusing_sdp(f"the candidate {candidate[:100]!r} cannot be parsed"):
             parsed = candidate_from_sdp(sanitized)
             parsed.sdpMid, parsed.sdpMLineIndex = mid, line
             await self._connection.addIceCandidate(parsed)
-        except Exception as error:  # boundary: as for an offer
-            reason = describe_fault(error)
-            raise InvalidOffer(f"the candidate {candidate[:100]!r} cannot be parsed: {reason}") from None
 
     def feed(self, packet: bytes) -> None:
         """Send 20 ms of speech or silence: s16le mono at 24 kHz."""
@@ -200,15 +196,14 @@ class WebRtcPeer:
 
     async def _negotiate(self, offer_sdp: str) -> None:
         connection = self._connection
-        try:
+        with refusing_sdp("the offer cannot be answered"):
             await connection.setRemoteDescription(RTCSessionDescription(offer_sdp, "offer"))
-            self._decline_all_but_speech()
-            with bound_to(self._policy.ports) if self._policy.ports else contextlib.nullcontext():
-                await connection.setLocalDescription(await connection.createAnswer())
-        except (VivavoceError, OSError):
-            raise  # no port, no file descriptor
-        except Exception as error:  # boundary: what aiortc raises for an offer is the browser's fault
-            raise InvalidOffer(f"the offer cannot be answered: {describe_fault(error)}") from None
+        self._decline_all_but_speech()
+        with (
+            refusing_sdp("the offer cannot be answered"),
+            bound_to(self._policy.ports) if self._policy.ports else contextlib.nullcontext(),
+        ):
+            await connection.setLocalDescription(await connection.createAnswer())
         self.answer_sdp = connection.localDescription.sdp
         self._warn_without_relay()
 

@@ -9,9 +9,11 @@ aiortc 1.16 (rtcpeerconnection.py, setRemoteDescription).
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Final
 
+from aiortc.exceptions import InternalError, InvalidAccessError, InvalidStateError, OperationError
 from aiortc.sdp import SessionDescription
 
 from ...tts_engine.errors import BadRequest
@@ -21,6 +23,19 @@ MAX_MEDIA_SECTIONS: Final = 8
 MAX_CANDIDATES: Final = 24  # the first of an offer are kept; browsers send the best first
 MAX_CANDIDATE_CHARACTERS: Final = 512
 _MAX_FAULT_CHARACTERS: Final = 200  # an error may quote the offer
+# Exceptions that aiortc raises for SDP that it cannot parse or match.
+_SDP_ERRORS: Final = (
+    ValueError,
+    AssertionError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    StopIteration,
+    InternalError,
+    InvalidAccessError,
+    InvalidStateError,
+    OperationError,
+)
 _CANDIDATE: Final = "a=candidate:"
 _NOT_RECEIVING: Final = ("a=sendonly", "a=inactive")
 
@@ -49,9 +64,14 @@ def sanitize_offer(sdp: str) -> str:
     return sanitized
 
 
-def describe_fault(error: Exception) -> str:
-    """Return what aiortc reports about SDP, at most 200 characters: the text of the error, or its class."""
-    return str(error)[:_MAX_FAULT_CHARACTERS] or type(error).__name__
+@contextmanager
+def refusing_sdp(fault: str) -> Iterator[None]:
+    """Raise InvalidOffer, which begins with ``fault``, for what aiortc raises about SDP in the context."""
+    try:
+        yield
+    except _SDP_ERRORS as error:
+        reason = str(error)[:_MAX_FAULT_CHARACTERS] or type(error).__name__
+        raise InvalidOffer(f"{fault}: {reason}") from None
 
 
 def is_usable_candidate(candidate: str) -> bool:
@@ -75,10 +95,8 @@ def sanitize_candidate(candidate: str) -> str | None:
 
 
 def _check_transports(sdp: str) -> None:
-    try:
+    with refusing_sdp("the offer cannot be parsed"):
         description = SessionDescription.parse(sdp)
-    except Exception as error:  # boundary: the parser raises whatever the text makes its conversions raise
-        raise InvalidOffer(f"the offer cannot be parsed: {describe_fault(error)}") from None
     mids = [media.rtp.muxId for media in description.media]
     bundled = [mid for group in description.group if group.semantic == "BUNDLE" for mid in group.items]
     if len(set(mids)) < len(mids):
