@@ -8,7 +8,8 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -111,10 +112,8 @@ class RemoteMedia:
 
         An exception fails this call.
         """
-        try:
+        with self._guard():
             self._reopen(send)
-        except Exception as error:  # boundary: an error in one call must not affect the others
-            self._owner.fail(error)
 
     def hang_up(self, reason: str) -> None:
         """End the call; ``owner.on_closed`` follows."""
@@ -167,8 +166,13 @@ class RemoteMedia:
 
     def receive(self, message: MediaMessage) -> None:
         """Take a message of the media server. An exception of a listener fails this call."""
-        try:
+        with self._guard():
             self._receive(message)
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:  # boundary: an error in one call must not affect the others
             self._owner.fail(error)
 
