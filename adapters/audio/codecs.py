@@ -1,22 +1,37 @@
-"""G.711 (µ-law and A-law) and L16 to and from s16le bytes, and WAV files of s16le.
+"""G.711 (µ-law and A-law) and L16 to and from s16le bytes, and headers of WAV files.
 
 Pure functions over bytes; they read no files and no sockets. Compressed formats are in ``encoders``.
 
-Source: ITU-T G.711; RFC 3551 section 4.5.11 (L16); Multimedia Programming Interface 1.0 (RIFF WAVE).
+Source: ITU-T G.711; RFC 3551 section 4.5.11 (L16); Multimedia Programming Interface 1.0 (RIFF WAVE); RFC 2361
+(format tags).
 """
 
 import audioop
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 _SAMPLE_BYTES: Final = 2
-_WAVE_FORMAT_PCM: Final = 1
 # Length field of a header that is written before the speech; players read to the end of the stream.
 _UNKNOWN_LENGTH: Final = 0xFFFFFFFF
 _RIFF: Final = Struct("<4sI4s")  # "RIFF", bytes that follow, "WAVE"
 _CHUNK: Final = Struct("<4sI")  # name, bytes that follow
 _FORMAT: Final = Struct("<HHIIHH")  # format, channels, samples/s, bytes/s, bytes/sample, bits/sample
 WAV_HEADER_BYTES: Final = _RIFF.size + _CHUNK.size + _FORMAT.size + _CHUNK.size
+
+
+@dataclass(frozen=True, slots=True)
+class WavEncoding:
+    """How a WAV file holds a sample."""
+
+    format_tag: int
+    sample_bytes: int
+
+
+WAV_S16: Final = WavEncoding(0x0001, _SAMPLE_BYTES)  # little-endian, as all others
+WAV_FLOAT32: Final = WavEncoding(0x0003, 4)
+WAV_ALAW: Final = WavEncoding(0x0006, 1)
+WAV_ULAW: Final = WavEncoding(0x0007, 1)
 
 
 def require_whole_samples(pcm: bytes) -> bytes:
@@ -69,24 +84,24 @@ def wav_header(sample_rate: int, pcm_bytes: int) -> bytes:
     return _header(sample_rate, pcm_bytes + WAV_HEADER_BYTES - _CHUNK.size, pcm_bytes)
 
 
-def wav_stream_header(sample_rate: int) -> bytes:
-    """Return the 44-byte header of s16le mono of unknown length, for output that cannot seek."""
-    return _header(sample_rate, _UNKNOWN_LENGTH, _UNKNOWN_LENGTH)
+def wav_stream_header(sample_rate: int, encoding: WavEncoding = WAV_S16) -> bytes:
+    """Return the 44-byte header of mono sound of unknown length, for output that cannot seek."""
+    return _header(sample_rate, _UNKNOWN_LENGTH, _UNKNOWN_LENGTH, encoding)
 
 
-def _header(sample_rate: int, riff_bytes: int, pcm_bytes: int) -> bytes:
+def _header(sample_rate: int, riff_bytes: int, data_bytes: int, encoding: WavEncoding = WAV_S16) -> bytes:
     return b"".join(
         (
             _RIFF.pack(b"RIFF", riff_bytes, b"WAVE"),
             _CHUNK.pack(b"fmt ", _FORMAT.size),
             _FORMAT.pack(
-                _WAVE_FORMAT_PCM,
+                encoding.format_tag,
                 1,  # channel
                 sample_rate,
-                sample_rate * _SAMPLE_BYTES,
-                _SAMPLE_BYTES,
-                8 * _SAMPLE_BYTES,
+                sample_rate * encoding.sample_bytes,
+                encoding.sample_bytes,
+                8 * encoding.sample_bytes,
             ),
-            _CHUNK.pack(b"data", pcm_bytes),
+            _CHUNK.pack(b"data", data_bytes),
         )
     )
