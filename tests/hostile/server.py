@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from vivavoce.gateway.cli.bench.processes import own_resident_mb, process_tree
+
 _COMMAND = (sys.executable, "-c", "from vivavoce.gateway.cli.main import main; main()", "serve")
 _START_S = 60.0
 _STOP_S = 60.0
@@ -31,9 +33,9 @@ class AttackedServer:
 
     def memory_mb(self) -> dict[str, float]:
         """Return the resident memory of the server and of its children, MB each."""
-        names = ["server", *(f"child {number}" for number, _ in enumerate(self._children(), 1))]
-        pids = [self.pid, *self._children()]
-        return {name: _resident_mb(pid) for name, pid in zip(names, pids, strict=True)}
+        server, *children = process_tree(self.pid)
+        names = {f"child {number}": pid for number, pid in enumerate(children, 1)}
+        return {name: own_resident_mb(pid) for name, pid in ({"server": server} | names).items()}
 
     def open_files(self) -> int:
         """Return the number of open descriptors of the server."""
@@ -42,10 +44,6 @@ class AttackedServer:
     def log_lines(self) -> list[str]:
         """Return the lines of the log so far."""
         return self.log.read_text("utf-8", "replace").splitlines()
-
-    def _children(self) -> list[int]:
-        text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii")
-        return [int(pid) for pid in text.split()]
 
 
 @asynccontextmanager
@@ -76,8 +74,3 @@ async def attacked_server(folder: Path) -> AsyncIterator[AttackedServer]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-
-
-def _resident_mb(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".venv-peers"
 TIMEOUT_S = 300.0
-_SERVER = ROOT / "tests" / "peers" / "openai" / "server.py"
+_SERVER = ROOT / "tests" / "peers" / "server.py"
 
 
 @contextmanager

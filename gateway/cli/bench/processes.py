@@ -85,10 +85,11 @@ def process_tree(pid: int) -> list[int]:
 
 def resident_mb(pid: int) -> float:
     """Resident memory of a process and all that it started, in MB (10^6 bytes); 0 without /proc."""
-    return sum(_resident_mb(member) for member in process_tree(pid))
+    return sum(own_resident_mb(member) for member in process_tree(pid))
 
 
-def _resident_mb(pid: int) -> float:
+def own_resident_mb(pid: int) -> float:
+    """Resident memory of a process without those that it started, in MB (10^6 bytes); 0 without /proc."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     except OSError:

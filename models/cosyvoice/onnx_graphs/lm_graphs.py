@@ -33,6 +33,7 @@ MAX_POSITIONS = 8192
 
 TEXT_ROWS_KEY = "text_rows"  # metadata of lm_embed: the index of the first speech id
 
+_INT32 = 6  # TensorProto.INT32
 _ACCURACY_LEVEL = 4  # inputs of a quantized product are rounded to 8 bits
 
 
@@ -238,6 +239,3 @@ def _state_shape(config: SpeechLmConfig, capacity: str) -> tuple[int | str, ...]
 def _array(weights: Mapping[str, Tensor], key: str) -> NDArray[np.float32]:
     array: NDArray[np.float32] = weights[key].numpy()
     return array
-
-
-_INT32 = 6  # TensorProto.INT32

@@ -23,6 +23,8 @@ from ..precision import Precision
 from .graph_files import bundle_digest, graph_path, open_graph
 from .lm_graphs import MAX_POSITIONS, state_names
 
+_FLOAT, _INT64 = 1, 7  # TensorProto.FLOAT, TensorProto.INT64
+
 
 class OnnxSpeechLm:
     """The exported graphs of a language model. ``load`` opens them."""
@@ -124,6 +126,3 @@ class OnnxSpeechLm:
             binding.bind_output(f"present_{name}", *place)
         self._step.run_with_iobinding(binding)
         return hidden
-
-
-_FLOAT, _INT64 = 1, 7  # TensorProto.FLOAT, TensorProto.INT64

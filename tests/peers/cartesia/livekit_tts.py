@@ -1,4 +1,4 @@
-"""LiveKit's Cartesia plugin against a gateway, with only the base URL changed: prints passed cases as JSON.
+"""LiveKit's Cartesia plugin against ``../server.py``, only the base URL changed: prints passed cases as JSON.
 
 ``python livekit_tts.py URL KEY POOR_KEY``
 """

@@ -1,4 +1,4 @@
-"""Pipecat's Cartesia service against a gateway, with only the URL changed: prints passed cases as JSON.
+"""Pipecat's Cartesia service against ``../server.py``, only the URL changed: prints passed cases as JSON.
 
 ``python pipecat_tts.py URL KEY POOR_KEY``
 """

@@ -1,4 +1,4 @@
-"""Cartesia's SDK against a gateway, with only the base URLs changed: prints passed cases as JSON.
+"""Cartesia's SDK against ``../server.py``, with only the base URLs changed: prints passed cases as JSON.
 
 ``python sdk.py URL KEY POOR_KEY``
 """

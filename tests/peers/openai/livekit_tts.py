@@ -1,4 +1,4 @@
-"""LiveKit's OpenAI plugin against ``server.py``, with only the base URL changed: prints passed cases as JSON.
+"""LiveKit's OpenAI plugin against ``../server.py``, only the base URL changed: prints passed cases as JSON.
 
 ``python livekit_tts.py URL KEY POOR_KEY``
 """

@@ -1,4 +1,4 @@
-"""Pipecat's OpenAI service against ``server.py``, only the base URL changed: prints passed cases as JSON.
+"""Pipecat's OpenAI service against ``../server.py``, only the base URL changed: prints passed cases as JSON.
 
 ``python pipecat_tts.py URL KEY POOR_KEY``
 """

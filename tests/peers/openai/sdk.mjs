@@ -1,4 +1,4 @@
-// OpenAI's Node SDK against server.py: prints the cases that passed, as JSON. node sdk.mjs URL KEY POOR_KEY
+// OpenAI's Node SDK against ../server.py: prints the cases that passed, as JSON. node sdk.mjs URL KEY POOR_KEY
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { VERSION } from "openai/version";

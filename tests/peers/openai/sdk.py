@@ -1,4 +1,4 @@
-"""OpenAI's Python SDK, 1.x or 3.x, against ``server.py``: prints the cases that passed, as JSON.
+"""OpenAI's Python SDK, 1.x or 3.x, against ``../server.py``: prints the cases that passed, as JSON.
 
 ``python sdk.py URL KEY POOR_KEY``; a failed case ends the program with a traceback.
 """
