@@ -31,7 +31,7 @@ import asyncio
 import importlib
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -295,16 +295,17 @@ async def bot(runner_args: RunnerArguments) -> None:
 
 async def serve_audiosocket(port: int) -> None:
     """Answer calls of Asterisk until Control-C."""
-    if not os.getenv("STT"):
-        await asyncio.shield(loading_whisper())
-    if not os.getenv("VIVAVOCE_URL"):
-        await asyncio.shield(opening_engine())
-    spare_detectors()
 
     async def answer_call(transport: AudioSocketTransport) -> None:
         await run_bot(transport, RunnerArguments(), 8_000)
 
-    async with PipecatAudioSocketServer(answer_call, port=port) as server:
+    async with AsyncExitStack() as stack:
+        if not os.getenv("STT"):
+            await asyncio.shield(loading_whisper())
+        if not os.getenv("VIVAVOCE_URL"):
+            await stack.enter_async_context(await asyncio.shield(opening_engine()))
+        spare_detectors()
+        server = await stack.enter_async_context(PipecatAudioSocketServer(answer_call, port=port))
         print(f"Answering AudioSocket calls on 127.0.0.1:{server.port}", flush=True)
         await server.wait_closed()
 

@@ -6,6 +6,7 @@ the machine may lack (``gpu``) may be skipped in CI.
 
 import asyncio
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from pathlib import Path
@@ -37,6 +38,14 @@ def run_virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
             return runner.run(coroutine)
 
     return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _engines_are_closed() -> Iterator[None]:
+    """Fail a module that leaves an engine open, whose threads slow down and confuse later tests."""
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("vivavoce-")]
+    assert left == [], "an engine was not closed"
 
 
 @pytest.fixture(scope="module")
