@@ -31,8 +31,8 @@ from .browser.calls import BrowserCalls
 from .browser.chat import ChatSettings
 from .browser.routes import routes as browser_routes
 from .browser.settings import BrowserCallSettings
-from .calls import api
 from .calls.agents import Agent, ScriptPolicy, make_agent
+from .calls.api import routes as calls_api
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.leg import CallServices
@@ -103,10 +103,10 @@ class Gateway:
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
             apis = SpeechApis(engine, access, voices, guard, _make_openai_policy(settings, voices))
             resources.push_async_callback(apis.aclose)
-            call_routes = api.routes(calls.registry, _make_speech(settings), voices)
+            call_routes = calls_api.routes(calls.registry, _make_speech(settings), voices)
             mounts = [
                 *apis.mounts(),
-                Mount(call_routes, Scope.CALLS, [api.ERROR_FORMAT]),
+                Mount(call_routes, Scope.CALLS, [calls_api.ERROR_FORMAT]),
                 Mount(browser_routes(calls.browser_calls), Scope.CALLS),
             ]
             app = make_app(

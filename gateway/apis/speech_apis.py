@@ -10,7 +10,7 @@ from typing import Final
 from ...tts_engine.engine import Engine
 from ..access.access_control import AccessControl
 from ..access.url_guard import UrlGuard
-from ..calls.api_operations import CALL_SOCKET
+from ..calls.api.operations import CALL_SOCKET
 from ..voice_registry import VoiceRegistry
 from ..web.app import Mount
 from ..web.openapi.document import OpenApiRoutes

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from ..calls.messages import VoiceDescription
+from ..calls.api.messages import VoiceDescription
 from ..web.openapi.operations import content_response, json_body, json_response, links, operation
 from ..web.responses import Status, native_errors
 from .offers import Candidates, Offer

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from ..calls.messages import ClientMessage, ServerMessage, check_message_length
+from ..calls.api.messages import ClientMessage, ServerMessage, check_message_length
 from .data_channel_dialects import DataChannelDialect, PageDialect, detect_dialect
 
 _MAX_EARLY_MESSAGES = 64  # kept to be repeated; the newest

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from ..calls.messages import (
+from ..calls.api.messages import (
     MAX_TEXT_CHARACTERS,
     AskMessage,
     BadCallMessage,

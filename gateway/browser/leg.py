@@ -1,6 +1,6 @@
 """The leg of one browser call: joins the WebRTC peer, the call, and the page attached to it.
 
-Not the connection (``adapters.webrtc``), the messages (``calls.attachment``) or admission (``calls``).
+Not the connection (``adapters.webrtc``), the messages (``calls.api.attachment``) or admission (``calls``).
 """
 
 import time
@@ -14,9 +14,9 @@ from ...adapters.playback.playout import Playout
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded
 from ..calls.agents import Agent
-from ..calls.attachment import AttachmentOptions, CallAttachment
+from ..calls.api.attachment import AttachmentOptions, CallAttachment
+from ..calls.api.messages import BadCallMessage, HungUpMessage, describe_error
 from ..calls.leg import CallServices, CallSettings, LegCall, LegGroup
-from ..calls.messages import BadCallMessage, HungUpMessage, describe_error
 from ..voice_registry import KeyVoices
 from .chat import Conversation
 from .data_channel import DataChannel

@@ -16,7 +16,7 @@ from shared.fake_browser import (
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.adapters.webrtc import peer
 from vivavoce.gateway.browser import leg
-from vivavoce.gateway.calls import utterance_queue
+from vivavoce.gateway.calls.api import utterance_queue
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 

@@ -19,8 +19,8 @@ from shared.standin_backend import StandInBackend
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
-from vivavoce.gateway.calls import api
 from vivavoce.gateway.calls.agents import SilentAgent
+from vivavoce.gateway.calls.api import program_socket
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.events import WordHeard
 from vivavoce.gateway.calls.registry import ActiveCall
@@ -247,7 +247,7 @@ def test_the_end_of_a_call_ends_the_request_that_speaks_on_it() -> None:
 def test_a_program_that_stops_reading_is_detached_and_the_call_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(api, "SEND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(program_socket, "SEND_TIMEOUT_S", 0.3)
 
     async def test(fixture: GatewayFixture) -> None:
         leg = fixture.open_call("one")

@@ -17,7 +17,7 @@ from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.openai.policy import OpenAIPolicy
 from vivavoce.gateway.apis.speech_apis import WEBSOCKETS, SpeechApis
 from vivavoce.gateway.browser.routes import routes as browser_routes
-from vivavoce.gateway.calls import api
+from vivavoce.gateway.calls.api import routes
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.openapi.docs_page import html_page
 from vivavoce.gateway.web.openapi.document import openapi_document
@@ -36,7 +36,7 @@ def all_mounts(access: AccessControl) -> list[Mount]:
     engine: Any = NoEngine()
     return [
         *SpeechApis(engine, access, nothing, UrlGuard(), OpenAIPolicy()).mounts(),
-        Mount(api.routes(nothing, nothing, nothing), Scope.CALLS),
+        Mount(routes.routes(nothing, nothing, nothing), Scope.CALLS),
         Mount(browser_routes(nothing), Scope.CALLS),
     ]
 

@@ -20,7 +20,7 @@ from shared.calls.call_server import (
 )
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.calls import api
+from vivavoce.gateway.calls.api import program_socket
 from vivavoce.tts_engine.errors import Overloaded
 
 
@@ -202,7 +202,7 @@ def test_a_fault_of_the_server_ends_the_attachment_and_is_logged(
             phone = await server.phone()
             async with server.socket(phone.call_id) as socket:
                 await until(socket, "started")
-                monkeypatch.setattr(api, "parse_client_message", broken)
+                monkeypatch.setattr(program_socket, "parse_client_message", broken)
                 await send_utterance(socket, "Hello.")
                 with pytest.raises(ConnectionClosed) as closed:
                     await until(socket, "nothing")

@@ -4,6 +4,14 @@ import json
 
 import pytest
 
+from vivavoce.gateway.calls.api.messages import (
+    MAX_TEXT_CHARACTERS,
+    SERVER_MESSAGE,
+    BadCallMessage,
+    basic_message,
+    describe_event,
+    parse_client_message,
+)
 from vivavoce.gateway.calls.events import (
     CallerSilent,
     CallerSpeaking,
@@ -16,14 +24,6 @@ from vivavoce.gateway.calls.events import (
     SpeechStarted,
     TextWritten,
     WordHeard,
-)
-from vivavoce.gateway.calls.messages import (
-    MAX_TEXT_CHARACTERS,
-    SERVER_MESSAGE,
-    BadCallMessage,
-    basic_message,
-    describe_event,
-    parse_client_message,
 )
 from vivavoce.tts_engine.chunk import Word
 

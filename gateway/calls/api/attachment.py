@@ -1,8 +1,8 @@
 """A peer attached to a call: executes its messages, and sends it the call's events.
 
-The peer is a program on a WebSocket (``api``) or the page of a browser call on its data channel
-(``browser.leg``); both use the messages of ``messages``. An attachment is not exclusive by itself: ``api``
-lets one program at a time attach to a call, and the page of a browser call is attached in addition to it.
+The peer is a program on a WebSocket (``program_socket``) or the page of a browser call on its data channel
+(``browser.leg``); both use the messages of ``messages``. An attachment is not exclusive by itself: the
+registry lets one program at a time attach to a call, and the page of a browser call is attached besides.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
-from ...tts_engine.errors import UnknownVoice, VivavoceError
-from ..voice_registry import KeyVoices
-from .call_options import CallSpeechOptions
-from .events import (
+from ....tts_engine.errors import UnknownVoice, VivavoceError
+from ...voice_registry import KeyVoices
+from ..call_options import CallSpeechOptions
+from ..events import (
     CallerAudio,
     CallEvent,
     CallStateEvent,
@@ -23,6 +23,8 @@ from .events import (
     SpeechFinished,
     SpeechStarted,
 )
+from ..registry import ActiveCall
+from ..text_feed import TextCommand
 from .messages import (
     AskMessage,
     AudioFormatMessage,
@@ -41,8 +43,6 @@ from .messages import (
     describe_event,
     describe_voices,
 )
-from .registry import ActiveCall
-from .text_feed import TextCommand
 from .utterance_queue import UtteranceQueue
 
 

@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-from ...tts_engine.errors import UnreadableText, VivavoceError
-from .call import Call, Turn
-from .call_options import CallSpeechOptions
-from .events import SpeechDiscarded
+from ....tts_engine.errors import UnreadableText, VivavoceError
+from ..call import Call, Turn
+from ..call_options import CallSpeechOptions
+from ..events import SpeechDiscarded
+from ..text_feed import CharacterQuota, TextBuffer, TextDelta, waiting_characters_of
+from ..utterance_tracker import UtteranceOutcome
 from .messages import BadCallMessage
-from .text_feed import CharacterQuota, TextBuffer, TextDelta, waiting_characters_of
-from .utterance_tracker import UtteranceOutcome
 
 logger = logging.getLogger(__name__)
 

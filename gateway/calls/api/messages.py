@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ...tts_engine.errors import Overloaded, VivavoceError
-from ..access.errors import RateLimited
-from ..voice_registry import KeyVoices
-from .call_options import CallerSpeechAction
-from .events import (
+from ....tts_engine.errors import Overloaded, VivavoceError
+from ...access.errors import RateLimited
+from ...voice_registry import KeyVoices
+from ..call_options import CallerSpeechAction
+from ..events import (
     CallerSilent,
     CallerSpeaking,
     CallStateEvent,
@@ -29,8 +29,8 @@ from .events import (
     TextWritten,
     WordHeard,
 )
-from .registry import ActiveCall
-from .utterance_tracker import UtteranceOutcome
+from ..registry import ActiveCall
+from ..utterance_tracker import UtteranceOutcome
 
 MAX_TEXT_CHARACTERS = 64 * 1024  # in one message
 MAX_MESSAGE_CHARACTERS = 8 * MAX_TEXT_CHARACTERS  # of JSON, in which every character may be escaped

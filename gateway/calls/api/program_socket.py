@@ -1,56 +1,21 @@
-"""The calls API: list calls, attach to one over a WebSocket, speak, discard, hang up. For every kind of call.
-
-    GET    /v1/calls                     the calls that are up
-    GET    /v1/calls/{id}
-    POST   /v1/calls/{id}/speech         speak the request's body, text/plain, as it arrives
-    POST   /v1/calls/{id}/discard        barge-in: how much was cut, what had been heard
-    DELETE /v1/calls/{id}                hang up
-    WS     /v1/calls/{id}/socket         attach to the call; id "next" waits for one without a program
-                                         ?audio=in also sends the caller's audio, as binary messages
-                                         of s16le mono, at the rate in the `audio` message before them
-                                         ?events=all also sends text as it is written, and counters
-
-The messages on the socket are those of ``messages``. A program attaches exclusively: one at a time, over the
-socket or with POST speech. Text is charged to the key of the program that sends it. After a barge-in that the
-program did not send, text of the interrupted utterance is refused up to the next ``end`` or ``discard``.
-"""
+"""A program on a WebSocket that is attached to a call, or waits for one."""
 
 import asyncio
-import codecs
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
-from fastapi.responses import JSONResponse
-from starlette.requests import ClientDisconnect
+from fastapi import WebSocket, WebSocketDisconnect
 
-from ...tts_engine.errors import UnreadableText
-from ..access.access_control import Grant
-from ..access.dependencies import grant_of
-from ..access.errors import KeyRefused, RateLimited, RequestTooLarge
-from ..voice_registry import VoiceRegistry
-from ..web.responses import ErrorBody
-from ..web.unmatched import ErrorFormat
-from ..web.websocket import close_socket
-from . import api_operations
+from ...access.dependencies import grant_of
+from ...voice_registry import VoiceRegistry
+from ..call_options import CallSpeechOptions
+from ..registry import CallAlreadyAttached, CallRegistry, CallUnknown
 from .attachment import AttachmentOptions, CallAttachment
-from .call_options import CallSpeechOptions
-from .messages import (
-    BadCallMessage,
-    ClientMessage,
-    ServerMessage,
-    describe_call,
-    describe_error,
-    parse_client_message,
-)
-from .registry import CallAlreadyAttached, CallRegistry, CallUnknown
+from .messages import BadCallMessage, ClientMessage, ServerMessage, describe_error, parse_client_message
 from .utterance_queue import MAX_WAITING_CHARACTERS
-from .utterance_tracker import UtteranceOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +23,11 @@ SEND_TIMEOUT_S = 5.0  # a socket that accepts nothing for longer is closed
 NEXT_CALL_ID = "next"
 _MAX_UNSENT_MESSAGES = 2_000  # about ten minutes of words
 _MAX_UNSENT_AUDIO_BYTES = 160_000  # 5 s at 16 kHz; older audio is dropped first
-_HANG_UP_REASON = "hung up by the calls API"
+HANG_UP_REASON = "hung up by the calls API"
 
 # Close codes: 4000 plus an HTTP status, in the range that RFC 6455, 7.4.2 leaves to applications.
 CLOSE_UNKNOWN, CLOSE_ALREADY_ATTACHED, CLOSE_TOO_SLOW = 4404, 4409, 4408
 CLOSE_NORMAL, CLOSE_FAILED = 1000, 1011
-
-# Other paths below /v1 are OpenAI's.
-ERROR_FORMAT = ErrorFormat("/v1/calls", lambda status, message: ErrorBody(error=message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,62 +36,6 @@ class ProgramOptions:
 
     caller_audio: bool = False
     all_events: bool = False
-
-
-def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegistry) -> APIRouter:
-    """Return the routes, to be mounted behind access control.
-
-    Args:
-        speech: how calls are spoken on until a client sends ``speech``.
-        voices: that clients may name.
-    """
-    router = APIRouter(prefix="/v1/calls")
-
-    @router.get("", **api_operations.LIST_CALLS)
-    async def list_calls() -> JSONResponse:
-        return JSONResponse({"calls": [describe_call(active_call).fields() for active_call in registry]})
-
-    @router.get("/{call_id}", **api_operations.GET_CALL)
-    async def get_call(call_id: str) -> JSONResponse:
-        return JSONResponse(describe_call(registry.get(call_id)).fields())
-
-    @router.delete("/{call_id}", **api_operations.HANG_UP)
-    async def hang_up(call_id: str) -> JSONResponse:
-        registry.get(call_id).call.hang_up(_HANG_UP_REASON)
-        return JSONResponse({"call": call_id, "status": "hung up"})
-
-    @router.post("/{call_id}/discard", **api_operations.DISCARD)
-    async def discard(call_id: str) -> JSONResponse:
-        cut = await registry.get(call_id).call.discard()
-        words = [word.text for word in cut.words]
-        return JSONResponse({"cut_ms": round(cut.cut_ms, 1), "heard": cut.heard, "words": words})
-
-    @router.post("/{call_id}/speech", **api_operations.SPEAK)
-    async def speak(call_id: str, request: Request) -> JSONResponse:
-        active_call, body = registry.get(call_id), _ChargedBody(request, grant_of(request))
-        with registry.attach(active_call):
-            outcome = await active_call.call.speak(body.text(), speech=speech)
-            await active_call.call.wait_played()
-        if body.refusal is not None:
-            raise body.refusal
-        if outcome is UtteranceOutcome.UNREADABLE:
-            raise UnreadableText()
-        return JSONResponse({"call": call_id, "outcome": outcome.value})
-
-    @router.websocket("/{call_id}/socket")
-    async def attach(
-        socket: WebSocket,
-        call_id: str,
-        audio: Annotated[Literal["in", "none"], Query()] = "none",
-        events: Annotated[Literal["basic", "all"], Query()] = "basic",
-    ) -> None:
-        await socket.accept()
-        options = ProgramOptions(caller_audio=audio == "in", all_events=events == "all")
-        code = await _CallSocket(socket, registry, speech, voices, options).run(call_id)
-        # Last, because a program that does not read does not complete the closing handshake either.
-        await close_socket(socket, code)
-
-    return router
 
 
 class OutboxOverrun(Exception):
@@ -192,7 +98,7 @@ class Outbox:
         return item
 
 
-class _CallSocket:
+class ProgramSocket:
     """A program on a socket. It may wait for a call, attach to it, and leave while the call goes on."""
 
     def __init__(
@@ -243,7 +149,7 @@ class _CallSocket:
         with registry.attach(active_call):
             attachment = CallAttachment(
                 active_call,
-                AttachmentOptions(self._speech, _HANG_UP_REASON, all_events=self._options.all_events),
+                AttachmentOptions(self._speech, HANG_UP_REASON, all_events=self._options.all_events),
                 send=self._outbox.put,
                 send_audio=self._outbox.put_audio if self._options.caller_audio else None,
                 voices=self._voices,
@@ -305,41 +211,3 @@ def _close_code(attached: asyncio.Task[int], received: asyncio.Task[None], sent:
         case error:
             logger.error("Serving a program on a call failed", exc_info=error)
             return CLOSE_FAILED
-
-
-class _ChargedBody:
-    """A request's body as text, charged as it arrives."""
-
-    def __init__(self, request: Request, grant: Grant) -> None:
-        # Why the text ended before the body did.
-        self.refusal: RateLimited | RequestTooLarge | KeyRefused | None = None
-        self._request = request
-        self._grant = grant
-        self._charged_characters = 0
-
-    async def text(self) -> AsyncGenerator[str, None]:
-        """Yield the text up to the first piece that exceeds the quota; the rest of the body is not read."""
-        async with aclosing(_decode_body(self._request)) as pieces:
-            async for piece in pieces:
-                try:
-                    self._grant.charge_characters(len(piece))
-                except (KeyRefused, RequestTooLarge) as error:
-                    self.refusal = error
-                    return
-                except RateLimited as error:
-                    sentence = f"{error}; {self._charged_characters} characters of this text were taken"
-                    self.refusal = RateLimited(sentence, error.retry_after_s)
-                    return
-                self._charged_characters += len(piece)
-                yield piece
-
-
-async def _decode_body(request: Request) -> AsyncGenerator[str, None]:
-    """Yield the body as it arrives; invalid UTF-8 becomes U+FFFD."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with suppress(ClientDisconnect):  # the text before it is spoken
-        async for piece in request.stream():
-            if text := decoder.decode(piece):
-                yield text
-    if text := decoder.decode(b"", final=True):
-        yield text

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from vivavoce.gateway.access.errors import RateLimited
+from vivavoce.gateway.calls.api.messages import BadCallMessage
+from vivavoce.gateway.calls.api.utterance_queue import MAX_WAITING_CHARACTERS, UtteranceQueue
 from vivavoce.gateway.calls.call import Turn
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.events import SpeechDiscarded
-from vivavoce.gateway.calls.messages import BadCallMessage
 from vivavoce.gateway.calls.text_feed import TextCommand, TextDelta
-from vivavoce.gateway.calls.utterance_queue import MAX_WAITING_CHARACTERS, UtteranceQueue
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.tts_engine.errors import VivavoceError
 

@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field
 
-from ..web.openapi.operations import WebSocketOperation, json_response, links, operation
-from ..web.responses import native_errors
+from ...web.openapi.operations import WebSocketOperation, json_response, links, operation
+from ...web.responses import native_errors
+from ..utterance_tracker import UtteranceOutcome
 from .messages import CallDescription, ClientMessage, ServerMessage
-from .utterance_tracker import UtteranceOutcome
 
 _NO_CALL: Final = {404: "No such call is up."}
 
