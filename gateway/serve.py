@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from ..adapters.media.clock import Clock
@@ -35,11 +36,13 @@ from .calls.agents import Agent, ScriptPolicy, make_agent
 from .calls.api import routes as calls_api
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
+from .calls.expected_calls import ExpectedCalls
 from .calls.leg import CallServices
 from .calls.registry import CallRegistry
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, trim_memory_while, tune_process
-from .settings import Settings, SettingsError, is_loopback
+from .settings import Settings
+from .settings_loader import SettingsError, is_loopback
 from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import Mount, make_app
@@ -103,7 +106,7 @@ class Gateway:
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
             apis = SpeechApis(engine, access, voices, guard, _make_openai_policy(settings, voices))
             resources.push_async_callback(apis.aclose)
-            call_routes = calls_api.routes(calls.registry, _make_speech(settings), voices)
+            call_routes = calls_api.routes(calls.registry, calls.expected, _make_speech(settings), voices)
             mounts = [
                 *apis.mounts(),
                 Mount(call_routes, Scope.CALLS, [calls_api.ERROR_FORMAT]),
@@ -153,6 +156,7 @@ class Gateway:
 class _Agents:
     phone: Agent
     browser: Agent | None  # None: the greeting, and then what is typed
+    named: Mapping[str, Agent]  # for calls that are announced
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ class _OpenCalls:
     registry: CallRegistry
     audiosocket_server: AudioSocketCallServer
     browser_calls: BrowserCalls
+    expected: ExpectedCalls
     clock_task: "asyncio.Task[None]"
 
 
@@ -178,10 +183,12 @@ async def _open_calls(
     clock_task = asyncio.create_task(clock.run(), name="clock")
     resources.push_async_callback(_cancel_task, clock_task)
     registry = CallRegistry(engine, max_calls=settings.max_calls)
+    expected = ExpectedCalls(agents.named, required=settings.expected_calls_only)
     audiosocket_server = AudioSocketCallServer(
         media=media,
         services=CallServices(engine, registry),
         agent=agents.phone,
+        expected=expected,
         policy=_make_audiosocket_policy(settings),
     )
     await _listen(audiosocket_server, sock)
@@ -196,7 +203,7 @@ async def _open_calls(
         agent=agents.browser,
     )
     resources.push_async_callback(browser_calls.aclose)
-    return _OpenCalls(registry, audiosocket_server, browser_calls, clock_task)
+    return _OpenCalls(registry, audiosocket_server, browser_calls, expected, clock_task)
 
 
 def _make_speech_detector() -> SpeechDetector:
@@ -255,16 +262,18 @@ def _make_access_control(settings: Settings) -> AccessControl:
 
 
 def _make_agents(settings: Settings, agent: Agent | None) -> _Agents:
-    if agent is not None:
-        return _Agents(agent, agent)
     policy = ScriptPolicy(settings.script_tokens_per_s, settings.script_pause_s)
-    phone = make_agent(settings.agent or _DEFAULT_PHONE_AGENT, policy, loops=settings.script_loops)
-    return _Agents(phone, None if settings.agent is None else phone)
+    make = partial(make_agent, policy=policy, loops=settings.script_loops)
+    named = {name: make(choice) for name, choice in (settings.agents or {}).items()}
+    if agent is not None:
+        return _Agents(agent, agent, named)
+    phone = make(settings.agent or _DEFAULT_PHONE_AGENT)
+    return _Agents(phone, None if settings.agent is None else phone, named)
 
 
 def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
     return AudioSocketCallSettings(
-        sample_rate=settings.audiosocket_rate,
+        sample_rate=None if settings.audiosocket_rate == "caller" else settings.audiosocket_rate,
         first_message_s=settings.first_message_s,
         stalled_s=settings.stalled_s,
         silent_s=settings.silent_s,

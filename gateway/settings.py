@@ -1,21 +1,13 @@
-"""The server's configuration: a TOML file, environment variables ``VIVAVOCE_*`` and flags; the later wins.
+"""The keys of the server's configuration, each with its allowed values, its default and the reason for it.
 
-``Settings`` declares each key with its allowed values, its default and the reason for it. The values are
-passed on as the small frozen dataclasses of the modules that use them. A wrong key or value stops the start
-with one ``SettingsError``, which names the key, the value and what is allowed.
+``settings_loader`` reads them. The values are passed on as the small frozen dataclasses of the modules that
+use them.
 """
 
-import difflib
-import ipaddress
-import os
-import socket
-import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -23,20 +15,13 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
-from pydantic_settings import (
-    SettingsError as SourceError,
-)
 
 from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
-from ..tts_engine.errors import BadRequest, VivavoceError
+from ..tts_engine.errors import BadRequest
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 from .browser.ice_servers import IceServerSetting
 
 ENVIRONMENT_PREFIX = "VIVAVOCE_"
-
-
-class SettingsError(VivavoceError):
-    """A key or value of the configuration is not allowed; the message is a sentence for the operator."""
 
 
 def _reject_bool(value: object) -> object:
@@ -62,6 +47,7 @@ def _parse_ports(value: object) -> object:
 _Integer = Annotated[int, BeforeValidator(_reject_bool)]
 _FiniteFloat = Annotated[float, BeforeValidator(_reject_bool), Field(allow_inf_nan=False)]
 _Port = Annotated[_Integer, Field(ge=0, le=65_535, description="a port from 0 (any free one) to 65535")]
+_AGENT_PATTERN = r"^(keys|none|script:.+)$"
 _Host = Annotated[str, Field(min_length=1, max_length=253, description="a host name or an IP address")]
 
 
@@ -111,9 +97,13 @@ class Settings(BaseSettings):
 
     # None: a phone gets ``keys``, a browser the greeting, so that a first caller hears something.
     agent: Annotated[
-        Annotated[str, Field(pattern=r"^(keys|none|script:.+)$")] | None,
+        Annotated[str, Field(pattern=_AGENT_PATTERN)] | None,
         Field(description="script:FILE, keys or none"),
     ] = None
+    agents: Annotated[
+        dict[str, Annotated[str, Field(pattern=_AGENT_PATTERN)]] | None,
+        Field(description='a table of names, such as {sales = "script:sales.txt"}'),
+    ] = None  # that an announced call may name
     script_tokens_per_s: Annotated[
         _FiniteFloat, Field(ge=1, le=10_000, description="tokens a second, 1 to 10000")
     ] = 40.0  # the speed of a hosted language model of medium size
@@ -180,10 +170,12 @@ class Settings(BaseSettings):
 
     # Hz. Every Asterisk accepts 8000; an older one ends a call at 24000.
     audiosocket_rate: Annotated[
-        Literal[8000, 24000],
+        Literal[8000, 24000, "caller"],
         BeforeValidator(_parse_digits),
-        Field(description="8000 or 24000 (Hz; 24000 needs Asterisk 20.17, 21.12, 22.7, 23.1 or later)"),
+        Field(description="8000, 24000 (Hz; needs Asterisk 20.17, 21.12, 22.7, 23.1 or later) or caller"),
     ] = 8000
+    # True: only calls that were announced over POST /v1/calls/expected.
+    expected_calls_only: Annotated[bool, Field(description="true or false")] = False
     max_input_characters: Annotated[
         _Integer, Field(ge=1, le=200_000, description="characters from 1 to 200000")
     ] = 4096  # of one request, as at OpenAI
@@ -285,109 +277,3 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
-
-
-def load_settings(file: Path | None = None, flags: Mapping[str, object] | None = None) -> Settings:
-    """Read ``file``, the environment and ``flags`` (by field name; None is a flag not given); the later wins.
-
-    Raises:
-        SettingsError: the file cannot be read, a key is unknown, a value is not allowed, or an address that
-            other machines can reach lacks its explicit consent.
-    """
-    flags = {key: value for key, value in (flags or {}).items() if value is not None}
-    if file is not None:
-        _check_readable(file)
-    _check_environment()
-
-    class Loaded(Settings):
-        model_config = SettingsConfigDict(toml_file=file)
-
-    try:
-        settings = Loaded(**flags)  # type: ignore[arg-type]  # pydantic checks them
-    except ValidationError as error:
-        raise SettingsError(_describe_error(error.errors()[0], file, flags)) from None
-    except SourceError as error:
-        raise SettingsError(f"Cannot read the environment: {error}.") from None
-    for key, host in (("host", settings.host), ("audiosocket_host", settings.audiosocket_host)):
-        _check_loopback(key, host, settings)
-    _check_keys(settings)
-    return settings
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address; raise SettingsError if it cannot be resolved."""
-    return all(address.is_loopback for address in _addresses("host", host))
-
-
-def _check_readable(file: Path) -> None:
-    try:
-        tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"--config {file}: cannot read it: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--config {file}: not TOML: {error}.") from None
-
-
-def _check_environment() -> None:
-    for name in os.environ:
-        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if name.startswith(ENVIRONMENT_PREFIX) and key not in Settings.model_fields:
-            allowed = [ENVIRONMENT_PREFIX + field.upper() for field in Settings.model_fields]
-            raise SettingsError(f"{name}: unknown environment variable; {_suggest(name, allowed)}")
-
-
-def _suggest(name: str, allowed: list[str]) -> str:
-    nearest = difflib.get_close_matches(name, allowed, n=1)
-    return f"did you mean {nearest[0]}?" if nearest else f"allowed are {', '.join(allowed)}."
-
-
-def _describe_error(error: ErrorDetails, file: Path | None, flags: Mapping[str, object]) -> str:
-    key = str(error["loc"][0])
-    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
-        return f"{key}: unknown key in {file}; {_suggest(key, list(Settings.model_fields))}"
-    origin = _describe_source(key, file, flags)
-    got = "a value that is not shown" if key in _SECRET_KEYS else repr(error["input"])
-    return f"{key} ({origin}): got {got}; allowed is {_describe_allowed(key)}."
-
-
-_SECRET_KEYS = frozenset({"llm_api_key", "ice_servers"})
-
-
-def _describe_source(key: str, file: Path | None, flags: Mapping[str, object]) -> str:
-    if key in flags:
-        return "--" + key.replace("_", "-")
-    name = ENVIRONMENT_PREFIX + key.upper()
-    return name if name in os.environ else str(file)
-
-
-def _describe_allowed(key: str) -> str:
-    return str(Settings.model_fields[key].description)
-
-
-def _check_loopback(key: str, host: str, settings: Settings) -> None:
-    if settings.listen_beyond_loopback:
-        return
-    for address in _addresses(key, host):
-        if not address.is_loopback:
-            raise SettingsError(
-                f"{key}: got {host!r}, which other machines can reach; allowed is a loopback address, "
-                "or any address with --listen-beyond-loopback (listen_beyond_loopback = true)."
-            )
-
-
-def _check_keys(settings: Settings) -> None:
-    if settings.keys_file is None and not settings.without_keys and not is_loopback(settings.host):
-        raise SettingsError(
-            f"host: got {settings.host!r}, which other machines can reach, and no keys are required; "
-            "allowed is a keys_file ('vivavoce keys add' makes one), or --without-keys "
-            "(without_keys = true) to allow everyone."
-        )
-
-
-def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise SettingsError(f"{key}: got {host!r}, which is not an address: {error.strerror}.") from None
-    for *_, address in found:
-        yield ipaddress.ip_address(str(address[0]).partition("%")[0])

@@ -3,7 +3,7 @@
 Who accepts connections is not who serves calls (``adapters.media``): a slow accept, a refusal or the wait for
 an id is then heard by nobody.
 
-    connection_made --admit--> waiting for the id --CallId: open--> handed over
+    connection_made --admit--> waiting for the id --CallId--> waiting for audio, if asked to --> handed over
                        '-> refused with 0x00       '-> ended with 0x00
 """
 
@@ -12,10 +12,10 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Protocol
+from typing import Protocol, assert_never
 from uuid import UUID
 
-from .protocol import AudioSocketProtocolError, CallId
+from .protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup
 from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts
 from .socket_options import LINGER_S, set_socket_options
 
@@ -29,7 +29,8 @@ class CallApplication(Protocol):
     def open(self, call: "PendingCall", call_id: UUID, sock: socket.socket, received: bytes) -> None:
         """Open the call of an admitted connection, and own ``sock`` unless it raises.
 
-        ``received`` is all that was read from the connection: the call's id, and what follows.
+        ``received`` is all that was read from the connection: the call's id, and what follows. An
+        AudioSocketProtocolError refuses the call; it is logged as the peer's.
         """
 
     def on_ended(self, call: "PendingCall", reason: str) -> None:
@@ -46,6 +47,7 @@ class PendingCall(asyncio.Protocol):
     """One connection. An exception of the application ends this connection and no other.
 
     Args:
+        awaits_audio_s: how long a call waits for its first audio before it is opened.
         on_closed: called when nothing of the connection is left here.
     """
 
@@ -53,9 +55,15 @@ class PendingCall(asyncio.Protocol):
         self,
         application: CallApplication,
         timeouts: AudioSocketTimeouts,
+        awaits_audio_s: float,
         on_closed: Callable[["PendingCall"], None],
     ) -> None:
         self.peer = "?"  # address of the caller
+        self.caller_sample_rate: int | None = (
+            None  # Hz of the first audio; None: none came before the opening
+        )
+        self._call_id: UUID | None = None
+        self._awaits_audio_s = awaits_audio_s
         self._application = application
         self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
@@ -115,13 +123,31 @@ class PendingCall(asyncio.Protocol):
     def _handle_events(self) -> None:
         try:
             for event in self._connection.events(self._loop.time()):
-                if isinstance(event, CallId):
-                    self._hand_over(event.uuid)
-                else:  # only a hangup may come before the id
-                    self._end("the caller hung up")
-                    self._transport.close()
-                    self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
-                return
+                match event:
+                    case CallId(uuid):
+                        self._call_id = uuid
+                        self._set_timer(self._loop.time() + self._awaits_audio_s, self._open)
+                    case AudioSocketAudio(sample_rate=sample_rate):
+                        self.caller_sample_rate = sample_rate
+                    case Dtmf():
+                        pass  # read again by the call
+                    case Hangup():
+                        self._end("the caller hung up")
+                        self._transport.close()
+                        self._set_timer(self._loop.time() + LINGER_S, self._transport.abort)
+                        return
+                    case _:
+                        assert_never(event)
+                if self._call_id and (self.caller_sample_rate or not self._awaits_audio_s):
+                    self._open()
+                    return
+        except AudioSocketProtocolError as error:
+            self._end_for_protocol_error(error)
+
+    def _open(self) -> None:
+        assert self._call_id is not None
+        try:
+            self._hand_over(self._call_id)
         except AudioSocketProtocolError as error:
             self._end_for_protocol_error(error)
         except Exception as error:  # boundary: an error in one call must not affect the others

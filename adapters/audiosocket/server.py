@@ -16,11 +16,17 @@ class AudioSocketServer:
     Args:
         application: admits connections and takes their calls.
         timeouts: time limits for the callers.
+        awaits_audio_s: how long a call waits for its first audio before it is opened.
     """
 
     def __init__(
-        self, application: CallApplication, *, timeouts: AudioSocketTimeouts = _DEFAULT_TIMEOUTS
+        self,
+        application: CallApplication,
+        *,
+        timeouts: AudioSocketTimeouts = _DEFAULT_TIMEOUTS,
+        awaits_audio_s: float = 0.0,
     ) -> None:
+        self._awaits_audio_s = awaits_audio_s
         self._application = application
         self._timeouts = timeouts
         self._listener: asyncio.Server | None = None
@@ -57,7 +63,7 @@ class AudioSocketServer:
         await self._none_pending.wait()
 
     def _new_call(self) -> PendingCall:
-        call = PendingCall(self._application, self._timeouts, self._remove)
+        call = PendingCall(self._application, self._timeouts, self._awaits_audio_s, self._remove)
         self._pending.add(call)
         self._none_pending.clear()
         return call

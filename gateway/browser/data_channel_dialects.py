@@ -20,6 +20,7 @@ from ..calls.api.messages import (
     ClientMessage,
     CommandMessage,
     DiscardedMessage,
+    HangUpMessage,
     ServerMessage,
     SpeechFinishedMessage,
     SpeechStartedMessage,
@@ -89,7 +90,7 @@ class RtviDialect:
             case "send-text":
                 return DecodedMessage(requests=self._typed_text_requests(str(data.get("content", ""))))
             case "disconnect-bot":
-                return DecodedMessage(requests=[CommandMessage(type="hang_up")])
+                return DecodedMessage(requests=[HangUpMessage(type="hang_up")])
             case _:
                 return DecodedMessage()
 

@@ -15,7 +15,8 @@ from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import Overloaded
 from ..calls.agents import Agent
 from ..calls.api.attachment import AttachmentOptions, CallAttachment
-from ..calls.api.messages import BadCallMessage, HungUpMessage, describe_error
+from ..calls.api.descriptions import describe_error
+from ..calls.api.messages import BadCallMessage, HungUpMessage
 from ..calls.leg import CallServices, CallSettings, LegCall, LegGroup
 from ..voice_registry import KeyVoices
 from .chat import Conversation

@@ -23,7 +23,8 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.staticfiles import StaticFiles
 
 from ..access.dependencies import grant_of
-from ..calls.api.messages import describe_validation_error, describe_voices
+from ..calls.api.descriptions import describe_voices
+from ..calls.api.messages import describe_validation_error
 from . import api_operations
 from .calls import BrowserCalls
 from .offers import Candidates, Offer

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ...adapters.audiosocket.pending_call import PendingCall
+from ...adapters.audiosocket.protocol import AudioSocketProtocolError
 from ...adapters.audiosocket.server import AudioSocketServer
 from ...adapters.audiosocket.server_connection import AudioSocketTimeouts
 from ...adapters.media.media_servers import MediaServers
@@ -21,11 +22,14 @@ from ...tts_engine.errors import Overloaded
 from .agents import Agent
 from .call import Call
 from .call_options import CallerSpeechAction, CallSpeechOptions
+from .caller import UNKNOWN_CALLER, Caller
+from .expected_calls import ExpectedCalls
 from .leg import CallServices, CallSettings, LegCall, LegGroup
 from .registry import CallRegistry
 
 logger = logging.getLogger(__name__)
 
+_FIRST_AUDIO_S = 0.1  # a phone that sends silence sends its first packet within 20 ms
 _END_TIMEOUT_S = 5.0  # a media server ends a call within milliseconds
 
 
@@ -33,7 +37,7 @@ _END_TIMEOUT_S = 5.0  # a media server ends a call within milliseconds
 class AudioSocketCallSettings:
     """Settings of the gateway's AudioSocket calls."""
 
-    sample_rate: int  # Hz of the audio sent, 8000 or 24000
+    sample_rate: int | None  # Hz of the audio sent, 8000 or 24000; None: as the caller's program sends
     first_message_s: float  # from the connection to the call's id
     stalled_s: float  # without reading, or for the rest of an incomplete message
     lead_s: float  # speech rendered ahead of the listener
@@ -52,14 +56,17 @@ class AudioSocketCallServer:
         services: CallServices,
         agent: Agent,
         policy: AudioSocketCallSettings,
+        expected: ExpectedCalls | None = None,
     ) -> None:
         self._media = media
+        self._expected = expected or ExpectedCalls()
         self._services = services
         self.agent = agent
         self._policy = policy
         self._legs: LegGroup[PhoneLeg] = LegGroup()
         timeouts = AudioSocketTimeouts(policy.first_message_s, policy.stalled_s)
-        self._server = AudioSocketServer(self, timeouts=timeouts)
+        awaits_audio_s = _FIRST_AUDIO_S if policy.sample_rate is None else 0.0
+        self._server = AudioSocketServer(self, timeouts=timeouts, awaits_audio_s=awaits_audio_s)
 
     @property
     def registry(self) -> CallRegistry:
@@ -93,13 +100,17 @@ class AudioSocketCallServer:
 
     def open(self, call: PendingCall, call_id: UUID, sock: socket.socket, received: bytes) -> None:
         """Open the call of an identified connection; a media server serves it."""
-        leg = PhoneLeg(call.peer, self._legs, self._services, self._policy)
-        policy = self._policy
-        options = PhoneCallOptions(policy.sample_rate, policy.stalled_s, silent_s=policy.silent_s)
+        policy, expected = self._policy, self._expected.take(call_id)
+        if expected is None and self._expected.required:
+            raise AudioSocketProtocolError(f"no call {call_id} is expected")
+        caller = UNKNOWN_CALLER if expected is None else expected.caller
+        leg = PhoneLeg(call.peer, caller, self._legs, self._services, policy)
+        sample_rate = policy.sample_rate or _rate_for(call.caller_sample_rate)
+        options = PhoneCallOptions(sample_rate, policy.stalled_s, silent_s=policy.silent_s)
         media = self._media.open_phone_call(call_id, sock, received, leg, options)
         self.registry.replace(call, leg)
         self._legs.add(leg)
-        leg.open(str(call_id), media, self.agent)
+        leg.open(str(call_id), media, expected.agent if expected and expected.agent else self.agent)
 
     def on_ended(self, call: PendingCall, reason: str) -> None:
         """Remove a connection that ended before its call id."""
@@ -120,13 +131,23 @@ class PhoneLeg:
     def __init__(
         self,
         peer: str,
+        caller: Caller,
         group: "LegGroup[PhoneLeg]",
         services: CallServices,
         policy: AudioSocketCallSettings,
     ) -> None:
         self._group = group
         settings = CallSettings(policy.lead_s, policy.speech, policy.caller_speech_action)
-        self._leg_call = LegCall(self, group, services, settings, kind="audiosocket", peer=peer)
+        self._leg_call = LegCall(
+            self,
+            group,
+            services,
+            settings,
+            kind="audiosocket",
+            peer=peer,
+            caller=caller,
+            transfer=lambda number: self.end(f"transferred to {number}"),  # by the dial plan
+        )
         self._media: RemoteMedia
         self._call_id = ""
 
@@ -159,6 +180,11 @@ class PhoneLeg:
     def fail(self, error: Exception) -> None:
         """Log a fault of the server and end the call."""
         self._leg_call.fail(error)
+
+
+def _rate_for(caller_sample_rate: int | None) -> int:
+    """Return the rate to send: Asterisk converts 24 kHz to the rate of its channel, whatever that is."""
+    return 24_000 if caller_sample_rate is not None and caller_sample_rate > 8_000 else 8_000
 
 
 async def _serve(call: Call, agent: Agent) -> None:

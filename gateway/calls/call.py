@@ -3,7 +3,6 @@
 A call knows no protocol. Its media, here or in another process, play the speech and report what was heard
 and what the caller does; its leg reports the end of the connection. Chunks are taken from the engine's stream
 only while less than ``lead_s`` of speech is unplayed: little is rendered in vain when the caller interrupts.
-The engine is given each caller's playout deadline.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import AudioChunk
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from .call_options import CallerSpeechAction, CallSpeechOptions
+from .caller import UNKNOWN_CALLER, Caller
 from .events import (
     CallerAudio,
     CallerSilent,
@@ -34,8 +34,9 @@ from .events import (
     TextWritten,
 )
 from .playout_pressure import PlayoutPressure
+from .results import CallNotTransferable, CallResult
 from .text_feed import TextDelta, TextFeed
-from .utterance_tracker import UtteranceOutcome, UtteranceTracker
+from .utterance_tracker import Turn, UtteranceOutcome, UtteranceTracker
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
@@ -51,14 +52,6 @@ _DEFAULT_SPEECH = CallSpeechOptions()
 _NOTHING_DISCARDED = SpeechDiscarded(None, 0.0, "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Turn:
-    """One utterance while it is written, from ``Call.begin_turn`` on."""
-
-    number: int  # in the call, from 0
-    discarded: asyncio.Event  # set by the first barge-in after it began, and by the end of the call
-
-
 class Call:
     """One leg on which the engine speaks. All methods belong to the event loop's thread.
 
@@ -67,6 +60,7 @@ class Call:
     Args:
         media: plays the speech; the call becomes its listener.
         close: takes a reason and ends the connection; must not block.
+        transfer: transfers the caller to a number; must not block. None: this is not possible.
         speech: used for utterances that bring no options of their own.
         lead_s: seconds of speech kept ready in the playout.
         pressure: takes the faults that the caller hears.
@@ -79,6 +73,8 @@ class Call:
         engine: "Engine",
         media: CallMedia,
         close: Callable[[str], None],
+        transfer: Callable[[str], None] | None = None,
+        caller: Caller = UNKNOWN_CALLER,
         speech: CallSpeechOptions = _DEFAULT_SPEECH,
         lead_s: float = 0.6,
         pressure: PlayoutPressure | None = None,
@@ -86,6 +82,8 @@ class Call:
     ) -> None:
         self._pressure = pressure
         self.call_id = call_id
+        self.caller = caller
+        self.result = CallResult()  # of the programs on the call
         self.discarded_ms = 0.0
         self.media = media
         self.events = CallEvents(on_listeners_changed=self._set_caller_audio)
@@ -94,6 +92,7 @@ class Call:
         self._engine = engine
         self._metrics = engine.metrics
         self._close = close
+        self._transfer = transfer
         self._speech = speech
         self._lead_s = lead_s
         self._now = now
@@ -222,6 +221,13 @@ class Call:
     def hang_up(self, reason: str = "hung up here") -> None:
         """End the connection at once."""
         self._close(reason)
+
+    def transfer(self, number: str) -> None:
+        """Transfer the caller and end the call; raises CallNotTransferable."""
+        if self._transfer is None:
+            raise CallNotTransferable("a call of this kind cannot be transferred")
+        self.result = replace(self.result, transfer_to=number)
+        self._transfer(number)
 
     def on_closed(self) -> None:
         """End everything of the call: its leg is gone."""

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ...adapters.media.call_media import CallMedia
 from .call import Call
 from .call_options import CallerSpeechAction, CallSpeechOptions
+from .caller import UNKNOWN_CALLER, Caller
 from .registry import ActiveCall, CallLeg, CallRegistry
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
 
 logger = logging.getLogger(__name__)
+
 
 AnyLeg = TypeVar("AnyLeg", bound=CallLeg)
 
@@ -96,6 +98,8 @@ class LegCall:
     Args:
         kind: of the leg, as ``ActiveCall.kind``.
         peer: network address of the caller.
+        caller: who is calling.
+        transfer: transfers the caller to a number; None: a call of this kind cannot be transferred.
     """
 
     def __init__(
@@ -107,6 +111,8 @@ class LegCall:
         *,
         kind: str,
         peer: str,
+        caller: Caller = UNKNOWN_CALLER,
+        transfer: Callable[[str], None] | None = None,
     ) -> None:
         self.call: Call | None = None  # from ``open`` on
         self.is_over = False
@@ -116,6 +122,8 @@ class LegCall:
         self._settings = settings
         self._kind = kind
         self._peer = peer
+        self._caller = caller
+        self._transfer = transfer
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self, call_id: str, media: CallMedia) -> ActiveCall:
@@ -126,6 +134,8 @@ class LegCall:
             engine=services.engine,
             media=media,
             close=self._leg.end,
+            transfer=self._transfer,
+            caller=self._caller,
             speech=settings.speech,
             lead_s=settings.lead_s,
             pressure=services.registry.pressure,

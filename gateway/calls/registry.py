@@ -18,6 +18,7 @@ from ...tts_engine.errors import Overloaded
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
 from .playout_pressure import PlayoutPressure
+from .results import CallResult, CallResults
 
 if TYPE_CHECKING:
     from ...tts_engine.engine import Engine
@@ -68,6 +69,7 @@ class CallRegistry:
         self._max_calls = max_calls
         self._calls_by_leg: dict[CallLeg, ActiveCall | None] = {}  # None: admitted, not opened
         self.pressure = PlayoutPressure()
+        self._results = CallResults()
         self._draining = False
         self._changed = asyncio.Event()
 
@@ -124,6 +126,7 @@ class CallRegistry:
         self._changed.set()
         if active_call is not None:
             active_call.call.on_closed()
+            self._results.add(active_call.call.call_id, active_call.call.result)
             self._engine.metrics.active_calls.dec()
             _log_numbers(active_call, reason)
 
@@ -158,6 +161,11 @@ class CallRegistry:
         if active_call is None:
             raise CallUnknown(f"no call {call_id!r} is up")
         return active_call
+
+    def result(self, call_id: str) -> CallResult:
+        """Return the result of a call, up or ended within the last minutes; raises CallUnknown."""
+        result = self._results.get(call_id)
+        return self.get(call_id).call.result if result is None else result
 
     async def next_unattached(self) -> ActiveCall:
         """Return the oldest call without a program; wait until there is one."""

@@ -4,6 +4,7 @@ The media report positions, the text feed has the text; the tracker joins the tw
 0: each that had any audio.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,14 @@ from typing import Protocol
 
 from ...adapters.playback.heard_words import DiscardResult, HeardWord
 from .events import CallEvents, SpeechDiscarded, SpeechFinished, SpeechStarted, WordHeard
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """One utterance while it is written, from ``Call.begin_turn`` on."""
+
+    number: int  # in the call, from 0
+    discarded: asyncio.Event  # set by the first barge-in after it began, and by the end of the call
 
 
 class UtteranceOutcome(Enum):

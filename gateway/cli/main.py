@@ -86,7 +86,7 @@ _BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
 @click.option("--without-keys", is_flag=True, default=None, help="Serve without keys beyond loopback.")
 def serve(config_file: Path | None, **flags: object) -> None:
     """Answer phones, browsers and programs until SIGTERM or Control-C."""
-    from ..settings import load_settings
+    from ..settings_loader import load_settings
 
     settings = load_settings(config_file, flags)
     _configure_logging(settings.log_level, settings.log_file)

@@ -36,7 +36,7 @@ from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cli.received_audio import audible_span
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import load_settings
+from vivavoce.gateway.settings_loader import load_settings
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer

@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from vivavoce.adapters.ice_settings import IceServer, MediaPorts
-from vivavoce.gateway.settings import Settings, SettingsError, load_settings
+from vivavoce.gateway.settings import Settings
+from vivavoce.gateway.settings_loader import SettingsError, load_settings
 from vivavoce.tts_engine.reading.reading_style import ReadingStyle
 
 

@@ -25,6 +25,7 @@ from ..events import (
 )
 from ..registry import ActiveCall
 from ..text_feed import TextCommand
+from .descriptions import basic_message, describe_call, describe_error, describe_event, describe_voices
 from .messages import (
     AskMessage,
     AudioFormatMessage,
@@ -33,15 +34,12 @@ from .messages import (
     CallStartedMessage,
     ClientMessage,
     CommandMessage,
+    HangUpMessage,
     KeyMessage,
     ServerMessage,
     SpeechMessage,
     TextMessage,
-    basic_message,
-    describe_call,
-    describe_error,
-    describe_event,
-    describe_voices,
+    TransferMessage,
 )
 from .utterance_queue import UtteranceQueue
 
@@ -139,6 +137,12 @@ class CallAttachment:
                 self._utterances.push(text)
             case CommandMessage():
                 self._execute_command(message)
+            case HangUpMessage(result=result):
+                self._call.result = replace(self._call.result, value=result)
+                self._call.hang_up(self._options.hang_up_reason)
+            case TransferMessage(to=number, result=result):
+                self._call.result = replace(self._call.result, value=result)
+                self._call.transfer(number)
             case SpeechMessage(voice=voice, speed=speed):
                 voice = self._voices.resolve(voice)
                 self._utterances.speech = replace(self._utterances.speech, voice=voice, speed=speed)
@@ -159,8 +163,6 @@ class CallAttachment:
                 self._utterances.end()
             case "discard":
                 self._discard()
-            case "hang_up":
-                self._call.hang_up(self._options.hang_up_reason)
             case _:
                 assert_never(message.type)
 

@@ -1,6 +1,6 @@
 """Messages between a call and its attached peers: programs on a WebSocket, pages on a data channel.
 
-    client -> server   text | flush | end | discard | hang_up | speech | on_speech | ask | dtmf
+    client -> server   text | flush | end | discard | hang_up | transfer | speech | on_speech | ask | dtmf
     server -> client   started | audio | speech_started | word | speech_finished | discarded |
                        caller_speaking | caller_silent | dtmf | error | hung_up
                        with all events: utterance | stats, and more fields of speech_started
@@ -8,28 +8,12 @@
 Each is a JSON object with a ``type``. Pure: text in, values out.
 """
 
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ....tts_engine.errors import Overloaded, VivavoceError
-from ...access.errors import RateLimited
-from ...voice_registry import KeyVoices
+from ....tts_engine.errors import VivavoceError
 from ..call_options import CallerSpeechAction
-from ..events import (
-    CallerSilent,
-    CallerSpeaking,
-    CallStateEvent,
-    HungUp,
-    KeyPressed,
-    PlayoutReport,
-    SpeechDiscarded,
-    SpeechFinished,
-    SpeechStarted,
-    TextWritten,
-    WordHeard,
-)
-from ..registry import ActiveCall
 from ..utterance_tracker import UtteranceOutcome
 
 MAX_TEXT_CHARACTERS = 64 * 1024  # in one message
@@ -45,6 +29,13 @@ class CallMessage(BaseModel):
         """Return the JSON object; optional fields that were not given are left out."""
         return self.model_dump(mode="json", exclude_unset=True)
 
+
+ResultText = Annotated[
+    str, Field(max_length=1000, description="Result of the call, for the telephone system to read.")
+]
+TransferTarget = Annotated[
+    str, Field(pattern=r"^[\w.+*#@:;=-]{1,200}$", description="Number, extension or SIP URI.")
+]
 
 # Client to server
 
@@ -68,16 +59,30 @@ class CommandMessage(CallMessage):
     """A message without other fields."""
 
     type: Annotated[
-        Literal["flush", "end", "discard", "hang_up"],
+        Literal["flush", "end", "discard"],
         Field(
             description=(
                 "flush: speak the text so far without waiting for the end of a sentence. "
                 "end: the current utterance is complete. "
-                "discard: stop speaking and drop every utterance that waits; answered with `discarded`. "
-                "hang_up: end the call."
+                "discard: stop speaking and drop every utterance that waits; answered with `discarded`."
             )
         ),
     ]
+
+
+class HangUpMessage(CallMessage):
+    """Ends the call."""
+
+    type: Literal["hang_up"]
+    result: ResultText = ""
+
+
+class TransferMessage(CallMessage):
+    """Ends the call and transfers the caller."""
+
+    type: Literal["transfer"]
+    to: TransferTarget
+    result: ResultText = ""
 
 
 class SpeechMessage(CallMessage):
@@ -113,7 +118,14 @@ class KeyMessage(CallMessage):
 
 
 ClientMessage = (
-    TextMessage | CommandMessage | SpeechMessage | CallerSpeechActionMessage | AskMessage | KeyMessage
+    TextMessage
+    | CommandMessage
+    | HangUpMessage
+    | TransferMessage
+    | SpeechMessage
+    | CallerSpeechActionMessage
+    | AskMessage
+    | KeyMessage
 )
 CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(
     Annotated[ClientMessage, Field(discriminator="type")]
@@ -131,12 +143,22 @@ class VoiceDescription(CallMessage):
     description: str
 
 
+class CallerDescription(CallMessage):
+    """The caller, as far as the way in tells; unknown fields are empty."""
+
+    number: str
+    name: str
+    called: Annotated[str, Field(description="Number or extension that was called.")]
+    variables: dict[str, str]
+
+
 class CallDescription(CallMessage):
     """A call that is up."""
 
     call: Annotated[str, Field(description="Id of the call.")]
     kind: Annotated[str, Field(description="How the call came in: audiosocket or webrtc.")]
     peer: Annotated[str, Field(description="Network address of the caller.")]
+    caller: CallerDescription
     opened_at: Annotated[float, Field(description="Unix seconds.")]
     held: Annotated[bool, Field(description="Whether a program is attached to the call.")]
     sample_rate: Annotated[int, Field(description="Hz, of the speech sent; the caller's is in `audio`.")]
@@ -302,98 +324,3 @@ def describe_validation_error(error: ValidationError, subject: str) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     return f"{field or subject}: {first['msg']}"
-
-
-def describe_error(error: VivavoceError) -> CallErrorMessage:
-    """Return the message for an error, with the time to wait if the error has one."""
-    if isinstance(error, RateLimited | Overloaded):
-        retry_after_s = round(error.retry_after_s, 1)
-        return CallErrorMessage(type="error", message=str(error), retry_after_s=retry_after_s)
-    return CallErrorMessage(type="error", message=str(error))
-
-
-def describe_voices(voices: KeyVoices) -> list[VoiceDescription]:
-    """Return the voices that a key may name."""
-    return [
-        VoiceDescription(id=voice.id, name=voice.name, language=voice.language, description=voice.description)
-        for voice in voices.usable_voices()
-    ]
-
-
-def describe_call(active_call: ActiveCall) -> CallDescription:
-    """Return the description of a call."""
-    return CallDescription(
-        call=active_call.call.call_id,
-        kind=active_call.kind,
-        peer=active_call.peer,
-        opened_at=round(active_call.opened_at, 3),
-        held=active_call.attached,
-        sample_rate=active_call.call.sample_rate,
-    )
-
-
-def describe_event(event: CallStateEvent) -> ServerMessage:
-    """Return the message for an event, with every field."""
-    match event:
-        case TextWritten(turn, text):
-            return UtteranceTextMessage(type="utterance", turn=turn, text=text)
-        case SpeechStarted() | WordHeard() | SpeechFinished() | SpeechDiscarded():
-            return _describe_speech(event)
-        case CallerSpeaking():
-            return CallerSpeakingMessage(type="caller_speaking")
-        case CallerSilent():
-            return CallerSilentMessage(type="caller_silent")
-        case KeyPressed(digit):
-            return KeyPressedMessage(type="dtmf", digit=digit)
-        case PlayoutReport(lead_ms, packets, late_packets, skipped_packets, underruns):
-            return CallStatsMessage(
-                type="stats",
-                lead_ms=lead_ms,
-                packets=packets,
-                late_packets=late_packets,
-                skipped_packets=skipped_packets,
-                underruns=underruns,
-            )
-        case HungUp():
-            return HungUpMessage(type="hung_up")
-        case _:
-            assert_never(event)
-
-
-def _describe_speech(event: SpeechStarted | WordHeard | SpeechFinished | SpeechDiscarded) -> ServerMessage:
-    match event:
-        case SpeechStarted(utterance, turn, after_text_ms):
-            return SpeechStartedMessage(
-                type="speech_started", utterance=utterance, turn=turn, after_text_ms=round(after_text_ms, 1)
-            )
-        case WordHeard(utterance, word):
-            return WordMessage(
-                type="word",
-                utterance=utterance,
-                text=word.text,
-                text_start=word.text_start,
-                text_stop=word.text_stop,
-                start_s=round(word.start_s, 4),
-                stop_s=round(word.stop_s, 4),
-            )
-        case SpeechFinished(utterance, outcome):
-            return SpeechFinishedMessage(
-                type="speech_finished", utterance=utterance, outcome=UtteranceOutcome(outcome)
-            )
-        case SpeechDiscarded(utterance, cut_ms, heard):
-            return DiscardedMessage(
-                type="discarded", utterance=utterance, cut_ms=round(cut_ms, 1), heard=heard
-            )
-        case _:
-            assert_never(event)
-
-
-def basic_message(message: ServerMessage) -> ServerMessage | None:
-    """Return the message as a peer without all events gets it; None if it does not."""
-    match message:
-        case UtteranceTextMessage() | CallStatsMessage():
-            return None
-        case SpeechStartedMessage(utterance=utterance):
-            return SpeechStartedMessage(type="speech_started", utterance=utterance)
-        case _:
-            return message

@@ -1,13 +1,22 @@
 """OpenAPI descriptions of the calls API, and the models of its answers."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from ...web.openapi.operations import WebSocketOperation, json_response, links, operation
+from ...web.openapi.operations import WebSocketOperation, json_body, json_response, links, operation
 from ...web.responses import native_errors
 from ..utterance_tracker import UtteranceOutcome
-from .messages import CallDescription, ClientMessage, ServerMessage
+from .announcement import FORM, CallAnnouncement
+from .messages import CallDescription, ClientMessage, ResultText, ServerMessage, TransferTarget
+
+
+def _announcement_body() -> dict[str, Any]:
+    body = json_body(CallAnnouncement)
+    content = body["requestBody"]["content"]
+    content[FORM] = content["application/json"]
+    return body
+
 
 _NO_CALL: Final = {404: "No such call is up."}
 
@@ -23,6 +32,36 @@ class HungUpCall(BaseModel):
 
     call: str
     status: Annotated[str, Field(json_schema_extra={"const": "hung up"})]
+
+
+class TransferOrder(BaseModel):
+    """Where to transfer a caller."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    to: TransferTarget
+    result: ResultText = ""
+
+
+class TransferredCall(BaseModel):
+    """A call whose caller is being transferred."""
+
+    call: str
+    status: Annotated[str, Field(json_schema_extra={"const": "transferred"})]
+
+
+class ResultOfCall(BaseModel):
+    """What a program decided on a call; empty if it decided nothing."""
+
+    call: str
+    value: str
+    transfer_to: str
+
+
+class ExpectedCallId(BaseModel):
+    """The id under which the call is expected."""
+
+    call: str
 
 
 class DiscardedSpeech(BaseModel):
@@ -52,6 +91,25 @@ GET_CALL: Final = operation(
     "getCall", "Look a call up.", json_response(CallDescription), native_errors(_NO_CALL)
 )
 HANG_UP: Final = operation("hangUp", "Hang up.", json_response(HungUpCall), native_errors(_NO_CALL))
+TRANSFER: Final = operation(
+    "transfer",
+    "Hang up, and transfer the caller.",
+    json_response(TransferredCall),
+    native_errors({400: "A call of this kind cannot be transferred."}, _NO_CALL),
+)
+GET_RESULT: Final = operation(
+    "getResult",
+    "Look up what a program decided on a call, up to 10 minutes after its end; with `field`, as plain text.",
+    json_response(ResultOfCall),
+    native_errors({404: "No such call is up or has ended lately."}),
+)
+EXPECT_CALL: Final = operation(
+    "expectCall",
+    "Announce a call before it comes in. A form is answered with the id as plain text.",
+    json_response(ExpectedCallId),
+    native_errors({400: "The body is wrong, or no such agent is configured."}),
+    body=_announcement_body(),
+)
 DISCARD: Final = operation(
     "discard", "Interrupt the speech.", json_response(DiscardedSpeech), native_errors(_NO_CALL)
 )

@@ -14,7 +14,8 @@ from ...voice_registry import VoiceRegistry
 from ..call_options import CallSpeechOptions
 from ..registry import CallAlreadyAttached, CallRegistry, CallUnknown
 from .attachment import AttachmentOptions, CallAttachment
-from .messages import BadCallMessage, ClientMessage, ServerMessage, describe_error, parse_client_message
+from .descriptions import describe_error
+from .messages import BadCallMessage, ClientMessage, ServerMessage, parse_client_message
 from .utterance_queue import MAX_WAITING_CHARACTERS
 
 logger = logging.getLogger(__name__)

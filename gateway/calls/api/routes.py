@@ -4,7 +4,10 @@
     GET    /v1/calls/{id}
     POST   /v1/calls/{id}/speech         speak the request's body, text/plain, as it arrives
     POST   /v1/calls/{id}/discard        barge-in: how much was cut, what had been heard
-    DELETE /v1/calls/{id}                hang up
+    DELETE /v1/calls/{id}                hang up; ?result= is kept for the telephone system
+    POST   /v1/calls/{id}/transfer       hang up, and transfer the caller
+    GET    /v1/calls/{id}/result         what a program decided on a call that is over
+    POST   /v1/calls/expected            announce a call, with its caller, before it comes in
     WS     /v1/calls/{id}/socket         attach to the call; id "next" waits for one without a program
                                          ?audio=in also sends the caller's audio, as binary messages
                                          of s16le mono, at the rate in the `audio` message before them
@@ -18,6 +21,7 @@ program did not send, text of the interrupted utterance is refused up to the nex
 import codecs
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, WebSocket
@@ -33,24 +37,30 @@ from ...web.responses import ErrorBody
 from ...web.unmatched import ErrorFormat
 from ...web.websocket import close_socket
 from ..call_options import CallSpeechOptions
+from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry
 from ..utterance_tracker import UtteranceOutcome
 from . import operations
-from .messages import describe_call
+from .descriptions import describe_call
+from .dial_plan_routes import add_dial_plan_routes
 from .program_socket import HANG_UP_REASON, ProgramOptions, ProgramSocket
 
 # Other paths below /v1 are OpenAI's.
 ERROR_FORMAT = ErrorFormat("/v1/calls", lambda status, message: ErrorBody(error=message))
 
 
-def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegistry) -> APIRouter:
+def routes(
+    registry: CallRegistry, expected: ExpectedCalls, speech: CallSpeechOptions, voices: VoiceRegistry
+) -> APIRouter:
     """Return the routes, to be mounted behind access control.
 
     Args:
+        expected: takes the announcements of calls.
         speech: how calls are spoken on until a client sends ``speech``.
         voices: that clients may name.
     """
     router = APIRouter(prefix="/v1/calls")
+    add_dial_plan_routes(router, registry, expected)
 
     @router.get("", **operations.LIST_CALLS)
     async def list_calls() -> JSONResponse:
@@ -61,8 +71,10 @@ def routes(registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegis
         return JSONResponse(describe_call(registry.get(call_id)).fields())
 
     @router.delete("/{call_id}", **operations.HANG_UP)
-    async def hang_up(call_id: str) -> JSONResponse:
-        registry.get(call_id).call.hang_up(HANG_UP_REASON)
+    async def hang_up(call_id: str, result: Annotated[str, Query(max_length=1000)] = "") -> JSONResponse:
+        call = registry.get(call_id).call
+        call.result = replace(call.result, value=result)
+        call.hang_up(HANG_UP_REASON)
         return JSONResponse({"call": call_id, "status": "hung up"})
 
     @router.post("/{call_id}/discard", **operations.DISCARD)

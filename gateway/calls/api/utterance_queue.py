@@ -11,11 +11,11 @@ from contextlib import aclosing
 from typing import Any
 
 from ....tts_engine.errors import UnreadableText, VivavoceError
-from ..call import Call, Turn
+from ..call import Call
 from ..call_options import CallSpeechOptions
 from ..events import SpeechDiscarded
 from ..text_feed import CharacterQuota, TextBuffer, TextDelta, waiting_characters_of
-from ..utterance_tracker import UtteranceOutcome
+from ..utterance_tracker import Turn, UtteranceOutcome
 from .messages import BadCallMessage
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ def all_mounts(access: AccessControl) -> list[Mount]:
     engine: Any = NoEngine()
     return [
         *SpeechApis(engine, access, nothing, UrlGuard(), OpenAIPolicy()).mounts(),
-        Mount(routes.routes(nothing, nothing, nothing), Scope.CALLS),
+        Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS),
         Mount(browser_routes(nothing), Scope.CALLS),
     ]
 

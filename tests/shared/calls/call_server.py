@@ -31,8 +31,10 @@ from vivavoce.tts_engine.engine import Engine
 class Phone:
     """A caller over AudioSocket; keeps the audio it receives."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.call_id = str(uuid.uuid4())
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call_id: str | None = None
+    ) -> None:
+        self.call_id = call_id or str(uuid.uuid4())
         self.heard = bytearray()
         self.hung_up = asyncio.Event()
         self._writer = writer
@@ -74,9 +76,14 @@ class CallServer:
         host, port = gateway.addresses.http
         self.base = f"{host}:{port}/v1/calls"
 
-    async def phone(self) -> Phone:
-        phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket))
+    async def dial(self, call_id: str | None = None) -> Phone:
+        """Call, and do not wait for the call."""
+        phone = Phone(*await asyncio.open_connection(*self.gateway.addresses.audiosocket), call_id)
         self.phones.append(phone)
+        return phone
+
+    async def phone(self, call_id: str | None = None) -> Phone:
+        phone = await self.dial(call_id)
         while phone.call_id not in [
             active_call.call.call_id for active_call in self.gateway.audiosocket_server.registry
         ]:

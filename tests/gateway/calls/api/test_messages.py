@@ -4,12 +4,11 @@ import json
 
 import pytest
 
+from vivavoce.gateway.calls.api.descriptions import basic_message, describe_event
 from vivavoce.gateway.calls.api.messages import (
     MAX_TEXT_CHARACTERS,
     SERVER_MESSAGE,
     BadCallMessage,
-    basic_message,
-    describe_event,
     parse_client_message,
 )
 from vivavoce.gateway.calls.events import (

@@ -9,11 +9,10 @@ import pytest
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.calls.api.messages import BadCallMessage
 from vivavoce.gateway.calls.api.utterance_queue import MAX_WAITING_CHARACTERS, UtteranceQueue
-from vivavoce.gateway.calls.call import Turn
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.events import SpeechDiscarded
 from vivavoce.gateway.calls.text_feed import TextCommand, TextDelta
-from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
+from vivavoce.gateway.calls.utterance_tracker import Turn, UtteranceOutcome
 from vivavoce.tts_engine.errors import VivavoceError
 
 

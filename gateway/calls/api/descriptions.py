@@ -1,0 +1,138 @@
+"""Calls, voices, events and errors as messages to the peers of a call."""
+
+from typing import assert_never
+
+from ....tts_engine.errors import Overloaded, VivavoceError
+from ...access.errors import RateLimited
+from ...voice_registry import KeyVoices
+from ..events import (
+    CallerSilent,
+    CallerSpeaking,
+    CallStateEvent,
+    HungUp,
+    KeyPressed,
+    PlayoutReport,
+    SpeechDiscarded,
+    SpeechFinished,
+    SpeechStarted,
+    TextWritten,
+    WordHeard,
+)
+from ..registry import ActiveCall
+from ..utterance_tracker import UtteranceOutcome
+from .messages import (
+    CallDescription,
+    CallerDescription,
+    CallErrorMessage,
+    CallerSilentMessage,
+    CallerSpeakingMessage,
+    CallStatsMessage,
+    DiscardedMessage,
+    HungUpMessage,
+    KeyPressedMessage,
+    ServerMessage,
+    SpeechFinishedMessage,
+    SpeechStartedMessage,
+    UtteranceTextMessage,
+    VoiceDescription,
+    WordMessage,
+)
+
+
+def describe_error(error: VivavoceError) -> CallErrorMessage:
+    """Return the message for an error, with the time to wait if the error has one."""
+    if isinstance(error, RateLimited | Overloaded):
+        retry_after_s = round(error.retry_after_s, 1)
+        return CallErrorMessage(type="error", message=str(error), retry_after_s=retry_after_s)
+    return CallErrorMessage(type="error", message=str(error))
+
+
+def describe_voices(voices: KeyVoices) -> list[VoiceDescription]:
+    """Return the voices that a key may name."""
+    return [
+        VoiceDescription(id=voice.id, name=voice.name, language=voice.language, description=voice.description)
+        for voice in voices.usable_voices()
+    ]
+
+
+def describe_call(active_call: ActiveCall) -> CallDescription:
+    """Return the description of a call."""
+    caller = active_call.call.caller
+    return CallDescription(
+        call=active_call.call.call_id,
+        kind=active_call.kind,
+        peer=active_call.peer,
+        caller=CallerDescription(
+            number=caller.number, name=caller.name, called=caller.called, variables=dict(caller.variables)
+        ),
+        opened_at=round(active_call.opened_at, 3),
+        held=active_call.attached,
+        sample_rate=active_call.call.sample_rate,
+    )
+
+
+def describe_event(event: CallStateEvent) -> ServerMessage:
+    """Return the message for an event, with every field."""
+    match event:
+        case TextWritten(turn, text):
+            return UtteranceTextMessage(type="utterance", turn=turn, text=text)
+        case SpeechStarted() | WordHeard() | SpeechFinished() | SpeechDiscarded():
+            return _describe_speech(event)
+        case CallerSpeaking():
+            return CallerSpeakingMessage(type="caller_speaking")
+        case CallerSilent():
+            return CallerSilentMessage(type="caller_silent")
+        case KeyPressed(digit):
+            return KeyPressedMessage(type="dtmf", digit=digit)
+        case PlayoutReport(lead_ms, packets, late_packets, skipped_packets, underruns):
+            return CallStatsMessage(
+                type="stats",
+                lead_ms=lead_ms,
+                packets=packets,
+                late_packets=late_packets,
+                skipped_packets=skipped_packets,
+                underruns=underruns,
+            )
+        case HungUp():
+            return HungUpMessage(type="hung_up")
+        case _:
+            assert_never(event)
+
+
+def _describe_speech(event: SpeechStarted | WordHeard | SpeechFinished | SpeechDiscarded) -> ServerMessage:
+    match event:
+        case SpeechStarted(utterance, turn, after_text_ms):
+            return SpeechStartedMessage(
+                type="speech_started", utterance=utterance, turn=turn, after_text_ms=round(after_text_ms, 1)
+            )
+        case WordHeard(utterance, word):
+            return WordMessage(
+                type="word",
+                utterance=utterance,
+                text=word.text,
+                text_start=word.text_start,
+                text_stop=word.text_stop,
+                start_s=round(word.start_s, 4),
+                stop_s=round(word.stop_s, 4),
+            )
+        case SpeechFinished(utterance, outcome):
+            return SpeechFinishedMessage(
+                type="speech_finished", utterance=utterance, outcome=UtteranceOutcome(outcome)
+            )
+        case SpeechDiscarded(utterance, cut_ms, heard):
+            return DiscardedMessage(
+                type="discarded", utterance=utterance, cut_ms=round(cut_ms, 1), heard=heard
+            )
+        case _:
+            assert_never(event)
+
+
+def basic_message(message: ServerMessage) -> ServerMessage | None:
+    """Return the message as a peer without all events gets it; None if it does not."""
+    match message:
+        case UtteranceTextMessage() | CallStatsMessage():
+            return None
+        case SpeechStartedMessage(utterance=utterance):
+            return SpeechStartedMessage(type="speech_started", utterance=utterance)
+        case _:
+            return message

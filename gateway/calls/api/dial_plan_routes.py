@@ -1,0 +1,47 @@
+"""The part of the calls API that telephone systems use: announce a call, transfer it, and read its result."""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from ..expected_calls import ExpectedCalls
+from ..registry import CallRegistry, CallUnknown
+from . import operations
+from .announcement import is_form, read_announcement
+
+
+def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: ExpectedCalls) -> None:
+    """Add the routes to the router of the calls API."""
+
+    @router.post("/expected", **operations.EXPECT_CALL)
+    async def expect_call(request: Request) -> Response:
+        announced = await read_announcement(request)
+        call_id = expected.announce(
+            announced.caller, call_id=announced.call, agent=announced.agent, expires_s=announced.expires_s
+        )
+        if is_form(request):  # for the dial plan, which assigns the answer to a variable
+            return PlainTextResponse(str(call_id))
+        return JSONResponse({"call": str(call_id)})
+
+    @router.post("/{call_id}/transfer", **operations.TRANSFER)
+    async def transfer(call_id: str, order: operations.TransferOrder) -> JSONResponse:
+        call = registry.get(call_id).call
+        call.result = replace(call.result, value=order.result)
+        call.transfer(order.to)
+        return JSONResponse({"call": call_id, "status": "transferred"})
+
+    @router.get("/{call_id}/result", **operations.GET_RESULT)
+    async def get_result(
+        call_id: str, field: Annotated[Literal["value", "transfer_to"] | None, Query()] = None
+    ) -> Response:
+        try:
+            result = registry.result(call_id)
+        except CallUnknown:
+            if field is None:
+                raise
+            return PlainTextResponse("", 404)  # the dial plan reads the body, whatever the status
+        if field is not None:
+            return PlainTextResponse(getattr(result, field))
+        return JSONResponse({"call": call_id, "value": result.value, "transfer_to": result.transfer_to})
