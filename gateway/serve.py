@@ -104,7 +104,9 @@ class Gateway:
             resources.push_async_callback(_cancel_task, trimming)
             access = _make_access_control(settings)
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
-            apis = SpeechApis(engine, access, voices, guard, _make_openai_policy(settings, voices))
+            apis = SpeechApis(
+                engine, access, voices, guard, _make_openai_policy(settings, voices), settings.exchange_folder
+            )
             resources.push_async_callback(apis.aclose)
             call_routes = calls_api.routes(calls.registry, calls.expected, _make_speech(settings), voices)
             mounts = [

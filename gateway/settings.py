@@ -126,6 +126,11 @@ class Settings(BaseSettings):
     speakers: Annotated[
         Path | None, Field(description="a folder of recordings, NAME.wav with NAME.txt, to be voices NAME")
     ] = None  # voices can also be enrolled by command or over an API
+    # None: nothing is exchanged by path, as a client could otherwise fill the disk.
+    exchange_folder: Annotated[
+        Path | None,
+        Field(description="a folder of recordings that clients name, and of speech written for them"),
+    ] = None
     voice_aliases: Annotated[
         dict[str, str] | None, Field(description='a table of names, such as {alloy = "anna"}')
     ] = None  # without an alias, OpenAI's names are the default voice

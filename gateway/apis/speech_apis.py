@@ -5,6 +5,7 @@ A new dialect is a folder beside this file, and one line in ``__init__``, ``moun
 """
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 from ...tts_engine.engine import Engine
@@ -20,6 +21,7 @@ from .cartesia.socket_api import CARTESIA_SOCKET_OPERATION, CartesiaSocketApi
 from .dashscope.audio_store import AudioStore
 from .dashscope.http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
 from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
+from .exchange_folder import ExchangeFolder
 from .native_stream.socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 from .openai.captioned_speech import CaptionedSpeechApi
 from .openai.json_endpoint import OPENAI_ERROR_FORMAT
@@ -28,7 +30,11 @@ from .openai.policy import OpenAIPolicy
 from .openai.speech_api import OpenAISpeechApi
 from .openai.voice_resolver import OpenAIVoiceResolver
 from .openai.voices_api import OpenAIVoicesApi
+from .speech_job import JobServer
 from .speech_server import SpeechServer
+from .xtts.http_api import XTTS_ERROR_FORMATS, XttsSpeechApi
+from .xtts.settings_store import XttsSettingsStore
+from .xtts.voices_api import XttsVoicesApi
 
 # In the OpenAPI document. The calls API mounts its socket itself; the document is of the whole server.
 WEBSOCKETS: Final = (
@@ -49,10 +55,12 @@ class SpeechApis:
         voices: VoiceRegistry,
         guard: UrlGuard,
         policy: OpenAIPolicy,
+        exchange_folder: Path | None = None,
     ) -> None:
         """Make the APIs.
 
         guard: fetches the recordings that clients name. policy: settings of OpenAI's API.
+        exchange_folder: of files that clients name.
         """
         self._server = server = SpeechServer(engine, access, RequestLog(engine.metrics))
         openai_voices = OpenAIVoiceResolver(voices, guard, ModelNames(policy.models))
@@ -63,6 +71,10 @@ class SpeechApis:
         self.dashscope = DashScopeSocketApi(server, voices)
         self.cartesia = CartesiaSocketApi(server, voices)
         self.cartesia_http = CartesiaHttpApi(server, voices)
+        host = JobServer(server, voices, policy.max_text_characters)
+        folder, xtts_settings = ExchangeFolder(exchange_folder), XttsSettingsStore()
+        self.xtts = XttsSpeechApi(host, folder, xtts_settings)
+        self.xtts_voices = XttsVoicesApi(host, xtts_settings)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
@@ -74,12 +86,14 @@ class SpeechApis:
             self.native_stream,
             self.dashscope,
             self.cartesia,
+            self.xtts_voices,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
             Mount(self.openai.routes(), None, [OPENAI_ERROR_FORMAT]),
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
             Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
+            Mount(self.xtts.routes(), None, XTTS_ERROR_FORMATS),
             *(Mount(api.routes(), None) for api in apis),
         ]
 
@@ -92,6 +106,7 @@ class SpeechApis:
             self.dashscope_http,
             self.cartesia,
             self.cartesia_http,
+            self.xtts,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 

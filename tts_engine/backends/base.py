@@ -44,6 +44,9 @@ class Delivery:
     top_k: int | None = None  # at least 1
     repetition_window: int | None = None  # ids looked back at; 0 switches the repetition rule off
     repetition_threshold: float | None = None  # an id with this share of the window is drawn again
+    # Speech ids of the first chunk of audio, at least 1: whole blocks of 25, at most the backend's longest
+    # chunk. More of them delay the first sound, and cost less.
+    first_hop: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,3 +46,4 @@ class VoiceConditioning:
     sampling: SamplingParameters
     speed: float  # 0.5 to 2.0; 1.0 is the voice's own pace
     source_speech_ids: tuple[int, ...] | None = None  # speech to convert to this voice; None speaks text
+    first_hop: int | None = None  # speech ids of the first chunk; None: the backend's policy

@@ -12,7 +12,7 @@ from typing import assert_never
 import numpy as np
 
 from ...models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
-from ...models.cosyvoice.config import CosyVoiceVersion
+from ...models.cosyvoice.config import BLOCK_IDS, CosyVoiceVersion
 from ...models.cosyvoice.front_end import lm_prompts
 from ...models.cosyvoice.front_end.text_tokenizer import TextTokenizer
 from ...models.cosyvoice.lm.generation import LmPrompt
@@ -110,7 +110,16 @@ class CosyVoiceFrontEnd:
             sampling=_sampling(self._sampling, request.delivery),
             speed=request.speed,
             source_speech_ids=request.source_speech_ids,
+            first_hop=self._first_hop(request.delivery.first_hop),
         )
+
+    def _first_hop(self, speech_ids: int | None) -> int | None:
+        """Round up to whole blocks, on which chunks must end. Raises BadRequest below 1."""
+        if speech_ids is None:
+            return None
+        if speech_ids < 1:
+            raise BadRequest(f"first_hop is {speech_ids}; it must be at least 1")
+        return min(-(-speech_ids // BLOCK_IDS) * BLOCK_IDS, self._policy.max_hop)
 
     def _prompt(self, profile: SpeakerProfile, delivery: Delivery) -> LmPrompt:
         recording, mode = profile.prompt, delivery.mode

@@ -68,7 +68,7 @@ class SpokenSentence:
         self.last_word: Words = ()  # the context in which the next piece is encoded
         self.word_times = WordTimeEstimator()
         self.generation, self._filter = generation_for(config, conditioning)
-        self._schedule = HopSchedule(hop=config.first_hop, max_hop=config.max_hop)
+        self._schedule = HopSchedule(hop=conditioning.first_hop or config.first_hop, max_hop=config.max_hop)
         self._collected = 0
         self._prompt_text_ids = len(conditioning.prompt.text_ids)
 

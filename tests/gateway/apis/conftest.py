@@ -23,9 +23,11 @@ from vivavoce.gateway.apis.cartesia.http_api import CARTESIA_ERROR_FORMATS, Cart
 from vivavoce.gateway.apis.cartesia.socket_api import CartesiaSocketApi
 from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.openai.model_names import ModelNames, ModelPolicy
+from vivavoce.gateway.apis.openai.policy import OpenAIPolicy
 from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
 from vivavoce.gateway.apis.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.openai.voices_api import OpenAIVoicesApi
+from vivavoce.gateway.apis.speech_apis import SpeechApis
 from vivavoce.gateway.apis.speech_server import SpeechServer
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
@@ -55,7 +57,12 @@ class CountingBackend(StandInBackend):
         self.step_s = step_s
         self.steps = 0
         self.last_step_at = 0.0
+        self.requests: list[SlotRequest] = []  # that slots were opened with
         self._count = threading.Lock()
+
+    def open_slot(self, request: SlotRequest) -> int:
+        self.requests.append(request)
+        return super().open_slot(request)
 
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         with self._count:
@@ -179,6 +186,54 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
             await server_task
 
 
+@dataclass
+class ServedSpeechApis:
+    """All speech APIs as a gateway mounts them, and a client of them."""
+
+    apis: SpeechApis
+    voices: VoiceRegistry
+    backend: CountingBackend
+    client: httpx.AsyncClient
+
+    @property
+    def address(self) -> tuple[str, int | None]:
+        return "127.0.0.1", self.client.base_url.port
+
+
+@asynccontextmanager
+async def _serve_every_api(
+    *,
+    access: AccessControl | None = None,
+    store: VoiceStore | None = None,
+    reference_hosts: tuple[str, ...] = (),
+    exchange_folder: Path | None = None,
+    **backend_options: Any,
+) -> AsyncIterator[ServedSpeechApis]:
+    options = {"pitches_hz": (440, 330), **backend_options}
+    backend = CountingBackend(**options) if store is None else CloningBackend(store=store, **options)
+    access, metrics = access or AccessControl.open_to_all(), Metrics()
+    async with Engine(backend, EngineConfig(), metrics) as engine:
+        voices = VoiceRegistry(engine.voices)
+        guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S))
+        apis = SpeechApis(engine, access, voices, guard, OpenAIPolicy(), exchange_folder)
+        app = make_app(unready=lambda: None, registry=metrics.registry, access=access, mounts=apis.mounts())
+        async with (
+            serving(app) as url,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
+        ):
+            yield ServedSpeechApis(apis, voices, backend, client)
+        await apis.aclose()
+        voices.close()
+
+
+def _run_every_api(test: Callable[[Any], Coroutine[Any, Any, None]], **options: Any) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(TIMEOUT_S), _serve_every_api(**options) as served:
+            await test(served)
+
+    asyncio.run(within())
+
+
 def _run(test: Callable[[ServedApis], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def within() -> None:
         async with asyncio.timeout(TIMEOUT_S), _serve_apis(**options) as served:
@@ -204,3 +259,9 @@ def serve_apis() -> Any:
 def run() -> Any:
     """Runs a coroutine function with ``ServedApis``, for at most 60 s; takes options of ``_serve_apis``."""
     return _run
+
+
+@pytest.fixture
+def run_every_api() -> Any:
+    """Runs a coroutine function with ``ServedSpeechApis``, for at most 60 s."""
+    return _run_every_api

@@ -125,6 +125,15 @@ def test_a_request_has_the_limits_that_it_is_validated_with() -> None:
 
 
 SPEECH_PATHS = ("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices")
+SPEECH_PATHS += (
+    "/speakers",
+    "/studio_speakers",
+    "/languages",
+    "/clone_speaker",
+    "/get_",
+    "/set_",
+    "/switch_model",
+)
 
 
 def test_a_missing_key_and_a_missing_scope_are_refused_as_documented(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""XTTS servers' APIs: xtts-streaming-server, xtts-api-server, and a server that writes files."""
