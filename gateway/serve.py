@@ -20,6 +20,7 @@ from ..adapters.media.media_servers import MediaServers
 from ..adapters.media.paced_media import SpeechDetector
 from ..tts_engine.backends.process import ProcessPolicy
 from ..tts_engine.engine import Engine, EngineConfig
+from ..tts_engine.errors import MissingExtra
 from ..tts_engine.scheduler import SchedulerPolicy
 from .access.access_control import AccessControl
 from .access.keys import KeysFile, Scope
@@ -108,6 +109,8 @@ class Gateway:
                 engine, access, voices, guard, _make_openai_policy(settings, voices), settings.exchange_folder
             )
             resources.push_async_callback(apis.aclose)
+            if settings.grpc_port is not None:
+                await _start_grpc(settings.host, settings.grpc_port, apis)
             call_routes = calls_api.routes(calls.registry, calls.expected, _make_speech(settings), voices)
             mounts = [
                 *apis.mounts(),
@@ -226,6 +229,18 @@ async def _start_http(http: HttpServer, resources: AsyncExitStack) -> "asyncio.T
     resources.push_async_callback(_close_http, http, http_task)
     await http.wait_started(http_task)
     return http_task
+
+
+async def _start_grpc(host: str, port: int, apis: SpeechApis) -> None:
+    """Serve gRPC until the APIs are closed; raise MissingExtra or AddressUnavailable."""
+    try:
+        from .apis.cosyvoice_server.grpc_server import CosyVoiceGrpcServer
+    except ImportError:
+        raise MissingExtra("grpc_port", "grpc") from None
+    server = CosyVoiceGrpcServer(apis.job_server)
+    bound_port = await server.start((host, port))
+    apis.add(server)
+    logger.info("gRPC on %s", format_address((host, bound_port)))
 
 
 async def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:

@@ -69,6 +69,8 @@ class Settings(BaseSettings):
     # Loopback by default, because AudioSocket has no authentication.
     audiosocket_host: _Host = "127.0.0.1"
     audiosocket_port: _Port = 9092  # as in Asterisk's examples
+    # None: no gRPC, which needs an extra. On the host of HTTP.
+    grpc_port: Annotated[_Port | None, Field(description="a port from 0 (any free one) to 65535")] = None
     # A second, explicit switch, so that a mistyped host does not open the server to a network.
     listen_beyond_loopback: Annotated[bool, Field(description="true or false")] = False
 

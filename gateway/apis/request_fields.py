@@ -6,7 +6,6 @@ body -> read_fields -> {"text": "...", "wav_file": UploadedRecording(...)} -> pa
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from fastapi import Request
@@ -25,12 +24,16 @@ _MAX_FORM_FIELDS: Final = 40
 _MAX_FORM_FIELD_BYTES: Final = 2**18  # of a text; a file is bounded by the body
 
 
-@dataclass(frozen=True, slots=True)
 class UploadedRecording:
-    """A file of a form."""
+    """A file of a form. Not a dataclass, which OpenAPI would describe by its fields.
 
-    name: str  # as the client sent it; not a path of this machine
-    data: bytes
+    Attributes:
+        name: as the client sent it; not a path of this machine.
+        data: the file.
+    """
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name, self.data = name, data
 
 
 async def read_fields(request: Request, max_bytes: int = MAX_BODY_BYTES) -> dict[str, Any]:

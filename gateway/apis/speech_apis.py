@@ -6,7 +6,7 @@ A new dialect is a folder beside this file, and one line in ``__init__``, ``moun
 
 import asyncio
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from ...tts_engine.engine import Engine
 from ..access.access_control import AccessControl
@@ -18,6 +18,7 @@ from ..web.openapi.document import OpenApiRoutes
 from ..web.request_log import RequestLog
 from .cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
 from .cartesia.socket_api import CARTESIA_SOCKET_OPERATION, CartesiaSocketApi
+from .cosyvoice_server.http_api import CosyVoiceHttpApi
 from .dashscope.audio_store import AudioStore
 from .dashscope.http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
 from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
@@ -43,6 +44,13 @@ WEBSOCKETS: Final = (
     CARTESIA_SOCKET_OPERATION,
     CALL_SOCKET,
 )
+
+
+class DrainableApi(Protocol):
+    """An API that can be ended."""
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new work and wait at most within_s for the work under way."""
 
 
 class SpeechApis:
@@ -72,11 +80,18 @@ class SpeechApis:
         self.cartesia = CartesiaSocketApi(server, voices)
         self.cartesia_http = CartesiaHttpApi(server, voices)
         host = JobServer(server, voices, policy.max_text_characters)
+        self._further: list[DrainableApi] = []
+        self.job_server = host  # for APIs with a port of their own
+        self.cosyvoice = CosyVoiceHttpApi(host)
         folder, xtts_settings = ExchangeFolder(exchange_folder), XttsSettingsStore()
         self.xtts = XttsSpeechApi(host, folder, xtts_settings)
         self.xtts_voices = XttsVoicesApi(host, xtts_settings)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
+
+    def add(self, api: "DrainableApi") -> None:
+        """End an API that has a port of its own together with the others."""
+        self._further.append(api)
 
     def mounts(self) -> list[Mount]:
         """Return the routes of each; they check keys themselves."""
@@ -87,6 +102,7 @@ class SpeechApis:
             self.dashscope,
             self.cartesia,
             self.xtts_voices,
+            self.cosyvoice,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
@@ -99,7 +115,7 @@ class SpeechApis:
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for the speech under way."""
-        apis = (
+        apis: tuple[DrainableApi, ...] = (
             self.openai,
             self.native_stream,
             self.dashscope,
@@ -107,6 +123,8 @@ class SpeechApis:
             self.cartesia,
             self.cartesia_http,
             self.xtts,
+            self.cosyvoice,
+            *self._further,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 

@@ -1,0 +1,1 @@
+"""The servers of upstream CosyVoice: its HTTP endpoints and its gRPC service."""
