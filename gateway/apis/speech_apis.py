@@ -31,6 +31,7 @@ from .openai.policy import OpenAIPolicy
 from .openai.speech_api import OpenAISpeechApi
 from .openai.voice_resolver import OpenAIVoiceResolver
 from .openai.voices_api import OpenAIVoicesApi
+from .ray_serve.http_api import RAY_SERVE_ERROR_FORMAT, RayServeApi
 from .speech_job import JobServer
 from .speech_server import SpeechServer
 from .xtts.http_api import XTTS_ERROR_FORMATS, XttsSpeechApi
@@ -84,6 +85,7 @@ class SpeechApis:
         self.job_server = host  # for APIs with a port of their own
         self.cosyvoice = CosyVoiceHttpApi(host)
         folder, xtts_settings = ExchangeFolder(exchange_folder), XttsSettingsStore()
+        self.ray_serve = RayServeApi(host, guard, folder, ModelNames(policy.models))
         self.xtts = XttsSpeechApi(host, folder, xtts_settings)
         self.xtts_voices = XttsVoicesApi(host, xtts_settings)
         self._audio_store = AudioStore()
@@ -110,6 +112,7 @@ class SpeechApis:
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
             Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
             Mount(self.xtts.routes(), None, XTTS_ERROR_FORMATS),
+            Mount(self.ray_serve.routes(), None, [RAY_SERVE_ERROR_FORMAT]),
             *(Mount(api.routes(), None) for api in apis),
         ]
 
@@ -124,6 +127,7 @@ class SpeechApis:
             self.cartesia_http,
             self.xtts,
             self.cosyvoice,
+            self.ray_serve,
             *self._further,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))

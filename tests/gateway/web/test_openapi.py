@@ -124,7 +124,7 @@ def test_a_request_has_the_limits_that_it_is_validated_with() -> None:
     assert SCHEMAS["CreateVoiceForm"]["required"] == ["audio_sample", "name", "consent"]
 
 
-SPEECH_PATHS = ("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices", "/inference_")
+SPEECH_PATHS = ("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices", "/inference_", "/v1/model")
 SPEECH_PATHS += (
     "/speakers",
     "/studio_speakers",
