@@ -31,6 +31,8 @@ from .openai.policy import OpenAIPolicy
 from .openai.speech_api import OpenAISpeechApi
 from .openai.voice_resolver import OpenAIVoiceResolver
 from .openai.voices_api import OpenAIVoicesApi
+from .pai.http_api import PaiHttpApi
+from .pai.socket_api import PAI_SOCKET_OPERATION, PaiSocketApi
 from .ray_serve.http_api import RAY_SERVE_ERROR_FORMAT, RayServeApi
 from .speech_job import JobServer
 from .speech_server import SpeechServer
@@ -43,6 +45,7 @@ WEBSOCKETS: Final = (
     NATIVE_STREAM_OPERATION,
     DASHSCOPE_SOCKET_OPERATION,
     CARTESIA_SOCKET_OPERATION,
+    PAI_SOCKET_OPERATION,
     CALL_SOCKET,
 )
 
@@ -85,6 +88,8 @@ class SpeechApis:
         self.job_server = host  # for APIs with a port of their own
         self.cosyvoice = CosyVoiceHttpApi(host)
         folder, xtts_settings = ExchangeFolder(exchange_folder), XttsSettingsStore()
+        self.pai = PaiSocketApi(host)
+        self.pai_http = PaiHttpApi(host)
         self.ray_serve = RayServeApi(host, guard, folder, ModelNames(policy.models))
         self.xtts = XttsSpeechApi(host, folder, xtts_settings)
         self.xtts_voices = XttsVoicesApi(host, xtts_settings)
@@ -105,6 +110,8 @@ class SpeechApis:
             self.cartesia,
             self.xtts_voices,
             self.cosyvoice,
+            self.pai,
+            self.pai_http,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
@@ -128,6 +135,8 @@ class SpeechApis:
             self.xtts,
             self.cosyvoice,
             self.ray_serve,
+            self.pai,
+            self.pai_http,
             *self._further,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))

@@ -121,8 +121,8 @@ class JobServer:
 class SpeechJobResponse(SpeechResponse):
     """The response of a dialect whose answer is audio.
 
-    A derived class implements ``read_job`` and ``error_response``, and ``complete`` where a complete file is
-    not sent as it is.
+    A derived class implements ``read_job`` and ``error_response``, and overrides ``complete``, ``begin``,
+    ``write`` and ``end`` where the audio is not sent as it is.
     """
 
     def __init__(self, host: JobServer, active: ActiveResponses, request: Request, api: str) -> None:
@@ -140,6 +140,19 @@ class SpeechJobResponse(SpeechResponse):
         """Return the response with a complete file."""
         return Response(audio, headers=self.stream_headers, media_type=_content_type(job))
 
+    def begin(self, job: SpeechJob) -> None:
+        """Set the headers and the size of a second of a stream."""
+        self.stream_headers["content-type"] = _content_type(job)
+        self.body_stream.bytes_per_s = job.options.audio.bytes_per_second
+
+    async def write(self, chunk: EncodedChunk) -> None:
+        """Send a piece of a stream."""
+        await self.body_stream.write(chunk.audio)
+
+    async def end(self) -> None:
+        """Complete a stream."""
+        await self.body_stream.end()
+
     async def respond(self) -> Response | None:
         server = self.host.server
         grant = server.authorize_request(self.request.headers)
@@ -152,14 +165,10 @@ class SpeechJobResponse(SpeechResponse):
         if job.is_whole:
             audio = await self.host.speak_file(job, grant, record, self._report_unread)
             return await self.complete(job, audio, grant)
-        self.stream_headers["content-type"] = _content_type(job)
-        self.body_stream.bytes_per_s = job.options.audio.bytes_per_second
-        await self.host.speak(job, grant, record, write=self._write, on_open=self._report_unread)
-        await self.body_stream.end()
+        self.begin(job)
+        await self.host.speak(job, grant, record, write=self.write, on_open=self._report_unread)
+        await self.end()
         return None
-
-    async def _write(self, chunk: EncodedChunk) -> None:
-        await self.body_stream.write(chunk.audio)
 
     def _report_unread(self, stream: EncodedStream) -> None:
         self.report_unread(stream.unread_characters)

@@ -1,0 +1,1 @@
+"""The CosyVoice API of Alibaba's PAI: reference recordings, speech over HTTP, and a WebSocket."""
