@@ -3,7 +3,8 @@
 Requests have strict types: a number in quotes is no number. ``null`` equals an absent field. Unknown fields
 are ignored, because OpenAI's clients send fields that are newer than a server. Some fields come from other
 servers (vLLM-Omni, Kokoro-FastAPI): ``sample_rate``, ``seed``, ``language``, ``volume_multiplier``,
-``ref_audio`` and ``ref_text``. ``request_parsing`` turns a violated limit into OpenAI's error.
+``ref_audio``, ``ref_text``, ``initial_codec_chunk_frames`` and those of sampling. ``request_parsing`` turns a
+violated limit into OpenAI's error.
 
 Source: platform.openai.com/docs/api-reference/audio; openai-python 1.109 and 3.54 (resources/audio,
 types/audio/voice.py); openai-node 7.57; livekit-plugins-openai 1.8.9 (tts.py reads the events); vLLM-Omni at
@@ -31,6 +32,7 @@ from starlette.datastructures import UploadFile
 from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout, Codec
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest
+from ..sampling_fields import SamplingFields
 
 OWN_MODEL: Final = "vivavoce"
 # Listed by /v1/models. Other versions of these are accepted too: see ``voice_resolver``.
@@ -105,7 +107,7 @@ VoiceName = Annotated[
 ]
 
 
-class OpenAISpeechSettings(OpenAIRequest):
+class OpenAISpeechSettings(SamplingFields, OpenAIRequest):
     """Settings that a speech request and the native stream's ``session.config`` share."""
 
     model: Annotated[
@@ -146,6 +148,9 @@ class OpenAISpeechSettings(OpenAIRequest):
         ),
     ] = ""
     language: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS, description="BCP 47 tag.")] = ""
+    initial_codec_chunk_frames: Annotated[
+        int, Field(ge=0, le=1_000, description="Speech ids of the first piece; 0 leaves them to the voice.")
+    ] = 0
     ref_audio: Annotated[
         str | None,
         Field(

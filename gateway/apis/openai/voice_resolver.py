@@ -77,5 +77,10 @@ def make_synthesis_options(settings: OpenAISpeechSettings, voice_id: str | None)
         speed=settings.speed,
         volume=settings.volume_multiplier,
         seed=settings.seed,
-        delivery=Delivery(instruction=settings.instructions, language=settings.language or None),
+        delivery=Delivery(
+            instruction=settings.instructions,
+            language=settings.language or None,
+            first_hop=settings.initial_codec_chunk_frames or None,
+            **settings.sampling,
+        ),
     )

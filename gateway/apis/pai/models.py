@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ....adapters.audio.encoders import SAMPLE_RATES
 from ..request_fields import UploadedRecording
+from ..sampling_fields import SamplingFields
 
 MAX_BODY_BYTES: Final = 512 * 1024
 MAX_LIST: Final = 1_000
@@ -35,7 +36,7 @@ def _check_sample_rate(value: int) -> int:
     return value
 
 
-class PaiParameters(BaseModel):
+class PaiParameters(SamplingFields):
     """How a text is spoken."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -57,9 +58,6 @@ class PaiParameters(BaseModel):
     speed: Annotated[float, Field(ge=0.5, le=2.0, description="Factor of the usual speaking rate.")] = 1.0
     output_format: Literal["wav", "mp3", "pcm"] = "wav"
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
-    temperature: Annotated[float | None, Field(gt=0, le=10)] = None
-    top_k: Annotated[int | None, Field(ge=1, le=6561)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
 
 
 class PaiSpeechInput(PaiParameters):

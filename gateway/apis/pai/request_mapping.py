@@ -40,13 +40,7 @@ def _delivery(parameters: PaiParameters) -> Delivery:
             instruction = parameters.instruct
         case _:
             pass
-    return Delivery(
-        mode,
-        instruction,
-        temperature=parameters.temperature,
-        top_k=parameters.top_k,
-        top_p=parameters.top_p,
-    )
+    return Delivery(mode, instruction, **parameters.sampling)
 
 
 def _mp3_bit_rate(bit_rate: int, sample_rate: int) -> int:

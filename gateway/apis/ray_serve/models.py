@@ -19,13 +19,14 @@ from ....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout, 
 from ....tts_engine.backends.base import Delivery, DeliveryMode
 from ....tts_engine.chunk import SAMPLE_RATE
 from ..request_fields import UploadedRecording
+from ..sampling_fields import SamplingFields
 
 MAX_BATCH_ITEMS: Final = 32
 DEFAULT_VOICE: Final = "qwen"  # of voice_type; the server's default voice, unless a voice has that name
 _Name = Annotated[str, Field(max_length=256)]
 
 
-class CosyVoiceSpeechRequest(BaseModel):
+class CosyVoiceSpeechRequest(SamplingFields):
     """Fields of every endpoint; unknown ones are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
@@ -39,9 +40,6 @@ class CosyVoiceSpeechRequest(BaseModel):
     )
     model: Annotated[_Name | None, Field(description="As 'model' of /v1/audio/speech.")] = None
     seed: Annotated[int, Field(ge=0, le=2**63 - 1, description="Equal seeds give equal speech.")] = 0
-    temperature: Annotated[float | None, Field(gt=0, le=10, description="Of sampling.")] = None
-    top_k: Annotated[int | None, Field(ge=1, le=6561)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
 
     @property
     def audio(self) -> AudioFormat:
@@ -52,7 +50,7 @@ class CosyVoiceSpeechRequest(BaseModel):
     @property
     def delivery(self) -> Delivery:
         """How the text is spoken."""
-        return Delivery(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        return Delivery(**self.sampling)
 
     @property
     def voice_name(self) -> str | None:
@@ -82,9 +80,7 @@ class InstructionRequest(VoiceTypeRequest):
 
     @property
     def delivery(self) -> Delivery:
-        return Delivery(
-            instruction=self.instruction, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p
-        )
+        return Delivery(instruction=self.instruction, **self.sampling)
 
 
 class ReferenceAudioRequest(CosyVoiceSpeechRequest):
@@ -109,8 +105,7 @@ class ReferenceAudioRequest(CosyVoiceSpeechRequest):
 
     @property
     def delivery(self) -> Delivery:
-        sampling = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
-        return Delivery(mode=self._mode, **sampling)  # type: ignore[arg-type]  # a number for each name
+        return Delivery(mode=self._mode, **self.sampling)
 
     @property
     def _mode(self) -> DeliveryMode:

@@ -16,6 +16,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from ..sampling_fields import SamplingFields
+
 LANGUAGES: Final = {
     "Arabic": "ar",
     "Chinese": "zh-cn",
@@ -93,17 +95,13 @@ class FileSpeechRequest(NamedSpeechRequest):
     file_name_or_path: Annotated[Name, Field(description="A name inside the server's folder.")]
 
 
-class SpeakerSpeechRequest(XttsRequest):
+class SpeakerSpeechRequest(SamplingFields, XttsRequest):
     """A text and the name of a speaker, with parameters of sampling."""
 
     text: Text
     speaker: Annotated[Name, Field(description="Name of a voice.")] = "default"
     language: Language = "en"
     output_path: Annotated[Name, Field(description="A name inside the server's folder.")] = "output.wav"
-    temperature: Annotated[float | None, Field(gt=0, le=10)] = None
-    repetition_penalty: Annotated[float | None, Field(ge=0.1, le=10)] = None
-    top_k: Annotated[int | None, Field(ge=1)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
     speed: Annotated[float | None, Field(ge=0.25, le=4)] = None
 
 

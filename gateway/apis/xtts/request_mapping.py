@@ -7,6 +7,7 @@ from ....adapters.audio.encoders import AudioFormat, AudioLayout
 from ....tts_engine.backends.base import Delivery
 from ....tts_engine.errors import UnknownVoice
 from ...access.access_control import Grant
+from ..sampling_fields import repetition_window
 from ..speech import SynthesisOptions
 from ..speech_job import JobServer, SpeechJob
 from .latents import decode_voice
@@ -76,13 +77,7 @@ def speaker_job(
         resolve_speaker(host, body.speaker, grant),
         FILE if content_type is None else AudioFormat("pcm"),
         speed=body.speed or 1.0,
-        delivery=Delivery(
-            language=body.language,
-            temperature=body.temperature,
-            top_k=body.top_k,
-            top_p=body.top_p,
-            repetition_window=_repetition_window(body.repetition_penalty),
-        ),
+        delivery=Delivery(language=body.language, **body.sampling),
     )
     return SpeechJob(
         host.check_text(body.text), options, content_type=content_type, is_whole=content_type is None
@@ -98,15 +93,10 @@ def _delivery_of(settings: XttsSettings, language: str) -> Delivery:
         top_k=settings.top_k if "top_k" in changed else None,
         top_p=settings.top_p if "top_p" in changed else None,
         repetition_window=(
-            _repetition_window(settings.repetition_penalty) if "repetition_penalty" in changed else None
+            repetition_window(settings.repetition_penalty) if "repetition_penalty" in changed else None
         ),
         first_hop=_first_hop(settings.stream_chunk_size) if "stream_chunk_size" in changed else None,
     )
-
-
-def _repetition_window(penalty: float | None) -> int | None:
-    # A penalty of 1 or less penalises nothing; CosyVoice's rule has no number for a strength above it.
-    return 0 if penalty is not None and penalty <= 1.0 else None
 
 
 def _first_hop(chunk_size: int | None) -> int | None:

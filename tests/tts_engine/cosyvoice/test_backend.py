@@ -30,12 +30,13 @@ from shared.tiny_cosyvoice import (
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.cosyvoice.checkpoint.random_bundle import BundleSize, write_random_bundle
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.tts_engine.backends.base import SlotTurn
+from vivavoce.tts_engine.backends.base import Delivery, SlotTurn
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.policy import Interleave
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import (
+    BadRequest,
     SynthesisFailed,
     UnreadableText,
 )
@@ -152,6 +153,22 @@ def test_hops_do_not_change_the_samples(tmp_path: Path, version: CosyVoiceVersio
         at_once, in_hops = await samples(whole), await samples(hopping)
         assert len(at_once) == len(in_hops)
         assert np.abs(at_once - in_hops).max() < 33  # of 32767; a phase adds up rounding errors
+
+    run(test())
+
+
+def test_a_session_chooses_its_first_hop(v2_backend: CosyVoiceBackend) -> None:
+    async def test() -> None:
+        async with await Engine.open(backend=v2_backend) as engine:
+            text = "Once upon a time there was a small voice, and it spoke for a while."
+            spoken = [
+                await speak(engine, [text], delivery=Delivery(first_hop=first_hop))
+                for first_hop in (None, 1, 26, 10_000)
+            ]
+            first_ids = [chunks[0].provenance.speech_ids for chunks in spoken]
+            assert first_ids == [(0, 25), (0, 25), (0, 50), (0, 50)]  # blocks; at most the longest chunk
+            with pytest.raises(BadRequest, match="first_hop"):
+                engine.stream(delivery=Delivery(first_hop=0))
 
     run(test())
 

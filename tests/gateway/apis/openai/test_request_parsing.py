@@ -19,6 +19,8 @@ from vivavoce.gateway.apis.openai.models import (
 )
 from vivavoce.gateway.apis.openai.request_parsing import parse_speech_request
 from vivavoce.gateway.apis.openai.speech_api import encode_server_sent_event
+from vivavoce.gateway.apis.openai.voice_resolver import make_synthesis_options
+from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.errors import Overloaded, UnknownVoice
 
 MAX_CHARACTERS = 4_096
@@ -33,6 +35,30 @@ def error_of(**fields: Any) -> InvalidRequestError:
     with pytest.raises(InvalidRequestError) as raised:
         parse(**fields)
     return raised.value
+
+
+def test_parameters_of_sampling_reach_the_engine() -> None:
+    request = parse(temperature=0.7, top_k=20, top_p=1, repetition_penalty=1.0, initial_codec_chunk_frames=50)
+    delivery = make_synthesis_options(request, None).delivery
+    assert (delivery.temperature, delivery.top_k, delivery.top_p) == (0.7, 20, 1.0)
+    assert (delivery.repetition_window, delivery.first_hop) == (0, 50)
+    assert make_synthesis_options(parse(repetition_penalty=None), None).delivery == Delivery()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 0),
+        ("temperature", 11),
+        ("top_k", 0),
+        ("top_p", 1.1),
+        ("repetition_penalty", 0),
+        ("initial_codec_chunk_frames", -1),
+    ],
+)
+def test_parameters_of_sampling_have_openais_error_for_a_value_out_of_range(name: str, value: float) -> None:
+    error = error_of(**{name: value})
+    assert (error.param, name in str(error)) == (name, True)
 
 
 def test_absent_fields_have_openais_defaults() -> None:
@@ -83,7 +109,6 @@ def test_unknown_fields_are_ignored() -> None:
         lang_code="a",
         normalization_options={"normalize": True},
         return_download_link=False,
-        initial_codec_chunk_frames=4,
         something_new=[1],
     )
     assert request == parse()
