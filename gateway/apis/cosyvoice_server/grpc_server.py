@@ -6,6 +6,7 @@ A key comes in the metadata ``authorization`` or ``x-api-key``. Only the health 
 extra ``grpc``. Source: see ``grpc_messages``.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 from ....adapters.audio.codecs import wav_file
 from ....tts_engine.errors import VivavoceError
 from ...listening_sockets import AddressUnavailable, format_address
+from ...web.streamed_body import SEND_TIMEOUT_S
 from ..http_errors import InvalidField, error_message, error_status
 from ..request_fields import UploadedRecording, parse_fields
 from ..speech import EncodedChunk
@@ -102,6 +104,9 @@ class CosyVoiceGrpcServer:
             await context.abort(status_code(error), error_message(error))
         except grpc.aio.AbortError:
             raise
+        except TimeoutError:
+            message = f"the client has read nothing for {SEND_TIMEOUT_S:g} s"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
         except Exception as error:
             logger.exception("request %s failed", request_id)
             await context.abort(status_code(error), error_message(error))
@@ -112,7 +117,8 @@ class CosyVoiceGrpcServer:
         job = inference_job(self._host, self._form_of(request), grant)
 
         async def write(chunk: EncodedChunk) -> None:
-            await context.write(self._messages.response(tts_audio=chunk.audio))
+            async with asyncio.timeout(SEND_TIMEOUT_S):  # the write waits for the client's window
+                await context.write(self._messages.response(tts_audio=chunk.audio))
 
         with server.log.track(_API, grant, request_id) as record, grant.stream():
             record.count_text(len(job.text))

@@ -22,6 +22,7 @@ from shared.standin_backend import WORD_S, StandInBackend
 from shared.tones import pitch_of
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.cosyvoice_server import grpc_server
 from vivavoce.gateway.apis.cosyvoice_server.grpc_messages import CosyVoiceMessages
 from vivavoce.gateway.apis.cosyvoice_server.grpc_server import CosyVoiceGrpcServer
 from vivavoce.gateway.listening_sockets import AddressUnavailable
@@ -136,6 +137,26 @@ def test_a_call_that_is_cancelled_frees_its_slot(run_every_api: Any) -> None:
             await until(lambda: served.backend.open_slots == 0)
 
     run_every_api(test, step_s=0.005)
+
+
+def test_a_client_that_reads_nothing_pauses_its_speech_and_is_cut_off(
+    run_every_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_server, "SEND_TIMEOUT_S", 0.5)
+
+    async def test(served: Any) -> None:
+        async with open_channel(served) as channel:
+            request = MESSAGES.request(sft_request={"tts_text": "One two. " * 400, "spk_id": "tone-330"})
+            call = inference(channel)(request)
+            await until(lambda: bool(served.backend.requests))
+            await until(lambda: served.backend.open_slots == 0)
+            assert served.backend.steps < 800  # words of the text
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                async for _ in call:
+                    pass
+            assert error.value.code().name == "DEADLINE_EXCEEDED"
+
+    run_every_api(test)
 
 
 def test_only_the_health_check_needs_no_key(run_every_api: Any, tmp_path: Path) -> None:
