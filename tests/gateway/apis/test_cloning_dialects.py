@@ -53,6 +53,7 @@ async def clone_for_pai(client: httpx.AsyncClient) -> bytes:
     return base64.b64decode(answer.json()["output"]["audio"]["data"])
 
 
+@pytest.mark.slow
 def test_every_dialect_clones_with_the_networks(tmp_path: Path) -> None:
     write_random_bundle(tmp_path / "bundle", 2, "tiny", 1)
 
