@@ -1,4 +1,6 @@
-"""``vivavoce phone``: calls an AudioSocket server like Asterisk does, and records what arrives.
+"""``vivavoce phone``: calls the gateway like Asterisk or a carrier does, and records what arrives.
+
+``PhoneSimulator`` calls over AudioSocket; phones of other wires are in ``simulated_peers``.
 
 One thread and one selector carry all calls, so that a hundred phones take little processor time beside the
 gateway under test. A phone sends its UUID (message 0x01), then 20 ms packets of silence on an absolute
@@ -34,6 +36,7 @@ from ...adapters.audiosocket.protocol import (
 )
 from ...tts_engine.errors import BadRequest, VivavoceError
 from .phone_report import PhoneReport
+from .phone_wires import AUDIOSOCKET, MAKE_PHONES, Phones
 from .received_audio import (
     ReceivedCall,
     ReceivedCallSummary,
@@ -195,7 +198,7 @@ class PhoneSimulator:
             self._end(phone_call, time.monotonic(), "we hung up")
         self._selector.close()
 
-    def require_audiosocket(self) -> None:
+    def require_protocol(self) -> None:
         """Raise PhoneFailed if the server answered a call in another protocol from the start."""
         host, port = self._address
         for phone_call in self._phones.values():
@@ -279,13 +282,14 @@ def listen(
     out: Path | None = None,
     calls: int = 1,
     dtmf: str = "",
+    over: str = AUDIOSOCKET,
     progress: Console | None = None,
 ) -> PhoneReport:
     """Make ``calls`` calls at once, listen for ``seconds`` or until the gateway hangs up, and report.
 
-    ``out`` names a WAV file; packet times go into a CSV file beside it (``heard.wav``,
-    ``heard.packets.csv``). Recordings of several calls are numbered (``heard-1.wav``). Control-C hangs up
-    early and still reports. ``progress`` shows a progress bar.
+    ``over`` is a wire of ``phone_wires``. ``out`` names a WAV file; packet times go into a CSV file beside it
+    (``heard.wav``, ``heard.packets.csv``). Recordings of several calls are numbered (``heard-1.wav``).
+    Control-C hangs up early and still reports. ``progress`` shows a progress bar.
 
     Raises PhoneFailed if a connection fails, the server speaks another protocol or a recording cannot be
     written, BadRequest for invalid arguments.
@@ -293,18 +297,18 @@ def listen(
     _check_arguments(seconds, calls, dtmf)
     if out is not None and not out.parent.is_dir():
         raise PhoneFailed(f"cannot write {out}: the folder {out.parent} does not exist")
-    simulator = PhoneSimulator(host, port)
+    phones = MAKE_PHONES[over](host, port)
     try:
-        _run_calls(simulator, seconds, calls, dtmf, progress or Console(quiet=True))
+        _run_calls(phones, seconds, calls, dtmf, progress or Console(quiet=True))
     except KeyboardInterrupt:
         pass  # hanging up early is a normal end of a call
     finally:
-        simulator.close()
-    simulator.require_audiosocket()
+        phones.close()
+    phones.require_protocol()
     return PhoneReport(
         tuple(
             _summarize_and_save(heard, path)
-            for heard, path in _with_recording_paths(simulator.received_calls(), out)
+            for heard, path in _with_recording_paths(phones.received_calls(), out)
         )
     )
 
@@ -317,16 +321,16 @@ def _check_arguments(seconds: float, calls: int, dtmf: str) -> None:
     check_digits(dtmf)
 
 
-def _run_calls(simulator: PhoneSimulator, seconds: float, calls: int, dtmf: str, console: Console) -> None:
+def _run_calls(phones: Phones, seconds: float, calls: int, dtmf: str, console: Console) -> None:
     for _ in range(calls):
-        simulator.dial(digits=dtmf)
+        phones.dial(digits=dtmf)
     start = time.monotonic()
     columns = (TextColumn("listening to {task.fields[lines]} call(s)"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=seconds, lines=calls)
-        while simulator.open_calls and (now := time.monotonic()) < start + seconds:
-            simulator.run(min(now + 0.5, start + seconds))
-            bar.update(task, completed=time.monotonic() - start, lines=simulator.open_calls, refresh=True)
+        while phones.open_calls and (now := time.monotonic()) < start + seconds:
+            phones.run(min(now + 0.5, start + seconds))
+            bar.update(task, completed=time.monotonic() - start, lines=phones.open_calls, refresh=True)
 
 
 def _with_recording_paths(

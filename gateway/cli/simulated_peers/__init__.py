@@ -1,0 +1,1 @@
+"""Simulated peers of calls on WebSockets, for ``vivavoce phone`` and the tests."""
