@@ -37,8 +37,12 @@ from .calls.api import routes as calls_api
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
-from .calls.leg import CallServices
+from .calls.leg import CallServices, CallSettings
 from .calls.registry import CallRegistry
+from .calls.websockets.calls import WebSocketCalls
+from .calls.websockets.carrier_access import CarrierAccess
+from .calls.websockets.leg import WebSocketLegServices, WebSocketTimeouts
+from .calls.websockets.routes import asterisk_routes, media_stream_routes
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, trim_memory_while, tune_process
 from .settings import Settings
@@ -111,6 +115,8 @@ class Gateway:
                 *apis.mounts(),
                 Mount(call_routes, Scope.CALLS, [calls_api.ERROR_FORMAT]),
                 Mount(browser_routes(calls.browser_calls), Scope.CALLS),
+                Mount(asterisk_routes(calls.websocket_calls), Scope.CALLS),
+                Mount(media_stream_routes(calls.websocket_calls, CarrierAccess(settings, access)), None),
             ]
             app = make_app(
                 unready=lambda: _unready_reason(calls.registry),
@@ -164,6 +170,7 @@ class _OpenCalls:
     registry: CallRegistry
     audiosocket_server: AudioSocketCallServer
     browser_calls: BrowserCalls
+    websocket_calls: WebSocketCalls
     expected: ExpectedCalls
     clock_task: "asyncio.Task[None]"
 
@@ -203,7 +210,18 @@ async def _open_calls(
         agent=agents.browser,
     )
     resources.push_async_callback(browser_calls.aclose)
-    return _OpenCalls(registry, audiosocket_server, browser_calls, expected, clock_task)
+    websocket_calls = WebSocketCalls(
+        WebSocketLegServices(
+            calls=CallServices(engine, registry),
+            clock=clock,
+            agent=agents.phone,
+            settings=_make_call_settings(settings),
+            timeouts=WebSocketTimeouts(settings.first_message_s, settings.stalled_s, settings.silent_s),
+            make_speech_detector=_make_speech_detector,
+        )
+    )
+    resources.push_async_callback(websocket_calls.aclose)
+    return _OpenCalls(registry, audiosocket_server, browser_calls, websocket_calls, expected, clock_task)
 
 
 def _make_speech_detector() -> SpeechDetector:
@@ -281,6 +299,11 @@ def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
         speech=_make_speech(settings),
         caller_speech_action=CallerSpeechAction(settings.caller_speech),
     )
+
+
+def _make_call_settings(settings: Settings) -> CallSettings:
+    caller_speech_action = CallerSpeechAction(settings.caller_speech)
+    return CallSettings(settings.lead_s, _make_speech(settings), caller_speech_action)
 
 
 def _make_browser_settings(settings: Settings) -> BrowserCallSettings:

@@ -20,6 +20,7 @@ from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
 from ..tts_engine.errors import BadRequest
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 from .browser.ice_servers import IceServerSetting
+from .calls.websockets.settings import MediaStreamSettings
 
 ENVIRONMENT_PREFIX = "VIVAVOCE_"
 
@@ -51,7 +52,7 @@ _AGENT_PATTERN = r"^(keys|none|script:.+)$"
 _Host = Annotated[str, Field(min_length=1, max_length=253, description="a host name or an IP address")]
 
 
-class Settings(BaseSettings):
+class Settings(MediaStreamSettings, BaseSettings):
     """All settings of the server. Frozen.
 
     The description of a field is what it allows, as an error message shows it.
