@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .audio_format import ALAW, ULAW, AudioFormat, linear
 from .connection import MAX_MESSAGE_BYTES, MediaStreamConnection, Message, keys_of
 from .events import (
     MediaStreamProtocolError,
@@ -31,12 +30,13 @@ from .events import (
     StreamWarning,
 )
 from .json_object import JsonObject
+from .stream_format import ALAW, ULAW, StreamFormat, linear
 
 SUBPROTOCOL: Final = "media"
 MAX_COMMAND_BYTES: Final = 128
 MAX_MEDIA_BYTES: Final = 65_500
 MAX_PACKET_MS: Final = 200
-FORMATS: Final[Mapping[str, AudioFormat]] = MappingProxyType(
+FORMATS: Final[Mapping[str, StreamFormat]] = MappingProxyType(
     {
         "ulaw": ULAW,
         "alaw": ALAW,
@@ -121,13 +121,13 @@ class AsteriskStreamConnection(MediaStreamConnection):
 
     def _start(self, fields: JsonObject) -> Iterator[StreamEvent]:
         name = fields.text("format")
-        audio_format = FORMATS.get(name)
-        if audio_format is None:
+        stream_format = FORMATS.get(name)
+        if stream_format is None:
             raise MediaStreamProtocolError(
                 f"got format {name[:40]!r}; allowed are {', '.join(FORMATS)}: Dial(WebSocket/.../c(ulaw))"
             )
         self._frame_bytes = fields.number("optimal_frame_size")
-        packet_ms, rest = divmod(self._frame_bytes, audio_format.bytes_per_ms)
+        packet_ms, rest = divmod(self._frame_bytes, stream_format.bytes_per_ms)
         if rest or not 0 < packet_ms <= MAX_PACKET_MS:
             raise MediaStreamProtocolError(
                 f"got optimal_frame_size {self._frame_bytes} of {name}; allowed are 1 to {MAX_PACKET_MS} ms"
@@ -135,7 +135,7 @@ class AsteriskStreamConnection(MediaStreamConnection):
         variables = fields.variables("channel_variables")
         yield StreamStarted(
             call_id=fields.text("connection_id"),
-            format=audio_format,
+            format=stream_format,
             packet_ms=packet_ms,
             variables={"channel": fields.text_or_none("channel"), **variables},
         )

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from ..playback.peer_playout import PeerClear, PeerCommand, PeerMark, PeerMedia
-from .audio_format import AudioFormat
 from .events import (
     MediaStreamProtocolError,
     StreamAudio,
@@ -28,6 +27,7 @@ from .events import (
     StreamStopped,
     StreamWarning,
 )
+from .stream_format import StreamFormat
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024  # 1 s of audio at 48 kHz in base64
 MAX_UNREAD_MESSAGES: Final = 1_000
@@ -75,7 +75,7 @@ class MediaStreamConnection(ABC):
         self._state = MediaStreamState.NEW
         self._unread: deque[Message] = deque()
         self._failure = ""  # text of the first protocol error
-        self._format: AudioFormat | None = None
+        self._format: StreamFormat | None = None
 
     @property
     def state(self) -> MediaStreamState:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...tts_engine.errors import VivavoceError
-from .audio_format import AudioFormat
+from .stream_format import StreamFormat
 
 
 class MediaStreamProtocolError(VivavoceError):
@@ -16,7 +16,7 @@ class StreamStarted:
     """The call and the format of its audio, in both directions. Texts are "" where the wire has none."""
 
     call_id: str
-    format: AudioFormat
+    format: StreamFormat
     packet_ms: int = 20  # unit in which speech is sent
     number: str = ""  # of the caller
     name: str = ""  # of the caller

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .audio_format import ULAW, AudioFormat, linear
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
 from .connection import Message
 from .events import MediaStreamProtocolError, StreamEvent, StreamMark, StreamStarted
 from .json_object import JsonObject
+from .stream_format import ULAW, StreamFormat, linear
 
-_FORMATS: Final[Mapping[tuple[str, int], AudioFormat]] = MappingProxyType(
+_FORMATS: Final[Mapping[tuple[str, int], StreamFormat]] = MappingProxyType(
     {
         ("audio/x-mulaw", 8_000): ULAW,
         ("audio/x-l16", 8_000): linear(8_000),
@@ -41,8 +41,8 @@ class PlivoStreamConnection(CarrierJsonConnection):
         start = message.child("start")
         media = start.child("mediaFormat")
         encoding, rate = media.text("encoding"), media.number("sampleRate")
-        audio_format = _FORMATS.get((encoding, rate))
-        if audio_format is None:
+        stream_format = _FORMATS.get((encoding, rate))
+        if stream_format is None:
             allowed = ", ".join(f"{name};rate={hertz}" for name, hertz in _FORMATS)
             raise MediaStreamProtocolError(f"got {encoding[:40]};rate={rate}; allowed are {allowed}")
         self.stream_id = start.text("streamId")
@@ -50,7 +50,7 @@ class PlivoStreamConnection(CarrierJsonConnection):
         extra_headers = message.text_or_none("extra_headers")
         return StreamStarted(
             call_id=start.text("callId"),
-            format=audio_format,
+            format=stream_format,
             variables={"extra_headers": extra_headers} if extra_headers else {},
         )
 

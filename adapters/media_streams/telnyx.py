@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from .audio_format import ALAW, ULAW, AudioFormat
 from .carrier_json import CarrierJsonConnection, as_base64, as_json
 from .connection import Message
 from .events import MediaStreamProtocolError, StreamEvent, StreamStarted, StreamWarning
 from .json_object import JsonObject
+from .stream_format import ALAW, ULAW, StreamFormat
 
-_FORMATS: Final[Mapping[str, AudioFormat]] = MappingProxyType({"PCMU": ULAW, "PCMA": ALAW})
+_FORMATS: Final[Mapping[str, StreamFormat]] = MappingProxyType({"PCMU": ULAW, "PCMA": ALAW})
 
 
 class TelnyxStreamConnection(CarrierJsonConnection):
@@ -32,15 +32,15 @@ class TelnyxStreamConnection(CarrierJsonConnection):
     def _start(self, message: JsonObject) -> StreamEvent:
         start = message.child("start")
         encoding = start.child("media_format").text("encoding")
-        audio_format = _FORMATS.get(encoding)
-        if audio_format is None:
+        stream_format = _FORMATS.get(encoding)
+        if stream_format is None:
             raise MediaStreamProtocolError(
                 f"got encoding {encoding[:40]!r}; allowed are {', '.join(_FORMATS)}"
             )
         self.stream_id = message.text("stream_id")
         return StreamStarted(
             call_id=start.text("call_control_id"),
-            format=audio_format,
+            format=stream_format,
             number=start.text_or_none("from"),
             called=start.text_or_none("to"),
             variables=start.variables("custom_parameters"),

@@ -8,7 +8,7 @@ import base64
 import json
 from typing import Final
 
-from ....adapters.media_streams.audio_format import ULAW
+from ....adapters.media_streams.stream_format import ULAW
 from .peer import Message, PeerStep
 from .peer_queue import PACKET_MS, PeerQueue
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 from uuid import UUID
 
-from .received_audio import ReceivedCall
+from ..received_audio import ReceivedCall
 
 
 class Phones(Protocol):
@@ -32,21 +32,21 @@ class Phones(Protocol):
 
 
 def _over_audiosocket(host: str, port: int) -> Phones:
-    from .phone import PhoneSimulator
+    from .audiosocket_phones import PhoneSimulator
 
     return PhoneSimulator(host, port)
 
 
 def _over_websocket(host: str, port: int) -> Phones:
-    from .simulated_peers.asterisk_peer import SimulatedAsterisk
-    from .simulated_peers.websocket_phones import WebSocketPhones
+    from .asterisk_peer import SimulatedAsterisk
+    from .websocket_phones import WebSocketPhones
 
     return WebSocketPhones(f"ws://{host}:{port}", SimulatedAsterisk)
 
 
 def _over_twilio(host: str, port: int) -> Phones:
-    from .simulated_peers.twilio_peer import SimulatedTwilio
-    from .simulated_peers.websocket_phones import WebSocketPhones
+    from .twilio_peer import SimulatedTwilio
+    from .websocket_phones import WebSocketPhones
 
     return WebSocketPhones(f"ws://{host}:{port}", SimulatedTwilio)
 

@@ -18,7 +18,7 @@ def _same(pcm: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class AudioFormat:
+class StreamFormat:
     """An encoding and a rate."""
 
     name: str  # for error messages and lists
@@ -39,10 +39,10 @@ class AudioFormat:
         return soxr_resampler(SAMPLE_RATE, self.sample_rate)
 
 
-ULAW: Final = AudioFormat("ulaw", 8_000, 1, ulaw_encode, ulaw_decode)
-ALAW: Final = AudioFormat("alaw", 8_000, 1, alaw_encode, alaw_decode)
+ULAW: Final = StreamFormat("ulaw", 8_000, 1, ulaw_encode, ulaw_decode)
+ALAW: Final = StreamFormat("alaw", 8_000, 1, alaw_encode, alaw_decode)
 
 
-def linear(sample_rate: int) -> AudioFormat:
+def linear(sample_rate: int) -> StreamFormat:
     """Return the format of s16le at a rate that is a whole number of kHz."""
-    return AudioFormat(f"s16le at {sample_rate} Hz", sample_rate, 2)
+    return StreamFormat(f"s16le at {sample_rate} Hz", sample_rate, 2)

@@ -1,1 +1,0 @@
-"""Simulated peers of calls on WebSockets, for ``vivavoce phone`` and the tests."""
