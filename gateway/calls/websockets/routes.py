@@ -23,7 +23,7 @@ from ....tts_engine.errors import BadRequest
 from ...web.errors import ResourceNotFound
 from ...web.request_body import with_bounded_body
 from . import api_operations
-from .calls import WebSocketCalls
+from .calls import ASTERISK, WebSocketCalls
 from .carrier_access import CarrierAccess, Form
 from .carriers import CARRIERS, Carrier
 from .leg import KnownCaller
@@ -47,7 +47,7 @@ def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
     async def media(socket: WebSocket) -> None:
         variables = dict(socket.query_params)
         await calls.serve(
-            "asterisk",
+            ASTERISK,
             AsteriskStreamConnection(),
             _accept(socket, [SUBPROTOCOL]),
             peer=_peer_of(socket),
