@@ -77,6 +77,7 @@ class Gateway:
     call_registry: CallRegistry  # of phones and browsers
     audiosocket_server: AudioSocketCallServer
     browser_calls: BrowserCalls
+    websocket_calls: WebSocketCalls
     apis: SpeechApis
     addresses: Addresses
     background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, the HTTP server and the trim of memory
@@ -132,6 +133,7 @@ class Gateway:
                 call_registry=calls.registry,
                 audiosocket_server=calls.audiosocket_server,
                 browser_calls=calls.browser_calls,
+                websocket_calls=calls.websocket_calls,
                 apis=apis,
                 addresses=Addresses(bound_address(phones), bound_address(web)),
                 background_tasks=(calls.clock_task, http_task, trimming),

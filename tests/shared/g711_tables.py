@@ -37,8 +37,9 @@ class G711Law:
         codes = np.frombuffer(payload, np.uint8).astype(np.int64)
         is_negative = (codes & 0x80) == (self.negative_mask & 0x80)
         intervals = codes ^ np.where(is_negative, self.negative_mask, self.positive_mask)
-        outputs: NDArray[np.float64] = np.where(is_negative, -1, 1) * self.outputs[intervals]
-        return outputs * 2**self.unused_bits
+        values: NDArray[np.float64] = np.where(is_negative, -1.0, 1.0) * self.outputs[intervals]
+        values *= 2**self.unused_bits
+        return values
 
 
 def _law(
