@@ -22,6 +22,7 @@ from ....adapters.media_streams.plivo import PlivoStreamConnection
 from ....adapters.media_streams.telnyx import TelnyxStreamConnection
 from ....adapters.media_streams.twilio import TwilioStreamConnection
 from ....adapters.media_streams.vonage import VonageStreamConnection
+from ..caller import Caller
 from .leg import KnownCaller
 
 
@@ -44,12 +45,12 @@ class WebhookFields:
 
     def caller(self, parameters: Mapping[str, str]) -> KnownCaller:
         """Return the caller of a request."""
-        return KnownCaller(
-            call_id=parameters.get(self.call_id, ""),
+        caller = Caller(
             number=parameters.get(self.number, ""),
             name=parameters.get(self.name, ""),
             called=parameters.get(self.called, ""),
         )
+        return KnownCaller(parameters.get(self.call_id, ""), caller)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ whatever else waits, and the socket's task sends it in the same turn of the even
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
 from uuid import uuid4
@@ -30,6 +30,7 @@ from ....adapters.media_streams.events import (
 )
 from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayout
 from ..agents import Agent, run_agent
+from ..caller import UNKNOWN_CALLER, Caller
 from ..leg import CallServices, CallSettings, LegCall, LegGroup
 from .message_socket import MessageSocket, StreamOutbox
 
@@ -61,13 +62,10 @@ class WebSocketLegServices:
 
 @dataclass(frozen=True, slots=True)
 class KnownCaller:
-    """What is known of a caller before the stream starts; what the stream says comes first."""
+    """What is known of a call before its stream starts; what the stream says comes first."""
 
     call_id: str = ""
-    number: str = ""
-    name: str = ""
-    called: str = ""
-    variables: Mapping[str, str] | None = None
+    caller: Caller = UNKNOWN_CALLER
 
 
 class WebSocketLeg:
@@ -243,7 +241,7 @@ class WebSocketLeg:
             drop_unsent=self._outbox.drop_speech,
             detector=None if make_detector is None else make_detector(),
         )
-        call = self._leg_call.open(call_id, self._media).call
+        call = self._leg_call.open(call_id, self._media, _joined(known.caller, started)).call
         services.clock.join(self)
         self._leg_call.start_task(lambda: run_agent(call, services.agent))
 
@@ -259,3 +257,12 @@ class WebSocketLeg:
     @property
     def _name(self) -> str:
         return f"from {self._peer}" if self._leg_call.call is None else self._leg_call.call.call_id
+
+
+def _joined(known: Caller, started: StreamStarted) -> Caller:
+    return Caller(
+        number=started.number or known.number,
+        name=started.name or known.name,
+        called=started.called or known.called,
+        variables={**known.variables, **started.variables},
+    )

@@ -22,6 +22,7 @@ from ....adapters.media_streams.asterisk import SUBPROTOCOL, AsteriskStreamConne
 from ....tts_engine.errors import BadRequest
 from ...web.errors import ResourceNotFound
 from ...web.request_body import with_bounded_body
+from ..caller import Caller
 from . import api_operations
 from .calls import ASTERISK, WebSocketCalls
 from .carrier_access import CarrierAccess, Form
@@ -52,10 +53,12 @@ def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
             _accept(socket, [SUBPROTOCOL]),
             peer=_peer_of(socket),
             known_caller=KnownCaller(
-                number=variables.get("caller", ""),
-                name=variables.get("name", ""),
-                called=variables.get("called", ""),
-                variables=variables,
+                caller=Caller(
+                    number=variables.get("caller", ""),
+                    name=variables.get("name", ""),
+                    called=variables.get("called", ""),
+                    variables=variables,
+                )
             ),
         )
 

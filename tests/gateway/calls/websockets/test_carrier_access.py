@@ -8,14 +8,17 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
 
 from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_server
 from shared.event_loop import until
 from vivavoce.adapters.media_streams.signatures import plivo_signature, twilio_signature
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.calls.caller import Caller
 from vivavoce.gateway.calls.websockets.carrier_access import TICKET_LIFETIME_S, StreamTickets
 from vivavoce.gateway.calls.websockets.carriers import CARRIERS
 from vivavoce.gateway.calls.websockets.leg import KnownCaller
+from vivavoce.gateway.cli.phones.asterisk_peer import SimulatedAsterisk
 from vivavoce.gateway.cli.phones.twilio_peer import SimulatedTwilio
 
 PUBLIC = "https://voice.example.org"
@@ -141,7 +144,7 @@ def test_a_ticket_is_for_one_carrier_and_one_minute() -> None:
     now = 0.0
     tickets = StreamTickets(lambda: now)
     twilio, telnyx = CARRIERS["twilio"], CARRIERS["telnyx"]
-    caller = KnownCaller(number="+1555")
+    caller = KnownCaller(caller=Caller("+1555"))
     ticket = tickets.issue(twilio, caller)
     assert tickets.redeem(telnyx, ticket) is None
     assert tickets.redeem(twilio, ticket) == caller
@@ -156,6 +159,38 @@ def test_the_caller_of_a_webhook_is_the_caller_of_the_call() -> None:
         answer = await ask(server, "POST", "/v1/media-streams/twilio/answer", data=BODY)
         peer = SimulatedTwilio(new_call_id(), token=ticket_in(answer, "twilio"))
         await server.dial(peer)
-        await until(lambda: server.find(peer.call_id) is not None)
+        call = server.find(peer.call_id)
+        assert call is not None
+        assert (call.caller.number, call.caller.called) == ("+15550001", "+15550002")  # of the stream itself
+
+    with_server(test)
+
+
+def test_a_stream_without_a_caller_has_that_of_its_webhook() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        webhook = "/v1/media-streams/vonage/answer?from=1555&to=1666&uuid=u-1"
+        ticket = ticket_in(await ask(server, "GET", webhook), "vonage")
+        url = f"{server.url}/v1/media-streams/vonage/{ticket}"
+        async with connect(url, proxy=None, compression=None) as socket:
+            await socket.send('{"event":"websocket:connected","content-type":"audio/l16;rate=16000"}')
+            await until(lambda: server.find("u-1") is not None)
+            listed = (await ask(server, "GET", "/v1/calls/u-1")).json()
+        assert (listed["kind"], listed["caller"]["number"], listed["caller"]["called"]) == (
+            "vonage",
+            "1555",
+            "1666",
+        )
+
+    with_server(test)
+
+
+def test_parameters_of_asterisks_url_describe_the_caller() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        peer = SimulatedAsterisk(new_call_id())
+        peer.path += "?caller=1555&name=Ann&called=100&queue=sales"
+        _, call = await server.dial(peer)
+        assert (call.caller.number, call.caller.name, call.caller.called) == ("1555", "Ann", "100")
+        assert call.caller.variables["queue"] == "sales"
+        assert call.caller.variables["CONTEXT"] == "phones"  # of MEDIA_START
 
     with_server(test)
