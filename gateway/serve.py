@@ -40,9 +40,6 @@ from .calls.expected_calls import ExpectedCalls
 from .calls.leg import CallServices, CallSettings
 from .calls.registry import CallRegistry
 from .calls.websockets.calls import WebSocketCalls
-from .calls.websockets.carrier_access import CarrierAccess
-from .calls.websockets.leg import WebSocketLegServices, WebSocketTimeouts
-from .calls.websockets.routes import asterisk_routes, media_stream_routes
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, trim_memory_while, tune_process
 from .settings import Settings
@@ -51,6 +48,7 @@ from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import Mount, make_app
 from .web.http_server import HttpServer
+from .websocket_mounts import make_websocket_calls, websocket_mounts
 
 logger = logging.getLogger(__name__)
 
@@ -116,8 +114,7 @@ class Gateway:
                 *apis.mounts(),
                 Mount(call_routes, Scope.CALLS, [calls_api.ERROR_FORMAT]),
                 Mount(browser_routes(calls.browser_calls), Scope.CALLS),
-                Mount(asterisk_routes(calls.websocket_calls), Scope.CALLS),
-                Mount(media_stream_routes(calls.websocket_calls, CarrierAccess(settings, access)), None),
+                *websocket_mounts(calls.websocket_calls, settings, access),
             ]
             app = make_app(
                 unready=lambda: _unready_reason(calls.registry),
@@ -212,15 +209,14 @@ async def _open_calls(
         agent=agents.browser,
     )
     resources.push_async_callback(browser_calls.aclose)
-    websocket_calls = WebSocketCalls(
-        WebSocketLegServices(
-            calls=CallServices(engine, registry),
-            clock=clock,
-            agent=agents.phone,
-            settings=_make_call_settings(settings),
-            timeouts=WebSocketTimeouts(settings.first_message_s, settings.stalled_s, settings.silent_s),
-            make_speech_detector=_make_speech_detector,
-        )
+    caller_speech_action = CallerSpeechAction(settings.caller_speech)
+    websocket_calls = make_websocket_calls(
+        settings,
+        CallServices(engine, registry),
+        clock,
+        agents.phone,
+        CallSettings(settings.lead_s, _make_speech(settings), caller_speech_action),
+        _make_speech_detector,
     )
     resources.push_async_callback(websocket_calls.aclose)
     return _OpenCalls(registry, audiosocket_server, browser_calls, websocket_calls, expected, clock_task)
@@ -301,11 +297,6 @@ def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
         speech=_make_speech(settings),
         caller_speech_action=CallerSpeechAction(settings.caller_speech),
     )
-
-
-def _make_call_settings(settings: Settings) -> CallSettings:
-    caller_speech_action = CallerSpeechAction(settings.caller_speech)
-    return CallSettings(settings.lead_s, _make_speech(settings), caller_speech_action)
 
 
 def _make_browser_settings(settings: Settings) -> BrowserCallSettings:

@@ -49,10 +49,11 @@ FORMATS: Final[Mapping[str, StreamFormat]] = MappingProxyType(
 
 
 class AsteriskStreamConnection(MediaStreamConnection):
-    """The gateway's side of one chan_websocket channel."""
+    """The gateway's side of one chan_websocket channel; ``call_id`` replaces the channel's connection id."""
 
-    def __init__(self) -> None:
+    def __init__(self, call_id: str = "") -> None:
         super().__init__()
+        self._call_id = call_id
         self._early_audio = bytearray()  # before MEDIA_START
         self._uses_json = False
         self._frame_bytes = 0
@@ -134,7 +135,7 @@ class AsteriskStreamConnection(MediaStreamConnection):
             )
         variables = fields.variables("channel_variables")
         yield StreamStarted(
-            call_id=fields.text("connection_id"),
+            call_id=self._call_id or fields.text("connection_id"),
             format=stream_format,
             packet_ms=packet_ms,
             variables={"channel": fields.text_or_none("channel"), **variables},

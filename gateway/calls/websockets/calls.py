@@ -38,14 +38,18 @@ class WebSocketCalls:
         *,
         peer: str,
         known_caller: KnownCaller = _UNKNOWN_CALLER,
+        is_continued: bool = False,
     ) -> None:
         """Serve a connection to its end; raises Overloaded before the socket is opened.
 
         Args:
             kind: of the call, such as "twilio".
             peer: network address of the other end.
+            is_continued: whether the caller's dial plan goes on after the call, and can transfer it.
         """
-        leg = WebSocketLeg(kind, connection, peer, self._group, self._services, known_caller)
+        leg = WebSocketLeg(
+            kind, connection, peer, self._group, self._services, known_caller, is_continued=is_continued
+        )
         self._services.calls.registry.admit(leg, peer=peer)
         await leg.run(open_socket)
 

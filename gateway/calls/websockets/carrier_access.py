@@ -22,7 +22,7 @@ from ...access.errors import SignatureRefused
 from ...access.keys import Scope
 from .carriers import Carrier, SignatureScheme
 from .leg import KnownCaller
-from .settings import MediaStreamSettings
+from .settings import CarrierSettings
 
 TICKET_LIFETIME_S: Final = 60.0  # a carrier opens the stream within a second of the answer
 MAX_TICKETS: Final = 10_000
@@ -66,14 +66,14 @@ class StreamTickets:
 class CarrierAccess:
     """Authenticates the requests of carriers. Belongs to the event loop."""
 
-    def __init__(self, settings: MediaStreamSettings, access: AccessControl) -> None:
+    def __init__(self, settings: CarrierSettings, access: AccessControl) -> None:
         self._settings = settings
         self._access = access
         self.tickets = StreamTickets()
 
     def public_url(self, connection: HTTPConnection) -> str:
         """Return the server's URL as the carrier of a request sees it, without path; http or https."""
-        if self._settings.public_url is not None:
+        if self._settings.public_url:
             return self._settings.public_url
         scheme = "https" if connection.url.scheme in ("https", "wss") else "http"
         return f"{scheme}://{connection.url.netloc}"
@@ -95,25 +95,24 @@ class CarrierAccess:
         form: parameters of a POST body.
         """
         secret = self._auth_token(carrier)
-        expected_token = self._settings.media_streams_token
-        if secret is not None:
+        expected_token = self._settings.token
+        if secret:
             if not self._is_signed(carrier, secret, connection, form):
                 raise SignatureRefused(f"the signature of {carrier.name} is missing or wrong")
-        elif expected_token is not None:
-            if not secrets.compare_digest(token.encode(), expected_token.get_secret_value().encode()):
+        elif expected_token:
+            if not secrets.compare_digest(token.encode(), expected_token.encode()):
                 raise SignatureRefused("the token in the URL is missing or wrong")
         else:
             self._access.grant(connection.headers).require(Scope.CALLS)
 
-    def _auth_token(self, carrier: Carrier) -> str | None:
+    def _auth_token(self, carrier: Carrier) -> str:
         match carrier.signature:
             case SignatureScheme.TWILIO:
-                secret = self._settings.twilio_auth_token
+                return self._settings.twilio_auth_token
             case SignatureScheme.PLIVO:
-                secret = self._settings.plivo_auth_token
+                return self._settings.plivo_auth_token
             case SignatureScheme.NONE:
-                secret = None
-        return None if secret is None else secret.get_secret_value()
+                return ""
 
     def _is_signed(self, carrier: Carrier, secret: str, connection: HTTPConnection, form: Form) -> bool:
         headers, query = connection.headers, connection.url.query

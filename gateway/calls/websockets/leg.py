@@ -74,6 +74,7 @@ class WebSocketLeg:
     Args:
         kind: of the call, such as "twilio".
         peer: network address of the other end.
+        is_continued: whether the caller's dial plan goes on after the call, and so can transfer the caller.
     """
 
     def __init__(
@@ -84,13 +85,23 @@ class WebSocketLeg:
         group: "LegGroup[WebSocketLeg]",
         services: WebSocketLegServices,
         known_caller: KnownCaller,
+        *,
+        is_continued: bool,
     ) -> None:
         self._connection = connection
         self._peer = peer
         self._group = group
         self._services = services
         self._known_caller = known_caller
-        self._leg_call = LegCall(self, group, services.calls, services.settings, kind=kind, peer=peer)
+        self._leg_call = LegCall(
+            self,
+            group,
+            services.calls,
+            services.settings,
+            kind=kind,
+            peer=peer,
+            transfer=(lambda number: self.end(f"transferred to {number}")) if is_continued else None,
+        )
         self._media: PeerPacedMedia | None = None  # from the start of the stream on
         self._outbox = StreamOutbox()
         self._end_reason = ""

@@ -40,7 +40,8 @@ _MAX_WEBHOOK_BYTES: Final = 64 * 1024
 def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
     """Return the route that Asterisk connects to, to be mounted behind access control.
 
-    Parameters ``caller``, ``name`` and ``called`` of the URL describe the caller; all are variables.
+    Parameters ``caller``, ``name`` and ``called`` of the URL describe the caller, ``call`` is the id of the
+    call instead of the channel's connection id; all are variables.
     """
     router = APIRouter()
 
@@ -49,7 +50,7 @@ def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
         variables = dict(socket.query_params)
         await calls.serve(
             ASTERISK,
-            AsteriskStreamConnection(),
+            AsteriskStreamConnection(variables.get("call", "")),
             _accept(socket, [SUBPROTOCOL]),
             peer=_peer_of(socket),
             known_caller=KnownCaller(
@@ -60,6 +61,7 @@ def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
                     variables=variables,
                 )
             ),
+            is_continued=True,
         )
 
     return router

@@ -184,11 +184,16 @@ def test_a_stream_without_a_caller_has_that_of_its_webhook() -> None:
     with_server(test)
 
 
-def test_parameters_of_asterisks_url_describe_the_caller() -> None:
+def test_parameters_of_asterisks_url_describe_the_caller_and_the_dial_plan_can_transfer() -> None:
     async def test(server: WebSocketCallServer) -> None:
-        peer = SimulatedAsterisk(new_call_id())
-        peer.path += "?caller=1555&name=Ann&called=100&queue=sales"
+        peer = SimulatedAsterisk("id-of-the-channel")
+        peer.path += "?caller=1555&name=Ann&called=100&queue=sales&call=id-of-the-dial-plan"
+        peer.call_id = "id-of-the-dial-plan"
         _, call = await server.dial(peer)
+        call.transfer("200")
+        await server.wait_ended(call)
+        path = "/v1/calls/id-of-the-dial-plan/result?field=transfer_to"
+        assert (await ask(server, "GET", path)).text.strip() == "200"
         assert (call.caller.number, call.caller.name, call.caller.called) == ("1555", "Ann", "100")
         assert call.caller.variables["queue"] == "sales"
         assert call.caller.variables["CONTEXT"] == "phones"  # of MEDIA_START
