@@ -49,26 +49,36 @@ def attack(caplog: pytest.LogCaptureFixture, path: str, attacker: Attack, log: s
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-@pytest.mark.parametrize(
-    ("message", "log"),
-    [
-        ('{"event":"media","media":{"payload":"%%%"}}', "Call CA1: media.payload: got '%%%'"),
-        ("not json", "Call CA1: got 'not json', which is not JSON"),
-        (b"\x00" * 160, "Call CA1: got a binary message of 160 bytes"),
-        (json.dumps(TWILIO_START), "Call CA1: got a start in the call"),
-        ("x" * 200_000, "Call CA1: got a message of 200000 bytes"),
-    ],
-)
-def test_a_wrong_message_in_the_call(
-    caplog: pytest.LogCaptureFixture, message: str | bytes, log: str
-) -> None:
-    async def attacker(server: WebSocketCallServer, socket: ClientConnection) -> None:
-        await socket.send(json.dumps(TWILIO_START))
-        await until(lambda: server.find("CA1") is not None)
-        await socket.send(message)
-        await closed_by_the_gateway(socket)
+WRONG_MESSAGES: list[tuple[str | bytes, str]] = [
+    ('{"event":"media","media":{"payload":"%%%"}}', "media.payload: got '%%%'"),
+    ("not json", "got 'not json', which is not JSON"),
+    (b"\x00" * 160, "got a binary message of 160 bytes"),
+    (json.dumps(TWILIO_START), "got a start in the call"),
+    ("x" * 200_000, "got a message of 200000 bytes"),
+]
 
-    attack(caplog, "/v1/media-streams/twilio", attacker, log)
+
+def test_wrong_messages_end_their_calls_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        bystander = SimulatedTwilio(new_call_id())
+        _, call = await server.dial(bystander)
+        speaking = asyncio.create_task(call.speak("one two three."))
+        for number, (message, _) in enumerate(WRONG_MESSAGES):
+            url = f"{server.url}/v1/media-streams/twilio"
+            async with connect(url, compression=None, proxy=None) as socket:
+                await socket.send(str(SimulatedTwilio(f"CA{number}").start()[1]))
+                await until(lambda call_id=f"CA{number}": server.find(call_id) is not None)  # type: ignore[misc]
+                await socket.send(message)
+                await closed_by_the_gateway(socket)
+        assert await speaking is UtteranceOutcome.SPOKEN
+        await call.wait_played()
+        assert bystander.queue.played_packets in (30, 31)
+
+    with_server(test)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == len(WRONG_MESSAGES)
+    for number, (_, log) in enumerate(WRONG_MESSAGES):
+        assert warnings[number].startswith(f"Call CA{number}: {log}")
 
 
 def test_audio_before_the_start(caplog: pytest.LogCaptureFixture) -> None:
