@@ -20,6 +20,9 @@ from .cartesia.socket_api import CARTESIA_SOCKET_OPERATION, CartesiaSocketApi
 from .dashscope.audio_store import AudioStore
 from .dashscope.http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
 from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
+from .elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
+from .elevenlabs.listings import ElevenLabsListings
+from .elevenlabs.socket_api import ELEVENLABS_SOCKET_OPERATIONS, ElevenLabsSocketApi
 from .native_stream.socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 from .openai.captioned_speech import CaptionedSpeechApi
 from .openai.json_endpoint import OPENAI_ERROR_FORMAT
@@ -35,6 +38,7 @@ WEBSOCKETS: Final = (
     NATIVE_STREAM_OPERATION,
     DASHSCOPE_SOCKET_OPERATION,
     CARTESIA_SOCKET_OPERATION,
+    *ELEVENLABS_SOCKET_OPERATIONS,
     CALL_SOCKET,
 )
 
@@ -63,6 +67,9 @@ class SpeechApis:
         self.dashscope = DashScopeSocketApi(server, voices)
         self.cartesia = CartesiaSocketApi(server, voices)
         self.cartesia_http = CartesiaHttpApi(server, voices)
+        self.elevenlabs = ElevenLabsSocketApi(server, voices)
+        self.elevenlabs_http = ElevenLabsHttpApi(server, voices)
+        self._elevenlabs_listings = ElevenLabsListings(server, voices)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
@@ -74,9 +81,12 @@ class SpeechApis:
             self.native_stream,
             self.dashscope,
             self.cartesia,
+            self.elevenlabs,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
+            Mount(self._elevenlabs_listings.routes(), None),  # before OpenAI's: /v1/models is of both
+            Mount(self.elevenlabs_http.routes(), None, ELEVENLABS_ERROR_FORMATS),
             Mount(self.openai.routes(), None, [OPENAI_ERROR_FORMAT]),
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
             Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
@@ -92,6 +102,8 @@ class SpeechApis:
             self.dashscope_http,
             self.cartesia,
             self.cartesia_http,
+            self.elevenlabs,
+            self.elevenlabs_http,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 
