@@ -19,6 +19,7 @@ class ElevenLabsContext(TranscriptQueue):
     Args:
         context_id: None on a socket without contexts.
         has_phrases: whether each message is a phrase, which is spoken without waiting for more.
+        has_absolute_times: whether times count from the beginning of the context.
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class ElevenLabsContext(TranscriptQueue):
         grant: Grant,
         sender: BackpressureSender,
         has_phrases: bool,
+        has_absolute_times: bool,
     ) -> None:
         super().__init__(grant, options)
         self.id = context_id
         self.sender = sender
         self.received_at = 0.0  # loop time of the last message
         self._has_phrases = has_phrases
+        self._has_absolute_times = has_absolute_times
         self._aligner = CharacterAligner()
         self._aligned_ms = 0  # end of the alignment before
 
@@ -65,4 +68,4 @@ class ElevenLabsContext(TranscriptQueue):
         if not characters:
             return None
         offset_ms, self._aligned_ms = self._aligned_ms, round(1_000 * characters[-1].stop_s)
-        return SocketAlignment.of(characters, offset_ms)
+        return SocketAlignment.of(characters, 0 if self._has_absolute_times else offset_ms)

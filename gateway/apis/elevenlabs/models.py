@@ -91,6 +91,9 @@ class ElevenLabsSocketQuery(BaseModel):
     inactivity_timeout: Annotated[int, Field(ge=1, le=MAX_INACTIVITY_S, description="Seconds.")] = (
         _DEFAULT_INACTIVITY_S
     )
+    # LiveKit's plugin, which sets it, takes times as those of the context; Pipecat's service, which does not,
+    # adds up those of the messages.
+    sync_alignment: Annotated[bool, Field(description="Whether times count from the beginning.")] = False
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
 
     @classmethod
@@ -110,7 +113,10 @@ class ElevenLabsAnswer(BaseModel):
 
 
 class SocketAlignment(BaseModel):
-    """Times of characters, from the end of the alignment before (of a context's first one: its beginning)."""
+    """Times of characters, from the end of the alignment before.
+
+    With ``sync_alignment``, and in the first alignment, they count from the beginning of the context.
+    """
 
     chars: list[str]
     charStartTimesMs: list[int]
@@ -118,7 +124,7 @@ class SocketAlignment(BaseModel):
 
     @classmethod
     def of(cls, characters: Sequence[TimedCharacter], offset_ms: int) -> "SocketAlignment":
-        """Return the characters; offset_ms: end of the alignment before."""
+        """Return the characters; offset_ms: from which the times count."""
         starts = [round(1_000 * one.start_s) - offset_ms for one in characters]
         stops = [round(1_000 * one.stop_s) - offset_ms for one in characters]
         durations = [stop - start for start, stop in zip(starts, stops, strict=True)]

@@ -182,6 +182,7 @@ class _ElevenLabsConnection(WebSocketConnection):
             grant=self._api.server.authorize_request(self.socket.headers),
             sender=BackpressureSender.from_scope(self.socket.scope),
             has_phrases=self.query.auto_mode,
+            has_absolute_times=self.query.sync_alignment,
         )
         return context
 

@@ -1,4 +1,4 @@
-"""ElevenLabs' SDK for Python against ``../server.py``, only the base URL changed: prints passed cases as JSON.
+"""ElevenLabs' SDK for Python against ``../server.py``, only the URL changed: prints passed cases as JSON.
 
 ``python sdk.py URL KEY POOR_KEY``
 """

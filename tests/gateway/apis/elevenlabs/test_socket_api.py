@@ -115,6 +115,22 @@ def test_one_text_is_spoken_while_it_is_written_and_the_socket_closes(run: Any) 
 SCHEDULE = {"chunk_length_schedule": [50]}
 
 
+def test_times_count_from_the_beginning_where_alignment_is_synchronous(run: Any) -> None:
+    async def test(served: Any) -> None:
+        last_times = []
+        for query in (RAW, f"{RAW}&sync_alignment=true"):
+            async with open_socket(served, query=query) as client:
+                await client.say("One two three four five six. ", "a", close_context=True)
+                starts = []
+                while not (event := await client.next()).get("isFinal"):
+                    starts += event["alignment"]["charStartTimesMs"] if "alignment" in event else []
+                last_times.append((max(starts), client.characters["a"][-1][1]))
+        (_, true_ms), (absolute_ms, _) = last_times
+        assert absolute_ms == true_ms and last_times[0][0] < true_ms
+
+    run(test)
+
+
 def test_a_flush_speaks_what_there_is(run: Any) -> None:
     async def test(served: Any) -> None:
         async with open_socket(served) as client:
