@@ -20,6 +20,8 @@ from .cartesia.socket_api import CARTESIA_SOCKET_OPERATION, CartesiaSocketApi
 from .dashscope.audio_store import AudioStore
 from .dashscope.http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
 from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
+from .deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
+from .deepgram.socket_api import DEEPGRAM_SOCKET_OPERATIONS, DeepgramSocketApi
 from .elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
 from .elevenlabs.listings import ElevenLabsListings
 from .elevenlabs.socket_api import ELEVENLABS_SOCKET_OPERATIONS, ElevenLabsSocketApi
@@ -39,6 +41,7 @@ WEBSOCKETS: Final = (
     DASHSCOPE_SOCKET_OPERATION,
     CARTESIA_SOCKET_OPERATION,
     *ELEVENLABS_SOCKET_OPERATIONS,
+    *DEEPGRAM_SOCKET_OPERATIONS,
     CALL_SOCKET,
 )
 
@@ -70,6 +73,8 @@ class SpeechApis:
         self.elevenlabs = ElevenLabsSocketApi(server, voices)
         self.elevenlabs_http = ElevenLabsHttpApi(server, voices)
         self._elevenlabs_listings = ElevenLabsListings(server, voices)
+        self.deepgram = DeepgramSocketApi(server, voices)
+        self.deepgram_http = DeepgramHttpApi(server, voices)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
@@ -82,6 +87,7 @@ class SpeechApis:
             self.dashscope,
             self.cartesia,
             self.elevenlabs,
+            self.deepgram,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
@@ -90,6 +96,7 @@ class SpeechApis:
             Mount(self.openai.routes(), None, [OPENAI_ERROR_FORMAT]),
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
             Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
+            Mount(self.deepgram_http.routes(), None, DEEPGRAM_ERROR_FORMATS),
             *(Mount(api.routes(), None) for api in apis),
         ]
 
@@ -104,6 +111,8 @@ class SpeechApis:
             self.cartesia_http,
             self.elevenlabs,
             self.elevenlabs_http,
+            self.deepgram,
+            self.deepgram_http,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 

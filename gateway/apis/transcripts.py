@@ -109,6 +109,12 @@ class TranscriptQueue:
         return first if first is not None and (first.is_complete or not first.is_blank) else None
 
     @property
+    def open_transcript(self) -> Transcript | None:
+        """The transcript that takes text, None if the next text begins one."""
+        last = self.transcripts[-1] if self.transcripts else None
+        return last if last is not None and not last.is_complete else None
+
+    @property
     def is_due(self) -> bool:
         """Whether a task is needed, which speaks what there is or reports the end."""
         return not self.is_speaking and (self.next_transcript is not None or self.input_ended)
@@ -123,19 +129,19 @@ class TranscriptQueue:
             )
         self.grant.charge_characters(len(text))
         if text:
-            self._open_transcript().push(text)
+            self._open().push(text)
 
     def flush(self) -> None:
         """Speak the text so far without completing its transcript."""
-        if self.transcripts and not self.transcripts[-1].is_complete:
-            self.transcripts[-1].flush()
+        if self.open_transcript is not None:
+            self.open_transcript.flush()
 
     def complete(self, flush_id: int | None = None) -> None:
         """Complete the open transcript; one with a flush's id is reported also if it has no text."""
         if flush_id is not None:
-            self._open_transcript().flush_id = flush_id
-        if self.transcripts and not self.transcripts[-1].is_complete:
-            self.transcripts[-1].complete()
+            self._open().flush_id = flush_id
+        if self.open_transcript is not None:
+            self.open_transcript.complete()
 
     def end_input(self) -> None:
         """Complete the open transcript; no text follows."""
@@ -148,9 +154,13 @@ class TranscriptQueue:
         for transcript in self.transcripts:
             transcript.cancel()
 
-    def _open_transcript(self) -> Transcript:
-        if not self.transcripts or self.transcripts[-1].is_complete:
-            self.transcripts.append(Transcript())
+    def make_transcript(self) -> Transcript:
+        """Return an empty transcript."""
+        return Transcript()
+
+    def _open(self) -> Transcript:
+        if self.open_transcript is None:
+            self.transcripts.append(self.make_transcript())
         return self.transcripts[-1]
 
 

@@ -21,6 +21,8 @@ from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
 from vivavoce.gateway.apis.cartesia.socket_api import CartesiaSocketApi
+from vivavoce.gateway.apis.deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
+from vivavoce.gateway.apis.deepgram.socket_api import DeepgramSocketApi
 from vivavoce.gateway.apis.elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
 from vivavoce.gateway.apis.elevenlabs.listings import ElevenLabsListings
 from vivavoce.gateway.apis.elevenlabs.socket_api import ElevenLabsSocketApi
@@ -101,6 +103,7 @@ class ServedApis:
     sockets: NativeStreamApi
     cartesia: CartesiaSocketApi
     elevenlabs: ElevenLabsSocketApi
+    deepgram: DeepgramSocketApi
     voices: VoiceRegistry
     backend: CountingBackend
     client: httpx.AsyncClient
@@ -150,16 +153,18 @@ async def _serve_apis(
         sockets = NativeStreamApi(server, resolver, idle_s)
         cartesia = CartesiaSocketApi(server, voices)
         elevenlabs = ElevenLabsSocketApi(server, voices)
+        deepgram = DeepgramSocketApi(server, voices)
         mounts = [
             Mount(each.routes(), None)
             for each in (
                 ElevenLabsListings(server, voices),
-                *(api, sockets, cartesia, elevenlabs),
+                *(api, sockets, cartesia, elevenlabs, deepgram),
                 *(OpenAIVoicesApi(access, voices), OpenApiRoutes()),
             )
         ]
         mounts.append(Mount(CartesiaHttpApi(server, voices).routes(), None, CARTESIA_ERROR_FORMATS))
         mounts.append(Mount(ElevenLabsHttpApi(server, voices).routes(), None, ELEVENLABS_ERROR_FORMATS))
+        mounts.append(Mount(DeepgramHttpApi(server, voices).routes(), None, DEEPGRAM_ERROR_FORMATS))
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,
@@ -170,7 +175,7 @@ async def _serve_apis(
             serving(app) as url,
             httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
         ):
-            yield ServedApis(app, api, sockets, cartesia, elevenlabs, voices, backend, client)
+            yield ServedApis(app, api, sockets, cartesia, elevenlabs, deepgram, voices, backend, client)
         voices.close()
 
 
