@@ -25,6 +25,8 @@ from .deepgram.socket_api import DEEPGRAM_SOCKET_OPERATIONS, DeepgramSocketApi
 from .elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
 from .elevenlabs.listings import ElevenLabsListings
 from .elevenlabs.socket_api import ELEVENLABS_SOCKET_OPERATIONS, ElevenLabsSocketApi
+from .jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
+from .jambonz.socket_api import JAMBONZ_SOCKET_OPERATION, JambonzSocketApi
 from .native_stream.socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 from .openai.captioned_speech import CaptionedSpeechApi
 from .openai.json_endpoint import OPENAI_ERROR_FORMAT
@@ -42,6 +44,7 @@ WEBSOCKETS: Final = (
     CARTESIA_SOCKET_OPERATION,
     *ELEVENLABS_SOCKET_OPERATIONS,
     *DEEPGRAM_SOCKET_OPERATIONS,
+    JAMBONZ_SOCKET_OPERATION,
     CALL_SOCKET,
 )
 
@@ -75,6 +78,8 @@ class SpeechApis:
         self._elevenlabs_listings = ElevenLabsListings(server, voices)
         self.deepgram = DeepgramSocketApi(server, voices)
         self.deepgram_http = DeepgramHttpApi(server, voices)
+        self.jambonz = JambonzSocketApi(server, voices)
+        self.jambonz_http = JambonzHttpApi(server, voices)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
@@ -88,6 +93,7 @@ class SpeechApis:
             self.cartesia,
             self.elevenlabs,
             self.deepgram,
+            self.jambonz,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
@@ -97,6 +103,7 @@ class SpeechApis:
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
             Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
             Mount(self.deepgram_http.routes(), None, DEEPGRAM_ERROR_FORMATS),
+            Mount(self.jambonz_http.routes(), None, JAMBONZ_ERROR_FORMATS),
             *(Mount(api.routes(), None) for api in apis),
         ]
 
@@ -113,6 +120,8 @@ class SpeechApis:
             self.elevenlabs_http,
             self.deepgram,
             self.deepgram_http,
+            self.jambonz,
+            self.jambonz_http,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 

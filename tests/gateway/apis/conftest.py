@@ -26,6 +26,8 @@ from vivavoce.gateway.apis.deepgram.socket_api import DeepgramSocketApi
 from vivavoce.gateway.apis.elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
 from vivavoce.gateway.apis.elevenlabs.listings import ElevenLabsListings
 from vivavoce.gateway.apis.elevenlabs.socket_api import ElevenLabsSocketApi
+from vivavoce.gateway.apis.jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
+from vivavoce.gateway.apis.jambonz.socket_api import JambonzSocketApi
 from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.openai.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.openai.speech_api import OpenAISpeechApi
@@ -158,13 +160,14 @@ async def _serve_apis(
             Mount(each.routes(), None)
             for each in (
                 ElevenLabsListings(server, voices),
-                *(api, sockets, cartesia, elevenlabs, deepgram),
+                *(api, sockets, cartesia, elevenlabs, deepgram, JambonzSocketApi(server, voices)),
                 *(OpenAIVoicesApi(access, voices), OpenApiRoutes()),
             )
         ]
         mounts.append(Mount(CartesiaHttpApi(server, voices).routes(), None, CARTESIA_ERROR_FORMATS))
         mounts.append(Mount(ElevenLabsHttpApi(server, voices).routes(), None, ELEVENLABS_ERROR_FORMATS))
         mounts.append(Mount(DeepgramHttpApi(server, voices).routes(), None, DEEPGRAM_ERROR_FORMATS))
+        mounts.append(Mount(JambonzHttpApi(server, voices).routes(), None, JAMBONZ_ERROR_FORMATS))
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,

@@ -126,7 +126,7 @@ def test_a_request_has_the_limits_that_it_is_validated_with() -> None:
 
 SPEECH_PATHS = (
     *("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices"),
-    *("/v1/text-to-speech", "/v1/voices", "/v2/voices", "/v1/user", "/v1/speak", "/v2/speak"),
+    *("/v1/text-to-speech", "/v1/voices", "/v2/voices", "/v1/user", "/v1/speak", "/v2/speak", "/jambonz"),
 )
 
 
