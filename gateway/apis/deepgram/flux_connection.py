@@ -209,7 +209,7 @@ class FluxConnection(TranscriptConnection):
     def _turn_at(self, position_ms: float) -> FluxTurn:
         """Return the turn that is heard at a position, the one that waits for its audio if there is none."""
         begun = [turn for turn in self._turns if turn.start_ms <= position_ms]
-        turn = (begun or [*self._turns, *self.queue.transcripts])[-1 if begun else 0]
+        turn = begun[-1] if begun else next(iter((*self._turns, *self.queue.transcripts)))
         assert isinstance(turn, FluxTurn)
         return turn
 
