@@ -109,7 +109,9 @@ def test_a_clear_drops_what_has_not_been_sent(run: Any) -> None:
             await client.until("audio")
             await client.send("Clear")
             assert (await client.until("Cleared"))["sequence_id"] == 0
+            steps = served.backend.steps
             await until(lambda: served.backend.open_slots == 0)
+            assert served.backend.steps <= steps + 1
             client.audio, client.types = b"", []
             await client.speak("One two.")
             await client.send("Flush")
@@ -335,7 +337,9 @@ def test_an_interruption_answers_the_text_heard_and_the_text_that_was_not(run: A
             assert (event["audio_played_ms"], event["text_spoken"]) == (offset, "One two")
             assert event["text_remaining"] == (TEXT * 20).removeprefix("One two")
             assert event["metadata"]["audio_duration_ms"] >= 1_000
+            steps = served.backend.steps
             await until(lambda: served.backend.open_slots == 0)
+            assert served.backend.steps <= steps + 1
             # The session goes on where the client stopped.
             await client.speak("Seven eight nine.")
             await client.send("Flush")

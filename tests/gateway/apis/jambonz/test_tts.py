@@ -112,7 +112,9 @@ def test_a_stop_drops_what_has_not_been_sent_and_frees_the_engine(run: Any) -> N
                 while True:
                     await peer.next()
             assert closed.value.rcvd is not None and closed.value.rcvd.code == 1000
+            steps = served.backend.steps
             await until(lambda: served.backend.open_slots == 0)
+            assert served.backend.steps <= steps + 1
 
     run(test, step_s=0.005)
 
