@@ -145,7 +145,7 @@ class _DeepgramSpeechResponse(SpeechResponse):
 def deepgram_error_response(error: Exception, request_id: str) -> JSONResponse:
     """Return the answer to an error; clients of a socket read the header ``dg-error``."""
     described = to_deepgram_error(error)
-    message = described.message.encode("ascii", "replace").decode().replace("\n", " ")
+    message = " ".join(described.message.encode("ascii", "replace").decode().split())
     headers = {"dg-request-id": request_id, "dg-error": message}
     if described.retry_after_s is not None:
         headers["retry-after"] = str(math.ceil(described.retry_after_s))

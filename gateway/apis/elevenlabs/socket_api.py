@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from fastapi import APIRouter, WebSocket
 
-from ....tts_engine.errors import BadRequest, Overloaded, VivavoceError
+from ....tts_engine.errors import VivavoceError
 from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
@@ -92,7 +92,7 @@ class ElevenLabsSocketApi:
     async def _serve(self, kind: "type[_ElevenLabsConnection]", socket: WebSocket) -> None:
         try:
             connection = kind(self, socket)
-        except (VivavoceError, BadRequest, Overloaded) as error:
+        except VivavoceError as error:
             await reject_handshake(socket, elevenlabs_error_response(error))
             return
         await socket.accept()
