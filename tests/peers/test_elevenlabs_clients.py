@@ -9,6 +9,7 @@ import pytest
 
 from shared.client_programs import ENVIRONMENTS, node_with, python_with, run_client, run_gateway
 
+pytestmark = pytest.mark.slow  # each client takes seconds to start
 PROGRAMS = Path(__file__).with_name("elevenlabs")
 
 
