@@ -48,29 +48,29 @@ def test_headers_of_wav_name_the_encoding_and_none_is_raw(run: Any) -> None:
     run(test)
 
 
-@pytest.mark.parametrize(
-    ("query", "body", "status", "code"),
-    [
-        ("model=nobody", BODY, 400, "MODEL_NOT_FOUND"),
-        ("encoding=pcm", BODY, 400, "INVALID_QUERY_PARAMETER"),
-        ("encoding=linear16&sample_rate=12345", BODY, 400, "INVALID_QUERY_PARAMETER"),
-        ("encoding=mp3&container=wav", BODY, 400, "INVALID_QUERY_PARAMETER"),
-        ("encoding=linear16&container=ogg", BODY, 400, "INVALID_QUERY_PARAMETER"),
-        ("encoding=opus&bit_rate=1", BODY, 400, "INVALID_QUERY_PARAMETER"),
-        ("speed=9", BODY, 400, "INVALID_QUERY_PARAMETER"),
-        ("", {"text": ""}, 400, "INVALID_QUERY_PARAMETER"),
-        ("", {"text": 5}, 400, "INVALID_QUERY_PARAMETER"),
-        ("", [], 400, "INVALID_QUERY_PARAMETER"),
-        ("", {"text": "\u4f60\u597d"}, 400, "INVALID_QUERY_PARAMETER"),
-        ("", {"text": "x" * MAX_BODY_BYTES}, 413, "PAYLOAD_TOO_LARGE"),
-    ],
-)
-def test_errors_have_deepgrams_fields(run: Any, query: str, body: Any, status: int, code: str) -> None:
+FAULTS: list[tuple[str, Any, int, str]] = [
+    ("model=nobody", BODY, 400, "MODEL_NOT_FOUND"),
+    ("encoding=pcm", BODY, 400, "INVALID_QUERY_PARAMETER"),
+    ("encoding=linear16&sample_rate=12345", BODY, 400, "INVALID_QUERY_PARAMETER"),
+    ("encoding=mp3&container=wav", BODY, 400, "INVALID_QUERY_PARAMETER"),
+    ("encoding=linear16&container=ogg", BODY, 400, "INVALID_QUERY_PARAMETER"),
+    ("encoding=opus&bit_rate=1", BODY, 400, "INVALID_QUERY_PARAMETER"),
+    ("speed=9", BODY, 400, "INVALID_QUERY_PARAMETER"),
+    ("", {"text": ""}, 400, "INVALID_QUERY_PARAMETER"),
+    ("", {"text": 5}, 400, "INVALID_QUERY_PARAMETER"),
+    ("", [], 400, "INVALID_QUERY_PARAMETER"),
+    ("", {"text": "\u4f60\u597d"}, 400, "INVALID_QUERY_PARAMETER"),
+    ("", {"text": "x" * MAX_BODY_BYTES}, 413, "PAYLOAD_TOO_LARGE"),
+]
+
+
+def test_errors_have_deepgrams_fields(run: Any) -> None:
     async def test(served: Any) -> None:
-        answer = await served.client.post(f"/v1/speak?{query}", json=body)
-        error = answer.json()
-        assert (answer.status_code, error["err_code"]) == (status, code)
-        assert error["err_msg"] and error["request_id"] == answer.headers["dg-request-id"]
+        for query, body, status, code in FAULTS:
+            answer = await served.client.post(f"/v1/speak?{query}", json=body)
+            error = answer.json()
+            assert (answer.status_code, error["err_code"]) == (status, code), query
+            assert error["err_msg"] and error["request_id"] == answer.headers["dg-request-id"]
 
     run(test)
 

@@ -134,21 +134,21 @@ def test_a_wrong_message_is_an_error_and_the_next_text_is_spoken(run: Any, messa
     run(test)
 
 
-@pytest.mark.parametrize(
-    ("fields", "status"),
-    [
-        ({"voice": "nobody"}, 404),
-        ({"text": ""}, 400),
-        ({"type": "html"}, 400),
-        ({"type": "ssml", "text": "<speak>"}, 400),
-        ({"text": "\u4f60\u597d"}, 400),
-        ({"text": "x" * MAX_BODY_BYTES}, 413),
-    ],
-)
-def test_errors_have_a_status_and_a_text(run: Any, fields: dict[str, str], status: int) -> None:
+FAULTS: list[tuple[dict[str, str], int]] = [
+    ({"voice": "nobody"}, 404),
+    ({"text": ""}, 400),
+    ({"type": "html"}, 400),
+    ({"type": "ssml", "text": "<speak>"}, 400),
+    ({"text": "\u4f60\u597d"}, 400),
+    ({"text": "x" * MAX_BODY_BYTES}, 413),
+]
+
+
+def test_errors_have_a_status_and_a_text(run: Any) -> None:
     async def test(served: Any) -> None:
-        answer = await served.client.post(PATH, json=BODY | fields)
-        assert answer.status_code == status and answer.json()["error"]
+        for fields, status in FAULTS:
+            answer = await served.client.post(PATH, json=BODY | fields)
+            assert answer.status_code == status and answer.json()["error"]
 
     run(test)
 
