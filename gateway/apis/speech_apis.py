@@ -20,6 +20,13 @@ from .cartesia.socket_api import CARTESIA_SOCKET_OPERATION, CartesiaSocketApi
 from .dashscope.audio_store import AudioStore
 from .dashscope.http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
 from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
+from .deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
+from .deepgram.socket_api import DEEPGRAM_SOCKET_OPERATIONS, DeepgramSocketApi
+from .elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
+from .elevenlabs.listings import ElevenLabsListings
+from .elevenlabs.socket_api import ELEVENLABS_SOCKET_OPERATIONS, ElevenLabsSocketApi
+from .jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
+from .jambonz.socket_api import JAMBONZ_SOCKET_OPERATION, JambonzSocketApi
 from .native_stream.socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 from .openai.captioned_speech import CaptionedSpeechApi
 from .openai.json_endpoint import OPENAI_ERROR_FORMAT
@@ -35,6 +42,9 @@ WEBSOCKETS: Final = (
     NATIVE_STREAM_OPERATION,
     DASHSCOPE_SOCKET_OPERATION,
     CARTESIA_SOCKET_OPERATION,
+    *ELEVENLABS_SOCKET_OPERATIONS,
+    *DEEPGRAM_SOCKET_OPERATIONS,
+    JAMBONZ_SOCKET_OPERATION,
     CALL_SOCKET,
 )
 
@@ -63,6 +73,13 @@ class SpeechApis:
         self.dashscope = DashScopeSocketApi(server, voices)
         self.cartesia = CartesiaSocketApi(server, voices)
         self.cartesia_http = CartesiaHttpApi(server, voices)
+        self.elevenlabs = ElevenLabsSocketApi(server, voices)
+        self.elevenlabs_http = ElevenLabsHttpApi(server, voices)
+        self._elevenlabs_listings = ElevenLabsListings(server, voices)
+        self.deepgram = DeepgramSocketApi(server, voices)
+        self.deepgram_http = DeepgramHttpApi(server, voices)
+        self.jambonz = JambonzSocketApi(server, voices)
+        self.jambonz_http = JambonzHttpApi(server, voices)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
@@ -74,12 +91,19 @@ class SpeechApis:
             self.native_stream,
             self.dashscope,
             self.cartesia,
+            self.elevenlabs,
+            self.deepgram,
+            self.jambonz,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
+            Mount(self._elevenlabs_listings.routes(), None),  # before OpenAI's: /v1/models is of both
+            Mount(self.elevenlabs_http.routes(), None, ELEVENLABS_ERROR_FORMATS),
             Mount(self.openai.routes(), None, [OPENAI_ERROR_FORMAT]),
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
             Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
+            Mount(self.deepgram_http.routes(), None, DEEPGRAM_ERROR_FORMATS),
+            Mount(self.jambonz_http.routes(), None, JAMBONZ_ERROR_FORMATS),
             *(Mount(api.routes(), None) for api in apis),
         ]
 
@@ -92,6 +116,12 @@ class SpeechApis:
             self.dashscope_http,
             self.cartesia,
             self.cartesia_http,
+            self.elevenlabs,
+            self.elevenlabs_http,
+            self.deepgram,
+            self.deepgram_http,
+            self.jambonz,
+            self.jambonz_http,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 

@@ -124,7 +124,10 @@ def test_a_request_has_the_limits_that_it_is_validated_with() -> None:
     assert SCHEMAS["CreateVoiceForm"]["required"] == ["audio_sample", "name", "consent"]
 
 
-SPEECH_PATHS = ("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices")
+SPEECH_PATHS = (
+    *("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices"),
+    *("/v1/text-to-speech", "/v1/voices", "/v2/voices", "/v1/user", "/v1/speak", "/v2/speak", "/jambonz"),
+)
 
 
 def test_a_missing_key_and_a_missing_scope_are_refused_as_documented(tmp_path: Path) -> None:
