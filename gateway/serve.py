@@ -38,8 +38,9 @@ from .calls.api import routes as calls_api
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
-from .calls.leg import CallServices
+from .calls.leg import CallServices, CallSettings
 from .calls.registry import CallRegistry
+from .calls.websockets.calls import WebSocketCalls
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, trim_memory_while, tune_process
 from .settings import Settings
@@ -48,6 +49,7 @@ from .stop_signals import StopSignals
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .web.app import Mount, make_app
 from .web.http_server import HttpServer
+from .websocket_mounts import make_websocket_calls, websocket_mounts
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,7 @@ class Gateway:
     call_registry: CallRegistry  # of phones and browsers
     audiosocket_server: AudioSocketCallServer
     browser_calls: BrowserCalls
+    websocket_calls: WebSocketCalls
     apis: SpeechApis
     addresses: Addresses
     background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, the HTTP server and the trim of memory
@@ -116,6 +119,7 @@ class Gateway:
                 *apis.mounts(),
                 Mount(call_routes, Scope.CALLS, [calls_api.ERROR_FORMAT]),
                 Mount(browser_routes(calls.browser_calls), Scope.CALLS),
+                *websocket_mounts(calls.websocket_calls, settings, access),
             ]
             app = make_app(
                 unready=lambda: _unready_reason(calls.registry),
@@ -131,6 +135,7 @@ class Gateway:
                 call_registry=calls.registry,
                 audiosocket_server=calls.audiosocket_server,
                 browser_calls=calls.browser_calls,
+                websocket_calls=calls.websocket_calls,
                 apis=apis,
                 addresses=Addresses(bound_address(phones), bound_address(web)),
                 background_tasks=(calls.clock_task, http_task, trimming),
@@ -169,6 +174,7 @@ class _OpenCalls:
     registry: CallRegistry
     audiosocket_server: AudioSocketCallServer
     browser_calls: BrowserCalls
+    websocket_calls: WebSocketCalls
     expected: ExpectedCalls
     clock_task: "asyncio.Task[None]"
 
@@ -208,7 +214,17 @@ async def _open_calls(
         agent=agents.browser,
     )
     resources.push_async_callback(browser_calls.aclose)
-    return _OpenCalls(registry, audiosocket_server, browser_calls, expected, clock_task)
+    caller_speech_action = CallerSpeechAction(settings.caller_speech)
+    websocket_calls = make_websocket_calls(
+        settings,
+        CallServices(engine, registry),
+        clock,
+        agents.phone,
+        CallSettings(settings.lead_s, _make_speech(settings), caller_speech_action),
+        _make_speech_detector,
+    )
+    resources.push_async_callback(websocket_calls.aclose)
+    return _OpenCalls(registry, audiosocket_server, browser_calls, websocket_calls, expected, clock_task)
 
 
 def _make_speech_detector() -> SpeechDetector:

@@ -223,6 +223,17 @@ class Settings(BaseSettings):
         Annotated[str, Field(min_length=1)] | None, Field(description="the model's name there")
     ] = None
     llm_api_key: Annotated[SecretStr | None, Field(description="a key of that server")] = None
+    public_url: Annotated[
+        Annotated[str, Field(pattern=r"^https?://[^/\s?#]+$")] | None,
+        Field(description='a URL without path, such as "https://voice.example.org"'),
+    ] = None  # those of each request, which a proxy must then pass on; signatures cover them
+    # A part of URLs, because most carriers send no headers of their own. Without it, they need an API key.
+    media_streams_token: Annotated[
+        Annotated[SecretStr, Field(min_length=16)] | None,
+        Field(description="a text of at least 16 characters"),
+    ] = None
+    twilio_auth_token: Annotated[SecretStr | None, Field(description="the account's auth token")] = None
+    plivo_auth_token: Annotated[SecretStr | None, Field(description="the account's auth token")] = None
     # Seconds of speech ready for each call. Enough for a busy moment of the engine, and little to throw away
     # when the caller interrupts.
     lead_s: Annotated[_FiniteFloat, Field(ge=0.1, le=10, description="seconds from 0.1 to 10")] = 0.6

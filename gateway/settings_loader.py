@@ -88,7 +88,9 @@ def _describe_error(error: ErrorDetails, file: Path | None, flags: Mapping[str, 
     return f"{key} ({origin}): got {got}; allowed is {_describe_allowed(key)}."
 
 
-_SECRET_KEYS = frozenset({"llm_api_key", "ice_servers"})
+_SECRET_KEYS = frozenset(
+    {"llm_api_key", "ice_servers", "media_streams_token", "twilio_auth_token", "plivo_auth_token"}
+)
 
 
 def _describe_source(key: str, file: Path | None, flags: Mapping[str, object]) -> str:

@@ -1,15 +1,19 @@
 """Media of one call in the thread of its socket: paces the speech, detects the caller's.
 
 ``tick`` sends what is due and reports what was heard. The connection belongs to the owner: ``send`` takes the
-packets, and the owner passes on the audio and the keys that it receives.
+packets, and the owner passes on the audio and the keys that it receives. ``peer_paced_media`` derives the
+media of a peer that paces itself.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from ...tts_engine.chunk import AudioChunk
-from ..playback.playout import Playout
+from ..playback.heard_words import DiscardResult
+from ..playback.transport import Transport
 from .call_media import CallerAudioOptions, MediaListener, MediaReport
+
+Packet = TypeVar("Packet")
 
 TICKS_PER_REPORT: Final = 50  # once a second; reading the counters costs more than sending a packet
 
@@ -29,12 +33,12 @@ class SpeechDetector(Protocol):
         """Take s16le mono audio; return where speech began or ended in it."""
 
 
-class PacedMedia:
+class PacedMedia(Generic[Packet]):
     """Implements ``CallMedia`` for a connection of this thread.
 
     Args:
         playout: decides which packets are due.
-        send: takes one s16le packet; must not block.
+        send: takes one packet (s16le, or a command to the peer); must not block.
         now: monotonic seconds.
         drop_unsent: drops packets that were sent and have not left; called at each discard.
         dropped: counts the packets that the peer did not take in time.
@@ -44,8 +48,8 @@ class PacedMedia:
 
     def __init__(
         self,
-        playout: Playout,
-        send: Callable[[bytes], None],
+        playout: Transport[Packet],
+        send: Callable[[Packet], None],
         *,
         now: Callable[[], float],
         drop_unsent: Callable[[], None] = lambda: None,
@@ -111,10 +115,8 @@ class PacedMedia:
 
     def tick(self, now: float) -> None:
         """Send the packets due at ``now`` (monotonic s), and report."""
-        for packet in self.playout.due(now):
-            self._send(packet)
-        if words := self.playout.take_heard_words():
-            self._listener.on_words_heard(words)
+        self._send_due(now)
+        self._report_words()
         if self._played_pushes < self._pushes and self.playout.is_idle(now):
             self._played_pushes = self._pushes
             self._listener.on_played(self._pushes)
@@ -145,7 +147,17 @@ class PacedMedia:
 
     def _discard(self, *, requested: bool) -> None:
         self._drop_unsent()
-        result = self.playout.discard(self._now())
+        result = self._cut(self._now())
+        self._report_words()
+        self._listener.on_discarded(result, requested=requested)
+
+    def _cut(self, now: float) -> DiscardResult:
+        return self.playout.discard(now)
+
+    def _send_due(self, now: float) -> None:
+        for packet in self.playout.due(now):
+            self._send(packet)
+
+    def _report_words(self) -> None:
         if words := self.playout.take_heard_words():
             self._listener.on_words_heard(words)
-        self._listener.on_discarded(result, requested=requested)

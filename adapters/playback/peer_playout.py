@@ -11,7 +11,8 @@ marks are therefore ignored.
     played      |=========>                          m0 was reported 60 ms ago: position = m0 + 60 ms
     heard       words whose middle lies before the position
 
-No socket: ``commands_due`` returns the messages to send, in order. No clock: times are arguments.
+A peer may also ask for a pause, because its queue is full (Asterisk's MEDIA_XOFF). No socket: ``due`` returns
+the commands to send, in order. No clock: times are arguments.
 """
 
 from collections import deque
@@ -22,9 +23,11 @@ from typing import Final
 from ...tts_engine.chunk import AudioChunk
 from ..audio.resample import Resampler, resampler_to
 from .heard_words import DiscardResult, HeardWord, HeardWords
+from .playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
 
 MARK_EVERY_MS: Final = 200
 MAX_AHEAD_S: Final = 1.0
+MAX_REPORT_DELAY_S: Final = 1.0  # of the report of a mark, after the time at which it should have been played
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +99,40 @@ class PeerPlayout:
         # Position at the last report, or at the start of playing, and its time.
         self._played = 0
         self._played_at = -inf
+        self._dry_at = -inf  # estimated time at which the peer has played all that it was sent
         self._requested_marks = 0
+        self._paused = False
+
+        self._dry_since: float | None = None  # from when speech was expected and none was left to play
+        self._sent_packets = self._underruns = self._discards = 0
+
+    @property
+    def stats(self) -> PlayoutStats:
+        """The counters so far; the peer paces, so no packet is late."""
+        return PlayoutStats(
+            packets=self._sent_packets,
+            speech_packets=self._sent_packets,
+            underruns=self._underruns,
+            discards=self._discards,
+        )
 
     @property
     def sample_rate(self) -> int:
         """Rate of the audio sent, Hz."""
         return self._sample_rate
 
-    def push(self, chunk: AudioChunk) -> None:
-        """Resample a chunk and queue it."""
-        self._words.push(chunk, position=self._played, end=self._end)
+    def push(self, chunk: AudioChunk, *, utterance: int | None = None) -> None:
+        """Resample a chunk and queue it; raises ValueError if more than 120 s of speech would be queued.
+
+        utterance: number of the utterance that the chunk begins, above all numbers before; None: the next.
+        """
+        if len(self._ready) / 2 / self._sample_rate + chunk.seconds > MAX_LEAD_S:
+            raise ValueError(
+                f"got more than {MAX_LEAD_S:g} s of speech ahead; push only while lead_s() is small"
+            )
+        if self._words.open is None:
+            self._dry_since = None
+        self._words.push(chunk, position=self._played, end=self._end, number=utterance)
         self._ready += self._resampler.push(chunk.pcm)
 
     def mark(self, name: str) -> None:
@@ -121,20 +148,33 @@ class PeerPlayout:
         self._ready += bytes(-len(self._ready) % self._packet_bytes)
         self._words.finish(position=self._played, end=end)
 
-    def commands_due(self, now: float) -> list[PeerCommand]:
+    def due(self, now: float) -> list[PeerCommand]:
         """Return the commands to send now, in order; call again after a report or while speech is played."""
         out: list[PeerCommand] = list(self._control)
         self._control.clear()
         position = self._position(now)
+        self._words.advance(position)
         if position >= self._sent:
+            self._count_dry(now)
             self._played, self._played_at = self._sent, now  # the queue ran empty: new audio plays from now
         while (size := self._sendable(position)) > 0:
             out.append(PeerMedia(bytes(self._ready[:size])))
             del self._ready[:size]
             self._sent += size // 2
-            if self._sent - self._marked >= self._mark_every or not self._ready:
+            self._sent_packets += size // self._packet_bytes
+            self._dry_at = now + (self._sent - position) / self._sample_rate
+            self._dry_since = None
+            if self._sent - self._marked >= self._mark_every or len(self._ready) < self._packet_bytes:
                 out.append(self._request_mark())
         return out
+
+    def pause(self) -> None:
+        """Send no speech until ``resume``: the peer's queue is full."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Send speech again."""
+        self._paused = False
 
     def mark_played(self, name: str, now: float) -> None:
         """Take a report of the peer; a mark of a dropped queue is ignored."""
@@ -146,6 +186,7 @@ class PeerPlayout:
             if report.name == name:
                 break
         self._played, self._played_at = max(self._played, report.position), now
+        self._dry_at = self._played_at + (self._sent - self._played) / self._sample_rate
         self._words.advance(self._played)
 
     def advance(self, now: float) -> None:
@@ -158,6 +199,7 @@ class PeerPlayout:
         self._words.advance(position)
         discarded = self._words.discard(position=position, cut=self._end - position, silent_at=now)
         self._drop_queue(now)
+        self._discards += 1
         return discarded
 
     def take_heard_words(self) -> tuple[HeardWord, ...]:
@@ -177,6 +219,15 @@ class PeerPlayout:
         """Return the time at which the queued speech will have been played."""
         return now + self.lead_s(now)
 
+    def is_idle(self, now: float) -> bool:
+        """Return whether all speech has been played and the last utterance has ended.
+
+        The peer's reports decide. One that is overdue by more than a second is taken for lost.
+        """
+        if self._words.open is not None or self.lead_s(now) > 0:
+            return False
+        return not self._pending_marks or now - self._dry_at > MAX_REPORT_DELAY_S
+
     @property
     def _end(self) -> int:
         return self._sent + len(self._ready) // 2
@@ -188,6 +239,8 @@ class PeerPlayout:
         return self._played + int(elapsed * self._sample_rate)
 
     def _sendable(self, position: int) -> int:
+        if self._paused:
+            return 0
         room = 2 * max(0, self._max_ahead - (self._sent - position))
         until_mark = 2 * (self._mark_every - (self._sent - self._marked))
         size = min(len(self._ready), room, max(until_mark, self._packet_bytes))
@@ -203,9 +256,21 @@ class PeerPlayout:
         self._pending_marks.append(report)
         return PeerMark(report.name)
 
+    def _count_dry(self, now: float) -> None:
+        utterance = self._words.open
+        if utterance is None or self._sent <= utterance.begin:
+            return  # silence between utterances, or before the first audio of one
+        if self._dry_since is None:
+            self._dry_since = now
+        elif now - self._dry_since > UNDERRUN_AFTER_S:
+            self._underruns += 1
+            self._dry_since = inf  # counted
+
     def _drop_queue(self, now: float) -> None:
-        if self._sent > self._position(now):
+        # A peer that has not reported its last mark may be behind the estimated position.
+        if self._sent > self._position(now) or self._pending_marks:
             self._control.append(PeerClear())
+            self._paused = False  # its queue is empty now
         self._sent = self._played = self._marked = self._end
         self._played_at = now
         self._ready.clear()

@@ -5,13 +5,17 @@
   Asterisk's chan_websocket drops pending marks with it, Twilio-like streams echo them.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from ...tts_engine.chunk import AudioChunk
 from .heard_words import DiscardResult, HeardWord
+from .playout import PlayoutStats
+
+Packet_co = TypeVar("Packet_co", covariant=True)
 
 
-class Transport(Protocol):
+class Transport(Protocol[Packet_co]):
     """Takes speech; reports what was heard and how much is left to play. Times are monotonic seconds."""
 
     @property
@@ -22,8 +26,15 @@ class Transport(Protocol):
     def sample_rate(self) -> int:
         """Rate of the audio sent, Hz."""
 
-    def push(self, chunk: AudioChunk) -> None:
-        """Queue a chunk behind the queued speech."""
+    @property
+    def stats(self) -> PlayoutStats:
+        """The counters so far."""
+
+    def push(self, chunk: AudioChunk, *, utterance: int | None = None) -> None:
+        """Queue a chunk behind the queued speech, as the first one of the utterance of that number."""
+
+    def due(self, now: float) -> Sequence[Packet_co]:
+        """Return what is to be sent now: packets, or commands to the peer."""
 
     def mark(self, name: str) -> None:
         """Name the end of the pushed speech; ``take_reached_marks`` returns the name once it is played."""
@@ -42,6 +53,9 @@ class Transport(Protocol):
 
     def lead_s(self, now: float) -> float:
         """Seconds of speech not yet played."""
+
+    def is_idle(self, now: float) -> bool:
+        """Return whether all speech has been played and the last utterance has ended."""
 
     def runs_dry_at(self, now: float) -> float:
         """Return the time at which the queued speech will have been played, at least ``now``."""

@@ -181,7 +181,7 @@ class AccessControl:
 def _key_in_headers(headers: Mapping[str, str]) -> str | None:
     scheme, _, value = headers.get("authorization", "").partition(" ")
     match scheme.lower():
-        case "bearer":
+        case "bearer" | "token":  # the latter is Deepgram's
             return value.strip()
         case "basic":
             return _password(value)

@@ -6,6 +6,7 @@ BadRequest
 ├── RateLimited      a limit of the key is reached
 ├── RequestTooLarge  more in one request than a limit of the key allows in a minute
 ├── OriginRefused    a web page of an origin that is not allowed
+├── SignatureRefused a request of a carrier without a valid signature or token
 └── UrlRefused       a URL that the server does not fetch
 """
 
@@ -37,6 +38,10 @@ class RequestTooLarge(BadRequest):
 
 class OriginRefused(BadRequest):
     """The request comes from a web page of an origin that is not allowed."""
+
+
+class SignatureRefused(BadRequest):
+    """A request claims to come from a carrier, and its signature or token is missing or wrong."""
 
 
 class UrlRefused(BadRequest):

@@ -22,7 +22,14 @@ from .cosyvoice_server.http_api import CosyVoiceHttpApi
 from .dashscope.audio_store import AudioStore
 from .dashscope.http_api import DASHSCOPE_ERROR_FORMATS, DashScopeHttpApi
 from .dashscope.socket_api import DASHSCOPE_SOCKET_OPERATION, DashScopeSocketApi
+from .deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
+from .deepgram.socket_api import DEEPGRAM_SOCKET_OPERATIONS, DeepgramSocketApi
+from .elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
+from .elevenlabs.listings import ElevenLabsListings
+from .elevenlabs.socket_api import ELEVENLABS_SOCKET_OPERATIONS, ElevenLabsSocketApi
 from .exchange_folder import ExchangeFolder
+from .jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
+from .jambonz.socket_api import JAMBONZ_SOCKET_OPERATION, JambonzSocketApi
 from .native_stream.socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 from .openai.captioned_speech import CaptionedSpeechApi
 from .openai.json_endpoint import OPENAI_ERROR_FORMAT
@@ -46,6 +53,9 @@ WEBSOCKETS: Final = (
     DASHSCOPE_SOCKET_OPERATION,
     CARTESIA_SOCKET_OPERATION,
     PAI_SOCKET_OPERATION,
+    *ELEVENLABS_SOCKET_OPERATIONS,
+    *DEEPGRAM_SOCKET_OPERATIONS,
+    JAMBONZ_SOCKET_OPERATION,
     CALL_SOCKET,
 )
 
@@ -93,6 +103,13 @@ class SpeechApis:
         self.ray_serve = RayServeApi(host, guard, folder, ModelNames(policy.models))
         self.xtts = XttsSpeechApi(host, folder, xtts_settings)
         self.xtts_voices = XttsVoicesApi(host, xtts_settings)
+        self.elevenlabs = ElevenLabsSocketApi(server, voices)
+        self.elevenlabs_http = ElevenLabsHttpApi(server, voices)
+        self._elevenlabs_listings = ElevenLabsListings(server, voices)
+        self.deepgram = DeepgramSocketApi(server, voices)
+        self.deepgram_http = DeepgramHttpApi(server, voices)
+        self.jambonz = JambonzSocketApi(server, voices)
+        self.jambonz_http = JambonzHttpApi(server, voices)
         self._audio_store = AudioStore()
         self.dashscope_http = DashScopeHttpApi(server, voices, guard, self._audio_store)
 
@@ -112,14 +129,21 @@ class SpeechApis:
             self.cosyvoice,
             self.pai,
             self.pai_http,
+            self.elevenlabs,
+            self.deepgram,
+            self.jambonz,
             OpenApiRoutes(WEBSOCKETS),
         )
         return [
+            Mount(self._elevenlabs_listings.routes(), None),  # before OpenAI's: /v1/models is of both
+            Mount(self.elevenlabs_http.routes(), None, ELEVENLABS_ERROR_FORMATS),
             Mount(self.openai.routes(), None, [OPENAI_ERROR_FORMAT]),
             Mount(self.dashscope_http.routes(), None, DASHSCOPE_ERROR_FORMATS),
             Mount(self.cartesia_http.routes(), None, CARTESIA_ERROR_FORMATS),
             Mount(self.xtts.routes(), None, XTTS_ERROR_FORMATS),
             Mount(self.ray_serve.routes(), None, [RAY_SERVE_ERROR_FORMAT]),
+            Mount(self.deepgram_http.routes(), None, DEEPGRAM_ERROR_FORMATS),
+            Mount(self.jambonz_http.routes(), None, JAMBONZ_ERROR_FORMATS),
             *(Mount(api.routes(), None) for api in apis),
         ]
 
@@ -138,6 +162,12 @@ class SpeechApis:
             self.pai,
             self.pai_http,
             *self._further,
+            self.elevenlabs,
+            self.elevenlabs_http,
+            self.deepgram,
+            self.deepgram_http,
+            self.jambonz,
+            self.jambonz_http,
         )
         await asyncio.gather(*(api.finish(within_s) for api in apis))
 

@@ -92,7 +92,7 @@ class BrowserLeg:
         self.peer: BrowserPeer | None = None  # from its answer on
         self._group = group
         self._media_services = media_services
-        self._media: PacedMedia | None = None  # from the opening of the call on
+        self._media: PacedMedia[bytes] | None = None  # from the opening of the call on
         self._settings = settings
         self._voices = voices
         self._charge = charge
@@ -201,7 +201,7 @@ class BrowserLeg:
             agent = self._agent
             self._leg_call.start_task(lambda: agent.run(active_call.call))
 
-    def _make_media(self, peer: BrowserPeer) -> PacedMedia:
+    def _make_media(self, peer: BrowserPeer) -> PacedMedia[bytes]:
         services = self._media_services
         return PacedMedia(
             Playout(start=services.clock.join(self), sample_rate=SAMPLE_RATE),

@@ -32,6 +32,15 @@ class Agent(Protocol):
         ...
 
 
+async def run_agent(call: Call, agent: Agent) -> None:
+    """Run an agent on a phone call, and hang up when it has nothing more to say."""
+    try:
+        await agent.run(call)
+        await call.finish()
+    finally:
+        call.hang_up("its agent returned")
+
+
 class SilentAgent:
     """Says nothing and keeps the call up, for a program or a page to speak on."""
 

@@ -19,8 +19,7 @@ from ...adapters.media.media_servers import MediaServers
 from ...adapters.media.messages import PhoneCallOptions
 from ...adapters.media.remote_media import RemoteMedia
 from ...tts_engine.errors import Overloaded
-from .agents import Agent
-from .call import Call
+from .agents import Agent, run_agent
 from .call_options import CallerSpeechAction, CallSpeechOptions
 from .caller import UNKNOWN_CALLER, Caller
 from .expected_calls import ExpectedCalls
@@ -156,7 +155,7 @@ class PhoneLeg:
         self._call_id = call_id
         self._media = media
         call = self._leg_call.open(call_id, media).call
-        self._leg_call.start_task(lambda: _serve(call, agent))
+        self._leg_call.start_task(lambda: run_agent(call, agent))
 
     def end(self, reason: str) -> None:
         """Hang up."""
@@ -185,11 +184,3 @@ class PhoneLeg:
 def _rate_for(caller_sample_rate: int | None) -> int:
     """Return the rate to send: Asterisk converts 24 kHz to the rate of its channel, whatever that is."""
     return 24_000 if caller_sample_rate is not None and caller_sample_rate > 8_000 else 8_000
-
-
-async def _serve(call: Call, agent: Agent) -> None:
-    try:
-        await agent.run(call)
-        await call.finish()
-    finally:
-        call.hang_up("its agent returned")

@@ -126,8 +126,8 @@ class LegCall:
         self._transfer = transfer
         self._tasks: list[asyncio.Task[None]] = []
 
-    def open(self, call_id: str, media: CallMedia) -> ActiveCall:
-        """Open the call of the leg, which must be admitted."""
+    def open(self, call_id: str, media: CallMedia, caller: Caller | None = None) -> ActiveCall:
+        """Open the call of the leg, which must be admitted; ``caller`` replaces the one known before."""
         services, settings = self._services, self._settings
         self.call = Call(
             call_id,
@@ -135,7 +135,7 @@ class LegCall:
             media=media,
             close=self._leg.end,
             transfer=self._transfer,
-            caller=self._caller,
+            caller=caller or self._caller,
             speech=settings.speech,
             lead_s=settings.lead_s,
             pressure=services.registry.pressure,

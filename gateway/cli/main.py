@@ -176,21 +176,28 @@ def say(
 @_commands.command()
 @click.argument("host")
 @click.argument("port", type=click.IntRange(1, 65_535))
+@click.option(
+    "--over",
+    type=click.Choice(["audiosocket", "websocket", "twilio"]),
+    default="audiosocket",
+    show_default=True,
+    help="The wire; PORT is the AudioSocket port, or that of HTTP.",
+)
 @click.option("--seconds", type=float, default=30.0, show_default=True, help="How long to listen.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.wav", help="Record the call.")
 @click.option("--calls", type=int, default=1, show_default=True, help="Calls at once.")
 @click.option("--dtmf", default="", metavar="12#", help="Keys to press.")
 @AS_JSON
 def phone(
-    host: str, port: int, seconds: float, out: Path | None, calls: int, dtmf: str, as_json: bool
+    host: str, port: int, over: str, seconds: float, out: Path | None, calls: int, dtmf: str, as_json: bool
 ) -> None:
-    """Call an AudioSocket server like Asterisk, and record the answer."""
+    """Call the gateway like Asterisk or a carrier, and record the answer."""
     from rich.console import Console
 
     from .phone import listen
 
     console = Console(stderr=True)
-    report = listen(host, port, seconds=seconds, out=out, calls=calls, dtmf=dtmf, progress=console)
+    report = listen(host, port, seconds=seconds, out=out, calls=calls, dtmf=dtmf, over=over, progress=console)
     if as_json:
         click.echo(report.as_json())
     else:

@@ -27,7 +27,7 @@ from ... import __version__
 from ...tts_engine.errors import BadRequest, Overloaded
 from ..access.access_control import AccessControl
 from ..access.dependencies import PageCookieMiddleware, require_scope
-from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ..access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, SignatureRefused
 from ..access.keys import Scope
 from .errors import ResourceConflict, ResourceNotFound
 from .openapi.operations import content_response, json_response, operation
@@ -39,6 +39,7 @@ _STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     KeyRefused: 401,
     ScopeMissing: 403,
     OriginRefused: 403,
+    SignatureRefused: 403,
     ResourceNotFound: 404,
     ResourceConflict: 409,
     RateLimited: 429,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ...access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
+from ..transcripts import TranscriptQueueFull
 
 
 class InvalidCartesiaRequest(VivavoceError):
@@ -19,7 +20,7 @@ class CartesiaBodyTooLong(InvalidCartesiaRequest):
 
 
 class CartesiaLimitReached(VivavoceError):
-    """A connection has too many contexts, or a context too much text that waits."""
+    """A connection has too many contexts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def to_cartesia_error(error: Exception) -> CartesiaErrorDescription:
             return CartesiaErrorDescription(413, "request_too_large", "Request too large", message)
         case CartesiaContextClosed():
             return CartesiaErrorDescription(400, "context_closed", "Context closed", message)
-        case CartesiaLimitReached():
+        case CartesiaLimitReached() | TranscriptQueueFull():
             return CartesiaErrorDescription(429, "concurrency_limited", "Too many contexts", message)
         case InvalidCartesiaRequest():
             return CartesiaErrorDescription(400, "invalid_request", "Invalid request", message)

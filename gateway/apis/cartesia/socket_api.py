@@ -22,9 +22,10 @@ from ...voice_registry import VoiceRegistry
 from ...web.backpressure import BackpressureSender
 from ...web.openapi.operations import WebSocketOperation
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection, WebSocketConnections, reject_handshake
-from ..speech import EncodedChunk, open_encoded_stream
+from ..speech import EncodedChunk
 from ..speech_server import SpeechServer
-from .context import CartesiaContext, Transcript
+from ..transcripts import Transcript, speak_transcript
+from .context import CartesiaContext
 from .errors import CartesiaContextClosed, CartesiaLimitReached, InvalidCartesiaRequest, to_cartesia_error
 from .http_api import error_body
 from .models import (
@@ -186,19 +187,15 @@ class _CartesiaSocketConnection(WebSocketConnection):
             await self._send(context, DoneMessage(context_id=context.id))
 
     async def _render(self, context: CartesiaContext, transcript: Transcript) -> None:
-        """Send all audio of a transcript; the engine's slot is free when this returns."""
-        server = self._api.server
-        with server.log.track(_API, context.grant, context.id) as record, context.grant.stream():
-            record.voice = context.options.voice or "-"
-            record.count_text(0)  # starts the time to first byte
-            async with open_encoded_stream(server.engine, context.options, server.encoding_threads) as stream:
-                transcript.open(stream, record)
-                samples = 0
-                async for chunk in stream:
-                    await self._send_chunk(context, chunk, stream.text)
-                    record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
-                    samples = chunk.samples[1]
-                context.samples += samples
+        samples = 0
+
+        async def send(chunk: EncodedChunk, text: str) -> None:
+            nonlocal samples
+            await self._send_chunk(context, chunk, text)
+            samples = chunk.samples[1]
+
+        await speak_transcript(self._api.server, (_API, context.id), context, transcript, send)
+        context.samples += samples
 
     async def _send_chunk(self, context: CartesiaContext, chunk: EncodedChunk, text: str) -> None:
         if chunk.words and context.has_timestamps:

@@ -156,7 +156,10 @@ class CallDescription(CallMessage):
     """A call that is up."""
 
     call: Annotated[str, Field(description="Id of the call.")]
-    kind: Annotated[str, Field(description="How the call came in: audiosocket or webrtc.")]
+    kind: Annotated[
+        str,
+        Field(description="How the call came in: audiosocket, webrtc, asterisk, or a carrier."),
+    ]
     peer: Annotated[str, Field(description="Network address of the caller.")]
     caller: CallerDescription
     opened_at: Annotated[float, Field(description="Unix seconds.")]

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import numpy as np
 
-from ..phone import PhoneFailed, PhoneSimulator
+from ..phones.audiosocket_phones import PhoneFailed, PhoneSimulator
 from ..received_audio import ReceivedCall
 from .trace import PacketTrace
 

@@ -101,7 +101,7 @@ class Line:
             while self.peer.reports and self.peer.reports[0][0] <= self.now:
                 self.playout.mark_played(self.peer.reports.popleft()[1], self.now)
             self.playout.advance(self.now)
-            self.peer.take(self.playout.commands_due(self.now), self.now)
+            self.peer.take(self.playout.due(self.now), self.now)
             self.peer.play_20_ms(self.now)
             self.now += 0.02
             check()
@@ -170,12 +170,12 @@ def test_marks_of_dropped_speech_do_not_affect_new_speech(on_clear: OnClear) -> 
 def test_no_clear_is_sent_if_the_peer_holds_nothing() -> None:
     line = Line()
     assert line.playout.discard(line.now).utterance == -1
-    assert line.playout.commands_due(line.now) == []
+    assert line.playout.due(line.now) == []
     line.push_words(2)
     line.playout.finish()
     line.run(2.0)
     assert line.playout.discard(line.now).cut_ms == 0
-    assert line.playout.commands_due(line.now) == []
+    assert line.playout.due(line.now) == []
 
 
 def test_late_speech_is_counted_from_the_time_it_is_played() -> None:
@@ -190,9 +190,9 @@ def test_late_speech_is_counted_from_the_time_it_is_played() -> None:
 def test_reports_of_dropped_or_unknown_marks_are_ignored() -> None:
     line = Line()
     line.push_words(8)
-    dropped = [item.name for item in line.playout.commands_due(line.now) if isinstance(item, PeerMark)]
+    dropped = [item.name for item in line.playout.due(line.now) if isinstance(item, PeerMark)]
     line.playout.discard(line.now)
-    line.playout.commands_due(line.now)
+    line.playout.due(line.now)
     line.new_utterance()
     line.push_words(8)
     line.run(0.1)
@@ -204,12 +204,12 @@ def test_reports_of_dropped_or_unknown_marks_are_ignored() -> None:
     assert lead_s == pytest.approx(8 * WORD_S - 0.1, abs=0.03)
 
 
-def transports() -> list[Transport]:
+def transports() -> list[Transport[object]]:
     return [Playout(start=100.0), PeerPlayout()]
 
 
 @pytest.mark.parametrize("transport", transports(), ids=["we pace", "the peer paces"])
-def test_both_playouts_satisfy_the_transport_protocol(transport: Transport) -> None:
+def test_both_playouts_satisfy_the_transport_protocol(transport: Transport[object]) -> None:
     assert transport.sample_rate == 8_000
     assert transport.paced_by_peer == isinstance(transport, PeerPlayout)
     transport.mark("at once")
@@ -272,3 +272,57 @@ def test_any_sequence_of_operations_reports_words_once_in_order_and_no_negative_
             line.new_utterance()
             heard += [(word.utterance, int(word.word.text)) for word in line.playout.take_heard_words()]
     assert heard == sorted(set(heard))
+
+
+def test_the_playout_is_idle_when_the_peer_has_reported_its_last_mark() -> None:
+    line = Line(delay_s=0.3)
+    line.push_words(2)
+    line.playout.finish()
+    line.run(0.52)
+    assert line.peer.played == 2 * WORD_S * RATE
+    assert line.playout.lead_s(line.now) == 0
+    assert not line.playout.is_idle(line.now)  # the report is on its way, and maybe the end of the speech
+    line.run(0.36)
+    assert line.playout.is_idle(line.now)
+
+
+def test_a_lost_report_of_the_last_mark_does_not_keep_the_playout_busy() -> None:
+    line = Line()
+    line.push_words(2)
+    line.playout.finish()
+    line.playout.due(line.now)
+    assert not line.playout.is_idle(line.now + 1.4)
+    assert line.playout.is_idle(line.now + 1.6)
+
+
+def test_a_full_peer_gets_no_speech_until_it_resumes_or_is_cleared() -> None:
+    line = Line()
+    line.push_words(8)
+    line.run(0.2)
+    line.playout.pause()
+    line.run(2.0)
+    assert line.peer.played == pytest.approx(1.2 * RATE, abs=320)  # the second that it held, and 0.2 s
+    line.playout.resume()
+    line.run(1.0)
+    assert line.peer.played == pytest.approx(2.0 * RATE, abs=320)
+    line.push_words(8)
+    line.run(0.1)
+    line.playout.pause()
+    line.playout.discard(line.now)
+    line.new_utterance()
+    line.push_words(2)
+    assert [type(command) for command in line.playout.due(line.now)][:2] == [PeerClear, PeerMedia]
+
+
+def test_an_underrun_is_counted_once_and_not_between_utterances() -> None:
+    line = Line()
+    line.push_words(2)
+    line.run(0.54)
+    assert line.playout.stats.underruns == 0
+    line.run(1.0)
+    assert line.playout.stats.underruns == 1
+    line.push_words(2)
+    line.playout.finish()
+    line.run(3.0)
+    assert line.playout.stats.underruns == 1
+    assert line.playout.stats.packets == 50

@@ -21,6 +21,13 @@ from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.cartesia.http_api import CARTESIA_ERROR_FORMATS, CartesiaHttpApi
 from vivavoce.gateway.apis.cartesia.socket_api import CartesiaSocketApi
+from vivavoce.gateway.apis.deepgram.http_api import DEEPGRAM_ERROR_FORMATS, DeepgramHttpApi
+from vivavoce.gateway.apis.deepgram.socket_api import DeepgramSocketApi
+from vivavoce.gateway.apis.elevenlabs.http_api import ELEVENLABS_ERROR_FORMATS, ElevenLabsHttpApi
+from vivavoce.gateway.apis.elevenlabs.listings import ElevenLabsListings
+from vivavoce.gateway.apis.elevenlabs.socket_api import ElevenLabsSocketApi
+from vivavoce.gateway.apis.jambonz.http_api import JAMBONZ_ERROR_FORMATS, JambonzHttpApi
+from vivavoce.gateway.apis.jambonz.socket_api import JambonzSocketApi
 from vivavoce.gateway.apis.native_stream.socket_api import NativeStreamApi
 from vivavoce.gateway.apis.openai.model_names import ModelNames, ModelPolicy
 from vivavoce.gateway.apis.openai.policy import OpenAIPolicy
@@ -104,6 +111,8 @@ class ServedApis:
     api: OpenAISpeechApi
     sockets: NativeStreamApi
     cartesia: CartesiaSocketApi
+    elevenlabs: ElevenLabsSocketApi
+    deepgram: DeepgramSocketApi
     voices: VoiceRegistry
     backend: CountingBackend
     client: httpx.AsyncClient
@@ -152,11 +161,20 @@ async def _serve_apis(
         api = OpenAISpeechApi(server, resolver)
         sockets = NativeStreamApi(server, resolver, idle_s)
         cartesia = CartesiaSocketApi(server, voices)
+        elevenlabs = ElevenLabsSocketApi(server, voices)
+        deepgram = DeepgramSocketApi(server, voices)
         mounts = [
             Mount(each.routes(), None)
-            for each in (api, sockets, cartesia, OpenAIVoicesApi(access, voices), OpenApiRoutes())
+            for each in (
+                ElevenLabsListings(server, voices),
+                *(api, sockets, cartesia, elevenlabs, deepgram, JambonzSocketApi(server, voices)),
+                *(OpenAIVoicesApi(access, voices), OpenApiRoutes()),
+            )
         ]
         mounts.append(Mount(CartesiaHttpApi(server, voices).routes(), None, CARTESIA_ERROR_FORMATS))
+        mounts.append(Mount(ElevenLabsHttpApi(server, voices).routes(), None, ELEVENLABS_ERROR_FORMATS))
+        mounts.append(Mount(DeepgramHttpApi(server, voices).routes(), None, DEEPGRAM_ERROR_FORMATS))
+        mounts.append(Mount(JambonzHttpApi(server, voices).routes(), None, JAMBONZ_ERROR_FORMATS))
         app = make_app(
             unready=lambda: None,
             registry=metrics.registry,
@@ -167,7 +185,7 @@ async def _serve_apis(
             serving(app) as url,
             httpx.AsyncClient(base_url=url, trust_env=False, timeout=TIMEOUT_S) as client,
         ):
-            yield ServedApis(app, api, sockets, cartesia, voices, backend, client)
+            yield ServedApis(app, api, sockets, cartesia, elevenlabs, deepgram, voices, backend, client)
         voices.close()
 
 

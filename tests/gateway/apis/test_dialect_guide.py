@@ -17,15 +17,15 @@ from shared.standin_backend import WORD_S
 from vivavoce.gateway.web.openapi.document import openapi_document
 
 GUIDE = Path(__file__).parents[3] / "adapters" / "README.md"
-MODULE_NAME = "vivavoce.gateway.apis.elevenlabs_of_the_guide"
-PATH = "/v1/text-to-speech/tone-440/stream"
+MODULE_NAME = "vivavoce.gateway.apis.parrot_of_the_guide"
+PATH = "/parrot/speech/tone-440"
 
 
 @pytest.fixture(scope="module")
 def dialect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """The guide's ``py`` blocks as one module; ``python`` blocks of READMEs are programs of their own."""
     text = GUIDE.read_text(encoding="utf-8")
-    source = tmp_path_factory.mktemp("guide") / "elevenlabs.py"
+    source = tmp_path_factory.mktemp("guide") / "parrot.py"
     blocks = re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     source.write_text("\n\n".join(blocks), encoding="utf-8")
     spec = importlib.util.spec_from_file_location(MODULE_NAME, source)
@@ -47,7 +47,7 @@ def mounted(dialect: ModuleType) -> Any:
     """Mounts the dialect on a served app; returns its API."""
 
     def mount(served: Any) -> Any:
-        api = dialect.ElevenLabsApi(served.api.server, served.voices)
+        api = dialect.ParrotApi(served.api.server, served.voices)
         served.app.include_router(api.routes())
         return api
 
@@ -100,9 +100,9 @@ def test_the_guides_dialect_is_in_the_openapi_document(mounted: Any, run: Any) -
     async def test(served: Any) -> None:
         mounted(served)
         document = openapi_document(served.app.routes)
-        operation = document["paths"]["/v1/text-to-speech/{voice_id}/stream"]["post"]
+        operation = document["paths"]["/parrot/speech/{voice_id}"]["post"]
         assert set(operation["responses"]) == {"200", "401", "403", "404", "422", "429", "500", "503"}
-        assert "ElevenLabsSpeechRequest" in document["components"]["schemas"]
+        assert "ParrotSpeechRequest" in document["components"]["schemas"]
 
     run(test)
 
@@ -111,4 +111,4 @@ def test_every_file_that_the_guide_names_exists() -> None:
     named = re.findall(r"`((?:gateway|tests)/[\w/]+(?:\.py|/))`", GUIDE.read_text(encoding="utf-8"))
     assert len(named) > 20
     root = GUIDE.parents[1]
-    assert [name for name in named if not (root / name).exists()] == ["gateway/apis/elevenlabs.py"]
+    assert [name for name in named if not (root / name).exists()] == ["gateway/apis/parrot.py"]

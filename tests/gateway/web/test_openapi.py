@@ -124,15 +124,11 @@ def test_a_request_has_the_limits_that_it_is_validated_with() -> None:
     assert SCHEMAS["CreateVoiceForm"]["required"] == ["audio_sample", "name", "consent"]
 
 
-SPEECH_PATHS = ("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices", "/inference_", "/v1/model")
-SPEECH_PATHS += (
-    "/speakers",
-    "/studio_speakers",
-    "/languages",
-    "/clone_speaker",
-    "/get_",
-    "/set_",
-    "/switch_model",
+SPEECH_PATHS = (
+    *("/v1/audio", "/v1/models", "/api/v1", "/dev", "/tts", "/voices"),
+    *("/v1/text-to-speech", "/v1/voices", "/v2/voices", "/v1/user", "/v1/speak", "/v2/speak", "/jambonz"),
+    *("/speakers", "/studio_speakers", "/languages", "/clone_speaker", "/get_", "/set_", "/switch_model"),
+    *("/inference_", "/v1/model"),
 )
 
 

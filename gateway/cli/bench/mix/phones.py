@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from uuid import UUID
 
 from .....adapters.audiosocket.protocol import AudioSocketAudio, AudioSocketConnection, AudioSocketRole
-from ...phone import PhoneSimulator
+from ...phones.audiosocket_phones import PhoneSimulator
 
 PTIME_S = 0.02
 HOLE_S = 0.060

@@ -20,7 +20,7 @@ from shared.tones import pitch_of
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.cartesia import context as cartesia_context
+from vivavoce.gateway.apis import transcripts
 from vivavoce.gateway.apis.cartesia import socket_api
 from vivavoce.gateway.apis.cartesia.socket_api import MAX_CONTEXTS, PATH
 
@@ -304,7 +304,7 @@ def test_a_context_without_text_is_done_at_once(run: Any) -> None:
 
 
 def test_contexts_and_waiting_text_are_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cartesia_context, "MAX_WAITING_CHARACTERS", 1_000)
+    monkeypatch.setattr(transcripts, "MAX_WAITING_CHARACTERS", 1_000)
 
     async def test(served: Any) -> None:
         async with open_socket(served) as client:

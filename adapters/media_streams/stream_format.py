@@ -1,0 +1,48 @@
+"""Formats of the audio on a media stream: how s16le samples become its bytes, and back.
+
+G.711 is computed from the samples that the resampler returns; nothing lies between. Rates other than 8 and
+24 kHz go through a resampler that works in blocks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ...tts_engine.chunk import SAMPLE_RATE
+from ..audio.codecs import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
+from ..audio.resample import BUILT_IN_RATES, Resampler, resampler_to, soxr_resampler
+
+
+def _same(pcm: bytes) -> bytes:
+    return pcm
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFormat:
+    """An encoding and a rate."""
+
+    name: str  # for error messages and lists
+    sample_rate: int  # Hz
+    sample_bytes: int
+    encode: Callable[[bytes], bytes] = _same  # from s16le
+    decode: Callable[[bytes], bytes] = _same  # to s16le
+
+    @property
+    def bytes_per_ms(self) -> int:
+        """Bytes of a millisecond; all rates are whole kHz."""
+        return self.sample_bytes * self.sample_rate // 1000
+
+    def resampler(self) -> Resampler:
+        """Return a new resampler from 24 kHz to the rate."""
+        if self.sample_rate in BUILT_IN_RATES:
+            return resampler_to(self.sample_rate)
+        return soxr_resampler(SAMPLE_RATE, self.sample_rate)
+
+
+ULAW: Final = StreamFormat("ulaw", 8_000, 1, ulaw_encode, ulaw_decode)
+ALAW: Final = StreamFormat("alaw", 8_000, 1, alaw_encode, alaw_decode)
+
+
+def linear(sample_rate: int) -> StreamFormat:
+    """Return the format of s16le at a rate that is a whole number of kHz."""
+    return StreamFormat(f"s16le at {sample_rate} Hz", sample_rate, 2)

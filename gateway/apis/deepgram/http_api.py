@@ -1,0 +1,163 @@
+"""Deepgram's HTTP speech: ``POST /v1/speak`` and, with the same fields, ``POST /v2/speak``."""
+
+import math
+from typing import Final
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ....tts_engine.chunk import SAMPLE_RATE
+from ...access.access_control import Grant
+from ...voice_registry import VoiceRegistry
+from ...web.openapi.operations import (
+    ACCESS_ERRORS,
+    BINARY_CONTENT,
+    BODY_TOO_LONG,
+    SPEECH_ERRORS,
+    Schema,
+    error_responses,
+    json_body,
+    operation,
+)
+from ...web.request_body import with_bounded_body
+from ...web.request_log import RequestRecord
+from ...web.streamed_body import cancel_on_disconnect
+from ...web.unmatched import ErrorFormat
+from ..speech import AUDIO_CONTENT_TYPES, open_encoded_stream
+from ..speech_response import UNREAD_HEADER_SCHEMA, ActiveResponses, SpeechResponse
+from ..speech_server import SpeechServer
+from .errors import DeepgramBodyTooLong, to_deepgram_error
+from .models import (
+    MAX_BODY_BYTES,
+    DeepgramErrorBody,
+    DeepgramQuery,
+    DeepgramSpeechRequest,
+    parse_speech_request,
+)
+from .output_format import make_response_encoding
+from .request_mapping import make_deepgram_options, resolve_deepgram_voice
+
+PATHS: Final = ("/v1/speak", "/v2/speak")
+_API: Final = "deepgram"  # in the log and the metrics
+
+
+def _query(name: str, description: str, kind: str = "string") -> Schema:
+    return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
+
+
+_PARAMETERS: Final = [
+    _query("model", "The voice; one of Deepgram's is the default voice."),
+    _query("encoding", "'mp3' (default), 'linear16', 'mulaw', 'alaw', 'opus', 'flac' or 'aac'."),
+    _query("container", "'wav' (default), 'none' or, of 'opus', 'ogg'."),
+    _query("sample_rate", "Hz.", "integer"),
+    _query("bit_rate", "Bits a second.", "integer"),
+    _query("speed", "Factor of the usual rate.", "number"),
+]
+_ERRORS: Final = error_responses(
+    DeepgramErrorBody,
+    ACCESS_ERRORS,
+    {400: "A parameter or the text is invalid."},
+    BODY_TOO_LONG,
+    SPEECH_ERRORS,
+)
+
+
+class DeepgramHttpApi:
+    """The endpoints of one server; belongs to its event loop."""
+
+    def __init__(self, server: SpeechServer, voices: VoiceRegistry) -> None:
+        self.server = server
+        self.voices = voices
+        self.active_responses = ActiveResponses()
+
+    def routes(self) -> APIRouter:
+        """Return the routes, which check keys themselves."""
+        router = APIRouter()
+        for version, path in enumerate(PATHS, 1):
+            audio = {
+                "description": "Audio, while it is made.",
+                "headers": UNREAD_HEADER_SCHEMA,
+                "content": dict.fromkeys(AUDIO_CONTENT_TYPES, BINARY_CONTENT),
+            }
+            described = operation(
+                f"deepgramSpeech{version}",
+                "Speak a text: Deepgram's request.",
+                {200: audio},
+                _ERRORS,
+                other_parameters=_PARAMETERS,
+                body=json_body(DeepgramSpeechRequest),
+            )
+            router.add_api_route(path, self._speak, methods=["POST"], **described)
+        return router
+
+    async def finish(self, within_s: float) -> None:
+        """Refuse new requests and wait at most within_s for those under way."""
+        self.server.start_draining()
+        await self.active_responses.wait_finished(within_s)
+
+    async def _speak(self, request: Request) -> Response:
+        return _DeepgramSpeechResponse(self, request)
+
+
+class _DeepgramSpeechResponse(SpeechResponse):
+    def __init__(self, api: DeepgramHttpApi, request: Request) -> None:
+        request_id = str(uuid4())
+        super().__init__(api.active_responses, request, request_id, {"dg-request-id": request_id})
+        self.api = api
+
+    async def respond(self) -> Response | None:
+        server = self.api.server
+        grant = server.authorize_request(self.request.headers)
+        too_long = DeepgramBodyTooLong(f"the body is longer than {MAX_BODY_BYTES} bytes")
+        body = await with_bounded_body(self.request, MAX_BODY_BYTES, too_long).body()
+        text = parse_speech_request(body).text
+        with server.log.track(_API, grant, self.request_id) as record, grant.stream():
+            record.count_text(len(text))
+            return await cancel_on_disconnect(self.request.receive, self._speak(text, grant, record))
+
+    def error_response(self, error: Exception) -> Response:
+        return deepgram_error_response(error, self.request_id)
+
+    async def _speak(self, text: str, grant: Grant, record: RequestRecord) -> None:
+        server, query = self.api.server, DeepgramQuery.of(self.request.query_params)
+        encoding = make_response_encoding(query)
+        record.voice = resolve_deepgram_voice(self.api.voices, query.model, grant)
+        options = make_deepgram_options(query, record.voice, encoding.audio)
+        grant.charge_characters(len(text))  # last: a request for an unknown voice is free
+        self.stream_headers["content-type"] = encoding.content_type
+        self.stream_headers["dg-char-count"] = str(len(text))
+        self.stream_headers["dg-model-name"] = record.voice
+        self.body_stream.bytes_per_s = encoding.audio.bytes_per_second
+        header = encoding.header
+        async with open_encoded_stream(server.engine, options, server.encoding_threads) as utterance:
+            utterance.push_text(text)
+            utterance.end_input()
+            self.report_unread(utterance.unread_characters)
+            async for chunk in utterance:
+                if chunk.audio:  # else the encoder withholds it
+                    await self.body_stream.write(header + chunk.audio)
+                    header = b""
+                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)
+        await self.body_stream.end()
+
+
+def deepgram_error_response(error: Exception, request_id: str) -> JSONResponse:
+    """Return the answer to an error; clients of a socket read the header ``dg-error``."""
+    described = to_deepgram_error(error)
+    message = " ".join(described.message.encode("ascii", "replace").decode().split())
+    headers = {"dg-request-id": request_id, "dg-error": message}
+    if described.retry_after_s is not None:
+        headers["retry-after"] = str(math.ceil(described.retry_after_s))
+    if described.status == 413:
+        headers["connection"] = "close"  # the rest of the body is not read
+    body = DeepgramErrorBody(err_code=described.code, err_msg=described.message, request_id=request_id)
+    return JSONResponse(body.model_dump(), described.status, headers)
+
+
+def _unmatched_error_body(status: int, message: str) -> DeepgramErrorBody:
+    code = "NOT_FOUND" if status == 404 else "METHOD_NOT_ALLOWED"
+    return DeepgramErrorBody(err_code=code, err_msg=message, request_id=str(uuid4()))
+
+
+DEEPGRAM_ERROR_FORMATS: Final = tuple(ErrorFormat(path, _unmatched_error_body) for path in PATHS)

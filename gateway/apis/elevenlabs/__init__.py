@@ -1,0 +1,1 @@
+"""ElevenLabs' speech API: speech over HTTP, two WebSockets that take text in pieces, voices and models."""

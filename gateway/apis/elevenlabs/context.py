@@ -1,0 +1,71 @@
+"""One context of an ElevenLabs socket: its text, its deadline and the times of its characters."""
+
+import asyncio
+
+from ....adapters.audio.encoders import AudioFormat
+from ...access.access_control import Grant
+from ...web.backpressure import BackpressureSender
+from ..speech import EncodedChunk, SynthesisOptions
+from ..transcripts import TranscriptQueue
+from .alignment import CharacterAligner
+from .errors import ElevenLabsContextClosed
+from .http_api import align_chunk
+from .models import ElevenLabsTextMessage, SocketAlignment
+
+
+class ElevenLabsContext(TranscriptQueue):
+    """A context from its first message to its last; all its text is one utterance.
+
+    Args:
+        context_id: None on a socket without contexts.
+        has_phrases: whether each message is a phrase, which is spoken without waiting for more.
+        has_absolute_times: whether times count from the beginning of the context.
+    """
+
+    def __init__(
+        self,
+        context_id: str | None,
+        *,
+        options: SynthesisOptions,
+        grant: Grant,
+        sender: BackpressureSender,
+        has_phrases: bool,
+        has_absolute_times: bool,
+    ) -> None:
+        super().__init__(grant, options)
+        self.id = context_id
+        self.sender = sender
+        self.received_at = 0.0  # loop time of the last message
+        self._has_phrases = has_phrases
+        self._has_absolute_times = has_absolute_times
+        self._aligner = CharacterAligner()
+        self._aligned_ms = 0  # end of the alignment before
+
+    @property
+    def audio(self) -> AudioFormat:
+        """Format of the audio."""
+        return self.options.audio
+
+    def receive(self, message: ElevenLabsTextMessage) -> None:
+        """Take a message; raises ElevenLabsContextClosed, TranscriptQueueFull, RateLimited, BadText."""
+        if self.input_ended:
+            if message.close_context or not message.text:
+                return
+            raise ElevenLabsContextClosed(f"the text of context {self.id!r} has ended")
+        self.received_at = asyncio.get_running_loop().time()
+        text = message.text or ""
+        if self._has_phrases and text and not text[-1].isspace():
+            text += " "  # the next phrase is another word
+        self.push(text)
+        if message.flush or (self._has_phrases and text.strip()):
+            self.flush()
+        if message.close_context:
+            self.end_input()
+
+    def align(self, chunk: EncodedChunk, text: str) -> SocketAlignment | None:
+        """Return the times of the characters of a chunk, None if it has none."""
+        characters = align_chunk(self._aligner, chunk, text)
+        if not characters:
+            return None
+        offset_ms, self._aligned_ms = self._aligned_ms, round(1_000 * characters[-1].stop_s)
+        return SocketAlignment.of(characters, 0 if self._has_absolute_times else offset_ms)

@@ -1,0 +1,36 @@
+"""ElevenLabs' voices and fields in terms of the engine."""
+
+import re
+from typing import Final
+
+from ....adapters.audio.encoders import AudioFormat
+from ....tts_engine.backends.base import Delivery
+from ....tts_engine.errors import UnknownVoice
+from ...access.access_control import Grant
+from ...voice_registry import VoiceRegistry
+from ..speech import SynthesisOptions
+
+_CATALOGUE_VOICE: Final = re.compile(r"[0-9A-Za-z]{20}", re.ASCII)
+
+
+def resolve_elevenlabs_voice(voices: VoiceRegistry, voice_id: str, grant: Grant) -> str:
+    """Return the engine's voice id; raises UnknownVoice.
+
+    ElevenLabs' own voices have ids of 20 letters and digits. The server's default voice speaks for them,
+    unless the settings name another in ``voice_aliases``: existing programs then run unchanged.
+    """
+    try:
+        return voices.resolve(voice_id, grant)
+    except UnknownVoice:
+        if not _CATALOGUE_VOICE.fullmatch(voice_id):
+            raise
+        return voices.resolve(None, grant)
+
+
+def make_elevenlabs_options(
+    voice: str, audio: AudioFormat, speed: float, language: str | None, seed: int | None
+) -> SynthesisOptions:
+    """Return the options of an utterance; raises BadRequest."""
+    return SynthesisOptions(
+        voice=voice, audio=audio, speed=speed, seed=seed or 0, delivery=Delivery(language=language)
+    )

@@ -1,0 +1,187 @@
+"""The text of one client, cut into transcripts that are spoken one after another.
+
+    text  ->  Transcript (open)  --a flush or the end of input-->  Transcript (complete)
+
+A transcript has a stream of the engine from its first speakable text to its last audio. Between transcripts a
+client holds nothing of the engine, so it may stay connected while its language model thinks. Messages,
+formats and errors of the dialects are not in this module.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ...tts_engine.chunk import SAMPLE_RATE
+from ...tts_engine.errors import VivavoceError
+from ..access.access_control import Grant
+from ..web.request_log import RequestRecord
+from .speech import EncodedChunk, EncodedStream, SynthesisOptions, open_encoded_stream
+from .speech_server import SpeechServer
+
+MAX_WAITING_CHARACTERS: Final = 64 * 1024  # in the transcripts behind the one that is spoken
+MAX_WAITING_TRANSCRIPTS: Final = 256
+
+
+class TranscriptQueueFull(VivavoceError):
+    """A client has sent more text than it has been spoken."""
+
+
+class Transcript:
+    """Text that is spoken as one utterance."""
+
+    def __init__(self) -> None:
+        self.flush_id: int | None = None  # of the flush that completed it
+        self.is_complete = False
+        self.characters = 0
+        self.record: RequestRecord  # set, as the stream is, when its turn has come
+        self._pieces: list[str | None] = []  # until the stream is open; None is a flush
+        self._stream: EncodedStream | None = None
+
+    @property
+    def waiting_characters(self) -> int:
+        """Characters that wait for the stream."""
+        return 0 if self._stream is not None else self.characters
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it has no text so far but blanks."""
+        return self._stream is None and not any(piece and piece.strip() for piece in self._pieces)
+
+    def push(self, text: str) -> None:
+        """Add text; raises BadText if there is too much."""
+        self.characters += len(text)
+        if self._stream is None:
+            self._pieces.append(text)
+        else:
+            self._push(self._stream, text)
+
+    def flush(self) -> None:
+        """Speak the text so far as a sentence, without waiting for more."""
+        if self._stream is None:
+            self._pieces.append(None)
+        else:
+            self._push(self._stream, None)
+
+    def complete(self) -> None:
+        """End the text."""
+        self.is_complete = True
+        if self._stream is not None:
+            self._stream.end_input()
+
+    def open(self, stream: EncodedStream, record: RequestRecord) -> None:
+        """Speak on a stream; raises BadText."""
+        self._stream, self.record = stream, record
+        for piece in self._pieces:
+            self._push(stream, piece)
+        self._pieces.clear()
+        if self.is_complete:
+            stream.end_input()
+
+    def cancel(self) -> None:
+        """Speak no more."""
+        self._pieces.clear()
+        if self._stream is not None:
+            self._stream.cancel()
+
+    def _push(self, stream: EncodedStream, piece: str | None) -> None:
+        if piece is None:
+            stream.flush()
+        else:
+            self.record.count_text(len(piece))
+            stream.push_text(piece)
+
+
+class TranscriptQueue:
+    """The transcripts of one client, or of one context of a client. Belongs to an event loop."""
+
+    def __init__(self, grant: Grant, options: SynthesisOptions) -> None:
+        self.grant = grant
+        self.options = options
+        self.transcripts: deque[Transcript] = deque()  # the first is being spoken
+        self.input_ended = False
+        self.cancelled = False
+        self.is_speaking = False  # whether a task takes the transcripts
+
+    @property
+    def next_transcript(self) -> Transcript | None:
+        """The transcript to speak or to report now; None while there is no text but blanks."""
+        first = self.transcripts[0] if self.transcripts and not self.cancelled else None
+        return first if first is not None and (first.is_complete or not first.is_blank) else None
+
+    @property
+    def open_transcript(self) -> Transcript | None:
+        """The transcript that takes text, None if the next text begins one."""
+        last = self.transcripts[-1] if self.transcripts else None
+        return last if last is not None and not last.is_complete else None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a task is needed, which speaks what there is or reports the end."""
+        return not self.is_speaking and (self.next_transcript is not None or self.input_ended)
+
+    def push(self, text: str) -> None:
+        """Add text to the open transcript; raises TranscriptQueueFull, RateLimited, BadText."""
+        waiting = sum(transcript.waiting_characters for transcript in self.transcripts) + len(text)
+        if waiting > MAX_WAITING_CHARACTERS or len(self.transcripts) >= MAX_WAITING_TRANSCRIPTS:
+            raise TranscriptQueueFull(
+                f"{waiting} characters wait in {len(self.transcripts)} flushed texts; "
+                f"at most {MAX_WAITING_CHARACTERS} in {MAX_WAITING_TRANSCRIPTS} may"
+            )
+        self.grant.charge_characters(len(text))
+        if text:
+            self._open().push(text)
+
+    def flush(self) -> None:
+        """Speak the text so far without completing its transcript."""
+        if self.open_transcript is not None:
+            self.open_transcript.flush()
+
+    def complete(self, flush_id: int | None = None) -> None:
+        """Complete the open transcript; one with a flush's id is reported also if it has no text."""
+        if flush_id is not None:
+            self._open().flush_id = flush_id
+        if self.open_transcript is not None:
+            self.open_transcript.complete()
+
+    def end_input(self) -> None:
+        """Complete the open transcript; no text follows."""
+        self.input_ended = True
+        self.complete()
+
+    def cancel(self) -> None:
+        """Drop everything that has not been sent."""
+        self.cancelled = self.input_ended = True
+        for transcript in self.transcripts:
+            transcript.cancel()
+
+    def make_transcript(self) -> Transcript:
+        """Return an empty transcript."""
+        return Transcript()
+
+    def _open(self) -> Transcript:
+        if self.open_transcript is None:
+            self.transcripts.append(self.make_transcript())
+        return self.transcripts[-1]
+
+
+async def speak_transcript(
+    server: SpeechServer,
+    request: tuple[str, str],
+    queue: TranscriptQueue,
+    transcript: Transcript,
+    send: Callable[[EncodedChunk, str], Awaitable[None]],
+) -> None:
+    """Send all audio of a transcript; the engine's slot is free when this returns.
+
+    request: the API's name and the request's id, for the log. send: takes a piece of speech and the text of
+    the transcript so far. Raises RateLimited, Overloaded, BadRequest and SynthesisFailed.
+    """
+    api, request_id = request
+    with server.log.track(api, queue.grant, request_id) as record, queue.grant.stream():
+        record.voice = queue.options.voice or "-"
+        record.count_text(0)  # starts the time to first byte
+        async with open_encoded_stream(server.engine, queue.options, server.encoding_threads) as stream:
+            transcript.open(stream, record)
+            async for chunk in stream:
+                await send(chunk, stream.text)
+                record.count_audio((chunk.samples[1] - chunk.samples[0]) / SAMPLE_RATE)

@@ -1,0 +1,1 @@
+"""Calls that come in over WebSockets on which the peer paces the playout."""

@@ -1,0 +1,88 @@
+"""The carriers whose media streams are served: their wire, their webhook and how they authenticate."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from ....adapters.media_streams.answers import (
+    AnswerWebhook,
+    exotel_url,
+    jambonz_verbs,
+    ncco,
+    plivo_xml,
+    texml,
+    twiml,
+)
+from ....adapters.media_streams.connection import MediaStreamConnection
+from ....adapters.media_streams.exotel import ExotelStreamConnection
+from ....adapters.media_streams.jambonz import SUBPROTOCOLS, JambonzStreamConnection
+from ....adapters.media_streams.plivo import PlivoStreamConnection
+from ....adapters.media_streams.telnyx import TelnyxStreamConnection
+from ....adapters.media_streams.twilio import TwilioStreamConnection
+from ....adapters.media_streams.vonage import VonageStreamConnection
+from ..caller import Caller
+from .leg import KnownCaller
+
+
+class SignatureScheme(Enum):
+    """How a carrier signs its requests."""
+
+    NONE = "none"
+    TWILIO = "twilio"
+    PLIVO = "plivo"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookFields:
+    """Names of a webhook's parameters."""
+
+    call_id: str = "CallSid"
+    number: str = "From"
+    called: str = "To"
+    name: str = "CallerName"
+
+    def caller(self, parameters: Mapping[str, str]) -> KnownCaller:
+        """Return the caller of a request."""
+        caller = Caller(
+            number=parameters.get(self.number, ""),
+            name=parameters.get(self.name, ""),
+            called=parameters.get(self.called, ""),
+        )
+        return KnownCaller(parameters.get(self.call_id, ""), caller)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """One carrier."""
+
+    name: str  # in paths, and the kind of its calls
+    make_connection: Callable[[], MediaStreamConnection]
+    answer: AnswerWebhook
+    fields: WebhookFields = WebhookFields()
+    signature: SignatureScheme = SignatureScheme.NONE
+    subprotocols: tuple[str, ...] = ()  # the first one that the carrier offers is selected
+
+
+_ALL: Final = (
+    Carrier("twilio", TwilioStreamConnection, twiml, signature=SignatureScheme.TWILIO),
+    Carrier("telnyx", TelnyxStreamConnection, texml),
+    Carrier(
+        "plivo",
+        PlivoStreamConnection,
+        plivo_xml,
+        WebhookFields(call_id="CallUUID"),
+        signature=SignatureScheme.PLIVO,
+    ),
+    Carrier("vonage", VonageStreamConnection, ncco, WebhookFields("uuid", "from", "to", "from_user")),
+    Carrier("exotel", ExotelStreamConnection, exotel_url, WebhookFields("CallSid", "CallFrom", "CallTo")),
+    Carrier(
+        "jambonz",
+        JambonzStreamConnection,
+        jambonz_verbs,
+        WebhookFields("call_sid", "from", "to", "caller_name"),
+        subprotocols=SUBPROTOCOLS,
+    ),
+)
+CARRIERS: Final[Mapping[str, Carrier]] = MappingProxyType({carrier.name: carrier for carrier in _ALL})

@@ -1,0 +1,142 @@
+"""Routes of calls over WebSockets: Asterisk's chan_websocket, and the media streams of carriers.
+
+    WS    /v1/asterisk/media                            Asterisk connects; subprotocol "media"
+    WS    /v1/media-streams/{carrier}                   a carrier connects
+    WS    /v1/media-streams/{carrier}/{token}           the same with a ticket, or the token of the settings
+    POST  /v1/media-streams/{carrier}/answer            a carrier's webhook of a call; GET too
+    POST  /v1/media-streams/{carrier}/{token}/answer    the same with the token of the settings; GET too
+
+Carriers: twilio, telnyx, plivo, vonage, exotel, jambonz. The answer of a webhook makes the carrier connect.
+"""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, WebSocket
+from fastapi.responses import Response
+
+from ....adapters.media_streams.asterisk import SUBPROTOCOL, AsteriskStreamConnection
+from ....tts_engine.errors import BadRequest
+from ...web.errors import ResourceNotFound
+from ...web.request_body import with_bounded_body
+from ..caller import Caller
+from . import api_operations
+from .calls import ASTERISK, WebSocketCalls
+from .carrier_access import CarrierAccess, Form
+from .carriers import CARRIERS, Carrier
+from .leg import KnownCaller
+from .message_socket import MessageSocket, ServerMessageSocket
+
+logger = logging.getLogger(__name__)
+
+ASTERISK_PATH: Final = "/v1/asterisk/media"
+MEDIA_STREAMS_PATH: Final = "/v1/media-streams"
+_MAX_WEBHOOK_BYTES: Final = 64 * 1024
+
+
+def asterisk_routes(calls: WebSocketCalls) -> APIRouter:
+    """Return the route that Asterisk connects to, to be mounted behind access control.
+
+    Parameters ``caller``, ``name`` and ``called`` of the URL describe the caller, ``call`` is the id of the
+    call instead of the channel's connection id; all are variables.
+    """
+    router = APIRouter()
+
+    @router.websocket(ASTERISK_PATH)
+    async def media(socket: WebSocket) -> None:
+        variables = dict(socket.query_params)
+        await calls.serve(
+            ASTERISK,
+            AsteriskStreamConnection(variables.get("call", "")),
+            _accept(socket, [SUBPROTOCOL]),
+            peer=_peer_of(socket),
+            known_caller=KnownCaller(
+                caller=Caller(
+                    number=variables.get("caller", ""),
+                    name=variables.get("name", ""),
+                    called=variables.get("called", ""),
+                    variables=variables,
+                )
+            ),
+            is_continued=True,
+        )
+
+    return router
+
+
+def media_stream_routes(calls: WebSocketCalls, access: CarrierAccess) -> APIRouter:
+    """Return the routes of carriers, which authenticate requests themselves."""
+    router = APIRouter(prefix=MEDIA_STREAMS_PATH)
+
+    @router.websocket("/{carrier_name}")
+    @router.websocket("/{carrier_name}/{token}")
+    async def stream(socket: WebSocket, carrier_name: str, token: str = "") -> None:
+        carrier = _carrier_named(carrier_name)
+        caller = access.authorize_stream(carrier, token, socket)
+        await calls.serve(
+            carrier.name,
+            carrier.make_connection(),
+            _accept(socket, carrier.subprotocols),
+            peer=_peer_of(socket),
+            known_caller=caller,
+        )
+
+    async def answer(request: Request, carrier_name: str, token: str = "") -> Response:
+        carrier = _carrier_named(carrier_name)
+        form, parameters = await _read_parameters(request)
+        access.authorize(carrier, token, request, form)
+        ticket = access.tickets.issue(carrier, carrier.fields.caller(parameters))
+        base = "ws" + access.public_url(request).removeprefix("http")
+        document = carrier.answer(f"{base}{MEDIA_STREAMS_PATH}/{carrier.name}/{ticket}")
+        return Response(document.body, media_type=document.content_type)
+
+    for path, operations in (
+        ("/{carrier_name}/answer", api_operations.ANSWER),
+        ("/{carrier_name}/{token}/answer", api_operations.ANSWER_WITH_TOKEN),
+    ):
+        for method, described in operations.items():
+            router.add_api_route(path, answer, methods=[method], **described)
+    return router
+
+
+def _carrier_named(name: str) -> Carrier:
+    carrier = CARRIERS.get(name)
+    if carrier is None:
+        raise ResourceNotFound(f"no carrier {name[:40]!r}; there are {', '.join(CARRIERS)}")
+    return carrier
+
+
+def _accept(socket: WebSocket, subprotocols: Sequence[str]) -> Callable[[], Awaitable[MessageSocket]]:
+    async def accept() -> MessageSocket:
+        offered = socket.scope.get("subprotocols", ())
+        await socket.accept(next((one for one in subprotocols if one in offered), None))
+        return ServerMessageSocket(socket)
+
+    return accept
+
+
+def _peer_of(socket: WebSocket) -> str:
+    return "unknown" if socket.client is None else f"{socket.client.host}:{socket.client.port}"
+
+
+async def _read_parameters(request: Request) -> tuple[Form, dict[str, str]]:
+    """Return the parameters of a form body, and those of the URL and of a body of any kind."""
+    too_long = BadRequest(f"the body is longer than {_MAX_WEBHOOK_BYTES} bytes")
+    body = await with_bounded_body(request, _MAX_WEBHOOK_BYTES, too_long).body()
+    parameters = dict(request.query_params)
+    if request.headers.get("content-type", "").startswith("application/json"):
+        return {}, parameters | _texts_of_json(body)
+    form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return form, parameters | {name: values[0] for name, values in form.items()}
+
+
+def _texts_of_json(body: bytes) -> dict[str, str]:
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequest("the body is not JSON") from None
+    fields = parsed if isinstance(parsed, dict) else {}
+    return {name: value for name, value in fields.items() if isinstance(value, str)}

@@ -1,0 +1,1 @@
+"""Simulated phones and the peers behind which they are, for ``vivavoce phone``, benches and tests."""

@@ -1,0 +1,88 @@
+"""A gateway with a stand-in voice for tests of calls on WebSockets, and phones behind simulated peers."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from shared.event_loop import until
+from shared.standin_backend import StandInBackend
+from vivavoce.gateway.calls.agents import Agent, SilentAgent
+from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.cli.phones.peer import SimulatedPeer
+from vivavoce.gateway.cli.phones.websocket_phones import WebSocketPhone
+from vivavoce.gateway.serve import Gateway
+from vivavoce.gateway.settings import Settings
+from vivavoce.tts_engine.engine import Engine
+
+TIMEOUT_S = 60.0
+
+
+class WebSocketCallServer:
+    """A running gateway and its phones."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        host, port = gateway.addresses.http
+        self.url = f"ws://{host}:{port}"
+        self._calls: list[asyncio.Task[None]] = []
+
+    async def dial(
+        self, peer: SimulatedPeer, digits: str = "", **options: Any
+    ) -> tuple[WebSocketPhone, Call]:
+        """Dial, and wait until the call is up."""
+        phone = WebSocketPhone(peer, digits)
+        self._calls.append(asyncio.create_task(phone.run(self.url, **options)))
+        await until(lambda: self.find(peer.call_id) is not None or self._calls[-1].done())
+        if self._calls[-1].done():
+            self._calls[-1].result()
+        call = self.find(peer.call_id)
+        assert call is not None
+        return phone, call
+
+    def find(self, call_id: str) -> Call | None:
+        """Return the call of that id, None if it is not up."""
+        return next(
+            (active.call for active in self.gateway.call_registry if active.call.call_id == call_id), None
+        )
+
+    async def wait_ended(self, call: Call) -> None:
+        """Wait until the call has ended."""
+        async with asyncio.timeout(TIMEOUT_S):
+            await call.wait_closed()
+
+    async def aclose(self) -> None:
+        for call in self._calls:
+            call.cancel()
+        if self._calls:
+            await asyncio.wait(self._calls)
+
+
+@asynccontextmanager
+async def websocket_call_server(
+    *, agent: Agent | None = None, **changed: Any
+) -> AsyncIterator[WebSocketCallServer]:
+    """Open a gateway with those settings."""
+    settings = Settings(**{"http_port": 0, "audiosocket_port": 0, **changed})
+    async with (
+        await Engine.open(backend=StandInBackend((440, 880))) as engine,
+        aclosing(await Gateway.open(settings, engine=engine, agent=agent or SilentAgent())) as gateway,
+        aclosing(WebSocketCallServer(gateway)) as server,
+    ):
+        yield server
+
+
+def with_server(test: Callable[[WebSocketCallServer], Awaitable[None]], **options: Any) -> None:
+    """Run a coroutine with a server, for at most a minute."""
+
+    async def run() -> None:
+        async with asyncio.timeout(TIMEOUT_S), websocket_call_server(**options) as server:
+            await test(server)
+
+    asyncio.run(run())
+
+
+def new_call_id() -> str:
+    """Return the id of a call that no other test has."""
+    return str(uuid.uuid4())
