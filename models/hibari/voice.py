@@ -25,6 +25,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from ..limiter import limit
+from ..onnx_parts import inference_session
 from . import harmonic_vocoder
 from .graph import (
     CHANNELS,
@@ -35,7 +37,6 @@ from .graph import (
     split_graph,
 )
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, HarmonicVocoderState
-from .limiter import limit
 from .tagger_weights import load_g2p
 
 MAX_PHONEMES = 400  # hibari's own limit for one call of its encoder
@@ -128,8 +129,8 @@ class HibariVoice:
         assets = Path(hibari.__file__).parent / "assets"
         graphs = split_graph(assets / "hibari.onnx")
         with ThreadPoolExecutor(2) as threads:
-            encoder = threads.submit(_inference_session, graphs.encoder)
-            decoders = [threads.submit(_inference_session, graphs.decoder) for _ in range(count)]
+            encoder = threads.submit(inference_session, graphs.encoder)
+            decoders = [threads.submit(inference_session, graphs.decoder) for _ in range(count)]
             phonemizer = Phonemizer(assets)
         return [cls(encoder.result(), decoder.result(), phonemizer) for decoder in decoders]
 
@@ -332,10 +333,3 @@ def _split_lines(word_phonemes: list[str]) -> list[list[str]]:
         parts[-1].append(phonemes[:MAX_PHONEMES])
         length += len(phonemes) + 1
     return parts
-
-
-def _inference_session(model: bytes) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
