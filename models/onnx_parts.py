@@ -6,6 +6,17 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
+
+# Faults of a graph or of its inputs.
+ONNX_RUNTIME_ERRORS = (
+    onnx_errors.Fail,
+    onnx_errors.InvalidArgument,
+    onnx_errors.InvalidGraph,
+    onnx_errors.InvalidProtobuf,
+    onnx_errors.NotImplemented,
+    onnx_errors.RuntimeException,
+)
 
 
 def nodes_between(

@@ -78,4 +78,4 @@ def gain_to_level(samples: Float, sample_rate: int) -> float:
     level, before = float(powers.mean()), 0.0
     while abs(level - before) > 1e-3 * level:
         before, level = level, float(powers[powers >= level * 10 ** (-_MARGIN_DB / 10)].mean())
-    return min(_MAX_GAIN, 10 ** (TARGET_LEVEL_DB / 20) / level**0.5)
+    return min(_MAX_GAIN, float(10 ** (TARGET_LEVEL_DB / 20) / level**0.5))

@@ -1,16 +1,15 @@
-"""Cuts the ONNX graph of a Piper voice into an encoder and a decoder that renders any range of frames.
+"""Cuts the ONNX graph of a Piper voice into an encoder, and two parts that compute any range of frames.
 
-The graph as exported maps phoneme ids to the samples of a clause. Its text encoder and flow (VITS) take a
-quarter of the time; its decoder (HiFi-GAN) is a stack of convolutions, so a sample depends on few frames to
-either side and on no others. The cut is at the decoder's first convolution:
+The graph as exported maps phoneme ids to the samples of a clause. Its text encoder (VITS) attends over the
+whole clause. Its flow and its decoder (HiFi-GAN) take nine tenths of the time and are stacks of convolutions:
+a frame depends on few frames to either side and on no others.
 
-    encoder(input, input_lengths, scales, [sid], noise, noise_start) -> latent (1, C, F), [durations], [g]
-    decoder(latent, [g])                                             -> samples
+    encoder(input, input_lengths, scales, [sid], noise, noise_start) -> prior (1, C, F), [durations], ...
+    flow(prior, mask, [speaker])                                     -> latent (1, C, F)
+    decoder(latent, [speaker])                                       -> samples
 
-A frame is one column of the latent. ``context_frames`` to both sides make a range of frames exact.
-
-    latent   |context|  frames  |context|
-    samples          |  frames  |
+    in    |context|  frames  |context|
+    out           |  frames  |            equal to the same frames of the whole clause, up to rounding
 
 Two rewrites: random numbers come from a table that the caller gives, so that equal seeds give equal samples;
 and the decoder's convolutions have two dimensions of which one is 1, which ONNX Runtime computes in half
@@ -37,8 +36,21 @@ NOISE, NOISE_START = "noise", "noise_start"
 
 _REQUIRED_INPUTS = {"input", "input_lengths", "scales"}
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
-# Of a decoder that may be cut and given a second dimension.
+# Operators that mix no frames; a part with others is not cut.
+_FLOW_OPERATORS = {
+    *("Conv", "Add", "Sub", "Mul", "Neg", "Exp", "Tanh", "Sigmoid", "Split", "Slice", "Concat"),
+    *("Shape", "ConstantOfShape", "Constant", "Gather", "Unsqueeze"),
+}
 _DECODER_OPERATORS = {*_CONVOLUTIONS, "Add", "Mul", "Div", "LeakyRelu", "Tanh", "Unsqueeze", "Constant"}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalGraph:
+    """A part that computes any range of frames."""
+
+    model: bytes
+    inputs: tuple[str, ...]  # the first one has frames
+    context_frames: int  # needed on either side
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +58,15 @@ class PiperGraphs:
     """Serialized parts of a voice."""
 
     encoder: bytes  # the whole graph where it is not cut
-    decoder: bytes | None
-    latent: str  # the encoder's output: the decoder's input, or samples
-    condition: str | None  # the speaker's, from encoder to decoder
+    output: str  # of the encoder, with frames: input of the flow or the decoder, or the samples
+    flow: LocalGraph | None
+    decoder: LocalGraph | None
     durations: str | None  # (1, 1, L) frames of each id
     has_speakers: bool  # whether the encoder takes "sid"
-    context_frames: int
     hop: int  # samples of a frame
 
 
-def split_graph(path: Path) -> PiperGraphs:
+def split_graph(path: Path, *, cut: bool = True) -> PiperGraphs:
     """Read a model file and cut it. Raises PiperVoiceError if it is no graph of a Piper voice."""
     try:
         model = onnx.load(path)
@@ -65,25 +76,76 @@ def split_graph(path: Path) -> PiperGraphs:
         raise PiperVoiceError(f"{path}: is no ONNX model: {error}") from error
     inputs = {each.name for each in model.graph.input}
     if not inputs >= _REQUIRED_INPUTS or len(model.graph.output) != 1:
-        raise PiperVoiceError(f"{path}: has the inputs {sorted(inputs)}; a Piper voice has input, scales ...")
+        raise PiperVoiceError(
+            f"{path}: is no Piper voice: its inputs are {', '.join(sorted(inputs)) or 'none'}; "
+            "a voice has input, input_lengths and scales"
+        )
+    prior = _find_prior(model)
     _feed_noise(model)
-    output = model.graph.output[0].name
+    samples = model.graph.output[0].name
     durations = next((node.output[0] for node in model.graph.node if node.op_type == "Ceil"), None)
-    decoder = _Decoder.find(model, output)
-    outputs = [decoder.latent if decoder else output]
-    outputs += [decoder.condition] if decoder and decoder.condition else []
-    outputs += [durations] if durations else []
-    nodes = nodes_between(model, inputs=(), outputs=outputs)
+    decoder = _find_decoder(model, samples) if cut else None
+    flow = _find_flow(model, prior, decoder.inputs[0]) if decoder and prior else None
+    parts = [part for part in (flow, decoder) if part]
+    made = flow.outputs if flow else ()
+    outputs = [name for part in parts for name in part.inputs if name not in made] or [samples]
+    outputs = list(dict.fromkeys([*outputs, *([durations] if durations else [])]))
     return PiperGraphs(
-        encoder=assemble_part(model, nodes, list(model.graph.input), outputs),
-        decoder=decoder.rewritten(model, output) if decoder else None,
-        latent=outputs[0],
-        condition=decoder.condition if decoder else None,
+        encoder=assemble_part(
+            model, nodes_between(model, inputs=(), outputs=outputs), list(model.graph.input), outputs
+        ),
+        output=outputs[0],
+        flow=flow.extracted(model) if flow else None,
+        decoder=decoder.widened(model) if decoder else None,
         durations=durations,
         has_speakers="sid" in inputs,
-        context_frames=decoder.context_frames() if decoder else 0,
         hop=decoder.hop() if decoder else 1,
     )
+
+
+def _find_decoder(model: onnx.ModelProto, samples: str) -> "_LocalPart | None":
+    """The decoder, by the names of its weights."""
+    by_weight = {node.input[1]: node for node in model.graph.node if node.op_type == "Conv"}
+    first, speaker = by_weight.get("dec.conv_pre.weight"), by_weight.get("dec.cond.weight")
+    if first is None:
+        return None
+    inputs = (first.input[0], *([speaker.input[0]] if speaker else []))
+    nodes = nodes_between(model, inputs=inputs, outputs=[samples])
+    return _LocalPart.of(model, nodes, inputs, (samples,), _DECODER_OPERATORS)
+
+
+def _find_prior(model: onnx.ModelProto) -> str | None:
+    """The flow's input: the sum to which the last random numbers are added."""
+    users: dict[str, list[NodeProto]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            users.setdefault(name, []).append(node)
+    names = [node.output[0] for node in model.graph.node if node.op_type == "RandomNormalLike"]
+    name = names[-1] if names else ""
+    while len(users.get(name, ())) == 1:
+        (node,) = users[name]
+        name = node.output[0]
+        if node.op_type == "Add":
+            return str(name)
+    return None
+
+
+def _find_flow(model: onnx.ModelProto, prior: str, latent: str) -> "_LocalPart | None":
+    """What lies between prior and latent. Its other inputs are the mask and the speaker."""
+    dependent = {prior}
+    for node in model.graph.node:
+        if dependent & set(node.input):
+            dependent.update(node.output)
+    nodes = [
+        node
+        for node in nodes_between(model, inputs=[prior], outputs=[latent])
+        if dependent & set(node.output) or node.op_type == "Constant"
+    ]
+    inside = {name for node in nodes for name in node.output}
+    inside |= {tensor.name for tensor in model.graph.initializer}
+    given = {name: None for node in nodes for name in node.input if name and name not in inside}
+    inputs = (prior, *(name for name in given if name != prior))
+    return _LocalPart.of(model, nodes, inputs, (latent,), _FLOW_OPERATORS) if prior in given else None
 
 
 def _feed_noise(model: onnx.ModelProto) -> None:
@@ -126,82 +188,88 @@ def _table_noise(node: NodeProto, index: int) -> list[NodeProto]:
     ]
 
 
-class _Decoder:
-    """The decoder inside the whole graph.
+@dataclass(frozen=True, slots=True)
+class _LocalPart:
+    """Nodes of the whole graph that mix frames by convolutions only."""
 
-    Attributes:
-        latent, condition: values at which it is cut.
-    """
-
-    def __init__(self, nodes: Sequence[NodeProto], latent: str, condition: str | None) -> None:
-        self.latent, self.condition = latent, condition
-        self._nodes = nodes
-        self._weights: Mapping[str, TensorProto] = {}
+    nodes: Sequence[NodeProto]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: Mapping[str, TensorProto]
 
     @classmethod
-    def find(cls, model: onnx.ModelProto, output: str) -> "_Decoder | None":
-        """The decoder by the names of its weights; None if it has operators of another kind."""
-        by_weight = {node.input[1]: node for node in model.graph.node if node.op_type == "Conv"}
-        first, speaker = by_weight.get("dec.conv_pre.weight"), by_weight.get("dec.cond.weight")
-        if first is None:
+    def of(
+        cls,
+        model: onnx.ModelProto,
+        nodes: Sequence[NodeProto],
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        operators: set[str],
+    ) -> "_LocalPart | None":
+        """The part; None if it has other operators, or convolutions whose weights are computed."""
+        weights = {tensor.name: tensor for tensor in model.graph.initializer}
+        convolutions = [node for node in nodes if node.op_type in _CONVOLUTIONS]
+        if not {node.op_type for node in nodes} <= operators:
             return None
-        latent, condition = first.input[0], speaker.input[0] if speaker else None
-        cuts = [latent, *([condition] if condition else [])]
-        decoder = cls(nodes_between(model, inputs=cuts, outputs=[output]), latent, condition)
-        decoder._weights = {tensor.name: tensor for tensor in model.graph.initializer}
-        return decoder if decoder._can_be_cut() else None
-
-    def _can_be_cut(self) -> bool:
-        convolutions = [node for node in self._nodes if node.op_type in _CONVOLUTIONS]
-        return {node.op_type for node in self._nodes} <= _DECODER_OPERATORS and all(
-            name in self._weights for node in convolutions for name in node.input[1:]
-        )
+        if not all(name in weights for node in convolutions for name in node.input[1:]):
+            return None
+        return cls(nodes, inputs, outputs, weights)
 
     def hop(self) -> int:
         """Samples of a frame."""
-        return math.prod(_ints(node, "strides")[0] for node in self._nodes if node.op_type == "ConvTranspose")
+        return math.prod(_ints(node, "strides")[0] for node in self.nodes if node.op_type == "ConvTranspose")
 
     def context_frames(self) -> int:
-        """Frames to either side on which a frame's samples may depend."""
-        reach = {self.latent: 0.0, self.condition or "": 0.0}
-        rates = {self.latent: 1, self.condition or "": 1}
-        for node in self._nodes:
+        """Frames to either side on which a frame's output may depend."""
+        reach, rates = {self.inputs[0]: 0.0}, {self.inputs[0]: 1}
+        for node in self.nodes:
             known = [name for name in node.input if name in reach]
-            here = max((reach[name] for name in known), default=0.0)
-            rate = max((rates[name] for name in known), default=1)
+            if not known:
+                continue
+            here, rate = max(reach[name] for name in known), max(rates[name] for name in known)
+            kernel, stride = _ints(node, "kernel_shape")[0], _ints(node, "strides")[0]
             if node.op_type == "Conv":
-                kernel, dilation = _ints(node, "kernel_shape")[0], _ints(node, "dilations")[0]
-                here += (kernel - 1) * dilation / 2 / rate
+                here += (kernel - 1) * _ints(node, "dilations")[0] / 2 / rate
             elif node.op_type == "ConvTranspose":
-                kernel, stride = _ints(node, "kernel_shape")[0], _ints(node, "strides")[0]
-                here += (kernel + stride) / (2 * stride) / rate
+                padding = _ints(node, "pads")[0]
+                here += max((kernel - 1 - padding) // stride, (stride - 1 + padding) // stride) / rate
                 rate *= stride
-            reach[node.output[0]], rates[node.output[0]] = here, rate
-        return math.ceil(max(reach.values()))
+            for name in node.output:
+                reach[name], rates[name] = here, rate
+        return math.ceil(reach[self.outputs[0]])
 
-    def rewritten(self, model: onnx.ModelProto, output: str) -> bytes:
-        """The decoder with convolutions of two dimensions, (1, C, 1, T) instead of (1, C, T)."""
-        widened = {self.latent: "latent_2d", self.condition or "": "condition_2d"}
-        nodes = [helper.make_node("Unsqueeze", [self.latent, "row_axis"], ["latent_2d"])]
-        if self.condition:
-            nodes.append(helper.make_node("Unsqueeze", [self.condition, "row_axis"], ["condition_2d"]))
+    def extracted(self, model: onnx.ModelProto) -> LocalGraph:
+        """The part as it is."""
+        part = assemble_part(model, self.nodes, _inputs(self.inputs), self.outputs)
+        return LocalGraph(part, self.inputs, self.context_frames())
+
+    def widened(self, model: onnx.ModelProto) -> LocalGraph:
+        """The part with convolutions of two dimensions, (1, C, 1, T) instead of (1, C, T)."""
+        wide = {name: f"{name}_2d" for name in self.inputs}
+        nodes = [helper.make_node("Unsqueeze", [name, "row_axis"], [wide[name]]) for name in self.inputs]
         weights = {"row_axis": constant("row_axis", np.array([2], np.int64))}
-        for original in self._nodes:
+        for original in self.nodes:
             node = copy.deepcopy(original)
-            node.input[:] = [widened.get(name, name) for name in node.input]
+            node.input[:] = [wide.get(name, name) for name in node.input]
             if node.op_type in _CONVOLUTIONS:
-                weight = numpy_helper.to_array(self._weights[node.input[1]])[:, :, None, :]
+                weight = numpy_helper.to_array(self.weights[node.input[1]])[:, :, None, :]
                 weights[node.input[1]] = constant(node.input[1], np.ascontiguousarray(weight))
                 _add_row(node)
             nodes.append(node)
-        inputs = [helper.make_tensor_value_info(self.latent, TensorProto.FLOAT, [1, "C", "T"])]
-        if self.condition:
-            inputs.append(helper.make_tensor_value_info(self.condition, TensorProto.FLOAT, [1, "G", "ONE"]))
-        return assemble_part(model, nodes, inputs, [output], extra=list(weights.values()))
+        part = assemble_part(model, nodes, _inputs(self.inputs), self.outputs, list(weights.values()))
+        return LocalGraph(part, self.inputs, self.context_frames())
+
+
+def _inputs(names: Sequence[str]) -> list[onnx.ValueInfoProto]:
+    return [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, f"C{index}", f"T{index}"])
+        for index, name in enumerate(names)
+    ]
 
 
 def _ints(node: NodeProto, name: str) -> Sequence[int]:
-    return next((attribute.ints for attribute in node.attribute if attribute.name == name), (1,))
+    found = (attribute.ints for attribute in node.attribute if attribute.name == name)
+    return next(found, (0,) if name == "pads" else (1,))
 
 
 def _add_row(node: NodeProto) -> None:

@@ -1,29 +1,30 @@
-"""A Piper voice: phoneme ids in, latent frames, samples of any range of frames out.
+"""A Piper voice: phoneme ids in, samples out, any number of frames at a time.
 
     alphabet.ids(phonemes) -> PhonemeIds      ids, and the ids of each word
-    encode(ids) -> EncodedClause              latent frames and the time of each id, in one call
-    render(clause, first, stop) -> samples    equal to those of the whole clause up to rounding
+    encode(ids) -> EncodedClause              frames and the time of each word, in one call for the clause
+    step(clause, state, stop) -> samples      equal to those of the whole clause up to rounding
 
 Source: rhasspy/piper, the order of ids: ^ _ p _ p _ ... $.
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
-from ..onnx_parts import inference_session
+from ..onnx_parts import ONNX_RUNTIME_ERRORS, inference_session
 from .config import PiperConfig, PiperVoiceError, read_config
-from .graph import NOISE, NOISE_START, PiperGraphs, split_graph
+from .graph import NOISE, NOISE_START, LocalGraph, PiperGraphs, split_graph
 
 _PAD, _BEGIN, _END = "_", "^", "$"
 _NOISE_VALUES = 1 << 18
 _NOISE_SEED = 20_260_101
 _ONSET_MARGIN_S = 0.05  # speech may begin this much before the nominal time of the first sound
+_LATER_FLOW_FRAMES = 256
+_EXACT = 1e-3  # the greatest difference of samples by rounding is 1e-6
 _MAX_SOUND_S = 0.15  # of the last sound of a word; what follows is a pause
 
 Float = NDArray[np.float32]
@@ -46,11 +47,19 @@ class PhonemeIds:
 class EncodedClause:
     """A clause ready to be rendered. Frames are ``PiperVoice.frame_s`` seconds."""
 
-    latent: Float  # (1, C, F), or the samples (F,) of a voice that is not cut
-    condition: Float | None  # of the speaker
+    values: Mapping[str, Float]  # outputs of the encoder by name
     frames: int
     onset: int  # the first frame in which speech may be audible
     words: tuple[tuple[float, float], ...] | None  # (start, stop) s from the first frame; None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class PiperRenderState:
+    """Memory of a clause's rendering between steps."""
+
+    frame: int  # the next one to render
+    latent: Float | None = None  # (1, C, n), frames of the decoder's input; None before the first step
+    latent_start: int = 0  # the frame that its first column is
 
 
 class PhonemeAlphabet:
@@ -73,7 +82,7 @@ class PhonemeAlphabet:
         punctuation: after each word. joined: whether a word follows the one before without a blank.
         """
         ids = [*self._ids[_BEGIN], *self._ids[_PAD]]
-        ranges = []
+        ranges: list[tuple[int, int]] = []
         for phonemes, mark, follows in zip(words, punctuation, joined, strict=True):
             if ranges and not follows:
                 ids += self._known(" ")
@@ -110,26 +119,34 @@ class PiperVoice:
         self.frame_s = graphs.hop / config.sample_rate
         self._graphs = graphs
         self._encoder = inference_session(graphs.encoder)
-        self._decoder: onnxruntime.InferenceSession | None = (
-            inference_session(graphs.decoder) if graphs.decoder else None
-        )
+        self._flow = _LocalSession(graphs.flow) if graphs.flow else None
+        self._decoder = _LocalSession(graphs.decoder) if graphs.decoder else None
         self._noise = np.random.default_rng(_NOISE_SEED).standard_normal(_NOISE_VALUES).astype(np.float32)
 
     @classmethod
     def load(cls, model: Path) -> "PiperVoice":
-        """Load ``voice.onnx`` and ``voice.onnx.json``. Raises PiperVoiceError."""
+        """Load ``voice.onnx`` and ``voice.onnx.json``. Raises PiperVoiceError.
+
+        The voice renders ranges of frames if a trial clause sounds the same in pieces as in one.
+        """
         config = read_config(model)
-        return cls(config, split_graph(model))
+        try:
+            voice = cls(config, split_graph(model))
+            if voice.renders_ranges and not voice._is_exact():
+                voice = cls(config, split_graph(model, cut=False))
+        except ONNX_RUNTIME_ERRORS as error:
+            raise PiperVoiceError(f"{model}: cannot be computed: {error}") from error
+        return voice
 
     @property
     def renders_ranges(self) -> bool:
-        """Whether the graph could be cut; otherwise the encoder renders the whole clause."""
+        """Whether the graph could be cut; otherwise ``encode`` renders the whole clause."""
         return self._decoder is not None
 
     def encode(
         self, phonemes: PhonemeIds, noise: np.random.Generator, speed: float = 1.0, speaker: int = 0
     ) -> EncodedClause:
-        """Run text encoder and flow on a clause. speed: 0.5 (slow) to 2.0 (fast)."""
+        """Run the text encoder on a clause. speed: 0.5 (slow) to 2.0 (fast)."""
         config, graphs = self.config, self._graphs
         feed = {
             "input": phonemes.ids[None],
@@ -142,39 +159,93 @@ class PiperVoice:
             feed["sid"] = np.array([speaker], np.int64)
         names = [output.name for output in self._encoder.get_outputs()]
         values = dict(zip(names, self._encoder.run(names, feed), strict=True))
-        latent = values[graphs.latent]
         if not self.renders_ranges:
-            latent = latent.reshape(-1)
-        condition = values[graphs.condition] if graphs.condition else None
-        ends = self._ends(values[graphs.durations]) if graphs.durations else None
-        if ends is None:
-            return EncodedClause(latent, condition, latent.shape[-1], 0, None)
-        first = min((start for start, stop in phonemes.words if start < stop), default=0)
-        onset = max(0.0, ends[max(0, first - 1)] - _ONSET_MARGIN_S)
-        words = tuple(self._word_time(ends, *word) for word in phonemes.words)
-        return EncodedClause(latent, condition, latent.shape[-1], int(onset / self.frame_s), words)
+            values[graphs.output] = values[graphs.output].reshape(-1)
+        frames = values[graphs.output].shape[-1]
+        if graphs.durations is None or not self.renders_ranges:
+            return EncodedClause(values, frames, 0, None)
+        ends = np.cumsum(values[graphs.durations].reshape(-1)) * self.frame_s
+        first = min((start for start, stop in phonemes.words if start < stop), default=1)
+        onset = max(0.0, float(ends[first - 1]) - _ONSET_MARGIN_S)
+        words = tuple(_word_time(ends, *word) for word in phonemes.words)
+        return EncodedClause(values, frames, int(onset / self.frame_s), words)
 
-    def render(self, clause: EncodedClause, first: int, stop: int) -> Float:
-        """The samples (N,) of the frames from ``first`` to ``stop``, at the voice's own rate."""
+    def step(
+        self, clause: EncodedClause, state: PiperRenderState, stop: int
+    ) -> tuple[Float, PiperRenderState]:
+        """The samples (N,) from the state's frame up to ``stop``, at the voice's own rate; the next state."""
         if self._decoder is None:
-            return clause.latent[first:stop]
-        begin = max(0, first - self._graphs.context_frames)
-        end = min(clause.frames, stop + self._graphs.context_frames)
-        feed = {self._graphs.latent: clause.latent[:, :, begin:end]}
-        if self._graphs.condition and clause.condition is not None:
-            feed[self._graphs.condition] = clause.condition
-        samples: Float = self._decoder.run(None, feed)[0].reshape(-1)
+            samples = clause.values[self._graphs.output][state.frame : stop]
+            return samples, PiperRenderState(stop)
+        context = self._decoder.context_frames
+        begin, end = max(0, state.frame - context), min(clause.frames, stop + context)
+        latent, latent_start = self._latent(clause, state, begin, end)
+        shown = latent[:, :, begin - latent_start : end - latent_start]
+        samples = self._decoder.run({**clause.values, self._decoder.main_input: shown}, clause.frames)
         hop = self._graphs.hop
-        return samples[(first - begin) * hop : (stop - begin) * hop]
+        samples = samples.reshape(-1)[(state.frame - begin) * hop : (stop - begin) * hop]
+        return samples, PiperRenderState(stop, latent, latent_start)
 
-    def _ends(self, durations: Float) -> NDArray[np.float64]:
-        """The time at which each id ends, in seconds. Durations count frames of the decoder."""
-        hop = self._graphs.hop if self.renders_ranges else 256
-        return np.cumsum(durations.reshape(-1)) * (hop / self.config.sample_rate)
+    def _latent(
+        self, clause: EncodedClause, state: PiperRenderState, begin: int, end: int
+    ) -> tuple[Float, int]:
+        """Frames of the decoder's input that include ``begin`` to ``end``, and the first one's number.
 
-    def _word_time(self, ends: NDArray[np.float64], first: int, stop: int) -> tuple[float, float]:
-        start_s = float(ends[first - 1])
-        if first == stop:
-            return start_s, start_s
-        last_sound = max(first, stop - 2)  # the padding after it belongs to it
-        return start_s, min(float(ends[stop - 1]), float(ends[last_sound - 1]) + _MAX_SOUND_S)
+        The first call computes no more than asked for, later ones at least 3 s, because each has a context.
+        """
+        if self._flow is None:
+            return clause.values[self._graphs.output], 0
+        kept, start = state.latent, state.latent_start
+        if kept is None:
+            return self._flow.run_range(clause.values, clause.frames, begin, end), begin
+        kept, start = kept[:, :, begin - start :], begin
+        known = start + kept.shape[-1]
+        if known < end:
+            stop = min(clause.frames, max(end, known + _LATER_FLOW_FRAMES))
+            kept = np.concatenate(
+                [kept, self._flow.run_range(clause.values, clause.frames, known, stop)], axis=2
+            )
+        return kept, start
+
+    def _is_exact(self) -> bool:
+        """Whether a short trial clause in two pieces equals the clause in one."""
+        symbols = [ids for symbol, ids in self.config.phoneme_ids.items() if symbol.isalpha()][:20]
+        ids = np.array([1, *(each for symbol in symbols for each in symbol), 2], np.int64)
+        clause = self.encode(PhonemeIds(ids, ()), np.random.default_rng(0))
+        whole, _ = self.step(clause, PiperRenderState(0), clause.frames)
+        first, state = self.step(clause, PiperRenderState(0), clause.frames // 3)
+        second, _ = self.step(clause, state, clause.frames)
+        return bool(np.allclose(np.concatenate([first, second]), whole, atol=_EXACT))
+
+
+class _LocalSession:
+    """An inference session of a part that computes any range of frames."""
+
+    def __init__(self, graph: LocalGraph) -> None:
+        self._session = inference_session(graph.model)
+        self._inputs = graph.inputs
+        self.main_input, self.context_frames = graph.inputs[0], graph.context_frames
+
+    def run(self, values: Mapping[str, Float], frames: int) -> Float:
+        """The output for the frames of the main input; other inputs are cut to as many."""
+        count = values[self.main_input].shape[-1]
+        feed = {name: values[name] for name in self._inputs}
+        feed = {name: each[..., :count] if each.shape[-1] == frames else each for name, each in feed.items()}
+        output: Float = self._session.run(None, feed)[0]
+        return output
+
+    def run_range(self, values: Mapping[str, Float], frames: int, first: int, stop: int) -> Float:
+        """The output frames from ``first`` to ``stop`` of values with ``frames`` frames."""
+        begin, end = max(0, first - self.context_frames), min(frames, stop + self.context_frames)
+        shown = values[self.main_input][:, :, begin:end]
+        output = self.run({**values, self.main_input: shown}, frames)
+        return output[:, :, first - begin : stop - begin]
+
+
+def _word_time(ends: NDArray[np.float64], first: int, stop: int) -> tuple[float, float]:
+    """(start, stop) of the word with the ids ``first`` to ``stop``, in seconds."""
+    start_s = float(ends[first - 1])
+    if first == stop:
+        return start_s, start_s
+    last_sound_s = float(ends[max(first, stop - 2) - 1])  # when it begins; padding follows it
+    return start_s, min(float(ends[stop - 1]), last_sound_s + _MAX_SOUND_S)

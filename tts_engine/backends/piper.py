@@ -14,7 +14,7 @@ import numpy as np
 
 from ...models.limiter import limit
 from ...models.piper.config import PiperConfig, PiperVoiceError
-from ...models.piper.voice import EncodedClause, PhonemeIds, PiperVoice
+from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
 from ...models.resampler import StreamResampler
 from ...models.speech_edges import SilenceTrimmer, gain_to_level
 from ..chunk import SAMPLE_RATE
@@ -30,8 +30,8 @@ from .voice_reader import VoiceReader
 logger = logging.getLogger(__name__)
 
 # Seconds of each piece of a clause: a short first one for an early sound, longer ones later, because each
-# is decoded with 0.1 to 0.2 s of context on both sides.
-PIECE_S = (0.2, 0.4, 0.8)
+# is decoded with some 0.13 s of context on both sides.
+PIECE_S = (0.2, 0.4, 0.8, 1.2)
 
 # A sentence of the voice's language measures its level; words of any language will do.
 _LEVEL_WORDS = ("one", "two", "three", "four", "five", "banana")
@@ -139,7 +139,7 @@ class PiperVoices:
                 words = [SpokenWord(text, "", 0, 0) for text in _LEVEL_WORDS]
                 phonemes = self._phonemes(speaker.voice, words)
                 clause = speaker.voice.encode(phonemes, np.random.default_rng(0), speaker=speaker.number or 0)
-                samples = speaker.voice.render(clause, 0, clause.frames)
+                samples, _ = speaker.voice.step(clause, PiperRenderState(0), clause.frames)
                 self._gains[name] = gain_to_level(samples, speaker.voice.config.sample_rate)
             return self._gains[name]
 
@@ -154,14 +154,15 @@ def _render_clause(
 ) -> Iterator[RenderedPiece]:
     rate = voice.config.sample_rate
     trimmer, resampler = SilenceTrimmer(rate), StreamResampler(rate, SAMPLE_RATE)
-    frame, index, rendered = clause.onset, 0, 0
+    state, index, rendered = PiperRenderState(clause.onset), 0, 0
     times: WordTimes | None = None
     last = False
     while not last:
-        stop = _next_stop(clause, frame, index, voice)
+        stop = _next_stop(clause, state.frame, index, voice)
         last = stop == clause.frames
-        trimmed = trimmer.push(voice.render(clause, frame, stop) * np.float32(gain), last=last)
-        frame, index = stop, index + 1
+        samples, state = voice.step(clause, state, stop)
+        trimmed = trimmer.push(samples * np.float32(gain), last=last)
+        index += 1
         if times is None and (len(trimmed) or last):
             lead_s = clause.onset * voice.frame_s + trimmer.lead_samples / rate
             times = WordTimes(words, _times(clause, words, lead_s, voice))
