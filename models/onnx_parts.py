@@ -65,9 +65,10 @@ def constant(name: str, value: np.ndarray) -> TensorProto:
     return numpy_helper.from_array(value, name)
 
 
-def inference_session(model: bytes) -> onnxruntime.InferenceSession:
-    """A session that computes on the calling thread; several threads may run it at once."""
+def inference_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession:
+    """A session that several threads may run at once. threads: with 1, only the calling thread computes."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

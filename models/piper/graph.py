@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from ..onnx_parts import assemble_part, constant, nodes_between

@@ -4,6 +4,7 @@ A ``ClauseVoice`` gives a generator for a segment. The slot keeps it between ste
 piece. The pieces' word times count from the segment's start; here they become times in the stream.
 """
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,10 @@ from ..segmenter import Segment, Segmenter, SpokenWord
 from ..voices.voices import Voices
 from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 
+logger = logging.getLogger(__name__)
+
 _MAX_WORKERS = 2
+_MAX_RTF = 0.8  # computing time for 1 s of speech, beyond which pauses are heard
 _SLOTS = 1024  # a slot holds some 100 kB between steps
 
 
@@ -70,6 +74,20 @@ def estimate_times(words: Sequence[SpokenWord], total_s: float) -> list[tuple[fl
     return times
 
 
+def warn_if_slow(name: str, rtf: float) -> None:
+    """Warn of a voice that renders speech slower than it is heard, with some reserve.
+
+    rtf: seconds of computing for 1 s of speech.
+    """
+    if rtf > _MAX_RTF:
+        logger.warning(
+            "the voice %s cannot keep up with one call on this machine: it computes %.2f s for 1 s of "
+            "speech; use it for recorded prompts, or on a faster machine",
+            name,
+            rtf,
+        )
+
+
 class ClauseVoice(Protocol):
     """A voice engine behind ``ClauseBackend``. Methods but ``close`` may be called from several threads."""
 
@@ -104,16 +122,16 @@ class _ClauseSlot:
 
 
 class ClauseBackend:
-    """``Backend`` over a ``ClauseVoice``, with one worker for each core, at most two."""
+    """``Backend`` over a ``ClauseVoice``, with at most ``workers`` workers and one for each core."""
 
     slots = memory_slots = _SLOTS
 
-    def __init__(self, voice: ClauseVoice) -> None:
+    def __init__(self, voice: ClauseVoice, workers: int = _MAX_WORKERS) -> None:
         self._voice = voice
         self._slots: dict[int, _ClauseSlot] = {}
         self._next_slot = 0
         self.voices, self.warm_up_text = voice.voices, voice.warm_up_text
-        self.workers = (ALL_STAGES,) * min(_MAX_WORKERS, os.cpu_count() or 1)
+        self.workers = (ALL_STAGES,) * min(workers, os.cpu_count() or 1)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """The voice's segmenter."""

@@ -19,9 +19,11 @@ import threading
 import time
 import tty
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ..errors import BundleError, SynthesisFailed
+from ..reading.normalizer import SpokenWord
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,17 @@ class EspeakPhonemizer:
             return [PhonemeWord(part) for part in parts]
         return align_words(parts, words)
 
+    def phonemize_phrases(self, words: Sequence[SpokenWord]) -> list[PhonemeWord]:
+        """The phonemes of words with punctuation, which separates phrases. Raises SynthesisFailed."""
+        spoken: list[PhonemeWord] = []
+        phrase: list[str] = []
+        for index, word in enumerate(words):
+            phrase.append(word.text)
+            if word.punctuation or index == len(words) - 1:
+                spoken += self.phonemize(phrase)
+                phrase = []
+        return spoken
+
     def close(self) -> None:
         """End the process."""
         with self._lock:
@@ -103,30 +116,28 @@ class _EspeakProcess:
     """A running process. An OSError or TimeoutError leaves it unusable."""
 
     def __init__(self, program: str, voice: str) -> None:
-        own_end, child_end = pty.openpty()
-        try:
-            tty.setraw(child_end)
-            self._process = subprocess.Popen(
-                [program, "-q", "--ipa", "-v", voice],
-                stdin=subprocess.PIPE,
-                stdout=child_end,
-                stderr=subprocess.DEVNULL,
-            )
-        except BaseException:
-            os.close(own_end)
-            raise
-        finally:
-            os.close(child_end)
-        self._output = own_end
-        self._received = b""
-        try:
-            self._send(_MARKER)
-            self._marker = self._read_line(time.monotonic() + _START_TIMEOUT_S)
-        except BaseException as error:
-            self.end()
-            if isinstance(error, OSError):
+        self._output, child_end = pty.openpty()
+        with ExitStack() as undo:
+            undo.callback(os.close, self._output)
+            try:
+                tty.setraw(child_end)
+                self._process = subprocess.Popen(
+                    [program, "-q", "--ipa", "-v", voice],
+                    stdin=subprocess.PIPE,
+                    stdout=child_end,
+                    stderr=subprocess.DEVNULL,
+                )
+            finally:
+                os.close(child_end)
+            undo.pop_all()
+            undo.callback(self.end)
+            self._received = b""
+            try:
+                self._send(_MARKER)
+                self._marker = self._read_line(time.monotonic() + _START_TIMEOUT_S)
+            except OSError as error:
                 raise BundleError(f"espeak-ng has no voice {voice!r}, or cannot start") from error
-            raise
+            undo.pop_all()
 
     def ask(self, text: str, timeout_s: float) -> str:
         deadline = time.monotonic() + timeout_s

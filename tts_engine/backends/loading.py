@@ -95,6 +95,10 @@ def _load_here(kind: BundleKind, folder: Path) -> Backend:
         from .piper import load_piper
 
         return load_piper(folder)
+    if kind is BundleKind.KOKORO:
+        from .kokoro import load_kokoro
+
+        return load_kokoro(folder)
     from .hibari import HibariBackend
 
     return HibariBackend.load()

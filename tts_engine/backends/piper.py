@@ -6,6 +6,7 @@ encoded as a whole and decoded piece by piece, the first one short.
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
 from .base import SlotRequest
-from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times
+from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
 from .espeak import EspeakPhonemizer, PhonemeWord
 from .voice_reader import VoiceReader
 
@@ -63,6 +64,7 @@ class PiperVoices:
         self._gains: dict[str, float] = {}
         self._reported: set[str] = set()
         self._lock = threading.Lock()
+        warn_if_slow(self.voices.default.id, self._measure(self.voices.default.id))
 
     @classmethod
     def load(cls, folder: Path) -> "PiperVoices":
@@ -112,14 +114,7 @@ class PiperVoices:
     def _spoken(self, config: PiperConfig, words: Sequence[SpokenWord]) -> list[PhonemeWord]:
         if config.espeak_voice is None:
             return [PhonemeWord(word.text) for word in words]
-        spoken: list[PhonemeWord] = []
-        phrase: list[str] = []
-        for index, word in enumerate(words):
-            phrase.append(word.text)
-            if word.punctuation or index == len(words) - 1:
-                spoken += self._phonemizers[config.espeak_voice].phonemize(phrase)
-                phrase = []
-        return spoken
+        return self._phonemizers[config.espeak_voice].phonemize_phrases(words)
 
     def _report_missing(self, voice: PiperVoice) -> None:
         missing = voice.alphabet.missing - self._reported
@@ -135,13 +130,21 @@ class PiperVoices:
         """The gain of a speaker, measured when it first speaks."""
         with self._lock:
             if name not in self._gains:
-                speaker = self._speakers[name]
-                words = [SpokenWord(text, "", 0, 0) for text in _LEVEL_WORDS]
-                phonemes = self._phonemes(speaker.voice, words)
-                clause = speaker.voice.encode(phonemes, np.random.default_rng(0), speaker=speaker.number or 0)
-                samples, _ = speaker.voice.step(clause, PiperRenderState(0), clause.frames)
-                self._gains[name] = gain_to_level(samples, speaker.voice.config.sample_rate)
+                self._measure(name)
             return self._gains[name]
+
+    def _measure(self, name: str) -> float:
+        """Measure the gain of a speaker and remember it; the seconds of computing for 1 s of speech."""
+        speaker = self._speakers[name]
+        rate = speaker.voice.config.sample_rate
+        words = [SpokenWord(text, "", 0, 0) for text in _LEVEL_WORDS]
+        phonemes = self._phonemes(speaker.voice, words)
+        started = time.monotonic()
+        clause = speaker.voice.encode(phonemes, np.random.default_rng(0), speaker=speaker.number or 0)
+        samples, _ = speaker.voice.step(clause, PiperRenderState(0), clause.frames)
+        compute_s = time.monotonic() - started
+        self._gains[name] = gain_to_level(samples, rate)
+        return compute_s / (len(samples) / rate)
 
 
 def load_piper(folder: Path) -> ClauseBackend:
