@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +31,14 @@ from ...models.kokoro.voice import (
 )
 from ...models.limiter import limit
 from ...models.speech_edges import SilenceTrimmer, gain_to_level
-from ..errors import BadRequest, BundleError, UnknownVoice
+from ..errors import BundleError, UnknownVoice
 from ..reading.normalizer import SpokenWord
 from ..segmenter import Segment, Segmenter
 from ..voices.voices import Voice, Voices
 from .base import SlotRequest
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
 from .espeak import EspeakPhonemizer, PhonemeWord
-from .voice_reader import VoiceReader
+from .voice_reader import VoiceReader, require_language
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class KokoroVoiceSet(Voices):
                 f"{next(iter(self._voices))}(2)+{list(self._voices)[-1]}(1)"
             )
         heaviest = max(mixture.weights, key=lambda name: mixture.weights[name])
-        return Voice(voice_id, super().get(heaviest).language, "Kokoro, a mixture of voices")
+        return replace(super().get(heaviest), id=voice_id, description="Kokoro, a mixture of voices")
 
 
 class KokoroVoices:
@@ -126,16 +126,12 @@ class KokoroVoices:
     @classmethod
     def load(cls, folder: Path) -> "KokoroVoices":
         """Load a folder. Raises BundleError."""
-        models = sorted(folder.glob("kokoro*.onnx")) or sorted(folder.glob("*.onnx"))
-        voices = [*sorted(folder.glob("voices*.bin")), *sorted(folder.glob("voices*.npz"))]
-        if not models or not voices:
-            missing = "voices*.bin or voices*.npz" if models else "kokoro*.onnx"
-            raise BundleError(f"{folder}: has no {missing}, which a Kokoro voice needs")
+        model_file, voices_file = _find_files(folder)
         english = Phonemizer()
         try:
             threads = min(_MAX_THREADS, os.cpu_count() or 1)
-            model = KokoroModel(models[0], english.phoneme_ids, threads)
-            return cls(model, read_styles(voices[0]), english)
+            model = KokoroModel(model_file, english.phoneme_ids, threads)
+            return cls(model, read_styles(voices_file), english)
         except KokoroError as error:
             raise BundleError(str(error)) from error
 
@@ -176,18 +172,12 @@ class KokoroVoices:
             yield RenderedPiece(samples, found, last=index == len(lines) - 1)
 
     def _language(self, request: SlotRequest) -> str:
-        """The supported language of a request, with the region of the voice where both have one language."""
-        wanted = request.delivery.language or ""
-        own = self.voices.get(request.voice).language
-        primary = wanted.partition("-")[0].lower()
-        if primary in ("", "mul", own.partition("-")[0]):
-            return own
-        for language in _LANGUAGES.values():
-            if language.partition("-")[0] == primary:
-                return language
-        raise BadRequest(
-            f"the voice {request.voice} does not speak {wanted}; allowed are {', '.join(_LANGUAGES.values())}"
-        )
+        """The language to read in, with the region of the voice where both have one language."""
+        voice = self.voices.get(request.voice)
+        require_language(voice, request.delivery.language)
+        spoken = (voice.language, *voice.further_languages)
+        wanted = (request.delivery.language or voice.language).partition("-")[0].lower()
+        return next((each for each in spoken if each.partition("-")[0] == wanted), voice.language)
 
     def _reader(self, language: str) -> VoiceReader:
         if language not in self._readers:
@@ -237,9 +227,27 @@ class KokoroVoices:
         return compute_s / (len(rendered.samples) / SAMPLE_RATE)
 
 
+def list_kokoro_voices(folder: Path) -> tuple[Voice, ...]:
+    """The voices of a folder, without its network. Raises BundleError."""
+    try:
+        return tuple(KokoroVoiceSet(tuple(read_styles(_find_files(folder)[1]))))
+    except KokoroError as error:
+        raise BundleError(str(error)) from error
+
+
 def load_kokoro(folder: Path) -> ClauseBackend:
     """The backend of a Kokoro folder. Raises BundleError."""
     return ClauseBackend(KokoroVoices.load(folder), workers=1)
+
+
+def _find_files(folder: Path) -> tuple[Path, Path]:
+    """The model and the voices. Raises BundleError."""
+    models = sorted(folder.glob("kokoro*.onnx")) or sorted(folder.glob("*.onnx"))
+    voices = [*sorted(folder.glob("voices*.bin")), *sorted(folder.glob("voices*.npz"))]
+    if not models or not voices:
+        missing = "voices*.bin or voices*.npz" if models else "kokoro*.onnx"
+        raise BundleError(f"{folder}: has no {missing}, which a Kokoro voice needs")
+    return models[0], voices[0]
 
 
 def _merge(match: re.Match[str]) -> str:
@@ -269,6 +277,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 def _describe(name: str) -> Voice:
     origin = _UNSUPPORTED.get(name[:1])
-    gender = _GENDERS.get(name[1:2], "")
-    parts = ["Kokoro", gender, f"accent of a {origin} voice" if origin else "", "24 kHz"]
-    return Voice(name, _LANGUAGES.get(name[:1], "en-US"), ", ".join(filter(None, parts)))
+    language = _LANGUAGES.get(name[:1], "en-US")
+    parts = ["Kokoro", _GENDERS.get(name[1:2], ""), f"{origin} accent" if origin else "", "24 kHz"]
+    further = tuple(each for each in _LANGUAGES.values() if each != language)
+    return Voice(name, language, ", ".join(filter(None, parts)), further)

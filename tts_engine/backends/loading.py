@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..bundles import require_folder
 from ..errors import BadRequest, MissingExtra
+from ..voices.voices import Voice
 from .base import Backend
 
 if TYPE_CHECKING:
@@ -67,6 +68,29 @@ def find_kind(bundle: str) -> BundleKind:
     if any(folder.glob("kokoro*.onnx")) or (any(folder.glob("voices*.bin")) and any(folder.glob("*.onnx"))):
         return BundleKind.KOKORO
     return BundleKind.COSYVOICE
+
+
+def list_voices(bundle: str) -> tuple[Voice, ...]:
+    """The voices of a bundle, without loading its networks. Raises BundleError.
+
+    Those of a CosyVoice checkpoint are not listed: they are in its files of weights.
+    """
+    match find_kind(bundle):
+        case BundleKind.PACKAGED:
+            from .hibari import VOICE
+
+            return (VOICE,)
+        case BundleKind.PIPER:
+            from .piper import list_piper_voices
+
+            return list_piper_voices(Path(bundle))
+        case BundleKind.KOKORO:
+            from .kokoro import list_kokoro_voices
+
+            return list_kokoro_voices(Path(bundle))
+        case BundleKind.COSYVOICE:
+            require_folder(Path(bundle))
+            return ()
 
 
 def _check_fixed_settings(precision: str, device: str, executor: str) -> None:

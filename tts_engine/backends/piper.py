@@ -7,14 +7,14 @@ encoded as a whole and decoded piece by piece, the first one short.
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ...models.limiter import limit
-from ...models.piper.config import PiperConfig, PiperVoiceError
+from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
 from ...models.resampler import StreamResampler
 from ...models.speech_edges import SilenceTrimmer, gain_to_level
@@ -26,7 +26,7 @@ from ..voices.voices import Voice, Voices
 from .base import SlotRequest
 from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
 from .espeak import EspeakPhonemizer, PhonemeWord
-from .voice_reader import VoiceReader
+from .voice_reader import VoiceReader, require_language
 
 logger = logging.getLogger(__name__)
 
@@ -47,17 +47,16 @@ class PiperSpeaker:
     number: int | None
 
 
-def is_piper_folder(folder: Path) -> bool:
-    """Whether a folder holds a file that is named as a Piper voice or its configuration."""
-    return any(folder.glob("*.onnx.json"))
-
-
 class PiperVoices:
     """The ``ClauseVoice`` of a folder of Piper voices."""
 
     def __init__(self, loaded: Sequence[PiperVoice]) -> None:
-        self._speakers = dict(_speakers(loaded))
-        self.voices = Voices(tuple(_describe(name, speaker) for name, speaker in self._speakers.items()))
+        self._speakers = {
+            name: PiperSpeaker(voice, number) for voice in loaded for name, number in _speakers(voice.config)
+        }
+        self.voices = Voices(
+            tuple(_describe(name, speaker.voice.config) for name, speaker in self._speakers.items())
+        )
         self._readers = {name: VoiceReader(self.voices.get(name).language) for name in self._speakers}
         names = {voice.config.espeak_voice for voice in loaded} - {None}
         self._phonemizers = {name: EspeakPhonemizer(name) for name in sorted(filter(None, names))}
@@ -69,11 +68,8 @@ class PiperVoices:
     @classmethod
     def load(cls, folder: Path) -> "PiperVoices":
         """Load each voice of a folder. Raises BundleError for a file, and if espeak-ng is missing."""
-        models = sorted(folder.glob("*.onnx")) or [
-            path.with_suffix("") for path in folder.glob("*.onnx.json")
-        ]
         try:
-            return cls([PiperVoice.load(model) for model in models])
+            return cls([PiperVoice.load(model) for model in _model_files(folder)])
         except PiperVoiceError as error:
             raise BundleError(str(error)) from error
 
@@ -83,7 +79,8 @@ class PiperVoices:
         return "Hello one two three."
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
-        """A segmenter of the voice's language."""
+        """A segmenter of the voice's language. Raises BadRequest for a text in another one."""
+        require_language(self.voices.get(request.voice), request.delivery.language)
         return self._readers[request.voice].segmenter(request)
 
     def close(self) -> None:
@@ -147,6 +144,15 @@ class PiperVoices:
         return compute_s / (len(samples) / rate)
 
 
+def list_piper_voices(folder: Path) -> tuple[Voice, ...]:
+    """The voices of a folder, from the configurations only. Raises BundleError."""
+    try:
+        configs = [read_config(model) for model in _model_files(folder)]
+    except PiperVoiceError as error:
+        raise BundleError(str(error)) from error
+    return tuple(_describe(name, config) for config in configs for name, _ in _speakers(config))
+
+
 def load_piper(folder: Path) -> ClauseBackend:
     """The backend of a folder of Piper voices. Raises BundleError."""
     return ClauseBackend(PiperVoices.load(folder))
@@ -192,17 +198,19 @@ def _times(
     return [(start - lead_s, stop - lead_s) for start, stop in clause.words]
 
 
-def _speakers(loaded: Sequence[PiperVoice]) -> Iterator[tuple[str, PiperSpeaker]]:
-    """Each speaker by the id of its voice: NAME, or NAME/SPEAKER of a file with several."""
-    for voice in loaded:
-        speakers: Mapping[str, int] = voice.config.speakers
-        if len(speakers) < 2:
-            yield voice.config.name, PiperSpeaker(voice, next(iter(speakers.values()), None))
-            continue
-        for name, number in sorted(speakers.items(), key=lambda each: each[1]):
-            yield f"{voice.config.name}/{name}", PiperSpeaker(voice, number)
+def _model_files(folder: Path) -> list[Path]:
+    """Each model with a configuration; a configuration without its model is found when that is read."""
+    return [path.with_suffix("") for path in sorted(folder.glob("*.onnx.json"))]
 
 
-def _describe(name: str, speaker: PiperSpeaker) -> Voice:
-    config = speaker.voice.config
+def _speakers(config: PiperConfig) -> Iterator[tuple[str, int | None]]:
+    """Each speaker's number by the id of its voice: NAME, or NAME/SPEAKER of a file with several."""
+    if len(config.speakers) < 2:
+        yield config.name, next(iter(config.speakers.values()), None)
+        return
+    for name, number in sorted(config.speakers.items(), key=lambda each: each[1]):
+        yield f"{config.name}/{name}", number
+
+
+def _describe(name: str, config: PiperConfig) -> Voice:
     return Voice(name, config.language, f"Piper, {config.language}, {config.sample_rate / 1000:g} kHz")

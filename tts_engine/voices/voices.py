@@ -18,6 +18,7 @@ class Voice:
     id: str
     language: str
     description: str
+    further_languages: tuple[str, ...] = ()  # that it speaks too, with an accent
 
 
 class Voices:

@@ -11,6 +11,7 @@ from shared.engine_streams import speak
 from shared.installed_voices import joe_folder
 from shared.speech_level import active_speech_level
 from shared.tiny_piper import write_tiny_piper
+from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.backends.piper import PIECE_S
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine
@@ -68,6 +69,9 @@ def test_each_speaker_of_each_file_is_a_voice(tmp_path: Path) -> None:
             assert not any(np.array_equal(spoken[0], other) for other in spoken[1:])
             with pytest.raises(UnreadableText):
                 await speak(engine, "你好", voice="en_US-one-low")
+            with pytest.raises(BadRequest, match="many-low/s0 speaks de-DE; .* 'en'"):
+                engine.stream(voice="de_DE-many-low/s0", delivery=Delivery(language="en"))
+            assert await speak(engine, "eins", delivery=Delivery(language="de-AT"))
 
     asyncio.run(asyncio.wait_for(test(), 60))
 
