@@ -122,16 +122,16 @@ class _ClauseSlot:
 
 
 class ClauseBackend:
-    """``Backend`` over a ``ClauseVoice``, with at most ``workers`` workers and one for each core."""
+    """``Backend`` over a ``ClauseVoice``. workers: None for one on each core, at most two."""
 
     slots = memory_slots = _SLOTS
 
-    def __init__(self, voice: ClauseVoice, workers: int = _MAX_WORKERS) -> None:
+    def __init__(self, voice: ClauseVoice, workers: int | None = None) -> None:
         self._voice = voice
         self._slots: dict[int, _ClauseSlot] = {}
         self._next_slot = 0
         self.voices, self.warm_up_text = voice.voices, voice.warm_up_text
-        self.workers = (ALL_STAGES,) * min(workers, os.cpu_count() or 1)
+        self.workers = (ALL_STAGES,) * (workers or min(_MAX_WORKERS, os.cpu_count() or 1))
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """The voice's segmenter."""

@@ -30,21 +30,22 @@ class BundleKind(StrEnum):
 
 def load_backend(
     bundle: str,
-    voices: Path | None,
-    precision: str,
-    device: str,
-    process: "ProcessPolicy | None",
+    voices: Path | None = None,
+    precision: str = "fp32",
+    device: str = "auto",
+    process: "ProcessPolicy | None" = None,
     executor: str = "auto",
+    workers: int | None = None,
 ) -> Backend:
     """Load the backend of a bundle: "default" for the packaged voice, else a folder, see ``find_kind``.
 
-    process: render in a child process; None renders in this one. The other settings are as in
+    process: render in a child process; None renders in this one. workers: of Piper. The others are as in
     ``Engine.open``. Raises BundleError, BadRequest and MissingExtra.
     """
     kind = find_kind(bundle)
     if kind is not BundleKind.COSYVOICE:
         _check_fixed_settings(precision, device, executor)
-        return _load_fixed_voices(kind, Path(bundle), process)
+        return _load_fixed_voices(kind, Path(bundle), process, workers)
     require_folder(Path(bundle))
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
@@ -102,9 +103,11 @@ def _check_fixed_settings(precision: str, device: str, executor: str) -> None:
         raise BadRequest(f"executor is {executor!r}; only a CosyVoice bundle has others than auto")
 
 
-def _load_fixed_voices(kind: BundleKind, folder: Path, process: "ProcessPolicy | None") -> Backend:
+def _load_fixed_voices(
+    kind: BundleKind, folder: Path, process: "ProcessPolicy | None", workers: int | None
+) -> Backend:
     """Load a bundle whose voices never change, here or in a child process."""
-    load = functools.partial(_load_here, kind, folder)
+    load = functools.partial(_load_here, kind, folder, workers)
     if process is None:
         return load()
     from .process import ProcessBackend
@@ -114,11 +117,11 @@ def _load_fixed_voices(kind: BundleKind, folder: Path, process: "ProcessPolicy |
     return ProcessBackend.start_backend(load, process)
 
 
-def _load_here(kind: BundleKind, folder: Path) -> Backend:
+def _load_here(kind: BundleKind, folder: Path, workers: int | None) -> Backend:
     if kind is BundleKind.PIPER:
         from .piper import load_piper
 
-        return load_piper(folder)
+        return load_piper(folder, workers)
     if kind is BundleKind.KOKORO:
         from .kokoro import load_kokoro
 

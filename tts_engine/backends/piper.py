@@ -153,9 +153,9 @@ def list_piper_voices(folder: Path) -> tuple[Voice, ...]:
     return tuple(_describe(name, config) for config in configs for name, _ in _speakers(config))
 
 
-def load_piper(folder: Path) -> ClauseBackend:
+def load_piper(folder: Path, workers: int | None = None) -> ClauseBackend:
     """The backend of a folder of Piper voices. Raises BundleError."""
-    return ClauseBackend(PiperVoices.load(folder))
+    return ClauseBackend(PiperVoices.load(folder), workers)
 
 
 def _render_clause(

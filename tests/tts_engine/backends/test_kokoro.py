@@ -79,7 +79,9 @@ def test_names_of_mixtures(name: str, weights: dict[str, float] | None) -> None:
 def test_text_in_a_language_that_it_lacks_is_refused(tmp_path: Path) -> None:
     async def test() -> None:
         async with await Engine.open(str(write_tiny_kokoro(tmp_path))) as engine:
-            with pytest.raises(BadRequest, match="speaks en-US, en-GB, .*; the language of the text is 'de'"):
+            with pytest.raises(
+                BadRequest, match=r"speaks en-US, en-GB, .*; the language of the text is 'de'"
+            ):
                 engine.stream(delivery=Delivery(language="de"))
             with pytest.raises(UnreadableText):
                 await speak(engine, "你好", voice="jm_three")

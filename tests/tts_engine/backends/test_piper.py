@@ -69,7 +69,7 @@ def test_each_speaker_of_each_file_is_a_voice(tmp_path: Path) -> None:
             assert not any(np.array_equal(spoken[0], other) for other in spoken[1:])
             with pytest.raises(UnreadableText):
                 await speak(engine, "你好", voice="en_US-one-low")
-            with pytest.raises(BadRequest, match="many-low/s0 speaks de-DE; .* 'en'"):
+            with pytest.raises(BadRequest, match=r"many-low/s0 speaks de-DE; .* 'en'"):
                 engine.stream(voice="de_DE-many-low/s0", delivery=Delivery(language="en"))
             assert await speak(engine, "eins", delivery=Delivery(language="de-AT"))
 
