@@ -14,7 +14,8 @@ from shared.tiny_piper import write_tiny_piper
 from vivavoce.gateway.bundle_settings import BundleSetting
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.settings import Settings, SettingsError, load_settings
+from vivavoce.gateway.settings import Settings
+from vivavoce.gateway.settings_loader import SettingsError, load_settings
 from vivavoce.tts_engine.backends.base import Delivery
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice
 
