@@ -126,6 +126,7 @@ class _EspeakProcess:
                     stdin=subprocess.PIPE,
                     stdout=child_end,
                     stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # a signal to the server's group must not end it first
                 )
             finally:
                 os.close(child_end)
