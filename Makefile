@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install
 ARGS   ?=
 
 # A stamp for each set of extras that was installed; another set is added to the same environment.
-stamp_of = $(VENV)/.installed$(if $1,-$(subst $(comma),-,$1))
+stamp_of = $(VENV)/.installed$(if $1,+$(subst $(comma),+,$1))
 STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
@@ -20,7 +20,7 @@ TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
-	@echo "Variables: PYTHON=python3.12; EXTRAS=dev,stt,pipecat,cosyvoice; ARGS='--http-port 8081' of make run"
+	@echo "Variables: PYTHON=python3.12; EXTRAS=dev,stt,pipecat,cosyvoice,grpc,test-voices; ARGS='--http-port 8081' of make run"
 
 setup: $(STAMP) ## install vivavoce into .venv; EXTRAS=pipecat adds an extra
 run: $(STAMP) ## install what serving needs, and serve an example script on 127.0.0.1
@@ -37,16 +37,16 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
-	@echo "Installing the extras $(subst -,$(comma),$*) into $(VENV), some minutes."
-	$(PIP) --editable '.[$(subst -,$(comma),$*)]'
+$(VENV)/.installed+%: pyproject.toml | $(BIN)/python
+	@echo "Installing the extras $(subst +,$(comma),$*) into $(VENV), some minutes."
+	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
 	@echo "The tests take about 20 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(BIN)/python -m pytest -m "not slow"
 
-test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice skips the fewest
+test-all: $(TEST_STAMP) ## run all tests, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,grpc,test-voices skips the fewest
 	$(BIN)/python -m pytest
 
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat

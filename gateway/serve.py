@@ -18,10 +18,8 @@ from typing import Final, TypeVar
 from ..adapters.media.clock import Clock
 from ..adapters.media.media_servers import MediaServers
 from ..adapters.media.paced_media import SpeechDetector
-from ..tts_engine.backends.process import ProcessPolicy
-from ..tts_engine.engine import Engine, EngineConfig
+from ..tts_engine.engine import Engine
 from ..tts_engine.errors import MissingExtra
-from ..tts_engine.scheduler import SchedulerPolicy
 from .access.access_control import AccessControl
 from .access.keys import KeysFile, Scope
 from .access.origins import Origins
@@ -41,8 +39,9 @@ from .calls.expected_calls import ExpectedCalls
 from .calls.leg import CallServices, CallSettings
 from .calls.registry import CallRegistry
 from .calls.websockets.calls import WebSocketCalls
+from .engine_opening import models_of, open_engine
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
-from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, trim_memory_while, tune_process
+from .process_tuning import trim_memory_while, tune_process
 from .settings import Settings
 from .settings_loader import SettingsError, is_loopback
 from .stop_signals import StopSignals
@@ -100,7 +99,7 @@ class Gateway:
             )
             web = resources.enter_context(bind_socket(settings.host, settings.http_port, flag="--http-port"))
             if engine is None:
-                engine = await resources.enter_async_context(await _open_engine(settings))
+                engine = await resources.enter_async_context(await open_engine(settings))
             voices = await VoiceRegistry.open(engine.voices, _make_voice_policy(settings), settings.speakers)
             resources.callback(voices.close)
             calls = await _open_calls(settings, engine, voices, agents, phones, resources)
@@ -109,7 +108,12 @@ class Gateway:
             access = _make_access_control(settings)
             guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(settings.reference_hosts or ())))
             apis = SpeechApis(
-                engine, access, voices, guard, _make_openai_policy(settings, voices), settings.exchange_folder
+                engine,
+                access,
+                voices,
+                guard,
+                _make_openai_policy(settings, voices, models_of(engine)),
+                settings.exchange_folder,
             )
             resources.push_async_callback(apis.aclose)
             if settings.grpc_port is not None:
@@ -339,31 +343,15 @@ def _make_voice_policy(settings: Settings) -> VoicePolicy:
     return VoicePolicy(settings.voice, settings.voice_aliases or {})
 
 
-def _make_openai_policy(settings: Settings, voices: VoiceRegistry) -> OpenAIPolicy:
+def _make_openai_policy(
+    settings: Settings, voices: VoiceRegistry, bundles: Mapping[str, str]
+) -> OpenAIPolicy:
     """Return the settings of OpenAI's API; raise VivavoceError for an alias of a missing voice."""
-    models = ModelPolicy(settings.model_aliases or {}, settings.strict_models)
+    names = {name: f"vivavoce/{voice}" for name, voice in bundles.items()}
+    models = ModelPolicy(names | (settings.model_aliases or {}), settings.strict_models)
     for name, voice in models.voices.items():
         voices.check_configured(f"model_aliases: {name}", voice)
     return OpenAIPolicy(settings.max_input_characters, models, settings.voice_list)
-
-
-async def _open_engine(settings: Settings) -> Engine:
-    config = EngineConfig(
-        scheduler=SchedulerPolicy(max_streams=settings.max_streams), reading=settings.reading_style
-    )
-    process = ProcessPolicy(niceness=RENDERING_NICENESS) if settings.engine_process else None
-    engine = await Engine.open(
-        settings.bundle,
-        voices=settings.voice_store,
-        precision=settings.precision,
-        device=settings.device,
-        executor=settings.executor,
-        config=config,
-        process=process,
-    )
-    if process is None:
-        lower_rendering_priority()
-    return engine
 
 
 def _ready_line(gateway: Gateway) -> str:

@@ -20,6 +20,7 @@ from ..adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
 from ..tts_engine.errors import BadRequest
 from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 from .browser.ice_servers import IceServerSetting
+from .bundle_settings import BundleName, BundleSetting
 
 ENVIRONMENT_PREFIX = "VIVAVOCE_"
 
@@ -117,8 +118,14 @@ class Settings(BaseSettings):
     # The voice
 
     bundle: Annotated[
-        str, Field(min_length=1, description="default, or the folder of a CosyVoice 2 or 3 checkpoint")
+        str, Field(min_length=1, description="default, or a folder of Piper, Kokoro or CosyVoice")
     ] = "default"  # the packaged voice, which needs no download and no GPU
+    bundles: Annotated[
+        dict[BundleName, BundleSetting] | None, Field(description="tables [bundles.NAME] with folder = ...")
+    ] = None  # served besides ``bundle``
+    other_language: Annotated[
+        Literal["refuse", "warn", "other-voice"], Field(description="refuse, warn or other-voice")
+    ] = "refuse"  # of [bundles]: a text in a language that its voice does not speak
     voice: Annotated[
         Annotated[str, Field(min_length=1)] | None, Field(description="the id of a loaded voice")
     ] = None  # None: the first voice of the bundle

@@ -273,7 +273,7 @@ class VoiceRegistry:
 
         Raises UnknownVoice, BadRequest or BundleError with the name of the setting.
         """
-        if voice_id in self._bundle_voices:
+        if voice_id in self._bundle_voices or self._voices.is_unlisted(voice_id):
             return
         try:
             self._voices.get(voice_id)
@@ -287,7 +287,11 @@ class VoiceRegistry:
         return {name.casefold(): voice_id for name, voice_id in ids_by_name.items()}
 
     def _find_id(self, name: str, grant: Grant) -> str | None:
-        if name in self._bundle_voices or self._find_stored(name, grant) is not None:
+        if (
+            name in self._bundle_voices
+            or self._voices.is_unlisted(name)
+            or self._find_stored(name, grant) is not None
+        ):
             return name
         if name in self._policy.aliases:
             return self._policy.aliases[name]

@@ -95,7 +95,7 @@ class Engine:
     ) -> "Engine":
         """Load a bundle and warm it up.
 
-        bundle: "default" for the packaged voice, or the folder of a CosyVoice 2 or 3 checkpoint.
+        bundle: "default" for the packaged voice, or a folder of Piper, Kokoro or CosyVoice.
         voices: folder of a ``VoiceStore``, for CosyVoice.
         precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8" or "int4".
         device: for CosyVoice: "auto" (a GPU if torch can use one), "cpu", "cuda" or "cuda:N".

@@ -54,7 +54,7 @@ _commands.add_command(keys)
 _commands.add_command(voices)
 
 _FILE_PATH = click.Path(path_type=Path)
-_BUNDLE_HELP = "A CosyVoice 2 or 3 checkpoint.  [default: the packaged voice]"
+_BUNDLE_HELP = "A folder of Piper, Kokoro or CosyVoice.  [default: the packaged voice]"
 
 
 @_commands.command()

@@ -28,6 +28,7 @@ _STORE_OPTION = click.option(
     metavar="DIR",
     help="Folder of the voice store; also VIVAVOCE_VOICE_STORE.",
 )
+_BUNDLE_ROW_FORMAT = "{:<32} {:<8} {}"
 _ROW_FORMAT = "{:<24} {:<24} {:>7}  {:<6} {:<10}  {}"
 
 
@@ -76,10 +77,23 @@ def add(
 
 
 @voices.command("list")
-@_STORE_OPTION
+@click.option(
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path),
+    envvar="VIVAVOCE_VOICE_STORE",
+    metavar="DIR",
+    help="Folder of the voice store; also VIVAVOCE_VOICE_STORE.",
+)
+@click.option(
+    "--bundle", metavar="DIR", help="default, or a folder of Piper or Kokoro voices: list its voices instead."
+)
 @AS_JSON
-def list_voices(folder: Path, as_json: bool) -> None:
-    """List the voices: id, name, release, language, creation date, owner, origin."""
+def list_voices(folder: Path | None, bundle: str | None, as_json: bool) -> None:
+    """List voices of a store (id, name, release, language, date, owner, origin) or of a bundle."""
+    if bundle is not None or folder is None:
+        _list_bundle(bundle or "default", as_json)
+        return
     with _open_existing_store(folder) as store:
         stored_voices = store.list()
     if as_json:
@@ -90,6 +104,17 @@ def list_voices(folder: Path, as_json: bool) -> None:
     if not stored_voices:
         example = ["vivavoce", "voices", "add", "NAME", "FILE", "--store", str(folder), "--bundle", "DIR"]
         click.echo(f"{folder} holds no voice; add one: {shlex.join(example)}", err=True)
+
+
+def _list_bundle(bundle: str, as_json: bool) -> None:
+    from ...tts_engine.backends.loading import list_voices as list_bundle_voices
+
+    found = list_bundle_voices(bundle)
+    if as_json:
+        click.echo(json.dumps([asdict(voice) for voice in found], indent=2))
+        return
+    for voice in found:
+        click.echo(_BUNDLE_ROW_FORMAT.format(voice.id, voice.language, voice.description))
 
 
 @voices.command()

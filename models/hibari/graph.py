@@ -27,7 +27,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper
+
+from ..onnx_parts import assemble_part, constant, nodes_between
 
 SHA256 = "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"
 LAYERS = 9  # convolutions in a row: one at the input, then one in each block
@@ -72,12 +74,12 @@ def _encoder(model: onnx.ModelProto) -> bytes:
         helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "L"]),
         helper.make_tensor_value_info("speed", TensorProto.FLOAT, [1]),
     ]
-    nodes = _nodes_between(model, inputs={"ids", "speed"}, outputs=[_HIDDEN, _DURATIONS, "f0"])
-    return _assemble(model, nodes, inputs, [_HIDDEN, _DURATIONS, "f0"], extra=[])
+    nodes = nodes_between(model, inputs={"ids", "speed"}, outputs=[_HIDDEN, _DURATIONS, "f0"])
+    return assemble_part(model, nodes, inputs, [_HIDDEN, _DURATIONS, "f0"])
 
 
 def _decoder(model: onnx.ModelProto) -> bytes:
-    nodes = _nodes_between(model, inputs={_HIDDEN}, outputs=[_SPECTRUM])
+    nodes = nodes_between(model, inputs={_HIDDEN}, outputs=[_SPECTRUM])
     streaming = _StreamingRewrite(nodes)
     inputs = [helper.make_tensor_value_info("hidden", TensorProto.FLOAT, [1, HIDDEN_CHANNELS, "T"])]
     for layer in range(LAYERS):
@@ -88,40 +90,7 @@ def _decoder(model: onnx.ModelProto) -> bytes:
     inputs.append(helper.make_tensor_value_info("edge_in", TensorProto.FLOAT, [1, HIDDEN_CHANNELS, "E"]))
     inputs.append(helper.make_tensor_value_info("edge", TensorProto.FLOAT, [1, CHANNELS, "E"]))
     outputs = [_SPECTRUM, *(f"next_context_{layer}" for layer in range(LAYERS))]
-    return _assemble(model, streaming.nodes, inputs, outputs, extra=streaming.constants)
-
-
-def _nodes_between(model: onnx.ModelProto, *, inputs: set[str], outputs: list[str]) -> list[NodeProto]:
-    """The nodes between inputs and outputs, in the graph's own (topological) order."""
-    producer = {name: node for node in model.graph.node for name in node.output}
-    wanted: set[int] = set()
-    pending = list(outputs)
-    while pending:
-        name = pending.pop()
-        node = producer.get(name)
-        if name in inputs or node is None or id(node) in wanted:
-            continue
-        wanted.add(id(node))
-        pending.extend(node.input)
-    return [node for node in model.graph.node if id(node) in wanted]
-
-
-def _assemble(
-    model: onnx.ModelProto,
-    nodes: list[NodeProto],
-    inputs: list[onnx.ValueInfoProto],
-    outputs: list[str],
-    extra: list[TensorProto],
-) -> bytes:
-    """A serialized model of the nodes, with the weights of the original that they use."""
-    used = {name for node in nodes for name in node.input}
-    weights = [tensor for tensor in model.graph.initializer if tensor.name in used]
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
-    graph = helper.make_graph(nodes, "vivavoce", inputs, results, weights + extra)
-    opsets = [*model.opset_import, helper.make_opsetid("com.microsoft", 1)]
-    part = helper.make_model(graph, opset_imports=opsets)
-    part.ir_version = model.ir_version
-    return bytes(part.SerializeToString())
+    return assemble_part(model, streaming.nodes, inputs, outputs, extra=streaming.constants)
 
 
 class _StreamingRewrite:
@@ -133,11 +102,11 @@ class _StreamingRewrite:
 
     def __init__(self, nodes: list[NodeProto]) -> None:
         self.constants = [
-            _constant("three", np.array([EDGE_FRAMES], np.int64)),
-            _constant("minus_three", np.array([-EDGE_FRAMES], np.int64)),
-            _constant("minus_six", np.array([-CONTEXT_FRAMES], np.int64)),
-            _constant("to_the_end", np.array([np.iinfo(np.int64).max], np.int64)),
-            _constant("time_axis", np.array([2], np.int64)),
+            constant("three", np.array([EDGE_FRAMES], np.int64)),
+            constant("minus_three", np.array([-EDGE_FRAMES], np.int64)),
+            constant("minus_six", np.array([-CONTEXT_FRAMES], np.int64)),
+            constant("to_the_end", np.array([np.iinfo(np.int64).max], np.int64)),
+            constant("time_axis", np.array([2], np.int64)),
         ]
         self.nodes: list[NodeProto] = []
         self._residual: dict[str, str] = {}  # input of the latest convolution -> the frames its output covers
@@ -205,8 +174,8 @@ class _StreamingRewrite:
         quantized, scale, zero_point = node.output
         step = (high - low) / 255
         self.constants += [
-            _constant(scale, np.array(step, np.float32)),
-            _constant(zero_point, np.array(round(-low / step), np.uint8)),
+            constant(scale, np.array(step, np.float32)),
+            constant(zero_point, np.array(round(-low / step), np.uint8)),
         ]
         inputs = [node.input[0], scale, zero_point]
         self._scales.add(scale)
@@ -222,10 +191,6 @@ class _StreamingRewrite:
             "MatMulIntegerToFloat", inputs, node.output, name=node.name, domain="com.microsoft"
         )
         self.nodes.append(fused)
-
-
-def _constant(name: str, value: np.ndarray) -> TensorProto:
-    return numpy_helper.from_array(value, name)
 
 
 # (min, max) of each quantized activation: input and hidden layer of each block in turn, then of the head.

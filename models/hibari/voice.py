@@ -25,6 +25,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from ..limiter import limit
+from ..onnx_parts import inference_session
 from . import harmonic_vocoder
 from .graph import (
     CHANNELS,
@@ -35,9 +37,9 @@ from .graph import (
     split_graph,
 )
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, NOISE_ROWS, SAMPLE_RATE, HarmonicVocoderState
-from .limiter import limit
 from .tagger_weights import load_g2p
 
+ASSETS = Path(hibari.__file__).parent / "assets"
 MAX_PHONEMES = 400  # hibari's own limit for one call of its encoder
 
 # From the active speech level (ITU-T P.56) as shipped, -25.6 dBFS, to -20 dBFS; a test measures it.
@@ -125,12 +127,11 @@ class HibariVoice:
         threads at once; opening one takes 0.2 s. Sessions are opened on other threads while this one decodes
         the lexicons. Raises HibariGraphMismatchError for another version of the package.
         """
-        assets = Path(hibari.__file__).parent / "assets"
-        graphs = split_graph(assets / "hibari.onnx")
+        graphs = split_graph(ASSETS / "hibari.onnx")
         with ThreadPoolExecutor(2) as threads:
-            encoder = threads.submit(_inference_session, graphs.encoder)
-            decoders = [threads.submit(_inference_session, graphs.decoder) for _ in range(count)]
-            phonemizer = Phonemizer(assets)
+            encoder = threads.submit(inference_session, graphs.encoder)
+            decoders = [threads.submit(inference_session, graphs.decoder) for _ in range(count)]
+            phonemizer = Phonemizer()
         return [cls(encoder.result(), decoder.result(), phonemizer) for decoder in decoders]
 
     def encode(self, line: PhonemeLine, speed: float = 1.0) -> EncodedLine:
@@ -272,21 +273,28 @@ def _audible_windows(samples: Float) -> NDArray[np.int64]:
 
 
 class Phonemizer:
-    """Converts words to phoneme ids with hibari's lexicon, tagger and out-of-vocabulary network."""
+    """Converts words to phoneme ids with hibari's lexicon, tagger and out-of-vocabulary network.
 
-    def __init__(self, assets: Path) -> None:
+    Attributes:
+        phoneme_ids: the alphabet, which is Kokoro's.
+    """
+
+    def __init__(self, assets: Path = ASSETS) -> None:
         self._g2p = load_g2p(assets)
-        self._phoneme_ids: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
+        self.phoneme_ids: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
         # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
-        self._last_pause_id = self._phoneme_ids["…"]
+        self._last_pause_id = self.phoneme_ids["…"]
         self._letters = frozenset(self._g2p.oov.cin)  # it drops all others without a sound
         self.phonemize([SpelledWord("vivavoce", ".")])  # loads the out-of-vocabulary network
 
     def phonemize(self, words: Sequence[SpelledWord]) -> list[PhonemeLine]:
         """Lines of at most 400 phonemes, split between words. A word without phonemes has an empty range."""
+        return [self._line(part) for part in _split_lines(self.word_phonemes(words))]
+
+    def word_phonemes(self, words: Sequence[SpelledWord]) -> list[str]:
+        """The phonemes of each word in Kokoro's alphabet, with the punctuation after it."""
         text = " ".join(self._known_letters(word.text) + word.punctuation for word in words)
-        word_phonemes = self._phonemes(text, len(words))
-        return [self._line(part) for part in _split_lines(word_phonemes)]
+        return self._phonemes(text, len(words))
 
     def _known_letters(self, word: str) -> str:
         """Replace letters that the network does not know by the same letter without accents."""
@@ -312,9 +320,9 @@ class Phonemizer:
         ids = [0]
         ranges = []
         for phonemes in word_phonemes:
-            known = [self._phoneme_ids[symbol] for symbol in phonemes.strip() if symbol in self._phoneme_ids]
+            known = [self.phoneme_ids[symbol] for symbol in phonemes.strip() if symbol in self.phoneme_ids]
             if known and len(ids) > 1:
-                ids.append(self._phoneme_ids[" "])
+                ids.append(self.phoneme_ids[" "])
             sounds = [symbol for symbol in known if symbol > self._last_pause_id]
             ranges.append((len(ids), len(ids) + len(sounds)))
             ids += known
@@ -332,10 +340,3 @@ def _split_lines(word_phonemes: list[str]) -> list[list[str]]:
         parts[-1].append(phonemes[:MAX_PHONEMES])
         length += len(phonemes) + 1
     return parts
-
-
-def _inference_session(model: bytes) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

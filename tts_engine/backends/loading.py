@@ -5,11 +5,13 @@ Backends are imported when they are loaded, because their networks may need pack
 
 import functools
 import importlib.util
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..bundles import require_folder
 from ..errors import BadRequest, MissingExtra
+from ..voices.voices import Voice
 from .base import Backend
 
 if TYPE_CHECKING:
@@ -17,27 +19,33 @@ if TYPE_CHECKING:
     from .process import ProcessPolicy
 
 
+class BundleKind(StrEnum):
+    """The kinds of bundles."""
+
+    PACKAGED = "packaged"
+    PIPER = "Piper"
+    KOKORO = "Kokoro"
+    COSYVOICE = "CosyVoice"
+
+
 def load_backend(
     bundle: str,
-    voices: Path | None,
-    precision: str,
-    device: str,
-    process: "ProcessPolicy | None",
+    voices: Path | None = None,
+    precision: str = "fp32",
+    device: str = "auto",
+    process: "ProcessPolicy | None" = None,
     executor: str = "auto",
+    workers: int | None = None,
 ) -> Backend:
-    """Load the backend of a bundle: "default" for the packaged voice, else a CosyVoice checkpoint folder.
+    """Load the backend of a bundle: "default" for the packaged voice, else a folder, see ``find_kind``.
 
-    process: render in a child process; None renders in this one. The other settings are as in
+    process: render in a child process; None renders in this one. workers: of Piper. The others are as in
     ``Engine.open``. Raises BundleError, BadRequest and MissingExtra.
     """
-    if bundle == "default":
-        if precision != "fp32":
-            raise BadRequest(f"precision is {precision!r}; only a CosyVoice bundle has others than fp32")
-        if device not in ("auto", "cpu"):
-            raise BadRequest(f"device is {device!r}; only a CosyVoice bundle computes on others than cpu")
-        if executor != "auto":
-            raise BadRequest(f"executor is {executor!r}; only a CosyVoice bundle has others than auto")
-        return _load_hibari() if process is None else _load_hibari_in_process(process)
+    kind = find_kind(bundle)
+    if kind is not BundleKind.COSYVOICE:
+        _check_fixed_settings(precision, device, executor)
+        return _load_fixed_voices(kind, Path(bundle), process, workers)
     require_folder(Path(bundle))
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra(f"the bundle {bundle!r}", "cosyvoice")
@@ -51,16 +59,76 @@ def load_backend(
     return _load_cosyvoice_in_process(Path(bundle), policy, voices, process)
 
 
-def _load_hibari() -> Backend:
+def find_kind(bundle: str) -> BundleKind:
+    """The kind of a bundle, by the files in its folder. A folder without known ones is CosyVoice's."""
+    if bundle == "default":
+        return BundleKind.PACKAGED
+    folder = Path(bundle)
+    if any(folder.glob("*.onnx.json")):
+        return BundleKind.PIPER
+    if any(folder.glob("kokoro*.onnx")) or (any(folder.glob("voices*.bin")) and any(folder.glob("*.onnx"))):
+        return BundleKind.KOKORO
+    return BundleKind.COSYVOICE
+
+
+def list_voices(bundle: str) -> tuple[Voice, ...]:
+    """The voices of a bundle, without loading its networks. Raises BundleError.
+
+    Those of a CosyVoice checkpoint are not listed: they are in its files of weights.
+    """
+    match find_kind(bundle):
+        case BundleKind.PACKAGED:
+            from .hibari import VOICE
+
+            return (VOICE,)
+        case BundleKind.PIPER:
+            from .piper import list_piper_voices
+
+            return list_piper_voices(Path(bundle))
+        case BundleKind.KOKORO:
+            from .kokoro import list_kokoro_voices
+
+            return list_kokoro_voices(Path(bundle))
+        case BundleKind.COSYVOICE:
+            require_folder(Path(bundle))
+            return ()
+
+
+def _check_fixed_settings(precision: str, device: str, executor: str) -> None:
+    if precision != "fp32":
+        raise BadRequest(f"precision is {precision!r}; only a CosyVoice bundle has others than fp32")
+    if device not in ("auto", "cpu"):
+        raise BadRequest(f"device is {device!r}; only a CosyVoice bundle computes on others than cpu")
+    if executor != "auto":
+        raise BadRequest(f"executor is {executor!r}; only a CosyVoice bundle has others than auto")
+
+
+def _load_fixed_voices(
+    kind: BundleKind, folder: Path, process: "ProcessPolicy | None", workers: int | None
+) -> Backend:
+    """Load a bundle whose voices never change, here or in a child process."""
+    load = functools.partial(_load_here, kind, folder, workers)
+    if process is None:
+        return load()
+    from .process import ProcessBackend
+
+    if kind is not BundleKind.PACKAGED:
+        raise BadRequest(f"{folder}: a {kind} voice renders in the server's own process only")
+    return ProcessBackend.start_backend(load, process)
+
+
+def _load_here(kind: BundleKind, folder: Path, workers: int | None) -> Backend:
+    if kind is BundleKind.PIPER:
+        from .piper import load_piper
+
+        return load_piper(folder, workers)
+    if kind is BundleKind.KOKORO:
+        from .kokoro import load_kokoro
+
+        return load_kokoro(folder)
     from .hibari import HibariBackend
 
     return HibariBackend.load()
-
-
-def _load_hibari_in_process(process: "ProcessPolicy") -> Backend:
-    from .process import ProcessBackend
-
-    return ProcessBackend.start_backend(_load_hibari, process)
 
 
 def _load_cosyvoice_in_process(

@@ -18,6 +18,7 @@ class Voice:
     id: str
     language: str
     description: str
+    further_languages: tuple[str, ...] = ()  # that it speaks too, with an accent
 
 
 class Voices:
@@ -45,6 +46,10 @@ class Voices:
         if voice_id not in self._voices:
             raise UnknownVoice(f"no voice {voice_id!r}; loaded: {', '.join(self._voices) or 'none'}")
         return self._voices[voice_id]
+
+    def is_unlisted(self, name: str) -> bool:
+        """Whether a name that the iterator does not give is a voice too, such as a mixture of voices."""
+        return False
 
     def speaker_profile(self, voice_id: str) -> object:
         """What the backend needs to know about a voice, None if nothing. May read a file.

@@ -128,6 +128,10 @@ class LanguageGrammars:
         """
         return MultilingualClauseNormalizer(self, language_code(language or "en"), frozenset(marks))
 
+    def any_clause_normalizer(self, language: str) -> "MultilingualClauseNormalizer":
+        """Return the clause normalizer of a language that may have no grammar; its text stays as written."""
+        return MultilingualClauseNormalizer(self, _primary_language(language), frozenset())
+
     def grammar(self, code: str) -> Grammar:
         """Return the grammar of a language; if it is not loaded, the one that leaves text as written."""
         return self._grammars.get(code, self._grammars[""])
@@ -224,7 +228,9 @@ def _boundary_rules(latin_language: str) -> BoundaryRules:
     English dates may occur in any of the languages.
     """
     rules = (
-        ENGLISH_BOUNDARY_RULES if latin_language == "en" else language_table(latin_language).boundary_rules
+        language_table(latin_language).boundary_rules
+        if latin_language in TABLE_LANGUAGES
+        else ENGLISH_BOUNDARY_RULES
     )
     return replace(
         rules,

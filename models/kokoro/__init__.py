@@ -1,0 +1,1 @@
+"""Kokoro voices: styles, graph and phoneme ids."""

@@ -1,0 +1,74 @@
+"""Cuts ONNX graphs into parts, and opens inference sessions on one thread. No inference here."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors
+
+# Faults of a graph or of its inputs.
+ONNX_RUNTIME_ERRORS = (
+    onnx_errors.Fail,
+    onnx_errors.InvalidArgument,
+    onnx_errors.InvalidGraph,
+    onnx_errors.InvalidProtobuf,
+    onnx_errors.NotImplemented,
+    onnx_errors.RuntimeException,
+)
+
+
+def nodes_between(
+    model: onnx.ModelProto, *, inputs: Iterable[str], outputs: Iterable[str]
+) -> list[NodeProto]:
+    """The nodes between inputs and outputs, in the graph's own (topological) order."""
+    producer = {name: node for node in model.graph.node for name in node.output}
+    stops = set(inputs)
+    wanted: set[int] = set()
+    pending = list(outputs)
+    while pending:
+        name = pending.pop()
+        node = producer.get(name)
+        if name in stops or node is None or id(node) in wanted:
+            continue
+        wanted.add(id(node))
+        pending.extend(node.input)
+    return [node for node in model.graph.node if id(node) in wanted]
+
+
+def assemble_part(
+    model: onnx.ModelProto,
+    nodes: Sequence[NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[str],
+    extra: Sequence[TensorProto] = (),
+) -> bytes:
+    """A serialized model of the nodes, with the weights of the original that they use.
+
+    extra: further weights; one with the name of an original weight replaces it.
+    """
+    used = {name for node in nodes for name in node.input}
+    replaced = {tensor.name for tensor in extra}
+    weights = [tensor for tensor in model.graph.initializer if tensor.name in used - replaced]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    graph = helper.make_graph(nodes, "vivavoce", inputs, results, [*weights, *extra])
+    opsets = [each for each in model.opset_import if each.domain != "com.microsoft"]
+    opsets.append(helper.make_opsetid("com.microsoft", 1))
+    part = helper.make_model(graph, opset_imports=opsets)
+    part.ir_version = model.ir_version
+    return bytes(part.SerializeToString())
+
+
+def constant(name: str, value: np.ndarray) -> TensorProto:
+    """A weight with a value."""
+    return numpy_helper.from_array(value, name)
+
+
+def inference_session(model: bytes, threads: int = 1) -> onnxruntime.InferenceSession:
+    """A session that several threads may run at once. threads: with 1, only the calling thread computes."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,1 @@
+"""Piper voices: their configuration, graph and phoneme ids."""

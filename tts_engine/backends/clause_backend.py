@@ -1,0 +1,182 @@
+"""A backend for voices that render one clause at a time, piece by piece, each clause on its own.
+
+A ``ClauseVoice`` gives a generator for a segment. The slot keeps it between steps, and a step takes its next
+piece. The pieces' word times count from the segment's start; here they become times in the stream.
+"""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..chunk import SAMPLE_RATE, Word
+from ..reading.unicode_scripts import estimate_seconds, group_written_words
+from ..segmenter import Segment, Segmenter, SpokenWord
+from ..voices.voices import Voices
+from .base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+
+logger = logging.getLogger(__name__)
+
+_MAX_WORKERS = 2
+_MAX_RTF = 0.8  # computing time for 1 s of speech, beyond which pauses are heard
+_SLOTS = 1024  # a slot holds some 100 kB between steps
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPiece:
+    """Part of a segment. samples: (N,) float32 at 24 kHz. words: those that begin in it."""
+
+    samples: NDArray[np.float32]
+    words: tuple[Word, ...]  # in seconds from the segment's first sample
+    last: bool
+
+
+class WordTimes:
+    """The words of a segment that are not given out yet, with their times.
+
+    Args:
+        words: of the segment.
+        times: (start, stop) of each spoken word, in seconds from the segment's first sample.
+    """
+
+    def __init__(self, words: Sequence[SpokenWord], times: Sequence[tuple[float, float]]) -> None:
+        self._waiting = deque(
+            Word(
+                "",
+                max(0.0, times[written.spoken_range[0]][0]),
+                max(0.0, times[written.spoken_range[-1]][1]),
+                written.start,
+                written.stop,
+            )
+            for written in group_written_words(words)
+        )
+
+    def take_until(self, end_s: float) -> tuple[Word, ...]:
+        """The words that begin before ``end_s``, each once."""
+        begun = []
+        while self._waiting and self._waiting[0].start_s < end_s:
+            begun.append(self._waiting.popleft())
+        return tuple(begun)
+
+
+def estimate_times(words: Sequence[SpokenWord], total_s: float) -> list[tuple[float, float]]:
+    """(start, stop) of each word of a segment, from their usual lengths."""
+    lengths = [estimate_seconds((word,)) for word in words]
+    scale, at, times = total_s / max(sum(lengths), 1e-9), 0.0, []
+    for length in lengths:
+        times.append((at, at + scale * length))
+        at += scale * length
+    return times
+
+
+def warn_if_slow(name: str, rtf: float) -> None:
+    """Warn of a voice that renders speech slower than it is heard, with some reserve.
+
+    rtf: seconds of computing for 1 s of speech.
+    """
+    if rtf > _MAX_RTF:
+        logger.warning(
+            "the voice %s cannot keep up with one call on this machine: it computes %.2f s for 1 s of "
+            "speech; use it for recorded prompts, or on a faster machine",
+            name,
+            rtf,
+        )
+
+
+class ClauseVoice(Protocol):
+    """A voice engine behind ``ClauseBackend``. Methods but ``close`` may be called from several threads."""
+
+    @property
+    def voices(self) -> Voices:
+        """The loaded voices."""
+
+    @property
+    def warm_up_text(self) -> str:
+        """As ``Backend.warm_up_text``."""
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """As ``Backend.segmenter``."""
+
+    def render(
+        self, segment: Segment, request: SlotRequest, noise: np.random.Generator
+    ) -> Iterator[RenderedPiece]:
+        """Render a segment; the last piece says so. No piece: the segment has nothing that can be spoken."""
+
+    def close(self) -> None:
+        """Free everything, processes too."""
+
+
+@dataclass(slots=True)
+class _ClauseSlot:
+    request: SlotRequest
+    noise: np.random.Generator
+    pieces: Iterator[RenderedPiece] | None = None
+    pause_s: float = 0.0
+    samples: int = 0  # rendered so far
+    segment_start_s: float = 0.0
+
+
+class ClauseBackend:
+    """``Backend`` over a ``ClauseVoice``. workers: None for one on each core, at most two."""
+
+    slots = memory_slots = _SLOTS
+
+    def __init__(self, voice: ClauseVoice, workers: int | None = None) -> None:
+        self._voice = voice
+        self._slots: dict[int, _ClauseSlot] = {}
+        self._next_slot = 0
+        self.voices, self.warm_up_text = voice.voices, voice.warm_up_text
+        self.workers = (ALL_STAGES,) * (workers or min(_MAX_WORKERS, os.cpu_count() or 1))
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """The voice's segmenter."""
+        return self._voice.segmenter(request)
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Open a slot."""
+        self._next_slot += 1
+        self._slots[self._next_slot] = _ClauseSlot(request, np.random.default_rng(request.seed))
+        return self._next_slot
+
+    def close_slot(self, slot: int) -> None:
+        """Close a slot."""
+        del self._slots[slot]
+
+    def close(self) -> None:
+        """Close every slot and the voice."""
+        self._slots.clear()
+        self._voice.close()
+
+    def max_batch_size(self, stage: Stage) -> int:
+        """One slot in each step."""
+        return 1
+
+    def stage(self, slot: int) -> Stage:
+        """RENDER, the only stage."""
+        return Stage.RENDER
+
+    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
+        """Render one piece of one slot."""
+        (turn,) = turns
+        slot = self._slots[turn.slot]
+        if turn.segment is not None:
+            slot.pieces = self._voice.render(turn.segment, slot.request, slot.noise)
+            slot.pause_s, slot.segment_start_s = turn.pause_s, slot.samples / SAMPLE_RATE
+        piece = next(slot.pieces, None) if slot.pieces is not None else None
+        if piece is None:
+            return [StepResult(np.zeros(0, np.float32), (), segment_done=True)]
+        samples = piece.samples
+        if piece.last:
+            samples = np.concatenate([samples, np.zeros(round(slot.pause_s * SAMPLE_RATE), np.float32)])
+        slot.samples += len(samples)
+        words = tuple(_shifted(word, slot.segment_start_s) for word in piece.words)
+        return [StepResult(samples, words, piece.last)]
+
+
+def _shifted(word: Word, by_s: float) -> Word:
+    return Word("", word.start_s + by_s, word.stop_s + by_s, word.text_start, word.text_stop)

@@ -1,0 +1,216 @@
+"""Piper voices as a backend: ``voice.onnx`` with ``voice.onnx.json``, one or several in a folder.
+
+Phonemes come from espeak-ng, or are the letters of the text where the voice was trained so. A clause is
+encoded as a whole and decoded piece by piece, the first one short.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...models.limiter import limit
+from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
+from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
+from ...models.resampler import StreamResampler
+from ...models.speech_edges import SilenceTrimmer, gain_to_level
+from ..chunk import SAMPLE_RATE
+from ..errors import BundleError
+from ..reading.normalizer import SpokenWord
+from ..segmenter import Segment, Segmenter
+from ..voices.voices import Voice, Voices
+from .base import SlotRequest
+from .clause_backend import ClauseBackend, RenderedPiece, WordTimes, estimate_times, warn_if_slow
+from .espeak import EspeakPhonemizer, PhonemeWord
+from .voice_reader import VoiceReader, require_language
+
+logger = logging.getLogger(__name__)
+
+# Seconds of each piece of a clause: a short first one for an early sound, longer ones later, because each
+# is decoded with some 0.13 s of context on both sides.
+PIECE_S = (0.2, 0.6, 1.4)
+
+# A sentence of the voice's language measures its level; words of any language will do.
+_LEVEL_WORDS = ("one", "two", "three", "four", "five", "banana")
+_NARROW = str.maketrans("。！？；：，、—", ".!?;:,,,")
+
+
+@dataclass(frozen=True, slots=True)
+class PiperSpeaker:
+    """A speaker of a loaded voice. number: None where the voice has one."""
+
+    voice: PiperVoice
+    number: int | None
+
+
+class PiperVoices:
+    """The ``ClauseVoice`` of a folder of Piper voices."""
+
+    def __init__(self, loaded: Sequence[PiperVoice]) -> None:
+        self._speakers = {
+            name: PiperSpeaker(voice, number) for voice in loaded for name, number in _speakers(voice.config)
+        }
+        self.voices = Voices(
+            tuple(_describe(name, speaker.voice.config) for name, speaker in self._speakers.items())
+        )
+        self._readers = {name: VoiceReader(self.voices.get(name).language) for name in self._speakers}
+        names = {voice.config.espeak_voice for voice in loaded} - {None}
+        self._phonemizers = {name: EspeakPhonemizer(name) for name in sorted(filter(None, names))}
+        self._gains: dict[str, float] = {}
+        self._reported: set[str] = set()
+        self._lock = threading.Lock()
+        warn_if_slow(self.voices.default.id, self._measure(self.voices.default.id))
+
+    @classmethod
+    def load(cls, folder: Path) -> "PiperVoices":
+        """Load each voice of a folder. Raises BundleError for a file, and if espeak-ng is missing."""
+        try:
+            return cls([PiperVoice.load(model) for model in _model_files(folder)])
+        except PiperVoiceError as error:
+            raise BundleError(str(error)) from error
+
+    @property
+    def warm_up_text(self) -> str:
+        """Words that every language's reader lets pass."""
+        return "Hello one two three."
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """A segmenter of the voice's language. Raises BadRequest for a text in another one."""
+        require_language(self.voices.get(request.voice), request.delivery.language)
+        return self._readers[request.voice].segmenter(request)
+
+    def close(self) -> None:
+        """End the processes of espeak-ng."""
+        for phonemizer in self._phonemizers.values():
+            phonemizer.close()
+
+    def render(
+        self, segment: Segment, request: SlotRequest, noise: np.random.Generator
+    ) -> Iterator[RenderedPiece]:
+        """Render a segment in pieces of 0.2 s and more."""
+        speaker = self._speakers[request.voice]
+        words = [word for word in segment.words if not word.is_mark]
+        phonemes = self._phonemes(speaker.voice, words)
+        if not phonemes.has_sound:
+            return
+        gain = self._gain(request.voice)
+        clause = speaker.voice.encode(phonemes, noise, request.speed, speaker.number or 0)
+        yield from _render_clause(speaker.voice, clause, words, gain)
+
+    def _phonemes(self, voice: PiperVoice, words: Sequence[SpokenWord]) -> PhonemeIds:
+        spoken = self._spoken(voice.config, words)
+        marks = [word.punctuation.translate(_NARROW) for word in words]
+        ids = voice.alphabet.ids([word.phonemes for word in spoken], marks, [word.joined for word in spoken])
+        self._report_missing(voice)
+        return ids
+
+    def _spoken(self, config: PiperConfig, words: Sequence[SpokenWord]) -> list[PhonemeWord]:
+        if config.espeak_voice is None:
+            return [PhonemeWord(word.text) for word in words]
+        return self._phonemizers[config.espeak_voice].phonemize_phrases(words)
+
+    def _report_missing(self, voice: PiperVoice) -> None:
+        missing = voice.alphabet.missing - self._reported
+        if missing:
+            self._reported |= missing
+            logger.warning(
+                "the voice %s has no sound for %s, which is left out",
+                voice.config.name,
+                ", ".join(sorted(missing)),
+            )
+
+    def _gain(self, name: str) -> float:
+        """The gain of a speaker, measured when it first speaks."""
+        with self._lock:
+            if name not in self._gains:
+                self._measure(name)
+            return self._gains[name]
+
+    def _measure(self, name: str) -> float:
+        """Measure the gain of a speaker and remember it; the seconds of computing for 1 s of speech."""
+        speaker = self._speakers[name]
+        rate = speaker.voice.config.sample_rate
+        words = [SpokenWord(text, "", 0, 0) for text in _LEVEL_WORDS]
+        phonemes = self._phonemes(speaker.voice, words)
+        started = time.monotonic()
+        clause = speaker.voice.encode(phonemes, np.random.default_rng(0), speaker=speaker.number or 0)
+        samples, _ = speaker.voice.step(clause, PiperRenderState(0), clause.frames)
+        compute_s = time.monotonic() - started
+        self._gains[name] = gain_to_level(samples, rate)
+        return compute_s / (len(samples) / rate)
+
+
+def list_piper_voices(folder: Path) -> tuple[Voice, ...]:
+    """The voices of a folder, from the configurations only. Raises BundleError."""
+    try:
+        configs = [read_config(model) for model in _model_files(folder)]
+    except PiperVoiceError as error:
+        raise BundleError(str(error)) from error
+    return tuple(_describe(name, config) for config in configs for name, _ in _speakers(config))
+
+
+def load_piper(folder: Path, workers: int | None = None) -> ClauseBackend:
+    """The backend of a folder of Piper voices. Raises BundleError."""
+    return ClauseBackend(PiperVoices.load(folder), workers)
+
+
+def _render_clause(
+    voice: PiperVoice, clause: EncodedClause, words: Sequence[SpokenWord], gain: float
+) -> Iterator[RenderedPiece]:
+    rate = voice.config.sample_rate
+    trimmer, resampler = SilenceTrimmer(rate), StreamResampler(rate, SAMPLE_RATE)
+    state, index, rendered = PiperRenderState(clause.onset), 0, 0
+    times: WordTimes | None = None
+    last = False
+    while not last:
+        stop = _next_stop(clause, state.frame, index, voice)
+        last = stop == clause.frames
+        samples, state = voice.step(clause, state, stop)
+        trimmed = trimmer.push(samples * np.float32(gain), last=last)
+        index += 1
+        if times is None and (len(trimmed) or last):
+            lead_s = clause.onset * voice.frame_s + trimmer.lead_samples / rate
+            times = WordTimes(words, _times(clause, words, lead_s, voice))
+        samples = resampler.push(trimmed)
+        if last:
+            samples = np.concatenate([samples, resampler.flush()])
+        rendered += len(samples)
+        end_s = float("inf") if last else rendered / SAMPLE_RATE
+        yield RenderedPiece(limit(samples), times.take_until(end_s) if times else (), last)
+
+
+def _next_stop(clause: EncodedClause, frame: int, index: int, voice: PiperVoice) -> int:
+    """The frame at which the next piece ends; a short rest is included."""
+    frames = round(PIECE_S[min(index, len(PIECE_S) - 1)] / voice.frame_s)
+    stop = frame + frames
+    return clause.frames if not voice.renders_ranges or clause.frames - stop < frames // 2 else stop
+
+
+def _times(
+    clause: EncodedClause, words: Sequence[SpokenWord], lead_s: float, voice: PiperVoice
+) -> list[tuple[float, float]]:
+    if clause.words is None:
+        return estimate_times(words, clause.frames * voice.frame_s - lead_s)
+    return [(start - lead_s, stop - lead_s) for start, stop in clause.words]
+
+
+def _model_files(folder: Path) -> list[Path]:
+    """Each model with a configuration; a configuration without its model is found when that is read."""
+    return [path.with_suffix("") for path in sorted(folder.glob("*.onnx.json"))]
+
+
+def _speakers(config: PiperConfig) -> Iterator[tuple[str, int | None]]:
+    """Each speaker's number by the id of its voice: NAME, or NAME/SPEAKER of a file with several."""
+    if len(config.speakers) < 2:
+        yield config.name, next(iter(config.speakers.values()), None)
+        return
+    for name, number in sorted(config.speakers.items(), key=lambda each: each[1]):
+        yield f"{config.name}/{name}", number
+
+
+def _describe(name: str, config: PiperConfig) -> Voice:
+    return Voice(name, config.language, f"Piper, {config.language}, {config.sample_rate / 1000:g} kHz")
