@@ -12,7 +12,7 @@ from .segmenter import BoundaryKind, Segment
 
 # Silence after a segment, in seconds, by the boundary that ends it.
 _PAUSES_S = {
-    BoundaryKind.CLAUSE: 0.12,
+    BoundaryKind.CLAUSE: 0.25,
     BoundaryKind.SENTENCE: 0.32,
     BoundaryKind.PARAGRAPH: 0.6,
     BoundaryKind.FORCED: 0.0,

@@ -4,6 +4,7 @@ Words in, samples out, one line (a clause or a sentence) at a time:
 
     phonemizer.phonemize(words) -> PhonemeLine     phoneme ids, and the ids of each word
     encode(line) -> EncodedLine                    hidden frames, f0 and word times, in one call for the line
+    encode_between(line, before, after)            the same, of a line in the middle of a sentence
     init_state, step -> samples                    decoder and vocoder, any number of frames in a step
 
 The model as shipped begins with 250-350 ms of silence, ends with 340-580 ms, and speaks near -26 dBFS. Here
@@ -41,6 +42,7 @@ from .tagger_weights import load_g2p
 
 ASSETS = Path(hibari.__file__).parent / "assets"
 MAX_PHONEMES = 400  # hibari's own limit for one call of its encoder
+_MAX_PHONEMES_BEFORE = 80  # of a sentence, before the line that is rendered
 
 # From the active speech level (ITU-T P.56) as shipped, -25.6 dBFS, to -20 dBFS; a test measures it.
 _GAIN = np.float32(10 ** (5.6 / 20))
@@ -48,6 +50,7 @@ _FRAMES_PER_UNIT = 2  # the model's durations count units of 25 ms
 _ONSET_MARGIN_FRAMES = 12  # speech may begin this much before the nominal time of the first phoneme
 # The model gives most of a pause to the phoneme before it: a word ends at most 150 ms into its last phoneme.
 _MAX_PHONEME_FRAMES = 12
+_RISE_FRAMES = 24
 _AUDIBLE = np.float32(10 ** (-50 / 20))  # -50 dBFS
 _WINDOW_SAMPLES = 25  # 1 ms, over which a level is measured; divides the vocoder's blocks
 _LEAD_SAMPLES = 100  # 4 ms kept before the first audible window
@@ -77,6 +80,9 @@ class PhonemeLine:
         return any(first < stop for first, stop in self.words)
 
 
+_NO_PHONEMES = PhonemeLine(np.zeros(2, np.int64), ())
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedLine:
     """A line with its timing, ready to be rendered. Frames are 12.5 ms."""
@@ -85,11 +91,12 @@ class EncodedLine:
     f0: Float  # (F,) float32, Hz
     words: tuple[tuple[int, int], ...]  # (first, stop) frame of each word
     onset: int  # the first frame in which speech may be audible
+    frames: int  # that are rendered, at most F; those after it are seen by the decoder only
 
     @property
-    def frames(self) -> int:
-        """Number of frames."""
-        return int(self.hidden.shape[2])
+    def decoded_frames(self) -> int:
+        """Number of frames that the decoder sees."""
+        return min(self.frames + LOOKAHEAD_FRAMES, int(self.hidden.shape[2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,36 @@ class HibariVoice:
             for first, stop in line.words
         )
         onset = max(0, int(ends[0]) - _ONSET_MARGIN_FRAMES)
-        return EncodedLine(hidden, f0[0], words, onset)
+        return EncodedLine(hidden, f0[0], words, onset, hidden.shape[2])
+
+    def encode_between(
+        self, line: PhonemeLine, before: PhonemeLine | None, after: PhonemeLine | None, speed: float = 1.0
+    ) -> EncodedLine:
+        """Run the encoder on a line between the lines before and after it in the same sentence.
+
+        Only ``line`` is rendered from the result, with the melody that it has in the sentence: encoded by
+        itself, a clause ends about 4 semitones lower, as a sentence does, and begins 3 higher.
+        """
+        before, after = _last_words(before or _NO_PHONEMES), after or _NO_PHONEMES
+        joined = _join([part for part in (before, line, after) if part.words], self.phonemizer.space_id)
+        if len(joined.ids) - 2 > MAX_PHONEMES:
+            return self.encode(line, speed)
+        encoded = self.encode(joined, speed)
+        first, stop = len(before.words), len(before.words) + len(line.words)
+        words = encoded.words
+        onset, frames = encoded.onset, encoded.frames
+        if first:
+            onset = _cut_frame(words, first)
+        if stop < len(words):
+            frames = _cut_frame(words, stop)
+        skipped = max(0, onset - LOOKAHEAD_FRAMES) if first else 0
+        return EncodedLine(
+            encoded.hidden[:, :, skipped:],
+            encoded.f0[skipped:],
+            tuple((start - skipped, end - skipped) for start, end in words[first:stop]),
+            onset - skipped,
+            frames - skipped,
+        )
 
     def step(
         self, line: EncodedLine, state: HibariRenderState, frames: int
@@ -160,9 +196,10 @@ class HibariVoice:
             samples out                       |  frames  |    vocoder's delay, decoder's lookahead
         """
         first, stop = state.decoded_frames, _next_stop(line, state, frames)
-        last = stop == line.frames
-        spectrum, contexts = self._decode(line.hidden[:, :, first:stop], state.contexts, last)
-        spectrum = spectrum[_frames_before_onset(state) :]
+        last = stop == line.decoded_frames
+        at_edge = stop == line.hidden.shape[2]
+        spectrum, contexts = self._decode(line.hidden[:, :, first:stop], state.contexts, at_edge)
+        spectrum = spectrum[_frames_before_onset(state) :][: line.frames - state.vocoder.frame]
         samples, vocoder_state = harmonic_vocoder.step(spectrum, line.f0, state.vocoder, self._noise)
         if last:
             samples = np.concatenate([samples, harmonic_vocoder.finish(vocoder_state)])
@@ -170,10 +207,10 @@ class HibariVoice:
         return _trim(limit(samples * _GAIN), state, last)
 
     def _decode(
-        self, hidden: Float, contexts: tuple[Float, ...], last: bool
+        self, hidden: Float, contexts: tuple[Float, ...], at_edge: bool
     ) -> tuple[Float, tuple[Float, ...]]:
-        """The spectrum of the decoded frames, (T', 3005), and the next contexts."""
-        edge = EDGE_FRAMES if last else 0
+        """The spectrum of the decoded frames, (T', 3005), and the next contexts. at_edge: nothing follows."""
+        edge = EDGE_FRAMES if at_edge else 0
         feed = {
             "hidden": hidden,
             "edge_in": np.zeros((1, HIDDEN_CHANNELS, edge), np.float32),
@@ -202,9 +239,17 @@ def init_state(line: EncodedLine, noise: np.random.Generator) -> HibariRenderSta
     )
 
 
+def raise_end(line: EncodedLine, semitones: float) -> EncodedLine:
+    """The line with its pitch raised over the last 0.3 s of its words, up to ``semitones`` at their end."""
+    voiced = np.flatnonzero(line.f0[: line.words[-1][1]])
+    last = int(voiced[-1]) if len(voiced) else 0
+    rise = np.clip((np.arange(len(line.f0)) - last) / _RISE_FRAMES + 1, 0, 1)
+    return replace(line, f0=(line.f0 * 2 ** (semitones / 12 * rise)).astype(np.float32))
+
+
 def is_finished(line: EncodedLine, state: HibariRenderState) -> bool:
     """Whether every frame has been rendered."""
-    return state.decoded_frames == line.frames
+    return state.decoded_frames == line.decoded_frames
 
 
 def word_times(line: EncodedLine, state: HibariRenderState) -> list[tuple[float, float]]:
@@ -218,9 +263,36 @@ def _next_stop(line: EncodedLine, state: HibariRenderState, frames: int) -> int:
     stop = state.decoded_frames + frames
     if state.decoded_frames == 0:
         stop = line.onset + frames + LOOKAHEAD_FRAMES + DELAY_FRAMES
-    if line.frames - stop < LOOKAHEAD_FRAMES:
-        stop = line.frames
+    if line.decoded_frames - stop < LOOKAHEAD_FRAMES:
+        stop = line.decoded_frames
     return stop
+
+
+def _last_words(line: PhonemeLine) -> PhonemeLine:
+    """The last words of a line, of at most 80 phonemes: enough for the melody of what follows."""
+    kept = [word for word in line.words if word[0] >= len(line.ids) - 1 - _MAX_PHONEMES_BEFORE]
+    first = kept[0][0] if kept else len(line.ids) - 1
+    ids = np.concatenate([line.ids[:1], line.ids[first:]])
+    return PhonemeLine(ids, tuple((start - first + 1, stop - first + 1) for start, stop in kept))
+
+
+def _join(lines: Sequence[PhonemeLine], space_id: int) -> PhonemeLine:
+    """One line of several, with spaces between them."""
+    ids: list[int] = [0]
+    words: list[tuple[int, int]] = []
+    for line in lines:
+        if words:
+            ids.append(space_id)
+        offset = len(ids) - 1  # instead of the line's first id
+        words += [(first + offset, stop + offset) for first, stop in line.words]
+        ids += line.ids[1:-1].tolist()
+    return PhonemeLine(np.array([*ids, 0], np.int64), tuple(words))
+
+
+def _cut_frame(words: Sequence[tuple[int, int]], index: int) -> int:
+    """The frame between two words at which the earlier ends and the later begins."""
+    end, start = words[index - 1][1], words[index][0]
+    return start - min(_ONSET_MARGIN_FRAMES, max(0, start - end) // 2)
 
 
 def _frames_before_onset(state: HibariRenderState) -> int:
@@ -277,11 +349,13 @@ class Phonemizer:
 
     Attributes:
         phoneme_ids: the alphabet, which is Kokoro's.
+        space_id: of the space between words.
     """
 
     def __init__(self, assets: Path = ASSETS) -> None:
         self._g2p = load_g2p(assets)
         self.phoneme_ids: dict[str, int] = json.loads((assets / "vocab.json").read_text("utf-8"))
+        self.space_id = self.phoneme_ids[" "]
         # Punctuation has the first ids of the alphabet. Its time is a pause, not part of the word.
         self._last_pause_id = self.phoneme_ids["…"]
         self._letters = frozenset(self._g2p.oov.cin)  # it drops all others without a sound
@@ -322,7 +396,7 @@ class Phonemizer:
         for phonemes in word_phonemes:
             known = [self.phoneme_ids[symbol] for symbol in phonemes.strip() if symbol in self.phoneme_ids]
             if known and len(ids) > 1:
-                ids.append(self.phoneme_ids[" "])
+                ids.append(self.space_id)
             sounds = [symbol for symbol in known if symbol > self._last_pause_id]
             ranges.append((len(ids), len(ids) + len(sounds)))
             ids += known

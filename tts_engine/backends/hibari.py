@@ -1,6 +1,8 @@
 """The packaged voice as a backend: one slot in each step, one inference session for each worker.
 
-A segment is rendered line by line, a line being what the phonemizer reads as one utterance.
+A segment is rendered line by line, a line being what the phonemizer reads as one utterance. A line in the
+middle of a sentence is encoded with the line before it and with words that could follow: its melody then goes
+on. So is a question that yes or no would answer: its melody then rises.
 """
 
 import os
@@ -11,6 +13,7 @@ import numpy as np
 
 from ...models.hibari import voice as hibari_voice
 from ..chunk import SAMPLE_RATE, Word
+from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
@@ -21,6 +24,8 @@ VOICE = Voice("heart", "en-US", "American English, female, 24 kHz")
 # Frames of 12.5 ms in each step of a segment: 0.2 s for an early first sound, then larger, because a step has
 # a fixed cost of about 0.5 ms.
 STEP_FRAMES = (16, 32, 64)
+_QUESTION_WORDS = frozenset("what who whom whose which when where why how".split())
+_QUESTION_SEMITONES = 3.0
 _MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
 _SLOTS = 1024  # a slot holds under 100 kB between steps
 
@@ -41,9 +46,30 @@ class _HibariSlot:
     noise: np.random.Generator
     samples: int = 0
     lines: list[tuple[hibari_voice.PhonemeLine, list[SpokenWord]]] = field(default_factory=list)
+    before: hibari_voice.PhonemeLine | None = None  # of the same sentence, the line before ``lines``
+    after: hibari_voice.PhonemeLine | None = None  # encoded after ``lines``, and not rendered
+    goes_on: bool = False  # whether the sentence does after ``lines``
+    rises: bool = False  # whether ``lines`` are a question with rising pitch
     rendering: _LineRendering | None = None
     pause_s: float = 0.0
     steps: int = 0  # rendered of the segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Continuations:
+    """Words that are encoded after a line and not rendered, for its melody."""
+
+    clause: hibari_voice.PhonemeLine  # of ten, the one that changes the pitch before it least
+    question: hibari_voice.PhonemeLine  # of ten, the one before which questions rise most
+
+    @classmethod
+    def make(cls, phonemizer: hibari_voice.Phonemizer) -> "_Continuations":
+        def line(text: str, mark: str) -> hibari_voice.PhonemeLine:
+            *words, last = map(hibari_voice.SpelledWord, text.split())
+            (phonemes,) = phonemizer.phonemize([*words, hibari_voice.SpelledWord(last.text, mark)])
+            return phonemes
+
+        return cls(clause=line("which is what we want", "."), question=line("and then", "?"))
 
 
 class HibariBackend:
@@ -55,6 +81,7 @@ class HibariBackend:
 
     def __init__(self, voices: Sequence[hibari_voice.HibariVoice]) -> None:
         self._voices = voices
+        self._continuations = _Continuations.make(voices[0].phonemizer)
         self._slots: dict[int, _HibariSlot] = {}
         self._next_slot = 0
         self.workers = (ALL_STAGES,) * len(voices)
@@ -93,12 +120,18 @@ class HibariBackend:
     def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
         """Render one step of one slot."""
         (turn,) = turns
-        return [_render(self._voices[worker], self._slots[turn.slot], turn)]
+        return [_render(self._voices[worker], self._slots[turn.slot], turn, self._continuations)]
 
 
-def _render(voice: hibari_voice.HibariVoice, slot: _HibariSlot, turn: SlotTurn) -> StepResult:
+def _render(
+    voice: hibari_voice.HibariVoice,
+    slot: _HibariSlot,
+    turn: SlotTurn,
+    continuations: _Continuations,
+) -> StepResult:
     if turn.segment is not None:
         _begin_segment(voice, slot, turn.segment, turn.pause_s)
+        slot.after = continuations.clause if slot.goes_on else continuations.question if slot.rises else None
     if not slot.lines:
         return StepResult(np.zeros(0, np.float32), (), segment_done=True)
     if slot.rendering is None:
@@ -127,19 +160,43 @@ def _begin_segment(
         if line.has_phonemes:
             slot.lines.append((line, spoken))
     slot.pause_s, slot.steps = pause_s, 0
+    slot.goes_on, slot.rises = _goes_on(segment, pause_s), _is_yes_no_question(segment)
+
+
+def _is_yes_no_question(segment: Segment) -> bool:
+    """Whether the pitch rises at the end: not in questions with a question word or a choice."""
+    words = [word.text.lower() for word in segment.words]
+    return (
+        bool(segment.words)
+        and segment.words[-1].punctuation.startswith("?")
+        and not _QUESTION_WORDS.intersection(words[:2])
+        and "or" not in words
+    )
+
+
+def _goes_on(segment: Segment, pause_s: float) -> bool:
+    """Whether the sentence goes on after a segment; the last segment of a stream has no pause."""
+    if segment.ending is BoundaryKind.CLAUSE:
+        return pause_s > 0 and bool(segment.words and segment.words[-1].punctuation)
+    return segment.ending is BoundaryKind.FORCED
 
 
 def _start_line(voice: hibari_voice.HibariVoice, slot: _HibariSlot) -> _LineRendering:
     line, spoken = slot.lines[0]
-    utterance = voice.encode(line, slot.request.speed)
+    after = slot.lines[1][0] if len(slot.lines) > 1 else slot.after
+    utterance = voice.encode_between(line, slot.before, after, slot.request.speed)
+    if slot.rises and len(slot.lines) == 1:
+        utterance = hibari_voice.raise_end(utterance, _QUESTION_SEMITONES)
     state = hibari_voice.init_state(utterance, slot.noise)
     return _LineRendering(utterance, state, group_written_words(spoken), slot.samples / SAMPLE_RATE)
 
 
 def _end_line(slot: _HibariSlot) -> bool:
     """Drop the line just rendered; whether it was the segment's last."""
-    slot.lines.pop(0)
+    slot.before, _ = slot.lines.pop(0)
     slot.rendering = None
+    if not slot.lines and not slot.goes_on:
+        slot.before = None
     return not slot.lines
 
 

@@ -22,6 +22,7 @@ from vivavoce.models.hibari.voice import (
     SpelledWord,
     init_state,
     is_finished,
+    raise_end,
     word_times,
 )
 
@@ -76,7 +77,7 @@ def test_the_split_graph_gives_the_spectrum_of_the_shipped_one(voice: HibariVoic
     expected = np.concatenate([part[0] for part in shipped.run(["lh", "theta", "ln", "lr", "phi"], feed)])
     encoded = voice.encode(line)
     state = init_state(encoded, np.random.default_rng(0))
-    spectrum, _ = voice._decode(encoded.hidden, state.contexts, last=True)
+    spectrum, _ = voice._decode(encoded.hidden, state.contexts, at_edge=True)
     assert spectrum.T.shape == expected.shape
     # Both quantize to 8 bits with different ranges: each is near 43 dB from the float32 weights.
     assert signal_to_difference_db(expected, spectrum.T) > 36
@@ -171,3 +172,91 @@ def test_another_model_file_raises(tmp_path: Path) -> None:
     other.write_bytes(GRAPH_FILE.read_bytes()[:-1])
     with pytest.raises(HibariGraphMismatchError, match=r"hibari-tts 0\.2\.1"):
         split_graph(other)
+
+
+CLAUSES = (
+    ("When you arrive at the office,", "ask for the key at the desk."),
+    ("The blue one is sold out,", "but the green one is in stock."),
+    ("I have sent you an email,", "so please check your inbox."),
+    ("If it still does not work,", "turn the device off and on again."),
+    ("For your safety,", "this call may be recorded."),
+    ("Most people choose the small plan,", "because it is cheap and simple."),
+    ("She lives in Chicago,", "near the river and the old station."),
+    ("On the other hand,", "the larger model lasts for years."),
+    ("The technician came yesterday,", "but he could not find the fault."),
+    ("While I look that up,", "may I ask for your birthday?"),
+    ("It rains a lot in April,", "so bring an umbrella with you."),
+    ("We can ship it tomorrow,", "or you can pick it up today."),
+    ("Your balance is low,", "which means the transfer will fail."),
+    ("Of the three rooms,", "only one has a view of the sea."),
+    ("Press one for sales,", "two for support, and three for billing."),
+    ("The meeting has moved,", "and the new time is half past ten."),
+    ("According to my notes,", "you ordered twelve boxes of paper."),
+    ("Unless you cancel by Friday,", "the plan renews for another year."),
+    ("I would like to help,", "but the system is down at the moment."),
+    ("Take the second exit,", "then turn left at the bakery."),
+)
+
+
+def line_of(voice: HibariVoice, text: str) -> PhonemeLine:
+    (line,) = voice.phonemizer.phonemize(spelled_words(text))
+    return line
+
+
+def pitch(f0: NDArray[np.float32]) -> float:
+    """Median pitch of voiced frames in semitones."""
+    return float(12 * np.log2(np.median(f0)))
+
+
+def end_pitch(line: EncodedLine, word: int) -> float:
+    f0 = line.f0[: line.words[word][1]]
+    return pitch(f0[f0 > 60][-12:])
+
+
+def test_a_clause_has_the_melody_that_it_has_in_its_sentence(voice: HibariVoice) -> None:
+    continuation = line_of(voice, "which is what we want.")
+    ends = []
+    for first, second in CLAUSES:
+        words = len(first.split())
+        sentence = voice.encode(line_of(voice, f"{first} {second}"))
+        before = voice.encode_between(line_of(voice, first), None, continuation)
+        after = voice.encode_between(line_of(voice, second), line_of(voice, first), None)
+        assert len(before.words) == words and len(after.words) == len(second.split())
+        ends.append(end_pitch(before, -1) - end_pitch(sentence, words - 1))
+        start, offset = sentence.words[words][0], sentence.words[words][0] - after.words[0][0]
+        np.testing.assert_array_equal(after.f0[start - offset :], sentence.f0[start:])
+    assert abs(float(np.median(ends))) < 0.7  # alone, 4 semitones lower
+
+
+@pytest.mark.parametrize("frames", [(16, 32, 64), (5,), (1000,)])
+def test_any_split_into_steps_renders_only_the_clause(voice: HibariVoice, frames: tuple[int, ...]) -> None:
+    before, line, after = (line_of(voice, text) for text in ("In that case,", "he will call,", "and wait."))
+    encoded = voice.encode_between(line, before, after)
+    state, parts = init_state(encoded, np.random.default_rng(0)), []
+    for count in itertools.chain(frames, itertools.repeat(frames[-1])):
+        if is_finished(encoded, state):
+            break
+        samples, state = voice.step(encoded, state, count)
+        parts.append(samples)
+    spoken_s = len(np.concatenate(parts)) / SAMPLE_RATE
+    times = word_times(encoded, state)
+    assert times[0][0] < 0.15
+    assert times[-1][1] <= spoken_s + 0.02 < times[-1][1] + 0.2  # the next word begins later
+    whole, _, _ = render(voice, line, (16, 32, 64))
+    assert 0.6 < spoken_s / (len(whole) / SAMPLE_RATE) < 1.4
+
+
+def test_a_clause_after_long_text_is_encoded_with_the_end_of_it(voice: HibariVoice) -> None:
+    long = line_of(voice, "word " * 60 + "again,")
+    encoded = voice.encode_between(line_of(voice, "so we stop here."), long, None)
+    alone = voice.encode(line_of(voice, "so we stop here."))
+    assert encoded.frames < 1.5 * alone.frames
+    assert len(encoded.words) == 4
+
+
+def test_the_end_of_a_question_is_raised(voice: HibariVoice) -> None:
+    encoded = voice.encode(line_of(voice, "Did you call me?"))
+    raised = raise_end(encoded, 3.0)
+    last = int(np.flatnonzero(encoded.f0[: encoded.words[-1][1]])[-1])
+    assert raised.f0[last] == pytest.approx(encoded.f0[last] * 2**0.25, rel=1e-4)
+    np.testing.assert_array_equal(raised.f0[: last - 24], encoded.f0[: last - 24])

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from shared.speech_level import active_speech_level
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.models.hibari import voice as hibari_voice
+from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
 from vivavoce.tts_engine.backends.hibari import STEP_FRAMES, HibariBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import UnreadableText
+from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
 from vivavoce.tts_engine.reading.english.clause_normalizer import ENGLISH_VOICE_SCRIPTS, normalize
 from vivavoce.tts_engine.reading.reading_style import READING_STYLES
+from vivavoce.tts_engine.segmenter import Segment, Segmenter
 
 TEXT = (
     "Good morning, and thank you for waiting. Your PIN is 0417, and your order arrives on March 3rd. "
@@ -264,3 +267,43 @@ def test_no_word_ends_after_the_audio(backend: HibariBackend, text: str, speed: 
             assert last <= chunks[-1].samples[1] / SAMPLE_RATE
 
     run(test())
+
+
+def end_pitch(backend: HibariBackend, segments: list[tuple[Segment, float]]) -> float:
+    """Pitch at the end of the last segment in semitones."""
+    slot = backend.open_slot(SlotRequest("heart", speed=1.0, seed=1))
+    try:
+        for segment, pause_s in segments:
+            result = backend.step(0, [SlotTurn(slot, segment, pause_s)])[0]
+            line = backend._slots[slot].rendering
+            while not result.segment_done:
+                line = backend._slots[slot].rendering
+                result = backend.step(0, [SlotTurn(slot, None)])[0]
+        f0 = line.utterance.f0[: line.utterance.words[-1][1]]
+        return float(12 * np.log2(np.median(f0[f0 > 60][-10:])))
+    finally:
+        backend.close_slot(slot)
+
+
+def segments_of(text: str) -> list[tuple[Segment, float]]:
+    segmenter = Segmenter()
+    segments = segmenter.push(text) + segmenter.flush()
+    return [(segment, 0.25) for segment in segments[:-1]] + [(segments[-1], 0.0)]
+
+
+def test_a_clause_does_not_end_like_a_sentence(backend: HibariBackend) -> None:
+    clause, *_ = segments_of("Your balance is low today, which means the transfer fails.")
+    assert clause[0].ending is BoundaryKind.CLAUSE
+    assert end_pitch(backend, [clause]) > end_pitch(backend, [(clause[0], 0.0)]) + 2
+
+
+@pytest.mark.parametrize(
+    "text", ["Is your name Anderson", "Did the driver call you", "Would tomorrow be better"]
+)
+def test_a_yes_no_question_rises(backend: HibariBackend, text: str) -> None:
+    assert end_pitch(backend, segments_of(f"{text}?")) > end_pitch(backend, segments_of(f"{text}.")) + 3
+
+
+@pytest.mark.parametrize("text", ["What is your name", "So when did he call you", "Do you want tea or milk"])
+def test_other_questions_do_not_rise(backend: HibariBackend, text: str) -> None:
+    assert end_pitch(backend, segments_of(f"{text}?")) < end_pitch(backend, segments_of(f"{text}.")) + 2
