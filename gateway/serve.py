@@ -33,15 +33,20 @@ from .browser.chat import ChatSettings
 from .browser.routes import routes as browser_routes
 from .browser.settings import BrowserCallSettings
 from .calls.agents import Agent, ScriptPolicy, make_agent
+from .calls.api import placed_calls
 from .calls.api import routes as calls_api
+from .calls.ari.controller import AriController
+from .calls.ari.opening import open_ari
 from .calls.audiosocket import AudioSocketCallServer, AudioSocketCallSettings
 from .calls.call_options import CallerSpeechAction, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
 from .calls.leg import CallServices, CallSettings
 from .calls.registry import CallRegistry
+from .calls.rtp import RtpCallServer
 from .calls.websockets.calls import WebSocketCalls
 from .listening_sockets import address_unavailable, bind_socket, bound_address, format_address
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority, trim_memory_while, tune_process
+from .rtp_server import make_rtp_server
 from .settings import Settings
 from .settings_loader import SettingsError, is_loopback
 from .stop_signals import StopSignals
@@ -112,6 +117,7 @@ class Gateway:
             call_routes = calls_api.routes(calls.registry, calls.expected, _make_speech(settings), voices)
             mounts = [
                 *apis.mounts(),
+                Mount(placed_calls.routes(calls.rtp_server, calls.ari), Scope.CALLS),
                 Mount(call_routes, Scope.CALLS, [calls_api.ERROR_FORMAT]),
                 Mount(browser_routes(calls.browser_calls), Scope.CALLS),
                 *websocket_mounts(calls.websocket_calls, settings, access),
@@ -168,6 +174,8 @@ class _Agents:
 class _OpenCalls:
     registry: CallRegistry
     audiosocket_server: AudioSocketCallServer
+    rtp_server: RtpCallServer
+    ari: AriController | None
     browser_calls: BrowserCalls
     websocket_calls: WebSocketCalls
     expected: ExpectedCalls
@@ -189,16 +197,23 @@ async def _open_calls(
     clock_task = asyncio.create_task(clock.run(), name="clock")
     resources.push_async_callback(_cancel_task, clock_task)
     registry = CallRegistry(engine, max_calls=settings.max_calls)
+    services = CallServices(engine, registry)
     expected = ExpectedCalls(agents.named, required=settings.expected_calls_only)
     audiosocket_server = AudioSocketCallServer(
         media=media,
-        services=CallServices(engine, registry),
+        services=services,
         agent=agents.phone,
         expected=expected,
         policy=_make_audiosocket_policy(settings),
     )
     await _listen(audiosocket_server, sock)
     resources.push_async_callback(audiosocket_server.aclose)
+    call_settings = _make_call_settings(settings)
+    rtp_server = make_rtp_server(settings, media, services, agents.phone, call_settings)
+    resources.push_async_callback(rtp_server.aclose)
+    ari = open_ari(settings, rtp_server)
+    if ari is not None:
+        resources.push_async_callback(ari.aclose)
     browser_calls = BrowserCalls(
         engine=engine,
         clock=clock,
@@ -209,17 +224,13 @@ async def _open_calls(
         agent=agents.browser,
     )
     resources.push_async_callback(browser_calls.aclose)
-    caller_speech_action = CallerSpeechAction(settings.caller_speech)
     websocket_calls = make_websocket_calls(
-        settings,
-        CallServices(engine, registry),
-        clock,
-        agents.phone,
-        CallSettings(settings.lead_s, _make_speech(settings), caller_speech_action),
-        _make_speech_detector,
+        settings, services, clock, agents.phone, call_settings, _make_speech_detector
     )
     resources.push_async_callback(websocket_calls.aclose)
-    return _OpenCalls(registry, audiosocket_server, browser_calls, websocket_calls, expected, clock_task)
+    return _OpenCalls(
+        registry, audiosocket_server, rtp_server, ari, browser_calls, websocket_calls, expected, clock_task
+    )
 
 
 def _make_speech_detector() -> SpeechDetector:
@@ -297,6 +308,11 @@ def _make_audiosocket_policy(settings: Settings) -> AudioSocketCallSettings:
         speech=_make_speech(settings),
         caller_speech_action=CallerSpeechAction(settings.caller_speech),
     )
+
+
+def _make_call_settings(settings: Settings) -> CallSettings:
+    action = CallerSpeechAction(settings.caller_speech)
+    return CallSettings(settings.lead_s, _make_speech(settings), action)
 
 
 def _make_browser_settings(settings: Settings) -> BrowserCallSettings:
