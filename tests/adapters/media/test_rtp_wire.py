@@ -151,7 +151,7 @@ def test_reports_go_to_the_next_port_and_a_bye_from_there_ends_the_call() -> Non
         (closed,) = call.take_sent()
         assert isinstance(closed, CallClosed) and closed.reason == "the caller hung up"
         (ours,) = {packet.ssrc for packet in call.received()}
-        (data,) = datagrams(call.phone_reports)
+        *_, data = datagrams(call.phone_reports)  # a report may come before it
         assert Bye((ours,)) in parse_rtcp(data)
 
 
